@@ -1,4 +1,4 @@
-//! What the kernel counts of a thread and of a core.
+//! Counters that the kernel keeps of a thread and of a core.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::machine::Roots;
 use crate::process::text;
 
-/// How long a thread ran, and how long it could have and did not.
+/// Time that a thread ran, and time that it waited in the run queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ran {
     pub(crate) run_ns: u64,
@@ -15,23 +15,24 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// None where the thread is gone, or the kernel does not keep it (`CONFIG_SCHED_INFO`).
+    /// Reads the counters. Returns `None` if the thread has ended or the kernel does not keep them
+    /// (`CONFIG_SCHED_INFO`).
     pub(crate) fn of(pid: u32, thread: u32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?)
     }
 
-    /// Of `run wait slices`.
+    /// Parses `run wait slices`.
     fn parse(schedstat: &str) -> Option<Self> {
         let mut fields = schedstat.split_ascii_whitespace().map(str::parse);
         Some(Self { run_ns: fields.next()?.ok()?, wait_ns: fields.next()?.ok()? })
     }
 }
 
-/// As it stood at a moment; what the kernel does not tell is missing.
+/// Counters at one moment. Counters that the kernel does not provide are `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) processor_ns: u64,
-    /// The time that it could have run and did not.
+    /// Time in the run queue: runnable, but not running.
     pub(crate) run_queue_ns: Option<u64>,
     pub(crate) minor_faults: u64,
     pub(crate) major_faults: u64,
@@ -40,21 +41,21 @@ pub(crate) struct Counters {
     pub(crate) core: OfCore,
 }
 
-/// Of a core; what the kernel does not tell is missing.
+/// Counters of a core. Counters that the kernel does not provide are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OfCore {
     pub(crate) interrupts: Option<u64>,
-    /// The host of this virtual machine ran others, and the core could have run.
+    /// Time in which the core was ready to run, but the host of this virtual machine ran others.
     pub(crate) stolen_ns: Option<u64>,
 }
 
 impl OfCore {
-    /// Cost: two reads of `/proc`.
+    /// Reads the counters of a core. Cost: two reads of `/proc`.
     pub(crate) fn now(roots: &Roots, core: u32) -> Self {
         Self { interrupts: interrupts(roots, core), stolen_ns: stolen_ns(roots, core) }
     }
 
-    /// What came to it since.
+    /// Returns the increase since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             interrupts: gone(self.interrupts, before.interrupts),
@@ -68,7 +69,7 @@ fn gone(now: Option<u64>, before: Option<u64>) -> Option<u64> {
 }
 
 impl Counters {
-    /// Of this thread, and of the core. Cost: five small reads of `/proc`.
+    /// Reads the counters of the calling thread and of a core. Cost: five small reads of `/proc`.
     pub(crate) fn now(core: Option<u32>) -> Self {
         let own = |name: &str| text(&format!("/proc/thread-self/{name}"));
         let (status, stat) = (own("status").unwrap_or_default(), own("stat").unwrap_or_default());
@@ -85,7 +86,7 @@ impl Counters {
         }
     }
 
-    /// What came to it since.
+    /// Returns the increase since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             processor_ns: self.processor_ns.saturating_sub(before.processor_ns),
@@ -101,7 +102,7 @@ impl Counters {
     }
 }
 
-/// How often a thread went to sleep by itself.
+/// Number of times that a thread went to sleep voluntarily.
 pub(crate) fn voluntary_switches(pid: u32, thread: u32) -> Option<u64> {
     let status = text(&format!("/proc/{pid}/task/{thread}/status"))?;
     of_status(&status, "voluntary_ctxt_switches:")
@@ -111,14 +112,15 @@ fn of_status(status: &str, name: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
-/// Minor and major ones: the fields 10 and 12, counted behind the name, which may have anything in it.
+/// Minor and major faults: fields 10 and 12, counted after the name, which may contain any bytes.
 fn faults(stat: &str) -> Option<(u64, u64)> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(7);
     Some((fields.next()?.parse().ok()?, fields.nth(1)?.parse().ok()?))
 }
 
-/// All interrupts that a core has served since the machine was started, its own timer's too; none where that is not known.
+/// Interrupts that a core has served since boot, including its own timer's. Returns `None` if they
+/// are unknown.
 fn interrupts(roots: &Roots, core: u32) -> Option<u64> {
     interrupts_in(&roots.proc_text("interrupts").ok()?, core)
 }
@@ -134,13 +136,14 @@ fn interrupts_in(table: &str, core: u32) -> Option<u64> {
     Some(lines.filter_map(of_line).fold(0, u64::saturating_add))
 }
 
-/// The time for which a core could have run and the host of this virtual machine ran others, since the machine was started. The kernel tells it in ticks of 10 ms.
+/// Time since boot in which the host of this virtual machine ran others although the core was
+/// ready. The kernel counts it in ticks of 10 ms.
 fn stolen_ns(roots: &Roots, core: u32) -> Option<u64> {
     let ns_per_tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
     Some(stolen_ticks_in(&roots.proc_text("stat").ok()?, core)?.saturating_mul(ns_per_tick))
 }
 
-/// Of the lines `cpu1 user nice system idle iowait irq softirq steal ...`, the last of these.
+/// Parses the `steal` column of `cpu1 user nice system idle iowait irq softirq steal ...`.
 fn stolen_ticks_in(stat: &str, core: u32) -> Option<u64> {
     let name = format!("cpu{core} ");
     let line = stat.lines().find_map(|line| line.strip_prefix(&name))?;
@@ -154,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_s_lines_are_read() {
+    fn kernel_lines_are_parsed() {
         assert_eq!(Ran::parse("123 456 7\n"), Some(Ran { run_ns: 123, wait_ns: 456 }));
         assert_eq!(Ran::parse(""), None);
         let stat = "7 (a ) b) S 1 2 3 4 5 6 11 12 13 14 15";
@@ -165,23 +168,23 @@ mod tests {
         let table = "     CPU0   CPU2\n 1:  10  20  APIC x 7\nLOC: 1 2 Local timer\nERR: 5\n";
         assert_eq!(interrupts_in(table, 2), Some(22));
         assert_eq!(interrupts_in(table, 0), Some(16));
-        assert_eq!(interrupts_in(table, 1), None, "it is offline");
+        assert_eq!(interrupts_in(table, 1), None, "the core is offline");
         let stat = "cpu  1 2 3 4 5 6 7 8 9 10\ncpu1 1 2 3 4 5 6 7 80 9 10\ncpu11 1 2 3 4 5 6 7\n";
         assert_eq!(stolen_ticks_in(stat, 1), Some(80));
-        assert_eq!(stolen_ticks_in(stat, 11), None, "an old kernel's");
-        assert_eq!(stolen_ticks_in(stat, 0), None, "it is offline");
+        assert_eq!(stolen_ticks_in(stat, 11), None, "an old kernel has no steal column");
+        assert_eq!(stolen_ticks_in(stat, 0), None, "the core is offline");
     }
 
     #[test]
-    fn any_threads_figures_are_there() {
+    fn counters_of_any_thread_are_readable() {
         let (pid, thread) = (std::process::id(), std::process::id());
         assert!(Ran::of(pid, thread).is_some() && voluntary_switches(pid, thread).is_some());
         assert_eq!(Ran::of(pid, u32::MAX), None);
     }
 
     #[test]
-    fn a_thread_whose_name_is_no_text_has_its_figures() {
-        // The kernel cuts names after 15 bytes, within a letter, too.
+    fn a_thread_whose_name_is_not_utf8_has_counters() {
+        // The kernel cuts names after 15 bytes, even within a character.
         let name = "aaaaaaaaaaaaaa\u{e9}";
         let seen = std::thread::Builder::new().name(name.into()).spawn(|| {
             std::thread::sleep(std::time::Duration::from_millis(2));
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn this_thread_has_run_and_slept() {
+    fn counters_of_this_thread_increase() {
         let before = Counters::now(None);
         std::thread::sleep(std::time::Duration::from_millis(2));
         let touched = vec![1_u8; 4 << 20];

@@ -1,4 +1,4 @@
-//! What can go wrong with a lane: the thing, the cause, the remedy.
+//! Errors of lanes. Each names the thing, the cause and the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,208 +7,206 @@ use crate::hold::HoldRefusal;
 use crate::machine::{CoreRefusal, CpuList};
 use crate::observe::Unobservable;
 
-/// As everywhere in this crate, but for the simulator, traces and the tier, which have errors of their own.
+/// Result of this crate. The simulator, traces and the tier have error types of their own.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The same error, with what helps against it: for those that a user can do something about.
+/// Returns the same error with a remedy appended, for errors that the user can fix.
 pub(crate) fn with_remedy(source: io::Error, remedy: &str) -> io::Error {
     io::Error::new(source.kind(), format!("{source}; {remedy}"))
 }
 
-/// Why there is no lane, or it ended. What was changed before is undone.
+/// Reason why a lane was not made, or ended. Changes made before the error are undone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A call failed.
+    /// A system call failed.
     #[error("cannot {operation} {}: {source}", path.display())]
     Io {
-        /// What was tried, as in "cannot ...".
+        /// Operation, as in "cannot ...".
         operation: &'static str,
-        /// On what.
+        /// File or object that the operation was for.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// A policy says something that cannot be.
+    /// A policy file is invalid.
     #[error("{}: {what}", path.display())]
     Policy {
-        /// The file.
+        /// Policy file.
         path: PathBuf,
-        /// What is wrong, where, and what would be right.
+        /// Invalid setting, its place, and what is valid.
         what: String,
     },
-    /// A policy that is for other programs.
+    /// The policy is for other programs.
     #[error(
-        "the policy is for programs like `{pattern}`, and {} is none; change its `match`, or leave that out",
+        "the policy matches `{pattern}`, and {} does not match: change or remove its `match`",
         program.display()
     )]
     NotForProgram {
         /// The policy's `match`.
         pattern: String,
-        /// The program.
+        /// Program that was to be started.
         program: PathBuf,
     },
-    /// A lane without periods.
-    #[error(
-        "a lane's frames have a period, and this policy has none: give it `fps` or `period_us`"
-    )]
+    /// The policy has no period.
+    #[error("the policy has no period, which frames need: set `fps` or `period_us`")]
     NoPeriod,
-    /// A policy that was made by hand, and that no file would be taken with.
-    #[error("the policy cannot be: {0}")]
+    /// A policy built in code is invalid.
+    #[error("invalid policy: {0}")]
     Unusable(String),
-    /// A process that was forked from the lane's.
+    /// The lane belongs to the process that this one was forked from.
     #[error(
-        "the lane is process {lane}'s, and this is {here}, which was forked from it: enter a lane of its own"
+        "the lane belongs to process {lane}, and process {here} was forked from it: enter a new lane there"
     )]
     Forked {
-        /// Where the lane was entered.
+        /// Process that entered the lane.
         lane: i32,
-        /// Where a frame was asked for.
+        /// Process that asked for a frame.
         here: i32,
     },
-    /// This thread is in a lane already.
-    #[error("this thread is in a lane already: leave that one first")]
+    /// The calling thread is already in a lane.
+    #[error("this thread is already in a lane: leave that lane first")]
     AlreadyIn,
-    /// A process of a benchmark went wrong.
-    #[error("a process {what}; run it again, and look at what it said on stderr")]
+    /// A process of a benchmark failed.
+    #[error("a benchmark process {what}: read its messages on stderr, then run it again")]
     Child {
-        /// Which, and how.
+        /// Process, and how it failed.
         what: String,
     },
-    /// What is read is no file.
-    #[error("{} is no regular file, and only those are read in a lane", path.display())]
+    /// The path is not a regular file.
+    #[error("{} is not a regular file: a lane reads regular files only", path.display())]
     NotAFile {
-        /// What it was to be.
+        /// Path that was opened.
         path: PathBuf,
     },
-    /// A file became shorter while it was read.
-    #[error("{} was cut from {was_bytes} to {is_bytes} bytes while it was read: open it again when it is whole", path.display())]
+    /// The file became shorter while it was read.
+    #[error("{} was truncated from {was_bytes} to {is_bytes} bytes while it was read: open it again when it is complete", path.display())]
     Cut {
         /// The file.
         path: PathBuf,
-        /// Its length when it was opened.
+        /// Length when the file was opened.
         was_bytes: u64,
-        /// Its length now.
+        /// Length now.
         is_bytes: u64,
     },
-    /// A file was written to while it was read.
-    #[error("{} was changed while it was read ({what}): open it again when it is at rest", path.display())]
+    /// The file was written to while it was read.
+    #[error("{} changed while it was read ({what}): open it again when its writer has finished", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
-        /// How that was noticed.
+        /// Sign of the change.
         what: &'static str,
     },
-    /// The tier has no room for a file.
-    #[error("{} has {bytes} bytes, and {whose} has room for {room_bytes}: {remedy}", path.display())]
+    /// The tier has no room for the file.
+    #[error("{} has {bytes} bytes, but {whose} has room for {room_bytes}: {remedy}", path.display())]
     NoRoom {
         /// The file.
         path: PathBuf,
-        /// Its length.
+        /// Length of the file.
         bytes: u64,
-        /// Who sets the limit.
+        /// Name of the limit.
         whose: &'static str,
-        /// What there is.
+        /// Bytes available.
         room_bytes: u64,
-        /// What would help.
+        /// Remedy.
         remedy: &'static str,
     },
-    /// A file could not be put on the tier.
+    /// The file could not be copied to the tier.
     #[error("cannot copy {} to the tier: {source}", path.display())]
     NotCopied {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: Box<evermap_transfer::Error>,
     },
-    /// The state directory could be another's.
+    /// The state directory could belong to another user.
     #[error(
-        "the state directory {} is not to be trusted: {why}; remove it, or name another one (`--state DIR`)",
+        "unsafe state directory {}: {why}; remove it, or choose another one with `--state DIR`",
         path.display()
     )]
     State {
-        /// The directory, or one in it.
+        /// The state directory, or a directory inside it.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem found.
         why: String,
     },
-    /// A journal cannot be understood.
+    /// The journal is unreadable.
     #[error(
-        "cannot undo by the journal {}: {why}; if no group `evermap-lane-N` is left (`evermap lane status` tells), remove the file",
+        "cannot undo from journal {}: {why}; if no control group `evermap-lane-N` is left (see `evermap lane status`), remove the file",
         path.display()
     )]
     Journal {
-        /// The file.
+        /// Journal file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem found.
         why: String,
     },
-    /// Nobody would undo the lane if its process were killed, so that it is not made.
-    #[error("the lane has no guardian: {why}")]
+    /// No guardian could be started, so no process would undo the lane after a kill.
+    #[error("cannot start a guardian for the lane: {why}")]
     NoGuardian {
-        /// Why, and what to do.
+        /// Cause and remedy.
         why: String,
     },
-    /// The program of a lane could not be started.
+    /// The lane's program could not be started.
     #[error("cannot start {}: {source}", program.display())]
     NotStarted {
-        /// The program.
+        /// Program.
         program: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// Another lane has the core.
+    /// Another lane has claimed the core.
     #[error(
-        "core {core} has a lane already, of {holder}; wait for its end, or name another core (the claim is the lock of {})",
+        "core {core} already has a lane, claimed by {holder}: wait until it ends, or choose another core (the claim is a lock on {})",
         path.display()
     )]
     CoreTaken {
-        /// Which.
+        /// Number of the core.
         core: u32,
-        /// Its process and program.
+        /// Process and program that hold the claim.
         holder: String,
-        /// Whose lock the claim is.
+        /// File whose lock is the claim.
         path: PathBuf,
     },
-    /// A core cannot be a program's alone.
-    #[error("core {core} cannot be held: {why}")]
+    /// The core cannot be reserved for the program alone.
+    #[error("cannot hold core {core}: {why}")]
     HoldRefused {
-        /// The core.
+        /// Number of the core.
         core: u32,
-        /// Why, and what to do.
+        /// Cause and remedy.
         why: HoldRefusal,
     },
-    /// The core that a policy names cannot be had.
-    #[error("core {core} cannot be a lane's: {why}")]
+    /// The core that the policy names cannot be used.
+    #[error("cannot use core {core} for a lane: {why}")]
     CoreRefused {
-        /// The core.
+        /// Number of the core.
         core: u32,
-        /// Why, and what to do.
+        /// Cause and remedy.
         why: CoreRefusal,
     },
     /// No process has this number.
-    #[error("there is no process {process}; `ps` lists those that there are")]
+    #[error("no process {process}: list the running processes with `ps`")]
     NoProcess {
-        /// The number.
+        /// Process number.
         process: u32,
     },
-    /// A process cannot be observed.
-    #[error("process {process} cannot be observed: {why}")]
+    /// The process cannot be observed.
+    #[error("cannot observe process {process}: {why}")]
     Unobservable {
-        /// Its number.
+        /// Process number.
         process: u32,
-        /// Why, and what to do.
+        /// Cause and remedy.
         why: Unobservable,
     },
     /// No core is left for a lane.
     #[error(
         "no core is left for a lane: this process may use {usable}, and other lanes have {taken}; end one of them \
-         (`evermap lane status` lists them), or say `share = \"off\"`"
+         (`evermap lane status` lists them), or set `share = \"off\"`"
     )]
     NoCore {
-        /// What this process may use.
+        /// Cores that this process may use.
         usable: CpuList,
-        /// What others have.
+        /// Cores that other lanes have claimed.
         taken: CpuList,
     },
 }

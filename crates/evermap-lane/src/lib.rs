@@ -1,11 +1,13 @@
-//! Programs with deadlines that meet them, on an ordinary Linux.
+//! Lets programs with deadlines meet them on an ordinary Linux.
 //!
-//! A program that has something to do 24, 60 or 1,000 times a second misses its deadlines for two reasons: others run when it
-//! should, and the disk answers when it likes. This crate gives it a **lane**: a core that is its own whenever it wants to run, its data on
-//! a **tier** that never makes it wait, and I/O that doesn't block. What is global is journalled first and undone, whoever dies. The
-//! **simulator** says beforehand what each of these would bring, on devices one does not have.
+//! A program that has work to do 24, 60 or 1,000 times a second misses deadlines for two reasons:
+//! other programs occupy the core when it should run, and the disk answers late. This crate gives
+//! the program a **lane**: a core that it gets whenever it wants to run, its data on a fast
+//! **tier**, and I/O that does not block. Every change to global state is journalled first and
+//! undone, even if any of the processes is killed. The **simulator** predicts the effect of each
+//! part, also on devices that are not present.
 //!
-//! `docs/lane.md` is the contract: what a lane does, what it needs, what it costs, what it undoes.
+//! `docs/lane.md` is the contract: what a lane does, needs, costs and undoes.
 
 mod api;
 pub mod bench;
@@ -44,7 +46,7 @@ pub use quantiles::Quantiles;
 pub use reads::{Note, Reads};
 pub use report::{Cause, Demotion, Report, Timed};
 
-/// The example in the README is compiled.
+/// Compiles the example in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,29 +1,30 @@
-//! How long a period is, exactly: a clip of 23.976 frames a second must not drift by a frame in 12 hours.
+//! Exact periods: a clip of 23.976 frames a second must not drift by a frame in 12 hours.
 
 use std::fmt;
 use std::str::FromStr;
 
 const NS_PER_S: u64 = 1_000_000_000;
-/// Frames a second that are written as decimals and meant as this many thousands in 1,001.
+/// Decimal rates that stand for NTSC rates: the number of thousands of frames in 1,001 seconds.
 const NTSC: [(&str, u64); 6] =
     [("23.976", 24), ("29.97", 30), ("47.952", 48), ("59.94", 60), ("119.88", 120), ("23.98", 24)];
 
-/// The time from one deadline to the next: a fraction of nanoseconds, so that the n-th begins where it should and not where n
-/// rounding errors have taken it.
+/// Time from one period's beginning to the next, as a fraction of nanoseconds. The n-th beginning
+/// is computed exactly, so rounding errors do not add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Period {
-    /// The period is `ns` / `parts` nanoseconds.
+    /// The period is `ns / parts` nanoseconds.
     ns: u64,
     parts: u64,
 }
 
 impl Period {
-    /// This many microseconds; none for 0, and for more than an hour.
+    /// Period of `us` microseconds. Returns `None` for 0 and for more than an hour.
     pub fn of_us(us: u64) -> Option<Self> {
         Self::of_fraction(us.checked_mul(1_000)?, 1)
     }
 
-    /// `numerator` / `denominator` frames a second, as in 24000/1001; none for less than one in an hour and more than a million a second.
+    /// Period of `numerator / denominator` frames a second, as in 24000/1001. Returns `None` for
+    /// less than one frame an hour and for more than a million a second.
     pub fn of_rate(numerator: u64, denominator: u64) -> Option<Self> {
         Self::of_fraction(NS_PER_S.checked_mul(denominator)?, numerator)
     }
@@ -33,26 +34,27 @@ impl Period {
         is_possible.then_some(Self { ns, parts })
     }
 
-    /// Its length, rounded down.
+    /// Length in nanoseconds, rounded down.
     pub fn ns(self) -> u64 {
         self.ns / self.parts
     }
 
-    /// When the n-th begins, from the beginning of the first. Exact to the nanosecond for any n.
+    /// Beginning of period `n` in nanoseconds after the first beginning. Exact to the nanosecond
+    /// for any `n`.
     pub fn begin_ns(self, n: u64) -> u64 {
         let ns = u128::from(self.ns) * u128::from(n) / u128::from(self.parts);
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// Which period this moment lies in, from the beginning of the first.
+    /// Number of the period at `ns` nanoseconds after the first beginning.
     pub fn at(self, ns: u64) -> u64 {
-        // The begins are rounded down, so the last one that is not later may be one further on.
+        // Beginnings are rounded down, so the next period may have begun already.
         let n = u128::from(ns) * u128::from(self.parts) / u128::from(self.ns);
         let n = u64::try_from(n).unwrap_or(u64::MAX);
         if self.begin_ns(n.saturating_add(1)) <= ns { n + 1 } else { n }
     }
 
-    /// How many there are in a second.
+    /// Periods per second.
     pub fn rate_hz(self) -> f64 {
         NS_PER_S as f64 * self.parts as f64 / self.ns as f64
     }
@@ -61,11 +63,11 @@ impl Period {
 impl FromStr for Period {
     type Err = String;
 
-    /// Frames a second: `24`, `24000/1001`, `23.976` (which is 24000/1001), `12.5`.
+    /// Parses frames a second: `24`, `24000/1001`, `23.976` (which means 24000/1001), `12.5`.
     fn from_str(text: &str) -> Result<Self, String> {
         let not_one = || {
             format!(
-                "`{text}` is no rate: frames a second are 24, 23.976 or 24000/1001, a million at most"
+                "`{text}` is not a rate: give frames a second as 24, 23.976 or 24000/1001, at most a million"
             )
         };
         let text = text.trim();
@@ -100,21 +102,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decimals_of_ntsc_are_their_fractions() {
+    fn ntsc_decimals_equal_their_fractions() {
         let film: Period = "23.976".parse().unwrap();
         assert_eq!(film, "24000/1001".parse().unwrap());
-        // After a day: 86,400 s have 2,071,528.47 frames, not 2,071,526.4.
+        // After a day, 86,400 s are 2,071,528.47 frames, not 2,071,526.4.
         assert_eq!(film.at(86_400 * NS_PER_S), 2_071_528);
     }
 
     #[test]
-    fn no_drift_in_a_year() {
+    fn periods_do_not_drift_in_a_year() {
         let film: Period = "24000/1001".parse().unwrap();
         assert_eq!(film.begin_ns(24_000 * 31_536), 1_001 * 31_536 * NS_PER_S);
     }
 
     #[test]
-    fn a_moment_lies_in_the_period_that_began_last() {
+    fn at_returns_the_period_that_began_last() {
         for rate in ["24", "60", "1000", "24000/1001", "59.94", "12.5", "0.5"] {
             let period: Period = rate.parse().unwrap();
             for n in [0, 1, 2, 3, 7, 100, 1_001, 1_000_003] {
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rate_is_refused() {
+    fn invalid_rates_are_refused() {
         for text in
             ["", "0", "-24", "fast", "24/0", "0/1", "2000000", "1e3", "24.0000001", "1/7200"]
         {

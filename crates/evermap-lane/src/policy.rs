@@ -1,6 +1,6 @@
-//! What a program is to get: a file in TOML, acted on as it stands.
+//! Policy of a lane, read from a TOML file.
 //!
-//! The only thing that a lane acts on. What is observed of a program is only ever suggested, as a policy to look at.
+//! A lane acts on nothing else. Observing a program only suggests a policy for the user to review.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,55 +11,57 @@ use serde::{Deserialize, Serialize};
 use crate::error::with_remedy;
 use crate::{Error, Period, Result};
 
-/// No policy is longer: what is, is another file.
+/// Maximum size of a policy file. A longer file is not a policy.
 const BYTES_MAX: u64 = 1 << 20;
-/// The kernel's unbound work keeps a core for up to 3 ms at a time: who has more than three times that does not miss for it.
+/// The kernel's unbound work occupies a core for up to 3 ms at a time. Programs with deadlines
+/// beyond about three times that do not miss them because of it.
 const CLOSE_DEADLINE_NS: u64 = 10_000_000;
 
-/// What a program is to get.
+/// Settings of a lane for one program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// The program: when it has to be done, and who runs it.
+    /// Program: its timing and its scheduling.
     pub app: App,
-    /// How its data come.
+    /// I/O mode.
     pub io: Io,
-    /// Which of its files are where.
+    /// Placement of the program's files.
     pub tier: Tier,
-    /// What bounds it.
+    /// Limits.
     pub guard: Guard,
 }
 
-/// The program: when it has to be done, and who runs it.
+/// Program settings: its timing and its scheduling.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct App {
-    /// The programs that this is for, as a pattern of paths or names; any, without one.
+    /// Pattern of paths or names of programs that the policy is for. `None` matches any program.
     #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
     pub matches: Option<String>,
-    /// How often it has something to do: frames a second, as in `24`, `23.976` or `24000/1001`.
+    /// Frames a second, as in `24`, `23.976` or `24000/1001`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fps: Option<Rate>,
-    /// The same as microseconds from one to the next.
+    /// Alternative to `fps`: the period in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period_us: Option<u64>,
-    /// How long after its period's beginning it has to be done; the period, if nothing is said.
+    /// Deadline in microseconds after the period's beginning. Default: the period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_us: Option<u64>,
-    /// The processor time it takes in a period, for `deadline` scheduling; four fifths of the deadline, if nothing is said.
+    /// Processor time in each period, for `deadline` scheduling. Default: four fifths of the
+    /// deadline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_us: Option<u64>,
-    /// The kernel's policy for it.
+    /// Kernel scheduling policy.
     pub scheduler: Scheduler,
-    /// Its real-time priority, 1 to 98; the lane's own watchman is above it.
+    /// Real-time priority, 1 to 98. The lane's watchdog runs one above it.
     pub priority: u8,
-    /// Which core.
+    /// Core of the lane.
     pub core: Core,
-    /// What others get of that core.
+    /// Use of that core by other programs.
     pub share: Share,
-    /// Which of its threads.
+    /// Threads that are in the lane.
     pub threads: Threads,
-    /// Where the kernel's own unbound work is done.
+    /// Place of the kernel's unbound work.
     pub workqueues: Workqueues,
 }
 
@@ -81,13 +83,13 @@ impl Default for App {
     }
 }
 
-/// Frames a second, as a number or as text.
+/// Frames a second, as a number or text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "`fps` is a number, as 24 or 23.976, or \"24000/1001\"")]
 pub enum Rate {
     /// `24`.
     Whole(u64),
-    /// `23.976`, which means 24000/1001, as all decimals of it do.
+    /// `23.976`, which means 24000/1001, as do the other NTSC decimals.
     Decimal(f64),
     /// `"24000/1001"`.
     Text(String),
@@ -103,26 +105,27 @@ impl Rate {
     }
 }
 
-/// The kernel's policy for a program.
+/// Kernel scheduling policy of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduler {
-    /// `SCHED_FIFO`: before all ordinary programs, whenever it wants to run.
+    /// `SCHED_FIFO`: runs before all ordinary programs whenever it wants to run.
     #[default]
     Fifo,
-    /// `SCHED_DEADLINE`: a budget in each period. Not for one core: the kernel refuses it to pinned programs.
+    /// `SCHED_DEADLINE`: a budget in each period. The kernel refuses it to pinned programs, so it
+    /// cannot be combined with one core.
     Deadline,
-    /// As all others.
+    /// Ordinary scheduling.
     Other,
 }
 
-/// Which core a lane is on.
+/// Core of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Core {
-    /// One that serves no disk's interrupts and has no other lane.
+    /// Chosen: a core that serves no disk interrupts and has no other lane.
     #[default]
     Auto,
-    /// This one.
+    /// Core of this number.
     Number(u32),
 }
 
@@ -153,56 +156,58 @@ impl<'de> Deserialize<'de> for Core {
     }
 }
 
-/// What others get of a lane's core.
+/// Use of a lane's core by other programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Share {
-    /// All that the program leaves: they run while it sleeps.
+    /// Others run while the program sleeps.
     #[default]
     Lend,
-    /// Nothing: the core is the program's alone, asleep or not. Costs the others a whole core.
+    /// No other program runs on the core, even while the program sleeps. Costs the others a core.
     Hold,
-    /// The program has no core of its own.
+    /// The lane has no core of its own.
     Off,
 }
 
-/// Which threads of a program are in the lane.
+/// Threads of a program that are in the lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Threads {
-    /// All, also those that it starts later. Programs that it starts are never.
+    /// All threads, including those started later. Programs that it starts are not included.
     #[default]
     All,
-    /// The one it begins with.
+    /// First thread only.
     Main,
 }
 
-/// Where the kernel's own work that is bound to no core is done, as that of writing files back: a kernel that is built without preemption keeps a
-/// real-time program waiting for it, up to some milliseconds.
+/// Place of the kernel's unbound work, such as writeback. A kernel built without preemption makes a
+/// real-time program wait for this work, up to some milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workqueues {
-    /// On other cores, for real-time programs with deadlines of 10 ms or less; else wherever it was.
+    /// On other cores for real-time programs with deadlines of 10 ms or less; otherwise unchanged.
     #[default]
     Auto,
-    /// On other cores than the lane's. It takes root.
+    /// On other cores than the lane's. Needs root.
     Away,
-    /// Wherever it was.
+    /// Unchanged.
     Stay,
 }
 
-/// How data come.
+/// I/O settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Io {
-    /// Which way.
+    /// I/O mode.
     pub mode: IoMode,
-    /// How much of a file is read ahead of where the program is, as time at the rate it reads; for `nowait`.
+    /// `nowait`: read-ahead distance in milliseconds at the rate at which the program reads.
     pub ahead_ms: u64,
-    /// How long the ring is looked at before the program sleeps; for `uring`. A poller that never sleeps starves the kernel's own work.
+    /// `uring`: time to poll for a completion before the program sleeps. A poller that never sleeps
+    /// starves the kernel's own work.
     pub spin_us: u64,
-    /// All memory of the program is locked and there before the first period; so it is unless this says no. A program that is started can do
-    /// that only itself: whoever says yes hears so.
+    /// Locks and prefaults all memory of the program before the first period. Default: true. A
+    /// program that `run` starts must lock its memory itself; the report says so if this is set
+    /// explicitly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock_memory: Option<bool>,
 }
@@ -214,42 +219,43 @@ impl Default for Io {
 }
 
 impl Io {
-    /// Whether memory is to be locked.
+    /// Returns true if memory is locked.
     pub fn locks_memory(&self) -> bool {
         self.lock_memory.unwrap_or(true)
     }
 }
 
-/// How a program's reads are served.
+/// Method that serves a program's reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IoMode {
-    /// Loads from a mapping of the tier's copy: no call, no waiting.
+    /// Loads from a mapping of the copy on the tier: no system call and no wait.
     #[default]
     Map,
-    /// A helper reads ahead into locked memory; what is not there is asked for with `RWF_NOWAIT`, and waited for last.
+    /// A helper reads ahead into locked memory. Reads that it has not covered try `RWF_NOWAIT`
+    /// first and wait for the disk last.
     Nowait,
-    /// A ring whose completions are polled for a bounded time.
+    /// `io_uring`, polling for completions for a bounded time.
     Uring,
     /// `pread`.
     Blocking,
 }
 
-/// Which files are where.
+/// Placement of files on the tier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tier {
-    /// Patterns of files.
+    /// Patterns of files to place.
     pub files: Vec<String>,
-    /// The directory that is the fast tier; without one, memory (`/dev/shm`).
+    /// Directory on the fast tier. `None` is memory (`/dev/shm`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// No more than this is put there.
+    /// Upper bound of bytes placed, in MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_mib: Option<u64>,
-    /// How.
+    /// Placement method.
     pub mode: Placement,
-    /// For experiments: every 4 KiB of the tier take this much longer.
+    /// For experiments: additional latency of each 4 KiB read from the tier.
     #[serde(skip_serializing_if = "is_zero")]
     pub inject_ns_per_4k: u64,
 }
@@ -270,24 +276,24 @@ impl Default for Tier {
     }
 }
 
-/// How a file is put on the tier.
+/// Method of placing a file on the tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
-    /// A read-only copy that only the program sees, in a mount namespace of its own.
+    /// Read-only copy that only the program sees, in a private mount namespace.
     #[default]
     View,
-    /// The file itself goes there, and a link takes its place: for tiers that last.
+    /// The file moves to the tier and a link takes its place. For tiers that survive a restart.
     Switch,
 }
 
-/// What bounds a lane.
+/// Limits of a lane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Guard {
-    /// A program that runs for this many periods without sleeping loses its priority.
+    /// Number of periods that a program may run without sleeping before it loses its priority.
     pub max_overrun: u64,
-    /// The lane is over after this many seconds.
+    /// Lifetime of the lane in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_time_s: Option<u64>,
 }
@@ -299,9 +305,9 @@ impl Default for Guard {
 }
 
 impl Policy {
-    /// Of a file. Cost: reads it.
+    /// Reads a policy file and validates it.
     pub fn read(path: &Path) -> Result<Self> {
-        let remedy = "name a file that can be read; docs/lane.md, section 3, says what is in it";
+        let remedy = "name a readable file (docs/lane.md, section 3, describes its contents)";
         let failed = |source| Error::Io {
             operation: "read the policy",
             path: path.into(),
@@ -310,13 +316,13 @@ impl Policy {
         let wrong = |what| Error::Policy { path: path.into(), what };
         let text = read_bounded(path).map_err(failed)?.ok_or_else(|| {
             wrong(format!(
-                "it is longer than {BYTES_MAX} bytes, which no policy is: name another file"
+                "the file is longer than {BYTES_MAX} bytes, so it is not a policy: name another file"
             ))
         })?;
         Self::parse(&text).map_err(wrong)
     }
 
-    /// Of TOML. The error says what is wrong and where.
+    /// Parses and validates TOML. The error names the setting and its line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let policy: Self =
             toml::from_str(text).map_err(|error| error.to_string().trim().to_owned())?;
@@ -324,25 +330,26 @@ impl Policy {
         Ok(policy)
     }
 
-    /// As TOML that `parse` takes back.
+    /// Formats the policy as TOML that [`parse`](Self::parse) accepts.
     pub fn to_toml(&self) -> Result<String, String> {
         toml::to_string(self).map_err(|error| error.to_string())
     }
 
-    /// Says what cannot be.
+    /// Validates the settings. The error names the first invalid one.
     pub fn verify(&self) -> Result<(), String> {
         let app = &self.app;
         if let Some(pattern) = &app.matches {
-            glob::Pattern::new(pattern)
-                .map_err(|error| format!("`match = \"{pattern}\"` is no pattern: {error}"))?;
+            glob::Pattern::new(pattern).map_err(|error| {
+                format!("`match = \"{pattern}\"` is not a valid pattern: {error}")
+            })?;
         }
         if app.fps.is_some() && app.period_us.is_some() {
-            return Err("`fps` and `period_us` say the same thing: leave one of them out".into());
+            return Err("`fps` and `period_us` both set the period: remove one of them".into());
         }
         let period = self.period()?;
         if !(1..=98).contains(&app.priority) {
             return Err(format!(
-                "`priority = {}`: it is 1 to 98, and 99 is the watchman's",
+                "`priority = {}`: use 1 to 98 (99 is for the watchdog)",
                 app.priority
             ));
         }
@@ -354,14 +361,14 @@ impl Policy {
         if period.is_none()
             && let Some((_, name)) = needs_period.iter().find(|(is_there, _)| *is_there)
         {
-            return Err(format!("`{name}` needs `fps` or `period_us` beside it"));
+            return Err(format!("`{name}` needs `fps` or `period_us`"));
         }
         if let (Some(period), Some(deadline_us)) = (period, app.deadline_us)
             && (deadline_us == 0
                 || deadline_us.saturating_mul(1_000) > period.ns().saturating_add(1_000))
         {
             return Err(format!(
-                "`deadline_us = {deadline_us}`: a deadline is within its period, which is {} us",
+                "`deadline_us = {deadline_us}`: the deadline must lie within the period of {} us",
                 period.ns() / 1_000
             ));
         }
@@ -369,31 +376,31 @@ impl Policy {
             && (budget_us == 0 || budget_us.saturating_mul(1_000) > deadline_ns)
         {
             return Err(format!(
-                "`budget_us = {budget_us}`: the processor time of a period is within its deadline, {} us",
+                "`budget_us = {budget_us}`: the processor time must lie within the deadline of {} us",
                 deadline_ns / 1_000
             ));
         }
         if self.guard.max_overrun == 0 {
-            return Err("`max_overrun = 0` would end every lane at once: 1 is the least".into());
+            return Err("`max_overrun = 0` would demote the program at once: use 1 or more".into());
         }
         if self.guard.max_time_s == Some(0) {
-            return Err("`max_time_s = 0` would end the lane at once: 1 is the least".into());
+            return Err("`max_time_s = 0` would end the lane at once: use 1 or more".into());
         }
         Ok(())
     }
 
-    /// How often the program has something to do; none if the policy does not say.
+    /// Returns the period, or `None` if the policy sets none.
     pub fn period(&self) -> Result<Option<Period>, String> {
         match (&self.app.fps, self.app.period_us) {
             (Some(rate), _) => rate.period().map(Some).map_err(|what| format!("`fps`: {what}")),
             (None, Some(us)) => Period::of_us(us)
                 .map(Some)
-                .ok_or_else(|| format!("`period_us = {us}`: a period is 1 us to an hour long")),
+                .ok_or_else(|| format!("`period_us = {us}`: use 1 us to an hour")),
             (None, None) => Ok(None),
         }
     }
 
-    /// Whether the kernel's unbound work is to be done on other cores than the lane's, if that has one.
+    /// Returns true if the kernel's unbound work should be kept off the lane's core.
     pub fn wants_work_away(&self) -> bool {
         let is_close =
             || self.deadline_ns().ok().flatten().is_some_and(|ns| ns <= CLOSE_DEADLINE_NS);
@@ -405,7 +412,8 @@ impl Policy {
         }
     }
 
-    /// How long after its period's beginning the program has to be done: never beyond the period, which microseconds may be rounded up to.
+    /// Returns the deadline in nanoseconds after the period's beginning. A deadline that was
+    /// rounded up to whole microseconds is cut to the period.
     pub fn deadline_ns(&self) -> Result<Option<u64>, String> {
         let deadline_ns = |period: Period| match self.app.deadline_us {
             Some(us) => us.saturating_mul(1_000).min(period.ns()),
@@ -415,7 +423,7 @@ impl Policy {
     }
 }
 
-/// A file's text; none if it is longer than any policy.
+/// Reads a file's text. Returns `None` if it is longer than [`BYTES_MAX`].
 fn read_bounded(path: &Path) -> io::Result<Option<String>> {
     let mut text = String::new();
     File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
@@ -427,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_work_is_kept_away_from_close_deadlines() {
+    fn unbound_work_is_kept_off_the_core_for_short_deadlines() {
         let wants = |text: &str| Policy::parse(text).unwrap().wants_work_away();
         assert!(wants("[app]\nperiod_us = 1000") && wants("[app]\nfps = 24\ndeadline_us = 10000"));
         assert!(!wants("[app]\nfps = 24") && !wants(""));
@@ -437,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_policy_is_lend_with_fifo() {
+    fn an_empty_policy_means_lend_and_fifo() {
         let policy = Policy::parse("").unwrap();
         assert_eq!(policy, Policy::default());
         assert_eq!(policy.app.share, Share::Lend);
@@ -446,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_policy_survives_a_round_trip_through_toml() {
         let text = "[app]\nmatch = \"*/mpv\"\nfps = \"24000/1001\"\ndeadline_us = 30000\ncore = 1\nshare = \"hold\"\n\
                     [io]\nmode = \"nowait\"\n[tier]\nfiles = [\"*.mkv\"]\npath = \"/mnt/fast\"\nmode = \"switch\"\n[guard]\nmax_time_s = 60\n";
         let policy = Policy::parse(text).unwrap();
@@ -455,8 +463,8 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_is_rounded_up_is_the_period() {
-        // A period of 41,666,666 ns: the kernel refuses a deadline beyond it.
+    fn a_deadline_rounded_up_is_cut_to_the_period() {
+        // The period has 41,666,666 ns; the kernel refuses a longer deadline.
         let policy = Policy::parse("[app]\nfps = 24\ndeadline_us = 41667\n").unwrap();
         let period_ns = policy.period().unwrap().unwrap().ns();
         assert_eq!(policy.deadline_ns().unwrap(), Some(period_ns));
@@ -467,16 +475,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_one_is_said_with_its_name_and_what_to_do() {
+    fn unreadable_and_endless_files_are_errors_with_name_and_remedy() {
         let missing = Policy::read(Path::new("/nowhere/policy.toml")).unwrap_err().to_string();
         assert!(missing.contains("/nowhere/policy.toml"), "{missing}");
         assert!(missing.contains("No such file") && missing.contains("section 3"), "{missing}");
         let endless = Policy::read(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert!(endless.contains("/dev/zero: it is longer"), "{endless}");
+        assert!(endless.contains("/dev/zero: the file is longer"), "{endless}");
     }
 
     #[test]
-    fn rates_are_numbers_or_texts() {
+    fn a_rate_is_a_number_or_text() {
         let period =
             |fps: &str| Policy::parse(&format!("[app]\nfps = {fps}")).unwrap().period().unwrap();
         assert_eq!(period("23.976"), period("\"24000/1001\""));
@@ -485,25 +493,25 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said_with_what_can() {
+    fn invalid_settings_are_errors_that_name_valid_ones() {
         for (text, said) in [
-            ("[app]\nfps = 24\nperiod_us = 5", "leave one of them out"),
-            ("[app]\nfps = 0", "is no rate"),
+            ("[app]\nfps = 24\nperiod_us = 5", "remove one of them"),
+            ("[app]\nfps = 0", "is not a rate"),
             ("[app]\nfps = true", "is a number"),
-            ("[app]\nmatch = \"[\"", "is no pattern"),
+            ("[app]\nmatch = \"[\"", "is not a valid pattern"),
             ("[app]\nperiod_us = 0", "1 us to an hour"),
             ("[app]\npriority = 99", "1 to 98"),
             ("[app]\npriority = 0", "1 to 98"),
             ("[app]\nscheduler = \"deadline\"", "needs `fps`"),
             ("[app]\ndeadline_us = 5", "needs `fps`"),
-            ("[app]\nfps = 24\ndeadline_us = 41668000", "within its period"),
-            ("[app]\nfps = 24\nbudget_us = 41668", "within its deadline"),
+            ("[app]\nfps = 24\ndeadline_us = 41668000", "within the period"),
+            ("[app]\nfps = 24\nbudget_us = 41668", "within the deadline"),
             ("[app]\ncore = \"first\"", "the number of a core"),
             ("[app]\ncore = -1", "the number of a core"),
             ("[app]\nshare = \"rent\"", "unknown variant"),
             ("[app]\nframes = 24", "unknown field"),
-            ("[guard]\nmax_overrun = 0", "1 is the least"),
-            ("[guard]\nmax_time_s = 0", "1 is the least"),
+            ("[guard]\nmax_overrun = 0", "use 1 or more"),
+            ("[guard]\nmax_time_s = 0", "use 1 or more"),
             ("[app", "line 1"),
         ] {
             let error = Policy::parse(text).unwrap_err();

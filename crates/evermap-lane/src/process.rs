@@ -1,6 +1,8 @@
-//! Processes as `/proc` tells of them: by number and beginning, since numbers are given again.
+//! Processes as `/proc` describes them, identified by number and start time because the kernel
+//! reuses numbers.
 //!
-//! Only looks. All of it can be over when it is read: whoever acts on a process checks who it is first.
+//! This module only reads. Results may be outdated when they arrive, so a caller that acts on a
+//! process checks its identity first.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,42 +12,44 @@ use std::os::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags};
 use serde::{Deserialize, Serialize};
 
-/// `PF_KTHREAD` of the kernel's flags in `/proc/PID/stat`.
+/// `PF_KTHREAD` in the flags of `/proc/PID/stat`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// One process: no other one ever has both.
+/// Identity of a process: number and start time together are unique until the next boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Process {
-    /// Its number.
+    /// Process number.
     pub(crate) pid: u32,
-    /// When it began, in clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub(crate) start_ticks: u64,
 }
 
 impl Process {
-    /// The one that has this number now; none if nobody has.
+    /// Returns the process that has this number now, or `None` if there is none.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         Stat::of(pid).map(|stat| Self { pid, start_ticks: stat.start_ticks })
     }
 
-    /// The one that calls.
+    /// Returns the calling process.
     pub(crate) fn this() -> io::Result<Self> {
         Self::of(std::process::id())
             .ok_or_else(|| io::Error::other("/proc does not tell of this process"))
     }
 
-    /// Whether it still runs, as [`Stat::is_alive`] has it.
+    /// Returns true while the process runs; see [`Stat::is_alive`].
     pub(crate) fn is_alive(&self) -> bool {
         Stat::of(self.pid)
             .is_some_and(|stat| stat.start_ticks == self.start_ticks && stat.is_alive())
     }
 
-    /// A descriptor that becomes readable at its end; none if it is gone.
+    /// Opens a descriptor that becomes readable when the process ends. Returns `None` if it has
+    /// ended.
     pub(crate) fn descriptor(&self) -> io::Result<Option<OwnedFd>> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         let Some(pid) = pid else { return Ok(None) };
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-            // The descriptor keeps the number from being given again, so that the look comes second.
+            // The open descriptor prevents reuse of the number, so compare identities after
+            // opening.
             Ok(descriptor) => Ok((Process::of(self.pid) == Some(*self)).then_some(descriptor)),
             Err(rustix::io::Errno::SRCH) => Ok(None),
             Err(error) => Err(error.into()),
@@ -53,35 +57,36 @@ impl Process {
     }
 }
 
-/// What is used of `/proc/PID/stat`.
+/// Fields of `/proc/PID/stat` that this crate uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Stat {
     pub(crate) name: String,
     pub(crate) state: char,
     pub(crate) parent: u32,
     flags: u64,
-    /// Faults that were served from memory, and those that waited for a disk.
+    /// Page faults served from memory; the next field counts faults that waited for a disk.
     pub(crate) minor_faults: u64,
     pub(crate) major_faults: u64,
-    /// Processor time, in clock ticks.
+    /// Processor time in clock ticks.
     pub(crate) processor_ticks: u64,
-    /// Of the process, the first one among them for as long as there are others.
+    /// Threads of the process, including an ended first thread while others run.
     threads: u64,
     pub(crate) start_ticks: u64,
 }
 
 impl Stat {
-    /// Of one thread: [`of`](Self::of) counts for all of its process.
+    /// Reads the counters of one thread. [`of`](Self::of) reads those of the whole process.
     pub(crate) fn of_thread(pid: u32, thread: u32) -> Option<Self> {
         Self::parse(&text(&format!("/proc/{pid}/task/{thread}/stat"))?)
     }
 
-    /// Of a process or a thread; none if it is gone.
+    /// Reads the counters of a process or thread. Returns `None` if it has ended.
     pub(crate) fn of(id: u32) -> Option<Self> {
         Self::parse(&text(&format!("/proc/{id}/stat"))?)
     }
 
-    /// The name may have blanks and parentheses in it: what follows begins behind the last one.
+    /// Parses a line. The name may contain blanks and parentheses, so the other fields are taken
+    /// after the last parenthesis.
     fn parse(text: &str) -> Option<Self> {
         let (before, after) = text.rsplit_once(") ")?;
         let (_, name) = before.split_once('(')?;
@@ -100,8 +105,8 @@ impl Stat {
         })
     }
 
-    /// Whether any thread of it runs: one that ended and waits to be asked how doesn't. A process whose first thread has ended looks
-    /// the same, and runs for as long as it has another one.
+    /// Returns true while any thread of the process runs. A zombie does not. A process whose first
+    /// thread has ended is in the same state, but still has other threads.
     pub(crate) fn is_alive(&self) -> bool {
         match self.state {
             'X' | 'x' => false,
@@ -110,35 +115,36 @@ impl Stat {
         }
     }
 
-    /// Whether the kernel runs it for itself: such threads are nobody's to move.
+    /// Returns true for kernel threads, which no lane may move.
     pub(crate) fn is_of_kernel(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
     }
 }
 
-/// A file of `/proc` that has a program's name in it, which need not be text: a program may choose any bytes, and the kernel cuts within letters.
+/// Reads a file of `/proc` that contains a program's name. The name may not be UTF-8: a program may
+/// set any bytes, and the kernel cuts names within a character.
 pub(crate) fn text(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
 }
 
-/// The numbers that are the names in a directory of `/proc`.
+/// Entries of a directory of `/proc` whose names are numbers.
 fn numbers(directory: &str) -> Vec<u32> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// All processes.
+/// Returns all process numbers.
 pub(crate) fn all() -> Vec<u32> {
     numbers("/proc")
 }
 
-/// The threads of a process; none if it is gone.
+/// Returns the threads of a process, or nothing if it has ended.
 pub(crate) fn threads(pid: u32) -> Vec<u32> {
     numbers(&format!("/proc/{pid}/task"))
 }
 
-/// The processes that these threads of a process started, or that came to it when their parents ended. Where the kernel doesn't keep
-/// lists of them (`CONFIG_PROC_CHILDREN`), all processes are looked at.
+/// Returns the children of these threads of a process, including orphans that were given to it.
+/// Without `CONFIG_PROC_CHILDREN` it reads the parent of every process.
 pub(crate) fn children(pid: u32, threads: &[u32]) -> Vec<u32> {
     let mut children = Vec::new();
     for thread in threads {
@@ -155,7 +161,7 @@ pub(crate) fn children(pid: u32, threads: &[u32]) -> Vec<u32> {
     children
 }
 
-/// The descendants of these processes, themselves not among them. Each is looked at once.
+/// Returns all descendants of these processes, without the processes themselves.
 pub(crate) fn descendants(of: &[u32]) -> HashSet<u32> {
     let mut found: HashSet<u32> = of.iter().copied().collect();
     let mut open = of.to_vec();
@@ -169,13 +175,14 @@ pub(crate) fn descendants(of: &[u32]) -> HashSet<u32> {
     found
 }
 
-/// Whether the process was started with this in its environment. Not for processes of others.
+/// Returns true if the process was started with this entry in its environment. Returns false for
+/// processes of other users, whose environment is unreadable.
 pub(crate) fn has_in_environment(pid: u32, entry: &[u8]) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|own| own == entry)
 }
 
-/// What differs from boot to boot.
+/// Returns the kernel's boot id, which differs after each boot.
 pub(crate) fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
@@ -194,7 +201,7 @@ mod tests {
         assert!(Stat::parse("12 (a) R 1").is_none());
     }
 
-    /// As the kernel writes it, with a flag of its own and seven of everything else.
+    /// Line as the kernel writes it, with the kernel-thread flag set and 7 in all other fields.
     fn line(name: &str, state: char, threads: u32) -> String {
         let fields = (4..=51).map(|field| match field {
             9 => "2097216".to_owned(),
@@ -205,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_whose_first_thread_has_ended_runs_while_it_has_others() {
+    fn a_process_is_alive_while_any_of_its_threads_runs() {
         let is_alive = |state, threads| Stat::parse(&line("a", state, threads)).unwrap().is_alive();
         assert!(is_alive('R', 1) && is_alive('Z', 2));
         assert!(!is_alive('Z', 1) && !is_alive('X', 2));
     }
 
     #[test]
-    fn a_name_that_is_no_text_hides_nobody() {
+    fn a_name_that_is_not_utf8_can_be_read() {
         let named = std::thread::spawn(|| {
             rustix::thread::set_name(c"cut\xc3").unwrap();
             let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
@@ -223,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_given_again_is_another_process() {
+    fn a_reused_number_is_another_process() {
         let this = Process::this().unwrap();
         assert!(this.is_alive() && this.descriptor().unwrap().is_some());
         let other = Process { start_ticks: this.start_ticks + 1, ..this };
@@ -231,13 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn children_are_found_and_their_environment() {
+    fn children_and_their_environment_are_found() {
         let mut command = std::process::Command::new("sleep");
         let mut child = command.arg("60").env("EVERMAP_TEST", "here").spawn().unwrap();
         let me = std::process::id();
         assert!(descendants(&[me]).contains(&child.id()));
         assert!(!descendants(&[me, child.id()]).contains(&child.id()));
-        // Its environment is there once it has become `sleep`.
+        // The environment is readable once the child has executed `sleep`.
         let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while !has_in_environment(child.id(), b"EVERMAP_TEST=here") {
             assert!(std::time::Instant::now() < until);
@@ -245,7 +252,7 @@ mod tests {
         assert!(!has_in_environment(child.id(), b"EVERMAP_TEST=her"));
         let process = Process::of(child.id()).unwrap();
         child.kill().unwrap();
-        // It is a zombie until it is waited for.
+        // The child is a zombie until it is waited for.
         while process.is_alive() {
             assert!(std::time::Instant::now() < until);
         }

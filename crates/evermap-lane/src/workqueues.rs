@@ -1,11 +1,15 @@
-//! The kernel's own work that is bound to no core (its unbound workqueues: writing files back, above all), kept off a core and let there again.
+//! Keeps the kernel's unbound workqueues off a core, and allows them there again.
 //!
-//! Such work is done by threads of the kernel, and a kernel that is built without preemption leaves them a core until they offer it: a real-time program waits
-//! for them, whatever its priority (measured on Linux 6.18: up to 2.8 ms for a writeback). There is one mask of the cores for all of that work; when it is
-//! written, the kernel has its threads go by it. None of them is touched from here. Source: `Documentation/core-api/workqueue.rst` of Linux,
+//! Unbound workqueues (writeback above all) run in kernel threads that are bound to no core. A
+//! kernel built without preemption leaves such a thread the core until it yields, so a real-time
+//! program waits for it at any priority (measured on Linux 6.18: up to 2.8 ms for a writeback). The
+//! kernel has one core mask for all of this work, and its threads follow the mask when it is
+//! written; this module touches no thread. Source: `Documentation/core-api/workqueue.rst` of Linux
+//! and
 //! `workqueue_set_unbound_cpumask` in its `kernel/workqueue.c`.
 //!
-//! Cost: a read and a write; the kernel makes new pools for all unbound workqueues meanwhile, some milliseconds.
+//! Cost: a read and a write. The kernel then makes new pools for all unbound workqueues, which
+//! takes some milliseconds.
 
 use std::fmt;
 use std::fs::File;
@@ -18,20 +22,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::sys::lock;
 
-/// What it is called where it is had, and where it is not.
+/// Label in reports, both where the exclusion was applied and where it was not.
 pub(crate) const AWAY: &str = "the kernel's unbound work done on other cores";
-/// Below `/sys`.
+/// Directory below `/sys`.
 pub(crate) const DIRECTORY: &str = "devices/virtual/workqueue";
-/// What may be written, and is what is in force.
+/// Mask that can be written; reads as the mask in force.
 const MASK: &str = "cpumask";
-/// What was written last, where the kernel leaves out of it what others have isolated (since Linux 6.8).
+/// Mask that was last written. The mask in force lacks isolated cores (since Linux 6.8).
 const REQUESTED: &str = "cpumask_requested";
-/// A mask of 8,192 cores is a third of this.
+/// Upper bound of a mask file. A mask of 8,192 cores takes a third of this.
 const BYTES_MAX: u64 = 8 << 10;
-/// Others that change it take some milliseconds. One that was stopped meanwhile is not waited for.
+/// Longest wait for the file's lock. A change by another lane takes some milliseconds; a lane that
+/// was stopped while it held the lock is not waited for any longer.
 const OTHERS_MAX: Duration = Duration::from_secs(1);
 
-/// A core that the kernel's unbound work is kept off.
+/// Exclusion of a core from the kernel's unbound workqueues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Away {
@@ -39,7 +44,7 @@ pub(crate) struct Away {
     directory: PathBuf,
 }
 
-/// Why the work stays.
+/// Reason why the exclusion was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stays {
     pub(crate) why: String,
@@ -47,7 +52,7 @@ pub(crate) struct Stays {
 }
 
 impl Away {
-    /// What would have to be done; nothing where the core has no such work anyway.
+    /// Plans the exclusion. Returns `None` if the core is not in the mask anyway.
     pub(crate) fn plan(directory: &Path, core: u32) -> Result<Option<Self>, Stays> {
         let away = Self { core, directory: directory.to_owned() };
         let mask = away.read().map_err(|error| away.stays(&error))?;
@@ -56,26 +61,26 @@ impl Away {
         }
         if mask.without(core).is_empty() {
             return Err(Stays {
-                why: "no other core would be left for it".into(),
-                remedy: "nothing on a machine with one core".into(),
+                why: "no other core is left for the work".into(),
+                remedy: "use a machine with more than one core".into(),
             });
         }
         away.open().map_err(|error| away.stays(&error))?;
         Ok(Some(away))
     }
 
-    /// Keeps the work away. To be undone, also after an error.
+    /// Takes the core out of the mask. Must be undone, also after an error.
     pub(crate) fn make(&self) -> Result<(), Stays> {
         let made = self.change(|mask| mask.without(self.core));
         made.map(drop).map_err(|error| self.stays(&error))
     }
 
-    /// Lets the work be done on the core again. Whether it was kept away. Done again, it does nothing.
+    /// Puts the core back into the mask. Returns true if it was missing. Can be repeated.
     pub(crate) fn undo(&self) -> io::Result<bool> {
         self.change(|mask| mask.with(self.core))
     }
 
-    /// The file, for messages.
+    /// Mask file, for messages.
     pub(crate) fn path(&self) -> PathBuf {
         self.directory.join(MASK)
     }
@@ -85,13 +90,13 @@ impl Away {
         let path = path.display();
         let (why, remedy) = match error.kind() {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => (
-                format!("{path} cannot be written ({error})"),
+                format!("{path} is not writable ({error})"),
                 "start the lane as root, with /sys mounted writable",
             ),
             ErrorKind::NotFound => {
                 (format!("there is no {path}"), "mount sysfs, of Linux 4.2 or newer")
             }
-            _ => (format!("{path}: {error}"), "say `workqueues = \"stay\"` to have no word of it"),
+            _ => (format!("{path}: {error}"), "set `workqueues = \"stay\"` to disable this"),
         };
         Stays { why, remedy: remedy.into() }
     }
@@ -100,18 +105,18 @@ impl Away {
         File::options().read(true).write(true).open(self.path())
     }
 
-    /// What was last wished: what is in force may lack cores that others have isolated.
+    /// Reads the mask that was last requested. The mask in force may lack isolated cores.
     fn read(&self) -> io::Result<Mask> {
         let requested = File::open(self.directory.join(REQUESTED));
         let file = requested.or_else(|_| File::open(self.path()))?;
         let mut text = String::new();
         file.take(BYTES_MAX).read_to_string(&mut text)?;
         Mask::parse(&text).ok_or_else(|| {
-            io::Error::new(ErrorKind::InvalidData, format!("`{}` is no mask", text.trim()))
+            io::Error::new(ErrorKind::InvalidData, format!("`{}` is not a core mask", text.trim()))
         })
     }
 
-    /// Changes the mask while no other lane does. Whether that made a difference.
+    /// Changes the mask under a lock. Returns true if that made a difference.
     fn change(&self, change: impl FnOnce(&Mask) -> Mask) -> io::Result<bool> {
         let mut file = self.open()?;
         let until = Instant::now() + OTHERS_MAX;
@@ -123,16 +128,16 @@ impl Away {
         if after == before {
             return Ok(false);
         }
-        // One call, with all of it: the kernel takes each as one wish.
+        // One write call: the kernel treats each call as a complete mask.
         file.write_all(format!("{after}\n").as_bytes())?;
         Ok(true)
     }
 }
 
-/// A set of cores as the kernel writes it: words of 32 bits in hexadecimal, the highest first.
+/// Set of cores in the kernel's format: hexadecimal words of 32 bits, the highest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mask {
-    /// The lowest first.
+    /// Lowest word first.
     words: Vec<u32>,
 }
 
@@ -184,7 +189,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A directory with a mask; a file keeps what is longer than what is written last, as the kernel does not.
+    /// Directory with a mask file. Unlike the kernel's, a plain file keeps the tail of a longer
+    /// previous write.
     fn directory(mask: &str) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join(MASK), format!("{mask}\n")).unwrap();
@@ -197,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_is_taken_out_and_put_back_and_others_stay() {
+    fn excluding_and_restoring_a_core_leaves_other_cores_unchanged() {
         let directory = directory("0000000f");
         let away = Away::plan(directory.path(), 2).unwrap().unwrap();
         away.make().unwrap();
@@ -207,7 +213,7 @@ mod tests {
         other.make().unwrap();
         assert!(away.undo().unwrap());
         assert_eq!(mask(&directory), "0000000e");
-        assert!(!away.undo().unwrap(), "again, there is nothing to do");
+        assert!(!away.undo().unwrap(), "the second undo has nothing to do");
         assert!(other.undo().unwrap());
         assert_eq!(mask(&directory), "0000000f");
     }
@@ -218,15 +224,15 @@ mod tests {
         assert!(mask.has(0) && !mask.has(1) && mask.has(32) && mask.has(65) && !mask.has(66));
         assert_eq!(mask.without(64).to_string(), "00000002,ffffffff,00000001");
         assert_eq!(mask.with(1).to_string(), "00000003,ffffffff,00000003");
-        assert_eq!(mask.with(400), mask, "there is no such core");
+        assert_eq!(mask.with(400), mask, "the mask has no such core");
         for text in ["", "x", "1,,1", "1ffffffff"] {
             assert_eq!(Mask::parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn what_was_wished_counts_and_not_what_is_left_of_it() {
-        // Core 3 is isolated by somebody: it is not in force, and stays wished.
+    fn the_requested_mask_is_edited_not_the_effective_one() {
+        // Core 3 is isolated: it is missing in the mask in force, but stays requested.
         let directory = directory("00000007");
         fs::write(directory.path().join(REQUESTED), "0000000f\n").unwrap();
         let away = Away::plan(directory.path(), 1).unwrap().unwrap();
@@ -235,13 +241,17 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_nothing_to_be_done_nothing_is() {
-        assert_eq!(Away::plan(directory("00000001").path(), 1), Ok(None), "it is away");
+    fn plan_reports_exclusions_that_are_unnecessary_or_impossible() {
+        assert_eq!(
+            Away::plan(directory("00000001").path(), 1),
+            Ok(None),
+            "the core is excluded already"
+        );
         let alone = Away::plan(directory("00000002").path(), 1).unwrap_err();
         assert!(alone.why.contains("no other core"), "{alone:?}");
         let absent = Away::plan(Path::new("/no/such"), 1).unwrap_err();
         assert!(absent.why.contains("/no/such/cpumask"), "{absent:?}");
         let odd = Away::plan(directory("all").path(), 1).unwrap_err();
-        assert!(odd.why.contains("`all` is no mask"), "{odd:?}");
+        assert!(odd.why.contains("`all` is not a core mask"), "{odd:?}");
     }
 }

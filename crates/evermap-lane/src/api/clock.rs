@@ -1,4 +1,4 @@
-//! Time, as frames see it: the kernel's, or for tests one that is set.
+//! Clock of frames: the kernel's, or a simulated one in tests.
 
 use rustix::io::Errno;
 use rustix::thread::clock_nanosleep_absolute;
@@ -6,16 +6,16 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// A clock that goes on, and that can be slept by.
+/// Monotonic clock with an absolute sleep.
 pub(crate) trait Clock {
-    /// Since some moment.
+    /// Nanoseconds since an arbitrary moment.
     fn now_ns(&self) -> u64;
 
-    /// Returns at once if that is over.
+    /// Sleeps until `moment_ns`. Returns at once if that has passed.
     fn sleep_until_ns(&self, moment_ns: u64);
 }
 
-/// `CLOCK_MONOTONIC`: nobody sets it.
+/// `CLOCK_MONOTONIC`, which cannot be set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Monotonic;
 
@@ -30,7 +30,7 @@ impl Clock for Monotonic {
             tv_sec: (moment_ns / NS_PER_S) as i64,
             tv_nsec: (moment_ns % NS_PER_S) as i64,
         };
-        // To a moment and not for a time: whatever comes between, the sleep ends when it should.
+        // The sleep is absolute, so interruptions do not delay its end.
         while clock_nanosleep_absolute(ClockId::Monotonic, &moment) == Err(Errno::INTR) {}
     }
 }

@@ -1,7 +1,7 @@
-//! A thread in a lane: what is changed about it on entering, and set back on leaving, whatever the way out.
+//! State of a thread in a lane: the changes made on entering, restored on leaving in every case.
 //!
-//! The order is that nothing can be waited for at a priority that others would have to wait for, too: memory first, then the core, and the priority last; back
-//! in the other direction.
+//! Entering locks memory first, then takes the core, and sets the priority last, so that no step
+//! waits at a real-time priority. Leaving restores in reverse order.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -23,28 +23,28 @@ use crate::sys::stack;
 use crate::workqueues::{self, Away, Stays};
 use crate::{Error, Note, Period, Policy, Result};
 
-/// What a thread was before, and what it has now. Set back when it is dropped.
+/// Former and present state of the thread. Dropping it restores the former one.
 #[derive(Debug)]
 pub(super) struct Entered {
     before: Before,
     watchman: Option<Watchman>,
     claim: Option<Claim>,
-    /// What a core of its own alone changes for others, and who undoes it; has the claim then.
+    /// Changes that affect other programs, with their guardian. Owns the claim if it is set.
     changes: Option<Changes>,
-    /// Where threads that are not to be on the core go first, where a group keeps the others off it.
+    /// Task list of the group for threads that stay off the core, if a group holds the core.
     aside: Option<PathBuf>,
-    /// The cores that helpers are to be on; none if they may be anywhere.
+    /// Cores for helper threads. `None` allows all.
     others: Option<BTreeSet<u32>>,
     is_real_time: bool,
     pub(super) applied: Vec<String>,
     pub(super) not_applied: Vec<Note>,
-    /// What the watchman has done, once it is gone.
+    /// Demotion by the watchdog, once it has ended.
     pub(super) demotion: Option<Demotion>,
-    /// Dropped last: unlocking takes the longest.
+    /// Dropped last, because unlocking takes longest.
     _memory: Option<AllMemory>,
 }
 
-/// What was found, as far as it was changed.
+/// Former state, as far as it was changed.
 #[derive(Debug, Default)]
 struct Before {
     scheduling: Option<Scheduling>,
@@ -53,7 +53,7 @@ struct Before {
 }
 
 impl Entered {
-    /// Has this thread in the lane that the policy describes, as far as it may.
+    /// Puts the calling thread into the lane that the policy describes, as far as its rights allow.
     pub(super) fn enter(
         policy: &Policy,
         period: Period,
@@ -79,7 +79,7 @@ impl Entered {
             (Share::Hold, _) => entered.hold_core(policy, state)?,
             (Share::Off, Core::Number(core)) => entered.not(
                 format!("core {core}"),
-                "`share = \"off\"` is no core of its own: say `share = \"lend\"` beside it",
+                "`share = \"off\"` uses no core: set `share = \"lend\"` as well",
             ),
             _ => {}
         }
@@ -95,7 +95,7 @@ impl Entered {
         of_claim.or_else(|| self.changes.as_ref().and_then(Changes::core))
     }
 
-    /// Where helpers go.
+    /// Placement of helper threads.
     pub(super) fn aside(&self) -> Aside {
         Aside { tasks: self.aside.clone(), cores: self.others.clone() }
     }
@@ -136,7 +136,7 @@ impl Entered {
         let core = claim.core();
         self.claim = Some(claim);
         if policy.wants_work_away() {
-            // Before the thread has the core alone, which the guardian would begin with.
+            // Before pinning: the guardian inherits the thread's affinity.
             self.keep_work_away(policy, &state, &machine.roots)?;
         }
         self.pin(core)?;
@@ -144,7 +144,7 @@ impl Entered {
         Ok(())
     }
 
-    /// The kernel's unbound work off the core, if it can be undone by somebody when this process is killed.
+    /// Keeps the kernel's unbound work off the core if a guardian can undo that after a kill.
     fn keep_work_away(
         &mut self,
         policy: &Policy,
@@ -178,7 +178,8 @@ impl Entered {
         }
     }
 
-    /// The core for this thread alone. All of it is in a journal before it is done, and a guardian undoes it if this process is killed.
+    /// Holds the core for this thread alone. Journals each change first; a guardian undoes it if
+    /// this process is killed.
     fn hold_core(
         &mut self,
         policy: &Policy,
@@ -193,19 +194,19 @@ impl Entered {
             let is_away = changes.keep_work_away(&machine.roots)?;
             self.tell_work(is_away);
         }
-        // Before the thread is where affinities cannot be widened.
+        // Before the thread enters a cpuset in which affinities cannot be widened.
         self.note_cores(core)?;
         match changes.hold(&machine.groups) {
             Ok(()) => self.enter_held(&mut changes, before, core, &why)?,
             Err(Error::HoldRefused { why: refusal, .. }) if refusal.is_lack_of_right() => {
-                self.not("the core for itself alone", refusal.to_string());
+                self.not("the core held for the lane alone", refusal.to_string());
                 self.applied.push(lent(core, &why));
             }
             Err(error) => return Err(error),
         }
         self.changes = Some(changes);
         scheduler::set_affinity(Thread::CURRENT, &BTreeSet::from([core]))
-            .map_err(|source| of_thread("pin to its core", source))
+            .map_err(|source| of_thread("pin to a core", source))
     }
 
     fn enter_held(
@@ -225,7 +226,7 @@ impl Entered {
         let groups: Vec<String> =
             hold.groups().iter().map(|group| group.display().to_string()).collect();
         self.applied.push(format!(
-            "core {core} for itself alone, by {}: {}",
+            "core {core} held for the lane alone, by {}: {}",
             groups.join(" and "),
             why.join("; ")
         ));
@@ -235,12 +236,12 @@ impl Entered {
     fn pin(&mut self, core: u32) -> Result<()> {
         self.note_cores(core)?;
         scheduler::set_affinity(Thread::CURRENT, &BTreeSet::from([core]))
-            .map_err(|source| of_thread("pin to its core", source))
+            .map_err(|source| of_thread("pin to a core", source))
     }
 
     fn note_cores(&mut self, core: u32) -> Result<()> {
         let before = scheduler::affinity(Thread::CURRENT)
-            .map_err(|source| of_thread("tell the cores of", source))?;
+            .map_err(|source| of_thread("read the affinity of", source))?;
         let others: BTreeSet<u32> = before.iter().copied().filter(|one| *one != core).collect();
         self.others = (!others.is_empty()).then_some(others);
         self.before.affinity = Some(before);
@@ -252,7 +253,7 @@ impl Entered {
         match scheduler::set_timer_slack(NonZeroU64::MIN) {
             Ok(()) => {
                 self.before.slack_ns = slack_ns;
-                self.applied.push("timers are not late on purpose (slack of 1 ns)".into());
+                self.applied.push("timer slack of 1 ns".into());
             }
             Err(error) => self.not("timer slack of 1 ns", error.to_string()),
         }
@@ -269,17 +270,17 @@ impl Entered {
             return Ok(());
         }
         let before = scheduler::get(Thread::CURRENT)
-            .map_err(|source| of_thread("tell the policy of", source))?;
+            .map_err(|source| of_thread("read the scheduling policy of", source))?;
         if policy.app.scheduler == Scheduler::Deadline {
             let why = match is_unpinned {
                 true => self.by_deadline(policy, period, before),
-                false => Err("the kernel refuses it to pinned programs, and this lane has a core of its own (it goes with `core = \"auto\"` and `share = \"lend\"`)".into()),
+                false => Err("the kernel refuses it to pinned programs, and this lane has a core (use `core = \"auto\"` and `share = \"lend\"`)".into()),
             };
             match why {
                 Ok(()) => return Ok(()),
                 Err(why) => self.not("SCHED_DEADLINE", format!("{why}; SCHED_FIFO instead")),
             }
-            // FIFO is for a core of its own.
+            // FIFO needs a core of its own.
             if policy.app.share == Share::Lend && self.core().is_none() {
                 self.lend_core(policy, state)?;
             }
@@ -301,7 +302,7 @@ impl Entered {
         match scheduler::set(Thread::CURRENT, &wish) {
             Ok(()) => {
                 self.scheduled(before, format!(
-                    "SCHED_DEADLINE: {} us in each period of {} us, on any core; what it starts is ordinary",
+                    "SCHED_DEADLINE: {} us in each period of {} us, on any core; not inherited by children",
                     budget_ns / 1_000,
                     period.ns() / 1_000
                 ));
@@ -311,9 +312,11 @@ impl Entered {
                 self.watchman = None;
                 Err(match error.raw_os_error() {
                     Some(libc::EPERM) => {
-                        "EPERM: it takes CAP_SYS_NICE, and the affinity of all cores".into()
+                        "EPERM: needs CAP_SYS_NICE and an affinity of all cores".into()
                     }
-                    Some(libc::EBUSY) => "EBUSY: others have been promised the time".into(),
+                    Some(libc::EBUSY) => {
+                        "EBUSY: other programs have reserved the processor time".into()
+                    }
                     _ => error.to_string(),
                 })
             }
@@ -322,12 +325,12 @@ impl Entered {
 
     fn by_priority(&mut self, policy: &Policy, period: Period, before: Scheduling) {
         let priority = u32::from(policy.app.priority);
-        // The watchman is there before what it watches.
+        // The watchdog must run before the program gets its priority.
         self.watch(policy, period);
         match scheduler::set(Thread::CURRENT, &Scheduling::fifo(priority)) {
             Ok(()) => self.scheduled(
                 before,
-                format!("SCHED_FIFO at priority {priority}: before all ordinary programs; what it starts is ordinary"),
+                format!("SCHED_FIFO at priority {priority}: runs before ordinary programs; not inherited by children"),
             ),
             Err(error) => {
                 self.watchman = None;
@@ -342,7 +345,7 @@ impl Entered {
         self.applied.push(applied);
         if let Some(why) = self.watchman.as_ref().and_then(Watchman::refused) {
             let why = why.to_owned();
-            self.not("a watchman above it", why);
+            self.not("a watchdog at a higher priority", why);
         }
     }
 
@@ -360,13 +363,13 @@ impl Entered {
         match Watchman::start(orders) {
             Ok(watchman) => self.watchman = Some(watchman),
             Err(error) => self.not(
-                "a watchman",
-                format!("no thread for it ({error}): the kernel's own limit on real-time programs is all that stops this one"),
+                "a watchdog",
+                format!("cannot start its thread ({error}): only the kernel's limit on real-time programs stops this one"),
             ),
         }
     }
 
-    /// As it was before it entered, for as long as `work` takes.
+    /// Runs `work` off the lane's core, with the former affinity.
     pub(super) fn outside<T>(&self, work: impl FnOnce() -> T) -> T {
         let Some(before) = &self.before.affinity else { return work() };
         Aside { tasks: self.aside.clone(), cores: Some(before.clone()) }.go();
@@ -374,7 +377,7 @@ impl Entered {
         work()
     }
 
-    /// On the core again.
+    /// Returns to the lane's core.
     fn come_back(&self) {
         if let Some(hold) = self.changes.as_ref().and_then(Changes::held) {
             let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
@@ -385,9 +388,9 @@ impl Entered {
         }
     }
 
-    /// Sets back. What could not be is told.
+    /// Restores the former state. Returns notes on failures.
     pub(super) fn set_back(&mut self) -> Vec<Note> {
-        // First of all: it may not demote whom it watches no more.
+        // First: the watchdog must not demote a thread that it no longer watches.
         if let Some(watchman) = self.watchman.take() {
             self.demotion = watchman.end();
         }
@@ -396,20 +399,23 @@ impl Entered {
             outcome.err().map(|error| Note::new(what, error.to_string()))
         };
         if let Some(before) = self.before.scheduling.take() {
-            told.extend(tell("its policy set back", scheduler::set_back(Thread::CURRENT, &before)));
+            told.extend(tell(
+                "scheduling policy restored",
+                scheduler::set_back(Thread::CURRENT, &before),
+            ));
         }
         if let Some(before) = self.before.slack_ns.take() {
-            told.extend(tell("its timer slack set back", scheduler::set_timer_slack(before)));
+            told.extend(tell("timer slack restored", scheduler::set_timer_slack(before)));
         }
         if let Some(mut changes) = self.changes.take()
             && let Err(error) = changes.end()
         {
-            told.push(Note::new("the core given back to all", error.to_string()));
+            told.push(Note::new("core returned to all programs", error.to_string()));
         }
-        // Not before: the group of a core that is held leaves no choice.
+        // After the group is gone: the cpuset of a held core allows no other affinity.
         if let Some(before) = self.before.affinity.take() {
             told.extend(tell(
-                "its affinity set back",
+                "affinity restored",
                 scheduler::set_affinity(Thread::CURRENT, &before),
             ));
         }
@@ -418,13 +424,14 @@ impl Entered {
         told
     }
 
-    /// In a process that was forked: this thread is another one, and ordinary.
+    /// Discards the state in a forked process, whose thread is another one with ordinary
+    /// scheduling.
     pub(super) fn forget(&mut self) {
         self.before = Before::default();
         if let Some(watchman) = &mut self.watchman {
             watchman.forget();
         }
-        // Both are the other process's to undo.
+        // Both must be undone by the parent process.
         std::mem::forget(self.changes.take());
         std::mem::forget(self._memory.take());
     }
@@ -436,7 +443,7 @@ impl Drop for Entered {
     }
 }
 
-/// Brings the thread back when it is dropped: what is done outside may panic.
+/// Returns the thread to its core when dropped, since the work outside may panic.
 struct Back<'e>(&'e Entered);
 
 impl Drop for Back<'_> {
@@ -445,7 +452,7 @@ impl Drop for Back<'_> {
     }
 }
 
-/// Deadlines on whatever core there is time.
+/// Returns true for deadline scheduling on any core.
 fn is_unpinned(policy: &Policy) -> bool {
     let app = &policy.app;
     let has_core = match app.share {
@@ -456,9 +463,9 @@ fn is_unpinned(policy: &Policy) -> bool {
     app.scheduler == Scheduler::Deadline && !has_core
 }
 
-/// A lane of this process that has changed nothing yet, and what this thread is until then.
+/// Begins a lane of this process without changes. Returns the present state of the thread, too.
 fn begin(state: &StateDirectory, claim: Claim) -> Result<(Changes, guard::journal::Before)> {
-    let of_this = |source| of_thread("tell what is now of", source);
+    let of_this = |source| of_thread("read the scheduling of", source);
     let before = guard::journal::Before {
         scheduling: scheduler::get(Thread::CURRENT).map_err(of_this)?,
         affinity: scheduler::affinity(Thread::CURRENT).map_err(of_this)?,
@@ -474,10 +481,10 @@ fn max_time(policy: &Policy) -> Option<Duration> {
 }
 
 fn lent(core: u32, why: &[String]) -> String {
-    format!("core {core}, lent to others while it sleeps: {}", why.join("; "))
+    format!("core {core}, lent to other programs while the lane sleeps: {}", why.join("; "))
 }
 
-/// Why the kernel refused a policy, and what to do about it.
+/// Reason why the kernel refused a policy, and the remedy.
 fn why_not(policy: scheduler::Policy, error: &std::io::Error) -> String {
     match Machine::look() {
         Ok(machine) => {

@@ -1,11 +1,11 @@
-//! A file that frames read, by the lane's way of I/O.
+//! File that frames read in the lane's I/O mode.
 
 use std::path::{Path, PathBuf};
 
 use crate::Result;
 use crate::reads::{Note, Reader, Served};
 
-/// What is known beforehand of how a file will be read.
+/// Hints on how a file will be read.
 ///
 /// ```
 /// use evermap_lane::Access;
@@ -20,27 +20,29 @@ pub struct Access {
 }
 
 impl Access {
-    /// At its end, [`Frame::read`](crate::Frame::read) goes on at the beginning, and what reads ahead does.
+    /// At the end of the file, [`Frame::read`](crate::Frame::read) and read-ahead continue at the
+    /// beginning.
     pub fn looping(mut self, is_looping: bool) -> Self {
         self.is_looping = is_looping;
         self
     }
 
-    /// Frames read so much each. What reads ahead is as large as that takes; without it, 16 MiB.
+    /// Bytes that each frame reads. Sets the size of the read-ahead ring, which is 16 MiB without
+    /// it.
     pub fn bytes_per_frame(mut self, bytes: usize) -> Self {
         self.bytes_per_frame = (bytes > 0).then_some(bytes);
         self
     }
 
-    /// In mode `blocking`: past the page cache, where the file system can. For experiments.
+    /// Mode `blocking`: bypasses the page cache if the file system supports it. For experiments.
     pub fn direct(mut self, is_direct: bool) -> Self {
         self.is_direct = is_direct;
         self
     }
 }
 
-/// A file that frames read. Its contents are those that it had when it was opened: whoever cuts it or writes to it makes reads an error, or, in mode `map`,
-/// goes unseen, since that reads a copy.
+/// File that frames read, with the contents that it had when it was opened. After a truncation or a
+/// write, reads are errors; in mode `map`, which reads a copy, they continue with the old contents.
 pub struct File {
     reader: Box<dyn Reader>,
     path: PathBuf,
@@ -53,22 +55,22 @@ impl File {
         Self { reader, path: path.into(), position: 0, is_looping }
     }
 
-    /// As it was opened.
+    /// Path with which the file was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes of it.
+    /// Length of the file in bytes.
     pub fn length_bytes(&self) -> u64 {
         self.reader.length_bytes()
     }
 
-    /// Where the next [`Frame::read`](crate::Frame::read) begins.
+    /// Offset at which the next [`Frame::read`](crate::Frame::read) begins.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The next read begins there. Costs nothing now; what reads ahead has to begin anew there, when it is read.
+    /// Sets the offset of the next read. Costs nothing now; read-ahead restarts at the next read.
     pub fn seek(&mut self, offset_bytes: u64) {
         self.position = offset_bytes;
     }

@@ -1,4 +1,4 @@
-//! One period's work: reads, and its end.
+//! Work of one period: its reads and its end.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,7 +9,7 @@ use crate::reads::{Note, Served};
 use crate::report::samples::Sample;
 use crate::{Reads, Result};
 
-/// The work of one period. It ends when it is dropped, or by [`Frame::end`]: then its completion is noted.
+/// Work of one period. Dropping it or calling [`Frame::end`] ends it and records its completion.
 pub struct Frame<'l> {
     lane: &'l mut Lane,
     beat: Beat,
@@ -25,31 +25,35 @@ impl<'l> Frame<'l> {
         Self { lane, beat, io_ns, reads, notes, is_forgotten: false }
     }
 
-    /// The number of its period, from 0. Those that are missing were dropped.
+    /// Number of the frame's period, from 0. Missing numbers are drops.
     pub fn period(&self) -> u64 {
         self.beat.period
     }
 
-    /// How late it began: nanoseconds since its period's beginning.
+    /// Delay of the frame's beginning in nanoseconds after its period's.
     pub fn wake_up_ns(&self) -> u64 {
         self.beat.woke_ns.saturating_sub(self.beat.begin_ns)
     }
 
-    /// The next bytes of a file: fewer at its end, none behind it, or from its beginning again if it was opened so. They are lent until the file is
-    /// read again, beyond this frame's end if need be.
+    /// Reads the next bytes of a file. Returns fewer at the end of the file and none after it, or
+    /// continues at the beginning if the file was opened as looping. The slice stays valid until
+    /// the next read of the file, even after the frame.
     ///
-    /// What it costs is the way's: see [`crate::IoMode`]. Reads that are longer than all before get new memory.
+    /// The cost depends on the I/O mode: see [`crate::IoMode`]. A read longer than all before
+    /// allocates memory.
     ///
     /// # Errors
-    /// [`Error::Cut`](crate::Error::Cut) and [`Error::Changed`](crate::Error::Changed) if the file is not what it was when it was opened; the disk's.
+    /// [`Error::Cut`](crate::Error::Cut) and [`Error::Changed`](crate::Error::Changed) if the file
+    /// has changed since it was opened; I/O errors.
     pub fn read<'f>(&self, file: &'f mut File, length_bytes: usize) -> Result<&'f [u8]> {
         self.timed(file, |file| file.read(length_bytes))
     }
 
-    /// The bytes from an offset on. Where the next [`Frame::read`] begins stays as it was; but what reads ahead goes by what was read last.
+    /// Reads bytes at an offset. The position of [`Frame::read`] is unchanged, but read-ahead
+    /// follows the last read.
     ///
     /// # Errors
-    /// As [`Frame::read`].
+    /// Same errors as [`Frame::read`].
     pub fn read_at<'f>(
         &self,
         file: &'f mut File,
@@ -78,10 +82,10 @@ impl<'l> Frame<'l> {
         Ok(bytes)
     }
 
-    /// It is done.
+    /// Ends the frame.
     pub fn end(self) {}
 
-    /// It was none: nothing of it is noted, neither frame nor miss.
+    /// Discards the frame: neither a frame nor a miss is recorded.
     pub fn forget(mut self) {
         self.is_forgotten = true;
     }

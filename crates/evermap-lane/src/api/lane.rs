@@ -1,4 +1,4 @@
-//! A lane for the thread that calls: entering, frames, leaving.
+//! Lane of the calling thread: entering, frames, leaving.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -25,20 +25,21 @@ thread_local! {
     static IS_IN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread, in a lane: it has its core whenever it wants to run, at a real-time policy, and its memory is there. It belongs to the thread that entered.
+/// Lane of the calling thread: it gets its core whenever it wants to run, at a real-time policy,
+/// with its memory locked. A lane cannot move to another thread.
 ///
-/// Leaving, dropping and unwinding set the thread back to what it was. What the policy wanted and could not be had is no error: the
-/// report says it, with what would help.
+/// Leaving, dropping and unwinding restore the thread. Parts of the policy that could not be
+/// applied are no errors: the report lists them with the remedy.
 ///
 /// ```
 /// use evermap_lane::{Lane, Policy};
 ///
-/// // A thousand times a second; here without a core of its own, so that it runs anywhere.
+/// // 1,000 periods a second, without a core of its own, so that the example runs anywhere.
 /// let policy = Policy::parse("[app]\nperiod_us = 1000\nshare = \"off\"\nscheduler = \"other\"")?;
 /// let mut lane = Lane::enter(&policy)?;
 /// for _ in 0..3 {
 ///     let Some(frame) = lane.frame()? else { break };
-///     // ... what is to be done in this period ...
+///     // ... the work of this period ...
 ///     frame.end();
 /// }
 /// let report = lane.leave();
@@ -54,34 +55,37 @@ pub struct Lane {
     samples: Samples,
     reads: Reads,
     notes: Vec<Note>,
-    /// As it was before the first frame.
+    /// Counters before the first frame.
     before: Option<Counters>,
     way: Way,
     process: Pid,
-    /// It was seen on another core than its own, and that was noted.
+    /// The thread was seen on another core, and a note was made.
     is_away: bool,
     entered: Entered,
     _of_this_thread: PhantomData<*const ()>,
 }
 
 impl Lane {
-    /// Has this thread in the lane that the policy describes: with `app.fps` or `app.period_us`, on the state directory of this user.
+    /// Puts the calling thread into the lane that the policy describes. The policy needs `app.fps`
+    /// or `app.period_us`. Uses the state directory of this user.
     ///
-    /// Cost: looks at the machine (some hundred small reads of `/proc` and `/sys`), and with `io.lock_memory` has all memory of the process in and
-    /// locked, which takes as long as that is large. For deadlines of 10 ms or less, where it may, it starts a guardian (the `evermap` program) and has the
-    /// kernel's unbound work done on other cores: some milliseconds.
+    /// Cost: some hundred small reads of `/proc` and `/sys`; `io.lock_memory` prefaults and locks
+    /// all memory of the process, which takes time in proportion to its size. For deadlines of 10
+    /// ms or less, if it may, it starts a guardian (the `evermap` program) and moves the kernel's
+    /// unbound work to other cores, which takes some milliseconds.
     ///
     /// # Errors
-    /// [`Error::NoPeriod`]; [`Error::Unusable`] for policies that no file would be taken with; [`Error::AlreadyIn`]; if a core is wanted and none can be had, why.
-    /// Rights that are missing are no error.
+    /// [`Error::NoPeriod`]; [`Error::Unusable`] for an invalid policy; [`Error::AlreadyIn`]; the
+    /// reason if a core is wanted and none can be used. Missing rights are no errors.
     pub fn enter(policy: &Policy) -> Result<Self> {
         Self::enter_by(policy, &StateDirectory::of_user)
     }
 
-    /// The same, on a state directory that is named: lanes with different ones don't see each other's cores.
+    /// Like [`Lane::enter`], with another state directory. Lanes with different state directories
+    /// do not see each other's cores.
     ///
     /// # Errors
-    /// As [`Lane::enter`].
+    /// Same errors as [`Lane::enter`].
     pub fn enter_in(policy: &Policy, state: &StateDirectory) -> Result<Self> {
         Self::enter_by(policy, &|| Ok(state.clone()))
     }
@@ -96,13 +100,13 @@ impl Lane {
         let lock = if policy.io.locks_memory() { Lock::Wanted } else { Lock::Unwanted };
         let mut entered = Entered::enter(policy, period, state)?;
         let samples = Samples::new(lock).map_err(|source| Error::Io {
-            operation: "get memory for",
+            operation: "allocate memory for",
             path: Path::new("the report").into(),
             source,
         })?;
         if lock == Lock::Wanted && !samples.is_locked() {
-            let why = "the limit of locked memory of this process is too low";
-            entered.not_applied.push(Note::new("memory for the report, locked", why));
+            let why = "this process may not lock more memory";
+            entered.not_applied.push(Note::new("locked memory for the report", why));
         }
         let pace = Pace::new(Monotonic, period, deadline_ns);
         let end_ns = policy
@@ -127,18 +131,19 @@ impl Lane {
         })
     }
 
-    /// Opens a file in the policy's I/O mode. Not for use where time counts: `map` copies it to the tier, `nowait` waits for what is read ahead first.
+    /// Opens a file in the policy's I/O mode. Takes time, so call it outside of frames: `map`
+    /// copies the file to the tier, `nowait` waits for the first read-ahead.
     ///
     /// # Errors
-    /// [`Error::NotAFile`]; [`Error::NoRoom`] and [`Error::NotCopied`] for the tier; what the file system says.
+    /// [`Error::NotAFile`]; [`Error::NoRoom`] and [`Error::NotCopied`] for the tier; I/O errors.
     pub fn open(&mut self, path: impl AsRef<Path>) -> Result<File> {
         self.open_with(path, &Access::default())
     }
 
-    /// The same, with what is known of how it will be read.
+    /// Like [`Lane::open`], with hints on how the file will be read.
     ///
     /// # Errors
-    /// As [`Lane::open`].
+    /// Same errors as [`Lane::open`].
     pub fn open_with(&mut self, path: impl AsRef<Path>, access: &Access) -> Result<File> {
         let way = Way {
             is_looping: access.is_looping,
@@ -155,10 +160,11 @@ impl Lane {
         Ok(file)
     }
 
-    /// Sleeps until the next period begins, and gives its frame; none once the lane's time is over (`guard.max_time_s`). The first period begins with
-    /// the first call. Periods that passed wholly since the last frame are drops; one that is under way is begun late.
+    /// Sleeps until the next period begins and returns its frame, or `None` once the lane's time
+    /// (`guard.max_time_s`) has ended. The first call begins the first period. Periods that passed
+    /// entirely since the last frame are drops; a period in progress begins late.
     ///
-    /// Cost: a clock is read three times (four with `max_time_s`), and two system calls made.
+    /// Cost: three clock reads (four with `max_time_s`) and two system calls.
     ///
     /// # Errors
     /// [`Error::Forked`] in a process that was forked from the one that entered.
@@ -184,23 +190,24 @@ impl Lane {
         Ok(Some(Frame::new(self, beat)))
     }
 
-    /// Does something with the affinity that the thread had before: threads and programs that it starts have that too, and else would begin on the
-    /// lane's core. Their policy is ordinary in any case.
+    /// Runs `work` with the affinity that the thread had before the lane. Threads and programs
+    /// inherit the affinity of the thread that starts them, so start them here; otherwise they
+    /// begin on the lane's core. Their scheduling policy is ordinary in any case.
     pub fn outside<T>(&mut self, work: impl FnOnce() -> T) -> T {
         self.entered.outside(work)
     }
 
-    /// The core of the lane; none if it has none of its own.
+    /// Core of the lane. `None` if the lane has no core of its own.
     pub fn core(&self) -> Option<u32> {
         self.entered.core()
     }
 
-    /// What of the policy was not had so far, and why.
+    /// Parts of the policy that were not applied so far, with the cause.
     pub fn not_applied(&self) -> impl Iterator<Item = &Note> {
         self.entered.not_applied.iter().chain(&self.notes)
     }
 
-    /// Leaves: the thread is what it was before, and here is what the lane came to.
+    /// Leaves the lane: restores the thread and returns the report.
     pub fn leave(mut self) -> Report {
         let core = self.entered.core();
         let costs = self.before.map(|before| Counters::now(core).since(before)).unwrap_or_default();
@@ -217,7 +224,8 @@ impl Lane {
         report
     }
 
-    /// When a core goes offline, the kernel lets its threads run anywhere.
+    /// Notes a move to another core. If a core goes offline, the kernel lets its threads run
+    /// anywhere.
     fn look_where_it_is(&mut self) {
         let here = sched_getcpu() as u32;
         let Some(core) = self.entered.core().filter(|core| *core != here && !self.is_away) else {
@@ -225,10 +233,10 @@ impl Lane {
         };
         self.is_away = true;
         let why = format!(
-            "from frame {} on the thread was on core {here} or others: its own went offline, or somebody gave it those",
+            "since frame {} the thread has run on core {here} or others: its own went offline, or another program changed its affinity",
             self.pace.counts().frames + 1
         );
-        self.notes.push(Note::new(format!("core {core} until the end"), why));
+        self.notes.push(Note::new(format!("core {core} for the whole lane"), why));
     }
 
     fn set_back(&mut self) -> Vec<Note> {

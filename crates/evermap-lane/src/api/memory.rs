@@ -1,10 +1,13 @@
-//! All memory of the process, locked for as long as a lane wants that.
+//! Locks all memory of the process while a lane wants it.
 //!
-//! What is there now is brought in and locked (`MCL_CURRENT`): code that no frame has run yet would else come from the disk in the middle of one. What comes later is
-//! locked when it is touched (`MCL_FUTURE | MCL_ONFAULT`): bringing that in, too, would make 8 MiB of every new thread's stack and turn each large
-//! allocation into a wait. It is the process that is locked, so the first lane locks it and the last one unlocks it.
+//! Present pages are prefaulted and locked (`MCL_CURRENT`); otherwise code that no frame has run
+//! yet would be read from the disk within a frame. Later mappings are locked when touched
+//! (`MCL_FUTURE | MCL_ONFAULT`); prefaulting them would allocate 8 MiB for every new thread's stack
+//! and make each large allocation wait. The lock covers the process, so the first lane locks and
+//! the last one unlocks.
 //!
-//! With a limit of locked memory nothing of this is done: later allocations anywhere in the program would fail at the limit.
+//! A process with a limit of locked memory is not locked, because later allocations anywhere in the
+//! program would fail at the limit.
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,9 +20,9 @@ use crate::sys::page_bytes;
 
 static LANES: Mutex<Lanes> = Mutex::new(Lanes { process: 0, count: 0, is_ours: false });
 
-/// Lanes that want it, and whether it is we who unlock it.
+/// Lanes that want locked memory, and whether this crate locked it.
 struct Lanes {
-    /// Whose memory that is: a process that was forked inherits this structure, and no lock.
+    /// Process of these counts. A forked process inherits the structure, but no lock.
     process: u32,
     count: usize,
     is_ours: bool,
@@ -36,28 +39,30 @@ impl Lanes {
     }
 }
 
-/// All memory is locked while this lives.
+/// All memory of the process stays locked while this lives.
 #[derive(Debug)]
 pub(super) struct AllMemory(());
 
 impl AllMemory {
-    /// Locks it, or says why not. What is told besides is worth knowing.
+    /// Locks all memory, or returns the reason why not. Adds notes on restrictions to `told`.
     pub(super) fn lock(told: &mut Vec<Note>) -> Result<Self, Note> {
-        let what = "all memory, locked and there from the beginning";
+        let what = "all memory locked and prefaulted";
         if let Some(room_bytes) = locked_room_bytes() {
             let why = format!(
-                "this process may lock {} KiB more, and only what reads go to is locked: raise the limit (`ulimit -l unlimited`, `LimitMEMLOCK=infinity`), or give it CAP_IPC_LOCK",
+                "this process may lock only {} KiB more, so only read buffers are locked: raise the limit (`ulimit -l unlimited`, `LimitMEMLOCK=infinity`), or give it CAP_IPC_LOCK",
                 room_bytes >> 10
             );
             return Err(Note::new(what, why));
         }
         let mut lanes = Lanes::of_this_process();
         if lanes.count == 0 {
-            // Who had locked some before keeps it, and all the rest with it: the kernel does not tell what was.
+            // If the process had locked memory before, it all stays locked, since the kernel does
+            // not report which part that was.
             lanes.is_ours = locked_bytes() == Some(0);
             lock_all(told).map_err(|error| Note::new(what, error.to_string()))?;
             if !lanes.is_ours {
-                let why = "this process had locked memory before: all of it stays locked when the lane is left";
+                let why =
+                    "this process had locked memory before the lane, so all of it stays locked";
                 told.push(Note::new("memory unlocked at the end", why));
             }
         }
@@ -81,9 +86,9 @@ fn lock_all(told: &mut Vec<Note>) -> rustix::io::Result<()> {
         None => MlockAllFlags::empty(),
         Some(mib) => {
             let why = format!(
-                "this process has mapped {mib} MiB, and there is not memory for that: what is there is locked, and the rest when it is touched"
+                "this process has mapped {mib} MiB, too much to prefault: present pages are locked now, the others when touched"
             );
-            told.push(Note::new("all memory there from the beginning", why));
+            told.push(Note::new("all memory prefaulted", why));
             MlockAllFlags::ONFAULT
         }
     };
@@ -93,7 +98,7 @@ fn lock_all(told: &mut Vec<Note>) -> rustix::io::Result<()> {
     })
 }
 
-/// What is mapped, in MiB, if bringing it all in could take more than half of the memory there is.
+/// Returns the mapped size in MiB if prefaulting could take more than half of the available memory.
 fn too_much() -> Option<u64> {
     let pages = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = pages.split(' ').next()?.parse().ok()?;

@@ -1,7 +1,9 @@
-//! Lanes for one's own program: [`Lane::enter`], [`Lane::frame`], [`Frame::read`], [`Lane::leave`].
+//! Lanes for the calling program: [`Lane::enter`], [`Lane::frame`], [`Frame::read`],
+//! [`Lane::leave`].
 //!
-//! A lane changes the thread that enters, and for locked memory its process; all of it is set back by leaving, dropping or unwinding, and by the kernel when
-//! the process ends. A frame allocates nothing, takes no lock, and waits for nothing but its period and its reads.
+//! A lane changes the thread that enters it and, for locked memory, its process. Leaving, dropping
+//! and unwinding restore both, and the kernel does so when the process ends. A frame allocates
+//! nothing, takes no lock, and waits only for its period and its reads.
 
 mod clock;
 mod entered;

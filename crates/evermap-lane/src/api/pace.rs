@@ -1,30 +1,31 @@
-//! When frames begin, which periods were passed over, and what was missed: the frame loop, by whatever clock.
+//! Frame loop, generic over its clock: beginnings of frames, dropped periods and misses.
 
 use super::clock::Clock;
 use crate::Period;
 use crate::report::Counts;
 
-/// The loop's state. The n-th period begins `period.begin_ns(n)` after the first, whatever frames took: nothing adds up.
+/// State of the loop. Period `n` begins `period.begin_ns(n)` after the first one, however long
+/// frames take, so errors do not add up.
 #[derive(Debug)]
 pub(super) struct Pace<C> {
     clock: C,
     period: Period,
     deadline_ns: u64,
-    /// When the first period began; none before the first frame.
+    /// Beginning of the first period. `None` before the first frame.
     first_ns: Option<u64>,
-    /// The period after that of the last frame.
+    /// Period after the last frame's.
     next: u64,
     counts: Counts,
 }
 
-/// A frame's beginning.
+/// Beginning of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Beat {
-    /// Its period, from 0.
+    /// Number of the period, from 0.
     pub(super) period: u64,
-    /// When that began.
+    /// Beginning of the period.
     pub(super) begin_ns: u64,
-    /// When the program came to it.
+    /// Time when the thread woke up.
     pub(super) woke_ns: u64,
 }
 
@@ -41,7 +42,7 @@ impl<C: Clock> Pace<C> {
         self.counts
     }
 
-    /// When the next period is that has not passed wholly: now, for the first.
+    /// Beginning of the next period that has not passed entirely. Returns now for the first.
     pub(super) fn next_begin_ns(&self) -> u64 {
         let now_ns = self.clock.now_ns();
         let first_ns = self.first_ns.unwrap_or(now_ns);
@@ -49,7 +50,8 @@ impl<C: Clock> Pace<C> {
         first_ns.saturating_add(self.period.begin_ns(period))
     }
 
-    /// Sleeps until the next period begins that has not passed wholly. Those that have are drops.
+    /// Sleeps until the next period begins. Periods that have passed entirely are drops; a period
+    /// in progress begins late.
     pub(super) fn wait(&mut self) -> Beat {
         let now_ns = self.clock.now_ns();
         let first_ns = *self.first_ns.get_or_insert(now_ns);
@@ -63,7 +65,7 @@ impl<C: Clock> Pace<C> {
         Beat { period, begin_ns, woke_ns: self.clock.now_ns() }
     }
 
-    /// The frame is done. Gives its completion.
+    /// Ends the frame. Returns its completion.
     pub(super) fn end(&mut self, beat: &Beat) -> u64 {
         let completion_ns = self.clock.now_ns().saturating_sub(beat.begin_ns);
         self.counts.frames += 1;
@@ -80,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock that goes on when somebody sleeps or works, and at no other time.
+    /// Clock that advances only by sleeping and working.
     #[derive(Default)]
     struct Simulated(Cell<u64>);
 
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_begin_where_their_period_does_and_nothing_drifts() {
+    fn frames_begin_with_their_period_and_do_not_drift() {
         let mut pace = pace("23.976");
         pace.clock.work(12_345);
         // An hour of film.
@@ -117,7 +119,7 @@ mod tests {
         for frame in 0..frames {
             let beat = pace.wait();
             assert_eq!(beat.period, frame);
-            // Each takes another time, and none overruns.
+            // Each frame takes a different time within its period.
             pace.clock.work(frame * 7_919 % (41 * MS));
             pace.end(&beat);
             last = Some(beat);
@@ -129,9 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn periods_that_passed_wholly_are_drops_and_the_one_that_is_under_way_is_not() {
+    fn periods_that_passed_entirely_are_drops() {
         let mut pace = pace("100");
-        // Periods of 10 ms: when a frame of that period ends, and which one is next. At 20 ms the second has just begun.
+        // Periods of 10 ms. Tuples: period, end of its frame in ms, next period. At 20 ms the
+        // second period has just begun.
         let ends_ms = [(0, 9, 1), (1, 20, 2), (2, 41, 4), (4, 79, 7), (7, 130, 13)];
         let mut drops = 0;
         for (period, end_ms, next) in ends_ms {
@@ -140,7 +143,11 @@ mod tests {
             pace.clock.work(end_ms * MS - pace.now_ns());
             pace.end(&beat);
             assert_eq!(pace.next_begin_ns(), next * 10 * MS, "period {period}, until {end_ms} ms");
-            assert_eq!(pace.counts().drops, drops, "counted when the next frame is asked for");
+            assert_eq!(
+                pace.counts().drops,
+                drops,
+                "drops are counted when the next frame is requested"
+            );
             drops += next - period - 1;
         }
         assert_eq!(pace.wait().period, 13);
@@ -148,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_begins_late_is_late_from_its_period_s_beginning() {
+    fn completion_counts_from_the_period_even_if_a_frame_begins_late() {
         let mut pace = pace("100");
         let beat = pace.wait();
         pace.clock.work(13 * MS);
@@ -156,12 +163,12 @@ mod tests {
         let beat = pace.wait();
         assert_eq!((beat.period, beat.woke_ns - beat.begin_ns), (1, 3 * MS));
         pace.clock.work(6 * MS);
-        assert_eq!(pace.end(&beat), 9 * MS, "in time again");
+        assert_eq!(pace.end(&beat), 9 * MS, "the frame meets its deadline again");
         assert_eq!(pace.counts(), Counts { frames: 2, misses: 1, drops: 0 });
     }
 
     #[test]
-    fn the_deadline_may_be_before_the_period_s_end() {
+    fn a_deadline_may_be_shorter_than_the_period() {
         let mut pace = Pace::new(Simulated::default(), "100".parse().unwrap(), 4 * MS);
         for work_ms in [4, 5] {
             let beat = pace.wait();
@@ -172,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_comes_back_after_a_day_has_dropped_the_day() {
+    fn a_pause_of_a_day_drops_all_periods_of_the_day() {
         let mut pace = pace("1000");
         let beat = pace.wait();
         pace.clock.work(86_400_000 * MS);

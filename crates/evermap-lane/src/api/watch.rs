@@ -1,7 +1,9 @@
-//! The watchman: a thread above the program's priority and on another core, which takes the priority from a program that runs and runs.
+//! Watchdog: a thread at a higher priority on another core that demotes a program that does not
+//! sleep.
 //!
-//! What counts is processor time since the thread last slept, of whatever kind: who waits for a disk keeps nobody from anything. So the watchman looks at the
-//! thread's clock and at its voluntary switches, every `max_overrun` periods and no more than 50 times a second.
+//! It counts processor time since the thread last slept; waiting for a disk counts as sleep. It
+//! compares the thread's clock and its voluntary switches every `max_overrun` periods, at most 50
+//! times a second.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,20 +19,20 @@ use crate::sys::time::processor_ns;
 
 const LOOK_MIN: Duration = Duration::from_millis(20);
 
-/// What the watchman is told.
+/// Settings of the watchdog.
 #[derive(Clone, Debug)]
 pub(super) struct Orders {
-    /// The program may run so long without sleeping.
+    /// Time that the program may run without sleeping.
     pub(super) allowed: Duration,
-    /// The lane is over then: the program has no priority any more, whatever it does.
+    /// End of the lane. The program loses its priority then.
     pub(super) end: Option<Instant>,
-    /// Where the watchman is.
+    /// Placement of the watchdog.
     pub(super) aside: Aside,
-    /// The priority of the program.
+    /// Priority of the program.
     pub(super) priority: u32,
 }
 
-/// Stands until it is dropped.
+/// Handle of the watchdog, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Watchman {
     shared: Arc<Shared>,
@@ -40,16 +42,17 @@ pub(super) struct Watchman {
 #[derive(Debug, Default)]
 struct Shared {
     is_over: AtomicBool,
-    /// Why the watchman has not the priority it should have, if so.
+    /// Reason why the watchdog did not get its priority.
     refused: OnceLock<String>,
     is_there: AtomicBool,
-    /// Even while there are frames, odd while there are none, as before the first and while a file is opened: what is done there is not counted.
+    /// Even during frames, odd outside of them: before the first frame and while a file is opened.
+    /// Time outside of frames is not counted.
     rests: AtomicU64,
     demotion: OnceLock<Demotion>,
 }
 
 impl Watchman {
-    /// Has this thread watched.
+    /// Starts a watchdog of the calling thread.
     pub(super) fn start(orders: Orders) -> io::Result<Self> {
         let watched = rustix::thread::gettid();
         let shared = Arc::new(Shared::default());
@@ -64,31 +67,31 @@ impl Watchman {
             })?;
         let watchman = Self { shared, thread: Some(thread) };
         watchman.rest();
-        // Before the program is: what is above it must not come after it.
+        // The watchdog must have its priority before the program gets its own.
         while !watchman.shared.is_there.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_micros(100));
         }
         Ok(watchman)
     }
 
-    /// Why it stands lower than it should; none if it does not.
+    /// Reason why the watchdog has a lower priority than intended, or `None`.
     pub(super) fn refused(&self) -> Option<&str> {
         self.shared.refused.get().map(String::as_str)
     }
 
-    /// No frames for now: what is done is not counted before the next.
+    /// Stops counting until the next frame.
     pub(super) fn rest(&self) {
         self.shared.rests.fetch_or(1, Ordering::Relaxed);
     }
 
-    /// Frames from now on. Cost: a load, where there were frames before.
+    /// Counts again. Cost during frames: one load.
     pub(super) fn resume(&self) {
         if self.shared.rests.load(Ordering::Relaxed) % 2 == 1 {
             self.shared.rests.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Ends it, and gives what it has done until then.
+    /// Ends the watchdog. Returns the demotion if there was one.
     pub(super) fn end(mut self) -> Option<Demotion> {
         self.stop();
         self.shared.demotion.get().copied()
@@ -102,7 +105,7 @@ impl Watchman {
         }
     }
 
-    /// In a process that was forked there is no thread to wait for.
+    /// Forgets the thread in a forked process, which has no such thread.
     pub(super) fn forget(&mut self) {
         self.thread = None;
     }
@@ -121,7 +124,7 @@ impl Shared {
         if let Err(error) = scheduler::set(Thread::CURRENT, &Scheduling::fifo(above)) {
             let _ = scheduler::set(Thread::CURRENT, &Scheduling::fifo(orders.priority));
             let why = format!(
-                "it may not have priority {above} ({error}): it has the program's, or none"
+                "priority {above} was refused ({error}): the watchdog has the program's priority or none"
             );
             let _ = self.refused.set(why);
         }
@@ -138,7 +141,7 @@ impl Shared {
         let mut pause = orders.allowed.max(LOOK_MIN);
         while !self.is_over.load(Ordering::Relaxed) {
             std::thread::park_timeout(pause);
-            // It has ended.
+            // An error means that the thread has ended.
             let Some(now) = look() else { return };
             let rests_now = self.rests.load(Ordering::Relaxed);
             if now.0 != slept.0 || rests_now % 2 == 1 || rests_now != rests {

@@ -1,9 +1,12 @@
-//! Reading ahead: a helper thread fills a ring of memory, and the program takes slices of it.
+//! Read-ahead: a helper thread fills a ring of memory, and the program takes slices of it.
 //!
-//! Both go by positions in a stream: the file, or for a program that begins again at its end the file over and over. A *generation* is a stream from where
-//! the program aimed. Within a generation, `kept_from <= position of the slice that is lent <= filled <= kept_from + bytes of the ring`: the program alone moves `kept_from`,
-//! the helper alone moves `filled`, and writes only from there up to the ring's end. When the program aims elsewhere it takes nothing until the
-//! helper has acknowledged the new generation, so what the helper was writing meanwhile is seen by nobody. No lock: the program waits for nobody.
+//! Both address the ring by positions in a stream: the file, or for a looping reader the file
+//! repeated forever. A *generation* is a stream from where the program last restarted it. Within a
+//! generation, `kept_from <= position of the lent slice <= filled <= kept_from + bytes of the
+//! ring`. Only the program moves `kept_from`. Only the helper moves `filled`, and it writes only
+//! between `filled` and the end of the ring. After a restart the program takes nothing until the
+//! helper has acknowledged the new generation, so it never sees data of the old one. There is no
+//! lock, so the program never waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -16,44 +19,45 @@ use crate::sys::mirror::Mirror;
 use crate::sys::scheduler::{self, Scheduling};
 use crate::{Error, Result};
 
-/// What the helper reads at a time: long enough for a disk's rate, short enough that a new aim is soon noticed.
+/// Bytes of one read of the helper: long enough for the disk's full rate, short enough to notice a
+/// restart soon.
 const CHUNK_BYTES: u64 = 512 << 10;
-/// Above ordinary programs, below everything else that is real-time.
+/// Above ordinary programs, below all other real-time programs.
 const PRIORITY: u32 = 1;
 
 const FINE: u8 = 0;
 const CHANGED: u8 = 1;
 const FAILED: u8 = 2;
 
-/// What program and helper share.
+/// State shared by the program and the helper.
 pub(super) struct Shared {
     mirror: Mirror,
     subject: Subject,
     is_looping: bool,
-    /// The generation that the program wants, and where it begins; set in the other order.
+    /// Generation that the program wants. Its beginning (`aim`) is stored before it.
     wanted: AtomicU64,
     aim: AtomicU64,
-    /// Positions below may be written over.
+    /// Positions below this may be overwritten.
     kept_from: AtomicU64,
-    /// How far the helper is to be ahead of that.
+    /// Distance that the helper should stay ahead of `kept_from`.
     ahead_bytes: AtomicU64,
     is_over: AtomicBool,
-    /// The generation that `filled` is of.
+    /// Generation that `filled` belongs to.
     acknowledged: AtomicU64,
     filled: AtomicU64,
     trouble: AtomicU8,
 }
 
-/// The program's side.
+/// Program's side.
 pub(super) struct Ahead {
     shared: Arc<Shared>,
     helper: Thread,
-    /// Position and length of what was taken last.
+    /// Position and length of the last slice taken.
     lent: (u64, usize),
 }
 
 impl Ahead {
-    /// Starts a helper, which begins at once. An error if there can be no thread.
+    /// Starts a helper, which begins to read at once. Fails if the thread cannot be started.
     pub(super) fn start(
         mirror: Mirror,
         subject: Subject,
@@ -71,7 +75,7 @@ impl Ahead {
                 go_to(&place);
                 of_helper.fill(nap);
             })?;
-        // Nobody waits for its end: a disk that does not answer would hold up whoever closes the file.
+        // The thread is not joined: a disk that does not answer would block the close of the file.
         Ok(Self { helper: thread.thread().clone(), shared, lent: (0, 0) })
     }
 
@@ -79,7 +83,7 @@ impl Ahead {
         self.shared.mirror.len()
     }
 
-    /// The whole file lies in the ring, or will.
+    /// Returns true if the ring holds the whole file.
     pub(super) fn holds_all(&self) -> bool {
         self.shared.subject.facts.length_bytes <= self.shared.mirror.len() as u64
     }
@@ -88,7 +92,7 @@ impl Ahead {
         self.shared.mirror.is_locked()
     }
 
-    /// How far the stream is there. Cost: none.
+    /// Position up to which the stream is in memory. Makes no system call.
     fn filled(&self) -> u64 {
         let shared = &self.shared;
         let is_current =
@@ -96,7 +100,8 @@ impl Ahead {
         if is_current { shared.filled.load(Ordering::Acquire) } else { 0 }
     }
 
-    /// Whether all is there that is to be read ahead: what there is room for, and as far as the file goes.
+    /// Returns true if everything that should be read ahead is in memory: up to the ring's size and
+    /// the end of the file.
     pub(super) fn is_full(&self) -> bool {
         let shared = &*self.shared;
         let wanted = shared.ahead_bytes.load(Ordering::Relaxed);
@@ -104,27 +109,29 @@ impl Ahead {
             >= wanted.min(shared.mirror.len() as u64).min(shared.subject.facts.length_bytes)
     }
 
-    /// Whether the helper still works: it ends when the disk fails, and the program's own read will say how.
+    /// Returns false after a failed read, which ends the helper; the program's own read then
+    /// reports the error.
     pub(super) fn works(&self) -> bool {
         self.shared.trouble.load(Ordering::Acquire) == FINE
     }
 
-    /// An error if the helper saw that the file was cut or written to. No system call unless it did.
+    /// Fails if the helper saw that the file was truncated or written to. Makes a system call only
+    /// then.
     pub(super) fn verify(&self) -> Result<()> {
         if self.shared.trouble.load(Ordering::Acquire) != CHANGED {
             return Ok(());
         }
         let subject = &self.shared.subject;
-        // It may have been written to and look as before again; what is in the ring is not trusted any more.
+        // The file may look unchanged again, but the ring may hold other data.
         subject.verify()?;
-        Err(Error::Changed { path: subject.path.clone(), what: "it was written to" })
+        Err(Error::Changed { path: subject.path.clone(), what: "another process wrote to it" })
     }
 
     pub(super) fn set_ahead(&self, bytes: u64) {
         self.shared.ahead_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether all of this is there; if so it is lent, and positions before it are given up.
+    /// Takes a slice if all of it is in memory, and releases the positions before it.
     pub(super) fn take(&mut self, position: u64, length: usize) -> bool {
         let shared = &*self.shared;
         let kept_from = shared.kept_from.load(Ordering::Relaxed);
@@ -134,22 +141,23 @@ impl Ahead {
         if is_there {
             self.lent = (position, length);
             if !self.holds_all() {
-                // The helper writes there once it has seen this.
+                // The helper writes to released positions once it sees this value.
                 self.shared.kept_from.store(position, Ordering::Release);
             }
         }
         is_there
     }
 
-    /// What was taken last.
+    /// Last slice taken.
     pub(super) fn lent(&self) -> &[u8] {
         let (position, length) = self.lent;
-        // SAFETY: the helper writes at and behind `filled` of this generation only, up to `kept_from + bytes of the ring`: not to these positions, before
-        // `take` or `aim` is called again, for which this slice has to be gone. After `aim` nothing is lent.
+        // SAFETY: the helper writes only at positions from `filled` up to `kept_from + bytes of the
+        // ring` of this generation. These positions lie outside until `take` or `aim` is called,
+        // for which the borrow of this slice must end. After `aim` the slice is empty.
         unsafe { self.shared.mirror.slice(position, length) }
     }
 
-    /// Has the stream begin here. Costs a system call: the helper may be asleep.
+    /// Restarts the stream at a position. Cost: a system call that wakes the helper.
     pub(super) fn aim(&mut self, position: u64) {
         self.lent = (0, 0);
         let shared = &*self.shared;
@@ -167,7 +175,7 @@ impl Drop for Ahead {
     }
 }
 
-/// Off the lane's core, and before ordinary programs, as far as that may be.
+/// Moves the helper off the lane's core and gives it its priority, as far as its rights allow.
 fn go_to(place: &Helper) {
     place.aside.go();
     if place.is_real_time {
@@ -192,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// The helper's life.
+    /// Main loop of the helper.
     fn fill(&self, nap: Duration) {
         while !self.is_over.load(Ordering::Relaxed) {
             self.acknowledge();
@@ -212,33 +220,34 @@ impl Shared {
         }
     }
 
-    /// One chunk, if there is room; whether there was.
+    /// Reads one chunk if there is room. Returns false if there was none.
     fn fill_some(&self) -> Result<bool, u8> {
         let generation = self.acknowledged.load(Ordering::Relaxed);
         let filled = self.filled.load(Ordering::Relaxed);
         let chunk = self.room_at(filled).min(CHUNK_BYTES);
         if chunk == 0 {
-            // Nothing is read, and what was must still hold.
+            // Even without a read, data already in the ring must still match the file.
             self.subject.verify().map_err(|_| CHANGED)?;
             return Ok(false);
         }
         let length_bytes = self.subject.facts.length_bytes;
         let offset = filled % length_bytes;
-        // SAFETY: at and behind `filled`, within the ring: `take` lends nothing there.
+        // SAFETY: positions from `filled` on are within the ring's free part, where `take` lends
+        // nothing.
         let memory = unsafe { self.mirror.slice_mut(filled, chunk as usize) };
         let came = self.subject.fill(memory, offset).map_err(|_| FAILED)?;
         self.subject.verify().map_err(|_| CHANGED)?;
         if (came as u64) < chunk {
             return Err(FAILED);
         }
-        // The program aims elsewhere: this was for nothing.
+        // After a restart this chunk is discarded.
         if self.wanted.load(Ordering::Acquire) == generation {
             self.filled.store(filled + chunk, Ordering::Release);
         }
         Ok(true)
     }
 
-    /// Bytes that may be filled from there on, in one piece of the file.
+    /// Bytes that may be filled from `filled` on, contiguous in the file.
     fn room_at(&self, filled: u64) -> u64 {
         let length_bytes = self.subject.facts.length_bytes;
         let ring_bytes = self.mirror.len() as u64;
@@ -251,7 +260,7 @@ impl Shared {
         let kept_from = self.kept_from.load(Ordering::Acquire);
         let ahead_bytes = self.ahead_bytes.load(Ordering::Relaxed).min(ring_bytes);
         let room = kept_from.saturating_add(ahead_bytes).saturating_sub(filled);
-        // Who aims elsewhere in this moment has moved the one and not the other.
+        // A restart in progress may have moved `kept_from` but not yet `filled`.
         let room = room.min(ahead_bytes);
         match self.is_looping {
             true => room.min(length_bytes - filled % length_bytes),
@@ -267,7 +276,7 @@ mod tests {
     use crate::sys::memory::Lock;
 
     #[test]
-    fn an_aim_that_is_seen_halfway_fills_no_more_than_the_ring_has() {
+    fn a_half_visible_restart_does_not_overfill_the_ring() {
         let clip = clip(4_000_000);
         let mirror = Mirror::new(8_192, Lock::Unwanted).unwrap();
         let (ring, aim) = (mirror.len() as u64, 3_000_000);
@@ -276,7 +285,7 @@ mod tests {
         shared.aim.store(aim, Ordering::Relaxed);
         shared.wanted.store(1, Ordering::Relaxed);
         assert_eq!(shared.fill_some(), Ok(true));
-        assert_eq!(shared.filled.load(Ordering::Relaxed), 0, "it was for nothing");
+        assert_eq!(shared.filled.load(Ordering::Relaxed), 0, "the chunk is discarded");
         shared.acknowledge();
         assert_eq!(shared.fill_some(), Ok(true));
         assert_eq!(shared.filled.load(Ordering::Relaxed), aim + ring);

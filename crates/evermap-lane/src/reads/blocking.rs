@@ -1,4 +1,4 @@
-//! `blocking`: `pread` into memory that is there. May wait for as long as the disk likes.
+//! `blocking` mode: `pread` into a preallocated buffer. Waits for the disk without a limit.
 
 use std::path::Path;
 

@@ -1,19 +1,19 @@
-//! What may be put on the tier, by all files of a lane together.
+//! Budget of bytes on the tier, shared by all files of a lane.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that are left of it; none is no bound. Its copies are of the same budget.
+/// Remaining bytes; `None` is unlimited. Clones share one budget.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Budget(Option<Arc<AtomicU64>>);
 
 impl Budget {
-    /// So many bytes, or as many as anybody likes.
+    /// Makes a budget of `bytes_max` bytes, or an unlimited one.
     pub(crate) fn of(bytes_max: Option<u64>) -> Self {
         Self(bytes_max.map(|bytes| Arc::new(AtomicU64::new(bytes))))
     }
 
-    /// Takes so much of it, or says how much is left.
+    /// Reserves bytes. Fails with the number of bytes left.
     pub(super) fn take(&self, bytes: u64) -> Result<Taken, u64> {
         if let Some(left) = &self.0 {
             let less = |left: u64| left.checked_sub(bytes);
@@ -23,7 +23,7 @@ impl Budget {
     }
 }
 
-/// Given back when it is dropped.
+/// Reserved bytes, returned to the budget when dropped.
 #[derive(Debug)]
 pub(super) struct Taken {
     budget: Budget,

@@ -1,4 +1,4 @@
-//! Memory that reads go to: there, and locked where that may be, before the first of them.
+//! Read buffers, allocated before the first read and locked if the process may.
 
 use std::path::Path;
 
@@ -6,19 +6,19 @@ use super::Note;
 use crate::sys::memory::{Lock, Memory};
 use crate::{Error, Result};
 
-/// What a reader begins with that was not told how long reads will be.
+/// Initial buffer size if the length of reads is unknown.
 pub(super) const READ_BYTES: usize = 256 << 10;
 
-/// Memory for reads of so many bytes.
+/// Allocates a buffer for reads of `bytes` bytes.
 pub(super) fn memory(bytes: usize, lock: Lock, path: &Path) -> Result<Memory> {
     Memory::new(bytes, lock).map_err(|source| Error::Io {
-        operation: "get memory to read into for",
+        operation: "allocate a read buffer for",
         path: path.into(),
         source,
     })
 }
 
-/// Makes room for a read of so many bytes. Costs an allocation where none was so long before.
+/// Grows the buffer for a read of `bytes` bytes. Allocates only for reads longer than all before.
 pub(super) fn make_room(memory: &mut Memory, bytes: usize, lock: Lock, path: &Path) -> Result<()> {
     if bytes > memory.len() {
         *memory = self::memory(bytes.next_power_of_two(), lock, path)?;
@@ -26,7 +26,7 @@ pub(super) fn make_room(memory: &mut Memory, bytes: usize, lock: Lock, path: &Pa
     Ok(())
 }
 
-/// Says it if memory could not be locked.
+/// Makes a note if the memory should be locked and is not.
 pub(super) fn say_if_unlocked(
     is_locked: bool,
     wanted: Lock,
@@ -34,10 +34,10 @@ pub(super) fn say_if_unlocked(
     path: &Path,
 ) -> Option<Note> {
     (wanted == Lock::Wanted && !is_locked).then(|| {
-        let what = format!("{} KiB of memory for reads of {}, locked", bytes >> 10, path.display());
+        let what = format!("{} KiB of locked read buffer for {}", bytes >> 10, path.display());
         Note::new(
             what,
-            "the limit of locked memory of this process is too low, so they may be swapped out: raise it (`ulimit -l`, `LimitMEMLOCK=`), or give it CAP_IPC_LOCK",
+            "the limit of locked memory is too low, so the buffer may be swapped out: raise the limit (`ulimit -l`, `LimitMEMLOCK=`), or give it CAP_IPC_LOCK",
         )
     })
 }

@@ -1,5 +1,5 @@
-//! A file that nobody writes to while it is read: whoever wants to waits until the lease is given back (or the kernel's patience is over,
-//! `/proc/sys/fs/lease-break-time`, 45 s).
+//! Read lease: writers and truncations wait until the lease is released, at most for the kernel's
+//! limit (`/proc/sys/fs/lease-break-time`, 45 s by default).
 
 use std::fs::File;
 use std::io;
@@ -7,20 +7,21 @@ use std::os::fd::AsFd;
 
 use crate::sys::lease::{self, Kept};
 
-/// Given back when it is dropped.
+/// Read lease, released when dropped.
 #[derive(Debug)]
 pub(super) struct ReadLease {
     file: File,
 }
 
 impl ReadLease {
-    /// Of a file that is open for reading. `EAGAIN`: somebody has it open for writing. `EACCES`: it is somebody else's.
+    /// Takes a read lease on a file that is open for reading. Fails with `EAGAIN` if a process has
+    /// it open for writing, and with `EACCES` if another user owns it.
     pub(super) fn take(file: File) -> io::Result<Self> {
         lease::take(file.as_fd(), Kept::Writers)?;
         Ok(Self { file })
     }
 
-    /// Whether nobody wants to write. Cost: one system call.
+    /// Returns true while no process wants to write. Cost: one system call.
     pub(super) fn is_whole(&self) -> bool {
         lease::is_whole(self.file.as_fd(), Kept::Writers)
     }

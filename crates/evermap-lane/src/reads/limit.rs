@@ -1,11 +1,12 @@
-//! How much more memory this process may lock.
+//! Remaining limit of locked memory (RLIMIT_MEMLOCK).
 
 use std::fs;
 
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// Bytes that may still be locked; none if there is no limit. Cost: a read of `/proc`, unless there is none.
+/// Returns the bytes that this process may still lock, or `None` without a limit. Cost: a read of
+/// `/proc` if there is a limit.
 pub(crate) fn locked_room_bytes() -> Option<u64> {
     let may_all =
         capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
@@ -16,7 +17,7 @@ pub(crate) fn locked_room_bytes() -> Option<u64> {
     Some(limit_bytes.saturating_sub(locked_bytes().unwrap_or(0)))
 }
 
-/// Bytes that this process has locked.
+/// Returns the bytes that this process has locked.
 pub(crate) fn locked_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"))?;

@@ -1,8 +1,9 @@
-//! `map`: the tier's copy, mapped. A read is a slice of it: no system call, no waiting.
+//! `map` mode: reads are slices of a mapped copy on the tier, without system calls or waits.
 //!
-//! A mapping of a file that is cut raises SIGBUS, and one that is written to changes under its reader. So what is mapped here is
-//! nobody else's: memory that is sealed, a file of the tier that has no name, or, for a file that lies on the tier already, the file itself under a read lease: whoever
-//! wants to cut it or to write to it waits until the next read has noticed and given the lease back.
+//! A mapped file raises SIGBUS after a truncation and shows later writes. So only private files are
+//! mapped: sealed memory, an unnamed file on the tier, or, if the file itself is on the tier, that
+//! file under a read lease. With the lease, a process that truncates or writes the file waits until
+//! the next read has noticed it and released the lease.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -22,7 +23,7 @@ use crate::sys::mapping::Mapping;
 use crate::{Error, Result};
 
 pub(super) struct Mapped {
-    /// `None` once the lease is over: nothing is lent any more.
+    /// `None` after a lease break: nothing is lent any more.
     mapping: Option<Mapping>,
     kept: Kept,
     subject: Subject,
@@ -30,9 +31,10 @@ pub(super) struct Mapped {
     notes: Vec<Note>,
 }
 
-/// What keeps others from changing what is mapped. After the mapping in the structure above, so that it is dropped after it.
+/// Protection of the mapped file from changes. Follows the mapping in the struct above, so that it
+/// is dropped after it.
 enum Kept {
-    /// It has no name, or is sealed.
+    /// The copy has no name or is sealed.
     Copy {
         _of_budget: Taken,
     },
@@ -59,7 +61,7 @@ impl Mapped {
     }
 }
 
-/// The file itself, if it lies on the tier, and if nobody can change it meanwhile.
+/// Maps the file itself if it lies on the tier and a lease protects it.
 fn leased(
     subject: &Subject,
     way: &Way,
@@ -76,28 +78,29 @@ fn leased(
     let file = subject.again()?.file;
     match ReadLease::take(file) {
         Ok(lease) => {
-            // What was written before the lease was there.
+            // The file may have changed before the lease was taken.
             subject.verify()?;
             let bytes = length(subject)?;
-            // SAFETY: nobody cuts the file or writes to it while the lease is kept, and `read` lends nothing once it is not.
+            // SAFETY: while the lease is held the file is neither truncated nor written, and `read`
+            // lends nothing once it is broken.
             let mapping = unsafe { Mapping::new(lease.file().as_fd(), bytes, way.lock) }
                 .map_err(|source| subject.failed("map", source))?;
             Ok(Some((mapping, lease)))
         }
         Err(error) => {
             let why = match error.raw_os_error() {
-                Some(libc::EAGAIN) => "somebody has it open for writing".to_string(),
-                Some(libc::EACCES) => "it is another user's".to_string(),
+                Some(libc::EAGAIN) => "another process has it open for writing".to_string(),
+                Some(libc::EACCES) => "another user owns it".to_string(),
                 _ => error.to_string(),
             };
-            let what = format!("{} itself, mapped where it lies", subject.path.display());
-            notes.push(Note::new(what, format!("no lease on it: {why}. A copy of it is mapped")));
+            let what = format!("{} mapped in place", subject.path.display());
+            notes.push(Note::new(what, format!("no lease: {why}. A copy is mapped")));
             Ok(None)
         }
     }
 }
 
-/// A copy that is nobody else's, in memory or on the tier.
+/// Maps a private copy in memory or on the tier.
 fn copied(subject: &Subject, way: &Way) -> Result<(Mapping, Taken)> {
     let bytes = length(subject)?;
     let no_room = |whose, room_bytes, remedy| Error::NoRoom {
@@ -108,15 +111,15 @@ fn copied(subject: &Subject, way: &Way) -> Result<(Mapping, Taken)> {
         remedy,
     };
     let taken = way.budget.take(subject.facts.length_bytes).map_err(|room_bytes| {
-        no_room("the tier's budget", room_bytes, "raise `budget_mib`, or read by `nowait`")
+        no_room("the tier's budget", room_bytes, "raise `budget_mib`, or use `mode = \"nowait\"`")
     })?;
     let target = match &way.tier {
         Some(tier) => {
-            // Nobody has a way to it, and it is gone with this process.
+            // An unnamed file: no other process can open it, and it disappears with this process.
             let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
             openat(rustix::fs::CWD, tier, flags, Mode::RUSR | Mode::WUSR).map_err(|source| {
                 Error::Io {
-                    operation: "make a file without a name on the tier",
+                    operation: "make an unnamed file on the tier",
                     path: tier.clone(),
                     source: source.into(),
                 }
@@ -126,11 +129,11 @@ fn copied(subject: &Subject, way: &Way) -> Result<(Mapping, Taken)> {
             if let Some(room_bytes) = evermap_observe::available_bytes()
                 .filter(|room_bytes| subject.facts.length_bytes > *room_bytes)
             {
-                let remedy = "name a tier (`path`), or read by `nowait`";
+                let remedy = "set `path` of the tier, or use `mode = \"nowait\"`";
                 return Err(no_room("memory", room_bytes, remedy));
             }
             memfd_create("evermap-lane-tier", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-                .map_err(|source| subject.failed("get memory for a copy of", source.into()))?
+                .map_err(|source| subject.failed("allocate memory for a copy of", source.into()))?
         }
     };
     copy(subject, &target)?;
@@ -139,7 +142,7 @@ fn copied(subject: &Subject, way: &Way) -> Result<(Mapping, Taken)> {
         fcntl_add_seals(&target, seals)
             .map_err(|source| subject.failed("seal the copy of", source.into()))?;
     }
-    // SAFETY: sealed, or a file that has no name and whose only other descriptor is closed below.
+    // SAFETY: the copy is sealed, or has no name and its only other descriptor is closed below.
     let mapping = unsafe { Mapping::new(target.as_fd(), bytes, way.lock) }
         .map_err(|source| subject.failed("map the copy of", source))?;
     Ok((mapping, taken))
@@ -151,13 +154,13 @@ fn copy(subject: &Subject, target: &OwnedFd) -> Result<()> {
         path: subject.path.clone(),
         source: Box::new(source),
     })?;
-    // What was written to meanwhile is half the one and half the other.
+    // A file written to during the copy would be a mix of old and new contents.
     subject.verify()?;
     ftruncate(target, subject.facts.length_bytes)
         .map_err(|source| subject.failed("copy", source.into()))
 }
 
-/// As a slower tier would have the program wait: without sleeping.
+/// Delays the program like a slower tier: spins without sleeping.
 fn wait(time: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < time {
@@ -175,13 +178,13 @@ impl Reader for Mapped {
         if let Kept::Lease(lease) = &self.kept
             && !lease.is_whole()
         {
-            // Whoever waits may go on: nothing of it is lent any more.
+            // Unmapping and releasing the lease lets the waiting process continue.
             self.mapping = None;
             self.kept = Kept::Nothing;
         }
         let Some(mapping) = &self.mapping else {
             self.subject.verify()?;
-            let what = "somebody wants to write to it, and it is mapped no more";
+            let what = "another process wants to write to it, so it was unmapped";
             return Err(Error::Changed { path: self.subject.path.clone(), what });
         };
         let length = self.subject.clamp(offset, length);

@@ -1,8 +1,10 @@
-//! The ways in which a file's bytes come to a frame: `map`, `nowait`, `uring`, `blocking`, behind one trait.
+//! I/O modes that bring a file's bytes to a frame: `map`, `nowait`, `uring`, `blocking`, behind one
+//! trait.
 //!
-//! A reader belongs to the thread that reads. What it lends is the file's contents as they were when the file was opened, in memory that is there; where the
-//! file was cut or written to since, it is an error, never other bytes, as far as length and time of change tell. What of a way could not be had is a note,
-//! never silence. Nothing is allocated while reading, but for reads that are longer than all before.
+//! A reader belongs to the thread that reads. It returns the file's contents as they were at
+//! opening, in memory. After a truncation or a write it fails instead of returning other bytes, as
+//! far as length and time of change show that. Parts of a mode that are not available become notes.
+//! Reading allocates only for reads longer than all before.
 
 mod ahead;
 mod blocking;
@@ -28,57 +30,58 @@ use crate::sys::memory::Lock;
 use crate::sys::scheduler::{self, Thread};
 use crate::{IoMode, Result};
 
-/// A file, by one of the ways.
+/// File opened in one of the modes.
 pub(crate) trait Reader: Send {
-    /// `length` bytes from `offset` on; fewer at the end, none behind it. They are lent until the next read.
+    /// Reads `length` bytes at `offset`; fewer at the end, none after it. The slice is valid until
+    /// the next read.
     fn read(&mut self, offset: u64, length: usize) -> Result<(&[u8], Served)>;
 
-    /// Bytes of the file, when it was opened.
+    /// Length of the file at opening, in bytes.
     fn length_bytes(&self) -> u64;
 
-    /// What of the way could not be had, as far as it was not told before.
+    /// Takes the notes made since the last call.
     fn notes(&mut self) -> Vec<Note>;
 }
 
-/// How a read was served.
+/// Source of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Served {
-    /// From the mapping of the tier's copy.
+    /// Mapping of the copy on the tier.
     Mapped,
-    /// From memory that the helper filled.
+    /// Memory that the helper had filled.
     Ahead,
-    /// The helper was late, and the page cache had it.
+    /// Page cache, because the helper was late.
     Cached,
-    /// The helper was late, and the disk was waited for.
+    /// Disk, because the helper was late.
     Waited,
-    /// From a ring, while its completion was looked for.
+    /// Ring, with the completion seen while polling.
     Polled,
-    /// From a ring, after sleeping.
+    /// Ring, with the completion seen after sleeping.
     Slept,
-    /// By `pread`.
+    /// `pread`.
     Blocked,
 }
 
-/// Reads by how they were served.
+/// Number of reads by their source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Reads {
-    /// From the mapping of the tier's copy.
+    /// Mapping of the copy on the tier.
     pub mapped: u64,
-    /// From memory that the helper filled.
+    /// Memory that the helper had filled.
     pub ahead: u64,
-    /// From the page cache, with `RWF_NOWAIT`, as the helper was late.
+    /// Page cache, with `RWF_NOWAIT`, because the helper was late.
     pub cached: u64,
-    /// By `pread`, as the helper was late and the page cache had not all of it.
+    /// `pread`, because the helper was late and the page cache did not have all of it.
     pub waited: u64,
-    /// From a ring, whose completion was seen while it was looked for.
+    /// Ring, with the completion seen while polling.
     pub polled: u64,
-    /// From a ring, after the thread had slept.
+    /// Ring, with the completion seen after the thread had slept.
     pub slept: u64,
-    /// By `pread`.
+    /// `pread`.
     pub blocked: u64,
-    /// Bytes of all of them.
+    /// Bytes of all reads.
     pub bytes: u64,
 }
 
@@ -108,7 +111,7 @@ impl Reads {
         self.bytes += more.bytes;
     }
 
-    /// Each way that served any, by its name.
+    /// Names and counts of the sources that served any reads.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         [
             ("mapped", self.mapped),
@@ -124,13 +127,13 @@ impl Reads {
     }
 }
 
-/// Something that was wished for and could not be had, and what there is instead.
+/// Part of a policy that could not be applied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Note {
-    /// What was wished for.
+    /// Part that was wanted.
     pub what: String,
-    /// Why it could not be had, what there is instead, and what would help.
+    /// Cause, substitute and remedy.
     pub why: String,
 }
 
@@ -140,51 +143,52 @@ impl Note {
     }
 }
 
-/// How files are to be read.
+/// Settings for reading files.
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
     pub(crate) mode: IoMode,
-    /// `nowait`: so far ahead.
+    /// `nowait`: read-ahead distance.
     pub(crate) ahead: Duration,
-    /// `uring`: looked for completions for so long.
+    /// `uring`: polling time.
     pub(crate) spin: Duration,
     pub(crate) lock: Lock,
-    /// `map`: the directory of the tier; memory, without one.
+    /// `map`: directory of the tier. `None` is memory.
     pub(crate) tier: Option<PathBuf>,
-    /// `map`: no more than this is put there.
+    /// `map`: budget of bytes on the tier.
     pub(crate) budget: Budget,
-    /// `map`: for experiments, every 4 KiB take so much longer.
+    /// `map`: additional latency of each 4 KiB, for experiments.
     pub(crate) inject_ns_per_4k: u64,
-    /// `blocking`: past the page cache, for experiments.
+    /// `blocking`: direct reads, for experiments.
     pub(crate) is_direct: bool,
-    /// The program begins again at the end.
+    /// Reads continue at the beginning after the end.
     pub(crate) is_looping: bool,
-    /// Bytes that it reads at a time, as far as that is known.
+    /// Bytes of each read, if known.
     pub(crate) read_bytes: Option<usize>,
-    /// Time from one read to the next, likewise.
+    /// Time from one read to the next, if known.
     pub(crate) period: Option<Duration>,
     pub(crate) helper: Helper,
 }
 
-/// Where and how a helper runs.
+/// Placement and priority of a helper thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Helper {
     pub(crate) aside: Aside,
-    /// Before ordinary programs, if it may.
+    /// Runs before ordinary programs, if it may.
     pub(crate) is_real_time: bool,
 }
 
-/// Where threads of a lane are that are not on its core.
+/// Placement of a lane's threads that stay off its core.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Aside {
-    /// The group of those, where one keeps them off the core: threads begin in that of who started them.
+    /// Task list of the group to move to, if a group holds the core. A new thread begins in the
+    /// group of the thread that started it.
     pub(crate) tasks: Option<PathBuf>,
-    /// The cores they may be on; where they like, if there is nothing to avoid.
+    /// Cores to use. `None` allows all.
     pub(crate) cores: Option<BTreeSet<u32>>,
 }
 
 impl Aside {
-    /// Has this thread there, as far as that may be: what may not is no reason not to do its work.
+    /// Moves the calling thread there. Ignores failures, since the thread can work anywhere.
     pub(crate) fn go(&self) {
         if let Some(tasks) = &self.tasks {
             let own = rustix::thread::gettid().as_raw_nonzero().to_string();
@@ -196,7 +200,7 @@ impl Aside {
     }
 }
 
-/// Opens it. Waits for the disk: not for use within a frame.
+/// Opens a file. Waits for the disk, so call it outside of frames.
 pub(crate) fn open(path: &Path, way: &Way) -> Result<Box<dyn Reader>> {
     Ok(match way.mode {
         IoMode::Map => Box::new(map::Mapped::open(path, way)?),

@@ -1,5 +1,6 @@
-//! `nowait`: a helper reads ahead into locked memory, at the rate at which the program reads. What it has not got in time is asked for with `RWF_NOWAIT`, which takes
-//! from the page cache and does not wait; what is not there either is waited for, and counted.
+//! `nowait` mode: a helper reads ahead into locked memory at the rate at which the program reads.
+//! Reads that it has not covered try `RWF_NOWAIT`, which returns data of the page cache without
+//! waiting, and then wait for the disk. Both are counted.
 
 use std::io::IoSliceMut;
 use std::path::Path;
@@ -15,22 +16,22 @@ use crate::Result;
 use crate::sys::memory::{Lock, Memory};
 use crate::sys::mirror::Mirror;
 
-/// The ring of a file whose reads are not known beforehand.
+/// Ring size for files whose reads are not known in advance.
 const RING_BYTES: u64 = 16 << 20;
-/// How much of that is read ahead before the rate is known.
+/// Bytes read ahead before the rate is known.
 const FIRST_BYTES: u64 = 4 << 20;
-/// A ring is no larger, however long and large the reads are.
+/// Maximum size of a ring.
 const RING_BYTES_MAX: u64 = 1 << 30;
-/// How long opening waits for the helper's first bytes.
+/// Longest wait for the first read-ahead when opening.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
-/// The rate is that of this time.
+/// Time over which the rate is measured.
 const RATE_TIME: Duration = Duration::from_millis(100);
 
 pub(super) struct Nowait {
     subject: Subject,
     ahead: Option<Ahead>,
     is_looping: bool,
-    /// Where the stream is: the end of the last read.
+    /// End of the last read, as a position in the stream.
     position: u64,
     memory: Memory,
     lock: Lock,
@@ -70,17 +71,18 @@ impl Nowait {
         }
     }
 
-    /// The helper ended since the disk failed, and the program's own read did not.
+    /// Continues without the helper, which ended after a failed read while the program's own read
+    /// succeeded.
     fn go_on_alone(&mut self) {
         self.ahead = None;
         let why = format!(
-            "a read of {} ahead failed once: what is not in the page cache is waited for from now on. Open it again",
+            "one read-ahead of {} failed: from now on, reads wait for data that is not in the page cache. Open the file again",
             self.subject.path.display()
         );
-        self.notes.push(Note::new("reading ahead to the end", why));
+        self.notes.push(Note::new("read-ahead until the end", why));
     }
 
-    /// Where a read lies in the stream: of a file that is read over and over, where it comes next.
+    /// Position of a read in the stream: the next position with this offset if the file loops.
     fn place(&self, offset: u64) -> u64 {
         let length_bytes = self.subject.facts.length_bytes.max(1);
         let holds_all = self.ahead.as_ref().is_none_or(Ahead::holds_all);
@@ -92,7 +94,7 @@ impl Nowait {
         if here < self.position { here.saturating_add(length_bytes) } else { here }
     }
 
-    /// What the helper does not have.
+    /// Reads data that the helper does not have.
     fn read_now(&mut self, offset: u64, length: usize) -> Result<Served> {
         make_room(&mut self.memory, length, self.lock, &self.subject.path)?;
         let memory = &mut self.memory.bytes_mut()[..length];
@@ -105,10 +107,10 @@ impl Nowait {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 self.can_nowait = false;
                 let why = format!(
-                    "the file system of {} has none: what the helper has not got in time is waited for",
+                    "the file system of {} does not support them: reads that the helper has not covered wait for the disk",
                     self.subject.path.display()
                 );
-                self.notes.push(Note::new("reads that do not wait (RWF_NOWAIT)", why));
+                self.notes.push(Note::new("non-blocking reads (RWF_NOWAIT)", why));
                 0
             }
             Err(error) => return Err(self.subject.failed("read", error.into())),
@@ -130,18 +132,18 @@ impl Nowait {
         if wanted > ring_bytes && !ahead.holds_all() && !self.rate.is_told {
             self.rate.is_told = true;
             let why = format!(
-                "at the rate of {} that takes {} KiB, and the ring has {} KiB: say how much a frame reads when the file is opened",
+                "at the rate of {} this needs {} KiB, but the ring has {} KiB: set the bytes per frame when opening the file",
                 self.subject.path.display(),
                 wanted >> 10,
                 ring_bytes >> 10
             );
             self.notes
-                .push(Note::new(format!("reading {} ms ahead", self.rate.ahead.as_millis()), why));
+                .push(Note::new(format!("read-ahead of {} ms", self.rate.ahead.as_millis()), why));
         }
     }
 }
 
-/// As much as the page cache has; 0 where it would have to wait.
+/// Reads from the page cache. Returns 0 where it would have to wait.
 fn nowait(subject: &Subject, memory: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let mut came = 0;
     while came < memory.len() {
@@ -157,13 +159,13 @@ fn nowait(subject: &Subject, memory: &mut [u8], offset: u64) -> Result<usize, Er
     Ok(came)
 }
 
-/// The helper and its ring; none, and a note, where there can be no thread.
+/// Starts the helper and its ring. Returns `None` and adds a note if there can be no thread.
 fn start(subject: &Subject, way: &Way, notes: &mut Vec<Note>) -> Result<Option<Ahead>> {
     let length_bytes = subject.facts.length_bytes;
     let wished = ring_bytes(way).min(length_bytes).max(1);
     let room = room(way.lock);
     let bytes = room.map_or(wished, |(room_bytes, _)| wished.min(room_bytes)).max(1);
-    let failed = |source| subject.failed("get memory to read ahead for", source);
+    let failed = |source| subject.failed("allocate the read-ahead ring of", source);
     let bytes_usize =
         usize::try_from(bytes).map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
     let mirror = Mirror::new(bytes_usize, way.lock).map_err(failed)?;
@@ -172,10 +174,10 @@ fn start(subject: &Subject, way: &Way, notes: &mut Vec<Note>) -> Result<Option<A
     let ring = mirror.len() as u64;
     if let Some((_, whose)) = room.filter(|_| ring < wished) {
         let what = match way.lock {
-            Lock::Wanted => format!("{} KiB to read ahead into, locked", wished >> 10),
-            Lock::Unwanted => format!("{} KiB to read ahead into", wished >> 10),
+            Lock::Wanted => format!("{} KiB of locked read-ahead ring", wished >> 10),
+            Lock::Unwanted => format!("{} KiB of read-ahead ring", wished >> 10),
         };
-        notes.push(Note::new(what, format!("{whose} leaves {} KiB for it", ring >> 10)));
+        notes.push(Note::new(what, format!("{whose} leaves only {} KiB", ring >> 10)));
     }
     match Ahead::start(mirror, subject.again()?, way.is_looping, first_bytes, nap, &way.helper) {
         Ok(ahead) => {
@@ -184,45 +186,45 @@ fn start(subject: &Subject, way: &Way, notes: &mut Vec<Note>) -> Result<Option<A
             Ok(Some(ahead))
         }
         Err(error) => {
-            let why =
-                format!("no thread for it ({error}): what is not in the page cache is waited for");
-            notes.push(Note::new("a helper that reads ahead", why));
+            let why = format!(
+                "cannot start its thread ({error}): reads wait for data that is not in the page cache"
+            );
+            notes.push(Note::new("a read-ahead helper", why));
             Ok(None)
         }
     }
 }
 
-/// How large a ring may be, and what says so.
+/// Maximum size of a ring, and the name of the limit.
 fn room(lock: Lock) -> Option<(u64, &'static str)> {
     let lockable_bytes = match lock {
         Lock::Wanted => limit::locked_room_bytes(),
         Lock::Unwanted => None,
     };
-    // Others want some of what may be locked, too, and of what there is.
-    let lockable = lockable_bytes.map(|bytes| {
-        (bytes / 4 * 3, "the limit of locked memory of this process (`ulimit -l`, CAP_IPC_LOCK)")
-    });
-    let there = evermap_observe::available_bytes()
-        .map(|bytes| (bytes / 2, "half of the memory that can be had"));
+    // Leaves a part of the limits to other users of locked and available memory.
+    let lockable = lockable_bytes
+        .map(|bytes| (bytes / 4 * 3, "the limit of locked memory (`ulimit -l`, CAP_IPC_LOCK)"));
+    let there =
+        evermap_observe::available_bytes().map(|bytes| (bytes / 2, "half of the available memory"));
     lockable.into_iter().chain(there).min_by_key(|(bytes, _)| *bytes)
 }
 
-/// What `ahead` takes, and one read more, which is lent meanwhile.
+/// Ring size for the read-ahead distance and one more read, which is lent to the program.
 fn ring_bytes(way: &Way) -> u64 {
     let (Some(read_bytes), Some(period)) = (way.read_bytes, way.period) else { return RING_BYTES };
     let reads = way.ahead.as_nanos().div_ceil(period.as_nanos().max(1)) as u64 + 2;
     (read_bytes as u64).saturating_mul(reads).min(RING_BYTES_MAX)
 }
 
-/// How fast the program reads.
+/// Rate at which the program reads.
 struct Rate {
     ahead: Duration,
     since: Option<Instant>,
     bytes: u64,
     longest: u64,
-    /// What the helper was told last.
+    /// Distance that the helper was last given.
     ahead_bytes: u64,
-    /// That the ring is too small was said.
+    /// A note on the ring's size was made.
     is_told: bool,
 }
 
@@ -233,20 +235,20 @@ impl Rate {
         Self { ahead, since: None, bytes: 0, longest: 0, ahead_bytes, is_told: false }
     }
 
-    /// Notes a read. Gives how far ahead the helper is to be, when that is another than before.
+    /// Counts a read. Returns the read-ahead distance if it has changed.
     fn read(&mut self, length: usize) -> Option<u64> {
         let now = Instant::now();
         let since = *self.since.get_or_insert(now);
         self.longest = self.longest.max(length as u64);
         let passed = now - since;
-        // The read that begins the next stretch is the first of that.
+        // The read that ends an interval is counted in the next one.
         if passed < RATE_TIME {
             self.bytes += length as u64;
             return None;
         }
         let wanted = self.bytes as f64 / passed.as_secs_f64() * self.ahead.as_secs_f64();
         (self.since, self.bytes) = (Some(now), length as u64);
-        // Who pauses goes on as before; two reads are the least.
+        // A pause at most halves the distance; it is at least two reads.
         let wanted = (wanted as u64).max(2 * self.longest).max(self.ahead_bytes / 2);
         let is_new = wanted != self.ahead_bytes;
         self.ahead_bytes = wanted;
@@ -305,17 +307,17 @@ mod tests {
     }
 
     #[test]
-    fn all_is_there_when_the_ring_is_full_or_the_file_is_at_its_end() {
+    fn the_helper_is_done_when_the_ring_is_full_or_the_file_ends() {
         let clip = clip(100_000);
-        // What is to be read ahead is more than either has.
+        // The read-ahead distance exceeds both the ring and the file.
         for ring_bytes in [8_192, 1 << 20] {
             let ahead = ahead(Subject::open(&clip.path).unwrap(), ring_bytes);
-            wait_until("all is there", || ahead.is_full());
+            wait_until("the helper is done", || ahead.is_full());
         }
     }
 
     #[test]
-    fn a_helper_that_fails_is_said_and_the_program_reads_on() {
+    fn reads_continue_with_a_note_after_the_helper_fails() {
         let clip = clip(100_000);
         let mut reader = Nowait::open(&clip.path, &way(IoMode::Nowait)).unwrap();
         let mut unreadable = reader.subject.again().unwrap();
@@ -327,7 +329,7 @@ mod tests {
             assert_eq!(reader.read(50_000, 9).unwrap().0, &clip.bytes[50_000..50_009]);
         }
         let notes = reader.notes();
-        let said = notes.iter().filter(|note| note.why.contains("failed once"));
+        let said = notes.iter().filter(|note| note.why.contains("one read-ahead"));
         assert_eq!(said.count(), 1, "{notes:?}");
     }
 }

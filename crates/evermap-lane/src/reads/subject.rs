@@ -1,4 +1,5 @@
-//! The file that is read, and what it was when it was opened: whether it still is that is asked after every read that the kernel served.
+//! Open file with its version at opening, which is compared after every read that the kernel
+//! served.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use super::Note;
 use crate::{Error, Result};
 
-/// An open file.
+/// Open file.
 #[derive(Debug)]
 pub(super) struct Subject {
     pub(super) file: File,
@@ -21,22 +22,24 @@ pub(super) struct Subject {
     pub(super) facts: Facts,
 }
 
-/// What tells a file that was changed from one that was not.
+/// Version of a file: changes when the file is written to or truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) device: (u32, u32),
     pub(super) length_bytes: u64,
-    /// Seconds and nanoseconds. Before Linux 6.13, two changes within a tick of the clock have the same.
+    /// Time of change in seconds and nanoseconds. Before Linux 6.13, two changes within one clock
+    /// tick have the same time.
     changed: (i64, u32),
 }
 
 impl Subject {
-    /// A regular file.
+    /// Opens a regular file.
     pub(super) fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, OFlags::empty())
     }
 
-    /// The same past the page cache, and what that asks for; `None` where its file system has no such reads.
+    /// Opens a regular file for direct reads, with their alignment. Returns `None` if the file
+    /// system has no direct reads.
     pub(super) fn open_direct(path: &Path) -> Result<Option<(Self, DirectAlignment)>> {
         let buffered = Self::open(path)?;
         let Some(alignment) = evermap_observe::direct_alignment(buffered.file.as_fd()) else {
@@ -60,32 +63,36 @@ impl Subject {
             let flags = (flags | OFlags::CLOEXEC).bits() as i32;
             OpenOptions::new().read(true).custom_flags(flags).open(path)
         };
-        // A pipe would wait for its other end.
+        // Without O_NONBLOCK, opening a pipe would wait for its other end.
         let file = match open(flags | OFlags::NONBLOCK) {
-            // A file that is just being moved: whoever moves it has been asked to let go.
+            // Another process moves the file under a lease, and this attempt asked it to release
+            // that.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && path.is_file() => {
                 open(flags)
             }
             opened => opened,
         };
         let file = file.map_err(failed("open"))?;
-        let (facts, kind) = look(&file).map_err(failed("look at"))?;
+        let (facts, kind) = look(&file).map_err(failed("stat"))?;
         if kind != FileType::RegularFile {
             return Err(Error::NotAFile { path: path.into() });
         }
-        wait_in_reads(&file).map_err(failed("open"))?;
+        wait_in_reads(&file).map_err(failed("set the flags of"))?;
         Ok(Self { file, path: path.into(), facts })
     }
 
-    /// Another descriptor of the same file, for another thread.
+    /// Returns another descriptor of the same file, for another thread.
     pub(super) fn again(&self) -> Result<Self> {
-        let file = self.file.try_clone().map_err(|source| self.failed("open again", source))?;
+        let file = self
+            .file
+            .try_clone()
+            .map_err(|source| self.failed("duplicate the descriptor of", source))?;
         Ok(Self { file, path: self.path.clone(), facts: self.facts })
     }
 
-    /// An error if the file is not what it was when it was opened. Cost: one system call, which waits for nobody.
+    /// Fails if the file has changed since it was opened. Cost: one system call, which never waits.
     pub(super) fn verify(&self) -> Result<()> {
-        let (now, _) = look(&self.file).map_err(|source| self.failed("look at", source))?;
+        let (now, _) = look(&self.file).map_err(|source| self.failed("stat", source))?;
         self.compare(now)
     }
 
@@ -98,23 +105,24 @@ impl Subject {
             });
         }
         let what = match now {
-            _ if now.length_bytes > self.facts.length_bytes => "it is longer",
-            _ if now != self.facts => "it was written to",
+            _ if now.length_bytes > self.facts.length_bytes => "it is longer now",
+            _ if now != self.facts => "its time of change differs",
             _ => return Ok(()),
         };
         Err(Error::Changed { path: self.path.clone(), what })
     }
 
-    /// How much of a read lies within the file.
+    /// Limits the length of a read to the end of the file.
     pub(super) fn clamp(&self, offset: u64, length: usize) -> usize {
         let left = self.facts.length_bytes.saturating_sub(offset);
         usize::try_from(left).map_or(length, |left| length.min(left))
     }
 
-    /// Fills `memory` from `offset` on, as far as the file goes, and waits for the disk if it has to. Gives the bytes that came.
+    /// Fills `memory` from `offset` up to the end of the file, and waits for the disk if necessary.
+    /// Returns the number of bytes read.
     pub(super) fn fill(&self, memory: &mut [u8], offset: u64) -> Result<usize> {
         let mut filled = 0;
-        // Not beyond the end: past the page cache, that would be a read from the middle of a block.
+        // Stops at the end: a direct read beyond it would begin within a block.
         while filled < memory.len() && offset + (filled as u64) < self.facts.length_bytes {
             match rustix::io::pread(&self.file, &mut memory[filled..], offset + filled as u64) {
                 Ok(0) => break,
@@ -126,7 +134,7 @@ impl Subject {
         Ok(filled)
     }
 
-    /// What a read is that ended too early, in a file that should have gone on.
+    /// Error for a read that ended before the end of the file.
     pub(super) fn too_short(&self) -> Error {
         match self.verify() {
             Err(error) => error,
@@ -139,7 +147,8 @@ impl Subject {
     }
 }
 
-/// Rings take files for such as never wait that were opened so, and before Linux 5.13 give `EAGAIN` where they had to.
+/// Clears O_NONBLOCK. A ring treats files opened with it as non-blocking: before Linux 5.13 such
+/// reads fail with `EAGAIN` instead of waiting.
 fn wait_in_reads(file: &File) -> io::Result<()> {
     let flags = fcntl_getfl(file)?;
     Ok(fcntl_setfl(file, flags - OFlags::NONBLOCK)?)
@@ -147,7 +156,7 @@ fn wait_in_reads(file: &File) -> io::Result<()> {
 
 fn look(file: &File) -> io::Result<(Facts, FileType)> {
     let wanted = StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::TYPE;
-    // What a server would have to be asked is not asked: that could wait.
+    // DONT_SYNC avoids a request to a file server, which could wait.
     let stat = statx(file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted)?;
     let facts = Facts {
         device: (stat.stx_dev_major, stat.stx_dev_minor),
@@ -157,17 +166,17 @@ fn look(file: &File) -> io::Result<(Facts, FileType)> {
     Ok((facts, FileType::from_raw_mode(u32::from(stat.stx_mode))))
 }
 
-/// A read past the page cache, which begins and ends at whole blocks.
+/// Direct read, extended to whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
     pub(super) offset: u64,
     pub(super) length: usize,
-    /// Where in them the bytes begin that were asked for.
+    /// Offset of the requested bytes within the blocks.
     pub(super) skip: usize,
 }
 
 impl Blocks {
-    /// Those around a read; just the read, where nothing is asked for.
+    /// Returns the blocks around a read, or the read itself without an alignment.
     pub(super) fn around(offset: u64, length: usize, alignment: Option<DirectAlignment>) -> Self {
         let block = alignment.map_or(1, |alignment| u64::from(alignment.offset_bytes.max(1)));
         let begin = offset / block * block;
@@ -176,11 +185,11 @@ impl Blocks {
     }
 }
 
-/// Says that a file is read through the page cache.
+/// Note that a file is read through the page cache.
 pub(super) fn no_direct(path: &Path) -> Note {
     let why = format!(
-        "the file system of {} has none: it is read through the page cache",
+        "the file system of {} does not support them: reads use the page cache",
         path.display()
     );
-    Note::new("reads past the page cache (O_DIRECT)", why)
+    Note::new("direct reads (O_DIRECT)", why)
 }

@@ -1,4 +1,4 @@
-//! What all ways promise, and what each does.
+//! Tests of the properties common to all modes, and of each mode.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ pub(super) struct Clip {
     pub(super) bytes: Vec<u8>,
 }
 
-/// On a disk: beside the build, and not in the memory that `/tmp` may be.
+/// Makes a file beside the build, since `/tmp` may be in memory.
 pub(super) fn clip(length: usize) -> Clip {
     let ground = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let directory = tempfile::tempdir_in(ground).unwrap();
@@ -43,7 +43,7 @@ pub(super) fn way(mode: IoMode) -> Way {
     }
 }
 
-/// All of them, with what else a way may be told.
+/// All modes, with their variants.
 fn ways() -> Vec<Way> {
     let mut ways: Vec<Way> =
         [IoMode::Map, IoMode::Nowait, IoMode::Uring, IoMode::Blocking].map(way).into();
@@ -52,7 +52,7 @@ fn ways() -> Vec<Way> {
     ways
 }
 
-/// A ring of a few reads of 40,000 bytes, so that most files are longer.
+/// Ring of a few reads of 40,000 bytes, so that most files are longer.
 fn small_ring() -> Way {
     Way {
         read_bytes: Some(40_000),
@@ -73,7 +73,7 @@ pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn every_way_gives_the_file_s_bytes_wherever_they_are_read() {
+fn every_mode_returns_the_file_s_bytes_at_any_offset() {
     for length in [0, 1, 4_095, 4_096, 100_000, 1_234_567] {
         let clip = clip(length);
         for way in ways() {
@@ -93,7 +93,7 @@ fn every_way_gives_the_file_s_bytes_wherever_they_are_read() {
 }
 
 #[test]
-fn every_way_reads_from_the_beginning_to_the_end_and_again() {
+fn every_mode_reads_a_file_repeatedly() {
     let clip = clip(1_000_003);
     for way in ways() {
         let way = Way { is_looping: true, ..way };
@@ -111,20 +111,20 @@ fn every_way_reads_from_the_beginning_to_the_end_and_again() {
 }
 
 #[test]
-fn a_file_that_is_cut_is_an_error_in_every_way_and_never_a_signal() {
+fn a_truncated_file_is_an_error_in_every_mode_and_never_a_signal() {
     for way in ways() {
         let clip = clip(800_000);
         let mut reader = open(&clip.path, &way).unwrap();
         reader.read(0, 4_096).unwrap();
         File::options().write(true).open(&clip.path).unwrap().set_len(10_000).unwrap();
         if way.mode == IoMode::Map {
-            // The copy is nobody else's.
+            // The copy is private.
             let (bytes, _) = reader.read(700_000, 100_000).unwrap();
             assert!(bytes == &clip.bytes[700_000..]);
             continue;
         }
         let mut last = None;
-        wait_until("the cut is noticed", || {
+        wait_until("the truncation is noticed", || {
             last = reader.read(700_000, 4_096).err();
             last.is_some()
         });
@@ -138,13 +138,13 @@ fn a_file_that_is_cut_is_an_error_in_every_way_and_never_a_signal() {
 }
 
 #[test]
-fn a_file_that_is_written_to_or_grows_is_an_error_in_every_way_that_reads_it_itself() {
+fn a_changed_file_is_an_error_in_every_mode_without_a_copy() {
     for way in ways().into_iter().filter(|way| way.mode != IoMode::Map) {
         for grows in [false, true] {
             let clip = clip(800_000);
             let mut reader = open(&clip.path, &way).unwrap();
             reader.read(0, 4_096).unwrap();
-            // Kernels before 6.13 have the time of a change to the tick.
+            // Before Linux 6.13 times of change have the resolution of a clock tick.
             std::thread::sleep(Duration::from_millis(20));
             let file = File::options().write(true).open(&clip.path).unwrap();
             file.write_all_at(b"changed", if grows { 800_000 } else { 500_000 }).unwrap();
@@ -160,23 +160,25 @@ fn a_file_that_is_written_to_or_grows_is_an_error_in_every_way_that_reads_it_its
 }
 
 #[test]
-fn a_file_on_the_tier_is_mapped_itself_and_given_back_to_whoever_wants_to_cut_it() {
+fn a_file_on_the_tier_is_mapped_in_place_and_released_to_a_writer() {
     let clip = clip(300_000);
     let tier = clip.path.parent().map(Into::into);
     let way = Way { tier, ..way(IoMode::Map) };
     let mut reader = open(&clip.path, &way).unwrap();
-    assert_eq!(reader.notes(), [], "it could be leased");
+    assert_eq!(reader.notes(), [], "the lease was taken");
     let (bytes, served) = reader.read(0, 300_000).unwrap();
     assert_eq!((bytes, served), (&clip.bytes[..], Served::Mapped));
     let path = clip.path.clone();
-    // Waits for the lease.
+    // Blocks until the lease is released.
     let cutter = std::thread::spawn(move || {
         File::options().write(true).open(path).unwrap().set_len(0).unwrap();
     });
     let mut last = None;
-    wait_until("the wish to cut is noticed", || {
+    wait_until("the lease break is noticed", || {
         match reader.read(0, 300_000) {
-            Ok((bytes, _)) => assert!(bytes == &clip.bytes[..], "before it is cut it is whole"),
+            Ok((bytes, _)) => {
+                assert!(bytes == &clip.bytes[..], "the file is complete before the truncation")
+            }
             Err(error) => last = Some(error),
         }
         last.is_some()
@@ -184,18 +186,20 @@ fn a_file_on_the_tier_is_mapped_itself_and_given_back_to_whoever_wants_to_cut_it
     let error = last.unwrap();
     assert!(matches!(error, Error::Changed { .. } | Error::Cut { .. }), "{error}");
     cutter.join().unwrap();
-    wait_until("the cut is told", || matches!(reader.read(0, 1), Err(Error::Cut { .. })));
+    wait_until("the truncation is reported", || {
+        matches!(reader.read(0, 1), Err(Error::Cut { .. }))
+    });
 }
 
 #[test]
-fn a_file_on_the_tier_that_somebody_writes_to_is_copied_and_that_is_said() {
+fn a_file_on_the_tier_with_a_writer_is_copied_with_a_note() {
     let clip = clip(10_000);
     let _writer = File::options().write(true).open(&clip.path).unwrap();
     let way = Way { tier: clip.path.parent().map(Into::into), ..way(IoMode::Map) };
     let mut reader = open(&clip.path, &way).unwrap();
     let notes = reader.notes();
     assert!(notes[0].why.contains("open for writing"), "{notes:?}");
-    assert_eq!(reader.notes(), [], "once");
+    assert_eq!(reader.notes(), [], "notes are returned once");
     assert!(reader.read(0, 10_000).unwrap().0 == &clip.bytes[..]);
 }
 
@@ -209,7 +213,7 @@ fn a_copy_on_the_tier_has_no_name() {
 }
 
 #[test]
-fn what_is_beyond_the_budget_is_refused_with_the_room_there_is() {
+fn a_file_beyond_the_budget_is_refused_with_the_room_left() {
     let clip = clip(300_000);
     let way = Way { budget: Budget::of(Some(299_999)), ..way(IoMode::Map) };
     let error = open(&clip.path, &way).err().unwrap();
@@ -217,7 +221,7 @@ fn what_is_beyond_the_budget_is_refused_with_the_room_there_is() {
 }
 
 #[test]
-fn the_budget_is_of_all_files_together_and_a_file_that_is_closed_gives_its_part_back() {
+fn files_share_the_budget_and_return_their_part_when_closed() {
     let (one, other) = (clip(200_000), clip(100_000));
     let way = Way { budget: Budget::of(Some(299_999)), ..way(IoMode::Map) };
     let first = open(&one.path, &way).unwrap();
@@ -228,20 +232,20 @@ fn the_budget_is_of_all_files_together_and_a_file_that_is_closed_gives_its_part_
 }
 
 #[test]
-fn a_file_that_is_just_being_moved_is_waited_for() {
+fn opening_waits_for_a_file_under_a_write_lease() {
     let clip = clip(10_000);
     let mover = File::open(&clip.path).unwrap();
     lease::take(mover.as_fd(), lease::Kept::All).unwrap();
     let path = clip.path.clone();
     let opener = std::thread::spawn(move || open(&path, &way(IoMode::Blocking)));
-    wait_until("it is asked for", || !lease::is_whole(mover.as_fd(), lease::Kept::All));
+    wait_until("the opener waits", || !lease::is_whole(mover.as_fd(), lease::Kept::All));
     lease::release(mover.as_fd());
     let mut reader = opener.join().unwrap().unwrap();
     assert!(reader.read(0, 10_000).unwrap().0 == &clip.bytes[..]);
 }
 
 #[test]
-fn injected_latency_is_as_long_as_the_read_has_pages() {
+fn injected_latency_grows_with_the_pages_of_a_read() {
     let clip = clip(100_000);
     let way = Way { inject_ns_per_4k: 200_000, ..way(IoMode::Map) };
     let mut reader = open(&clip.path, &way).unwrap();
@@ -251,7 +255,7 @@ fn injected_latency_is_as_long_as_the_read_has_pages() {
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn only_regular_files_are_opened() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("pipe");
     rustix::fs::mknodat(
@@ -273,7 +277,7 @@ fn what_is_no_file_is_refused() {
 }
 
 #[test]
-fn a_helper_serves_what_is_read_in_order_and_finds_a_new_place() {
+fn the_helper_serves_sequential_reads_and_follows_a_seek() {
     let clip = clip(4_000_000);
     let mut reader = nowait::Nowait::open(&clip.path, &small_ring()).unwrap();
     let count = |reader: &mut nowait::Nowait, offset: usize| {
@@ -281,36 +285,37 @@ fn a_helper_serves_what_is_read_in_order_and_finds_a_new_place() {
         assert!(bytes == &clip.bytes[offset..offset + 40_000], "at {offset}");
         served
     };
-    assert_eq!(count(&mut reader, 0), Served::Ahead, "opening waits for the first");
+    assert_eq!(count(&mut reader, 0), Served::Ahead, "opening waits for the first read-ahead");
     for from in [40_000, 2_000_000, 1_000_000] {
-        // At the disk's rate it is there at once, so this is a matter of patience alone.
+        // The number of reads until the helper is ready depends on the disk, so only the timeout
+        // limits it.
         let mut at = from;
-        wait_until("the helper is there", || {
+        wait_until("the helper is ready", || {
             let served = count(&mut reader, at);
             at += 40_000;
             std::thread::sleep(Duration::from_millis(60));
             served == Served::Ahead
         });
-        assert!(at <= from + 30 * 40_000, "it came within 30 reads, by {at}");
+        assert!(at <= from + 30 * 40_000, "the helper was ready within 30 reads, at {at}");
     }
 }
 
 #[test]
-fn a_clip_smaller_than_the_window_is_there_as_a_whole() {
+fn a_file_smaller_than_the_ring_is_held_entirely() {
     let clip = clip(50_000);
     let mut reader = nowait::Nowait::open(&clip.path, &way(IoMode::Nowait)).unwrap();
-    wait_until("all of it is there", || {
+    wait_until("the whole file is in memory", || {
         reader.read(49_999, 1).is_ok_and(|(_, served)| served == Served::Ahead)
     });
     for offset in [0, 49_000, 7, 20_000, 0, 49_999] {
         let (bytes, served) = reader.read(offset as u64, 1_000).unwrap();
         assert!(bytes == &clip.bytes[offset..clip.bytes.len().min(offset + 1_000)]);
-        assert_eq!(served, Served::Ahead, "wherever it is read");
+        assert_eq!(served, Served::Ahead, "served at any offset");
     }
 }
 
 #[test]
-fn rings_whose_device_is_not_asked_say_so() {
+fn rings_without_device_polling_make_a_note() {
     let clip = clip(100_000);
     let mut reader = uring::Uring::open(&clip.path, &way(IoMode::Uring)).unwrap();
     let (_, served) = reader.read(0, 4_096).unwrap();
@@ -328,7 +333,7 @@ fn rings_whose_device_is_not_asked_say_so() {
 }
 
 #[test]
-fn longer_reads_than_were_expected_are_read() {
+fn reads_longer_than_expected_succeed() {
     let clip = clip(3_000_000);
     for way in ways() {
         let way = Way { read_bytes: Some(1_000), ..way };

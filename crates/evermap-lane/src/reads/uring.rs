@@ -1,7 +1,9 @@
-//! `uring`: a read is given to a ring, its completion is looked for without sleeping for a bounded time, and waited for then.
+//! `uring` mode: submits a read to a ring, polls for its completion for a bounded time, then
+//! sleeps.
 //!
-//! The bound is what keeps a real-time program from starving the kernel's own work that would complete its read: on the core that serves the disk's interrupts
-//! a poller without one missed 68 % of its deadlines, and 0.5 % on the other.
+//! The bound keeps a real-time program from starving the kernel work that would complete its read:
+//! on the core that serves the disk's interrupts an unbounded poller missed 68 % of its deadlines,
+//! on the other core 0.5 %.
 
 use std::io;
 use std::path::Path;
@@ -17,7 +19,7 @@ use crate::Result;
 use crate::sys::memory::{Lock, Memory};
 use crate::sys::ring::{Completions, Ring, Seen};
 
-/// How long the first read of a ring whose device is asked is looked for, before it sleeps between looks.
+/// Polling time of the first read on a ring with IOPOLL, before it sleeps between polls.
 const FIRST_SPIN: Duration = Duration::from_millis(5);
 
 pub(super) struct Uring {
@@ -29,10 +31,10 @@ pub(super) struct Uring {
     notes: Vec<Note>,
 }
 
-/// What reads go by.
+/// Method of reading.
 enum By {
     Ring(Box<Ring>),
-    /// `pread`, where there is no ring.
+    /// `pread`, if no ring is available.
     Call(Memory),
 }
 
@@ -57,8 +59,8 @@ impl Uring {
         if let By::Ring(ring) = &by
             && !ring.is_registered()
         {
-            let why = "the limit of locked memory of this process is too low for it (`ulimit -l`, CAP_IPC_LOCK): each read finds its memory anew";
-            notes.push(Note::new("memory that the ring knows (registered buffers)", why));
+            let why = "the limit of locked memory is too low (`ulimit -l`, CAP_IPC_LOCK): each read pins its memory again";
+            notes.push(Note::new("registered buffers of the ring", why));
         }
         Ok(Self { subject, direct, by, spin: way.spin, lock: way.lock, notes })
     }
@@ -69,7 +71,7 @@ impl Uring {
             By::Ring(ring) if bytes > ring.memory().len() => {
                 let memory = memory(bytes.next_power_of_two(), self.lock, path)?;
                 ring.replace_memory(memory)
-                    .map_err(|source| self.subject.failed("read by a ring", source))
+                    .map_err(|source| self.subject.failed("read with a ring", source))
             }
             By::Ring(_) => Ok(()),
             By::Call(memory) => make_room(memory, bytes, self.lock, path),
@@ -77,7 +79,8 @@ impl Uring {
     }
 }
 
-/// A ring whose device is asked, if that works for this file; else one that is told by interrupts; else none.
+/// Makes a ring with IOPOLL if that works for this file; otherwise one with interrupts; otherwise
+/// none.
 fn ring(
     subject: &Subject,
     direct: Option<DirectAlignment>,
@@ -102,7 +105,7 @@ fn ring(
         Ok(ring) => By::Ring(Box::new(ring)),
         Err((memory, error)) => {
             let why = format!(
-                "this process gets none ({error}): a sandbox, or `kernel.io_uring_disabled`, forbids it. Its reads are `pread`"
+                "the kernel refused it ({error}), because of a sandbox or `kernel.io_uring_disabled`: reads use `pread`"
             );
             notes.push(Note::new("a ring (io_uring)", why));
             By::Call(memory)
@@ -110,7 +113,7 @@ fn ring(
     })
 }
 
-/// Whether a device can be asked is told by a first read only.
+/// Makes a ring with IOPOLL. Only a first read shows whether the device supports that.
 fn asking_ring(
     memory: Memory,
     subject: &Subject,
@@ -127,12 +130,13 @@ fn asking_ring(
 
 fn not_asked(error: &io::Error) -> Note {
     let why = match Errno::from_io_error(error) {
-        Some(Errno::OPNOTSUPP) => "EOPNOTSUPP: its driver has no queues for that".to_string(),
+        Some(Errno::OPNOTSUPP) => "EOPNOTSUPP: its driver has no poll queues".to_string(),
         _ => error.to_string(),
     };
-    let why =
-        format!("the device does not take part ({why}): it interrupts, and the ring is looked at");
-    Note::new("completions that the device is asked for (IOPOLL)", why)
+    let why = format!(
+        "the device does not support it ({why}): it raises interrupts, and the ring is polled"
+    );
+    Note::new("polling the device (IOPOLL)", why)
 }
 
 fn is_cancelled(error: &io::Error) -> bool {
@@ -152,14 +156,15 @@ impl Reader for Uring {
             By::Ring(ring) => {
                 let read = ring.read(&self.subject.file, blocks.offset, blocks.length, self.spin);
                 let (came, seen) = match read {
-                    // What the kernel gets no thread for it cancels by itself, as under a storm of signals.
+                    // The kernel cancels a read itself if it gets no worker thread, for example
+                    // under many signals.
                     Err(source) if is_cancelled(&source) => (0, Seen::Slept),
                     read => read.map_err(|source| self.subject.failed("read", source))?,
                 };
                 match seen {
                     _ if came < wanted => {
                         self.subject.verify()?;
-                        // Reads may end early for reasons of the kernel's own.
+                        // The kernel may end a read early.
                         let memory = ring
                             .memory_mut()
                             .map_err(|source| self.subject.failed("read", source))?;

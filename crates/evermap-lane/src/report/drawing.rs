@@ -1,20 +1,22 @@
-//! A report as a picture.
+//! Charts of reports.
 
 use super::{Report, Timed};
 use crate::plot::{self, Kind, LineChart, Series};
 
 impl Report {
-    /// The completion of each period, in milliseconds, and the deadline, as SVG. Cost: as the frames that were sampled.
+    /// Draws the completion of each sampled frame and the deadline in milliseconds, as SVG. Cost
+    /// grows with the number of sampled frames.
     ///
     /// # Errors
-    /// Only those of the drawing itself.
+    /// Errors of the chart library only.
     pub fn svg(&self, title: &str) -> Result<String, plot::Error> {
         let series = vec![Series { name: "completion".into(), points: points(&self.timed) }];
         completion_chart(title, self.deadline_ms, series).svg()
     }
 }
 
-/// Completions of one or more runs with the same deadline. Where the latest is ten deadlines late, the axis is logarithmic: the others would lie on the ground.
+/// Chart of the completions of one or more runs with the same deadline. The axis is logarithmic if
+/// the latest completion exceeds ten deadlines, since a linear axis would flatten all other values.
 pub(crate) fn completion_chart(title: &str, deadline_ms: f64, series: Vec<Series>) -> LineChart {
     let points = series.iter().flat_map(|series| &series.points);
     let latest_ms = points.map(|(_, ms)| *ms).fold(0.0, f64::max);
@@ -30,7 +32,7 @@ pub(crate) fn completion_chart(title: &str, deadline_ms: f64, series: Vec<Series
     }
 }
 
-/// Completions by period.
+/// Points of period number and completion.
 pub(crate) fn points(timed: &[Timed]) -> Vec<(f64, f64)> {
     timed.iter().map(|frame| (frame.period as f64, frame.completion_ms)).collect()
 }

@@ -1,6 +1,6 @@
-//! What a lane came to: misses, where the time went, what it cost, what was had of the policy and what was not.
+//! Report of a lane: misses, times, costs, and the parts of the policy that were applied or not.
 //!
-//! Made once, when a lane is left; nothing here runs within a frame but [`samples::Samples::push`].
+//! Made once, when a lane is left. Only [`samples::Samples::push`] runs within a frame.
 
 #[cfg(feature = "plots")]
 pub(crate) mod drawing;
@@ -13,78 +13,82 @@ use self::samples::{Sample, Samples};
 use crate::counters::Counters;
 use crate::{Note, Period, Quantiles, Reads};
 
-/// What a lane came to. All times are milliseconds.
+/// Results of a lane. All times are in milliseconds.
 ///
-/// A frame's completion is the time from its period's beginning to its end: wake-up (until the program runs), I/O (in reads) and compute (the rest). It is a
-/// miss beyond the deadline. A drop is a period that had passed wholly before the program came to it.
+/// A frame's completion is the time from its period's beginning to the frame's end: wake-up (until
+/// the program runs), I/O (in reads) and compute (the rest). A completion beyond the deadline is a
+/// miss. A period that has passed entirely before the program asks for it is a drop.
 ///
-/// JSON has it all, but for the single frames ([`Report::timed`]).
+/// The JSON form contains everything except the single frames ([`Report::timed`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// From one period to the next.
+    /// Period.
     pub period_ms: f64,
-    /// From a period's beginning until its frame has to be done.
+    /// Deadline after the period's beginning.
     pub deadline_ms: f64,
-    /// Those that began: frames and drops.
+    /// Periods that began: frames and drops.
     pub periods: u64,
-    /// Those that the program worked in.
+    /// Periods in which the program worked.
     pub frames: u64,
-    /// Frames beyond their deadline. Drops are not among them.
+    /// Frames beyond their deadline, without drops.
     pub misses: u64,
-    /// Periods that passed wholly before the program came to them.
+    /// Periods that passed entirely before the program asked for them.
     pub drops: u64,
-    /// From the period's beginning to the frame's end.
+    /// Time from the period's beginning to the frame's end.
     pub completion_ms: Quantiles,
-    /// From the period's beginning until the program ran.
+    /// Time from the period's beginning until the program ran.
     pub wake_up_ms: Quantiles,
-    /// In reads.
+    /// Time in reads.
     pub io_ms: Quantiles,
-    /// The rest.
+    /// Rest of the completion.
     pub compute_ms: Quantiles,
-    /// Frames that the quantiles are of: all, or so many that were drawn from all with equal chances. The largest times are of all in any case.
+    /// Frames behind the quantiles: all frames, or a uniform random sample of this size. The maxima
+    /// cover all frames.
     pub sampled: u64,
-    /// Processor time of the thread from its first frame on. What entering and opening took, and what the lane's other threads take, is not in it.
+    /// Processor time of the thread since its first frame. Excludes entering, opening files and the
+    /// lane's other threads.
     pub processor_ms: f64,
-    /// The time that the thread could have run and did not; none where the kernel does not count it.
+    /// Time that the thread waited in the run queue. `None` if the kernel does not count it.
     pub run_queue_ms: Option<f64>,
-    /// Faults of the thread that needed no disk.
+    /// Page faults of the thread that needed no disk.
     pub minor_faults: u64,
-    /// Faults of the thread that did.
+    /// Page faults of the thread that waited for a disk.
     pub major_faults: u64,
-    /// How often the thread slept.
+    /// Number of times that the thread slept.
     pub voluntary_switches: u64,
-    /// How often it was made to make room.
+    /// Number of times that the thread was preempted.
     pub involuntary_switches: u64,
-    /// The lane's core; none if it had none of its own.
+    /// Core of the lane. `None` if the lane had no core of its own.
     pub core: Option<u32>,
-    /// Interrupts that the core has served meanwhile, its own timer's too.
+    /// Interrupts that the core served during the frames, including its own timer's.
     pub interrupts: Option<u64>,
-    /// The time for which the core could have run and the host of this virtual machine ran others, to 10 ms: no lane comes before those. None where the kernel does not tell.
+    /// Time in which the core was ready to run but the host of this virtual machine ran others, in
+    /// steps of 10 ms. No lane prevents this. `None` if the kernel does not report it.
     pub stolen_ms: Option<f64>,
-    /// Reads by how they were served.
+    /// Reads by the way they were served.
     pub reads: Reads,
-    /// What was had of the policy, and why so.
+    /// Parts of the policy that were applied.
     pub applied: Vec<String>,
-    /// What was not, and why.
+    /// Parts of the policy that were not applied, with the cause.
     pub not_applied: Vec<Note>,
-    /// When the program lost its priority.
+    /// Times when the program lost its priority.
     pub demotions: Vec<Demotion>,
     #[serde(skip)]
     timed: Vec<Timed>,
 }
 
-/// One frame's times, in milliseconds.
+/// Times of one frame in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Timed {
-    /// The number of its period, from 0.
+    /// Number of the frame's period, from 0.
     pub period: u64,
-    /// From the period's beginning until the program ran.
+    /// Time from the period's beginning until the program ran.
     pub wake_up_ms: f64,
-    /// In reads.
+    /// Time in reads.
     pub io_ms: f64,
-    /// From the period's beginning to the frame's end.
+    /// Time from the period's beginning to the frame's end.
     pub completion_ms: f64,
 }
 
@@ -99,32 +103,32 @@ impl Timed {
     }
 }
 
-/// A program lost its priority.
+/// Loss of a program's priority.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Demotion {
-    /// What for.
+    /// Cause.
     pub cause: Cause,
-    /// Since the lane was entered.
+    /// Time since the lane was entered.
     pub after_ms: f64,
-    /// How long it had run without sleeping, of what it may.
+    /// Time that the program had run without sleeping.
     pub ran_ms: f64,
-    /// What it may.
+    /// Time that it is allowed to run without sleeping.
     pub allowed_ms: f64,
 }
 
-/// What a program loses its priority for.
+/// Cause of a demotion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Cause {
-    /// It ran for longer than it may without sleeping (`max_overrun`).
+    /// The program ran longer without sleeping than `max_overrun` allows.
     Ran,
-    /// The lane's time was over (`max_time_s`), and it was not left.
+    /// The lane's time (`max_time_s`) ended before the program left the lane.
     TimeOver,
 }
 
-/// Frames as they were counted.
+/// Frame counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) frames: u64,
@@ -171,17 +175,17 @@ impl Report {
         self
     }
 
-    /// The share of periods that nobody saw in time: misses and drops, 0 to 1. 0 without periods.
+    /// Share of periods with a miss or a drop, 0 to 1. Returns 0 without periods.
     pub fn missed_share(&self) -> f64 {
         (self.misses + self.drops) as f64 / self.periods.max(1) as f64
     }
 
-    /// The frames that were sampled, by period.
+    /// Sampled frames, by period.
     pub fn timed(&self) -> &[Timed] {
         &self.timed
     }
 
-    /// Gives them to a report that was read back, which has lost them.
+    /// Sets the sampled frames of a report that was read from JSON, which does not contain them.
     pub fn set_timed(&mut self, timed: Vec<Timed>) {
         self.timed = timed;
     }

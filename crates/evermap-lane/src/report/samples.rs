@@ -1,16 +1,17 @@
-//! What every frame took, in memory that is there before the first of them.
+//! Times of frames, in memory that is allocated before the first frame.
 //!
-//! The first 65,536 frames are kept all (45 minutes at 24 a second, a minute at 1,000). Of longer runs a sample of that size is kept in which every frame is equally
-//! likely (reservoir sampling, Vitter's algorithm R); the largest of each time is kept exactly in any case.
+//! Keeps all of the first 65,536 frames (45 minutes at 24 a second, a minute at 1,000). Longer runs
+//! keep a uniform sample of that size (reservoir sampling, Vitter's algorithm R). The maximum of
+//! each time is exact in any case.
 
 use crate::random::Random;
 use crate::sys::memory::{Lock, Memory};
 
-/// Frames that are kept: 2 MiB.
+/// Maximum number of frames kept: 2 MiB.
 const KEPT_MAX: usize = 1 << 16;
 const WORDS: usize = 4;
 
-/// One frame.
+/// Times of one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) period: u64,
@@ -20,18 +21,18 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// The rest of its completion.
+    /// Rest of the completion, without wake-up and I/O.
     pub(crate) fn compute_ns(&self) -> u64 {
         self.completion_ns.saturating_sub(self.wake_up_ns).saturating_sub(self.io_ns)
     }
 }
 
-/// See the module.
+/// Sample of frames with exact maxima. See the module.
 #[derive(Debug)]
 pub(crate) struct Samples {
     memory: Memory,
     seen: u64,
-    /// The largest wake-up, I/O, compute, completion.
+    /// Maxima of wake-up, I/O, compute and completion.
     largest_ns: [u64; 4],
     random: Random,
 }
@@ -64,7 +65,7 @@ impl Samples {
         }
     }
 
-    /// Those that are kept, by period.
+    /// Kept frames, by period.
     pub(crate) fn kept(&self) -> Vec<Sample> {
         let count = self.seen.min(KEPT_MAX as u64) as usize;
         let of_words = |words: &[u64]| Sample {
@@ -79,7 +80,7 @@ impl Samples {
         kept
     }
 
-    /// The largest wake-up, I/O, compute, completion of all frames.
+    /// Maxima of wake-up, I/O, compute and completion over all frames.
     pub(crate) fn largest_ns(&self) -> [u64; 4] {
         self.largest_ns
     }
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn all_frames_are_kept_as_they_were() {
+    fn all_frames_are_kept_while_there_is_room() {
         let mut samples = Samples::new(Lock::Unwanted).unwrap();
         (0..1_000).for_each(|period| samples.push(sample(period)));
         let kept = samples.kept();
@@ -104,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn of_more_than_there_is_room_for_all_are_as_likely_and_the_largest_is_exact() {
+    fn long_runs_keep_a_uniform_sample_and_exact_maxima() {
         let mut samples = Samples::new(Lock::Unwanted).unwrap();
         let count = 8 * KEPT_MAX as u64;
         (0..count).for_each(|period| samples.push(sample(period)));
         let kept = samples.kept();
         assert_eq!((kept.len(), samples.seen), (KEPT_MAX, count));
         let mean = kept.iter().map(|sample| sample.period as f64).sum::<f64>() / kept.len() as f64;
-        // The mean of a sample of 65,536 is within 2 % of the middle but for once in billions.
+        // The mean of 65,536 samples is within 2 % of the middle, except once in billions of runs.
         let middle = count as f64 / 2.0;
         assert!((mean - middle).abs() < 0.02 * middle, "{mean} of {middle}");
         assert_eq!(samples.largest_ns()[3], 10 + count - 1);

@@ -1,4 +1,4 @@
-//! A report for people.
+//! Report as text.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl fmt::Display for Report {
         if self.sampled < self.frames {
             writeln!(
                 f,
-                "  of {} frames, drawn from {} with equal chances; the largest of all",
+                "  of {} frames, sampled uniformly from {}; the maxima are of all frames",
                 self.sampled, self.frames
             )?;
         }
@@ -50,12 +50,12 @@ impl Report {
     fn costs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "  processor    {:.1} ms", self.processor_ms)?;
         match self.run_queue_ms {
-            Some(waited) => writeln!(f, ", and {waited:.1} ms waited for it")?,
+            Some(waited) => writeln!(f, ", {waited:.1} ms in the run queue")?,
             None => writeln!(f)?,
         }
         writeln!(
             f,
-            "  faults       {} minor, {} major; switches {} voluntary, {} not",
+            "  faults       {} minor, {} major; switches {} voluntary, {} involuntary",
             self.minor_faults,
             self.major_faults,
             self.voluntary_switches,
@@ -65,10 +65,7 @@ impl Report {
             write!(f, "  core {core:<7} {interrupts} interrupts")?;
             match self.stolen_ms {
                 Some(stolen) if stolen > 0.0 => {
-                    writeln!(
-                        f,
-                        ", and {stolen:.0} ms in which this machine's host ran others on it"
-                    )?;
+                    writeln!(f, ", {stolen:.0} ms stolen by the host of this machine")?;
                 }
                 _ => writeln!(f)?,
             }
@@ -83,21 +80,24 @@ impl Report {
 
     fn policy(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for applied in &self.applied {
-            writeln!(f, "  had          {applied}")?;
+            writeln!(f, "  applied      {applied}")?;
         }
         for note in &self.not_applied {
-            writeln!(f, "  had not      {}: {}", note.what, note.why)?;
+            writeln!(f, "  not applied  {}: {}", note.what, note.why)?;
         }
         for demotion in &self.demotions {
             let (after_ms, ran_ms) = (demotion.after_ms, demotion.ran_ms);
             match demotion.cause {
                 Cause::Ran => writeln!(
                     f,
-                    "  demoted      after {after_ms:.0} ms: it had run for {ran_ms:.0} ms without sleeping, and may for {:.0} ms",
+                    "  demoted      after {after_ms:.0} ms: it ran for {ran_ms:.0} ms without sleeping, and {:.0} ms are allowed",
                     demotion.allowed_ms
                 )?,
                 Cause::TimeOver => {
-                    writeln!(f, "  demoted      after {after_ms:.0} ms: the lane's time was over")?;
+                    writeln!(
+                        f,
+                        "  demoted      after {after_ms:.0} ms: the lane's time had ended"
+                    )?;
                 }
             }
         }

@@ -1,13 +1,14 @@
-//! How often an inode's number has been used: what tells a file from another one that got its number later.
+//! Generation of an inode, which tells a file from a later one that reuses its inode number.
 
 use std::ffi::c_long;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The inode's generation; none where the file system has no such thing. Cost: one call.
+/// Returns the inode's generation, or `None` if the file system has none. Cost: one call.
 pub(crate) fn generation(file: BorrowedFd<'_>) -> Option<u32> {
-    // Said to be a `long`, written as an `int` by every file system: both are in these bytes.
+    // Declared as `long`, but every file system writes an `int`; both fit in these bytes.
     let mut value: [u8; size_of::<c_long>()] = [0; _];
-    // SAFETY: the kernel writes at most a `long` to the buffer, which is one, and lives during the call.
+    // SAFETY: the kernel writes at most a `long` to the buffer, which has that size and outlives
+    // the call.
     let result =
         unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETVERSION, value.as_mut_ptr()) };
     let (int, _) = value.split_first_chunk()?;

@@ -1,7 +1,8 @@
-//! A file's contents as memory, for reading.
+//! Read-only mapping of a file.
 //!
-//! A mapped file whose end moves turns loads into SIGBUS, and one that is written changes under a reader. Only files that nobody can do that to
-//! are mapped: sealed memory, files without a name, and files under a read lease. `reads::map` sees to that.
+//! Loads from a mapped file raise SIGBUS after the file was truncated, and see later writes. Only
+//! files that cannot be truncated or written are mapped: sealed memory, unnamed files, and files
+//! under a read lease. `reads::map` ensures that.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,7 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::memory::{Lock, lock};
 
-/// A file's contents from its beginning. All of it is there from the beginning (`MAP_POPULATE`).
+/// Mapping of a file from its beginning, prefaulted (`MAP_POPULATE`).
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
@@ -19,27 +20,28 @@ pub(crate) struct Mapping {
     is_locked: bool,
 }
 
-// SAFETY: an address range that belongs to its owner, whatever the thread.
+// SAFETY: the value owns its address range, which is valid in every thread.
 unsafe impl Send for Mapping {}
-// SAFETY: it is only ever read.
+// SAFETY: the mapping is read-only.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// The first `bytes`, which the file has.
+    /// Maps the first `bytes` of the file, which must be at least that long.
     ///
     /// # Safety
     ///
-    /// The file keeps its length and its contents for as long as this lives, or nothing of `bytes()` is used any more once it may not.
+    /// The file keeps its length and contents while the value lives, or no slice of `bytes()` is
+    /// used after they may have changed.
     pub(crate) unsafe fn new(file: BorrowedFd<'_>, bytes: usize, wanted: Lock) -> io::Result<Self> {
         if bytes == 0 {
             let base = NonNull::<u64>::dangling().cast();
             return Ok(Self { base, bytes, is_locked: wanted == Lock::Wanted });
         }
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a new mapping where the kernel has room for it.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, flags, file, 0) }?;
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: this mapping; locking changes no contents.
+        // SAFETY: the range is the new mapping; locking changes no contents.
         let is_locked = wanted == Lock::Wanted && unsafe { lock(base.as_ptr().cast(), bytes) };
         Ok(Self { base, bytes, is_locked })
     }
@@ -49,7 +51,8 @@ impl Mapping {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped for as long as `self` lives, and unchanging as `new` was promised.
+        // SAFETY: the range is mapped while `self` lives, and the caller of `new` guaranteed that
+        // the contents do not change.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
     }
 }
@@ -57,7 +60,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            // SAFETY: the mapping that `new` made, and nothing that was lent of it lives any more.
+            // SAFETY: `new` made the mapping, and no slice of it outlives `self`.
             let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
         }
     }

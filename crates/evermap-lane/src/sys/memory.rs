@@ -1,4 +1,4 @@
-//! Memory that is there and stays there: private pages, locked where the process may, in any case present from the beginning.
+//! Private memory that is prefaulted, and locked if the process may.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -6,7 +6,7 @@ use std::{io, slice};
 
 use rustix::mm::{MapFlags, ProtFlags, mlock, mmap_anonymous, munmap};
 
-/// Private memory of whole pages, zero at first, present from the beginning. Nobody else's: what is lent of it is lent as of a `Vec`.
+/// Private memory of whole pages, zeroed and prefaulted. Slices of it are borrowed as from a `Vec`.
 #[derive(Debug)]
 pub(crate) struct Memory {
     base: NonNull<u8>,
@@ -14,21 +14,22 @@ pub(crate) struct Memory {
     is_locked: bool,
 }
 
-// SAFETY: an address range that belongs to its owner, whatever the thread.
+// SAFETY: the value owns its address range, which is valid in every thread.
 unsafe impl Send for Memory {}
-// SAFETY: shared, it is only read.
+// SAFETY: shared references only read.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// At least `bytes`, rounded to whole pages; locked, if it is `wanted` and the limit of this process allows it: `is_locked` tells.
+    /// Maps at least `bytes`, rounded up to whole pages. Locks it if `wanted` says so and the limit
+    /// of this process allows it; see `is_locked`.
     pub(crate) fn new(bytes: usize, wanted: Lock) -> io::Result<Self> {
         let bytes = super::whole_pages(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
-        // SAFETY: a new mapping where the kernel has room for it.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: this mapping is whole pages; locking changes no contents.
+        // SAFETY: the range is the new mapping, in whole pages; locking changes no contents.
         let is_locked = wanted == Lock::Wanted && unsafe { lock(base.as_ptr().cast(), bytes) };
         Ok(Self { base, bytes, is_locked })
     }
@@ -42,50 +43,53 @@ impl Memory {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped for as long as `self` lives, always initialised, and written through `&mut self` only.
+        // SAFETY: the range is mapped and initialised while `self` lives, and written only through
+        // `&mut self`.
         unsafe { slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, and `&mut self` is the only way to it now.
+        // SAFETY: the range is mapped and initialised while `self` lives; `&mut self` is exclusive.
         unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
     }
 
-    /// The same as words.
+    /// The same memory as 64-bit words.
     pub(crate) fn words(&self) -> &[u64] {
-        // SAFETY: as in `bytes`; pages begin at multiples of a word, and any bits are a word.
+        // SAFETY: the range is mapped and initialised while `self` lives and written only through
+        // `&mut self`; pages are aligned to words, and any bit pattern is a valid word.
         unsafe { slice::from_raw_parts(self.base.as_ptr().cast(), self.bytes / 8) }
     }
 
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as in `words`, and `&mut self` is the only way to it now.
+        // SAFETY: the range is mapped and initialised while `self` lives, aligned to words, and
+        // `&mut self` is exclusive.
         unsafe { slice::from_raw_parts_mut(self.base.as_ptr().cast(), self.bytes / 8) }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping that `new` made, and nothing that was lent of it lives any more.
+        // SAFETY: `new` made the mapping, and no slice of it outlives `self`.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// Whether memory is to be locked.
+/// Wish to lock memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lock {
-    /// Where the process may.
+    /// Lock it if the process may.
     Wanted,
-    /// Not at all.
+    /// Do not lock it.
     Unwanted,
 }
 
-/// Locks whole pages; whether that was possible.
+/// Locks whole pages. Returns true on success.
 ///
 /// # Safety
 ///
-/// The range is mapped, and the caller's.
+/// The range is mapped and belongs to the caller.
 pub(super) unsafe fn lock(base: *mut c_void, bytes: usize) -> bool {
-    // SAFETY: the caller's promise; locking changes no contents.
+    // SAFETY: the caller guarantees that it owns the mapped range; locking changes no contents.
     unsafe { mlock(base, bytes) }.is_ok()
 }
 
@@ -94,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_zero_whole_pages_and_as_written() {
+    fn memory_is_zeroed_whole_pages_and_keeps_writes() {
         let mut memory = Memory::new(5, Lock::Unwanted).unwrap();
         assert_eq!(memory.len(), super::super::page_bytes());
         assert!(!memory.is_locked());
@@ -106,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_can_be_is_an_error() {
+    fn impossible_sizes_are_errors() {
         assert!(Memory::new(usize::MAX, Lock::Unwanted).is_err());
         assert!(Memory::new(1 << 50, Lock::Unwanted).is_err());
     }

@@ -1,5 +1,7 @@
-//! What the kernel can do for a lane and the libraries lack, one call or structure a file. `unsafe` is here, and in `reads` where it promises what
-//! [`mirror`] and [`mapping`] ask of whoever uses them: who else writes to that memory.
+//! System calls that a lane needs and the libraries lack, one call or structure a file.
+//!
+//! `unsafe` code stays here, and in `reads`, which guarantees to [`mirror`] and [`mapping`] that no
+//! other writer touches their memory.
 
 pub(crate) mod generation;
 pub(crate) mod lease;
@@ -17,12 +19,12 @@ pub(crate) mod stack;
 pub(crate) mod time;
 pub(crate) mod wait;
 
-/// Bytes of a page.
+/// Page size in bytes.
 pub(crate) fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
-/// As whole pages; none beyond the addresses there are.
+/// Rounds up to whole pages. Returns `None` on overflow.
 pub(crate) fn whole_pages(bytes: usize) -> Option<usize> {
     bytes.max(1).checked_next_multiple_of(page_bytes())
 }

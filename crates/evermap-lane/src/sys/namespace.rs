@@ -1,16 +1,17 @@
-//! Mounts of one's own.
+//! Private mount and user namespaces.
 
 use rustix::io::Result;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Gives this thread mounts of its own, and what it starts with it; needs `CAP_SYS_ADMIN`.
+/// Gives the calling thread and its children a private mount namespace. Needs `CAP_SYS_ADMIN`.
 pub(crate) fn own_mounts() -> Result<()> {
-    // SAFETY: without `UnshareFlags::FILES` no thread loses descriptors that it knows of, which is all that the call asks for.
+    // SAFETY: the call is unsafe because `UnshareFlags::FILES` could close descriptors that other
+    // threads use; that flag is not set.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
 }
 
-/// The same with users of its own, for which nobody needs a right; a process with one thread only.
+/// Gives the process private user and mount namespaces. Needs no right, but only one thread.
 pub(crate) fn own_users_and_mounts() -> Result<()> {
-    // SAFETY: as in `own_mounts`.
+    // SAFETY: as in `own_mounts`, `UnshareFlags::FILES` is not set.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }
 }

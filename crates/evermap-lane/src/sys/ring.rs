@@ -1,7 +1,9 @@
-//! A ring for one read at a time, into memory of its own: what the kernel may still be writing to is never given back.
+//! `io_uring` for one read at a time, into memory that the ring owns. Memory that the kernel may
+//! still write to is never freed.
 //!
-//! The ring is made without `IORING_SETUP_DEFER_TASKRUN` and its kin: a completion then reaches the queue by an interrupt of the waiting thread, so that it can be
-//! seen without a system call, which is what polling is for.
+//! The ring is made without `IORING_SETUP_DEFER_TASKRUN` and related flags. A completion then
+//! reaches the queue by an interrupt of the waiting thread, so polling sees it without a system
+//! call.
 
 use std::fs::File;
 use std::io;
@@ -15,41 +17,43 @@ use rustix::io::Errno;
 
 use super::memory::Memory;
 
-/// How the device's completions are found.
+/// Method of finding the device's completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Completions {
-    /// The device is asked (`IORING_SETUP_IOPOLL`): no interrupt. Direct I/O, and queues of the driver's for it.
+    /// The device is polled (`IORING_SETUP_IOPOLL`), without interrupts. Needs direct I/O and a
+    /// driver with poll queues.
     Asked,
-    /// The device interrupts.
+    /// The device raises an interrupt.
     Interrupt,
 }
 
-/// How a read's completion came to be seen.
+/// State of the thread when it saw a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// While it was looked for.
+    /// The thread was polling.
     Polled,
-    /// After the thread had slept.
+    /// The thread had slept.
     Slept,
 }
 
-/// How long one sleep for a completion is: a ring whose device is asked has nobody who wakes.
+/// Sleep between polls of the device; a ring with IOPOLL has no interrupt that wakes the thread.
 const NAP: Duration = Duration::from_micros(50);
-/// The longest one wait for an interrupt: it is repeated until the completion is there.
+/// Longest single wait for an interrupt. It is repeated until the completion arrives.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// A ring, and the memory that it reads into. One thread's.
+/// Ring and the memory that it reads into. Used by one thread.
 pub(crate) struct Ring {
     uring: ManuallyDrop<IoUring>,
     memory: ManuallyDrop<Memory>,
     completions: Completions,
     is_registered: bool,
-    /// A read is under way, and could not be waited for.
+    /// A read is in flight and could not be waited for.
     is_lost: bool,
 }
 
 impl Ring {
-    /// Says what could not be had. Memory that cannot be registered (its limit is that of locked memory) is read into without.
+    /// Makes a ring. Returns the memory with the error on failure. Memory that cannot be
+    /// registered, because of the limit of locked memory, is used unregistered.
     pub(crate) fn new(
         memory: Memory,
         completions: Completions,
@@ -77,7 +81,8 @@ impl Ring {
     fn register(&mut self) {
         let bytes = self.memory.bytes_mut();
         let vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        // SAFETY: the memory lives for as long as the ring: both are dropped together, the ring first, or neither.
+        // SAFETY: the memory outlives the ring: both are dropped together, the ring first, or
+        // neither.
         let registered = unsafe { self.uring.submitter().register_buffers(&[vector]) };
         self.is_registered = registered.is_ok();
     }
@@ -90,17 +95,18 @@ impl Ring {
         &self.memory
     }
 
-    /// To be filled in another way, while nothing is under way.
+    /// Memory for a read by another method. Fails while a read is in flight.
     pub(crate) fn memory_mut(&mut self) -> io::Result<&mut Memory> {
         if self.is_lost { Err(lost()) } else { Ok(&mut self.memory) }
     }
 
-    /// Ends the ring and gives its memory back, unless the kernel may still write there.
+    /// Ends the ring and returns its memory, or `None` if the kernel may still write to it.
     pub(crate) fn into_memory(mut self) -> Option<Memory> {
         if self.is_lost {
             return None;
         }
-        // SAFETY: taken and dropped once: `Drop` finds a ring that is lost, and does nothing. Nothing is under way, and the ring ends before its memory is used.
+        // SAFETY: both fields are taken once, because `is_lost` makes `Drop` skip them. No read is
+        // in flight, and the ring is dropped before its memory is returned.
         let memory = unsafe {
             ManuallyDrop::drop(&mut self.uring);
             ManuallyDrop::take(&mut self.memory)
@@ -109,7 +115,7 @@ impl Ring {
         Some(memory)
     }
 
-    /// Other memory from now on, as for longer reads.
+    /// Replaces the memory, for longer reads.
     pub(crate) fn replace_memory(&mut self, memory: Memory) -> io::Result<()> {
         if self.is_lost {
             return Err(lost());
@@ -122,7 +128,9 @@ impl Ring {
         Ok(())
     }
 
-    /// Reads `length` bytes from `offset` on into the memory's beginning, looks for the completion for `spin`, then sleeps. Gives the bytes that came.
+    /// Reads `length` bytes at `offset` to the beginning of the memory. Polls for the completion
+    /// for
+    /// `spin`, then sleeps. Returns the number of bytes read.
     pub(crate) fn read(
         &mut self,
         file: &File,
@@ -135,7 +143,9 @@ impl Ring {
         }
         let length = length.min(self.memory.len());
         let entry = self.entry(file, offset, length)?;
-        // SAFETY: the memory stays until the read is over: it is waited for below, or ring and memory are never given back.
+        // SAFETY: the memory stays valid until the read completes: either the read is awaited
+        // below, or
+        // `is_lost` stays set and ring and memory are never freed.
         if unsafe { self.uring.submission().push(&entry) }.is_err() {
             return Err(Errno::BUSY.into());
         }
@@ -184,7 +194,7 @@ impl Ring {
     }
 
     fn enter(&mut self, wanted: usize, wait: Option<Duration>) -> io::Result<()> {
-        // Of a ring whose device is asked, both ask it, whether something is waited for or not.
+        // With IOPOLL both calls poll the device, even if none is waited for.
         let outcome = match wait {
             None => self.uring.submit_and_wait(wanted),
             Some(wait) => {
@@ -196,7 +206,7 @@ impl Ring {
         match outcome {
             Ok(_) => Ok(()),
             Err(error) => match Errno::from_io_error(&error) {
-                // Time, a signal, or completions that are to be taken first.
+                // Timeout, a signal, or completions that must be consumed first.
                 Some(Errno::TIME | Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(()),
                 _ => Err(error),
             },
@@ -207,10 +217,11 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if self.is_lost {
-            // The kernel may still write there.
+            // The kernel may still write to the memory, so leak it.
             return;
         }
-        // SAFETY: dropped once, here, and not used afterwards; the ring, which knows the memory, before the memory.
+        // SAFETY: dropped once and not used afterwards; the ring, which references the memory,
+        // first.
         unsafe {
             ManuallyDrop::drop(&mut self.uring);
             ManuallyDrop::drop(&mut self.memory);
@@ -219,7 +230,7 @@ impl Drop for Ring {
 }
 
 fn lost() -> io::Error {
-    io::Error::other("a read was given to the ring and never came back")
+    io::Error::other("a read that was submitted to the ring never completed")
 }
 
 impl std::fmt::Debug for Ring {

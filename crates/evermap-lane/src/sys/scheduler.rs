@@ -1,6 +1,7 @@
-//! Which thread runs when and where: scheduling policies, affinity, timer slack, by thread.
+//! Scheduling policy, affinity and timer slack of threads.
 //!
-//! Only calls. What is set here ends with the thread; who may set what, and what it means for others, is decided above.
+//! Contains calls only. Settings end with the thread. Higher layers decide which are allowed, and
+//! what they mean for other programs.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,15 +11,15 @@ use std::num::NonZeroU64;
 use rustix::thread::{CpuSet, Pid};
 use serde::{Deserialize, Serialize};
 
-/// A thread, by the kernel's number.
+/// Thread, by the kernel's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thread(Option<Pid>);
 
 impl Thread {
-    /// The one that calls.
+    /// Calling thread.
     pub(crate) const CURRENT: Thread = Thread(None);
 
-    /// The one with this number; none for numbers that no thread has.
+    /// Returns the thread of this number, or `None` for numbers that no thread can have.
     pub(crate) fn of(id: u32) -> Option<Self> {
         Pid::from_raw(i32::try_from(id).ok()?).map(|id| Thread(Some(id)))
     }
@@ -28,7 +29,7 @@ impl Thread {
     }
 }
 
-/// The kernel's policies.
+/// Scheduling policy of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Policy {
@@ -39,7 +40,7 @@ pub(crate) enum Policy {
     Fifo,
     RoundRobin,
     Deadline,
-    /// One that this crate doesn't know, by its number.
+    /// Policy that this crate does not know, by its number.
     Unknown(u32),
 }
 
@@ -68,26 +69,26 @@ impl Policy {
         }
     }
 
-    /// Whether its threads run before all ordinary ones.
+    /// Returns true if threads of the policy run before all ordinary ones.
     pub(crate) fn is_real_time(self) -> bool {
         matches!(self, Policy::Fifo | Policy::RoundRobin | Policy::Deadline)
     }
 }
 
-/// How a thread is scheduled. The fields that its policy doesn't know are 0.
+/// Scheduling parameters of a thread. Fields that do not apply to its policy are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Scheduling {
     pub(crate) policy: Policy,
-    /// Of FIFO and round robin: 1 to 99.
+    /// Priority of FIFO and round robin: 1 to 99.
     pub(crate) priority: u32,
-    /// Of ordinary ones: -20 to 19.
+    /// Nice value of ordinary threads: -20 to 19.
     pub(crate) nice: i32,
-    /// Of deadlines.
+    /// Runtime of `SCHED_DEADLINE`. The next two fields belong to it, too.
     pub(crate) runtime_ns: u64,
     pub(crate) deadline_ns: u64,
     pub(crate) period_ns: u64,
-    /// Threads and processes that it starts are ordinary ones.
+    /// Threads and processes started by the thread get ordinary scheduling.
     pub(crate) reset_on_fork: bool,
 }
 
@@ -104,12 +105,13 @@ impl Scheduling {
     }
 }
 
-/// How the thread is scheduled.
+/// Returns the scheduling of the thread.
 pub(crate) fn get(thread: Thread) -> io::Result<Scheduling> {
-    // SAFETY: the structure is integers, for all of which zero is a value.
+    // SAFETY: the structure consists of integers, for which zero is valid.
     let mut found: libc::sched_attr = unsafe { std::mem::zeroed() };
     let size_bytes = size_of::<libc::sched_attr>() as libc::c_uint;
-    // SAFETY: the kernel writes no more than `size_bytes` to the structure, which is ours for the call.
+    // SAFETY: the kernel writes at most `size_bytes` bytes, the size of the structure, which is a
+    // local of this function.
     let result = unsafe {
         libc::syscall(
             libc::SYS_sched_getattr,
@@ -124,7 +126,7 @@ pub(crate) fn get(thread: Thread) -> io::Result<Scheduling> {
     }
     let policy = Policy::of_number(found.sched_policy);
     let is_deadline = policy == Policy::Deadline;
-    // The kernel reports the slice of ordinary threads where deadlines have their runtime.
+    // For ordinary threads the kernel reports their time slice in the runtime field.
     let of_deadline = |ns: u64| if is_deadline { ns } else { 0 };
     Ok(Scheduling {
         policy,
@@ -137,8 +139,8 @@ pub(crate) fn get(thread: Thread) -> io::Result<Scheduling> {
     })
 }
 
-/// Schedules the thread so. `EPERM` for a right that is missing, and for deadlines of pinned threads; `EBUSY` for deadlines
-/// that the others leave no time for.
+/// Sets the scheduling of the thread. Fails with `EPERM` for a missing right and for deadlines of
+/// pinned threads, and with `EBUSY` if other deadlines leave too little time.
 pub(crate) fn set(thread: Thread, to: &Scheduling) -> io::Result<()> {
     let flag = if to.reset_on_fork { libc::SCHED_FLAG_RESET_ON_FORK as u64 } else { 0 };
     let wish = libc::sched_attr {
@@ -151,14 +153,15 @@ pub(crate) fn set(thread: Thread, to: &Scheduling) -> io::Result<()> {
         sched_deadline: to.deadline_ns,
         sched_period: to.period_ns,
     };
-    // SAFETY: the kernel reads `size` bytes of the structure, which is all of it.
+    // SAFETY: the kernel reads `size` bytes, which is the size of the structure.
     let result =
         unsafe { libc::syscall(libc::SYS_sched_setattr, thread.raw(), &wish, 0 as libc::c_uint) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes the thread as it was before it was in a lane. Needs no right where that was ordinary: without one, the promise not to pass its policy
-/// on stays with it, which changes nothing for an ordinary thread.
+/// Restores the scheduling that the thread had before the lane. Needs no right if that was
+/// ordinary: a thread without rights keeps the reset-on-fork flag, which has no effect on ordinary
+/// threads.
 pub(crate) fn set_back(thread: Thread, before: &Scheduling) -> io::Result<()> {
     let ordinary = Scheduling { reset_on_fork: true, ..Scheduling::default() };
     let kept = Scheduling { reset_on_fork: true, ..*before };
@@ -174,13 +177,14 @@ pub(crate) fn set_back(thread: Thread, before: &Scheduling) -> io::Result<()> {
     last
 }
 
-/// The cores that the thread may run on.
+/// Returns the cores that the thread may run on.
 pub(crate) fn affinity(thread: Thread) -> io::Result<BTreeSet<u32>> {
     let set = rustix::thread::sched_getaffinity(thread.0)?;
     Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).map(|core| core as u32).collect())
 }
 
-/// Lets the thread run on these cores only. `EINVAL`: none of them is online and in its cpuset.
+/// Limits the thread to these cores. Fails with `EINVAL` if none of them is online and in its
+/// cpuset.
 pub(crate) fn set_affinity(thread: Thread, cores: &BTreeSet<u32>) -> io::Result<()> {
     let mut set = CpuSet::new();
     for core in cores.iter().map(|core| *core as usize).filter(|core| *core < CpuSet::MAX_CPU) {
@@ -189,12 +193,12 @@ pub(crate) fn set_affinity(thread: Thread, cores: &BTreeSet<u32>) -> io::Result<
     Ok(rustix::thread::sched_setaffinity(thread.0, &set)?)
 }
 
-/// How late the calling thread's timers may be.
+/// Returns the timer slack of the calling thread: the time by which its timers may be late.
 pub(crate) fn timer_slack_ns() -> io::Result<u64> {
     Ok(rustix::thread::current_timer_slack()?)
 }
 
-/// How late the calling thread's timers may be; real-time threads are never late on purpose.
+/// Sets the timer slack of the calling thread. Timers of real-time threads have none.
 pub(crate) fn set_timer_slack(slack_ns: NonZeroU64) -> io::Result<()> {
     Ok(rustix::thread::set_current_timer_slack(Some(slack_ns))?)
 }
@@ -203,13 +207,13 @@ pub(crate) fn set_timer_slack(slack_ns: NonZeroU64) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// In a thread of its own, since what is set stays.
+    /// Runs the test in a new thread, since settings stay with the thread.
     fn apart(test: impl FnOnce() + Send) {
         std::thread::scope(|scope| scope.spawn(test).join().unwrap());
     }
 
     #[test]
-    fn fifo_is_read_back_and_set_back() {
+    fn fifo_is_set_read_and_restored() {
         apart(|| {
             let before = get(Thread::CURRENT).unwrap();
             match set(Thread::CURRENT, &Scheduling::fifo(7)) {
@@ -222,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn affinity_is_by_thread() {
+    fn affinity_is_set_for_one_thread() {
         let all = affinity(Thread::CURRENT).unwrap();
         apart(|| {
             let one: BTreeSet<u32> = all.iter().copied().take(1).collect();
@@ -253,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn timer_slack_is_set() {
+    fn timer_slack_is_set_and_read() {
         apart(|| {
             set_timer_slack(NonZeroU64::MIN).unwrap();
             assert_eq!(timer_slack_ns().unwrap(), 1);
@@ -261,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn no_thread_has_the_numbers_that_the_kernel_cannot_give() {
+    fn invalid_thread_numbers_are_refused() {
         assert_eq!(Thread::of(0), None);
         assert_eq!(Thread::of(u32::MAX), None);
         let missing = Thread::of(i32::MAX as u32).unwrap();

@@ -1,4 +1,4 @@
-//! Signals of this process: as something to read, or as nothing.
+//! Signals of this process: reads them from a descriptor, or ignores them.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -7,8 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
 
-/// Signals that don't interrupt the calling thread while this lives, but are read. For a program whose other threads, if it has any,
-/// don't take them instead.
+/// Blocks signals in the calling thread and reads them from a descriptor instead. For programs
+/// whose other threads, if there are any, block them too.
 #[derive(Debug)]
 pub(crate) struct Signals {
     descriptor: OwnedFd,
@@ -16,45 +16,47 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// These, from now on.
+    /// Blocks these signals until the value is dropped.
     pub(crate) fn of(signals: &[libc::c_int]) -> io::Result<Self> {
         let set = set(signals);
-        // SAFETY: a plain structure that the next call fills.
+        // SAFETY: a plain structure of integers, which the next call fills.
         let mut before: libc::sigset_t = unsafe { zeroed() };
-        // SAFETY: both sets are ours for the call.
+        // SAFETY: both sets are locals of this function.
         let result = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before) };
         if result != 0 {
             return Err(io::Error::from_raw_os_error(result));
         }
-        // SAFETY: the set is ours for the call.
+        // SAFETY: the set is a local of this function.
         let raw = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if raw < 0 {
             let error = io::Error::last_os_error();
             restore(&before);
             return Err(error);
         }
-        // SAFETY: the call has just given it to us alone.
+        // SAFETY: `signalfd` has just returned this descriptor, so no one else owns it.
         let descriptor = unsafe { OwnedFd::from_raw_fd(raw) };
         Ok(Self { descriptor, before })
     }
 
-    /// The program that the command starts has the signals as this thread had them before.
+    /// Restores the previous signal mask in the program that the command starts.
     pub(crate) fn leave_to(&self, command: &mut Command) {
         let before = self.before;
         let restore = move || {
             restore(&before);
             Ok(())
         };
-        // SAFETY: the closure makes one system call and allocates nothing.
+        // SAFETY: the closure makes one system call and allocates nothing, so it is safe after a
+        // fork.
         unsafe { command.pre_exec(restore) };
     }
 
-    /// The next one that came; none if none did.
+    /// Returns the next pending signal, or `None`.
     pub(crate) fn next(&self) -> Option<libc::c_int> {
-        // SAFETY: a plain structure, for which zeros are a value.
+        // SAFETY: a plain structure of integers, for which zero is valid.
         let mut one: libc::signalfd_siginfo = unsafe { zeroed() };
         let bytes = size_of::<libc::signalfd_siginfo>();
-        // SAFETY: the kernel writes at most `bytes` to the structure, which has as many and is ours for the call.
+        // SAFETY: the kernel writes at most `bytes` bytes, the size of the structure, which is a
+        // local of this function.
         let read = unsafe {
             libc::read(self.descriptor.as_raw_fd(), ptr::from_mut(&mut one).cast(), bytes)
         };
@@ -75,9 +77,9 @@ impl Drop for Signals {
 }
 
 fn set(signals: &[libc::c_int]) -> libc::sigset_t {
-    // SAFETY: a plain structure that the next call fills.
+    // SAFETY: a plain structure of integers, which the next call fills.
     let mut set: libc::sigset_t = unsafe { zeroed() };
-    // SAFETY: the set is ours for the calls; a number that is no signal changes nothing.
+    // SAFETY: the set is a local of this function; an invalid signal number changes nothing.
     unsafe {
         libc::sigemptyset(&mut set);
         for signal in signals {
@@ -88,38 +90,39 @@ fn set(signals: &[libc::c_int]) -> libc::sigset_t {
 }
 
 fn restore(before: &libc::sigset_t) {
-    // SAFETY: a set that the kernel gave us.
+    // SAFETY: the set was filled by `pthread_sigmask`.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
 }
 
-/// From now on these are nothing to this process.
+/// Ignores these signals in this process.
 pub(crate) fn ignore(signals: &[libc::c_int]) {
     for signal in signals {
-        // SAFETY: no code of ours runs for a signal that is ignored.
+        // SAFETY: ignoring a signal runs no code of this process.
         unsafe { libc::signal(*signal, libc::SIG_IGN) };
     }
 }
 
-/// From now on the ends of children are there to be taken. Who ignores SIGCHLD, as whoever started this program may have, is never told of them.
+/// Makes sure that ends of children are reported. A process that ignores SIGCHLD, which it may have
+/// inherited, never gets their exit status.
 pub(crate) fn keep_ends_of_children() {
-    // SAFETY: plain structures, for which zeros are a value; the call only reads the one and fills the other.
+    // SAFETY: plain structures, for which zero is valid; the call reads none and fills one of them.
     let is_ignored = unsafe {
         let mut now: libc::sigaction = zeroed();
         libc::sigaction(libc::SIGCHLD, ptr::null(), &mut now) == 0
             && now.sa_sigaction == libc::SIG_IGN
     };
     if is_ignored {
-        // SAFETY: no code of ours runs for a signal whose default it is to be ignored.
+        // SAFETY: the default action of SIGCHLD is to do nothing, so no code of this process runs.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     }
 }
 
-/// Does this while a signal comes that interrupts the thread, once, after this time.
+/// Runs `work` while a signal interrupts the thread once, after this time.
 #[cfg(test)]
 pub(crate) fn interrupted<T>(after: std::time::Duration, work: impl FnOnce() -> T) -> T {
     extern "C" fn nothing(_: libc::c_int) {}
     let handler: extern "C" fn(libc::c_int) = nothing;
-    // SAFETY: the handler does nothing, and a plain structure of zeros is one without flags and without other signals.
+    // SAFETY: the handler does nothing, and a zeroed structure has no flags and blocks no signals.
     let this = unsafe {
         let mut action: libc::sigaction = zeroed();
         action.sa_sigaction = handler as libc::sighandler_t;
@@ -129,7 +132,7 @@ pub(crate) fn interrupted<T>(after: std::time::Duration, work: impl FnOnce() -> 
     std::thread::scope(|scope| {
         scope.spawn(move || {
             std::thread::sleep(after);
-            // SAFETY: the thread waits for this one before it ends.
+            // SAFETY: the target thread waits for this one before it ends, so it exists.
             unsafe { libc::pthread_kill(this, libc::SIGURG) };
         });
         work()
@@ -142,12 +145,12 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     #[test]
-    fn a_signal_is_read_instead_of_taken() {
+    fn a_blocked_signal_is_read_from_the_descriptor() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let signals = Signals::of(&[libc::SIGUSR2]).unwrap();
                 assert_eq!(signals.next(), None);
-                // SAFETY: to this thread, which has it blocked.
+                // SAFETY: the target is this thread, which blocks the signal.
                 unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR2) };
                 assert_eq!(signals.next(), Some(libc::SIGUSR2));
                 let mut command = Command::new("sh");

@@ -1,4 +1,4 @@
-//! How a child ended, and what it used until then.
+//! Exit status and resource use of a child.
 
 use std::io;
 use std::mem::zeroed;
@@ -6,25 +6,25 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// What a process and those that it waited for used.
+/// Resource use of a process and of the children that it waited for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Used {
     pub(crate) user: Duration,
     pub(crate) system: Duration,
     pub(crate) minor_faults: u64,
     pub(crate) major_faults: u64,
-    /// Times that it waited for something.
+    /// Number of times that it waited for something.
     pub(crate) voluntary_switches: u64,
-    /// Times that another one was given the core.
+    /// Number of times that it was preempted.
     pub(crate) involuntary_switches: u64,
 }
 
-/// Takes the end of this child, if it ended.
+/// Reaps this child if it has ended.
 pub(crate) fn end_of(pid: u32) -> io::Result<Option<(ExitStatus, Used)>> {
     let mut status = 0;
-    // SAFETY: a plain structure that the next call fills.
+    // SAFETY: a plain structure of integers, which the next call fills.
     let mut usage: libc::rusage = unsafe { zeroed() };
-    // SAFETY: both places are ours for the call.
+    // SAFETY: both pointers are to locals of this function.
     let result = unsafe { libc::wait4(pid as libc::pid_t, &mut status, libc::WNOHANG, &mut usage) };
     match result {
         0 => Ok(None),
