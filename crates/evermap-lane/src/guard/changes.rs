@@ -1,6 +1,7 @@
-//! All that one lane changes for others, from its first journal to its undoing.
+//! Global changes of one lane, from its first journal to their undoing.
 //!
-//! Invariant: nothing is changed that is not in the journal, and no lane has changes without a guardian. What is dropped is undone.
+//! Invariant: every change is journalled before it is made, and no lane has changes without a
+//! guardian. Dropping the value undoes them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,20 +17,21 @@ use crate::process::Process;
 use crate::workqueues::{self, Away, Stays};
 use crate::{Error, Result};
 
-/// What one lane changes.
+/// Global changes of one lane.
 #[derive(Debug)]
 pub(crate) struct Changes {
     state: StateDirectory,
     journal: Journal,
     claim: Option<Claim>,
     guardian: Option<Guardian>,
-    /// When its time is over: the guardian waits a little longer than until then.
+    /// End of the lane's time. The guardian waits a little longer.
     until: Option<Instant>,
     is_over: bool,
 }
 
 impl Changes {
-    /// A lane of this process that has changed nothing yet. `command` is for people; `before` is what a program gets back.
+    /// Begins a lane of this process, without changes. `command` is for messages; `before` is the
+    /// state that a program gets back.
     pub(crate) fn begin(
         state: &StateDirectory,
         claim: Option<Claim>,
@@ -41,7 +43,7 @@ impl Changes {
         Ok(Self { state, journal, claim, guardian: None, until: None, is_over: false })
     }
 
-    /// Has it guarded, before anything is changed. The guardian also ends it after `max_time`.
+    /// Starts the guardian, before anything is changed. It also ends the lane after `max_time`.
     pub(crate) fn guard(
         &mut self,
         helper: Option<&Path>,
@@ -55,27 +57,27 @@ impl Changes {
         self.journal.write()
     }
 
-    /// The process all of whose threads will be in the lane. To be said before they are.
+    /// Journals the process whose threads will all be in the lane, before they are.
     pub(crate) fn program(&mut self, program: Process) -> Result<()> {
         self.journal.record.program = Some(program);
         self.journal.write()?;
         if let Some(guardian) = &mut self.guardian {
-            // One that is gone is noticed where its end is waited for.
+            // If the guardian is gone, the wait for its end reports that.
             drop(guardian.tell_program(program));
         }
         Ok(())
     }
 
-    /// A thread of this process that will be in the lane, and how it is until then.
+    /// Journals a thread of this process that will be in the lane, with its present state.
     pub(crate) fn thread(&mut self, thread: Process, before: Before) -> Result<()> {
         self.journal.record.threads.push(ThreadBefore { thread, before });
         self.journal.write()
     }
 
-    /// Takes the claimed core from everybody else.
+    /// Reserves the claimed core for the lane.
     ///
     /// # Errors
-    /// [`Error::HoldRefused`]; what was changed until then is undone.
+    /// [`Error::HoldRefused`]; changes made before the error are undone.
     pub(crate) fn hold(&mut self, groups: &Groups) -> Result<()> {
         let Some(core) = self.journal.record.core else {
             return Err(Error::HoldRefused { core: 0, why: crate::HoldRefusal::NoController });
@@ -90,7 +92,7 @@ impl Changes {
             journal.write()
         });
         if made.is_err() {
-            // The plan knows more than the journal if it failed between two of its steps.
+            // Undoes by the plan: after a failure between two steps it knows more than the journal.
             hold.undo(&Files).map_err(|why| Error::HoldRefused { core, why })?;
             journal.record.hold = None;
             journal.write()?;
@@ -98,10 +100,11 @@ impl Changes {
         made
     }
 
-    /// Has the kernel's unbound work done on other cores. Whether that makes a difference, or why it cannot be had.
+    /// Keeps the kernel's unbound work off the core. Returns whether that makes a difference, or
+    /// the reason why it is not possible.
     ///
     /// # Errors
-    /// Of the journal.
+    /// Errors of the journal.
     pub(crate) fn keep_work_away(&mut self, roots: &Roots) -> Result<Result<bool, Stays>> {
         let Some(core) = self.core() else { return Ok(Ok(false)) };
         let away = match Away::plan(&roots.sys.join(workqueues::DIRECTORY), core) {
@@ -119,12 +122,12 @@ impl Changes {
         Ok(made.map(|()| true))
     }
 
-    /// What is held.
+    /// Hold of the core, if there is one.
     pub(crate) fn held(&self) -> Option<&Hold> {
         self.journal.record.hold.as_ref()
     }
 
-    /// After [`Changes::end`]: the same lane on another core, with nothing changed yet, and guarded.
+    /// After [`Changes::end`]: begins the same lane on another core, without changes, and guarded.
     pub(crate) fn begin_again(
         &mut self,
         claim: Claim,
@@ -140,12 +143,12 @@ impl Changes {
         self.guard(helper, max_time)
     }
 
-    /// The lane is over before it changed anything; its core is still claimed.
+    /// Ends the lane before it has changed anything, and returns the claim of its core.
     pub(crate) fn into_claim(mut self) -> Option<Claim> {
         self.claim.take()
     }
 
-    /// The lane needs no core of its own after all.
+    /// Gives up the lane's core.
     pub(crate) fn leave_core(&mut self) -> Result<()> {
         self.journal.record.core = None;
         if let Some(away) = &self.journal.record.workqueues {
@@ -153,46 +156,46 @@ impl Changes {
             self.journal.record.workqueues = None;
         }
         if let Some(claim) = self.claim.take() {
-            // For the guardian, too.
+            // Releases it for the guardian, too.
             drop(claim.release());
         }
         self.journal.write()
     }
 
-    /// Its id.
+    /// Id of the lane.
     pub(crate) fn id(&self) -> &str {
         &self.journal.record.id
     }
 
-    /// Where it is noted.
+    /// State directory of the lane.
     pub(crate) fn state(&self) -> &StateDirectory {
         &self.state
     }
 
-    /// Its core.
+    /// Core of the lane.
     pub(crate) fn core(&self) -> Option<u32> {
         self.journal.record.core
     }
 
-    /// How a program is in no lane.
+    /// State of a program before the lane.
     pub(crate) fn before(&self) -> &Before {
         &self.journal.record.before
     }
 
-    /// Who guards it.
+    /// Guardian of the lane.
     pub(crate) fn guardian(&self) -> Option<&Guardian> {
         self.guardian.as_ref()
     }
 
-    /// When its time is over.
+    /// End of the lane's time.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// Undoes all of it. When this returns nothing is left. Done again, it does nothing.
+    /// Undoes all changes, and returns when nothing is left. A second call does nothing.
     ///
     /// # Errors
-    /// What could not be undone; `undo` tries it again.
+    /// The first change that could not be undone; `undo` tries it again.
     pub(crate) fn end(&mut self) -> Result<UndoneLane> {
         let mut undone = UndoneLane {
             id: self.journal.record.id.clone(),
@@ -205,7 +208,7 @@ impl Changes {
         }
         self.is_over = true;
         let mut guardian = self.guardian.take();
-        // One that has begun by itself cannot know what this process has changed since.
+        // A guardian that began by itself does not know the changes made since.
         let is_time_over = self.until.is_some_and(|until| until <= Instant::now());
         let was_alone = is_time_over || guardian.as_ref().is_some_and(Guardian::is_gone);
         let told = guardian.as_mut().and_then(Guardian::undo);
@@ -226,12 +229,12 @@ impl Changes {
 
 impl Drop for Changes {
     fn drop(&mut self) {
-        // What could not be undone is in the journal still.
+        // Failures stay in the journal.
         drop(self.end());
     }
 }
 
-/// What other lanes hold.
+/// Holds of other lanes.
 fn others(state: &StateDirectory) -> Vec<Hold> {
     let journals = Journal::all(state).unwrap_or_default();
     let journals = journals.iter().filter_map(|path| Journal::read(path).ok().flatten());
@@ -246,7 +249,7 @@ mod tests {
     use crate::sys::scheduler::{self, Thread};
 
     #[test]
-    fn what_is_dropped_is_undone() {
+    fn dropping_changes_undoes_them() {
         let (_place, state) = state();
         let claim = Claim::take(&state, 5).unwrap();
         let changes = Changes::begin(&state, Some(claim), "player", before()).unwrap();
@@ -258,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_undone_is_known_without_the_file() {
+    fn changes_are_undone_without_the_journal_file() {
         let (_place, state) = state();
         let mut changes = Changes::begin(&state, None, "player", before()).unwrap();
         std::fs::remove_dir_all(state.path()).unwrap();
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_no_guardian_is_refused_and_nothing_is_left() {
+    fn a_program_that_is_not_a_guardian_is_refused_and_leaves_nothing() {
         let (_place, state) = state();
         let mut changes = Changes::begin(&state, None, "player", before()).unwrap();
         for helper in ["/bin/true", "/no/such/program"] {

@@ -1,4 +1,4 @@
-//! Lines of JSON between two processes of one lane. Nobody is waited for without a limit.
+//! Lines of JSON between two processes of one lane. Every wait has a timeout.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,39 +9,39 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// No line is longer: one that shows files from a tier has some hundreds of bytes for each.
+/// Maximum length of a line. Each file shown from a tier takes some hundred bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;
-/// How long the other end may take to read what is said, if it is there already.
+/// Longest time that a running process may take to read a message.
 const READ_MAX: Duration = Duration::from_secs(1);
 
-/// One end.
+/// One end of the channel.
 #[derive(Debug)]
 pub(crate) struct Channel {
     stream: UnixStream,
-    /// What was read behind the last line.
+    /// Bytes received after the last line.
     read: Vec<u8>,
-    /// Bytes of that in which no line ends.
+    /// Number of those bytes that contain no end of a line.
     searched: usize,
 }
 
 impl Channel {
-    /// This end, and the other one to hand over.
+    /// Makes a channel: this end, and the descriptor of the other one.
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (here, there) = UnixStream::pair()?;
         Ok((Self::of(here.into()), there.into()))
     }
 
-    /// The end that was handed over.
+    /// Opens the end that was handed over.
     pub(crate) fn of(descriptor: OwnedFd) -> Self {
         Self { stream: descriptor.into(), read: Vec::new(), searched: 0 }
     }
 
-    /// Says something to one that is there. Fails if the other end is gone, or does not read.
+    /// Sends a message to a running process. Fails if the other end is closed or does not read.
     pub(crate) fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
         self.say_within(message, READ_MAX)
     }
 
-    /// Says something to one that may need this long before it reads.
+    /// Sends a message to a process that may need this time before it reads.
     pub(crate) fn say_within(
         &mut self,
         message: &impl Serialize,
@@ -50,7 +50,7 @@ impl Channel {
         let mut line = serde_json::to_vec(message)?;
         if line.len() >= LINE_BYTES_MAX {
             return Err(io::Error::other(format!(
-                "there are {} bytes to be said to it, and {LINE_BYTES_MAX} are the most; show it fewer files from the tier",
+                "the message has {} bytes, and {LINE_BYTES_MAX} are allowed: place fewer files on the tier",
                 line.len()
             )));
         }
@@ -59,8 +59,8 @@ impl Channel {
         self.stream.write_all(&line)
     }
 
-    /// What the other end says next; none if it has nothing more to say, or not in this time. The first is over at once, so that
-    /// [`Channel::is_closed`] tells which.
+    /// Receives the next message. Returns `None` if the other end is closed or sends nothing in
+    /// this time; [`Channel::is_closed`] tells which.
     pub(crate) fn hear<M: DeserializeOwned>(&mut self, within: Duration) -> io::Result<Option<M>> {
         let until = Instant::now() + within;
         loop {
@@ -68,7 +68,7 @@ impl Channel {
                 return Ok(Some(serde_json::from_slice(&line)?));
             }
             if self.read.len() > LINE_BYTES_MAX {
-                return Err(io::Error::other("a line without an end"));
+                return Err(io::Error::other("a line exceeds the maximum length"));
             }
             if !is_readable(self.stream.as_fd(), until)? {
                 return Ok(None);
@@ -78,7 +78,7 @@ impl Channel {
                 Ok(0) => return Ok(None),
                 Ok(count) => self.read.extend_from_slice(&bytes[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The other end was killed with something unread.
+                // The other end was killed with data unread.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(error) => return Err(error),
             }
@@ -96,7 +96,7 @@ impl Channel {
         Some(self.read.drain(..=end).collect())
     }
 
-    /// Whether the other end is gone and has said nothing that was not heard.
+    /// Returns true if the other end is closed and nothing received is left to read.
     pub(crate) fn is_closed(&self) -> bool {
         let mut one = [PollFd::new(&self.stream, PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -112,7 +112,8 @@ impl AsFd for Channel {
     }
 }
 
-/// Whether there is something to read, or the end, before this moment. A signal that comes meanwhile changes nothing.
+/// Waits until there is data or the end of the stream. Returns false at `until`. Signals do not end
+/// the wait.
 fn is_readable(descriptor: BorrowedFd<'_>, until: Instant) -> io::Result<bool> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -134,7 +135,7 @@ mod tests {
     use crate::sys::signals::interrupted;
 
     #[test]
-    fn lines_come_whole_and_the_end_is_told_from_silence() {
+    fn lines_arrive_complete_and_a_closed_end_differs_from_a_silent_one() {
         let (mut here, there) = Channel::pair().unwrap();
         let mut there = Channel::of(there);
         here.say(&"one").unwrap();
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_heard_and_longer_ones_are_refused_before_they_are_said() {
+    fn long_lines_are_received_and_too_long_ones_are_not_sent() {
         let (mut here, there) = Channel::pair().unwrap();
         let mut there = Channel::of(there);
         let patience = Duration::from_secs(60);
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_interrupted_while_it_waits_waits_no_longer() {
+    fn an_interrupted_wait_keeps_its_timeout() {
         let (_here, there) = Channel::pair().unwrap();
         let mut there = Channel::of(there);
         let (say, hear) = std::sync::mpsc::channel();
@@ -174,6 +175,6 @@ mod tests {
             let heard = interrupted(soon, || there.hear::<String>(8 * soon));
             say.send(heard.unwrap().is_none()).unwrap();
         });
-        assert_eq!(hear.recv_timeout(Duration::from_secs(60)), Ok(true), "it waits for ever");
+        assert_eq!(hear.recv_timeout(Duration::from_secs(60)), Ok(true), "the wait does not end");
     }
 }

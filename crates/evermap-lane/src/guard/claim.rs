@@ -1,4 +1,4 @@
-//! A core belongs to one lane at a time: the lock of a file, which ends with the processes that hold it.
+//! Claim of a core by one lane: a lock on a file, which ends with the processes that hold it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -9,11 +9,12 @@ use crate::machine::Machine;
 use crate::policy::Core;
 use crate::{Error, Result, sys::lock};
 
-/// What is read of a claim's file: a number, a name.
+/// Bytes read from a claim file, which holds a process number and a name.
 const HOLDER_BYTES_MAX: u64 = 256;
 
-/// A core that no other lane of this state directory gets. It lasts until it is dropped, with all that share it
-/// ([`Claim::share`]): a guardian keeps it until what the lane changed is undone.
+/// Exclusive claim of a core among the lanes of a state directory. It lasts until it and all shares
+/// of it ([`Claim::share`]) are dropped; a guardian keeps its share until the lane's changes are
+/// undone.
 #[derive(Debug)]
 pub struct Claim {
     core: u32,
@@ -21,10 +22,10 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Takes the core.
+    /// Claims the core.
     ///
     /// # Errors
-    /// [`Error::CoreTaken`] names who has it.
+    /// [`Error::CoreTaken`] names the holder.
     pub fn take(state: &StateDirectory, core: u32) -> Result<Self> {
         let path = state.core(core);
         let failed = |operation| {
@@ -42,14 +43,16 @@ impl Claim {
             return Err(Error::CoreTaken { core, holder: holder(&mut file), path });
         }
         let mut claim = Self { core, file };
-        claim.note(std::process::id()).map_err(failed("note who has the core"))?;
+        claim.note(std::process::id()).map_err(failed("write the claim of the core"))?;
         Ok(claim)
     }
 
-    /// Takes the core that is wished for, or chosen, and says why that one. Of several lanes that choose at once, each gets one, while there are some.
+    /// Claims the wanted core, or chooses one, and returns the reasons for it. Lanes that choose
+    /// concurrently get different cores, while there are some.
     ///
     /// # Errors
-    /// As [`Claim::take`] and [`Machine::choose_core`]. Who names a core hears who has it.
+    /// Same errors as [`Claim::take`] and [`Machine::choose_core`]. If a core was named and is
+    /// taken, the error names its holder.
     pub(crate) fn choose(
         machine: &Machine,
         wish: Core,
@@ -66,27 +69,27 @@ impl Claim {
         }
     }
 
-    /// What [`Claim::share`] handed over, in the process that got it.
+    /// Opens a claim that [`Claim::share`] handed over, in the process that received it.
     pub(crate) fn of_shared(core: u32, descriptor: OwnedFd) -> Self {
         Self { core, file: File::from(descriptor) }
     }
 
-    /// Which core.
+    /// Number of the core.
     pub fn core(&self) -> u32 {
         self.core
     }
 
-    /// A descriptor to hand to another process, which has the claim as long as it has that.
+    /// Returns a descriptor for another process, which has the claim while it keeps that open.
     pub fn share(&self) -> io::Result<OwnedFd> {
         Ok(self.file.try_clone()?.into())
     }
 
-    /// Gives the core back at once, for all that share the claim.
+    /// Releases the core at once, for all processes that share the claim.
     pub fn release(self) -> io::Result<()> {
         lock::unlock(&self.file)
     }
 
-    /// For whoever wants the core and does not get it.
+    /// Writes the holder into the file, for error messages of others.
     fn note(&mut self, process: u32) -> io::Result<()> {
         let name = fs::read_to_string("/proc/self/comm").unwrap_or_default();
         self.file.set_len(0)?;
@@ -95,19 +98,20 @@ impl Claim {
     }
 }
 
-/// Who has the core, as they wrote it themselves.
+/// Returns the holder as it wrote itself into the file.
 fn holder(file: &mut File) -> String {
     let mut text = String::new();
     let read = file.rewind().and_then(|()| file.take(HOLDER_BYTES_MAX).read_to_string(&mut text));
     let words = read.ok().and_then(|_| text.trim().split_once(' '));
     match words {
         Some((process, name)) => format!("process {process} ({name})"),
-        // Between its lock and its note.
+        // The holder has the lock but has not written yet.
         None => "another lane".into(),
     }
 }
 
-/// The cores that lanes of this state directory have. Cost: a call for each core that ever had a lane; nothing is taken.
+/// Returns the cores that lanes of this state directory have claimed. Cost: a call for each core
+/// that ever had a lane. Takes no lock.
 pub fn claimed(state: &StateDirectory) -> Vec<u32> {
     let cores = fs::read_dir(state.path().join("cores")).into_iter().flatten().flatten();
     let mut claimed: Vec<u32> = cores
@@ -146,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_lasts_until_all_that_share_it_are_gone() {
+    fn a_claim_lasts_until_all_shares_are_dropped() {
         let (_place, state) = state();
         let claim = Claim::take(&state, 0).unwrap();
         let kept = claim.share().unwrap();
@@ -157,12 +161,12 @@ mod tests {
         let claim = Claim::take(&state, 0).unwrap();
         let kept = claim.share().unwrap();
         claim.release().unwrap();
-        assert!(claimed(&state).is_empty(), "given back for all");
+        assert!(claimed(&state).is_empty(), "released for all shares");
         drop(kept);
     }
 
     #[test]
-    fn asking_takes_nothing() {
+    fn listing_claims_takes_no_lock() {
         let (_place, state) = state();
         std::fs::write(state.core(9), "").unwrap();
         std::fs::write(state.path().join("cores/strange"), "").unwrap();

@@ -1,12 +1,14 @@
-//! The process that undoes a lane when those who made it are gone.
+//! Guardian: a process that undoes a lane when the processes that made it are gone.
 //!
-//! It is a program of its own (the command's hidden verb `lane guard`) in a session of its own, so that neither a terminal nor a process group
-//! takes it along, and nothing of the lane's process is in it. It waits and does nothing else: on the end of the lane and of the program, on a
-//! word of the lane, on the lane's time. It is on another core than the lane's and above the lane's program where it may be, and what it
-//! has touched of its memory stays there, so that a machine that is busy or short of memory does not keep it from undoing.
+//! It is a separate program (the command's hidden verb `lane guard`) in its own session, so that no
+//! terminal and no process group ends it, and it shares no memory with the lane. It only waits: for
+//! the end of the lane or the program, for a message of the lane, and for the end of the lane's
+//! time. It runs on another core than the lane's and at a higher priority, if it may, and the
+//! memory that it has touched stays locked, so that a machine that is busy or short of memory does
+//! not delay it.
 //!
-//! Its standard input is the channel to the lane, its standard output the claim of the core: descriptors that are handed over without being
-//! open in any other program for a moment. It gives the claim back when nothing is left.
+//! Its standard input is the channel to the lane, its standard output the claim of the core; these
+//! descriptors are never open in any other program. It releases the claim when all is undone.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,26 +32,28 @@ use crate::sys::scheduler::{self, Scheduling, Thread};
 use crate::sys::signals;
 use crate::{Error, Result};
 
-/// Names the program that can be a guardian, for programs that have it elsewhere than beside themselves.
+/// Environment variable with the path of the guardian program, for programs that have it elsewhere
+/// than beside themselves.
 pub const GUARDIAN_VARIABLE: &str = "EVERMAP_LANE_GUARDIAN";
-/// The program that can be one.
+/// Name of the guardian program.
 const PROGRAM: &str = "evermap";
 /// Above all programs of lanes.
 const PRIORITY: u32 = 99;
-/// How long it may take to be ready: starting a program from a busy disk takes seconds.
+/// Longest time until the guardian is ready. Starting a program from a busy disk takes seconds.
 const READY_MAX: Duration = Duration::from_secs(20);
-/// How long the lane waits for it to undo, before it does that itself.
+/// Longest time that the lane waits for the guardian to undo before it does so itself.
 const UNDONE_MAX: Duration = Duration::from_secs(3);
-/// How often it tries what does not work, as when tasks take long to end, before it leaves that to the next `undo`.
+/// Number of attempts to undo, for example while tasks take long to end. Then the next `undo`
+/// continues.
 const ATTEMPTS_MAX: usize = 8;
-/// How long it leaves a living lane to notice by itself that the program or the time is over.
+/// Time for a living lane to notice by itself that its program or its time has ended.
 const LANE_FIRST: Duration = Duration::from_millis(250);
 
 #[derive(Serialize, Deserialize)]
 enum Word {
-    /// This is the program.
+    /// Names the program.
     Program(Process),
-    /// It is over.
+    /// Ends the lane.
     Undo,
 }
 
@@ -60,13 +64,13 @@ enum Answer {
     Failed(String),
 }
 
-/// The guardian, as the lane knows it.
+/// Guardian as seen by the lane.
 #[derive(Debug)]
 pub(crate) struct Guardian {
     pub(crate) process: Process,
     child: Child,
     channel: Channel,
-    /// Readable when it is gone.
+    /// Becomes readable when the guardian has ended.
     end: OwnedFd,
 }
 
@@ -74,7 +78,7 @@ impl Guardian {
     /// Starts the guardian of a lane of this process, and waits until it is ready.
     ///
     /// # Errors
-    /// [`Error::NoGuardian`] if there is no program for it, or it doesn't get ready.
+    /// [`Error::NoGuardian`] if its program is missing or does not get ready.
     pub(super) fn start(
         state: &StateDirectory,
         journal: &Journal,
@@ -95,14 +99,14 @@ impl Guardian {
             command.arg("--max-time-ms").arg(ms.to_string());
         }
         command.stdin(there).stdout(claim.map_or(Stdio::null(), Stdio::from));
-        // Nothing of the lane's surroundings is kept busy or followed.
+        // The guardian keeps no directory busy, and follows no environment variable of the lane.
         command.env_clear().current_dir("/");
         let mut child = command.spawn().map_err(of_io)?;
         drop(command);
         let ready = match channel.hear(READY_MAX) {
             Ok(Some(Answer::Ready(process))) => process.descriptor().map(|end| (process, end)),
             Ok(Some(Answer::Failed(why))) => Err(io::Error::other(why)),
-            Ok(_) => Err(io::Error::other("it said nothing")),
+            Ok(_) => Err(io::Error::other("it sent no answer")),
             Err(error) => Err(error),
         };
         match ready {
@@ -116,14 +120,15 @@ impl Guardian {
         }
     }
 
-    /// Tells it which process is to be ordinary again.
+    /// Names the process that becomes ordinary again.
     pub(super) fn tell_program(&mut self, program: Process) -> io::Result<()> {
         self.channel.say(&Word::Program(program))
     }
 
-    /// Has it undo, and waits until nothing is left. None if it is gone, or doesn't answer.
+    /// Requests the undo and waits until it is complete. Returns `None` if the guardian is gone or
+    /// does not answer.
     pub(super) fn undo(&mut self) -> Option<Result<Vec<String>, String>> {
-        // It may have begun by itself; then it is heard all the same.
+        // The guardian may have begun by itself; its answer is received even then.
         drop(self.channel.say(&Word::Undo));
         match self.channel.hear(UNDONE_MAX) {
             Ok(Some(Answer::Undone(did))) => Some(Ok(did)),
@@ -132,19 +137,20 @@ impl Guardian {
         }
     }
 
-    /// Readable when it is gone.
+    /// Descriptor that becomes readable when the guardian has ended.
     pub(crate) fn end(&self) -> &OwnedFd {
         &self.end
     }
 
-    /// Whether it has ended, killed or of its own accord.
+    /// Returns true if the guardian has ended or was killed.
     pub(super) fn is_gone(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut end = [PollFd::new(&self.end, PollFlags::IN)];
         rustix::event::poll(&mut end, Some(&now)).is_ok_and(|count| count > 0)
     }
 
-    /// Its work is done: it ends by itself, unless it is stopped.
+    /// Closes the channel and waits for the guardian's end. Kills it after a second, if it is
+    /// stopped.
     pub(super) fn dismiss(mut self) {
         drop(self.channel);
         let until = Instant::now() + Duration::from_secs(1);
@@ -159,8 +165,8 @@ impl Guardian {
     }
 }
 
-/// The program that can be a guardian, and start programs in lanes: the one that is named, else the one that the environment names, else `evermap`
-/// beside this program, else the one in `PATH`.
+/// Finds the program that serves as guardian and starts programs in lanes: `named`, else the one
+/// that the environment names, else `evermap` beside this program, else the one in `PATH`.
 pub(crate) fn program(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(named) = named {
         return Ok(named.to_owned());
@@ -174,22 +180,23 @@ pub(crate) fn program(named: Option<&Path>) -> Result<PathBuf> {
     let in_path = std::env::split_paths(&path).map(|folder| folder.join(PROGRAM));
     beside.into_iter().chain(in_path).find(|path| path.is_file()).ok_or_else(|| Error::NoGuardian {
         why: format!(
-            "there is no program `{PROGRAM}` beside {} or in PATH; install it, or set {GUARDIAN_VARIABLE} to its path",
+            "no program `{PROGRAM}` beside {} or in PATH: install it, or set {GUARDIAN_VARIABLE} to its path",
             this.display()
         ),
     })
 }
 
-/// What the guardian of the lane with this id does, until nothing is left to be guarded. For the program that was started for it; its standard input and
-/// output are the lane's.
+/// Runs the guardian of the lane with this id until all is undone. For the program that the lane
+/// started as its guardian: standard input and output belong to the lane.
 ///
 /// # Errors
-/// If it cannot begin; the lane hears that and is not made. And if something could not be undone.
+/// The guardian cannot start, in which case the lane is not made; or some change could not be
+/// undone.
 pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Result<()> {
     let until =
         max_time.and_then(|time| Instant::now().checked_add(time.saturating_add(LANE_FIRST)));
-    let failed = |source| Error::NoGuardian { why: format!("it cannot begin: {source}") };
-    // Politely deaf: who ends it leaves the lane unguarded, which the lane notices.
+    let failed = |source| Error::NoGuardian { why: format!("it cannot start: {source}") };
+    // Ignores requests to end: without a guardian the lane would be unguarded, and would end.
     signals::ignore(&[
         libc::SIGINT,
         libc::SIGTERM,
@@ -202,14 +209,14 @@ pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Re
         libc::SIGUSR1,
         libc::SIGUSR2,
     ]);
-    // Fails only where it leads a session already.
+    // Fails only if this process already leads a session.
     let _ = rustix::process::setsid();
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     let mut channel = Channel::of(input);
     let begun = begin(state, id);
     let (journal, lane) = match begun {
         Ok((journal, Some(lane))) => (journal, lane),
-        // Killed before it had a guardian, so that it has changed nothing.
+        // The lane was killed before it had a guardian, so it has changed nothing.
         Ok((_, None)) => return undo_one(state, id, &Files).map(|_| ()),
         Err(error) => {
             drop(channel.say(&Answer::Failed(error.to_string())));
@@ -224,7 +231,7 @@ pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Re
     if let Err(error) = ready
         && journal.record.lane.is_alive()
     {
-        // Not a lane's: nobody's lane ends because somebody tries this by hand.
+        // Without this check, a guardian started by hand would undo a running lane.
         return Err(failed(error));
     }
     let why = wait(&mut channel, &lane, until);
@@ -240,26 +247,27 @@ pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Re
     tell(&mut channel, why, undone)
 }
 
-/// Prepares for what may come, and looks who the lane is; none if that is gone already.
+/// Prepares to wait, and opens the lane's process. The descriptor is `None` if that has ended
+/// already.
 fn begin(state: &StateDirectory, id: &str) -> Result<(Journal, Option<OwnedFd>)> {
-    // What is read and called here is in memory when it is needed.
+    // Locks pages as they are touched, so that they are in memory when they are needed again.
     let ready_by = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     let _ = rustix::mm::mlockall(ready_by);
     drop(fs::write("/proc/self/oom_score_adj", "-1000"));
-    let no_lane = || Error::NoGuardian { why: format!("there is no lane {id}") };
+    let no_lane = || Error::NoGuardian { why: format!("no lane {id}") };
     let journal = Journal::of_id(state, id)?.ok_or_else(no_lane)?;
     let lane = journal.record.lane.descriptor().map_err(|source| Error::NoGuardian {
-        why: format!("the lane's process cannot be waited for: {source}"),
+        why: format!("cannot wait for the lane's process: {source}"),
     })?;
     if let Some(core) = journal.record.core {
         step_aside(core);
     }
-    // Without the right it runs when the others let it.
+    // Without the right, the guardian runs as an ordinary process.
     drop(scheduler::set(Thread::CURRENT, &Scheduling::fifo(PRIORITY)));
     Ok((journal, lane))
 }
 
-/// Leaves the core to the lane, where there is another one.
+/// Moves the calling thread off the core, if there is another one.
 pub(crate) fn step_aside(core: u32) {
     let mut others: BTreeSet<u32> = scheduler::affinity(Thread::CURRENT).unwrap_or_default();
     others.remove(&core);
@@ -268,7 +276,7 @@ pub(crate) fn step_aside(core: u32) {
     }
 }
 
-/// Why a guardian undoes.
+/// Reason why a guardian undoes the lane.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Why {
     Told,
@@ -277,7 +285,7 @@ enum Why {
     TimeOver,
 }
 
-/// Waits until there is a reason to undo.
+/// Waits for a reason to undo the lane.
 fn wait(channel: &mut Channel, lane: &OwnedFd, mut until: Option<Instant>) -> Why {
     let mut program: Option<OwnedFd> = None;
     let mut is_heard = true;
@@ -291,7 +299,7 @@ fn wait(channel: &mut Channel, lane: &OwnedFd, mut until: Option<Instant>) -> Wh
             tv_sec: left.as_secs() as i64,
             tv_nsec: i64::from(left.subsec_nanos()),
         });
-        // A wait that is broken off is begun anew.
+        // An interrupted wait is repeated.
         let _ = rustix::event::poll(&mut all, time.as_ref());
         let is_ready = |at: usize| all.get(at).is_some_and(|one| !one.revents().is_empty());
         let (lane_is_gone, is_word) = (is_ready(0), is_heard && is_ready(1));
@@ -301,10 +309,10 @@ fn wait(channel: &mut Channel, lane: &OwnedFd, mut until: Option<Instant>) -> Wh
                 Ok(Some(Word::Undo)) => return Why::Told,
                 Ok(Some(Word::Program(process))) => match process.descriptor() {
                     Ok(Some(descriptor)) => program = Some(descriptor),
-                    // Gone before it was waited for.
+                    // The program ended before it was waited for.
                     _ => (until, otherwise) = (Some(Instant::now() + LANE_FIRST), Why::ProgramGone),
                 },
-                // The lane's process has closed it without ending.
+                // The lane's process closed the channel without ending.
                 _ if channel.is_closed() => is_heard = false,
                 _ => {}
             }
@@ -314,7 +322,7 @@ fn wait(channel: &mut Channel, lane: &OwnedFd, mut until: Option<Instant>) -> Wh
             return Why::LaneGone;
         }
         if program_is_gone {
-            // The lane notices that, too, and says so.
+            // The lane notices that, too, and sends a request.
             program = None;
             (until, otherwise) = (Some(Instant::now() + LANE_FIRST), Why::ProgramGone);
         }
@@ -324,8 +332,8 @@ fn wait(channel: &mut Channel, lane: &OwnedFd, mut until: Option<Instant>) -> Wh
     }
 }
 
-/// Tells the lane, or those who see the lane's messages when it is gone. The last thing it does: whoever doesn't read keeps
-/// nothing from being undone.
+/// Reports to the lane, or on stderr if the lane is gone. This is the guardian's last action, so a
+/// reader that does not read delays nothing.
 fn tell(channel: &mut Channel, why: Why, undone: Result<Option<UndoneLane>>) -> Result<()> {
     let did = match undone {
         Ok(lane) => lane.map(|lane| lane.did).unwrap_or_default(),
@@ -336,9 +344,9 @@ fn tell(channel: &mut Channel, why: Why, undone: Result<Option<UndoneLane>>) -> 
     };
     drop(channel.say(&Answer::Undone(did.clone())));
     if why == Why::LaneGone {
-        let did = if did.is_empty() { "nothing was left of it".into() } else { did.join("; ") };
+        let did = if did.is_empty() { "nothing was left to undo".into() } else { did.join("; ") };
         use io::Write;
-        drop(writeln!(io::stderr(), "evermap: the lane was killed, and is undone: {did}"));
+        drop(writeln!(io::stderr(), "evermap: the lane was killed and has been undone: {did}"));
     }
     Ok(())
 }

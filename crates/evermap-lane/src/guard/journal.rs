@@ -1,7 +1,8 @@
-//! What a lane changes, written down before it does: one file a lane, replaced whole.
+//! Journal of a lane's changes, written before each change: one file a lane, replaced atomically.
 //!
-//! Invariant: at every moment the file says enough to undo all that was changed until then. What is undone must be told by the file
-//! and the kernel alone, so a process is named by its number and its beginning, and a group by its inode.
+//! Invariant: at every moment the file suffices to undo all changes made until then. Undoing uses
+//! only the file and the kernel, so the file names processes by number and start time, and groups
+//! by inode.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -19,14 +20,14 @@ use crate::sys::scheduler::Scheduling;
 use crate::workqueues::Away;
 use crate::{Error, Result};
 
-/// What this version writes.
+/// Format that this version writes.
 const FORMAT: u32 = 1;
-/// No journal is longer: one for a program with a thousand threads that existed before is a tenth of it.
+/// Maximum size of a journal. A program with a thousand threads that existed before takes a tenth.
 const BYTES_MAX: u64 = 1 << 20;
-/// Characters of a command that are kept, for people.
+/// Number of characters of the command that are kept, for messages.
 const COMMAND_MAX: usize = 200;
 
-/// How a program is when it is in no lane.
+/// State of a program outside of lanes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Before {
@@ -35,42 +36,43 @@ pub(crate) struct Before {
     pub(crate) timer_slack_ns: u64,
 }
 
-/// A thread that was there before the lane.
+/// Thread that existed before the lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ThreadBefore {
-    /// By the thread's number and beginning.
+    /// Number and start time of the thread.
     pub(crate) thread: Process,
     pub(crate) before: Before,
 }
 
-/// The file's contents.
+/// Contents of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
     format: u32,
     pub(crate) id: String,
-    /// The kernel's boot id: what was changed before the last boot is gone.
+    /// Boot id of the kernel. A restart undoes all changes.
     pub(crate) boot: String,
     pub(crate) since_unix_s: u64,
     pub(crate) command: String,
     pub(crate) core: Option<u32>,
-    /// The process that made the lane.
+    /// Process that made the lane.
     pub(crate) lane: Process,
     pub(crate) guardian: Option<Process>,
-    /// The process whose threads all are in the lane; none while it is not yet started, and for threads of the lane's own process.
+    /// Process whose threads are all in the lane. `None` until it is started, and for a lane in its
+    /// own process.
     pub(crate) program: Option<Process>,
-    /// What the program gets back.
+    /// State that the program gets back.
     pub(crate) before: Before,
-    /// What threads get back that existed before.
+    /// States that threads get back that existed before.
     pub(crate) threads: Vec<ThreadBefore>,
     pub(crate) hold: Option<Hold>,
-    /// The kernel's unbound work, if it is kept off the core.
+    /// Exclusion of the core from the kernel's unbound work.
     #[serde(default)]
     pub(crate) workqueues: Option<Away>,
 }
 
-/// One lane's journal.
+/// Journal of one lane.
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
@@ -78,7 +80,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Of a lane of this process, with nothing changed yet. It is on the disk when this returns.
+    /// Begins the journal of a lane of this process, without changes. The file is on the disk when
+    /// this returns.
     pub(crate) fn begin(
         state: &StateDirectory,
         core: Option<u32>,
@@ -87,7 +90,7 @@ impl Journal {
     ) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let failed = |source| Error::Io {
-            operation: "tell who this process is from",
+            operation: "identify this process from",
             path: "/proc".into(),
             source,
         };
@@ -115,7 +118,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Replaces the file by what `record` is now. When it returns, a crash of whatever kind leaves the old file or the new one.
+    /// Replaces the file with `record`. After any crash the file has its old or its new contents.
     pub(crate) fn write(&self) -> Result<()> {
         let text = serde_json::to_vec_pretty(&self.record).map_err(io::Error::from);
         let temporary = self.path.with_extension("new");
@@ -132,15 +135,15 @@ impl Journal {
         })
     }
 
-    /// The lane with this id; none if it has been undone.
+    /// Reads the journal of the lane with this id. Returns `None` if the lane has been undone.
     pub(crate) fn of_id(state: &StateDirectory, id: &str) -> Result<Option<Self>> {
         Self::read(&path_of(state, id))
     }
 
-    /// None if it is not there any more.
+    /// Reads a journal. Returns `None` if the file does not exist any more.
     ///
     /// # Errors
-    /// [`Error::Journal`] for a file that is none, is cut off, or is of another version.
+    /// [`Error::Journal`] for a file that is not a journal, is truncated, or has another version.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>> {
         let failed = |why: String| Error::Journal { path: path.into(), why };
         let mut text = String::new();
@@ -154,11 +157,11 @@ impl Journal {
         struct Format {
             format: u32,
         }
-        let not_one = |error: serde_json::Error| failed(format!("it is no journal: {error}"));
+        let not_one = |error: serde_json::Error| failed(format!("not a journal: {error}"));
         let format: Format = serde_json::from_str(&text).map_err(not_one)?;
         if format.format != FORMAT {
             return Err(failed(format!(
-                "it is of another version: its format is {}, and this one reads {FORMAT}",
+                "another version: its format is {}, and this program reads {FORMAT}",
                 format.format
             )));
         }
@@ -166,11 +169,11 @@ impl Journal {
         Ok(Some(Self { path: path.into(), record }))
     }
 
-    /// The journals of a state directory.
+    /// Paths of all journals of a state directory.
     pub(crate) fn all(state: &StateDirectory) -> Result<Vec<PathBuf>> {
         let directory = state.lanes();
         let entries = fs::read_dir(&directory).map_err(|source| Error::Io {
-            operation: "look into the state directory",
+            operation: "list the state directory",
             path: directory,
             source,
         })?;
@@ -181,9 +184,9 @@ impl Journal {
         Ok(paths)
     }
 
-    /// Nothing is left to be undone.
+    /// Removes the journal once nothing is left to undo.
     pub(crate) fn remove(&self) -> Result<()> {
-        // Of a write that was cut off, first: without a journal nobody would look for it.
+        // The temporary file of an interrupted write first: it is not found without the journal.
         let files = [self.path.with_extension("new"), self.path.clone()];
         for path in files {
             match fs::remove_file(&path) {
@@ -201,8 +204,8 @@ impl Journal {
         &self.path
     }
 
-    /// Whether what it changed is still there: a boot makes all of it undone. Where the kernel doesn't tell which boot this is, it is taken for the
-    /// same one: what is not there any more is not found.
+    /// Returns true if the changes may still exist: a restart undoes all of them. Returns true if
+    /// the kernel does not report its boot id; undoing then finds nothing.
     pub(crate) fn is_of_this_boot(&self) -> bool {
         boot_id().map_or(true, |boot| boot == self.record.boot)
     }
@@ -228,7 +231,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_and_gone_when_removed() {
+    fn a_journal_is_read_back_and_removed() {
         let (_place, state) = state();
         let mut journal = Journal::begin(&state, Some(1), "player", before()).unwrap();
         journal.record.program = Some(Process { pid: 7, start_ticks: 8 });
@@ -245,7 +248,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_file_cut_anywhere_is_an_error_that_names_it() {
+    fn a_truncated_journal_is_an_error_that_names_the_file() {
         let (_place, state) = state();
         let journal = Journal::begin(&state, Some(1), "player", before()).unwrap();
         let whole = fs::read(journal.path()).unwrap();
@@ -258,7 +261,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn another_version_is_told_from_damage() {
+    fn another_version_is_reported_differently_from_damage() {
         let (_place, state) = state();
         let journal = Journal::begin(&state, None, "player", before()).unwrap();
         fs::write(journal.path(), "{\"format\": 2, \"lanes\": []}").unwrap();

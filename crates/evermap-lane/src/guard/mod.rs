@@ -1,7 +1,8 @@
-//! What a lane changes for all is undone, whoever dies: journals, claims of cores, guardians.
+//! Undoes a lane's global changes whichever processes are killed: journals, claims of cores,
+//! guardians.
 //!
-//! The state directory is the only place where lanes know of each other. A claim is a kernel lock, so no crash leaves one behind; a
-//! journal is a file, so no crash loses one.
+//! Lanes know of each other only through the state directory. A claim is a kernel lock, so a crash
+//! releases it; a journal is a file, so a crash does not lose it.
 
 pub(crate) mod changes;
 pub(crate) mod channel;

@@ -1,4 +1,4 @@
-//! The directory where lanes write what they change: nobody else may write there, or could have put something in its place.
+//! State directory of lanes. Only its user may write there, and no one else may have made it.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -8,22 +8,24 @@ use std::path::{Path, PathBuf};
 use crate::error::with_remedy;
 use crate::{Error, Result};
 
-/// Where the lanes of a user keep what they know of each other: `cores/N`, the claims; `lanes/ID.json`, the journals. Lanes
-/// with different ones don't see each other's claims: there is one for root, and one for each user.
+/// Directory that the lanes of a user share: `cores/N` are the claims, `lanes/ID.json` the
+/// journals. There is one for root and one for each user. Lanes with different directories do not
+/// see each other's claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateDirectory {
     path: PathBuf,
 }
 
 impl StateDirectory {
-    /// Of the user that runs this: `/run/evermap-lane` for root, else `$XDG_RUNTIME_DIR/evermap-lane`, else
-    /// `/tmp/evermap-lane-UID`. It is made if it is not there. All of them are gone after a reboot, as what is noted there is; where `/tmp`
-    /// lasts, a journal of another boot is known by its boot id.
+    /// Opens the directory of the current user, and makes it if necessary: `/run/evermap-lane` for
+    /// root, else `$XDG_RUNTIME_DIR/evermap-lane`, else `/tmp/evermap-lane-UID`. A restart usually
+    /// removes all of them, with the changes that they describe. If `/tmp` persists, the boot id
+    /// identifies old journals.
     pub fn of_user() -> Result<Self> {
         Self::at(Self::path_of_user())
     }
 
-    /// Where [`of_user`](Self::of_user) has it; nothing is made.
+    /// Path that [`of_user`](Self::of_user) opens. Makes nothing.
     pub fn path_of_user() -> PathBuf {
         let user = rustix::process::geteuid();
         let of_session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -34,13 +36,15 @@ impl StateDirectory {
         }
     }
 
-    /// This one, for whoever wants lanes that keep to themselves. It is made if it is not there; its parent has to be.
+    /// Opens a directory at `path`, for lanes that are separate from others. Makes it if necessary;
+    /// its parent must exist.
     ///
     /// # Errors
-    /// [`Error::State`] for a link, for what is no directory, for one of another user's, and for one that others may write to.
+    /// [`Error::State`] for a link, a file that is not a directory, a directory of another user,
+    /// and one that others may use.
     pub fn at(path: impl Into<PathBuf>) -> Result<Self> {
         let path = std::path::absolute(path.into()).map_err(|source| Error::Io {
-            operation: "tell the path of the state directory",
+            operation: "find the path of the state directory",
             path: PathBuf::new(),
             source,
         })?;
@@ -51,17 +55,17 @@ impl StateDirectory {
         Ok(Self { path })
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file whose lock is the claim of a core.
+    /// File whose lock is the claim of a core.
     pub(crate) fn core(&self, core: u32) -> PathBuf {
         self.path.join("cores").join(core.to_string())
     }
 
-    /// Where the journals are.
+    /// Directory of the journals.
     pub(crate) fn lanes(&self) -> PathBuf {
         self.path.join("lanes")
     }
@@ -72,28 +76,29 @@ fn make(folder: &Path) -> Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Error::Io {
             operation: "make the state directory",
             path: folder.into(),
-            source: with_remedy(
-                error,
-                "what it is to be in has to be there, and yours to write to",
-            ),
+            source: with_remedy(error, "its parent directory must exist and be writable"),
         }),
         _ => Ok(()),
     }
 }
 
-/// In `/tmp` anybody could have made it first.
+/// Checks the owner and the mode, since any user could have made the directory in `/tmp`.
 fn verify(folder: &Path) -> Result<()> {
     let facts = fs::symlink_metadata(folder).map_err(|source| Error::Io {
-        operation: "look at the state directory",
+        operation: "stat the state directory",
         path: folder.into(),
         source,
     })?;
     let user = rustix::process::geteuid().as_raw();
     let why = match facts.mode() & 0o777 {
         _ if facts.is_symlink() => "it is a symbolic link".to_owned(),
-        _ if !facts.is_dir() => "it is no directory".to_owned(),
-        _ if facts.uid() != user => format!("it is user {}'s, and you are {user}", facts.uid()),
-        mode if mode & 0o077 != 0 => format!("others may use it, too (its mode is {mode:03o})"),
+        _ if !facts.is_dir() => "it is not a directory".to_owned(),
+        _ if facts.uid() != user => {
+            format!("user {} owns it, and you are user {user}", facts.uid())
+        }
+        mode if mode & 0o077 != 0 => {
+            format!("other users have access to it (its mode is {mode:03o})")
+        }
         _ => return Ok(()),
     };
     Err(Error::State { path: folder.into(), why })
@@ -105,7 +110,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn it_is_made_for_its_user_alone_and_found_again() {
+    fn the_directory_is_made_for_its_user_alone_and_found_again() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("state");
         let state = StateDirectory::at(&path).unwrap();
@@ -114,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_could_have_put_there_is_refused() {
+    fn a_directory_that_another_user_could_have_made_is_refused() {
         let place = tempfile::tempdir().unwrap();
         let (real, link, file, open) = (
             place.path().join("real"),
@@ -127,7 +132,9 @@ mod tests {
         fs::write(&file, "").unwrap();
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
-        for (path, why) in [(link, "symbolic link"), (file, "no directory"), (open, "others may")] {
+        for (path, why) in
+            [(link, "symbolic link"), (file, "not a directory"), (open, "other users")]
+        {
             let error = StateDirectory::at(&path).unwrap_err();
             assert!(matches!(error, Error::State { .. }), "{error}");
             assert!(error.to_string().contains(why), "{error}");
@@ -135,21 +142,21 @@ mod tests {
     }
 
     #[test]
-    fn one_in_a_folder_that_is_not_there_is_refused_and_says_what_to_do() {
+    fn a_missing_parent_is_an_error_with_a_remedy() {
         let error = StateDirectory::at("/nowhere/state").unwrap_err().to_string();
-        assert!(error.contains("/nowhere/state") && error.contains("has to be there"), "{error}");
+        assert!(error.contains("/nowhere/state") && error.contains("must exist"), "{error}");
     }
 
     #[test]
-    fn another_users_is_refused() {
+    fn a_directory_of_another_user_is_refused() {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root can make a directory another user's");
+            eprintln!("skipped: only root can change the owner of a directory");
             return;
         }
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("state");
         StateDirectory::at(&path).unwrap();
         std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
-        assert!(StateDirectory::at(&path).unwrap_err().to_string().contains("user 65534's"));
+        assert!(StateDirectory::at(&path).unwrap_err().to_string().contains("user 65534 owns it"));
     }
 }

@@ -1,4 +1,4 @@
-//! Which lanes there are, and what was left behind.
+//! Lists lanes, and the remains of killed ones.
 
 use std::path::{Path, PathBuf};
 
@@ -12,48 +12,50 @@ use crate::hold;
 use crate::machine::{Groups, Roots};
 use crate::process::Process;
 
-/// What is known of the lanes of a state directory.
+/// Lanes of a state directory.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Status {
-    /// By their journals.
+    /// Lanes that have a journal.
     pub lanes: Vec<LaneStatus>,
-    /// The cores that are claimed.
+    /// Claimed cores.
     pub claimed: Vec<u32>,
-    /// Groups with names of lanes that no journal here knows: of another state directory, or of a journal that was removed.
+    /// Groups with names of lanes but without a journal here: they belong to another state
+    /// directory, or their journal was removed.
     pub unknown_groups: Vec<PathBuf>,
-    /// Journals that cannot be understood, and why.
+    /// Errors of unreadable journals.
     pub damaged: Vec<String>,
 }
 
-/// One lane.
+/// State of one lane.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct LaneStatus {
-    /// Its id.
+    /// Id of the lane.
     pub id: String,
-    /// What was started in it.
+    /// Command that was started in the lane.
     pub command: String,
-    /// Its core.
+    /// Core of the lane.
     pub core: Option<u32>,
-    /// Since when, in seconds since 1970.
+    /// Start time in seconds since 1970.
     pub since_unix_s: u64,
-    /// Whether its process is there. One that is not was left behind: `undo` undoes it.
+    /// True while the lane's process runs. If it does not, `undo` undoes the lane.
     pub is_running: bool,
-    /// The process that made it.
+    /// Process that made the lane.
     pub lane_pid: u32,
-    /// Who guards it; none if nobody does.
+    /// Guardian process. `None` if it does not run.
     pub guardian_pid: Option<u32>,
-    /// The program in it; none if it is not there.
+    /// Program in the lane. `None` if it does not run.
     pub program_pid: Option<u32>,
-    /// The groups that it made.
+    /// Control groups of the lane that exist.
     pub groups: Vec<PathBuf>,
 }
 
-/// The lanes of a state directory, and what is left of others. Cost: reads the journals; changes nothing.
+/// Lists the lanes of a state directory and the remains of others. Reads the journals; changes
+/// nothing.
 ///
 /// # Errors
-/// If the state directory cannot be read.
+/// The state directory cannot be read.
 pub fn status(state: &StateDirectory) -> Result<Status> {
     let mut status = Status { claimed: claimed(state), ..Status::default() };
     for path in Journal::all(state)? {
@@ -89,7 +91,7 @@ fn of(journal: &Journal) -> LaneStatus {
     }
 }
 
-/// The groups with names of lanes, where lanes of this process would make theirs.
+/// Groups with names of lanes, in the places where lanes of this process would make theirs.
 fn of_lanes() -> Vec<PathBuf> {
     let groups = Groups::look_in(&Roots::default());
     let parents = [
@@ -107,7 +109,8 @@ fn of_lanes() -> Vec<PathBuf> {
     found
 }
 
-/// Where groups of lanes are beside this one: while a core is held, all that was in the group is in one that the lane made beneath.
+/// Group in which lanes started from this one make their groups. While a core is held, the tasks of
+/// a group are in a group that the lane made below it.
 fn beside(group: &Path) -> PathBuf {
     let above = hold::core_of(group).and_then(|_| group.parent());
     above.unwrap_or(group).to_owned()
@@ -118,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_of_lanes_are_found_from_within_one() {
+    fn groups_of_lanes_are_found_from_inside_one() {
         for (own, parent) in [
             ("/cg/box", "/cg/box"),
             ("/cg/box/evermap-rest-1", "/cg/box"),

@@ -1,8 +1,10 @@
-//! Undoing a lane by its journal: from any step, in any process, any number of times.
+//! Undoes a lane by its journal: from any step, in any process, any number of times.
 //!
-//! The order matters: threads lose their priority first, so that nothing of this lane can keep the rest from running; then groups; then
-//! affinity, which a cpuset may have narrowed until then; the journal last. A process is touched only if its number and its beginning are those that
-//! were noted, or if it is one of the program's own, by descent or by the lane's id in its environment.
+//! The order matters. Threads lose their priority first, so that no thread of the lane keeps others
+//! from running; then groups are removed; then affinities are restored, which a cpuset may have
+//! limited until then; the journal is removed last. A process is touched only if its number and
+//! start time match the journal, or if it belongs to the program by descent or by the lane's id in
+//! its environment.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
@@ -21,49 +23,52 @@ use crate::sys::scheduler::{self, Thread};
 use crate::workqueues::Away;
 use crate::{Error, Result};
 
-/// The variable that has the lane's id, in the program and all that it starts.
+/// Environment variable with the lane's id, set for the program and inherited by its children.
 pub const LANE_VARIABLE: &str = "EVERMAP_LANE";
 
-/// How long nothing more must come on the core, after something was there. A fork takes less than a millisecond, and can be interrupted.
+/// Time without new processes on the core after which the search ends. A fork takes less than a
+/// millisecond, but can be interrupted.
 const QUIET: Duration = Duration::from_millis(50);
-/// How long that is waited for.
+/// Longest duration of that search.
 const RELEASE_MAX: Duration = Duration::from_millis(500);
-/// How long a guardian that is at work is waited for. It takes milliseconds.
+/// Longest wait for a guardian that is undoing. It takes milliseconds.
 const GUARDIAN_MAX: Duration = Duration::from_secs(5);
-/// How long another one that undoes in the same directory is waited for; afterwards both do, which does no harm.
+/// Longest wait for another process that undoes in the same directory. Afterwards both undo, which
+/// is harmless.
 const OTHERS_MAX: Duration = Duration::from_secs(3);
 
-/// What was undone of one lane.
+/// Result of undoing one lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UndoneLane {
-    /// Its id: the lane's process, when that began, and which of its lanes.
+    /// Id of the lane: number and start time of its process, and the number of the lane within it.
     pub id: String,
-    /// What it had been started with.
+    /// Command that had been started.
     pub command: String,
-    /// Its core.
+    /// Core of the lane.
     pub core: Option<u32>,
-    /// What was done, in sentences; nothing if there was nothing left.
+    /// Actions taken, in sentences. Empty if there was nothing left to undo.
     pub did: Vec<String>,
 }
 
-/// What [`undo`] came to.
+/// Result of [`undo`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Undone {
-    /// Lanes that had been left behind, and are not any more.
+    /// Lanes that were left behind and are now undone.
     pub lanes: Vec<UndoneLane>,
-    /// How many lanes are in use, and were left alone.
+    /// Number of running lanes, which were left alone.
     pub running: usize,
-    /// What could not be undone: each is tried again the next time.
+    /// Errors of lanes that could not be undone. The next `undo` tries them again.
     pub failed: Vec<Error>,
 }
 
-/// Undoes all lanes of the state directory whose processes are gone. Those that run are left alone. When it returns, nothing is left
-/// of the others but what `failed` names. Cost: some milliseconds a lane, and the time of a guardian that is at work.
+/// Undoes all lanes of the state directory whose processes have ended, and leaves running ones
+/// alone. When it returns, nothing is left of the former except what `failed` names. Cost: some
+/// milliseconds a lane, and the wait for a guardian that is undoing.
 ///
 /// # Errors
-/// Only if the state directory cannot be read.
+/// The state directory cannot be read.
 pub fn undo(state: &StateDirectory) -> Result<Undone> {
     let mut undone = Undone::default();
     for path in Journal::all(state)? {
@@ -84,25 +89,27 @@ pub fn undo(state: &StateDirectory) -> Result<Undone> {
     Ok(undone)
 }
 
-/// Whether the process that made the lane is there: only that one may end it then.
+/// Returns true while the process that made the lane runs: only that process may end the lane then.
 pub(super) fn is_in_use(journal: &Journal) -> bool {
     journal.is_of_this_boot() && journal.record.lane.is_alive()
 }
 
-/// The lane is dead, so its guardian is undoing: two at once would each see what the other does.
+/// Waits for the guardian of a dead lane, which is undoing it. If both undid it, each would report
+/// only a part.
 fn wait_for_guardian(record: &Record) {
     let Some(Ok(Some(descriptor))) = record.guardian.map(|guardian| guardian.descriptor()) else {
         return;
     };
     let until = Timespec { tv_sec: GUARDIAN_MAX.as_secs() as i64, tv_nsec: 0 };
-    // If the time is over, or the wait is broken off, the lane is undone here.
+    // After a timeout or an error of the wait, the lane is undone here.
     let _ = rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&until));
 }
 
-/// Undoes one lane, whoever made it, by what its journal says now. None if there is no journal any more.
+/// Undoes one lane of any process by its present journal. Returns `None` if there is no journal any
+/// more.
 ///
 /// # Errors
-/// The first thing that could not be undone; the rest was, and the journal stays.
+/// The first failure. All else was undone, and the journal stays.
 pub(super) fn undo_one(
     state: &StateDirectory,
     id: &str,
@@ -113,7 +120,7 @@ pub(super) fn undo_one(
     undo_all(&journal, tree).map(Some)
 }
 
-/// Undoes a lane of this process, by what this process knows: whatever has become of the file.
+/// Undoes a lane of this process from memory, even if its journal file is lost.
 pub(super) fn undo_own(
     state: &StateDirectory,
     journal: &Journal,
@@ -132,7 +139,7 @@ fn undo_all(journal: &Journal, tree: &dyn Tree) -> Result<UndoneLane> {
         did: Vec::new(),
     };
     if !journal.is_of_this_boot() {
-        lane.did.push("the machine was started anew since: nothing was left".into());
+        lane.did.push("the machine has restarted since: nothing was left".into());
         journal.remove()?;
         return Ok(lane);
     }
@@ -140,7 +147,7 @@ fn undo_all(journal: &Journal, tree: &dyn Tree) -> Result<UndoneLane> {
     let mut result = Ok(());
     if let Some(away) = &record.workqueues {
         match away.undo() {
-            Ok(true) => lane.did.push("the kernel's unbound work may be on its core again".into()),
+            Ok(true) => lane.did.push("the kernel's unbound work may use its core again".into()),
             Ok(false) => {}
             Err(source) => result = Err(of_work(away, source)),
         }
@@ -157,13 +164,13 @@ fn undo_all(journal: &Journal, tree: &dyn Tree) -> Result<UndoneLane> {
     Ok(lane)
 }
 
-/// The kernel's unbound work could not be let on its core again.
+/// Error for a core that could not be returned to the kernel's unbound work.
 pub(super) fn of_work(away: &Away, source: std::io::Error) -> Error {
-    let operation = "let the kernel's unbound work on all cores again by";
+    let operation = "return the core to the kernel's unbound work in";
     Error::Io { operation, path: away.path(), source }
 }
 
-/// One undoes at a time, so that what each says it did is what it did.
+/// Takes the lock for undoing, so that each process reports only its own actions.
 fn alone(state: &StateDirectory) -> Option<File> {
     let path = state.path().join("undo");
     let file = File::options().create(true).truncate(false).write(true).open(path).ok()?;
@@ -177,7 +184,7 @@ fn alone(state: &StateDirectory) -> Option<File> {
     Some(file)
 }
 
-/// Gives the lane's threads their former policy back.
+/// Restores the scheduling of the lane's threads.
 fn threads_back(record: &Record) -> Option<String> {
     let mut count = 0;
     for one in &record.threads {
@@ -194,10 +201,11 @@ fn threads_back(record: &Record) -> Option<String> {
         }
         timers_back(program.pid, &record.before);
     }
-    (count > 0).then(|| format!("{count} threads have their former priority again"))
+    (count > 0).then(|| format!("restored the priority of {count} threads"))
 }
 
-/// Whether it was changed. A thread that is not real-time has lost that before, or never had it.
+/// Restores the scheduling of a thread. Returns true if it changed. A thread that is not real-time
+/// lost its priority before or never had it.
 fn make_ordinary(thread: Thread, before: &Before) -> bool {
     let former = &before.scheduling;
     let is_changed = scheduler::get(thread).is_ok_and(|now| {
@@ -206,15 +214,16 @@ fn make_ordinary(thread: Thread, before: &Before) -> bool {
     is_changed && scheduler::set_back(thread, former).is_ok()
 }
 
-/// Takes off the core what is on that alone and belongs to the lane.
+/// Restores the affinity of processes that belong to the lane and are limited to its core.
 fn affinity_back(record: &Record) -> Option<String> {
     let core = record.core?;
     let own: BTreeSet<u32> = [core].into();
     let mut count = usize::from(!Roots::default().is_online(core) && release_from_offline(record));
     let ends = Instant::now() + RELEASE_MAX;
     let mut quiet: Option<Instant> = None;
-    // Who was released starts nothing on the core any more; but a process that is being made has the affinity that its parent had, and is seen
-    // only when it is there, and one that is becoming another program has no environment for a moment.
+    // Released processes start nothing on the core any more. But a process being forked has the
+    // affinity of its parent and is visible only later, and one that executes a new program has no
+    // environment for a moment. So the search repeats until it finds nothing new.
     loop {
         let program = record.program.filter(Process::is_alive);
         let released = program.is_some_and(|program| release(program.pid, &own, &record.before));
@@ -229,11 +238,12 @@ fn affinity_back(record: &Record) -> Option<String> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    (count > 0).then(|| format!("{count} processes may run on other cores again"))
+    (count > 0).then(|| format!("let {count} processes run on other cores again"))
 }
 
-/// Gives the program's threads their former cores, wherever they are now: the kernel has let those run elsewhere that ran since their core
-/// went offline, and not for good. Whether there were any.
+/// Restores the affinity of the program's threads after their core went offline, wherever they are
+/// now: the kernel moved running threads elsewhere, but only until the core returns. Returns true
+/// if there were any.
 fn release_from_offline(record: &Record) -> bool {
     let program = record.program.filter(Process::is_alive);
     let threads = program.map(|program| process::threads(program.pid)).unwrap_or_default();
@@ -242,7 +252,8 @@ fn release_from_offline(record: &Record) -> bool {
     back.count() > 0
 }
 
-/// What descends from the program, or bears the lane's id. Gives how many were on the core alone.
+/// Releases descendants of the program and processes with the lane's id. Returns the number of
+/// those that were limited to the core.
 fn release_family(record: &Record, program: Option<Process>, own: &BTreeSet<u32>) -> usize {
     let family: HashSet<u32> =
         program.map(|program| process::descendants(&[program.pid])).unwrap_or_default();
@@ -254,16 +265,16 @@ fn release_family(record: &Record, program: Option<Process>, own: &BTreeSet<u32>
     let is_ours = |pid: &u32| family.contains(pid) || process::has_in_environment(*pid, &marker);
     let is_of_kernel = |pid: &u32| Stat::of(*pid).is_none_or(|stat| stat.is_of_kernel());
     let found = process::all().into_iter().filter(|pid| {
-        // Most processes are elsewhere: asked that first, they cost one call.
+        // The affinity check is one call and excludes most processes.
         (is_on_core(pid) || family.contains(pid)) && !is_of_kernel(pid) && is_ours(pid)
     });
     let released = found.filter(|pid| release(*pid, own, &record.before));
     released.inspect(|pid| timers_back(*pid, &record.before)).count()
 }
 
-/// Lets the threads of a process that are on the lane's core alone run where they could before: also those that sleep on it while it is offline,
-/// which the kernel says are on no core. Whether there were any. Threads that
-/// it starts meanwhile are looked for until there is no new one.
+/// Restores the affinity of threads of a process that are limited to the lane's core, including
+/// threads that sleep on the core while it is offline, which the kernel reports as being on no
+/// core. Repeats while it finds new threads. Returns true if there were any.
 pub(crate) fn release(pid: u32, own: &BTreeSet<u32>, before: &Before) -> bool {
     let mut is_any = false;
     for _ in 0..8 {
@@ -282,19 +293,19 @@ pub(crate) fn release(pid: u32, own: &BTreeSet<u32>, before: &Before) -> bool {
     is_any
 }
 
-/// Lets the timers of a process, of its first thread, be as late as before. Needs a right for others' processes; without it they stay exact, which
-/// costs nothing but some power.
+/// Restores the timer slack of a process (of its first thread). Processes of other users need a
+/// right; without it they keep exact timers, which costs only some power.
 pub(crate) fn timers_back(pid: u32, before: &Before) {
     drop(fs::write(format!("/proc/{pid}/timerslack_ns"), before.timer_slack_ns.to_string()));
 }
 
-/// Lets a thread run where it could before, or everywhere if none of that is there any more.
+/// Restores the affinity of a thread. Allows all cores if none of its former cores exists any more.
 fn give_back(thread: Thread, before: &Before) -> bool {
     let is_back = scheduler::set_affinity(thread, &before.affinity);
     is_back.or_else(|_| scheduler::set_affinity(thread, &everything())).is_ok()
 }
 
-/// All cores: the kernel leaves out those that a thread cannot have.
+/// All cores. The kernel ignores those that a thread cannot use.
 fn everything() -> BTreeSet<u32> {
     (0..rustix::thread::CpuSet::MAX_CPU as u32).collect()
 }
@@ -306,7 +317,7 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command};
 
-    /// A program that is killed when the test is over.
+    /// Program that is killed at the end of the test.
     struct Sleeper(Child);
 
     impl Sleeper {
@@ -345,14 +356,14 @@ mod tests {
         }
     }
 
-    /// As if the lane had been killed.
+    /// Makes the journal look as if the lane had been killed.
     fn abandon(journal: &mut Journal) {
         journal.record.lane.start_ticks += 1;
         journal.write().unwrap();
     }
 
     #[test]
-    fn a_lane_in_use_is_left_alone_and_one_left_behind_is_undone_once() {
+    fn a_running_lane_is_left_alone_and_a_dead_one_is_undone_once() {
         let (_place, state) = state();
         let mut journal = Journal::begin(&state, None, "player", before()).unwrap();
         let undone = undo(&state).unwrap();
@@ -365,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_and_what_bears_the_lanes_id_run_everywhere_again() {
+    fn the_program_and_processes_with_the_lanes_id_get_their_affinity_back() {
         let (_place, state) = state();
         let mut journal = Journal::begin(&state, Some(0), "player", before()).unwrap();
         let program = Sleeper::new("");
@@ -383,14 +394,14 @@ mod tests {
         let undone = undo(&state).unwrap();
         assert!(undone.failed.is_empty(), "{undone:?}");
         assert_eq!((program.affinity(), orphan.affinity()), (all.clone(), all));
-        assert_eq!(stranger.affinity(), [core].into(), "not this lane's");
+        assert_eq!(stranger.affinity(), [core].into(), "it belongs to another lane");
         assert!(!scheduler::get(program.thread()).unwrap().policy.is_real_time());
         let said = undone.lanes[0].did.join("\n");
-        assert_eq!(said.contains("1 threads"), has_right, "{said}");
+        assert_eq!(said.contains("priority of 1 threads"), has_right, "{said}");
     }
 
     #[test]
-    fn a_number_that_was_given_again_is_never_touched() {
+    fn a_process_with_a_reused_number_is_never_touched() {
         let (_place, state) = state();
         let mut journal = Journal::begin(&state, Some(0), "player", before()).unwrap();
         let stranger = Sleeper::new("");
@@ -412,15 +423,15 @@ mod tests {
     }
 
     #[test]
-    fn after_a_boot_there_is_nothing_to_undo() {
+    fn after_a_restart_there_is_nothing_to_undo() {
         let (_place, state) = state();
         let mut journal = Journal::begin(&state, Some(0), "player", before()).unwrap();
-        // The numbers are those of this process, which must not be taken for the lane.
+        // The journal names this process, which must not be taken for the lane.
         journal.record.boot = "another".into();
         journal.write().unwrap();
         let undone = undo(&state).unwrap();
         assert_eq!(undone.lanes.len(), 1);
-        assert!(undone.lanes[0].did[0].contains("started anew"));
+        assert!(undone.lanes[0].did[0].contains("has restarted"));
         assert!(Journal::all(&state).unwrap().is_empty());
     }
 

@@ -1,8 +1,8 @@
-//! A core for one program alone: cpusets of version 1, partitions of version 2.
+//! Holds a core for one program alone: cpusets of version 1, partitions of version 2.
 //!
-//! Tasks are moved from the group that the lane was started from, and from no other; the kernel's never are. What is about to be done is
-//! handed to the journal first, and can be undone from any prefix of it: a group that was not yet known to be made by this lane is
-//! removed only if it is empty.
+//! Moves tasks only out of the group that the lane was started from, and never kernel threads. The
+//! journal gets each step before it is done, and any prefix of the steps can be undone: a group is
+//! removed if this lane is known to have made it, or if it is empty.
 
 mod refusal;
 #[cfg(test)]
@@ -26,28 +26,30 @@ use tree::Tree;
 use crate::machine::{CpuList, Groups};
 use crate::{Error, Result};
 
-/// How often tasks that fork while they are moved are asked for again. Each round leaves only what was started during the one before.
+/// Maximum number of rounds over tasks that fork while they are moved. Each round leaves only tasks
+/// started during the round before.
 const ROUNDS_MAX: usize = 64;
-/// How long a group is waited for to become empty. A task that is ending cannot be moved, though the kernel says it was, and is there until it
-/// has ended.
+/// Longest wait for a group to become empty. A task that is ending cannot be moved, although the
+/// kernel reports success, and stays until it has ended.
 const EMPTY_MAX: Duration = Duration::from_secs(2);
-/// Between two rounds, when there have been as many as are enough for tasks that start others.
+/// Pause between rounds after [`ROUNDS_MAX`].
 const ROUND_PAUSE: Duration = Duration::from_millis(2);
 
-/// A group that a lane makes.
+/// Control group made by a lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Made {
-    /// Its directory.
+    /// Directory of the group.
     pub(crate) path: PathBuf,
-    /// What tells it from another of its name; none until it is there.
+    /// Inode, which tells the group from another one of its name. `None` until the group is made.
     pub(crate) inode: Option<u64>,
 }
 
-/// The names of groups of lanes, before the core's number: for the program, and for all else that was in the group above.
+/// Name prefixes of lanes' groups, before the number of the core: for the program, and for the
+/// other tasks of the parent.
 const LANE: &str = "evermap-lane-";
 const REST: &str = "evermap-rest-";
 
-/// Which core a lane made the group for, by its name; none for groups of others.
+/// Core of a lane's group, by its name. Returns `None` for other groups.
 pub(crate) fn core_of(group: &Path) -> Option<u32> {
     let name = group.file_name()?.to_str()?;
     name.strip_prefix(LANE).or(name.strip_prefix(REST))?.parse().ok()
@@ -62,7 +64,7 @@ impl Made {
         self.path.join(name)
     }
 
-    /// What is to be done with it when a lane is undone.
+    /// Present state of the group.
     fn now(&self, tree: &dyn Tree) -> io::Result<Now> {
         match tree.inode(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Now::Gone),
@@ -74,17 +76,18 @@ impl Made {
     }
 }
 
-/// Whose a group is that has the name of one of ours.
+/// Owner of a group that has the name of a lane's group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Now {
     Ours,
-    /// Made by this lane just before it was killed, or by somebody else: nothing is in it that this lane moved there.
+    /// The group may come from this lane, killed just afterwards, or from another program. This
+    /// lane has moved no tasks into it.
     Unknown,
     Anothers,
     Gone,
 }
 
-/// What a hold changes: what the journal keeps of it, and what it is undone by.
+/// Changes of a hold, as journalled and undone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "version")]
 pub(crate) enum Hold {
@@ -95,10 +98,10 @@ pub(crate) enum Hold {
 }
 
 impl Hold {
-    /// What would be changed to hold a core, by the version that has the cpusets here. Changes nothing.
+    /// Plans to hold a core with the version that has the cpuset controller here. Changes nothing.
     ///
     /// # Errors
-    /// [`Error::HoldRefused`], with the reason.
+    /// [`Error::HoldRefused`] with the reason.
     pub(crate) fn plan(tree: &dyn Tree, groups: &Groups, core: u32) -> Result<Self> {
         let refused = |why| Error::HoldRefused { core, why };
         if let Some(group) = groups.v1.get("cpuset") {
@@ -111,7 +114,8 @@ impl Hold {
         Err(refused(HoldRefusal::NoController))
     }
 
-    /// Makes it so. `journal` is called before each step that it must know of; when it fails, or a step, the caller undoes.
+    /// Makes the changes. Calls `journal` before each step that must be journalled. After an error
+    /// the caller undoes.
     pub(crate) fn make(
         &mut self,
         tree: &dyn Tree,
@@ -136,8 +140,8 @@ impl Hold {
         }
     }
 
-    /// Undoes it: tasks go back, groups are removed. Does as much as it can; done again, it finds nothing. Gives what it did, in
-    /// sentences, or what was in its way.
+    /// Moves tasks back and removes the groups, as far as possible. Can be repeated. Returns the
+    /// actions in sentences, or the obstacle.
     pub(crate) fn undo(&self, tree: &dyn Tree) -> Result<Vec<String>, HoldRefusal> {
         match self {
             Hold::V1(cpusets) => cpusets.undo(tree),
@@ -145,7 +149,7 @@ impl Hold {
         }
     }
 
-    /// Puts a process on the core.
+    /// Moves a process to the core.
     pub(crate) fn enter(&self, tree: &dyn Tree, pid: u32) -> Result<(), HoldRefusal> {
         let group = match self {
             Hold::V1(cpusets) => &cpusets.lane.path,
@@ -154,7 +158,7 @@ impl Hold {
         move_process(tree, pid, group)
     }
 
-    /// Puts one thread on the core, and leaves the others of its process where they are: with version 1 only.
+    /// Moves one thread to the core without the rest of its process. Version 1 only.
     pub(crate) fn enter_thread(&self, tree: &dyn Tree, thread: u32) -> Result<(), HoldRefusal> {
         match self {
             Hold::V1(cpusets) => write(tree, &cpusets.lane.file("tasks"), &thread.to_string()),
@@ -162,7 +166,8 @@ impl Hold {
         }
     }
 
-    /// Takes off the core what the program started and is not the program: it goes to where all others are. Gives how many that were.
+    /// Moves processes that the program started off the core, to all other tasks. Returns their
+    /// number.
     pub(crate) fn leave_all_but(&self, tree: &dyn Tree, program: u32) -> usize {
         let (from, to) = match self {
             Hold::V1(cpusets) => (&cpusets.lane.path, &cpusets.rest.path),
@@ -173,7 +178,8 @@ impl Hold {
         others.filter(|pid| move_process(tree, **pid, to).is_ok()).count()
     }
 
-    /// Moves away what came to the core's former group since: the kernel starts programs there. Says if the kernel gave the core up.
+    /// Version 1: moves tasks away that entered the parent group since. Version 2: checks that the
+    /// kernel has not revoked the partition.
     pub(crate) fn keep(&self, tree: &dyn Tree) -> Result<(), HoldRefusal> {
         match self {
             Hold::V1(cpusets) => cpusets.empty_parent(tree),
@@ -181,7 +187,7 @@ impl Hold {
         }
     }
 
-    /// Which core.
+    /// Number of the core.
     pub(crate) fn core(&self) -> u32 {
         match self {
             Hold::V1(cpusets) => cpusets.core,
@@ -189,7 +195,8 @@ impl Hold {
         }
     }
 
-    /// Of a later journal than the one that said that a controller was switched on here: the last lane switches it off.
+    /// Takes over from another lane's hold that a lane enabled the controller, so that the last
+    /// lane disables it.
     pub(crate) fn inherit(&mut self, other: &Hold) {
         if let (Hold::V2(own), Hold::V2(other)) = (self, other)
             && own.parent == other.parent
@@ -198,7 +205,7 @@ impl Hold {
         }
     }
 
-    /// Its groups.
+    /// Groups of the hold.
     pub(crate) fn groups(&self) -> Vec<&Path> {
         match self {
             Hold::V1(cpusets) => vec![&cpusets.lane.path, &cpusets.rest.path],
@@ -211,7 +218,7 @@ fn move_process(tree: &dyn Tree, pid: u32, group: &Path) -> Result<(), HoldRefus
     write(tree, &group.join("cgroup.procs"), &pid.to_string())
 }
 
-/// A file's text, as cores.
+/// Parses a file's text as a list of cores.
 fn cores(tree: &dyn Tree, file: &Path) -> Result<CpuList, HoldRefusal> {
     let text = tree.read(file).map_err(|source| HoldRefusal::of("read", file, source))?;
     text.parse().map_err(|_| HoldRefusal::of("read", file, io::ErrorKind::InvalidData.into()))
@@ -221,7 +228,7 @@ fn write(tree: &dyn Tree, file: &Path, text: &str) -> Result<(), HoldRefusal> {
     tree.write(file, text).map_err(|source| HoldRefusal::of("write", file, source))
 }
 
-/// Makes a group that must not be there, and notes which it is.
+/// Makes a group that must not exist, and records its inode.
 fn make(tree: &dyn Tree, made: &mut Made) -> Result<(), HoldRefusal> {
     match tree.make(&made.path) {
         Ok(()) => {}
@@ -231,11 +238,11 @@ fn make(tree: &dyn Tree, made: &mut Made) -> Result<(), HoldRefusal> {
         Err(source) => return Err(HoldRefusal::of("make", &made.path, source)),
     }
     let inode = tree.inode(&made.path);
-    made.inode = Some(inode.map_err(|source| HoldRefusal::of("look at", &made.path, source))?);
+    made.inode = Some(inode.map_err(|source| HoldRefusal::of("stat", &made.path, source))?);
     Ok(())
 }
 
-/// Refuses a group that is there already.
+/// Fails if the group exists.
 fn verify_absent(tree: &dyn Tree, made: &Made) -> Result<(), HoldRefusal> {
     match tree.inode(&made.path) {
         Ok(_) => Err(HoldRefusal::Collision { group: made.path.clone() }),
@@ -243,12 +250,11 @@ fn verify_absent(tree: &dyn Tree, made: &Made) -> Result<(), HoldRefusal> {
     }
 }
 
-/// Refuses if a group beside ours has the core.
+/// Fails if another group in the parent has the core.
 fn verify_unshared(tree: &dyn Tree, parent: &Path, core: u32) -> Result<(), HoldRefusal> {
-    let groups =
-        tree.groups(parent).map_err(|source| HoldRefusal::of("look into", parent, source))?;
+    let groups = tree.groups(parent).map_err(|source| HoldRefusal::of("list", parent, source))?;
     for group in groups {
-        // Groups may go while they are looked at, and need not have cores.
+        // A group may vanish during the check, and need not have cores.
         let Ok(cores) = cores(tree, &group.join("cpuset.cpus")) else { continue };
         if cores.contains(core) {
             return Err(HoldRefusal::Shared { group, cores });
@@ -257,14 +263,14 @@ fn verify_unshared(tree: &dyn Tree, parent: &Path, core: u32) -> Result<(), Hold
     Ok(())
 }
 
-/// Empties a group that is this lane's into another one and removes it.
+/// Moves the tasks of a lane's group to another group and removes it.
 fn dissolve(
     tree: &dyn Tree,
     made: &Made,
     list: &str,
     targets: &[&Path],
 ) -> Result<Option<String>, HoldRefusal> {
-    let failed = |source| HoldRefusal::of("look at", &made.path, source);
+    let failed = |source| HoldRefusal::of("stat", &made.path, source);
     let now = made.now(tree).map_err(failed)?;
     let mut moved = 0;
     match now {
@@ -276,18 +282,18 @@ fn dissolve(
         Ok(()) => {
             let name = made.path.display();
             Ok(Some(match moved {
-                0 => format!("{name} is removed"),
-                moved => format!("{name} is removed, {moved} tasks are back where they were"),
+                0 => format!("removed {name}"),
+                moved => format!("removed {name} and moved its {moved} tasks back"),
             }))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        // Somebody's who made it in the moment in which this lane was about to.
+        // Another program made it just before this lane would have.
         Err(_) if now == Now::Unknown => Ok(None),
         Err(source) => Err(HoldRefusal::of("remove", &made.path, source)),
     }
 }
 
-/// Moves all tasks out, also those that are started meanwhile, and waits for those that are ending.
+/// Moves all tasks out, including new ones, and waits for those that are ending.
 fn empty(
     tree: &dyn Tree,
     made: &Made,
@@ -305,14 +311,15 @@ fn empty(
             return Ok(moved.len());
         }
         if round > ROUNDS_MAX {
-            // Whoever is refused again and again stays; whoever seems to be moved and is there is ending.
+            // A task that cannot be moved stays. A task that the kernel claims to have moved is
+            // ending.
             if Instant::now() > until || there.iter().all(|task| !moved.contains(task)) {
                 break;
             }
             std::thread::sleep(ROUND_PAUSE);
         }
         for task in there {
-            // The second place is for when the first is gone.
+            // The second target is used if the first one is gone.
             let mut tries = targets.iter().map(|to| write(tree, &to.join(list), &task.to_string()));
             match tries.find_map(|tried| tried.map_err(|why| refusal = Some(why)).ok()) {
                 Some(()) => drop(moved.insert(task)),
@@ -320,11 +327,11 @@ fn empty(
             }
         }
     }
-    let stay = || HoldRefusal::of("empty", &made.path, io::Error::other("some tasks don't end"));
+    let stay = || HoldRefusal::of("empty", &made.path, io::Error::other("some tasks do not end"));
     Err(refusal.unwrap_or_else(stay))
 }
 
-/// A group that has just lost its last task may be busy for a moment.
+/// Removes a group, which may be busy for a moment after its last task has left.
 fn remove(tree: &dyn Tree, group: &Path) -> io::Result<()> {
     let mut result = Ok(());
     for wait_ms in [0, 1, 2, 5, 10, 20, 50] {

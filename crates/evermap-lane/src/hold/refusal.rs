@@ -1,131 +1,131 @@
-//! Why a core cannot be held, and what to do about it.
+//! Reasons why a core cannot be held, with remedies.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::machine::CpuList;
 
-/// Why a core cannot be a program's alone.
+/// Reason why a core cannot be reserved for a program alone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HoldRefusal {
-    /// It is the only one.
+    /// The group has only one core.
     #[error(
-        "no other core would be left for everything else: {cores} is all that {} has; use `share = \"lend\"`",
+        "no core would be left for other programs, since {} has only {cores}; use `share = \"lend\"`",
         group.display()
     )]
     NoCoreLeft {
-        /// The group that the lane was started from.
+        /// Group that the lane was started from.
         group: PathBuf,
-        /// What it has.
+        /// Cores of the group.
         cores: CpuList,
     },
-    /// The group doesn't have it.
-    #[error("{} has the cores {cores} only; name one of these", group.display())]
+    /// The group does not have the core.
+    #[error("{} has only the cores {cores}; name one of these", group.display())]
     NotInGroup {
-        /// The group that the lane was started from.
+        /// Group that the lane was started from.
         group: PathBuf,
-        /// What it has.
+        /// Cores of the group.
         cores: CpuList,
     },
-    /// Somebody else's group has the core, too.
+    /// Another group has the core, too.
     #[error(
         "{} has it, too (its cores are {cores}); take the core out of its cpuset.cpus, name another core, or use `share = \"lend\"`",
         group.display()
     )]
     Shared {
-        /// Whose.
+        /// Other group.
         group: PathBuf,
-        /// What that has.
+        /// Cores of the other group.
         cores: CpuList,
     },
     /// Tasks of groups above run on the core, too.
     #[error(
-        "{} is not exclusive itself, so tasks of other groups run on its cores; start the lane from the topmost group, \
+        "{} is not exclusive, so tasks of other groups run on its cores; start the lane from the topmost group, \
          write 1 to its cpuset.cpu_exclusive, or use `share = \"lend\"`",
         group.display()
     )]
     NotExclusive {
-        /// The group that the lane was started from.
+        /// Group that the lane was started from.
         group: PathBuf,
     },
     /// Another lane holds a core of the group.
     #[error(
-        "this process is in {}, which a lane made that holds core {held}; wait for that lane's end, or use `share = \"lend\"`",
+        "this process is in {}, a group of the lane that holds core {held}; wait until that lane ends, or use `share = \"lend\"`",
         group.display()
     )]
     Within {
-        /// The group that this lane would be started from.
+        /// Group that this lane would be started from.
         group: PathBuf,
-        /// The core that is held already.
+        /// Core that is held already.
         held: u32,
     },
-    /// There is a group of the name already.
+    /// A group of this name exists.
     #[error(
-        "there is a group {} already: of a lane of another state directory, or left behind by one; `evermap lane undo` removes what was left \
-         behind, else remove it (`rmdir`) when nobody uses it",
+        "group {} already exists: it belongs to a lane of another state directory, or is left over from one; run `evermap lane undo`, \
+         or remove it with `rmdir` if it is unused",
         group.display()
     )]
     Collision {
-        /// Which.
+        /// Existing group.
         group: PathBuf,
     },
-    /// The kernel doesn't let this user.
+    /// The user has no right to do this.
     #[error(
-        "this user may not {operation} {}: {source}; run it as root, have that group delegated to you, or use `share = \"lend\"`",
+        "this user may not {operation} {}: {source}; run as root, get the group delegated to you, or use `share = \"lend\"`",
         path.display()
     )]
     NoRight {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
-        /// On what.
+        /// File or group.
         path: PathBuf,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// There are no cpusets.
+    /// There is no cpuset controller.
     #[error(
-        "no cpuset controller is there: of version 1 none is mounted, of version 2 none is enabled for the groups above this process; \
+        "no cpuset controller: version 1 is not mounted, and version 2 has none enabled for the groups above this process; \
          use `share = \"lend\"`"
     )]
     NoController,
-    /// No group above can have a partition.
+    /// No group above can contain a partition.
     #[error(
-        "no group above {} is the root of a partition without processes of its own, which a partition must be in; \
-         start the lane where the topmost group can be seen, or use `share = \"lend\"`",
+        "no group above {} is a partition root without processes, which a partition needs as its parent; \
+         start the lane where the topmost group is visible, or use `share = \"lend\"`",
         group.display()
     )]
     NoPartitionRoot {
-        /// The group that the lane was started from.
+        /// Group that the lane was started from.
         group: PathBuf,
     },
-    /// The kernel made no partition of it.
+    /// The kernel did not accept the partition.
     #[error(
-        "the kernel made no partition of {}: it says `{said}`; name another core, or use `share = \"lend\"`",
+        "the kernel did not make {} a partition: it reports `{said}`; name another core, or use `share = \"lend\"`",
         group.display()
     )]
     Invalid {
-        /// The group.
+        /// Group of the partition.
         group: PathBuf,
-        /// What `cpuset.cpus.partition` said.
+        /// Text of `cpuset.cpus.partition`.
         said: String,
     },
-    /// Version 2 moves processes only.
+    /// Version 2 moves whole processes only.
     #[error(
-        "one thread of a process cannot have a partition of version 2; put the whole program in a lane (`evermap lane run`), or use `share = \"lend\"`"
+        "a partition of version 2 cannot hold a single thread; start the whole program in a lane (`evermap lane run`), or use `share = \"lend\"`"
     )]
     WholeProcesses,
-    /// Something else.
+    /// Another error of the kernel.
     #[error(
-        "cannot {operation} {}: {source}; use `share = \"lend\"`, and `evermap lane undo` if something is left of this lane (`evermap lane status` tells)",
+        "cannot {operation} {}: {source}; use `share = \"lend\"`, and run `evermap lane undo` if `evermap lane status` shows remains of this lane",
         path.display()
     )]
     Kernel {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
-        /// On what.
+        /// File or group.
         path: PathBuf,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
@@ -141,7 +141,8 @@ impl HoldRefusal {
         }
     }
 
-    /// Whether nothing but a right or the kernel's support is missing: a lane does without then, and says so.
+    /// Returns true if only a right or the kernel's support is missing. A lane then does without
+    /// the hold, and reports that.
     pub(crate) fn is_lack_of_right(&self) -> bool {
         matches!(self, HoldRefusal::NoRight { .. } | HoldRefusal::NoController)
     }

@@ -1,5 +1,6 @@
-//! A kernel with control groups, for tests: its rules for cpusets of both versions, as its documentation and its refusals state them. It
-//! can be cut at any change: all later ones fail, as if the lane had been killed there.
+//! Simulated kernel with control groups, for tests: the rules for cpusets of both versions, as the
+//! kernel's documentation and error codes define them. It can stop at any change: all later changes
+//! fail, as if the lane had been killed there.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,9 +18,9 @@ struct Node {
     cpus: String,
     mems: String,
     is_exclusive: bool,
-    /// Version 2: what was asked for.
+    /// Version 2: requested partition type.
     partition: String,
-    /// Version 2: whether its groups have cpusets.
+    /// Version 2: enables cpusets for its groups.
     enables: bool,
 }
 
@@ -28,9 +29,10 @@ struct Task {
     group: PathBuf,
     is_of_kernel: bool,
     is_bound: bool,
-    /// How often it starts another one just before it is moved.
+    /// Number of times that it starts another task just before it is moved.
     forks: u32,
-    /// It is ending, and will have after this many times that it was to be moved: the kernel says that it was.
+    /// The task is ending, and ends after this number of moves, which the kernel reports as
+    /// successful.
     ends_after: Option<u32>,
 }
 
@@ -40,11 +42,11 @@ pub(super) struct Kernel {
     nodes: RefCell<BTreeMap<PathBuf, Node>>,
     tasks: RefCell<BTreeMap<u32, Task>>,
     next: Cell<u32>,
-    /// Changes that are left before it is cut.
+    /// Changes left before the crash point.
     pub(super) left: Cell<Option<usize>>,
-    /// What the kernel says of every partition, for tests of its refusals.
+    /// Error text of every partition, for tests of refusals.
     pub(super) says: RefCell<Option<String>>,
-    /// Whether the user may change anything.
+    /// The user may change nothing.
     pub(super) is_read_only: Cell<bool>,
 }
 
@@ -71,7 +73,7 @@ impl Kernel {
         kernel
     }
 
-    /// Adds a group that is somebody's.
+    /// Adds a group of another program.
     pub(super) fn group(&self, path: &str, cpus: &str) -> PathBuf {
         let path = Path::new(MOUNT).join(path);
         let path: PathBuf = path.components().collect();
@@ -99,12 +101,12 @@ impl Kernel {
         self.add(group, true, is_bound, 0)
     }
 
-    /// An ordinary task that the kernel refuses to move.
+    /// Adds an ordinary task that the kernel refuses to move.
     pub(super) fn bound(&self, group: &Path) -> u32 {
         self.add(group, false, true, 0)
     }
 
-    /// From now on the task is ending.
+    /// Makes the task end after this number of moves.
     pub(super) fn end(&self, task: u32, after: u32) {
         self.tasks.borrow_mut().get_mut(&task).unwrap().ends_after = Some(after);
     }
@@ -125,7 +127,7 @@ impl Kernel {
         self.tasks.borrow()[&task].group.clone()
     }
 
-    /// All there is, to compare; tasks that were started meanwhile are left out.
+    /// Complete state for comparison, with these tasks only.
     pub(super) fn state(&self, of: &[u32]) -> String {
         let tasks = self.tasks.borrow();
         let own: Vec<_> = of.iter().map(|task| (task, &tasks[task].group)).collect();
@@ -151,7 +153,7 @@ impl Kernel {
         self.next.get()
     }
 
-    /// Counts a change; none any more once it is cut.
+    /// Counts a change. Fails after the crash point.
     fn change(&self) -> io::Result<()> {
         if self.is_read_only.get() {
             return Err(errno(libc::EACCES));
@@ -188,7 +190,7 @@ impl Kernel {
         self.tasks.borrow().values().any(|task| task.group == group)
     }
 
-    /// Whether its cpuset files are there.
+    /// Returns true if the group has cpuset files.
     fn has_cpuset(&self, group: &Path) -> bool {
         let parent = group.parent().map(Path::to_owned).unwrap_or_default();
         !self.is_v2

@@ -1,4 +1,4 @@
-//! What a hold promises, by a simulated kernel; what this machine's says is in the tests of the command.
+//! Tests of holds with a simulated kernel. The command's tests use the kernel of this machine.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn refusal(result: Result<Hold>) -> HoldRefusal {
     }
 }
 
-/// A kernel of either version with tasks in the group that lanes are started from, and groups of others.
+/// Kernel of either version with tasks in the group that lanes are started from, and other groups.
 fn kernel(is_v2: bool) -> (Kernel, PathBuf, Vec<u32>) {
     let kernel = Kernel::new(is_v2, "0-3");
     let root = PathBuf::from(MOUNT);
@@ -42,15 +42,15 @@ fn made(kernel: &Kernel, home: &Path, core: u32) -> Hold {
 }
 
 #[test]
-fn cpusets_move_the_group_of_the_lane_and_nothing_else() {
+fn cpusets_move_tasks_of_the_lane_s_group_only() {
     let (kernel, home, tasks) = kernel(false);
     let before = kernel.state(&tasks);
     let hold = made(&kernel, &home, 2);
     let at = |task: usize| kernel.is_in(tasks[task]);
     assert!(at(0).ends_with("evermap-rest-2") && at(1) == at(0) && at(2) == at(0));
     assert_eq!((at(3), at(4), at(5)), (home.clone(), home.clone(), home.clone()));
-    assert!(at(6).ends_with("other"), "another's group is not touched");
-    // Whatever was started while its parent was moved is moved, too.
+    assert!(at(6).ends_with("other"), "the other group is not touched");
+    // Tasks started while their parent was moved are moved, too.
     let left = tree::tasks(&kernel, &home.join("tasks")).unwrap();
     assert_eq!(left, [tasks[3], tasks[4], tasks[5]]);
     assert_eq!(kernel.read(&home.join("evermap-rest-2/cpuset.cpus")).unwrap(), "0-1,3");
@@ -59,11 +59,11 @@ fn cpusets_move_the_group_of_the_lane_and_nothing_else() {
     assert!(at(0).ends_with("evermap-lane-2"));
     hold.undo(&kernel).unwrap();
     assert_eq!(kernel.state(&tasks), before);
-    assert!(hold.undo(&kernel).unwrap().is_empty(), "the second time there is nothing to do");
+    assert!(hold.undo(&kernel).unwrap().is_empty(), "the second undo has nothing to do");
 }
 
 #[test]
-fn a_partition_takes_the_core_without_moving_anybody() {
+fn a_partition_takes_the_core_without_moving_other_tasks() {
     let (kernel, home, tasks) = kernel(true);
     let before = kernel.state(&tasks);
     let hold = made(&kernel, &home, 2);
@@ -73,12 +73,12 @@ fn a_partition_takes_the_core_without_moving_anybody() {
     hold.enter(&kernel, tasks[0]).unwrap();
     assert!(kernel.is_in(tasks[0]).ends_with("evermap-lane-2"));
     hold.undo(&kernel).unwrap();
-    assert_eq!(kernel.state(&tasks), before, "the controller is off again, too");
+    assert_eq!(kernel.state(&tasks), before, "the controller is disabled again");
     assert!(hold.undo(&kernel).unwrap().is_empty());
 }
 
 #[test]
-fn a_cut_at_any_step_is_undone_by_the_journal() {
+fn a_crash_at_any_step_is_undone_by_the_journal() {
     for is_v2 in [false, true] {
         let mut cuts = 0;
         for changes in 0.. {
@@ -97,11 +97,15 @@ fn a_cut_at_any_step_is_undone_by_the_journal() {
             let entered = hold.enter(&kernel, tasks[0]);
             let was_cut = kernel.left.get() == Some(0);
             kernel.left.set(None);
-            // What is in memory is gone with the lane.
+            // A crash loses the plan in memory, so only the journal is used.
             let journal = journal.unwrap();
             drop((result, entered));
             journal.undo(&kernel).unwrap();
-            assert_eq!(kernel.state(&tasks), before, "version 2: {is_v2}, cut after {changes}");
+            assert_eq!(
+                kernel.state(&tasks),
+                before,
+                "version 2: {is_v2}, crash after {changes} changes"
+            );
             for task in kernel.all_tasks() {
                 let at = kernel.is_in(task);
                 assert!(!at.to_str().unwrap().contains("evermap"), "{task} is in {at:?}");
@@ -111,12 +115,12 @@ fn a_cut_at_any_step_is_undone_by_the_journal() {
             }
             cuts += 1;
         }
-        assert!(cuts >= 5, "version 2: {is_v2}: {cuts} cuts");
+        assert!(cuts >= 5, "version 2: {is_v2}: {cuts} crash points");
     }
 }
 
 #[test]
-fn an_undo_that_is_cut_is_finished_by_the_next() {
+fn an_interrupted_undo_is_completed_by_the_next() {
     for is_v2 in [false, true] {
         for changes in 0..12 {
             let (kernel, home, tasks) = kernel(is_v2);
@@ -129,13 +133,17 @@ fn an_undo_that_is_cut_is_finished_by_the_next() {
             kernel.left.set(None);
             assert!(first.is_ok() || was_cut);
             hold.undo(&kernel).unwrap();
-            assert_eq!(kernel.state(&tasks), before, "version 2: {is_v2}, cut after {changes}");
+            assert_eq!(
+                kernel.state(&tasks),
+                before,
+                "version 2: {is_v2}, crash after {changes} changes"
+            );
         }
     }
 }
 
 #[test]
-fn a_task_that_is_ending_is_waited_for_and_one_that_never_ends_is_said() {
+fn undo_waits_for_ending_tasks_and_reports_those_that_do_not_end() {
     for is_v2 in [false, true] {
         for (times, is_undone) in [(200, true), (u32::MAX, false)] {
             let (kernel, home, tasks) = kernel(is_v2);
@@ -145,14 +153,14 @@ fn a_task_that_is_ending_is_waited_for_and_one_that_never_ends_is_said() {
             let undone = hold.undo(&kernel);
             assert_eq!(undone.is_ok(), is_undone, "{undone:?}");
             if let Err(why) = undone {
-                assert!(why.to_string().contains("don't end"), "{why}");
+                assert!(why.to_string().contains("do not end"), "{why}");
             }
         }
     }
 }
 
 #[test]
-fn what_the_program_starts_goes_to_the_others() {
+fn children_of_the_program_are_moved_to_the_other_tasks() {
     for is_v2 in [false, true] {
         let (kernel, home, tasks) = kernel(is_v2);
         let hold = made(&kernel, &home, 3);
@@ -166,7 +174,7 @@ fn what_the_program_starts_goes_to_the_others() {
 }
 
 #[test]
-fn what_comes_later_is_moved_away_too() {
+fn tasks_that_arrive_later_are_moved_away() {
     let (kernel, home, _) = kernel(false);
     let hold = made(&kernel, &home, 3);
     let late = kernel.task(&home);
@@ -175,7 +183,7 @@ fn what_comes_later_is_moved_away_too() {
 }
 
 #[test]
-fn a_group_of_the_same_name_is_refused_and_not_touched() {
+fn an_existing_group_of_the_name_is_refused_and_not_touched() {
     for (is_v2, name) in
         [(false, "evermap-lane-3"), (false, "evermap-rest-3"), (true, "evermap-lane-3")]
     {
@@ -190,7 +198,7 @@ fn a_group_of_the_same_name_is_refused_and_not_touched() {
 }
 
 #[test]
-fn a_group_that_another_made_between_look_and_step_is_left_alone() {
+fn a_group_made_between_plan_and_step_is_left_alone() {
     let (kernel, home, tasks) = kernel(false);
     let mut hold = Hold::plan(&kernel, &kernel.groups_of(&home), 3).unwrap();
     let foreign = kernel.group("evermap-lane-3", "2");
@@ -209,7 +217,7 @@ fn a_group_that_another_made_between_look_and_step_is_left_alone() {
 }
 
 #[test]
-fn a_group_made_anew_under_the_name_is_not_ours() {
+fn a_new_group_of_the_same_name_is_left_alone() {
     let (kernel, home, _) = kernel(false);
     let hold = made(&kernel, &home, 3);
     hold.undo(&kernel).unwrap();
@@ -220,7 +228,7 @@ fn a_group_made_anew_under_the_name_is_not_ours() {
 }
 
 #[test]
-fn a_core_that_another_group_has_is_refused() {
+fn a_core_of_another_group_is_refused() {
     for is_v2 in [false, true] {
         let kernel = Kernel::new(is_v2, "0-3");
         let root = PathBuf::from(MOUNT);
@@ -256,7 +264,7 @@ fn a_group_that_is_not_exclusive_is_refused() {
 }
 
 #[test]
-fn a_hold_within_the_groups_of_another_lane_is_refused_and_names_that_ones_core() {
+fn a_hold_within_another_lane_s_group_is_refused_and_names_its_core() {
     let (kernel, home, tasks) = kernel(false);
     let hold = made(&kernel, &home, 3);
     hold.enter(&kernel, tasks[0]).unwrap();
@@ -270,7 +278,7 @@ fn a_hold_within_the_groups_of_another_lane_is_refused_and_names_that_ones_core(
 }
 
 #[test]
-fn a_partition_that_the_kernel_calls_invalid_is_an_error_with_its_reason() {
+fn an_invalid_partition_is_an_error_with_the_kernel_s_reason() {
     let (kernel, home, tasks) = kernel(true);
     let before = kernel.state(&tasks);
     *kernel.says.borrow_mut() = Some("Cpu list in cpuset.cpus not exclusive".into());
@@ -292,12 +300,12 @@ fn a_partition_is_made_where_the_kernel_allows_one() {
         panic!("version 2");
     };
     assert_eq!((partition.parent.as_path(), partition.home), (Path::new(MOUNT), scope));
-    assert!(!partition.enabled, "somebody had enabled it");
+    assert!(!partition.enabled, "the controller was enabled before");
     drop(slice);
 }
 
 #[test]
-fn a_controller_that_others_use_meanwhile_stays_enabled_until_the_last_lane_ends() {
+fn a_controller_stays_enabled_until_the_last_lane_ends() {
     let (kernel, home, _) = kernel(true);
     let first = made(&kernel, &home, 1);
     let mut second = Hold::plan(&kernel, &kernel.groups_of(&home), 2).unwrap();
@@ -311,7 +319,7 @@ fn a_controller_that_others_use_meanwhile_stays_enabled_until_the_last_lane_ends
 }
 
 #[test]
-fn no_right_is_told_from_a_refusal() {
+fn a_missing_right_differs_from_a_refusal() {
     for is_v2 in [false, true] {
         let (kernel, home, tasks) = kernel(is_v2);
         kernel.is_read_only.set(true);
@@ -329,12 +337,12 @@ fn no_right_is_told_from_a_refusal() {
 }
 
 #[test]
-fn with_both_versions_there_the_one_with_cpusets_is_used() {
+fn the_version_with_the_cpuset_controller_is_used() {
     let v1 = Kernel::new(false, "0-3");
     let mut groups = v1.groups_of(Path::new(MOUNT));
     groups.v2 = Kernel::new(true, "0-3").groups_of(Path::new("/cg")).v2;
     assert!(matches!(Hold::plan(&v1, &groups, 1).unwrap(), Hold::V1(_)));
-    // Version 1 is there for other controllers only.
+    // Version 1 is mounted for other controllers only.
     let v2 = Kernel::new(true, "0-3");
     let mut groups = v2.groups_of(Path::new(MOUNT));
     let cpu = v1.groups_of(Path::new(MOUNT)).v1.remove("cpuset").unwrap();
@@ -343,7 +351,7 @@ fn with_both_versions_there_the_one_with_cpusets_is_used() {
 }
 
 #[test]
-fn what_the_journal_keeps_is_read_back() {
+fn a_hold_survives_a_round_trip_through_the_journal() {
     for is_v2 in [false, true] {
         let (kernel, home, _) = kernel(is_v2);
         let hold = made(&kernel, &home, 3);

@@ -1,5 +1,5 @@
-//! The files of control groups, behind a trait: what is done to them is tested against a kernel that is simulated, with the rules and
-//! refusals of both versions, where this machine has only one.
+//! Files of control groups, behind a trait. Tests use a simulated kernel with the rules and
+//! refusals of both versions, since a machine usually has only one of them.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,28 +8,29 @@ use std::path::{Path, PathBuf};
 
 use crate::process::Stat;
 
-/// No file of a control group is longer, but for lists of tasks: a kernel has four million at most, with up to eight bytes each.
+/// Maximum size of a file. The longest is a list of tasks: at most four million, with up to eight
+/// bytes each.
 const BYTES_MAX: u64 = 32 << 20;
 
-/// What is done with control groups.
+/// Operations on control groups.
 pub(crate) trait Tree {
-    /// The text of a file, without blanks around it.
+    /// Reads a file, without surrounding blanks.
     fn read(&self, file: &Path) -> io::Result<String>;
-    /// Writes a file by one call: the kernel takes each as one wish.
+    /// Writes a file with one call, since the kernel treats each call as a complete value.
     fn write(&self, file: &Path, text: &str) -> io::Result<()>;
     /// Makes a group.
     fn make(&self, group: &Path) -> io::Result<()>;
-    /// Removes a group, which must be empty.
+    /// Removes an empty group.
     fn remove(&self, group: &Path) -> io::Result<()>;
-    /// The groups in a group.
+    /// Lists the groups in a group.
     fn groups(&self, group: &Path) -> io::Result<Vec<PathBuf>>;
-    /// What tells a group from one that had its name before.
+    /// Returns the inode, which tells a group from an earlier one of its name.
     fn inode(&self, group: &Path) -> io::Result<u64>;
-    /// Whether a task is the kernel's.
+    /// Returns true for kernel threads.
     fn is_of_kernel(&self, task: u32) -> bool;
 }
 
-/// This machine's.
+/// Control groups of this machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Files;
 
@@ -72,7 +73,7 @@ impl Tree for Files {
     }
 }
 
-/// The numbers in a list of tasks.
+/// Reads a list of tasks.
 pub(crate) fn tasks(tree: &dyn Tree, file: &Path) -> io::Result<Vec<u32>> {
     let text = tree.read(file)?;
     Ok(text.split_ascii_whitespace().filter_map(|task| task.parse().ok()).collect())

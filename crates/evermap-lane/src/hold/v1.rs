@@ -1,8 +1,10 @@
-//! A core by cpusets of version 1: two groups beneath the one that the lane was started from, one for the program and one for what else was there.
+//! Holds a core with cpusets of version 1: two groups below the one that the lane was started from,
+//! one for the program and one for all other tasks of that group.
 //!
-//! Invariant: whatever is in the two groups came from their parent and goes back there. So the journal needs no list of tasks, and
-//! what they start meanwhile is undone with them. The lane's group is exclusive: the kernel keeps all others off the core but tasks of
-//! its own that are bound to it, and those of groups that it refuses to move.
+//! Invariant: every task in the two groups came from their parent and goes back there. So the
+//! journal needs no list of tasks, and tasks started later are undone as well. The lane's group is
+//! exclusive: the kernel keeps all other tasks off the core, except its own threads that are bound
+//! to the core and tasks that it refuses to move.
 
 use std::collections::HashSet;
 use std::io;
@@ -16,15 +18,15 @@ use super::{
     verify_unshared, write,
 };
 
-/// What is made and changed.
+/// Groups of a hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Cpusets {
     pub(crate) core: u32,
-    /// The group that the lane was started from.
+    /// Group that the lane was started from.
     pub(crate) parent: PathBuf,
-    /// The program's.
+    /// Group of the program.
     pub(crate) lane: Made,
-    /// For what else was in `parent`.
+    /// Group of the other tasks of `parent`.
     pub(crate) rest: Made,
 }
 
@@ -34,7 +36,7 @@ impl Cpusets {
             return Err(HoldRefusal::Within { group: parent.to_owned(), held });
         }
         let all = cores(tree, &parent.join("cpuset.cpus"))?;
-        // Those that are online; kernels without the file have no others in `cpuset.cpus`.
+        // Online cores. On kernels without this file, `cpuset.cpus` contains only online cores.
         let online =
             cores(tree, &parent.join("cpuset.effective_cpus")).unwrap_or_else(|_| all.clone());
         let group = parent.to_owned();
@@ -53,8 +55,8 @@ impl Cpusets {
             Ok("1") => Ok(Self { core, parent: group, lane, rest }),
             Ok(_) => Err(HoldRefusal::NotExclusive { group }),
             Err(_) => {
-                let why = io::Error::other("it cannot be read");
-                Err(HoldRefusal::of("look at", &flag, why))
+                let why = io::Error::other("it is unreadable");
+                Err(HoldRefusal::of("read", &flag, why))
             }
         }
     }
@@ -78,7 +80,8 @@ impl Cpusets {
         self.empty_parent(tree)
     }
 
-    /// Moves what is in the parent to the rest, until nobody comes any more. Some tasks refuse: the kernel's own, and those it has bound.
+    /// Moves the tasks of the parent to the rest group until no new ones appear. Some refuse:
+    /// kernel threads, and tasks bound by the kernel.
     pub(super) fn empty_parent(&self, tree: &dyn Tree) -> Result<(), HoldRefusal> {
         let from = self.parent.join("tasks");
         let to = self.rest.file("tasks");
@@ -107,7 +110,7 @@ impl Cpusets {
     }
 
     pub(super) fn undo(&self, tree: &dyn Tree) -> Result<Vec<String>, HoldRefusal> {
-        // The program first: while it is there the core is not everybody's.
+        // The lane's group first: while it exists, the rest group cannot contain the core.
         let results = [&self.lane, &self.rest]
             .map(|made| dissolve(tree, made, "tasks", &[self.parent.as_path()]));
         results.into_iter().filter_map(Result::transpose).collect()

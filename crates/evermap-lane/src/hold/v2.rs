@@ -1,8 +1,10 @@
-//! A core by a partition of version 2: one group with a core that its parent no longer has; nobody else is moved.
+//! Holds a core with a partition of version 2: one group with a core that its parent loses. No
+//! other task moves.
 //!
-//! A partition must be in a group that is a partition's root itself, and processes can only be in groups without groups: so it is made in
-//! the nearest group above the lane's own that is one and has no processes, which is the topmost unless somebody set things up
-//! otherwise. The kernel says by the text of `cpuset.cpus.partition` whether it is one: writing alone proves nothing.
+//! The parent of a partition must be a partition root itself, and must contain no processes since
+//! it contains groups. So the partition is made in the nearest suitable ancestor of the lane's
+//! group, usually the topmost group. Only the text of `cpuset.cpus.partition` shows whether the
+//! kernel accepted it; a successful write proves nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,17 +16,17 @@ use super::{
     HoldRefusal, LANE, Made, cores, dissolve, make, verify_absent, verify_unshared, write,
 };
 
-/// What is made and changed.
+/// Groups of a hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Partition {
     pub(crate) core: u32,
-    /// Where the partition is made.
+    /// Group in which the partition is made.
     pub(crate) parent: PathBuf,
-    /// The partition.
+    /// Group of the partition.
     pub(crate) group: Made,
-    /// Where the program was, and goes back to.
+    /// Group that the program came from and returns to.
     pub(crate) home: PathBuf,
-    /// Whether the parent had no cpusets for its groups until a lane enabled them.
+    /// A lane enabled the cpuset controller for the groups of `parent`.
     pub(crate) enabled: bool,
 }
 
@@ -79,7 +81,8 @@ impl Partition {
         self.verify(tree)
     }
 
-    /// Whether it is a partition: the kernel may give one up later, too, as when its core goes offline.
+    /// Checks that the group is a partition. The kernel may revoke it later, for example when its
+    /// core goes offline.
     pub(super) fn verify(&self, tree: &dyn Tree) -> Result<(), HoldRefusal> {
         let file = self.group.file("cpuset.cpus.partition");
         let said = tree.read(&file).map_err(|source| HoldRefusal::of("read", &file, source))?;
@@ -99,7 +102,7 @@ impl Partition {
                 Ok(all) if all.split(' ').any(|one| one == "cpuset") => {
                     write(tree, &file, "-cpuset")?;
                     did.push(format!(
-                        "{} has no cpusets for its groups, as before",
+                        "disabled the cpuset controller for the groups of {} again",
                         self.parent.display()
                     ));
                 }
@@ -111,18 +114,18 @@ impl Partition {
         Ok(did)
     }
 
-    /// Whether a group beside has cores of its own meanwhile, which it would lose with the controller.
+    /// Returns true if another group has cores, which it would lose with the controller.
     fn is_used_by_others(&self, tree: &dyn Tree) -> bool {
         let has_cores = |group: &PathBuf| {
             tree.read(&group.join("cpuset.cpus")).is_ok_and(|cores| !cores.is_empty())
         };
-        // Who cannot be asked is left what they may have.
+        // If the groups cannot be listed, keep the controller.
         tree.groups(&self.parent).map_or(true, |groups| groups.iter().any(has_cores))
     }
 }
 
-/// Whether a partition can be made in the group: it is a partition's root, and has no processes. The topmost group is one, and may have some:
-/// it alone has no type.
+/// Returns true if a partition can be made in the group: it is a partition root without processes.
+/// The topmost group always is, even with processes; it alone has no type.
 fn is_root(tree: &dyn Tree, group: &Path) -> bool {
     if tree.read(&group.join("cgroup.type")).is_err() {
         return true;
