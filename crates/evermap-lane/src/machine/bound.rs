@@ -1,7 +1,8 @@
-//! Which cores real-time programs are bound to: lanes of other users, whose claims are not seen, and programs that do the same without one.
+//! Finds real-time programs that are bound to one core: lanes of other users, whose claims are not
+//! visible, and similar programs without lanes.
 //!
-//! `/proc` tells of everybody's threads with which policy they run and where they may. Threads of the kernel are left out: every core has
-//! some, and they do no work of their own.
+//! `/proc` shows policy and affinity of all users' threads. Kernel threads are left out, since
+//! every core has some.
 
 use std::fs;
 use std::path::Path;
@@ -10,26 +11,26 @@ use serde::Serialize;
 
 use super::{CpuList, Roots};
 
-/// Threads beyond that are not looked at: a core is chosen by what is known then.
+/// Maximum number of threads examined. The core is then chosen with the information so far.
 const THREADS_MAX: usize = 16_384;
-/// The kernel's mark of its own threads, in the ninth field of `stat`.
+/// Flag of kernel threads in the ninth field of `stat`.
 const PF_KTHREAD: u64 = 0x0020_0000;
 /// `SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`.
 const REAL_TIME: [u64; 3] = [1, 2, 6];
 
-/// A program's thread with a real-time policy that may run on one core only.
+/// Thread of a program with a real-time policy that may run on one core only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BoundThread {
-    /// That core.
+    /// Number of the core.
     pub core: u32,
-    /// The process.
+    /// Process of the thread.
     pub process: u32,
-    /// The thread's name.
+    /// Name of the thread.
     pub name: String,
 }
 
-/// All that `/proc` shows to this user.
+/// Bound threads visible to this user.
 pub(super) fn look_in(roots: &Roots) -> Vec<BoundThread> {
     let mut bound = Vec::new();
     let mut left = THREADS_MAX;
@@ -62,19 +63,19 @@ struct Stat {
     policy: u64,
 }
 
-/// `42 (a name) S 1 ...`: whatever is in the name, the last parenthesis ends it.
+/// Parses `42 (a name) S 1 ...`. The last parenthesis ends the name, which may contain any bytes.
 fn stat(directory: &Path) -> Option<Stat> {
     let text = super::roots::text(&directory.join("stat")).ok()?;
     let (before, after) = text.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
-    // The first field after the name is the third of all.
+    // The first field after the name is field 3.
     let field = |number: usize| -> Option<u64> {
         after.split_ascii_whitespace().nth(number - 3)?.parse().ok()
     };
     Some(Stat { name: name.to_owned(), is_kernel: field(9)? & PF_KTHREAD != 0, policy: field(41)? })
 }
 
-/// The names in a directory that are numbers.
+/// Entries of a directory whose names are numbers.
 fn numbers(directory: &Path) -> Vec<u32> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut numbers: Vec<u32> =

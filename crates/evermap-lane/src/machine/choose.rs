@@ -1,7 +1,8 @@
-//! Which core a lane gets, and why.
+//! Chooses the core of a lane.
 //!
-//! A core that completes disk requests is the wrong one: a real-time program that polls there keeps the kernel from completing what it polls
-//! for. Every reason is said in words, for the report and for `check`.
+//! A core that completes disk requests is a bad choice: a real-time program that polls there keeps
+//! the kernel from completing the requests that it polls for. Each reason is given as a sentence,
+//! for the report and for `check`.
 
 use serde::Serialize;
 
@@ -9,17 +10,18 @@ use super::{CoreRefusal, CpuList, Machine};
 use crate::policy::Core;
 use crate::{Error, Result};
 
-/// A core for a lane.
+/// Core chosen for a lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ChosenCore {
-    /// Its number.
+    /// Number of the core.
     pub core: u32,
-    /// Why this one and no other, in sentences.
+    /// Reasons for this core, in sentences.
     pub why: Vec<String>,
 }
 
-/// What speaks against a core: the least is the best. The number comes last, so that the choice is always the same.
+/// Disadvantages of a core; the smallest value is the best core. The number is compared last and
+/// makes the choice deterministic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cost {
     serves_disks: bool,
@@ -31,11 +33,11 @@ struct Cost {
 }
 
 impl Machine {
-    /// The core that a policy's wish leads to. `taken` are those that other lanes have. Cost: none; all was looked at before.
+    /// Chooses the core for a policy. `taken` are the cores of other lanes. Reads nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::CoreRefused`] if the wished core cannot be had; [`Error::NoCore`] if there is none to choose.
+    /// [`Error::CoreRefused`] if the named core cannot be used; [`Error::NoCore`] if none is left.
     pub fn choose_core(&self, wish: Core, taken: &[u32]) -> Result<ChosenCore> {
         match wish {
             Core::Number(core) => self.verified(core, taken),
@@ -43,8 +45,8 @@ impl Machine {
         }
     }
 
-    /// The cores that a lane may be on: those that run and that this process may use. Isolated ones are in nobody's affinity by
-    /// themselves, so its cpuset alone decides about these.
+    /// Returns the cores that a lane may use: online cores that this process may use. Isolated
+    /// cores are in no affinity by default, so only the cpuset limits those.
     pub fn usable_cores(&self) -> CpuList {
         let within = self.cpuset.as_ref().map(|(_, cores)| cores);
         let asked_for = self
@@ -111,7 +113,7 @@ impl Machine {
         }
     }
 
-    /// The real-time programs that are bound to a core, as a sentence.
+    /// Sentence about real-time programs that are bound to a core.
     fn bound_to(&self, core: u32) -> Option<String> {
         let mut threads = self.bound.iter().filter(|thread| thread.core == core);
         let first = threads.next()?;
@@ -120,10 +122,12 @@ impl Machine {
             _ => " and others".into(),
         };
         let (name, process) = (&first.name, first.process);
-        Some(format!("{name} (process {process}){others} with a real-time policy has core {core}"))
+        Some(format!(
+            "{name} (process {process}){others} with a real-time policy is bound to core {core}"
+        ))
     }
 
-    /// The disks whose requests this core completes.
+    /// Returns the disks whose requests this core completes.
     pub fn disks_served_by(&self, core: u32) -> Vec<&str> {
         let of_core = self.interrupts.iter().filter(|one| one.is_served_by(core));
         let mut disks: Vec<&str> =
@@ -137,7 +141,7 @@ impl Machine {
         let disks = self.disks_served_by(core);
         (!disks.is_empty()).then(|| {
             format!(
-                "core {core} completes the requests of {}: a program that polls there keeps its own from being completed",
+                "core {core} completes the requests of {}: a program that polls there delays the completion of its own",
                 disks.join(", ")
             )
         })
@@ -148,29 +152,24 @@ impl Machine {
         let mut why = Vec::new();
         if self.cpus.online.len() == 1 {
             why.push(format!(
-                "core {core} is the only one that runs: the lane shares it with everything else"
+                "core {core} is the only core online: the lane shares it with all other programs"
             ));
         } else if usable.len() == 1 {
             why.push(format!(
-                "core {core} is the only one that this process may use, of {}",
+                "core {core} is the only core of {} that this process may use",
                 self.cpus.online
             ));
         }
         let elsewhere: CpuList = taken.iter().copied().collect::<CpuList>().and(usable);
         if !elsewhere.is_empty() {
-            why.push(format!("other lanes have {elsewhere}"));
+            why.push(format!("other lanes have core {elsewhere}"));
         }
         let off = self.cpus.possible.without(&self.cpus.online);
         if !off.is_empty() {
-            why.push(format!(
-                "{off} could be there and {} offline",
-                if off.len() == 1 { "is" } else { "are" }
-            ));
+            why.push(format!("core {off} {} offline", if off.len() == 1 { "is" } else { "are" }));
         }
         if !best.is_shared {
-            why.push(format!(
-                "core {core} is isolated: the kernel moves no program there by itself"
-            ));
+            why.push(format!("core {core} is isolated: the kernel moves no programs there"));
         }
         why.extend(self.reasons_of_disks(best, free));
         why.extend(self.reason_of_others(best, free));
@@ -182,7 +181,7 @@ impl Machine {
         };
         if !best.serves_disks && free.iter().any(|other| is_equal(&other)) {
             why.push(format!(
-                "of those it has served the fewest interrupts of devices: {}",
+                "of the remaining cores it has served the fewest device interrupts: {}",
                 best.interrupts
             ));
         }
@@ -202,7 +201,7 @@ impl Machine {
             return match free.len() {
                 1 => self.warning_of_disks(core),
                 _ => Some(format!(
-                    "all of them complete requests of disks, and core {core} the fewest: {}",
+                    "all cores complete disk requests, and core {core} the fewest: {}",
                     best.disk_interrupts
                 )),
             };
@@ -219,6 +218,6 @@ impl Machine {
             }
             _ => format!("; cores {} do", busy.into_iter().collect::<CpuList>()),
         };
-        Some(format!("core {core} completes no disk's requests{others}"))
+        Some(format!("core {core} completes no disk requests{others}"))
     }
 }

@@ -1,4 +1,4 @@
-//! Which cores there are, which of them run, and which this process may use.
+//! Cores of the machine: possible, online, and allowed for this process.
 
 use std::path::Path;
 
@@ -7,19 +7,19 @@ use serde::Serialize;
 use super::{CpuList, Roots};
 use crate::{Error, Result};
 
-/// The cores of the machine, as this process has them.
+/// Cores of the machine as seen by this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Cpus {
-    /// Those that could ever be there.
+    /// Cores that could ever be present.
     pub possible: CpuList,
-    /// Those that run.
+    /// Cores that are online.
     pub online: CpuList,
-    /// Those that this thread may be scheduled on: its affinity within its cpuset.
+    /// Cores that this thread may use: its affinity within its cpuset.
     pub allowed: CpuList,
-    /// Those that the kernel was told at boot to move nothing to (`isolcpus=`). They are in nobody's affinity that does not ask for them.
+    /// Cores isolated at boot (`isolcpus=`). They are only in affinities that name them.
     pub isolated: CpuList,
-    /// Those whose timer stops while one program runs (`nohz_full=`).
+    /// Cores whose timer tick stops while one program runs (`nohz_full=`).
     pub tickless: CpuList,
 }
 
@@ -33,7 +33,7 @@ impl Cpus {
             .or_else(|| online_by_time(&roots.proc_text("stat").ok()?))
             .or_else(|| allowed.clone())
             .ok_or_else(|| Error::Io {
-                operation: "tell which cores there are from",
+                operation: "read the online cores from",
                 path: roots.sys.join("devices/system/cpu/online"),
                 source: std::io::ErrorKind::NotFound.into(),
             })?;
@@ -47,7 +47,7 @@ impl Cpus {
     }
 }
 
-/// What `/proc` says this thread may use; what the call says where there is no `/proc`.
+/// Cores that this thread may use, from `/proc`, or from the system call without `/proc`.
 fn allowed(roots: &Roots) -> Option<CpuList> {
     if let Ok(status) = roots.own_text("status")
         && let Some(list) = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
@@ -62,7 +62,7 @@ fn allowed(roots: &Roots) -> Option<CpuList> {
     Some(all.filter(|core| set.is_set(*core)).map(|core| core as u32).collect())
 }
 
-/// The cores that `/proc/stat` has a line for: those that run.
+/// Cores with a line in `/proc/stat`, which are the online ones.
 fn online_by_time(stat: &str) -> Option<CpuList> {
     let number = |line: &str| -> Option<u32> {
         line.strip_prefix("cpu")?.split_ascii_whitespace().next()?.parse().ok()

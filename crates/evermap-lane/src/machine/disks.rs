@@ -1,7 +1,8 @@
-//! Which interrupts complete the requests of disks.
+//! Finds the interrupts that complete disk requests.
 //!
-//! A disk's device, or what it is attached to, lists its interrupts in `/sys` (`msi_irqs`, `irq`). Devices that don't are known by the
-//! names of their interrupts, which have the device's in them; without `/sys`, by the names that drivers of disks use.
+//! A disk's device, or a device above it, lists its interrupts in `/sys` (`msi_irqs`, `irq`). Other
+//! devices are found by the names of their interrupts, which contain the device's name; without
+//! `/sys`, by the names that disk drivers use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::Roots;
 use super::interrupts::Interrupt;
 
-/// Begins of names that drivers of disks give to their interrupts.
+/// Prefixes of interrupt names used by disk drivers.
 const DRIVERS: [&str; 14] = [
     "nvme",
     "ahci",
@@ -27,7 +28,7 @@ const DRIVERS: [&str; 14] = [
     "blkif",
 ];
 
-/// Notes at each interrupt the disks that it is of.
+/// Sets the disks of each interrupt.
 pub(super) fn mark(roots: &Roots, interrupts: &mut [Interrupt]) {
     let Ok(blocks) = fs::read_dir(roots.sys.join("block")) else {
         return mark_by_driver(interrupts);
@@ -55,12 +56,12 @@ fn mark_by_driver(interrupts: &mut [Interrupt]) {
     }
 }
 
-/// The devices behind a block device; none for those that are only software (loop, zram, dm).
+/// Devices of a block device. Empty for software devices (loop, zram, dm).
 fn devices_of(block: &Path) -> Vec<PathBuf> {
     let Ok(device) = fs::canonicalize(block.join("device")) else {
         return Vec::new();
     };
-    // A disk of several paths is at none of them: its subsystem has a link to each.
+    // A multipath disk is attached to its subsystem, which links to each controller.
     let links = fs::read_dir(&device).into_iter().flatten().flatten();
     let controllers = links.filter(|entry| {
         let name = entry.file_name();
@@ -73,7 +74,7 @@ fn devices_of(block: &Path) -> Vec<PathBuf> {
     if controllers.is_empty() { vec![device] } else { controllers }
 }
 
-/// The interrupts that complete the requests of a device.
+/// Interrupts that complete the requests of a device.
 fn of_device(roots: &Roots, device: &Path, interrupts: &[Interrupt]) -> Vec<u32> {
     let root =
         fs::canonicalize(roots.sys.join("devices")).unwrap_or_else(|_| roots.sys.join("devices"));
@@ -88,7 +89,7 @@ fn of_device(roots: &Roots, device: &Path, interrupts: &[Interrupt]) -> Vec<u32>
         });
         named.collect()
     });
-    // Where there are some for requests, those for changes of its settings keep nobody's requests waiting.
+    // Interrupts for changes of settings delay no requests, so they are left out if others exist.
     let of_requests: Vec<u32> = all
         .iter()
         .filter(|one| !one.names.iter().all(|name| is_aside(name)))
@@ -100,7 +101,7 @@ fn of_device(roots: &Roots, device: &Path, interrupts: &[Interrupt]) -> Vec<u32>
     }
 }
 
-/// The interrupts that a device itself lists.
+/// Interrupts that the device itself lists.
 fn listed<'a>(device: &Path, interrupts: &'a [Interrupt]) -> Vec<&'a Interrupt> {
     let msi = fs::read_dir(device.join("msi_irqs")).into_iter().flatten().flatten();
     let mut numbers: Vec<u32> =
@@ -113,7 +114,8 @@ fn listed<'a>(device: &Path, interrupts: &'a [Interrupt]) -> Vec<&'a Interrupt> 
     interrupts.iter().filter(|one| numbers.contains(&one.number)).collect()
 }
 
-/// `virtio1-req.0` after `virtio1`, `nvme0q3` after `nvme0`, `ahci[0000:00:1f.2]` after `0000:00:1f.2`.
+/// Returns true for `virtio1-req.0` and `virtio1`, `nvme0q3` and `nvme0`, `ahci[0000:00:1f.2]` and
+/// `0000:00:1f.2`.
 fn is_named_after(interrupt: &str, device: &str) -> bool {
     let in_brackets = interrupt.split_once('[').and_then(|(_, rest)| rest.strip_suffix(']'));
     let rest = interrupt.strip_prefix(device);
@@ -125,7 +127,8 @@ fn is_named_after(interrupt: &str, device: &str) -> bool {
         })
 }
 
-/// Whether an interrupt of this name is for a device's settings, not for requests: `virtio1-config`, `nvme0q0`.
+/// Returns true for interrupts of a device's settings instead of its requests: `virtio1-config`,
+/// `nvme0q0`.
 fn is_aside(name: &str) -> bool {
     let is_admin_queue = name
         .strip_prefix("nvme")

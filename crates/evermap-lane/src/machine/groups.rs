@@ -1,7 +1,8 @@
-//! In which control groups a process is, and where their files are.
+//! Control groups of a process, and the directories of their files.
 //!
-//! Both versions may be there at once, each controller in one of them. In a container the kernel may name a group by its path on the
-//! host while only a part of the tree is mounted: the mount's own root says which.
+//! Both versions may be mounted, with each controller in one of them. In a container the kernel may
+//! name a group by its path on the host while only a part of the tree is mounted; the root of the
+//! mount shows which part.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -12,29 +13,30 @@ use super::mounts::{self, Mount};
 use super::roots::{joined, text};
 use super::{CpuList, Roots};
 
-/// A control group that a process is in.
+/// Control group of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Group {
-    /// Its path as `/proc/PID/cgroup` has it.
+    /// Path in `/proc/PID/cgroup`.
     pub path: PathBuf,
-    /// Where its tree is mounted.
+    /// Mount point of the tree.
     pub mount: PathBuf,
-    /// Where its files are. The mount itself if the path leads to nothing that can be seen: a container's own group is its root.
+    /// Directory of the group's files. The mount point if the path is not visible: a container's
+    /// group is the root of its mount.
     pub directory: PathBuf,
-    /// Whether the tree is mounted read-only, as in most containers.
+    /// The tree is mounted read-only, as in most containers.
     pub is_read_only: bool,
 }
 
 impl Group {
-    /// The group in this directory of a tree that is mounted there.
+    /// Group with this directory in a tree mounted at `mount`.
     #[cfg(test)]
     pub(crate) fn of_test(mount: &Path, directory: &Path) -> Self {
         let path = Path::new("/").join(directory.strip_prefix(mount).unwrap_or(directory));
         Self { path, mount: mount.to_owned(), directory: directory.to_owned(), is_read_only: false }
     }
 
-    /// One of its files, without blanks around its text; none if it cannot be read.
+    /// Text of one of its files, without surrounding blanks. `None` if it is unreadable.
     pub fn read(&self, name: &str) -> Option<String> {
         text(&self.directory.join(name)).ok().map(|text| text.trim().to_owned())
     }
@@ -44,20 +46,20 @@ impl Group {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Groups {
-    /// By controller (`cpu`, `cpuset`), those of version 1 that are mounted.
+    /// Mounted groups of version 1, by controller (`cpu`, `cpuset`).
     pub v1: BTreeMap<String, Group>,
-    /// That of version 2, if it is mounted.
+    /// Group of version 2, if that is mounted.
     pub v2: Option<Group>,
 }
 
 impl Groups {
-    /// Those of this process. Where `/proc` does not tell there are none.
+    /// Groups of this process. Empty if `/proc` does not list them.
     pub fn look_in(roots: &Roots) -> Self {
         let own = roots.proc_text("self/cgroup").unwrap_or_default();
         Self::of_text(roots, &own)
     }
 
-    /// Those of another process; none once it is gone.
+    /// Groups of another process. `None` if it has ended.
     pub fn of_process(roots: &Roots, process: u32) -> Option<Self> {
         let own = roots.proc_text(format!("{process}/cgroup")).ok()?;
         Some(Self::of_text(roots, &own))
@@ -89,7 +91,7 @@ impl Groups {
         groups
     }
 
-    /// The cores that the process' cpuset leaves it, with the file that says so; none without cpusets.
+    /// Cores of the process' cpuset, with the file that lists them. `None` without cpusets.
     pub fn cpuset(&self) -> Option<(PathBuf, CpuList)> {
         let of = |group: &Group, names: &[&str]| {
             names.iter().find_map(|name| {
@@ -102,8 +104,9 @@ impl Groups {
             .or_else(|| of(self.v2.as_ref()?, &["cpuset.cpus.effective"]))
     }
 
-    /// Microseconds of each period that real-time programs of the process' `cpu` group of version 1 get, with the file that says so; none
-    /// where groups have no such limit. With 0, nobody in it can be real-time, root neither.
+    /// Microseconds of each period that real-time programs in the process' `cpu` group of version 1
+    /// may run, with the file that says so. `None` if there is no such limit. With 0, no process of
+    /// the group can be real-time, not even root's.
     pub fn real_time_runtime_us(&self) -> Option<(PathBuf, i64)> {
         let group = self.v1.get("cpu")?;
         let name = "cpu.rt_runtime_us";
@@ -111,7 +114,8 @@ impl Groups {
     }
 }
 
-/// Where the group of this path is, by the first mount that shows it; else the root of the first that there is.
+/// Finds a group in the first mount that shows its path, or else returns the root of the first
+/// mount.
 fn found<'a>(roots: &Roots, path: &str, mounts: impl Iterator<Item = &'a Mount>) -> Option<Group> {
     let path = Path::new(path);
     let mut otherwise = None;
@@ -133,7 +137,8 @@ fn found<'a>(roots: &Roots, path: &str, mounts: impl Iterator<Item = &'a Mount>)
     otherwise
 }
 
-/// The part of a group's path that is below what is mounted. Paths with `..` are outside of what this process sees.
+/// Part of a group's path below the root of a mount. Paths with `..` are outside of this process'
+/// view.
 fn below<'a>(root: &Path, path: &'a Path) -> Option<&'a Path> {
     let is_outside = |path: &Path| path.components().any(|part| part == Component::ParentDir);
     if is_outside(path) || is_outside(root) {

@@ -1,4 +1,4 @@
-//! Which interrupts there are, which cores serve them, and which of them are a disk's.
+//! Interrupts of devices, the cores that serve them, and the disks that they belong to.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,24 +8,26 @@ use serde::Serialize;
 use super::disks;
 use super::{CpuList, Roots};
 
-/// An interrupt of a device.
+/// Interrupt of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Interrupt {
-    /// Its number.
+    /// Interrupt number.
     pub number: u32,
-    /// Who asked for it: `virtio1-req.0`, `nvme0q1`.
+    /// Names of its users: `virtio1-req.0`, `nvme0q1`.
     pub names: Vec<String>,
-    /// How often each core that runs has served it since the machine started.
+    /// Number of times that each online core has served it since boot.
     pub served: BTreeMap<u32, u64>,
-    /// The core that serves it now, as far as the kernel tells; more than one with controllers that choose by themselves.
+    /// Core that serves it now, if the kernel reports it. More than one for controllers that choose
+    /// themselves.
     pub served_by: CpuList,
-    /// The disks whose requests it completes: `vda`.
+    /// Disks whose requests it completes: `vda`.
     pub disks: Vec<String>,
 }
 
 impl Interrupt {
-    /// Whether this core serves it, or would: by what is set now, and by what was where nothing of that is known.
+    /// Returns true if this core serves the interrupt: by its present affinity, or by past counts
+    /// if that is unknown.
     pub fn is_served_by(&self, core: u32) -> bool {
         match self.served_by.is_empty() {
             false => self.served_by.contains(core),
@@ -34,13 +36,15 @@ impl Interrupt {
     }
 }
 
-/// All interrupts of devices. Those of the processors themselves (timers, calls between cores) have no number, and every core has them.
+/// Reads all interrupts of devices. Interrupts of the processors (timers, calls between cores) have
+/// no number, and every core has them.
 pub(super) fn look_in(roots: &Roots) -> Vec<Interrupt> {
     let text = roots.proc_text("interrupts").unwrap_or_default();
     let mut interrupts = parse(&text);
     for interrupt in &mut interrupts {
         interrupt.served_by = served_by(roots, interrupt.number);
-        // The line has the name of the controller before them, and no end of the one is told from the beginning of the other.
+        // In the line, the name of the controller precedes the names of the users, without a
+        // reliable separator.
         if let Some(actions) = roots.sys_text(format!("kernel/irq/{}/actions", interrupt.number))
             && !actions.is_empty()
         {
@@ -51,7 +55,7 @@ pub(super) fn look_in(roots: &Roots) -> Vec<Interrupt> {
     interrupts
 }
 
-/// The core that it goes to, or else those that it may go to, if they are not just all.
+/// Core that the interrupt goes to, or else its affinity if that is a single core.
 fn served_by(roots: &Roots, number: u32) -> CpuList {
     let list = |name: &str| -> Option<CpuList> {
         let cores: CpuList = roots
@@ -66,7 +70,7 @@ fn served_by(roots: &Roots, number: u32) -> CpuList {
         .unwrap_or_default()
 }
 
-/// Of `/proc/interrupts`: a line names the cores that run, then a line for each interrupt.
+/// Parses `/proc/interrupts`: a line with the online cores, then a line for each interrupt.
 fn parse(text: &str) -> Vec<Interrupt> {
     let mut lines = text.lines();
     let number = |name: &str| name.strip_prefix("CPU")?.parse::<u32>().ok();
@@ -85,7 +89,7 @@ fn interrupt(line: &str, cores: &[u32]) -> Option<Interrupt> {
         served.insert(*core, count.parse().ok()?);
         rest = after;
     }
-    // `PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0`: the names are what stands behind the last two blanks.
+    // `PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0`: the names follow the last two blanks.
     let tail = rest.trim().rsplit("  ").next().unwrap_or_default();
     Some(Interrupt {
         number,
@@ -105,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_by_the_cores_that_run() {
+    fn lines_are_parsed_by_the_online_cores() {
         let text = "           CPU0       CPU2\n  9:          0          4  IO-APIC   9-fasteoi   acpi, ahci[0000:00:1f.2]\n\
                      36:          1    1312211 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0\n\
                     NMI:          0          0   Non-maskable interrupts\nERR:          0\n 99:  x  y\n";
@@ -118,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_nonsense_are_no_interrupts() {
+    fn empty_and_invalid_text_has_no_interrupts() {
         assert_eq!(parse(""), []);
         assert_eq!(parse("CPU0\n 1:\n :\n2: 18446744073709551616 x\n"), []);
     }

@@ -1,4 +1,4 @@
-//! Sets of cores as the kernel writes them: `0-3,5`.
+//! Sets of cores in the kernel's format: `0-3,5`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,10 +6,11 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-/// No core has a higher number: eight times what any kernel is built for. Bounds what a file can make us remember.
+/// Maximum number of a core: eight times the largest kernel configuration. Limits the memory that a
+/// file can make this program use.
 const CORE_MAX: u32 = 65_535;
 
-/// Cores by their numbers, in order.
+/// Set of core numbers, in order.
 ///
 /// ```
 /// use evermap_lane::machine::CpuList;
@@ -22,32 +23,32 @@ const CORE_MAX: u32 = 65_535;
 pub struct CpuList(BTreeSet<u32>);
 
 impl CpuList {
-    /// Whether this core is in it.
+    /// Returns true if the set contains the core.
     pub fn contains(&self, core: u32) -> bool {
         self.0.contains(&core)
     }
 
-    /// The cores, from the lowest number.
+    /// Iterates over the cores in ascending order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
         self.0.iter().copied()
     }
 
-    /// How many there are.
+    /// Number of cores.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Those that are in both.
+    /// Cores in both sets.
     pub fn and(&self, other: &CpuList) -> CpuList {
         CpuList(self.0.intersection(&other.0).copied().collect())
     }
 
-    /// Those that are here and not there.
+    /// Cores of this set that are not in `other`.
     pub fn without(&self, other: &CpuList) -> CpuList {
         CpuList(self.0.difference(&other.0).copied().collect())
     }
@@ -62,12 +63,13 @@ impl FromIterator<u32> for CpuList {
 impl FromStr for CpuList {
     type Err = String;
 
-    /// Numbers and ranges between commas; nothing is none. `0-6:1/2` (every second one) is what `cpuset` and boot parameters take, too.
+    /// Parses numbers and ranges separated by commas; empty text is the empty set. Accepts
+    /// `0-6:1/2` (every second core), as `cpuset` files and boot parameters do.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut cores = BTreeSet::new();
         for part in text.trim().split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (low, high, used, group) = range(part).ok_or_else(|| {
-                format!("`{part}` in `{}`: cores are written as in 0-3,5", text.trim())
+                format!("`{part}` in `{}` is not a list of cores, as in 0-3,5", text.trim())
             })?;
             cores.extend((low..=high).filter(|core| (core - low) % group < used));
         }
@@ -75,7 +77,7 @@ impl FromStr for CpuList {
     }
 }
 
-/// `LOW`, `LOW-HIGH` or `LOW-HIGH:USED/GROUP`.
+/// Parses `LOW`, `LOW-HIGH` or `LOW-HIGH:USED/GROUP`.
 fn range(part: &str) -> Option<(u32, u32, u32, u32)> {
     let (bounds, step) = part.split_once(':').unwrap_or((part, "1/1"));
     let (low, high) = bounds.split_once('-').unwrap_or((bounds, bounds));
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_read_as_the_kernel_writes_them() {
+    fn lists_in_the_kernel_s_format_are_parsed() {
         assert_eq!(cores("0-3,5\n"), [0, 1, 2, 3, 5]);
         assert_eq!(cores("7"), [7]);
         assert_eq!(cores("0-6:1/2,9"), [0, 2, 4, 6, 9]);
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused_and_nothing_large_is_made() {
+    fn invalid_and_huge_lists_are_refused() {
         for text in ["x", "3-1", "-1", "0-", "0-4294967295", "99999", "0-3:1", "0-3:1/0", "0-3:2/1"]
         {
             assert!(text.parse::<CpuList>().is_err(), "{text}");
@@ -142,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(numbers in proptest::collection::vec(0_u32..200, 1..60)) {
+        fn lists_survive_a_round_trip_through_text(numbers in proptest::collection::vec(0_u32..200, 1..60)) {
             let list: CpuList = numbers.into_iter().collect();
             prop_assert_eq!(list.to_string().parse::<CpuList>(), Ok(list));
         }

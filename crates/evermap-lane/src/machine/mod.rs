@@ -1,7 +1,8 @@
-//! What this machine has for lanes: its cores, control groups and interrupts; and what of a lane can be had, and why the rest cannot.
+//! Description of this machine for lanes: cores, control groups and interrupts; and checks of what
+//! a lane can use here, with the cause where it cannot.
 //!
-//! Only looks: what `check` tries is undone by the end of the thread that tried it. All that is read comes from below [`Roots`], and any of
-//! it may be missing.
+//! This module changes nothing: effects of a `check` end with the thread that tried it. All data is
+//! read below [`Roots`], and any of it may be missing.
 
 mod bound;
 mod check;
@@ -32,32 +33,33 @@ pub use roots::Roots;
 
 use crate::Result;
 
-/// What was there when it was looked at.
+/// Description of a machine at one moment.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Machine {
-    /// Where all of it was read.
+    /// Directories that the description was read from.
     #[serde(skip)]
     pub roots: Roots,
-    /// The cores.
+    /// Cores.
     pub cpus: Cpus,
-    /// The control groups of this process.
+    /// Control groups of this process.
     pub groups: Groups,
-    /// What the cpuset of this process leaves it, with the file that says so; none without cpusets.
+    /// Cores that the cpuset of this process allows, with the file that lists them. `None` without
+    /// cpusets.
     pub cpuset: Option<(PathBuf, CpuList)>,
-    /// The interrupts of devices.
+    /// Interrupts of devices.
     pub interrupts: Vec<Interrupt>,
-    /// The real-time programs that are bound to a core each.
+    /// Real-time programs that are bound to one core.
     pub bound: Vec<BoundThread>,
 }
 
 impl Machine {
-    /// Looks at this machine. Cost: some small reads of `/proc` and `/sys`, three for each interrupt, some for each disk, and one for each thread of a
-    /// program.
+    /// Reads the description of this machine. Cost: some small reads of `/proc` and `/sys`, three
+    /// for each interrupt, some for each disk, and one for each thread of a program.
     ///
     /// # Errors
     ///
-    /// Only if nothing tells which cores there are.
+    /// The cores of the machine cannot be determined.
     ///
     /// ```
     /// use evermap_lane::machine::Machine;
@@ -69,11 +71,11 @@ impl Machine {
         Self::look_in(&Roots::default())
     }
 
-    /// Looks at the machine that these directories tell of.
+    /// Reads the description of the machine below these directories.
     ///
     /// # Errors
     ///
-    /// Only if nothing tells which cores there are.
+    /// The cores of the machine cannot be determined.
     pub fn look_in(roots: &Roots) -> Result<Self> {
         let groups = Groups::look_in(roots);
         Ok(Machine {

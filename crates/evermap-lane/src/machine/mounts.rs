@@ -1,4 +1,4 @@
-//! What is mounted where: `/proc/self/mountinfo`.
+//! Mounts, parsed from `/proc/self/mountinfo`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// Which directory of the file system is what is seen at `at`.
+    /// Directory of the file system that is mounted at `at`.
     pub(crate) root: PathBuf,
-    /// Where it is.
+    /// Mount point.
     pub(crate) at: PathBuf,
-    /// `ext4`, `cgroup2`.
+    /// Type of the file system: `ext4`, `cgroup2`.
     pub(crate) system: String,
-    /// The options of the mount and of the file system: `rw`, `cpuset`.
+    /// Options of the mount and of the file system: `rw`, `cpuset`.
     pub(crate) options: Vec<String>,
 }
 
@@ -23,12 +23,13 @@ impl Mount {
     }
 }
 
-/// All that the text tells, in its order: of two at one place, the later is what is seen. Lines that are none are passed over.
+/// Parses all mounts in order; of two mounts at one place, the later one is visible. Skips invalid
+/// lines.
 pub(crate) fn parse(text: &str) -> Vec<Mount> {
     text.lines().filter_map(mount).collect()
 }
 
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
+/// Parses `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
 fn mount(line: &str) -> Option<Mount> {
     let (of_mount, of_system) = line.split_once(" - ")?;
     let mut of_mount = of_mount.split(' ').skip(3);
@@ -44,7 +45,8 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// The kernel writes blanks, tabs, line feeds and backslashes as three octal digits.
+/// Decodes a path. The kernel writes blanks, tabs, line feeds and backslashes as three octal
+/// digits.
 fn plain(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn optional_fields_and_escapes_are_understood() {
+    fn optional_fields_and_escapes_are_parsed() {
         let text = "36 35 98:0 /a\\040b /mnt\\134\\0112 rw,noatime master:1 propagate_from:2 - ext3 /dev/root rw,errors=continue\n\
                     nonsense\n1 2 3 - x\n";
         let all = parse(text);

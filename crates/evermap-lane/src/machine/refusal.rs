@@ -1,44 +1,44 @@
-//! Why a core that a policy names cannot be a lane's.
+//! Reasons why a core named by a policy cannot be used.
 
 use std::path::PathBuf;
 
 use super::CpuList;
 
-/// Why a core cannot be had.
+/// Reason why a core cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CoreRefusal {
-    /// There is none of this number.
-    #[error("there is none, only {possible}; name one of these, or say `core = \"auto\"`")]
+    /// No core has this number.
+    #[error("the machine has only {possible}; name one of these, or set `core = \"auto\"`")]
     Absent {
-        /// What could be there.
+        /// Possible cores.
         possible: CpuList,
     },
-    /// It is switched off.
+    /// The core is offline.
     #[error(
-        "it is offline, {online} run; switch it on (`echo 1 > /sys/devices/system/cpu/cpuN/online` as root), or name another"
+        "it is offline, and {online} are online; switch it on (`echo 1 > /sys/devices/system/cpu/cpuN/online` as root), or name another core"
     )]
     Offline {
-        /// What runs.
+        /// Online cores.
         online: CpuList,
     },
-    /// The control group of this process leaves it out.
+    /// The cpuset of this process excludes the core.
     #[error("the cpuset of this process has only {cores} ({}); start it in another group, or name one of these", file.display())]
     NotInCpuset {
-        /// Where that is said.
+        /// File that lists the cores.
         file: PathBuf,
-        /// What it has.
+        /// Cores of the cpuset.
         cores: CpuList,
     },
-    /// The affinity of this process leaves it out.
+    /// The affinity of this process excludes the core.
     #[error(
-        "the affinity of this process is {allowed} (`taskset`, or what started it, has set that); widen it with `taskset -p`, or name one of these"
+        "the affinity of this process is {allowed} (set by `taskset` or by the program that started it); widen it with `taskset -p`, or name one of these"
     )]
     NotInAffinity {
-        /// What it is.
+        /// Cores of the affinity.
         allowed: CpuList,
     },
-    /// Another lane has it.
-    #[error("another lane has it; `evermap lane status` lists them")]
+    /// Another lane has claimed the core.
+    #[error("another lane has claimed it; list lanes with `evermap lane status`")]
     Taken,
 }

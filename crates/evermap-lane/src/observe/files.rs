@@ -1,7 +1,7 @@
-//! Which files a process reads, by where it is in those that it has open, and which it has mapped.
+//! Finds the files that a process reads, by the positions of its open files and by its mappings.
 //!
-//! Looked at ten times a second: what is opened, read and closed in between is not seen, nor are reads at an offset (`pread`), which move
-//! no position.
+//! Reads them ten times a second. Files that are opened, read and closed in between are not seen,
+//! nor are reads at an offset (`pread`), which do not move the position.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,38 +13,38 @@ use serde::Serialize;
 use super::process::directory;
 use crate::machine::roots::text;
 
-/// No more descriptors are looked at, and no more files remembered.
+/// Maximum number of descriptors examined, and of files remembered.
 const FILES_MAX: usize = 1_024;
-/// What the kernel makes up is no file that could lie anywhere else.
+/// Prefixes of files that the kernel provides and that cannot be placed elsewhere.
 const MADE_UP: [&str; 4] = ["/proc/", "/sys/", "/dev/", "/memfd:"];
 
-/// A file that a process had open or mapped.
+/// File that a process had open or mapped.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SeenFile {
-    /// Where it is, as the process' descriptors say it.
+    /// Path, as shown by the process' descriptors.
     pub path: PathBuf,
-    /// How long it is.
+    /// Length of the file.
     pub size_bytes: u64,
-    /// How far the position in it moved forwards meanwhile.
+    /// Bytes by which the position moved forwards during the observation.
     pub read_bytes: u64,
-    /// How often it moved back.
+    /// Number of times that the position moved backwards.
     pub rewinds: u64,
-    /// Of it, what is mapped; 0 if it isn't.
+    /// Mapped bytes of the file.
     pub mapped_bytes: u64,
-    /// It was open for writing, or is mapped so that writes reach it.
+    /// True if the file was open for writing, or has a writable shared mapping.
     pub is_written: bool,
-    /// It is a program or a library: some of it is mapped to be run.
+    /// True for programs and libraries: some of the file is mapped executable.
     pub is_code: bool,
 }
 
-/// A file, by device and number.
+/// Device and inode of a file.
 type Key = (u64, u64);
 
 /// Follows the files of a process.
 pub(super) struct Files {
     process: u32,
-    /// By descriptor: which file it was, and where in it.
+    /// File and position of each descriptor.
     open: BTreeMap<u32, (Key, u64)>,
     seen: BTreeMap<Key, SeenFile>,
     looks: u64,
@@ -55,7 +55,7 @@ impl Files {
         Files { process, open: BTreeMap::new(), seen: BTreeMap::new(), looks: 0 }
     }
 
-    /// Looks at all open files.
+    /// Reads all open files.
     pub(super) fn look(&mut self) {
         let mut there = BTreeSet::new();
         for descriptor in descriptors(self.process) {
@@ -63,14 +63,14 @@ impl Files {
             self.look_at(descriptor);
         }
         self.open.retain(|descriptor, _| there.contains(descriptor));
-        // Mappings are read in whole; they change seldom.
+        // Mappings seldom change, so they are read less often.
         if self.looks.is_multiple_of(16) {
             self.look_at_mappings();
         }
         self.looks += 1;
     }
 
-    /// Looks once more.
+    /// Reads open files and mappings for the last time.
     pub(super) fn finish(&mut self) {
         self.look();
         self.look_at_mappings();
@@ -92,7 +92,8 @@ impl Files {
         let Some((key, position, is_written)) = self.position_of(descriptor) else { return };
         let before = match self.open.insert(descriptor, (key, position)) {
             Some((same, before)) if same == key => before,
-            // Opened since the last look, so read from its beginning; what was open at the first look was read to there before.
+            // A descriptor opened since the last look was read from its beginning. One that was
+            // open at the first look had been read up to its position before.
             _ if self.looks > 0 => 0,
             _ => position,
         };
@@ -104,7 +105,7 @@ impl Files {
         }
     }
 
-    /// Which file a descriptor is of, where in it, and whether it is open for writing.
+    /// File and position of a descriptor, and whether it is open for writing.
     fn position_of(&mut self, descriptor: u32) -> Option<(Key, u64, bool)> {
         let link = directory(self.process).join("fd").join(descriptor.to_string());
         let path = fs::read_link(&link).ok()?;
@@ -145,7 +146,7 @@ impl Files {
         for mapping in maps.lines().filter_map(Mapping::parse).filter(|one| is_real(&one.path)) {
             let Ok(facts) = fs::metadata(&mapping.path) else { continue };
             let key = (facts.dev(), facts.ino());
-            // Another may have its name by now.
+            // Another file may have the name by now.
             if facts.ino() != mapping.inode {
                 continue;
             }
@@ -168,7 +169,7 @@ fn descriptors(process: u32) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(FILES_MAX).collect()
 }
 
-/// Whether it is the path of a file that has a name.
+/// Returns true for the path of a file that has a name.
 fn is_real(path: &Path) -> bool {
     let text = path.to_string_lossy();
     text.starts_with('/')
@@ -176,7 +177,7 @@ fn is_real(path: &Path) -> bool {
         && !MADE_UP.iter().any(|begin| text.starts_with(begin))
 }
 
-/// A line of `/proc/PID/maps`.
+/// Line of `/proc/PID/maps`.
 #[derive(Debug, PartialEq, Eq)]
 struct Mapping {
     bytes: u64,
@@ -188,7 +189,8 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// `7f00-7f10 r--s 00000000 fe:00 1234      /path with blanks`. The kernel writes line feeds in paths as `\012`.
+    /// Parses `7f00-7f10 r--s 00000000 fe:00 1234      /path with blanks`. The kernel writes line
+    /// feeds in paths as `\012`.
     fn parse(line: &str) -> Option<Self> {
         let mut rest = line;
         let mut field = || {
@@ -216,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_mappings_are_read_with_blanks_in_their_paths() {
+    fn mappings_with_blanks_in_their_paths_are_parsed() {
         let mapping = Mapping::parse(
             "7f0000000000-7f0000002000 rw-s 00001000 fe:00 1234                       /a b/c\\012d",
         )
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_makes_up_is_no_file() {
+    fn files_that_the_kernel_provides_are_ignored() {
         for path in [
             "/proc/1/maps",
             "/dev/shm/x",

@@ -1,7 +1,8 @@
-//! What a running program does: when its threads wake, what they read, what they wait for; and a policy for it, to look at.
+//! Observes a running program: when its threads wake, which files they read, and what they wait
+//! for; and suggests a policy for the user to review.
 //!
-//! Only looks, from outside, at every thread. What is suggested is a guess by how the program behaved meanwhile: a rhythm of wake-ups is
-//! not yet a deadline, and nothing acts on it by itself.
+//! Only reads, from outside, every thread. The suggestion is a guess from the observed behaviour: a
+//! rhythm of wake-ups is not necessarily a deadline, and nothing acts on it automatically.
 
 mod files;
 mod process;
@@ -30,24 +31,25 @@ use files::Files;
 use process::{Counters, Identity};
 use wakeups::Follower;
 
-/// No more threads of one process are followed.
+/// Maximum number of threads that are followed.
 const THREADS_MAX: usize = 256;
-/// How often threads, files and counters are looked at.
+/// Interval of reading threads, files and counters.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often the records of the kernel are taken out of their rings.
+/// Interval of reading the kernel's switch records.
 const DRAIN: Duration = Duration::from_millis(20);
-/// How often switches are counted where there are no records: this, and more for many threads, since each count is a read of `/proc`.
+/// Interval of reading switch counts where there are no records. The interval grows with the number
+/// of threads, since each count is a read of `/proc`.
 const POLL: Duration = Duration::from_millis(1);
 const POLL_PER_THREAD: Duration = Duration::from_micros(100);
 
-/// How to observe.
+/// Options of an observation.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// For how long.
+    /// Duration.
     pub time: Duration,
-    /// Count switches instead of asking the kernel for records of them.
+    /// Reads switch counts instead of the kernel's switch records.
     pub only_poll: bool,
-    /// Ends it before its time when this becomes true.
+    /// Ends the observation early when this becomes true.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -57,107 +59,110 @@ impl Default for Options {
     }
 }
 
-/// One thread, as it was.
+/// Observed thread.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SeenThread {
-    /// Its number.
+    /// Thread number.
     pub id: u32,
-    /// Its name, 15 bytes at most.
+    /// Name of the thread, at most 15 bytes.
     pub name: String,
-    /// The kernel's policy for it: `other`, `fifo`, `round-robin`, `deadline`, `batch`, `idle`.
+    /// Scheduling policy: `other`, `fifo`, `round-robin`, `deadline`, `batch`, `idle`.
     pub scheduler: String,
-    /// Its real-time priority; 0 without one.
+    /// Real-time priority; 0 without one.
     pub priority: u32,
-    /// Its niceness.
+    /// Nice value.
     pub nice: i32,
-    /// The cores that it may run on.
+    /// Cores that the thread may run on.
     pub affinity: CpuList,
-    /// When it woke.
+    /// Rhythm of its wake-ups.
     pub rhythm: Rhythm,
-    /// How that is known.
+    /// Source of the wake-ups.
     pub source: Source,
-    /// Wake-ups that were not seen one by one.
+    /// Wake-ups without an individual time.
     pub lost: u64,
     /// Processor time.
     pub processor_ms: f64,
-    /// Time that it was ready and another ran.
+    /// Time in the run queue.
     pub run_queue_ms: f64,
-    /// Faults that were served from memory.
+    /// Page faults served from memory.
     pub minor_faults: u64,
-    /// Faults that waited for a disk.
+    /// Page faults that waited for a disk.
     pub major_faults: u64,
 }
 
 impl SeenThread {
-    /// Processor time of a period; none without a period.
+    /// Mean processor time in a period. `None` without a period.
     pub fn processor_ms_per_period(&self, seconds: f64) -> Option<f64> {
         let period_us = self.rhythm.period_us.filter(|_| self.rhythm.is_periodic())?;
         (seconds > 0.0).then(|| self.processor_ms / seconds * period_us / 1e6)
     }
 }
 
-/// What was seen of a process.
+/// Result of an observation.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Observation {
-    /// Its number.
+    /// Process number.
     pub process: u32,
-    /// The program.
+    /// Program of the process.
     pub program: String,
-    /// How long it was observed.
+    /// Duration of the observation.
     pub seconds: f64,
-    /// Whether it ended meanwhile.
+    /// True if the process ended during the observation.
     pub has_ended: bool,
-    /// Its threads, those with the most processor time first.
+    /// Threads, by processor time, largest first.
     pub threads: Vec<SeenThread>,
-    /// The files that it read, those with the most bytes first.
+    /// Files that the process read, by bytes, largest first.
     pub files: Vec<SeenFile>,
-    /// Bytes that it read by calls, from anywhere; none where that is not told.
+    /// Bytes read with system calls from any source. `None` if unknown.
     pub read_bytes: Option<u64>,
-    /// Of these, bytes that came from disks.
+    /// Bytes of these that came from disks.
     pub read_from_disks_bytes: Option<u64>,
-    /// Memory of it that is locked.
+    /// Bytes of locked memory.
     pub locked_bytes: u64,
-    /// The machine's cores that run; empty where that is not told.
+    /// Online cores of the machine. Empty if unknown.
     #[serde(skip)]
     pub online: CpuList,
-    /// What could not be seen.
+    /// Restrictions of the observation.
     pub warnings: Vec<String>,
 }
 
 impl Observation {
-    /// A policy for it, and in sentences why it is like that and what is not known.
+    /// Returns a suggested policy, with sentences about its reasons and about unknowns.
     pub fn suggestion(&self) -> (Policy, Vec<String>) {
         suggest::suggestion(self)
     }
 
-    /// The same as TOML with the sentences as comments; [`Policy::parse`] takes it.
+    /// Returns the suggestion as TOML that [`Policy::parse`] accepts, with the sentences as
+    /// comments.
     pub fn stanza(&self) -> String {
         let (policy, why) = self.suggestion();
-        // All of it comes from values that TOML can say.
+        // All values are representable in TOML.
         let toml = policy.to_toml().unwrap_or_default();
         let comments: String = why.iter().map(|line| format!("# {}\n", plain(line))).collect();
         format!("{comments}\n{toml}")
     }
 }
 
-/// Names of files and threads may have line feeds in them, and a comment ends there.
+/// Escapes control characters. Names of files and threads may contain line feeds, which would end a
+/// comment.
 fn plain(text: &str) -> String {
     text.chars()
         .flat_map(|one| if one.is_control() { one.escape_default().collect() } else { vec![one] })
         .collect()
 }
 
-/// Observes a process for a while.
+/// Observes a process.
 ///
-/// Cost: a thread of records of the kernel for each of its threads, read 50 times a second; or, where these are not allowed, a read of `/proc` for
-/// each thread 1,000 times a second, or less often for more than ten. Some reads for each open file and thread ten times a second.
+/// Cost: a ring of switch records for each thread, read 50 times a second; or, if these are not
+/// permitted, a read of `/proc` for each thread 1,000 times a second, less often for more than ten
+/// threads. Some reads for each open file and thread ten times a second.
 ///
 /// # Errors
 ///
-/// [`Error::NoProcess`]; [`Error::Unobservable`] for kernel threads, zombies, threads that are no processes, processes of others without the right,
-/// and for one that ends before enough was seen.
+/// [`Error::NoProcess`]; [`Error::Unobservable`] for kernel threads, zombies, thread numbers,
+/// processes of others without the right, and processes that end before enough was observed.
 ///
 /// ```no_run
 /// use evermap_lane::observe::{Options, observe};
@@ -188,7 +193,7 @@ pub fn observe(process: u32, options: &Options) -> Result<Observation> {
     session.finish(begin.elapsed(), has_ended)
 }
 
-/// A thread that is followed.
+/// Thread that is followed.
 struct Followed {
     name: String,
     scheduling: scheduler::Scheduling,
@@ -212,7 +217,7 @@ impl Session {
     fn new(identity: Identity, only_poll: bool) -> Self {
         let mut warnings = Vec::new();
         if only_poll {
-            warnings.push("wake-ups are counted, as was asked for".into());
+            warnings.push("wake-ups are counted, as requested".into());
         }
         let process = identity.process;
         Session {
@@ -226,7 +231,8 @@ impl Session {
         }
     }
 
-    /// Looks at everything that is not followed by the moment. False once the process is gone.
+    /// Reads everything that is not recorded continuously. Returns false once the process has
+    /// ended.
     fn look(&mut self, only_poll: bool) -> bool {
         if !self.identity.is_there() {
             return false;
@@ -241,7 +247,7 @@ impl Session {
                 }
             } else {
                 self.warn(format!(
-                    "it has more than {THREADS_MAX} threads: the others were not followed"
+                    "the process has more than {THREADS_MAX} threads: the others were not followed"
                 ));
             }
         }
@@ -250,7 +256,7 @@ impl Session {
         true
     }
 
-    /// What has been used until now; what is gone meanwhile stays as it was.
+    /// Reads all counters. Counters of ended threads keep their last values.
     fn count(&mut self) {
         let process = self.identity.process;
         for (id, followed) in &mut self.threads {
@@ -300,7 +306,7 @@ impl Session {
 
     fn finish(mut self, time: Duration, has_ended: bool) -> Result<Observation> {
         self.threads.values_mut().for_each(|followed| followed.follower.finish());
-        // Once it is gone, its number may be another's.
+        // Once the process has ended, its number may belong to another one.
         if self.identity.is_there() {
             self.files.finish();
             self.count();

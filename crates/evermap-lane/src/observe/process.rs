@@ -1,4 +1,4 @@
-//! A process as `/proc` has it: who it is, its threads, what they have used. Everything may be gone at any moment.
+//! A process in `/proc`: its identity and its counters. It may end at any moment.
 
 use std::fs;
 use std::io;
@@ -9,45 +9,45 @@ use crate::machine::roots::text;
 use crate::process::{Process, Stat};
 use crate::{Error, Result};
 
-/// Why a process cannot be observed.
+/// Reason why a process cannot be observed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unobservable {
-    /// It belongs to the kernel.
-    #[error("it is a thread of the kernel, which no lane is for; name a program's process")]
+    /// It is a kernel thread.
+    #[error("it is a kernel thread, for which there are no lanes; name the process of a program")]
     KernelThread,
-    /// It has ended.
-    #[error("it has ended, and only waits for its parent to notice; name one that runs")]
+    /// It is a zombie.
+    #[error("it has ended, and its parent has not noticed yet; name a running process")]
     Zombie,
-    /// The number is that of a thread.
-    #[error("it is a thread of process {process}: name that one")]
+    /// The number belongs to a thread.
+    #[error("it is a thread of process {process}: name that process")]
     ThreadOf {
-        /// The process.
+        /// Process of the thread.
         process: u32,
     },
-    /// It is another user's.
+    /// Another user owns it.
     #[error(
-        "it belongs to user {owner}, and its files may not be looked at; observe it as root, or as that user (a program with capabilities: as root)"
+        "user {owner} owns it, and its files are not readable; observe it as root or as that user (a program with capabilities: as root)"
     )]
     NotPermitted {
-        /// Whose it is.
+        /// Owner of the process.
         owner: u32,
     },
-    /// It ended before anything could be said.
+    /// It ended before enough was observed.
     #[error(
-        "it ended after {after_ms} ms, before a hundred wake-ups of a thread were seen; observe it while it runs"
+        "it ended after {after_ms} ms, before a thread had woken a hundred times; observe it while it runs"
     )]
     Ended {
-        /// How long it was observed.
+        /// Duration of the observation.
         after_ms: u128,
     },
 }
 
-/// A process that can be observed.
+/// Process under observation.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     pub(super) process: u32,
-    /// Its executable, or its name where that is not told.
+    /// Path of the executable, or the process' name if that is unknown.
     pub(super) program: String,
     running: Process,
 }
@@ -85,7 +85,7 @@ impl Identity {
         Ok(Identity { process, program, running })
     }
 
-    /// Whether it still runs, and is the one that it was.
+    /// Returns true while the same process runs.
     pub(super) fn is_there(&self) -> bool {
         self.running.is_alive()
     }
@@ -99,19 +99,19 @@ pub(super) fn directory_of_thread(process: u32, thread: u32) -> PathBuf {
     directory(process).join("task").join(thread.to_string())
 }
 
-/// Memory that is locked.
+/// Returns the bytes of locked memory.
 pub(super) fn locked_bytes(process: u32) -> Option<u64> {
     status_of(process, "VmLck:")?.checked_mul(1 << 10)
 }
 
-/// The first number behind this word in the status.
+/// Returns the first number after this word in the status.
 fn status_of(process: u32, word: &str) -> Option<u64> {
     let status = text(&directory(process).join("status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(word))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// What a process has read.
+/// Bytes read by a process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Io {
     pub(super) read_bytes: u64,
@@ -126,7 +126,7 @@ pub(super) fn io(process: u32) -> Option<Io> {
     Some(Io { read_bytes: of("rchar:")?, from_disks_bytes: of("read_bytes:")? })
 }
 
-/// What a thread has used since it began.
+/// Counters of a thread since its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) processor_ns: u64,
@@ -139,7 +139,8 @@ impl Counters {
     pub(super) fn read(process: u32, thread: u32) -> Option<Self> {
         let directory = directory_of_thread(process, thread);
         let stat = Stat::of_thread(process, thread)?;
-        // Without it, ticks have to do, and nothing tells of the waiting.
+        // Without schedstat, processor time has the resolution of ticks, and waiting time is
+        // unknown.
         let exact = text(&directory.join("schedstat")).unwrap_or_default();
         let mut exact = exact.split_ascii_whitespace().map(|number| number.parse().ok());
         let ns_per_tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);

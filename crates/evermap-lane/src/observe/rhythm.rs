@@ -1,57 +1,63 @@
-//! Whether wake-ups come in a rhythm, and in which.
+//! Finds the period of wake-ups.
 //!
-//! A program may wake more than once in a period (a read, then the sleep), so intervals alone don't tell: the wake-ups are put into bins, and how
-//! well they fall onto themselves when they are moved by some time (the autocorrelation) tells which time is the period.
+//! A program may wake more than once in a period (after a read, and after its sleep), so intervals
+//! alone do not show the period. The wake-ups are counted in bins, and the autocorrelation of the
+//! bins shows it.
 
 use serde::Serialize;
 
-/// With fewer wake-ups nothing is said of a rhythm.
+/// Minimum number of wake-ups for a period.
 pub const WAKE_UPS_MIN: usize = 100;
-/// A rhythm is one from here on: the wake-ups fall onto themselves half as well moved by a period as not moved.
+/// Minimum autocorrelation of a rhythm: half of the value without a shift.
 const AUTOCORRELATION_MIN: f64 = 0.5;
-/// Of several times by which they fall onto themselves about as well, the shortest is the period, and the others are its multiples.
+/// Share of the highest peak of the autocorrelation from which a shorter time is the period and the
+/// longer ones are its multiples.
 const NEARLY: f64 = 0.85;
-/// What is looked at: the last ones. Bounds the work, which is the number of bins times a quarter of it.
+/// Number of most recent wake-ups used. Limits the work, which is the number of bins times a
+/// quarter of it.
 const WAKE_UPS_MAX: usize = 1_024;
 const BINS_MAX: u64 = 8_192;
-/// Of the median interval.
+/// Bins in a median interval.
 const BINS_PER_INTERVAL: u64 = 8;
-/// Bins are smoothed over three, so shorter times always look alike.
+/// Shortest lag considered. Bins are smoothed over three, so shorter lags always correlate.
 const LAG_MIN: usize = 4;
-/// The mean interval is that near to the rough period if there is one wake-up in a period, but for some.
+/// Maximum relative difference between mean interval and rough period for one wake-up in nearly
+/// every period.
 const ONE_SHARE: f64 = 0.2;
-/// The rough period is known to about a bin, so nothing that is further from it is the period.
+/// Maximum relative error of the rough period, which is known to about a bin.
 const TRUSTED_SHARE: f64 = 0.15;
-/// If more of them are missing, the times that are there are no longer the times that there were.
+/// Maximum share of lost wake-ups. With more, the recorded times are not representative.
 const LOST_SHARE_MAX: f64 = 0.05;
 
-/// When a thread woke.
+/// Wake-ups of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Rhythm {
-    /// How often.
+    /// Number of wake-ups.
     pub wake_ups: usize,
-    /// From one to the next, at the mean.
+    /// Mean interval between wake-ups.
     pub interval_us: f64,
-    /// How much that varies: its standard deviation by its mean. 0 is a clock, 1 is chance. None if too many were not seen one by one.
+    /// Standard deviation of the intervals divided by their mean: 0 for a clock, 1 for random
+    /// wake-ups. `None` if too many wake-ups have no individual time.
     pub coefficient_of_variation: Option<f64>,
-    /// The time by which the wake-ups fall best onto themselves; none for fewer than [`WAKE_UPS_MIN`] of them.
+    /// Period with the best autocorrelation. `None` for fewer than [`WAKE_UPS_MIN`] wake-ups.
     pub period_us: Option<f64>,
-    /// How well they do, from 0 (as by chance) to 1 (all).
+    /// Autocorrelation at the period, from 0 (random) to 1 (exact).
     pub autocorrelation: Option<f64>,
-    /// How often it wakes in a period.
+    /// Mean number of wake-ups in a period.
     pub wake_ups_per_period: Option<f64>,
 }
 
 impl Rhythm {
-    /// Whether there is one.
+    /// Returns true if the wake-ups are periodic.
     pub fn is_periodic(&self) -> bool {
         self.period_us.is_some()
             && self.autocorrelation.is_some_and(|value| value >= AUTOCORRELATION_MIN)
     }
 }
 
-/// Of these times, in their order: the last of `count` wake-ups, of which `lost` were not seen one by one.
+/// Analyses the times of the last of `count` wake-ups, in order. `lost` of the `count` have no
+/// individual time.
 pub(super) fn of(times_ns: &[u64], count: u64, lost: u64) -> Rhythm {
     let (Some(&first), Some(&last)) = (times_ns.first(), times_ns.last()) else {
         return Rhythm::default();
@@ -62,7 +68,7 @@ pub(super) fn of(times_ns: &[u64], count: u64, lost: u64) -> Rhythm {
     if wake_ups < 3 || span_ns == 0 {
         return rhythm;
     }
-    // Among the remembered ones as many were lost, for each, as among all.
+    // Assumes the same share of lost wake-ups among the remembered ones as among all.
     let remembered = times_ns.len() as f64;
     let seen = (count.saturating_sub(lost) as f64).max(remembered);
     let in_span = (remembered * count as f64 / seen).max(remembered);
@@ -94,7 +100,7 @@ fn variation(times_ns: &[u64]) -> Option<f64> {
     (mean > 0.0).then(|| (squares / (count - 1.0)).sqrt() / mean)
 }
 
-/// The period to about a bin, and how well the wake-ups fall onto themselves by it.
+/// Rough period, exact to about a bin, and its autocorrelation.
 fn by_autocorrelation(times_ns: &[u64]) -> Option<(f64, f64)> {
     let (first, last) = (*times_ns.first()?, *times_ns.last()?);
     let span_ns = last.saturating_sub(first);
@@ -136,13 +142,13 @@ fn correlation(values: &[f64], lag: usize) -> f64 {
     values.iter().zip(moved).map(|(one, other)| one * other).sum::<f64>() / moved.len() as f64
 }
 
-/// Where the parabola through three values has its highest point, from the middle one.
+/// Position of the maximum of a parabola through three values, relative to the middle one.
 fn vertex(left: f64, middle: f64, right: f64) -> f64 {
     let curve = left - 2.0 * middle + right;
     if curve < 0.0 { ((left - right) / (2.0 * curve)).clamp(-0.5, 0.5) } else { 0.0 }
 }
 
-/// The period as the slope of the line through all wake-ups by the number of their period.
+/// Refines the period: the slope of a line through all wake-ups over the numbers of their periods.
 fn refined(times_ns: &[u64], rough_ns: f64) -> f64 {
     let mean_ns = intervals(times_ns).sum::<u64>() as f64 / (times_ns.len().max(2) - 1) as f64;
     let found = match (rough_ns / mean_ns - 1.0).abs() < ONE_SHARE {
@@ -152,8 +158,8 @@ fn refined(times_ns: &[u64], rough_ns: f64) -> f64 {
     if (found / rough_ns - 1.0).abs() < TRUSTED_SHARE { found } else { rough_ns }
 }
 
-/// With one wake-up in a period, each is counted from the one before: a program that sleeps for a time, not until one, is late by a
-/// little more each time, and by the end not where a clock would be.
+/// With one wake-up in a period, counts each from the one before. A program that sleeps for a
+/// duration instead of until a moment is a little later each time, and drifts from a clock.
 fn by_steps(times_ns: &[u64], rough_ns: f64) -> f64 {
     let mut number = 0.0;
     let mut points = vec![(0.0, 0.0)];
@@ -166,8 +172,8 @@ fn by_steps(times_ns: &[u64], rough_ns: f64) -> f64 {
     slope(&points).unwrap_or(rough_ns)
 }
 
-/// With several, by their distance from the first; over few of them at the beginning, since with a rough period the numbers of late ones would be
-/// wrong.
+/// With several wake-ups in a period, numbers them by their distance from the first. Begins with
+/// few of them, since a rough period gives wrong numbers to late ones.
 fn by_places(times_ns: &[u64], rough_ns: f64) -> f64 {
     let Some(&first) = times_ns.first() else { return rough_ns };
     let mut period_ns = rough_ns;
@@ -187,7 +193,7 @@ fn by_places(times_ns: &[u64], rough_ns: f64) -> f64 {
     }
 }
 
-/// Of least squares.
+/// Slope by least squares.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let (x_mean, y_mean) = (
@@ -206,7 +212,7 @@ mod tests {
 
     const MS: f64 = 1e6;
 
-    /// Chance that can be repeated.
+    /// Random numbers from a seed.
     struct Chance(Random);
 
     impl Chance {
@@ -214,7 +220,7 @@ mod tests {
             Self(Random::new(seed))
         }
 
-        /// From 0 to 1.
+        /// Returns a value from 0 to 1.
         fn next(&mut self) -> f64 {
             (self.0.next() >> 11) as f64 / (1_u64 << 53) as f64
         }
@@ -230,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_found_to_a_hundredth_of_a_percent() {
+    fn a_clock_s_period_is_found_to_a_hundredth_of_a_percent() {
         for period_ms in [1.0, 16.6833, 41.7083, 250.0] {
             let found = rhythm((0..400).map(|n| f64::from(n) * period_ms * MS));
             assert!(is_near(found.period_us, period_ms * 1e3, 1e-4), "{period_ms}: {found:?}");
@@ -240,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn films_are_told_from_24_in_spite_of_a_tenth_of_jitter() {
+    fn film_rates_differ_from_24_despite_jitter_of_a_tenth() {
         let seed = 24;
         let mut chance = Chance::of(seed);
         let period_ns = 1_001e9 / 24_000.0;
@@ -252,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_for_a_time_and_not_until_one_has_the_period_of_its_mean() {
+    fn relative_sleeps_have_their_mean_as_period() {
         for seed in 1..10 {
             let mut chance = Chance::of(seed);
             let mut now = 0.0;
@@ -269,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn several_wake_ups_in_a_period_are_one_rhythm() {
+    fn several_wake_ups_in_a_period_have_one_rhythm() {
         let offsets = [0.0, 0.07, 0.31];
         let times =
             (0..200).flat_map(|n| offsets.map(|offset| (f64::from(n) + offset) * 16.0 * MS));
@@ -280,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rhythm_is_heard_among_others_wake_ups() {
+    fn a_rhythm_is_found_among_random_wake_ups() {
         let seed = 7;
         let mut chance = Chance::of(seed);
         let mut times: Vec<f64> = (0..300).map(|n| f64::from(n) * 20.0 * MS).collect();
@@ -292,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_has_no_rhythm() {
+    fn random_wake_ups_have_no_rhythm() {
         for seed in 0..20 {
             let mut chance = Chance::of(seed);
             let mut now = 0.0;
@@ -310,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_are_counted_and_no_more() {
+    fn too_few_wake_ups_have_no_period() {
         assert_eq!(rhythm([]), Rhythm::default());
         let few = rhythm((0..99).map(|n| f64::from(n) * MS));
         assert_eq!((few.wake_ups, few.period_us), (99, None));
@@ -322,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_seen_one_by_one_is_no_rhythm() {
+    fn lost_wake_ups_have_no_rhythm() {
         let times: Vec<u64> = (0..300).map(|n| n * 1_000_000).collect();
         let found = of(&times, 600, 300);
         assert_eq!((found.period_us, found.coefficient_of_variation), (None, None));

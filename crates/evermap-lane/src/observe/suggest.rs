@@ -1,4 +1,4 @@
-//! From what was seen to a policy, and to sentences that say why, and what is not known.
+//! Derives a policy from an observation, with sentences about its reasons and about unknowns.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use super::{Observation, SeenFile, SeenThread, Source, WAKE_UPS_MIN};
 use crate::policy::{Core, IoMode, Rate, Scheduler};
 use crate::{Period, Policy};
 
-/// Rates that films and screens have. A period that is not further from one of them than this is meant to be it: 24 and 23.976 are three
-/// times as far apart.
+/// Usual rates of films and screens. A period within this relative distance of one of them is taken
+/// for it; 24 and 23.976 are three times as far apart.
 const RATES: [(u64, u64); 12] = [
     (24_000, 1_001),
     (24, 1),
@@ -23,34 +23,34 @@ const RATES: [(u64, u64); 12] = [
     (1_000, 1),
 ];
 const SAME_RATE_SHARE: f64 = 3e-4;
-/// Smaller mapped files are not worth a place on the tier.
+/// Minimum size of a mapped file on the tier.
 const MAPPED_BYTES_MIN: u64 = 1 << 20;
-/// No policy names more files.
+/// Maximum number of files in a policy.
 const FILES_MAX: usize = 16;
-/// Where programs have what belongs to them, not to the user.
+/// Directories with files of programs, not of the user.
 const SYSTEM: [&str; 4] = ["/usr/", "/lib/", "/lib64/", "/etc/"];
 
 pub(super) fn suggestion(seen: &Observation) -> (Policy, Vec<String>) {
     let mut policy = Policy::default();
     let mut why = vec![format!(
-        "Suggested after {:.1} s of watching process {} ({}). Nothing here is acted on by itself: look at it first.",
+        "Suggested after observing process {1} ({2}) for {0:.1} s. Nothing applies it automatically: review it first.",
         seen.seconds, seen.process, seen.program
     )];
     if seen.has_ended {
-        why.push("The process ended meanwhile.".into());
+        why.push("The process ended during the observation.".into());
     }
     policy.app.matches = Some(glob::Pattern::escape(&seen.program));
     the_rhythm(seen, &mut policy, &mut why);
     the_scheduler(seen, &mut policy, &mut why);
     the_files(seen, &mut policy, &mut why);
     if seen.locked_bytes > 0 {
-        why.push(format!("It has {} KiB of its memory locked already.", seen.locked_bytes >> 10));
+        why.push(format!("It has locked {} KiB of its memory already.", seen.locked_bytes >> 10));
     }
-    why.extend(seen.warnings.iter().map(|warning| format!("Not seen: {warning}.")));
+    why.extend(seen.warnings.iter().map(|warning| format!("Restriction: {warning}.")));
     (policy, why)
 }
 
-/// The thread that the program's deadlines are guessed by: of those with a rhythm, the one that works most.
+/// Thread that the deadlines are guessed from: the periodic thread with the most processor time.
 fn leading(seen: &Observation) -> Option<&SeenThread> {
     seen.threads
         .iter()
@@ -62,8 +62,8 @@ fn the_rhythm(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>) {
     let Some(thread) = leading(seen) else {
         let most = seen.threads.iter().map(|thread| thread.rhythm.wake_ups).max().unwrap_or(0);
         why.push(match most < WAKE_UPS_MIN {
-            true => format!("No period: no thread woke {WAKE_UPS_MIN} times (the most: {most}). Watch longer (`--seconds`)."),
-            false => "No period: no thread's wake-ups come in a rhythm. A lane can still have it run first; say `fps` if you know it.".into(),
+            true => format!("No period: no thread woke {WAKE_UPS_MIN} times (maximum: {most}). Observe longer (`--seconds`)."),
+            false => "No period: no thread has periodic wake-ups. A lane can still give it priority; set `fps` if you know the rate.".into(),
         });
         why.extend(seen.threads.iter().take(4).map(|thread| of_thread(thread, seen.seconds)));
         return;
@@ -78,21 +78,21 @@ fn the_rhythm(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>) {
         }
     }
     why.push(format!(
-        "The period is that of thread {} ({}): {period_us:.1} us, {:.3} a second.",
+        "The period is from thread {} ({}): {period_us:.1} us, {:.3} a second.",
         thread.id,
         thread.name,
         1e6 / period_us
     ));
     why.push(of_thread(thread, seen.seconds));
     why.push(
-        "A rhythm of wake-ups need not be that of the deadlines: players that poll wake every 10 ms whatever the clip's rate is. \
-         If you know what it has to keep, say that instead."
+        "Wake-ups need not have the period of the deadlines: players that poll wake every 10 ms at any rate of the clip. \
+         If you know the program's rate, set that instead."
             .into(),
     );
     if let Some(ms) = thread.processor_ms_per_period(seen.seconds) {
         why.push(format!(
-            "It takes {ms:.3} ms of processor time in a period, {:.0} % of it, at the mean; with `scheduler = \"deadline\"`, `budget_us` has to hold the \
-             longest of them, which was not measured.",
+            "It takes {ms:.3} ms of processor time in a period on average, {:.0} % of it; with `scheduler = \"deadline\"`, `budget_us` must cover the \
+             maximum, which was not measured.",
             ms * 1e5 / period_us
         ));
     }
@@ -106,7 +106,7 @@ fn the_rhythm(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>) {
         .take(8)
         .collect();
     if !others.is_empty() {
-        why.push(format!("Other threads with a rhythm: {}.", others.join(", ")));
+        why.push(format!("Other periodic threads: {}.", others.join(", ")));
     }
 }
 
@@ -115,23 +115,23 @@ fn is_same(period_us: f64, rate: u64, per: u64) -> bool {
     (period_us / expected_us - 1.0).abs() < SAME_RATE_SHARE
 }
 
-/// What was seen of a thread's times, and how exact that is.
+/// Describes the times of a thread, and their precision.
 fn of_thread(thread: &SeenThread, seconds: f64) -> String {
     let rhythm = &thread.rhythm;
     let number =
         |value: Option<f64>| value.map_or("not known".into(), |value| format!("{value:.2}"));
     let how = match thread.source {
-        Source::SwitchRecords => "known from the kernel's records of switches, to the microsecond, and with what it waited for a core".into(),
-        Source::Polled { resolution_us } => format!("counted every {resolution_us:.0} us, so known to no more than that"),
+        Source::SwitchRecords => "from the kernel's switch records, exact to the microsecond, including the wait for a core".into(),
+        Source::Polled { resolution_us } => format!("counted every {resolution_us:.0} us, which limits the precision"),
     };
     let lost = if thread.lost > 0 {
-        format!(", {} of them not one by one", thread.lost)
+        format!(", {} of them without an individual time", thread.lost)
     } else {
         String::new()
     };
     format!(
-        "Thread {} ({}): {} wake-ups{lost}, {:.1} us apart at the mean, coefficient of variation {}, autocorrelation {}, {} in a period; {how}. \
-         It ran {:.1} ms of {:.1} s, and waited {:.1} ms for a core; {} faults waited for a disk.",
+        "Thread {} ({}): {} wake-ups{lost}, {:.1} us apart on average, coefficient of variation {}, autocorrelation {}, {} in a period; {how}. \
+         It ran {:.1} ms of {:.1} s, and waited {:.1} ms for a core; {} page faults waited for a disk.",
         thread.id,
         thread.name,
         rhythm.wake_ups,
@@ -153,7 +153,7 @@ fn the_scheduler(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>)
         .find(|thread| matches!(thread.scheduler.as_str(), "fifo" | "round-robin" | "deadline"));
     if let Some(thread) = real_time {
         why.push(format!(
-            "Thread {} ({}) is {} already, at priority {}: somebody thought of it as real-time.",
+            "Thread {} ({}) has the policy {} already, at priority {}.",
             thread.id, thread.name, thread.scheduler, thread.priority
         ));
         if thread.scheduler == "deadline" && policy.period().ok().flatten().is_some() {
@@ -162,7 +162,7 @@ fn the_scheduler(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>)
             policy.app.priority = priority;
         }
     }
-    // Where there is one core, nobody has to pin anything to it.
+    // With one core, an affinity of one core is not deliberate.
     if seen.online.len() == 1 {
         return;
     }
@@ -177,7 +177,7 @@ fn the_scheduler(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>)
     {
         policy.app.core = Core::Number(*core);
         why.push(format!(
-            "It is pinned to core {core} by somebody; with `core = \"auto\"` the lane chooses."
+            "It is already pinned to core {core}; with `core = \"auto\"` the lane chooses."
         ));
     }
 }
@@ -196,21 +196,23 @@ fn the_files(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>) {
             String::new()
         };
         why.push(format!(
-            "It read {} ({} bytes long) at {rate:.0} bytes a second{by_period}; {} steps back{mapped}.",
+            "It read {} ({} bytes long) at {rate:.0} bytes a second{by_period}; {} backward seeks{mapped}.",
             file.path.display(), file.size_bytes, file.rewinds
         ));
     }
     policy.tier.files =
         wanted.iter().map(|file| glob::Pattern::escape(&file.path.to_string_lossy())).collect();
     if let (Some(read), Some(from_disks)) = (seen.read_bytes, seen.read_from_disks_bytes) {
-        why.push(format!("By calls it read {read} bytes in all, {from_disks} of them from disks."));
+        why.push(format!(
+            "With system calls it read {read} bytes in all, {from_disks} of them from disks."
+        ));
         let followed: u64 = seen.files.iter().map(|file| file.read_bytes).sum();
         if read > followed.saturating_mul(2).saturating_add(1 << 20) {
-            why.push("Most of that was read at offsets, from pipes, or from files that were open too shortly to be seen: the list of files is not all.".into());
+            why.push("Most of that was read at offsets, from pipes, or from files that were open too briefly to be seen: the list of files is incomplete.".into());
         }
     }
     if wanted.is_empty() {
-        why.push("No file was seen that would be better on the tier.".into());
+        why.push("No observed file would benefit from the tier.".into());
         return;
     }
     let bytes: u64 = wanted.iter().map(|file| file.size_bytes).fold(0, u64::saturating_add);
@@ -218,11 +220,11 @@ fn the_files(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>) {
     let is_stream = wanted.iter().all(|file| file.mapped_bytes == 0 && file.rewinds == 0);
     if is_stream {
         policy.io.mode = IoMode::Nowait;
-        why.push("It reads its files from the beginning to the end, so reading ahead (`nowait`) does without the tier, too, for a program that uses the library.".into());
+        why.push("It reads its files sequentially, so a program that uses the library can use read-ahead (`nowait`) without a tier.".into());
     }
 }
 
-/// Read or mapped, never written, no code, and the user's own.
+/// Returns true for files that are read or mapped, never written, not code, and owned by the user.
 fn is_for_the_tier(file: &SeenFile) -> bool {
     let is_used = file.read_bytes > 0 || file.mapped_bytes >= MAPPED_BYTES_MIN;
     is_used && !file.is_written && !file.is_code && file.size_bytes > 0 && !is_system(&file.path)
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stanza_is_a_policy_whatever_is_in_names() {
+    fn the_stanza_is_a_valid_policy_for_any_names() {
         let files = vec![
             file("/home/u/a \"b\"\nc[1].mkv"),
             file("/usr/share/x"),
@@ -313,11 +315,11 @@ mod tests {
                 .matches("/opt/a [b]/player")
         );
         assert_eq!((policy.tier.budget_mib, policy.io.mode), (Some(3), IoMode::Nowait));
-        assert!(stanza.contains("need not be that of the deadlines"), "{stanza}");
+        assert!(stanza.contains("need not have the period of the deadlines"), "{stanza}");
     }
 
     #[test]
-    fn rates_of_films_are_told_apart_and_others_are_periods() {
+    fn usual_rates_are_recognised_and_others_become_periods() {
         let fps = |period_us: f64| seen(vec![thread(period_us)], vec![]).suggestion().0.app;
         assert_eq!(fps(41_666.9).fps, Some(Rate::Whole(24)));
         assert_eq!(fps(16_683.0).fps, Some(Rate::Text("60000/1001".into())));
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rhythm_there_is_no_period_and_it_is_said() {
+    fn a_process_without_a_rhythm_gets_no_period_and_a_reason() {
         let mut idle = thread(1.0);
         idle.rhythm = Rhythm { wake_ups: 3, ..Rhythm::default() };
         let (policy, why) = seen(vec![idle.clone()], vec![]).suggestion();
@@ -340,14 +342,11 @@ mod tests {
         };
         let (policy, why) = seen(vec![idle], vec![]).suggestion();
         assert_eq!(policy.period().unwrap(), None);
-        assert!(
-            why.iter().any(|line| line.contains("no thread's wake-ups come in a rhythm")),
-            "{why:?}"
-        );
+        assert!(why.iter().any(|line| line.contains("no thread has periodic wake-ups")), "{why:?}");
     }
 
     #[test]
-    fn what_is_real_time_already_stays_at_its_priority() {
+    fn a_real_time_thread_keeps_its_priority() {
         let mut audio = thread(5_333.3);
         audio.scheduler = "fifo".into();
         audio.priority = 77;
@@ -357,12 +356,12 @@ mod tests {
             (policy.app.scheduler, policy.app.priority, policy.app.core),
             (Scheduler::Fifo, 77, Core::Number(3))
         );
-        // On a machine of one core that is no wish of anybody's.
+        // On a machine with one core the affinity is not deliberate.
         audio.affinity = [0].into_iter().collect();
         let mut alone = seen(vec![audio.clone()], vec![]);
         alone.online = [0].into_iter().collect();
         assert_eq!(alone.suggestion().0.app.core, Core::Auto);
-        // The watchman's priority is nobody else's.
+        // Priority 99 is reserved for the watchdog.
         audio.priority = 99;
         let (policy, _) = seen(vec![audio], vec![]).suggestion();
         assert!(policy.verify().is_ok() && policy.app.priority == 50);

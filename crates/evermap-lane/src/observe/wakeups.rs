@@ -1,7 +1,8 @@
-//! When a thread wakes: from the kernel's records of its switches, or, where these are not allowed, by counting them often.
+//! Times of a thread's wake-ups: from the kernel's records of context switches, or from frequent
+//! reads of switch counts where records are not permitted.
 //!
-//! A record tells when the thread began to run after it had slept. That is later than when it was to wake by what it waited for a core,
-//! which is part of what is to be known here: how it is served now.
+//! A record has the time when the thread began to run after a sleep. That includes the wait for a
+//! core, which is part of the observed behaviour.
 
 use std::fs::File;
 use std::io;
@@ -15,41 +16,43 @@ use serde::Serialize;
 use super::process::directory_of_thread;
 use super::rhythm::{self, Rhythm};
 
-/// Of more wake-ups of one thread, at least the last half of so many are remembered: a rhythm is told by the last 1,024.
+/// Maximum number of times remembered for a thread. When it is reached, the older half is dropped;
+/// a rhythm needs the last 1,024.
 const TIMES_MAX: usize = 1 << 16;
-/// Of records of one thread: 2,000 of them, between two looks of 20 ms.
+/// Size of a thread's record ring: 2,000 records between two reads, which are 20 ms apart.
 const RING_BYTES: usize = 32 << 10;
-/// Kinds of records, and what their headers say (include/uapi/linux/perf_event.h).
+/// Record types and flags of their headers (include/uapi/linux/perf_event.h).
 const RECORD_LOST: u32 = 2;
 const RECORD_SWITCH: u32 = 14;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
 const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 
-/// How wake-ups are known.
+/// Source of wake-up times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Source {
-    /// The kernel's records of switches: to the microsecond.
+    /// The kernel's switch records, exact to the microsecond.
     SwitchRecords,
-    /// The kernel's count of switches, looked at again and again.
+    /// The kernel's switch counts, read repeatedly.
     Polled {
-        /// How far apart the looks were, at the median: no time is known more exactly.
+        /// Median interval between reads, which limits the precision of all times.
         resolution_us: f64,
     },
 }
 
-/// Follows a thread.
+/// Follows one thread.
 pub(super) struct Follower {
     by: By,
     times_ns: Vec<u64>,
-    /// All that woke, also those whose times are not known.
+    /// All wake-ups, including those without an individual time.
     count: u64,
     lost: u64,
 }
 
 enum By {
-    /// The counts tell whether records are missing that the kernel does not say it lost.
+    /// Switch records. The counts reveal records that are missing although the kernel did not
+    /// report a loss.
     Records {
         sampler: Box<Sampler>,
         was_preempted: bool,
@@ -64,7 +67,8 @@ enum By {
 }
 
 impl Follower {
-    /// Begins. With it comes why it only counts, if it does. None if the thread is gone.
+    /// Begins to follow a thread. Returns the reason if it only reads counts, and `None` if the
+    /// thread has ended.
     pub(super) fn of(process: u32, thread: u32, only_poll: bool) -> Option<(Self, Option<String>)> {
         let status = File::open(directory_of_thread(process, thread).join("status")).ok()?;
         let before = switches(&status)?;
@@ -84,7 +88,7 @@ impl Follower {
         matches!(self.by, By::Counts { .. })
     }
 
-    /// Takes what there is since the last time.
+    /// Takes the wake-ups since the last call.
     pub(super) fn follow(&mut self) {
         match &mut self.by {
             By::Records { sampler, was_preempted, .. } => {
@@ -101,7 +105,7 @@ impl Follower {
                                 None => self.lost += 1,
                             }
                         }
-                        // Half of them were going to sleep.
+                        // Half of the lost records were switches to sleep.
                         RECORD_LOST => self.lost += number_at(&body, 8).unwrap_or(0).div_ceil(2),
                         _ => {}
                     }
@@ -134,13 +138,13 @@ impl Follower {
         }
     }
 
-    /// Takes what there is for the last time.
+    /// Takes the last wake-ups.
     pub(super) fn finish(&mut self) {
         self.follow();
         if let By::Records { status, before, .. } = &self.by
             && let Some(now) = switches(status)
         {
-            // One may be asleep at each end.
+            // The thread may be asleep at the beginning and at the end.
             let slept = now.saturating_sub(*before).saturating_sub(2);
             self.lost = self.lost.max(slept.saturating_sub(self.count));
             self.count = self.count.max(slept);
@@ -156,7 +160,7 @@ impl Follower {
     }
 }
 
-/// Of too many, the older half is forgotten.
+/// Adds a time. Drops the older half of too many.
 fn remember(times_ns: &mut Vec<u64>, time_ns: u64) {
     if times_ns.len() == TIMES_MAX {
         times_ns.drain(..TIMES_MAX / 2);
@@ -164,8 +168,8 @@ fn remember(times_ns: &mut Vec<u64>, time_ns: u64) {
     times_ns.push(time_ns);
 }
 
-/// Records of all switches of one thread, wherever it runs. They say nothing of the kernel, so that no right beyond that over the
-/// thread itself is asked for.
+/// Opens records of all switches of one thread, on any core. They exclude the kernel, so they need
+/// no right beyond that over the thread.
 fn records(thread: u32) -> io::Result<Sampler> {
     let mut builder = Builder::new(Software::DUMMY);
     builder
@@ -182,7 +186,7 @@ fn records(thread: u32) -> io::Result<Sampler> {
     Ok(sampler)
 }
 
-/// How often the thread went to sleep.
+/// Number of times that the thread went to sleep.
 fn switches(status: &File) -> Option<u64> {
     let mut bytes = [0; 4096];
     let length = status.read_at(&mut bytes, 0).ok()?;
@@ -195,7 +199,7 @@ fn why_counted(error: &io::Error) -> String {
     let setting = setting
         .map_or(String::new(), |level| format!("; kernel.perf_event_paranoid is {}", level.trim()));
     format!(
-        "wake-ups are counted every millisecond or so, since the kernel gives no records of them ({error}{setting}): as root, or with CAP_PERFMON, it would"
+        "wake-ups are counted about every millisecond, since the kernel refused switch records ({error}{setting}): run as root or with CAP_PERFMON"
     )
 }
 
@@ -213,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_an_hour_the_last_wake_ups_are_remembered_and_their_rhythm_is_found() {
+    fn the_last_wake_ups_of_an_hour_are_kept_and_have_a_rhythm() {
         let mut times_ns = Vec::new();
         let count = 3_600_000;
         (0..count).for_each(|n| remember(&mut times_ns, n * 1_000_000));

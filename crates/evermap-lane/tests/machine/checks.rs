@@ -1,4 +1,5 @@
-//! What `check` says on machines of files, and on this one: with rights, without, and in a control group that forbids what root may.
+//! Tests of `check` on simulated machines and on this one: with rights, without rights, and in a
+//! control group that denies root.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -33,27 +34,27 @@ fn of_place(place: &Path) -> Vec<Statement> {
 }
 
 #[test]
-fn with_one_core_nobody_holds_it() {
+fn a_single_core_cannot_be_held() {
     let all = on(&Mock::with_cores("0"));
-    says(of(&all, "exclusive-core"), false, "leave others no core");
-    says(of(&all, "deadline-pinned"), false, "nothing to be pinned to");
-    says(of(&all, "core"), true, "the only one that runs");
+    says(of(&all, "exclusive-core"), false, "leave no core for other programs");
+    says(of(&all, "deadline-pinned"), false, "nothing to pin to");
+    says(of(&all, "core"), true, "the only core online");
 }
 
 #[test]
-fn a_core_that_others_cpusets_have_is_told() {
+fn cpusets_of_others_with_the_core_are_reported() {
     let mock = Mock::with_cores("0-3")
         .proc("self/cgroup", "3:cpuset:/mine\n")
         .proc("self/mountinfo", "34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n")
         .sys("fs/cgroup/cpuset/mine/cpuset.cpus", "0-3\n")
         .sys("fs/cgroup/cpuset/mine/cgroup.procs", "");
-    says(of(&on(&mock), "exclusive-core"), true, "no other cpuset has core 0");
+    says(of(&on(&mock), "exclusive-core"), true, "no other cpuset names core 0");
     let mock = mock
         .sys("fs/cgroup/cpuset/machine/cpuset.cpus", "0-1\n")
         .sys("fs/cgroup/cpuset/machine/guest/cpuset.cpus", "0\n")
         .sys("fs/cgroup/cpuset/else/cpuset.cpus", "2\n")
         .sys("fs/cgroup/cpuset/evermap-lane-0/cpuset.cpus", "0\n");
-    says(of(&on(&mock), "exclusive-core"), true, "cpuset/machine and 1 more has core 0, too");
+    says(of(&on(&mock), "exclusive-core"), true, "cpuset/machine and 1 more names core 0, too");
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn partitions_need_the_controller() {
 }
 
 #[test]
-fn a_partition_is_made_in_the_nearest_group_that_can_have_one() {
+fn a_partition_uses_the_nearest_suitable_group() {
     let mock = |of_above: &str| {
         Mock::with_cores("0-3")
             .proc("self/cgroup", "0::/user/app\n")
@@ -98,28 +99,28 @@ fn a_partition_is_made_in_the_nearest_group_that_can_have_one() {
 }
 
 #[test]
-fn whether_the_kernels_unbound_work_can_be_kept_off_the_core_is_told() {
+fn workqueues_are_checked() {
     let mask = "devices/virtual/workqueue/cpumask";
     let with = |text: &str| on(&Mock::with_cores("0-3").sys(mask, text));
     says(of(&with("f\n"), "workqueues"), true, "can be kept off core 0");
     says(of(&with("e\n"), "workqueues"), true, "does no unbound work on core 0");
-    says(of(&with("1\n"), "workqueues"), false, "no other core would be left");
-    says(of(&on(&Mock::with_cores("0-3")), "workqueues"), false, "there is no ");
+    says(of(&with("1\n"), "workqueues"), false, "no other core is left");
+    says(of(&on(&Mock::with_cores("0-3")), "workqueues"), false, "no /");
 }
 
 #[test]
-fn a_machine_without_a_last_net_is_told() {
+fn unlimited_real_time_programs_are_reported() {
     let with = |runtime: &str| {
         on(&Mock::with_cores("0-1").proc("sys/kernel/sched_rt_runtime_us", runtime))
     };
-    says(of(&with("-1\n"), "throttling"), false, "keeps its core for ever");
-    says(of(&with("0\n"), "throttling"), false, "get nothing");
+    says(of(&with("-1\n"), "throttling"), false, "keeps its core forever");
+    says(of(&with("0\n"), "throttling"), false, "may not run");
     says(of(&with("950000\n"), "throttling"), true, "950000 of each 1000000 us");
-    says(of(&on(&Mock::with_cores("0-1")), "throttling"), false, "not known");
+    says(of(&on(&Mock::with_cores("0-1")), "throttling"), false, "unknown");
 }
 
 #[test]
-fn kernels_are_told_apart() {
+fn kernels_are_distinguished() {
     let preemption = |mock: Mock| of(&on(&mock), "preemption").clone();
     let mock = || Mock::with_cores("0-1");
     says(&preemption(mock().sys("kernel/realtime", "1\n")), true, "PREEMPT_RT");
@@ -137,7 +138,7 @@ fn kernels_are_told_apart() {
     says(
         &preemption(mock().proc("version", "Linux version 6.18 SMP PREEMPT_DYNAMIC\n")),
         false,
-        "not told",
+        "unknown",
     );
     let all = on(&mock()
         .sys("kernel/sched_ext/state", "enabled\n")
@@ -150,18 +151,18 @@ fn kernels_are_told_apart() {
 }
 
 #[test]
-fn without_proc_and_sys_everything_is_answered_all_the_same() {
+fn all_checks_answer_without_proc_and_sys() {
     let mock = Mock::silent().proc("stat", "cpu0 1\ncpu1 1\n");
     let subject = Subject { places: vec![std::env::temp_dir()], ..Subject::default() };
     let all = check(&mock.look(), &subject);
     says(of(&all, "core"), true, "core 0");
-    says(of(&all, "disk-interrupts"), false, "none of a disk is known");
+    says(of(&all, "disk-interrupts"), false, "no disk interrupts are known");
     says(of(&all, "exchange"), true, "tried");
     assert!(all.iter().all(|one| !one.why.is_empty()));
 }
 
 #[test]
-fn trials_of_a_place_leave_nothing_there() {
+fn trials_leave_nothing_in_a_directory() {
     let place = tempfile::tempdir().unwrap();
     let all = of_place(place.path());
     says(of(&all, "exchange"), true, "tried");
@@ -176,7 +177,7 @@ fn trials_of_a_place_leave_nothing_there() {
 }
 
 #[test]
-fn a_file_is_only_read() {
+fn a_named_file_is_only_read() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("clip");
     fs::write(&file, vec![7; 10_000]).unwrap();
@@ -190,7 +191,7 @@ fn a_file_is_only_read() {
 }
 
 #[test]
-fn memory_is_no_device_to_poll_or_to_map() {
+fn tmpfs_can_be_neither_polled_nor_mapped_synchronously() {
     let Ok(place) = tempfile::tempdir_in("/dev/shm") else {
         eprintln!("skipped: no /dev/shm");
         return;
@@ -202,13 +203,13 @@ fn memory_is_no_device_to_poll_or_to_map() {
 }
 
 #[test]
-fn a_place_that_is_none_is_said() {
+fn an_invalid_place_is_reported() {
     says(of(&of_place(Path::new("/nowhere/at/all")), "place"), false, "No such file");
     says(of(&of_place(Path::new("/dev/null")), "place"), false, "neither a file nor a directory");
 }
 
 #[test]
-fn a_lane_needs_core_affinity_and_fifo() {
+fn lending_needs_core_affinity_and_fifo() {
     let all = check(&Machine::look().unwrap(), &Subject::default());
     let expected = ["core", "affinity", "fifo"].iter().all(|name| of(&all, name).able);
     assert_eq!(can_lend_with_fifo(&all), expected);
@@ -221,7 +222,7 @@ fn a_lane_needs_core_affinity_and_fifo() {
 }
 
 #[test]
-fn a_state_directory_is_looked_at_and_not_made() {
+fn a_state_directory_is_checked_but_not_made() {
     let place = tempfile::tempdir().unwrap();
     let state = place.path().join("run/evermap-lane");
     let subject = Subject { state: Some(state.clone()), ..Subject::default() };
@@ -230,12 +231,12 @@ fn a_state_directory_is_looked_at_and_not_made() {
     assert!(!state.exists());
 }
 
-/// Starts one of the acts below as a process of its own, and gives what it said.
+/// Runs an ignored test of this program as a child, and returns its output.
 fn act(name: &str, prepare: impl FnOnce(&mut Command)) -> String {
     act_of(&std::env::current_exe().unwrap(), name, prepare)
 }
 
-/// The same by a copy of this program, which is where everybody can start it.
+/// Like `act`, with a copy of this program that every user may execute.
 fn act_for_everybody(name: &str, prepare: impl FnOnce(&mut Command)) -> String {
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -265,7 +266,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn nobody_is_told_which_rights_are_missing() {
+fn missing_rights_of_user_nobody_are_named() {
     if !is_root() {
         eprintln!("skipped: only root can become nobody");
         return;
@@ -276,7 +277,7 @@ fn nobody_is_told_which_rights_are_missing() {
 }
 
 #[test]
-#[ignore = "an act of `nobody_is_told_which_rights_are_missing`"]
+#[ignore = "run by `missing_rights_of_user_nobody_are_named`"]
 fn act_as_nobody() {
     assert_eq!(rustix::process::geteuid().as_raw(), NOBODY);
     let all = check(&Machine::look().unwrap(), &Subject::default());
@@ -286,11 +287,11 @@ fn act_as_nobody() {
     says(of(&all, "affinity"), true, "tried");
     assert!(!of(&all, "exclusive-core").able);
     assert!(!can_lend_with_fifo(&all));
-    // An answer comes for each, whatever this user may not look at.
+    // Every check has an answer, even about files that this user may not read.
     assert!(all.iter().all(|one| !one.why.is_empty()));
 }
 
-/// A control group that is gone when the test is over.
+/// Control group that is removed at the end of the test.
 struct FreshGroup(PathBuf);
 
 impl Drop for FreshGroup {
@@ -300,7 +301,7 @@ impl Drop for FreshGroup {
 }
 
 #[test]
-fn a_fresh_control_group_forbids_fifo_to_root_and_is_named() {
+fn a_new_control_group_denies_fifo_to_root_and_is_named() {
     let machine = Machine::look().unwrap();
     let Some((file, _)) = machine.groups.real_time_runtime_us().filter(|_| is_root()) else {
         eprintln!("skipped: needs root and `cpu` groups of version 1 with real-time limits");
@@ -320,7 +321,7 @@ fn a_fresh_control_group_forbids_fifo_to_root_and_is_named() {
 }
 
 #[test]
-#[ignore = "an act of `a_fresh_control_group_forbids_fifo_to_root_and_is_named`"]
+#[ignore = "run by `a_new_control_group_denies_fifo_to_root_and_is_named`"]
 fn act_in_a_fresh_group() {
     let group = PathBuf::from(std::env::var_os("EVERMAP_TEST_GROUP").unwrap());
     fs::write(group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
@@ -329,7 +330,7 @@ fn act_in_a_fresh_group() {
     says(
         fifo,
         false,
-        "cpu.rt_runtime_us is 0, so nobody in this control group can be real-time, root neither",
+        "cpu.rt_runtime_us is 0, so no process in this control group can be real-time, not even root's",
     );
     assert!(fifo.why.contains(group.to_str().unwrap()), "{fifo:?}");
     assert!(fifo.remedy.as_ref().unwrap().contains("echo"), "{fifo:?}");

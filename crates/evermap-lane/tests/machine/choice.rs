@@ -1,4 +1,4 @@
-//! Which core a lane gets on which machine, and what is said of it.
+//! Tests of choosing a core, with the reasons that are given.
 
 use evermap_lane::machine::{ChosenCore, Machine, Roots};
 use evermap_lane::{Core, Error};
@@ -7,7 +7,7 @@ use crate::mock::Mock;
 
 const DISK_DEVICE: &str = "pci0000:00/0000:00:02.0/virtio1";
 
-/// Two cores, and a virtio disk whose requests core 1 completes.
+/// Machine with two cores and a virtio disk whose requests core 1 completes.
 fn virtual_machine() -> Mock {
     Mock::with_cores("0-1")
         .disk("vda", DISK_DEVICE)
@@ -32,15 +32,15 @@ fn says(chosen: &ChosenCore, what: &str) {
 }
 
 #[test]
-fn the_core_that_completes_the_disks_requests_is_avoided() {
+fn the_core_that_completes_disk_requests_is_avoided() {
     let chosen = auto(&virtual_machine().look());
-    // Core 0 has served more interrupts of all devices, and has the disk's that tells of changed settings.
+    // Core 0 has served more device interrupts, including the disk's configuration interrupt.
     assert_eq!(chosen.core, 0);
-    says(&chosen, "core 0 completes no disk's requests; core 1 completes those of vda");
+    says(&chosen, "core 0 completes no disk requests; core 1 completes those of vda");
 }
 
 #[test]
-fn a_disk_is_found_by_the_names_of_its_interrupts_where_the_device_lists_none() {
+fn a_disk_is_found_by_interrupt_names_if_its_device_lists_none() {
     let machine = Mock::with_cores("0-1")
         .disk("vda", "platform/a0001c00.virtio_mmio/virtio7")
         .interrupts(&[0, 1], &[(5, &[900, 0], "virtio7"), (6, &[0, 800], "virtio70")])
@@ -67,7 +67,7 @@ fn a_disk_behind_usb_has_the_interrupts_of_its_controller() {
 }
 
 #[test]
-fn where_every_core_has_a_queue_of_the_disk_the_one_that_completed_the_fewest_is_taken() {
+fn if_all_cores_serve_the_disk_the_least_busy_one_is_chosen() {
     let mut mock =
         Mock::with_cores("0-3").disk("nvme0n1", "pci0000:00/0000:01:00.0/nvme/nvme0").interrupts(
             &[0, 1, 2, 3],
@@ -84,14 +84,14 @@ fn where_every_core_has_a_queue_of_the_disk_the_one_that_completed_the_fewest_is
     }
     let machine = mock.look();
     let admin = machine.interrupts.iter().find(|one| one.number == 40).unwrap();
-    assert!(admin.disks.is_empty(), "the queue for settings completes no requests");
+    assert!(admin.disks.is_empty(), "the admin queue completes no requests");
     let chosen = auto(&machine);
     assert_eq!(chosen.core, 2);
-    says(&chosen, "all of them complete requests of disks, and core 2 the fewest: 300");
+    says(&chosen, "all cores complete disk requests, and core 2 the fewest: 300");
 }
 
 #[test]
-fn a_disk_of_several_paths_has_the_interrupts_of_all_its_controllers() {
+fn a_multipath_disk_has_the_interrupts_of_all_its_controllers() {
     let machine = Mock::with_cores("0-2")
         .disk("nvme0n1", "virtual/nvme-subsystem/nvme-subsys0")
         .sys("devices/pci0000:00/0000:01:00.0/nvme/nvme0/state", "live\n")
@@ -113,18 +113,18 @@ fn a_disk_of_several_paths_has_the_interrupts_of_all_its_controllers() {
 }
 
 #[test]
-fn a_disk_that_is_only_software_has_no_interrupts() {
+fn a_software_disk_has_no_interrupts() {
     let machine = Mock::with_cores("0-1")
         .sys("block/loop0/size", "0\n")
         .interrupts(&[0, 1], &[(5, &[1, 0], "loop0"), (6, &[0, 9], "eth0")])
         .look();
     let chosen = auto(&machine);
     assert_eq!(chosen.core, 0);
-    says(&chosen, "fewest interrupts of devices: 1");
+    says(&chosen, "fewest device interrupts: 1");
 }
 
 #[test]
-fn without_sys_the_drivers_names_and_the_counts_tell() {
+fn without_sys_driver_names_and_counts_are_used() {
     let machine = Mock::silent()
         .proc("stat", "cpu  1 2 3\ncpu0 1 2\ncpu1 1 2\nintr 5\n")
         .proc("interrupts", "  CPU0 CPU1\n 30: 0 7 IO-APIC 3-edge  virtio2-input.0\n 36: 12 0 PCI-MSIX  1-edge  virtio1-req.0\n")
@@ -134,79 +134,79 @@ fn without_sys_the_drivers_names_and_the_counts_tell() {
 }
 
 #[test]
-fn a_machine_that_says_nothing_of_its_cores_is_an_error_that_says_where_it_looked() {
+fn a_machine_without_cores_is_an_error_that_names_the_file() {
     let error = Machine::look_in(&Mock::silent().roots()).unwrap_err();
     assert!(error.to_string().contains("devices/system/cpu/online"), "{error}");
 }
 
 #[test]
-fn with_one_core_there_is_no_choice_and_it_is_said() {
+fn the_only_core_is_chosen_with_a_warning() {
     let machine = Mock::with_cores("0")
         .disk("vda", DISK_DEVICE)
         .interrupts(&[0], &[(36, &[5], "virtio1-req.0")])
         .look();
     let chosen = auto(&machine);
     assert_eq!(chosen.core, 0);
-    says(&chosen, "the only one that runs");
+    says(&chosen, "the only core online");
     says(&chosen, "core 0 completes the requests of vda");
 }
 
 #[test]
-fn one_allowed_core_of_many_is_no_choice_either() {
+fn the_only_allowed_core_is_chosen() {
     let chosen = auto(&Mock::with_cores("0-3").allowed("2").look());
     assert_eq!(chosen.core, 2);
-    says(&chosen, "the only one that this process may use, of 0-3");
+    says(&chosen, "the only core of 0-3 that this process may use");
 }
 
 #[test]
-fn an_offline_core_is_never_chosen_and_refused_when_it_is_wished() {
-    // As right after a core went offline: the mask still has it.
+fn an_offline_core_is_neither_chosen_nor_accepted() {
+    // State right after a core went offline: the affinity still contains it.
     let machine = Mock::with_cores("0-2").sys("devices/system/cpu/online", "1-2\n").look();
     let chosen = auto(&machine);
     assert_eq!(chosen.core, 1);
-    says(&chosen, "0 could be there and is offline");
+    says(&chosen, "core 0 is offline");
     let error = machine.choose_core(Core::Number(0), &[]).unwrap_err().to_string();
-    assert!(error.contains("core 0") && error.contains("offline, 1-2 run"), "{error}");
+    assert!(error.contains("core 0") && error.contains("offline, and 1-2 are online"), "{error}");
 }
 
 #[test]
-fn a_core_that_is_not_there_is_refused_with_those_that_are() {
+fn an_absent_core_is_refused_with_the_possible_ones() {
     let error = virtual_machine().look().choose_core(Core::Number(7), &[]).unwrap_err();
-    assert!(error.to_string().contains("there is none, only 0-1"), "{error}");
+    assert!(error.to_string().contains("the machine has only 0-1"), "{error}");
 }
 
 #[test]
-fn a_core_that_another_lane_has_is_not_taken() {
+fn a_core_of_another_lane_is_not_chosen() {
     let machine = Mock::with_cores("0-2").look();
     let chosen = machine.choose_core(Core::Auto, &[0]).unwrap();
     assert_eq!(chosen.core, 1);
-    says(&chosen, "other lanes have 0");
+    says(&chosen, "other lanes have core 0");
     let error = machine.choose_core(Core::Number(0), &[0]).unwrap_err();
-    assert!(error.to_string().contains("another lane has it"), "{error}");
+    assert!(error.to_string().contains("another lane has claimed it"), "{error}");
     let error = machine.choose_core(Core::Auto, &[0, 1, 2]).unwrap_err();
     assert!(matches!(error, Error::NoCore { .. }) && error.to_string().contains("0-2"), "{error}");
 }
 
 #[test]
-fn a_core_that_a_real_time_program_is_bound_to_is_not_taken_if_there_is_another() {
-    // As another user's lane is, whose claim is not seen.
+fn a_core_with_a_bound_real_time_program_is_avoided() {
+    // For example another user's lane, whose claim is not visible.
     const FIFO: u32 = 1;
     let mock = || Mock::with_cores("0-2").thread(70, "a (b) mpv", FIFO, 0x40_0000, "0");
     let chosen = auto(&mock().look());
     assert_eq!(chosen.core, 1);
-    says(&chosen, "a (b) mpv (process 70) with a real-time policy has core 0");
+    says(&chosen, "a (b) mpv (process 70) with a real-time policy is bound to core 0");
     let named = mock().look().choose_core(Core::Number(0), &[]).unwrap();
-    says(&named, "mpv (process 70) with a real-time policy has core 0, too");
+    says(&named, "mpv (process 70) with a real-time policy is bound to core 0, too");
     let both = mock().thread(71, "jackd", FIFO, 0, "1").thread(72, "other", FIFO, 0, "2").look();
     let chosen = auto(&both);
-    assert_eq!(chosen.core, 0, "where all have one, it is said");
-    says(&chosen, "has core 0, too");
-    // The disk's core is the worse one all the same.
+    assert_eq!(chosen.core, 0, "all cores have one, and the reason says so");
+    says(&chosen, "bound to core 0, too");
+    // A core that serves a disk is still worse.
     assert_eq!(auto(&virtual_machine().thread(70, "mpv", FIFO, 0, "0").look()).core, 0);
 }
 
 #[test]
-fn ordinary_programs_wide_ones_and_the_kernel_s_threads_leave_a_core_free() {
+fn ordinary_unpinned_and_kernel_threads_do_not_occupy_a_core() {
     let machine = Mock::with_cores("0-1")
         .thread(70, "ordinary", 0, 0, "0")
         .thread(71, "wide", 1, 0, "0-1")
@@ -219,7 +219,7 @@ fn ordinary_programs_wide_ones_and_the_kernel_s_threads_leave_a_core_free() {
 }
 
 #[test]
-fn who_forbids_a_core_is_named() {
+fn the_setting_that_forbids_a_core_is_named() {
     let cpuset = |mock: Mock| {
         mock.proc("self/cgroup", "3:cpuset:/a\n")
             .proc(
@@ -237,7 +237,7 @@ fn who_forbids_a_core_is_named() {
 }
 
 #[test]
-fn an_isolated_core_is_taken_first_although_it_is_in_nobodys_affinity() {
+fn an_isolated_core_is_chosen_first_although_it_is_in_no_affinity() {
     let machine = Mock::with_cores("0-3")
         .allowed("0-1")
         .sys("devices/system/cpu/isolated", "2-3\n")
@@ -252,20 +252,20 @@ fn an_isolated_core_is_taken_first_although_it_is_in_nobodys_affinity() {
 }
 
 #[test]
-fn an_isolated_core_that_completes_the_disks_requests_is_avoided_all_the_same() {
+fn an_isolated_core_that_completes_disk_requests_is_avoided() {
     let machine = virtual_machine().sys("devices/system/cpu/isolated", "1\n").look();
     assert_eq!(auto(&machine).core, 0);
 }
 
 #[test]
-fn a_wished_core_that_serves_a_disk_is_given_with_a_warning() {
+fn a_named_core_that_serves_a_disk_is_chosen_with_a_warning() {
     let chosen = virtual_machine().look().choose_core(Core::Number(1), &[]).unwrap();
     assert_eq!(chosen.core, 1);
     says(&chosen, "core 1 completes the requests of vda");
 }
 
 #[test]
-fn the_same_machine_gives_the_same_core() {
+fn the_choice_is_deterministic() {
     let machine = Mock::with_cores("0-63").look();
     let first = auto(&machine);
     assert_eq!(first.core, 0);

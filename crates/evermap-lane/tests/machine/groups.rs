@@ -1,4 +1,4 @@
-//! Where the control groups of a process are, in both versions, in containers.
+//! Tests of finding control groups, in both versions and in containers.
 
 use evermap_lane::machine::Groups;
 
@@ -28,7 +28,7 @@ fn version_1_has_a_group_for_each_controller() {
 }
 
 #[test]
-fn version_2_alone_and_beside_version_1() {
+fn version_2_is_found_alone_and_with_version_1() {
     let alone = Mock::with_cores("0-3")
         .proc("self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n")
         .proc("self/cgroup", "0::/user.slice/app.scope\n")
@@ -45,19 +45,19 @@ fn version_2_alone_and_beside_version_1() {
         .sys("fs/cgroup/unified/app/cgroup.procs", "");
     let groups = hybrid.look().groups;
     assert_eq!(groups.v2.as_ref().unwrap().directory, hybrid.path_of_sys("fs/cgroup/unified/app"));
-    assert_eq!(groups.cpuset().unwrap().1.to_string(), "1", "version 1 has the cpusets here");
+    assert_eq!(groups.cpuset().unwrap().1.to_string(), "1", "version 1 has the cpusets");
 }
 
 #[test]
-fn a_container_that_mounts_only_its_own_part_of_the_tree_finds_it() {
+fn groups_are_found_in_a_container_that_mounts_a_part_of_the_tree() {
     let part = "34 31 0:31 /docker/ab /sys/fs/cgroup/cpuset ro,nosuid - cgroup cgroup rw,cpuset\n";
     for (own, at) in [
-        // The path of the host, of which the mount shows a part.
+        // Path on the host; the mount shows a part of it.
         ("3:cpuset:/docker/ab\n", "fs/cgroup/cpuset"),
         ("3:cpuset:/docker/ab/inner\n", "fs/cgroup/cpuset/inner"),
-        // The path within a control group namespace.
+        // Path within a control group namespace.
         ("3:cpuset:/\n", "fs/cgroup/cpuset"),
-        // Outside of what can be seen.
+        // Outside of the visible part.
         ("3:cpuset:/../other\n", "fs/cgroup/cpuset"),
         ("3:cpuset:/docker/abc\n", "fs/cgroup/cpuset"),
     ] {
@@ -73,7 +73,7 @@ fn a_container_that_mounts_only_its_own_part_of_the_tree_finds_it() {
 }
 
 #[test]
-fn of_several_mounts_the_one_that_shows_the_group_counts() {
+fn the_mount_that_shows_the_group_is_used() {
     let mounts = "34 31 0:31 /docker/ab /sys/fs/cgroup/part rw - cgroup cgroup rw,cpuset\n\
                   35 31 0:31 / /sys/fs/cgroup/all rw - cgroup cgroup rw,cpuset\n";
     let mock = Mock::with_cores("0-1")
@@ -84,7 +84,7 @@ fn of_several_mounts_the_one_that_shows_the_group_counts() {
 }
 
 #[test]
-fn another_process_has_its_own_groups_and_one_that_is_gone_has_none() {
+fn groups_of_another_process_are_read() {
     let mock = Mock::with_cores("0-1")
         .proc("self/mountinfo", V1)
         .proc("self/cgroup", "3:cpuset:/\n")
@@ -96,8 +96,8 @@ fn another_process_has_its_own_groups_and_one_that_is_gone_has_none() {
 }
 
 #[test]
-fn an_empty_cpuset_says_nothing_and_nonsense_neither() {
-    // A group of version 1 whose file was never filled, and of version 2 that inherits.
+fn empty_and_invalid_cpusets_are_ignored() {
+    // A group of version 1 that was never configured, or one of version 2 that inherits.
     for text in ["\n", "x-y\n"] {
         let mock = Mock::with_cores("0-1")
             .proc("self/mountinfo", V1)

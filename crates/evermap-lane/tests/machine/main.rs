@@ -1,4 +1,4 @@
-//! Machines of many kinds, each as a tree of files.
+//! Tests of machine descriptions and checks, with simulated machines made of files.
 #![allow(clippy::unwrap_used)]
 
 mod checks;

@@ -1,4 +1,4 @@
-//! A machine of files: what `/proc` and `/sys` would say, in a directory of its own.
+//! Simulated machine: files of `/proc` and `/sys` in a temporary directory.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ pub struct Mock {
 }
 
 impl Mock {
-    /// Cores that all run, that this process may all use.
+    /// Machine with these cores, all online and allowed.
     pub fn with_cores(list: &str) -> Self {
         let mock = Mock { directory: tempfile::tempdir().unwrap() };
         mock.sys("devices/system/cpu/possible", list)
@@ -19,7 +19,7 @@ impl Mock {
             .allowed(list)
     }
 
-    /// A machine that says nothing.
+    /// Machine without any files.
     pub fn silent() -> Self {
         let mock = Mock { directory: tempfile::tempdir().unwrap() };
         fs::create_dir_all(mock.roots().proc).unwrap();
@@ -55,7 +55,7 @@ impl Mock {
         )
     }
 
-    /// A disk at this device (below `sys/devices`), which is made.
+    /// Adds a disk at a new device below `sys/devices`.
     pub fn disk(self, name: &str, device: &str) -> Self {
         let device = self.path_of_sys("devices").join(device);
         let block = self.path_of_sys("block").join(name);
@@ -72,7 +72,8 @@ impl Mock {
         self
     }
 
-    /// `/proc/interrupts` of these: number, counts by core, name. Each is served by the core with the most, unless `served_by` says otherwise.
+    /// Writes `/proc/interrupts` with number, counts by core, and name. Each interrupt is served by
+    /// the core with the highest count, unless `served_by` changes that.
     pub fn interrupts(mut self, cores: &[u32], all: &[(u32, &[u64], &str)]) -> Self {
         let mut text: String = cores.iter().map(|core| format!(" CPU{core}")).collect();
         text.push('\n');
@@ -91,7 +92,7 @@ impl Mock {
         self
     }
 
-    /// A thread of a process: its policy as a number, the flags that the kernel has of it, and the cores that it may use.
+    /// Adds a thread of a process, with its policy as a number, its kernel flags, and its cores.
     pub fn thread(self, process: u32, name: &str, policy: u32, flags: u32, cores: &str) -> Self {
         let between = " 0".repeat(31);
         let stat = format!("{process} ({name}) S 1 1 1 0 -1 {flags}{between} {policy} 0 0\n");

@@ -1,4 +1,5 @@
-//! What observed processes do. Each says on stdout that it has begun, and ends by itself when nobody ended it.
+//! Workloads of observed processes. Each prints a line when it has begun, and ends by itself after
+//! a minute.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -9,10 +10,10 @@ use rustix::time::{Timespec, clock_gettime};
 
 const LIFE: Duration = Duration::from_secs(60);
 
-/// An act that runs until it is dropped.
+/// Workload that runs until it is dropped.
 pub struct Act {
     child: Child,
-    /// Open until its end: what it still says has somewhere to go.
+    /// Kept open so that later output does not fail.
     said: Lines<BufReader<ChildStdout>>,
 }
 
@@ -52,7 +53,7 @@ fn begun() {
     std::io::stdout().flush().unwrap();
 }
 
-/// Calls at the beginning of each period.
+/// Calls `work` at the beginning of each period.
 fn every(period_ns: u64, mut work: impl FnMut()) {
     let (begin, now) = (Instant::now(), clock_gettime(ClockId::Monotonic));
     let first_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
@@ -71,7 +72,7 @@ fn every(period_ns: u64, mut work: impl FnMut()) {
 }
 
 #[test]
-#[ignore = "an act"]
+#[ignore = "run by other tests"]
 fn act_periodic() {
     let period_ns = setting("PERIOD_NS").parse().unwrap();
     begun();
@@ -79,13 +80,13 @@ fn act_periodic() {
 }
 
 #[test]
-#[ignore = "an act"]
+#[ignore = "run by other tests"]
 fn act_by_chance() {
     begun();
     let begin = Instant::now();
     let mut state: u64 = setting("SEED").parse().unwrap();
     while begin.elapsed() < LIFE {
-        // xorshift; the logarithm makes waits of a process without memory, 8 ms at the mean.
+        // xorshift; the logarithm makes the waits exponentially distributed, with a mean of 8 ms.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -95,7 +96,7 @@ fn act_by_chance() {
 }
 
 #[test]
-#[ignore = "an act"]
+#[ignore = "run by other tests"]
 fn act_reading() {
     let mut file = std::fs::File::open(setting("FILE")).unwrap();
     begun();
@@ -104,17 +105,17 @@ fn act_reading() {
 }
 
 #[test]
-#[ignore = "an act"]
+#[ignore = "run by other tests"]
 fn act_short() {
     begun();
     std::thread::sleep(Duration::from_millis(700));
 }
 
 #[test]
-#[ignore = "an act"]
+#[ignore = "run by other tests"]
 fn act_real_time() {
     let wish = libc::sched_param { sched_priority: 33 };
-    // SAFETY: the kernel reads the structure, which is ours.
+    // SAFETY: the kernel only reads the structure, which is a local of this function.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &wish) };
     println!("{}", if result == 0 { "begun with the right" } else { "begun without" });
     std::io::stdout().flush().unwrap();

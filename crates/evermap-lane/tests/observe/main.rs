@@ -1,4 +1,5 @@
-//! Processes of many kinds, observed from outside. The acts are what the observed processes do: tests of this program, started as programs.
+//! Observes processes of several kinds from outside. The observed processes are ignored tests of
+//! this program, started as children.
 #![allow(clippy::unwrap_used)]
 
 mod acts;

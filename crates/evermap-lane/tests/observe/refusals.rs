@@ -1,4 +1,4 @@
-//! What cannot be observed, and what is said of it.
+//! Tests of processes that cannot be observed.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -23,7 +23,7 @@ fn why(process: u32) -> Unobservable {
 }
 
 #[test]
-fn numbers_that_no_process_has_are_said() {
+fn unused_process_numbers_are_errors() {
     for process in [0, 4_194_304, u32::MAX] {
         let error = observe(process, &short()).unwrap_err();
         assert!(matches!(error, Error::NoProcess { .. }), "{error}");
@@ -32,7 +32,7 @@ fn numbers_that_no_process_has_are_said() {
 }
 
 #[test]
-fn a_thread_is_no_process_and_its_process_is_named() {
+fn a_thread_number_is_refused_and_its_process_named() {
     let (sender, thread) = std::sync::mpsc::channel();
     let (end, wait) = std::sync::mpsc::channel::<()>();
     let other = std::thread::spawn(move || {
@@ -46,7 +46,7 @@ fn a_thread_is_no_process_and_its_process_is_named() {
 }
 
 #[test]
-fn a_zombie_is_told_from_a_process() {
+fn a_zombie_is_refused() {
     let mut child = Command::new("true").spawn().unwrap();
     let stat = format!("/proc/{}/stat", child.id());
     while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
@@ -58,18 +58,19 @@ fn a_zombie_is_told_from_a_process() {
 }
 
 #[test]
-fn kernel_threads_have_no_lanes() {
-    // Number 2 starts all others; in a container that has its own numbers there is none.
+fn kernel_threads_are_refused() {
+    // Thread 2 starts all kernel threads. A container with its own process numbers does not show
+    // it.
     let name = std::fs::read_to_string("/proc/2/comm").unwrap_or_default();
     if name.trim() != "kthreadd" {
-        eprintln!("skipped: no thread of the kernel is to be seen here");
+        eprintln!("skipped: no kernel thread is visible here");
         return;
     }
     assert_eq!(why(2), Unobservable::KernelThread);
 }
 
 #[test]
-fn a_process_that_ends_meanwhile_is_said() {
+fn a_process_that_ends_too_early_is_an_error() {
     let act = Act::start("act_short", &[]);
     let options = Options { time: Duration::from_secs(30), ..Options::default() };
     match observe(act.id(), &options) {
@@ -81,12 +82,12 @@ fn a_process_that_ends_meanwhile_is_said() {
 }
 
 #[test]
-fn another_users_process_is_not_looked_at() {
+fn a_process_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can become nobody");
         return;
     }
-    // A copy of this program, which is where everybody can start it.
+    // A copy of this program that every user may execute.
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), everybody).unwrap();
@@ -105,7 +106,7 @@ fn another_users_process_is_not_looked_at() {
 }
 
 #[test]
-#[ignore = "an act of `another_users_process_is_not_looked_at`"]
+#[ignore = "run by `a_process_of_another_user_is_refused`"]
 fn act_nobody_observes() {
     let other = std::env::var("OTHER").unwrap().parse().unwrap();
     assert_eq!(why(other), Unobservable::NotPermitted { owner: 0 });

@@ -1,4 +1,4 @@
-//! What is found of processes that run.
+//! Tests of observing running processes.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use evermap_lane::{IoMode, Policy};
 
 use crate::acts::Act;
 
-/// A loaded machine wakes others late: a rhythm has to be found in one of so many observations.
+/// Number of observations within which a rhythm must be found, since a loaded machine wakes threads
+/// late.
 const TRIES: usize = 4;
 
 fn options(seconds: u64, only_poll: bool) -> Options {
@@ -22,7 +23,7 @@ fn is_near(value: f64, expected: f64, share: f64) -> bool {
     (value / expected - 1.0).abs() < share
 }
 
-/// Observes an act until its rhythm is found, and compares that with the truth.
+/// Observes a child until its period is found.
 fn finds(period_ns: u64, seconds: u64, only_poll: bool) -> Observation {
     let act = Act::start("act_periodic", &[("PERIOD_NS", period_ns.to_string())]);
     let expected_us = period_ns as f64 / 1e3;
@@ -39,7 +40,7 @@ fn finds(period_ns: u64, seconds: u64, only_poll: bool) -> Observation {
 }
 
 #[test]
-fn rates_of_films_screens_and_controls_are_found() {
+fn rates_of_films_screens_and_control_loops_are_found() {
     std::thread::scope(|scope| {
         for (period_ns, seconds) in [(41_666_667, 6), (16_666_667, 4), (1_000_000, 2)] {
             scope.spawn(move || {
@@ -55,7 +56,7 @@ fn rates_of_films_screens_and_controls_are_found() {
 }
 
 #[test]
-fn counting_finds_slower_rhythms_and_says_how_exact_it_is() {
+fn counting_finds_slower_rhythms_and_reports_its_precision() {
     let seen = finds(20_000_000, 4, true);
     let Source::Polled { resolution_us } = busiest(&seen).source else {
         panic!("{:?}", busiest(&seen));
@@ -66,7 +67,7 @@ fn counting_finds_slower_rhythms_and_says_how_exact_it_is() {
 }
 
 #[test]
-fn chance_is_no_rhythm() {
+fn random_wake_ups_have_no_rhythm() {
     let seed = 42;
     let act = Act::start("act_by_chance", &[("SEED", seed.to_string())]);
     let seen = observe(act.id(), &options(4, false)).unwrap();
@@ -78,7 +79,7 @@ fn chance_is_no_rhythm() {
 }
 
 #[test]
-fn files_that_are_read_are_named_with_what_was_read() {
+fn files_are_listed_with_the_bytes_read() {
     let place = tempfile::tempdir().unwrap();
     let clip = place.path().join("a clip [1].bin");
     std::fs::write(&clip, vec![1; 64 << 20]).unwrap();
@@ -86,18 +87,19 @@ fn files_that_are_read_are_named_with_what_was_read() {
     let seen = observe(act.id(), &options(3, false)).unwrap();
     let file = seen.files.iter().find(|file| file.path == clip).unwrap();
     assert_eq!((file.size_bytes, file.rewinds, file.is_written), (64 << 20, 0, false));
-    // A fifth of what it reads at its rate: the machine may be loaded, and what was read before the first look is not counted.
+    // A fifth of its nominal rate: the machine may be loaded, and reads before the first look are
+    // not counted.
     assert!(file.read_bytes >= 8192 * 60 && file.read_bytes.is_multiple_of(8192), "{file:?}");
     assert!(seen.read_bytes.unwrap() >= file.read_bytes, "{seen:?}");
     let policy = Policy::parse(&seen.stanza()).unwrap();
     assert_eq!((policy.io.mode, policy.tier.budget_mib), (IoMode::Nowait, Some(64)));
     assert!(glob::Pattern::new(&policy.tier.files[0]).unwrap().matches_path(&clip), "{policy:?}");
-    // The test's own program is mapped, and is no file for a tier.
+    // The test program itself is mapped, but is not for the tier.
     assert_eq!(policy.tier.files.len(), 1, "{policy:?}");
 }
 
 #[test]
-fn what_is_real_time_is_seen_as_that() {
+fn a_real_time_thread_is_recognised() {
     let act = Act::start("act_real_time", &[]);
     let seen = observe(act.id(), &options(1, false)).unwrap();
     match seen.threads.iter().find(|thread| thread.scheduler == "fifo") {

@@ -1,4 +1,4 @@
-//! The core that a lane would get, whether it could be its alone, and who else has plans for it.
+//! Checks of the lane's core: which core, whether it can be held, and which other groups use it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use super::Statement;
 use crate::policy::Core;
 use crate::workqueues::{self, Away, Stays};
 
-/// No tree of cpusets is looked at deeper, or longer.
+/// Maximum number of groups examined in a tree of cpusets.
 const GROUPS_MAX: usize = 4_096;
-/// Groups that lanes make.
+/// Prefix of groups made by lanes.
 const OWN: &str = "evermap-";
 
 pub(super) fn check(machine: &Machine, taken: &[u32]) -> Vec<Statement> {
@@ -41,7 +41,7 @@ fn disk_interrupts(machine: &Machine) -> Statement {
         .filter(|one| !one.disks.is_empty())
         .map(|one| {
             let by = if one.served_by.is_empty() {
-                "a core that is not told".into()
+                "an unknown core".into()
             } else {
                 format!("core {}", one.served_by)
             };
@@ -49,8 +49,11 @@ fn disk_interrupts(machine: &Machine) -> Statement {
         })
         .collect();
     match all.len() {
-        0 => Statement::no(name, "none of a disk is known: the core is chosen by all interrupts")
-            .remedy("let this process read /proc/interrupts and /sys/block"),
+        0 => Statement::no(
+            name,
+            "no disk interrupts are known: the core is chosen by all interrupts",
+        )
+        .remedy("let this process read /proc/interrupts and /sys/block"),
         1..=8 => Statement::yes(name, all.join("; ")),
         count => Statement::yes(name, format!("{}; and {} more", all[..8].join("; "), count - 8)),
     }
@@ -59,17 +62,17 @@ fn disk_interrupts(machine: &Machine) -> Statement {
 fn exclusive(machine: &Machine, core: Option<u32>) -> Statement {
     let name = "exclusive-core";
     if machine.cpus.online.len() < 2 || machine.usable_cores().len() < 2 {
-        return Statement::no(name, "it would leave others no core")
-            .remedy("say `share = \"lend\"`");
+        return Statement::no(name, "it would leave no core for other programs")
+            .remedy("set `share = \"lend\"`");
     }
     let Some(core) = core else {
-        return Statement::no(name, "there is no core, see `core`");
+        return Statement::no(name, "no core, see `core`");
     };
     match (machine.groups.v1.get("cpuset"), &machine.groups.v2) {
         (Some(group), _) => by_cpuset(group, core),
         (None, Some(group)) => by_partition(group),
         (None, None) => Statement::no(name, "no control groups with cpusets are mounted")
-            .remedy("mount them, or say `share = \"lend\"`"),
+            .remedy("mount them, or set `share = \"lend\"`"),
     }
 }
 
@@ -77,20 +80,17 @@ fn by_cpuset(group: &Group, core: u32) -> Statement {
     let name = "exclusive-core";
     let directory = group.directory.display();
     if !is_writable(&group.directory) {
-        return Statement::no(
-            name,
-            format!("{directory} (cpusets of version 1) cannot be written to"),
-        )
-        .remedy("start it as root, with the tree mounted writable; or say `share = \"lend\"`");
+        return Statement::no(name, format!("{directory} (cpusets of version 1) is not writable"))
+            .remedy(
+                "start the lane as root, with the tree mounted writable; or set `share = \"lend\"`",
+            );
     }
     let foreign = overlapping(&group.mount, &group.directory, core);
     let foreign: Vec<String> = foreign.iter().map(|path| path.display().to_string()).collect();
     match foreign.as_slice() {
         [] => Statement::yes(
             name,
-            format!(
-                "by cpusets of version 1 in {directory}; no other cpuset has core {core} for itself"
-            ),
+            format!("by cpusets of version 1 in {directory}; no other cpuset names core {core}"),
         ),
         [first, rest @ ..] => {
             let more =
@@ -98,32 +98,33 @@ fn by_cpuset(group: &Group, core: u32) -> Statement {
             Statement::yes(
                 name,
                 format!(
-                    "by cpusets of version 1 in {directory}; but {first}{more} has core {core}, too, and what is in it is not moved away"
+                    "by cpusets of version 1 in {directory}; but {first}{more} names core {core}, too, and its tasks are not moved away"
                 ),
             )
         }
     }
 }
 
-/// A partition is made in the nearest group above that can have one, which is where `hold` makes it.
+/// Checks for a partition in the nearest suitable group above, where `hold` makes it.
 fn by_partition(group: &Group) -> Statement {
     let name = "exclusive-core";
     let directory = group.directory.display();
     let above = || group.directory.ancestors().take_while(|one| one.starts_with(&group.mount));
     if !above().any(has_cpusets) {
         return Statement::no(name, format!("{directory} (version 2) has no `cpuset` controller"))
-            .remedy("let its parent pass it on (`echo +cpuset > cgroup.subtree_control`; `Delegate=cpuset` in a unit of systemd)");
+            .remedy("enable it in the parent (`echo +cpuset > cgroup.subtree_control`; `Delegate=cpuset` in a unit of systemd)");
     }
     let Some(parent) = above().find(|one| has_cpusets(one) && is_partition_root(one)) else {
-        let why =
-            "is the root of a partition without processes of its own, which a partition must be in";
+        let why = "is a partition root without processes, which a partition needs as its parent";
         return Statement::no(name, format!("no group above {directory} (version 2) {why}"))
-            .remedy("start it where the topmost group can be seen, or say `share = \"lend\"`");
+            .remedy(
+                "start the lane where the topmost group is visible, or set `share = \"lend\"`",
+            );
     };
     if !is_writable(parent) {
         let parent = parent.display();
         return Statement::no(name, format!("{parent} (version 2) is not delegated to this user"))
-            .remedy("start it as root, or in a scope of its own (`systemd-run --user --scope -p Delegate=yes`)");
+            .remedy("start the lane as root, or in a separate scope (`systemd-run --user --scope -p Delegate=yes`)");
     }
     Statement::yes(name, format!("by a partition of version 2 below {}", parent.display()))
 }
@@ -133,7 +134,8 @@ fn has_cpusets(group: &Path) -> bool {
         .is_ok_and(|all| all.split_ascii_whitespace().any(|one| one == "cpuset"))
 }
 
-/// The topmost group is one, and has no type; another must have no processes then.
+/// Returns true for a partition root: the topmost group, which has no type, or another one without
+/// processes.
 fn is_partition_root(group: &Path) -> bool {
     if text(&group.join("cgroup.type")).is_err() {
         return true;
@@ -143,14 +145,15 @@ fn is_partition_root(group: &Path) -> bool {
         && text(&group.join("cgroup.procs")).is_ok_and(|tasks| tasks.trim().is_empty())
 }
 
-/// Root may write everywhere but to what is mounted read-only, and both is what is asked for.
+/// Returns true if the directory is writable. For root, access is denied only on read-only mounts,
+/// so the check covers the directory and a file.
 fn is_writable(directory: &Path) -> bool {
     access(directory, Access::WRITE_OK).is_ok()
         && access(directory.join("cgroup.procs"), Access::WRITE_OK).is_ok()
 }
 
-/// Groups of others that name this core: all in the tree but the own one, those above it, which have all of its cores, and those
-/// of lanes.
+/// Groups of other programs that name this core: all in the tree except the own group, the groups
+/// above it, which have all of its cores, and groups of lanes.
 fn overlapping(mount: &Path, own: &Path, core: u32) -> Vec<PathBuf> {
     let mut left = vec![mount.to_owned()];
     let mut found = Vec::new();
@@ -178,17 +181,18 @@ fn overlapping(mount: &Path, own: &Path, core: u32) -> Vec<PathBuf> {
     found
 }
 
-/// The kernel's own work, which real-time programs wait for where the kernel is not preempted.
+/// Checks whether the kernel's unbound work can be kept off the core. Real-time programs wait for
+/// it on kernels without preemption.
 fn unbound_work(machine: &Machine, core: Option<u32>) -> Statement {
     let name = "workqueues";
     let Some(core) = core else {
-        return Statement::no(name, "there is no core, see `core`");
+        return Statement::no(name, "no core, see `core`");
     };
     match Away::plan(&machine.roots.sys.join(workqueues::DIRECTORY), core) {
         Ok(Some(_)) => Statement::yes(
             name,
             format!(
-                "the kernel's unbound work can be kept off core {core}, and is for deadlines of 10 ms or less"
+                "the kernel's unbound work can be kept off core {core}; lanes do so for deadlines of 10 ms or less"
             ),
         ),
         Ok(None) => Statement::yes(name, format!("the kernel does no unbound work on core {core}")),

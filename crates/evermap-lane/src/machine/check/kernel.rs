@@ -1,4 +1,5 @@
-//! What this kernel is and lets this process do: rings, namespaces, preemption, clocks; the recorders that are installed; where state goes.
+//! Checks of the kernel: rings, namespaces, preemption, clocks; of installed recorders; and of the
+//! state directory.
 
 use std::env;
 use std::io;
@@ -21,7 +22,7 @@ pub(super) fn check(machine: &Machine, state: Option<&Path>) -> Vec<Statement> {
         scheduler_of_programs(machine),
         clock_source(machine),
         recorder("strace", "reads and writes of a program"),
-        recorder("perf", "requests of disks, and who ran when"),
+        recorder("perf", "disk requests, and which threads ran"),
     ];
     all.extend(state.map(state_directory));
     all
@@ -34,10 +35,17 @@ fn ring(machine: &Machine) -> Statement {
     };
     let setting = machine.roots.proc_text("sys/kernel/io_uring_disabled").unwrap_or_default();
     match setting.trim() {
-        "1" | "2" => Statement::no(name, format!("{error}: kernel.io_uring_disabled is {}", setting.trim()))
-            .remedy("as root: `sysctl kernel.io_uring_disabled=0`; or say `mode = \"nowait\"`"),
-        _ => Statement::no(name, format!("{error}: the kernel has none, or a filter of calls (seccomp, as in containers) forbids it"))
-            .remedy("allow io_uring_setup in the filter, or say `mode = \"nowait\"`"),
+        "1" | "2" => {
+            Statement::no(name, format!("{error}: kernel.io_uring_disabled is {}", setting.trim()))
+                .remedy("as root: `sysctl kernel.io_uring_disabled=0`; or set `mode = \"nowait\"`")
+        }
+        _ => Statement::no(
+            name,
+            format!(
+                "{error}: the kernel lacks it, or a seccomp filter (as in containers) forbids it"
+            ),
+        )
+        .remedy("allow io_uring_setup in the filter, or set `mode = \"nowait\"`"),
     }
 }
 
@@ -47,14 +55,14 @@ fn private_mounts(machine: &Machine) -> Statement {
         return Statement::yes(name, "tried, with the rights of this process");
     }
     let Err(error) = probe::private_mounts(true) else {
-        return Statement::yes(name, "tried, in a user namespace of the program's own");
+        return Statement::yes(name, "tried, in a new user namespace");
     };
     let is_zero = |file: &str| machine.roots.proc_text(file).is_ok_and(|text| text.trim() == "0");
     let (why, remedy) = if is_zero("sys/kernel/unprivileged_userns_clone")
         || is_zero("sys/user/max_user_namespaces")
     {
         (
-            "user namespaces are switched off",
+            "user namespaces are disabled",
             "as root: `sysctl user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1`",
         )
     } else if machine
@@ -63,35 +71,36 @@ fn private_mounts(machine: &Machine) -> Statement {
         .is_ok_and(|text| text.trim() == "1")
     {
         (
-            "AppArmor gives user namespaces no rights",
-            "as root: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or a profile for this program",
+            "AppArmor denies rights in user namespaces",
+            "as root: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or add a profile for this program",
         )
     } else {
         (
-            "a filter of calls or a security module forbids namespaces",
-            "start it where they are allowed, or as root",
+            "a seccomp filter or a security module forbids namespaces",
+            "start the lane where they are allowed, or as root",
         )
     };
-    Statement::no(name, format!("{error}: {why}; no `view` of files on the tier")).remedy(remedy)
+    Statement::no(name, format!("{error}: {why}; `view` of files on the tier is not possible"))
+        .remedy(remedy)
 }
 
 fn preemption(machine: &Machine) -> Statement {
     let name = "preemption";
-    let unknown = "chosen at boot, and not told (`preempt=` is not among the boot parameters)";
+    let unknown = "chosen at boot and unknown (`preempt=` is not among the boot parameters)";
     match preemption_model(machine).as_deref() {
-        Some("rt") => Statement::yes(name, "all of the kernel can be preempted (PREEMPT_RT)"),
-        Some("full") => Statement::yes(name, "the kernel can be preempted but where it holds a lock (full)"),
+        Some("rt") => Statement::yes(name, "the whole kernel is preemptible (PREEMPT_RT)"),
+        Some("full") => Statement::yes(name, "the kernel is preemptible except while it holds a lock (full)"),
         Some("lazy") => Statement::yes(name, "real-time programs preempt the kernel at once, others at the next tick (lazy)"),
         Some(model) => Statement::no(
             name,
-            format!("{model}: who runs in the kernel is not preempted, also not by a real-time program, for some milliseconds at worst"),
+            format!("{model}: kernel code is not preempted, even by a real-time program, for some milliseconds at worst"),
         )
-        .remedy("boot with `preempt=full`, if the kernel is one of PREEMPT_DYNAMIC"),
+        .remedy("boot with `preempt=full`, if the kernel has PREEMPT_DYNAMIC"),
         None => Statement::no(name, unknown).remedy("boot with `preempt=full`"),
     }
 }
 
-/// `rt`, `full`, `lazy`, `voluntary`, `none`; none if nothing tells.
+/// Preemption model: `rt`, `full`, `lazy`, `voluntary`, `none`. `None` if it is unknown.
 fn preemption_model(machine: &Machine) -> Option<String> {
     let roots = &machine.roots;
     let version = roots.proc_text("version").unwrap_or_default();
@@ -126,7 +135,7 @@ fn preemption_model(machine: &Machine) -> Option<String> {
     }
 }
 
-/// What the kernel was built with, where the distribution tells.
+/// Model that the kernel was built with, if the distribution installs its configuration.
 fn built_in(release: &str) -> Option<String> {
     let config = text(&Path::new("/boot").join(format!("config-{release}"))).ok()?;
     let is_set = |option: &str| config.lines().any(|line| line.strip_prefix(option) == Some("=y"));
@@ -139,7 +148,7 @@ fn built_in(release: &str) -> Option<String> {
     models.iter().find(|(option, _)| is_set(option)).map(|(_, model)| (*model).into())
 }
 
-/// The coarse clock advances at every tick: its resolution is what the kernel calls HZ.
+/// Reports the kernel's HZ: the coarse clock advances at every tick, so its resolution is a tick.
 fn timer_rate() -> Statement {
     let name = "timer-rate";
     let tick = clock_getres(ClockId::MonotonicCoarse);
@@ -148,11 +157,11 @@ fn timer_rate() -> Statement {
             name,
             true,
             format!(
-                "{} ticks a second; timers of programs are exact all the same",
+                "{} ticks a second; timers of programs are exact nevertheless",
                 (1e9 / ns as f64).round()
             ),
         ),
-        _ => Statement::no(name, "not known"),
+        _ => Statement::no(name, "unknown"),
     }
 }
 
@@ -161,14 +170,14 @@ fn scheduler_of_programs(machine: &Machine) -> Statement {
     let of = |file: &str| machine.roots.sys_text(Path::new("kernel/sched_ext").join(file));
     match of("state").as_deref() {
         Some("enabled") => {
-            let which = of("root/ops").unwrap_or_else(|| "one that is not told".into());
+            let which = of("root/ops").unwrap_or_else(|| "an unknown scheduler".into());
             Statement::yes(
                 name,
-                format!("sched_ext with {which}: real-time programs come before it"),
+                format!("sched_ext with {which}: real-time programs run before it"),
             )
         }
-        Some(_) => Statement::yes(name, "the kernel's own; sched_ext is there and not used"),
-        None => Statement::yes(name, "the kernel's own; it has no sched_ext"),
+        Some(_) => Statement::yes(name, "the kernel's own; sched_ext is available but unused"),
+        None => Statement::yes(name, "the kernel's own; no sched_ext"),
     }
 }
 
@@ -177,10 +186,10 @@ fn clock_source(machine: &Machine) -> Statement {
     let source =
         machine.roots.sys_text("devices/system/clocksource/clocksource0/current_clocksource");
     match source.as_deref() {
-        None => Statement::no(name, "not known"),
+        None => Statement::no(name, "unknown"),
         Some(slow @ ("hpet" | "acpi_pm" | "jiffies" | "pit" | "refined-jiffies" | "xen")) => {
-            Statement::no(name, format!("{slow}: to read the time is a system call, and may be coarse"))
-                .remedy("see in the kernel's log why it does not use the processor's counter (`dmesg | grep -i clocksource`)")
+            Statement::no(name, format!("{slow}: reading the time takes a system call, and may be coarse"))
+                .remedy("look in the kernel's log why the processor's counter is not used (`dmesg | grep -i clocksource`)")
         }
         Some(quick) => Statement::yes(name, format!("{quick}: read without a system call")),
     }
@@ -198,15 +207,15 @@ fn recorder(name: &'static str, what: &str) -> Statement {
     }
 }
 
-/// Whether it could be made, without making it.
+/// Checks whether the state directory could be made, without making it.
 fn state_directory(directory: &Path) -> Statement {
     let name = "state-directory";
     let there = directory.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
     let shown = directory.display();
     match access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from) {
-        Ok(()) if there == directory => Statement::yes(name, format!("{shown} can be written to")),
-        Ok(()) => Statement::yes(name, format!("{shown} is not there yet, and can be made")),
+        Ok(()) if there == directory => Statement::yes(name, format!("{shown} is writable")),
+        Ok(()) => Statement::yes(name, format!("{shown} does not exist yet, and can be made")),
         Err(error) => Statement::no(name, format!("{shown}: {error} ({})", there.display()))
-            .remedy("set XDG_RUNTIME_DIR to a directory of yours"),
+            .remedy("set XDG_RUNTIME_DIR to a directory that you own"),
     }
 }

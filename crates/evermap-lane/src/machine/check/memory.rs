@@ -1,4 +1,4 @@
-//! Memory that may be locked, and memory that can be a tier.
+//! Checks of memory locking and of the memory tier.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::super::Machine;
 use super::rights::Rights;
 use super::{Statement, mib};
 
-/// The tier of policies that name none.
+/// Default tier of policies.
 const MEMORY_TIER: &str = "/dev/shm";
 
 pub(super) fn check(machine: &Machine) -> Vec<Statement> {
@@ -16,11 +16,11 @@ pub(super) fn check(machine: &Machine) -> Vec<Statement> {
 fn lock(rights: &Rights) -> Statement {
     let name = "lock-memory";
     match rights.locked_bytes_max {
-        _ if rights.may_lock => Statement::yes(name, "all of a program's memory: this process has CAP_IPC_LOCK"),
-        None => Statement::yes(name, "all of a program's memory: there is no limit (RLIMIT_MEMLOCK)"),
+        _ if rights.may_lock => Statement::yes(name, "all memory of a program: this process has CAP_IPC_LOCK"),
+        None => Statement::yes(name, "all memory of a program: no limit (RLIMIT_MEMLOCK)"),
         Some(bytes) => Statement::no(
             name,
-            format!("only {} may be locked (RLIMIT_MEMLOCK), so only a window of frames is, not all of a program", mib(bytes)),
+            format!("only {} may be locked (RLIMIT_MEMLOCK), so only read buffers are locked", mib(bytes)),
         )
         .remedy("give the user `memlock unlimited` in /etc/security/limits.conf (`LimitMEMLOCK=infinity` in a unit of systemd), or CAP_IPC_LOCK"),
     }
@@ -29,7 +29,7 @@ fn lock(rights: &Rights) -> Statement {
 fn memory_tier() -> Statement {
     let name = "memory-tier";
     let Ok(facts) = rustix::fs::statvfs(MEMORY_TIER) else {
-        return Statement::no(name, format!("there is no {MEMORY_TIER}"))
+        return Statement::no(name, format!("no {MEMORY_TIER}"))
             .remedy("mount a tmpfs there, or name another tier (`path` in `[tier]`)");
     };
     let is_memory = rustix::fs::open(
@@ -41,16 +41,14 @@ fn memory_tier() -> Statement {
     .is_ok_and(evermap_observe::FileSystem::is_memory);
     let free = facts.f_bavail.saturating_mul(facts.f_frsize);
     let memory = evermap_observe::available_bytes();
-    let said = memory.map_or("how much memory is free is not known".into(), |bytes| {
-        format!("{} of memory can be had", mib(bytes))
+    let said = memory.map_or("the available memory is unknown".into(), |bytes| {
+        format!("{} of memory is available", mib(bytes))
     });
     let is_possible =
         is_memory && rustix::fs::access(MEMORY_TIER, rustix::fs::Access::WRITE_OK).is_ok();
     match is_possible {
         true => Statement::yes(name, format!("{MEMORY_TIER} has {} free, and {said}", mib(free))),
-        false => {
-            Statement::no(name, format!("{MEMORY_TIER} is no memory, or may not be written to"))
-                .remedy("mount a tmpfs there, or name another tier (`path` in `[tier]`)")
-        }
+        false => Statement::no(name, format!("{MEMORY_TIER} is not in memory, or is not writable"))
+            .remedy("mount a tmpfs there, or name another tier (`path` in `[tier]`)"),
     }
 }

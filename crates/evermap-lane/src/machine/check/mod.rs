@@ -1,7 +1,8 @@
-//! What of a lane this process could have here: each capability with yes or no, why, and what to do.
+//! Checks which parts of a lane this process can use here: each with yes or no, the cause, and a
+//! remedy.
 //!
-//! What can be tried is tried, since no setting tells all of what forbids it: in threads and children that end at once, and in files
-//! without names. Nothing is left changed.
+//! Checks try the operations, since no setting describes everything that may forbid them: in
+//! threads and children that end at once, and with unnamed files. They leave nothing changed.
 
 mod cores;
 mod kernel;
@@ -19,20 +20,20 @@ use serde::Serialize;
 use super::Machine;
 pub(crate) use scheduling::why_refused;
 
-/// Whether one thing is possible.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Statement {
-    /// What it is: `fifo`, `exclusive-core`. Names stay.
+    /// Name of the check: `fifo`, `exclusive-core`. Names are stable.
     pub name: &'static str,
-    /// Of which file or directory, if it is about one.
+    /// File or directory that the check is about, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<PathBuf>,
-    /// Whether it is possible, or of a fact, whether it is as a lane would have it.
+    /// The operation is possible, or the fact is as a lane needs it.
     pub able: bool,
-    /// Why, or what was found.
+    /// Cause, or the finding.
     pub why: String,
-    /// What would make it possible.
+    /// Remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
@@ -61,20 +62,21 @@ impl Statement {
     }
 }
 
-/// What is to be checked beside the machine itself.
+/// Objects to check in addition to the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
     /// Directories and files that programs in lanes would read.
     pub places: Vec<PathBuf>,
-    /// The cores that other lanes have.
+    /// Cores that other lanes have.
     pub taken: Vec<u32>,
-    /// Where lanes would write their state; it need not be there yet.
+    /// State directory of lanes, which need not exist.
     pub state: Option<PathBuf>,
 }
 
-/// Checks everything, in an order for people: the core, its scheduling, memory, I/O, the kernel, then each place.
+/// Runs all checks, in reading order: core, scheduling, memory, I/O, kernel, then each place.
 ///
-/// Cost: some threads, two children, a ring, and for each place some files of a page without names; tens of milliseconds.
+/// Cost: some threads, two children, a ring, and for each place some unnamed files of one page;
+/// tens of milliseconds.
 ///
 /// ```
 /// use evermap_lane::machine::{Machine, Subject, check};
@@ -93,22 +95,22 @@ pub fn check(machine: &Machine, subject: &Subject) -> Vec<Statement> {
     all
 }
 
-/// Whether a program could be lent a core with `SCHED_FIFO`, by what was checked.
+/// Returns true if the checks allow a program to be lent a core with `SCHED_FIFO`.
 pub fn can_lend_with_fifo(statements: &[Statement]) -> bool {
     ["core", "affinity", "fifo"]
         .iter()
         .all(|name| statements.iter().any(|one| one.name == *name && one.able))
 }
 
-/// Tries something in a thread that ends right after, and takes with it what it changed of itself.
+/// Runs a trial in a new thread, whose settings end with it.
 fn apart<T: Send>(trial: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("lane-check".into()).spawn_scoped(scope, trial)?;
-        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that tried it panicked")))
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread of the trial panicked")))
     })
 }
 
-/// `kB` as people read them.
+/// Formats bytes as KiB or MiB.
 fn mib(bytes: u64) -> String {
     match bytes {
         small if small < 1 << 20 => format!("{} KiB", small >> 10),

@@ -1,6 +1,6 @@
-//! What can be done with files at a place: on the device below it, by its file system.
+//! Checks of a place for files: its device and its file system.
 //!
-//! Tried on a file without a name in the directory, or on the file that was named, which is only read.
+//! Tries operations on an unnamed file in the directory, or on the named file, which is only read.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,12 +20,12 @@ pub(super) fn check(machine: &Machine, place: &Path) -> Vec<Statement> {
     let facts = match std::fs::metadata(place) {
         Ok(facts) if facts.is_dir() || facts.is_file() => facts,
         Ok(_) => {
-            return vec![Statement::no("place", "it is neither a file nor a directory").at(place)];
+            return vec![Statement::no("place", "neither a file nor a directory").at(place)];
         }
         Err(error) => {
             return vec![
                 Statement::no("place", error.to_string())
-                    .remedy("name a directory or a file that is there")
+                    .remedy("name an existing directory or file")
                     .at(place),
             ];
         }
@@ -39,10 +39,7 @@ pub(super) fn check(machine: &Machine, place: &Path) -> Vec<Statement> {
     let mut all = vec![disk(machine, place, facts.dev())];
     all.extend(reads(machine, place, directory, &facts));
     all.push(match &unnamed {
-        Ok(_) => Statement::yes(
-            "unnamed-files",
-            "tried: copies can be made that nobody sees before they are whole",
-        ),
+        Ok(_) => Statement::yes("unnamed-files", "tried: incomplete copies stay invisible"),
         Err(error) => Statement::no("unnamed-files", format!("{directory:?}: {error}")),
     });
     all.push(leases(&unnamed));
@@ -50,7 +47,7 @@ pub(super) fn check(machine: &Machine, place: &Path) -> Vec<Statement> {
     all.into_iter().map(|statement| statement.at(place)).collect()
 }
 
-/// A file of a page, which is gone when it is closed.
+/// Makes an unnamed file of one page, which disappears when closed.
 fn unnamed(directory: &Path, flags: OFlags) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | flags;
     let file = File::from(rustix::fs::openat(CWD, directory, flags, Mode::RUSR | Mode::WUSR)?);
@@ -58,7 +55,7 @@ fn unnamed(directory: &Path, flags: OFlags) -> io::Result<File> {
     Ok(file)
 }
 
-/// The named file, whose times stay as they are if it is this user's.
+/// Opens the named file. Its access time does not change if this user owns it.
 fn opened(place: &Path, flags: i32) -> io::Result<File> {
     let open = |flags: i32| {
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | flags).open(place)
@@ -70,10 +67,7 @@ fn disk(machine: &Machine, place: &Path, device: u64) -> Statement {
     let name = "disk";
     let system = File::open(place)
         .and_then(|file| Ok(evermap_observe::FileSystem::of(file.as_fd())?))
-        .map_or_else(
-            |_| "a file system that is not known".into(),
-            |system| system.name().into_owned(),
-        );
+        .map_or_else(|_| "an unknown file system".into(), |system| system.name().into_owned());
     match block_of(machine, device) {
         Some(block) => {
             let disk = block.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -85,17 +79,17 @@ fn disk(machine: &Machine, place: &Path, device: u64) -> Statement {
                 .map(|core| core.to_string())
                 .collect();
             let by = if cores.is_empty() {
-                "cores that are not known".into()
+                "unknown cores".into()
             } else {
                 format!("core {}", cores.join(", "))
             };
-            Statement::yes(name, format!("{system} on {disk}, whose requests {by} completes"))
+            Statement::yes(name, format!("{system} on {disk}; its requests are completed by {by}"))
         }
-        None => Statement::is(name, true, format!("{system}, on no disk that /sys tells of")),
+        None => Statement::is(name, true, format!("{system}, on no disk listed in /sys")),
     }
 }
 
-/// The directory of a whole disk, by the number of it or of a part of it.
+/// Directory of a whole disk in `/sys`, by the device number of the disk or of a partition.
 fn block_of(machine: &Machine, device: u64) -> Option<PathBuf> {
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let block = std::fs::canonicalize(machine.roots.sys.join("dev/block").join(number)).ok()?;
@@ -116,13 +110,14 @@ fn reads(
         false => opened(place, flags.bits().cast_signed()),
     };
     let cannot = |name, error: &io::Error| {
-        let remedy = "name a directory that you may write to, or a file that you may read";
+        let remedy = "name a writable directory or a readable file";
         Statement::no(name, format!("not tried: {error}")).remedy(remedy)
     };
     let is_empty = facts.is_file() && facts.len() == 0;
     if is_empty {
         return vec![
-            Statement::no("reads", "not tried: the file is empty").remedy("name one with contents"),
+            Statement::no("reads", "not tried: the file is empty")
+                .remedy("name a file with contents"),
         ];
     }
     let cached = file(OFlags::empty());
@@ -141,10 +136,10 @@ fn nowait(file: &File) -> Statement {
     let read =
         rustix::io::preadv2(file, &mut [io::IoSliceMut::new(&mut byte)], 0, ReadWriteFlags::NOWAIT);
     match read {
-        Ok(_) => Statement::yes(name, "tried: reads with RWF_NOWAIT give what is cached"),
-        Err(rustix::io::Errno::AGAIN) => Statement::yes(name, "tried: reads with RWF_NOWAIT say when something is not cached"),
-        Err(rustix::io::Errno::OPNOTSUPP) => Statement::no(name, "EOPNOTSUPP: this file system has no reads with RWF_NOWAIT")
-            .remedy("with `mode = \"nowait\"`, what the helper was too late for is waited for; ext4, xfs and btrfs have them, and what is in memory anyway (tmpfs) needs none"),
+        Ok(_) => Statement::yes(name, "tried: reads with RWF_NOWAIT return cached data"),
+        Err(rustix::io::Errno::AGAIN) => Statement::yes(name, "tried: reads with RWF_NOWAIT fail for data that is not cached"),
+        Err(rustix::io::Errno::OPNOTSUPP) => Statement::no(name, "EOPNOTSUPP: this file system does not support RWF_NOWAIT")
+            .remedy("with `mode = \"nowait\"`, reads that the helper has not covered wait for the disk; ext4, xfs and btrfs support it, and tmpfs does not need it"),
         Err(error) => Statement::no(name, io::Error::from(error).to_string()),
     }
 }
@@ -156,31 +151,30 @@ fn device_mapping(file: &File) -> Statement {
     match probe::map_sync(file) {
         Ok(()) => Statement::yes(
             name,
-            "tried: files are mapped from persistent memory itself (DAX, MAP_SYNC)",
+            "tried: mappings access persistent memory directly (DAX, MAP_SYNC)",
         ),
         Err(error) => {
-            let dax =
-                if is_dax { "the file is one of DAX, but not synchronously" } else { "no DAX" };
-            Statement::no(name, format!("MAP_SYNC gives {error}: {dax}; mappings are of the page cache"))
-                .remedy("a tier on persistent memory needs ext4 or xfs on a pmem device, mounted with `dax`; tmpfs is one that does not last")
+            let dax = if is_dax { "the file uses DAX, but not synchronously" } else { "no DAX" };
+            Statement::no(name, format!("MAP_SYNC fails with {error}: {dax}; mappings use the page cache"))
+                .remedy("a tier on persistent memory needs ext4 or xfs on a pmem device, mounted with `dax`; tmpfs is lost at a restart")
         }
     }
 }
 
 fn no_direct(error: &io::Error) -> Statement {
-    Statement::no("direct-reads", format!("a file cannot be opened for them: {error}"))
+    Statement::no("direct-reads", format!("cannot open a file with O_DIRECT: {error}"))
 }
 
 fn no_direct_polled(error: &io::Error) -> Statement {
     Statement::no(
         "polled-reads",
-        format!("they have to be direct ones, and a file cannot be opened for those: {error}"),
+        format!("they need direct reads, and a file cannot be opened with O_DIRECT: {error}"),
     )
 }
 
 fn direct_reads(file: &File) -> Statement {
     match probe::direct_read(file) {
-        Ok(_) => Statement::yes("direct-reads", "tried: reads pass the cache by"),
+        Ok(_) => Statement::yes("direct-reads", "tried: reads bypass the page cache"),
         Err(error) => Statement::no("direct-reads", error.to_string()),
     }
 }
@@ -192,12 +186,12 @@ fn polled(machine: &Machine, file: &File, device: u64) -> Statement {
         .and_then(|path| Some((super::super::roots::text(&path).ok()?.trim().to_owned(), path)));
     let setting = match &queue {
         Some((value, path)) => format!("{} is {value}", path.display()),
-        None => "no disk below it is told by /sys".into(),
+        None => "/sys lists no disk below it".into(),
     };
     match probe::polled_read(file) {
         Ok(_) => Statement::yes(
             name,
-            format!("tried: completions are polled for at the device (IOPOLL; {setting})"),
+            format!("tried: the device can be polled for completions (IOPOLL; {setting})"),
         ),
         Err(error) => {
             let said = match error.raw_os_error() {
@@ -206,8 +200,8 @@ fn polled(machine: &Machine, file: &File, device: u64) -> Statement {
                 }
                 _ => error.to_string(),
             };
-            Statement::no(name, format!("{said} ({setting}); `uring` looks at the ring instead, and the device interrupts"))
-                .remedy("NVMe has such queues when its driver is loaded with `nvme.poll_queues=N`; `nowait` and `map` need none")
+            Statement::no(name, format!("{said} ({setting}); `uring` polls the ring instead, and the device raises interrupts"))
+                .remedy("load the NVMe driver with `nvme.poll_queues=N`; `nowait` and `map` need no polling")
         }
     }
 }
@@ -217,19 +211,18 @@ fn leases(file: &io::Result<File>) -> Statement {
     match file {
         Err(error) => Statement::no(name, format!("not tried: {error}")),
         Ok(file) => match probe::write_lease(file) {
-            Ok(()) => Statement::yes(
-                name,
-                "tried: who has a file open is noticed before it moves to the tier",
-            ),
+            Ok(()) => {
+                Statement::yes(name, "tried: open files are detected before they move to the tier")
+            }
             Err(error) => Statement::no(
                 name,
-                format!("{error}: a file's openers cannot be noticed here, so `switch` is refused"),
+                format!("{error}: open files cannot be detected here, so `switch` is refused"),
             ),
         },
     }
 }
 
-/// Two files that are gone whatever happens, but for a kill in these microseconds.
+/// Two files that are removed when dropped; only a kill within these microseconds leaves them.
 struct Pair([PathBuf; 2]);
 
 impl Drop for Pair {
@@ -247,7 +240,7 @@ fn exchange(directory: &Path) -> Statement {
     let path =
         |which: &str| directory.join(format!(".evermap-lane-check-{process}-{trial}-{which}"));
     let make = |path: &Path| OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    // Only what was made here is removed.
+    // Removes only files that were made here.
     let mut pair = Pair([PathBuf::new(), PathBuf::new()]);
     for (place, which) in [path("a"), path("b")].into_iter().enumerate() {
         if let Err(error) = make(&which) {
@@ -257,12 +250,12 @@ fn exchange(directory: &Path) -> Statement {
     }
     match rustix::fs::renameat_with(CWD, &pair.0[0], CWD, &pair.0[1], RenameFlags::EXCHANGE) {
         Ok(()) => {
-            Statement::yes(name, "tried: two files change places in one step (RENAME_EXCHANGE)")
+            Statement::yes(name, "tried: two files can be exchanged atomically (RENAME_EXCHANGE)")
         }
         Err(error) => Statement::no(
             name,
             format!(
-                "{}: files cannot change places in one step, so `switch` is refused",
+                "{}: files cannot be exchanged atomically, so `switch` is refused",
                 io::Error::from(error)
             ),
         ),

@@ -1,24 +1,26 @@
-//! What this process may do, as far as the kernel tells: capabilities, limits, filters, namespaces.
+//! Rights of this process, as far as the kernel reports them: capabilities, limits, filters,
+//! namespaces.
 
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::super::Machine;
 
-/// The rights that a lane's calls ask for.
+/// Rights that a lane's system calls need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rights {
     /// `CAP_SYS_NICE`.
     pub(super) may_schedule: bool,
     /// `CAP_IPC_LOCK`.
     pub(super) may_lock: bool,
-    /// Up to which real-time priority anybody in this process may go; 0 is none.
+    /// Maximum real-time priority without the capability (RLIMIT_RTPRIO); 0 allows none.
     pub(super) priority_max: u64,
-    /// How much memory may be locked without the right; none is no limit.
+    /// Bytes that may be locked without the capability. `None` is unlimited.
     pub(super) locked_bytes_max: Option<u64>,
-    /// A seccomp filter may refuse calls with any error.
+    /// A seccomp filter is active, which may refuse calls with any error.
     pub(super) is_filtered: bool,
-    /// Capabilities count only within this process' user namespace, and scheduling belongs to the first one.
+    /// Capabilities are valid in this process' user namespace only, but scheduling belongs to the
+    /// first one.
     pub(super) is_in_user_namespace: bool,
 }
 
@@ -39,7 +41,8 @@ impl Rights {
     }
 }
 
-/// Whether the map of users is not that of the first namespace, which has all of them as they are.
+/// Returns true if the user map is not that of the first namespace, which maps all users to
+/// themselves.
 fn is_part(map: &str) -> bool {
     let numbers: Vec<&str> = map.split_ascii_whitespace().collect();
     !numbers.is_empty() && numbers != ["0", "0", "4294967295"]
@@ -50,10 +53,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_namespace_of_users_has_all_of_them() {
+    fn the_first_user_namespace_maps_all_users() {
         assert!(!is_part("         0          0 4294967295\n"));
         assert!(is_part("0 1000 1\n"));
         assert!(is_part("0 0 65536\n65536 100000 65536\n"));
-        assert!(!is_part(""), "without /proc nothing is known");
+        assert!(!is_part(""), "without /proc the namespace is unknown");
     }
 }

@@ -1,4 +1,5 @@
-//! Policies, affinity and timers: tried in threads of their own. And why a policy was refused, which the kernel does not say.
+//! Checks of policies, affinity and timers, tried in new threads; and the causes of refused
+//! policies, which the kernel does not report.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -10,10 +11,10 @@ use super::{Statement, apart};
 use crate::policy::{App, Core};
 use crate::sys::scheduler::{self, Policy, Scheduling, Thread};
 
-/// What is tried for deadlines: a tenth of a core.
+/// Trial of deadline scheduling: a tenth of a core.
 const DEADLINE_RUNTIME_NS: u64 = 1_000_000;
 const DEADLINE_PERIOD_NS: u64 = 10_000_000;
-/// What the kernel leaves real-time programs of each second, if nobody changed it.
+/// Kernel's default of microseconds per second for real-time programs.
 const RUNTIME_US: i64 = 950_000;
 
 pub(super) fn check(machine: &Machine, taken: &[u32]) -> Vec<Statement> {
@@ -34,13 +35,13 @@ pub(super) fn check(machine: &Machine, taken: &[u32]) -> Vec<Statement> {
 fn affinity(machine: &Machine, core: Option<u32>) -> Statement {
     let name = "affinity";
     let Some(core) = core else {
-        return Statement::no(name, "there is no core to be pinned to, see `core`");
+        return Statement::no(name, "no core to pin to, see `core`");
     };
     match apart(|| scheduler::set_affinity(Thread::CURRENT, &[core].into())) {
         Ok(()) => Statement::yes(name, format!("tried with core {core}")),
         Err(error) => Statement::no(name, format!("the kernel refuses core {core}: {error}"))
             .remedy(format!(
-                "a cpuset or a filter of calls forbids it: start this elsewhere than in {}",
+                "a cpuset or a seccomp filter forbids it: start the lane outside of {}",
                 machine.groups.v1.get("cpuset").or(machine.groups.v2.as_ref()).map_or_else(
                     || "this container".into(),
                     |group| group.path.display().to_string()
@@ -60,7 +61,7 @@ fn fifo(machine: &Machine, rights: &Rights) -> Statement {
         Err(_) if (1..wish).contains(&limit) && attempt(limit).is_ok() => Statement::yes(
             name,
             format!(
-                "tried; up to priority {limit} only, the limit of this process (`ulimit -r`): say `priority = {limit}`"
+                "tried; only up to priority {limit}, the limit of this process (`ulimit -r`): set `priority = {limit}`"
             ),
         ),
         Err(error) => {
@@ -71,15 +72,15 @@ fn fifo(machine: &Machine, rights: &Rights) -> Statement {
     }
 }
 
-/// What could have made the kernel refuse a real-time policy.
+/// Facts that can make the kernel refuse a real-time policy.
 #[derive(Clone, Debug)]
 struct Refusal {
     rights: Rights,
-    /// The `cpu` group of version 1: the file of its real-time time, and what is in it.
+    /// File with the real-time runtime of the `cpu` group of version 1, and its value.
     group: Option<(PathBuf, i64)>,
-    /// The group of version 2, if it has the `cpu` controller and is not the root.
+    /// Group of version 2, if it has the `cpu` controller and is not the root.
     second: Option<PathBuf>,
-    /// Of the whole machine.
+    /// Real-time runtime of the whole machine.
     runtime_us: Option<i64>,
 }
 
@@ -99,25 +100,22 @@ impl Refusal {
         }
     }
 
-    /// The cause and the remedy, in the order in which the kernel looks at them.
+    /// Cause and remedy, in the order of the kernel's checks.
     fn explain(&self, policy: &str, error: &io::Error) -> (String, String) {
         if error.raw_os_error() != Some(libc::EPERM) {
             return (
-                format!("{policy} is refused: {error}"),
-                "this kernel, or a filter of calls, has no such policy: say `scheduler = \"other\"`".into(),
+                format!("the kernel refused {policy}: {error}"),
+                "the kernel or a seccomp filter does not support the policy: set `scheduler = \"other\"`".into(),
             );
         }
         let in_group = self.group.as_ref().filter(|(_, runtime_us)| *runtime_us == 0);
         if !self.rights.may_schedule && self.rights.priority_max == 0 {
             let group = in_group.map_or(String::new(), |(file, _)| {
-                format!(
-                    "; and even then its control group would refuse it: {} is 0",
-                    file.display()
-                )
+                format!("; even with it, the control group would refuse: {} is 0", file.display())
             });
             return (
                 format!("EPERM: this process has neither CAP_SYS_NICE nor a real-time limit (RLIMIT_RTPRIO is 0){group}"),
-                "start it as root; or give the user `rtprio 98` in /etc/security/limits.conf (`LimitRTPRIO=98` in a unit of systemd); or \
+                "start the lane as root; give the user `rtprio 98` in /etc/security/limits.conf (`LimitRTPRIO=98` in a unit of systemd); or \
                  `setcap cap_sys_nice+ep` the program"
                     .into(),
             );
@@ -125,60 +123,56 @@ impl Refusal {
         if let Some((file, _)) = in_group {
             return (
                 format!(
-                    "EPERM: {} is 0, so nobody in this control group can be real-time, root neither",
+                    "EPERM: {} is 0, so no process in this control group can be real-time, not even root's",
                     file.display()
                 ),
                 format!(
-                    "as root: give the group time, as far as its parent has some (`echo {RUNTIME_US} > {}`), or start this in the root group",
+                    "as root: give the group runtime, if its parent has some (`echo {RUNTIME_US} > {}`), or start the lane in the root group",
                     file.display()
                 ),
             );
         }
         if self.runtime_us == Some(0) {
             return (
-                "EPERM: kernel.sched_rt_runtime_us is 0, so nobody on this machine can be real-time".into(),
+                "EPERM: kernel.sched_rt_runtime_us is 0, so no process on this machine can be real-time".into(),
                 format!("as root: `sysctl kernel.sched_rt_runtime_us={RUNTIME_US}`"),
             );
         }
         if self.rights.is_in_user_namespace {
             return (
-                "EPERM: this process has CAP_SYS_NICE in its user namespace only (a rootless container?), and the kernel asks for it in the first one"
+                "EPERM: this process has CAP_SYS_NICE only in its user namespace (a rootless container?), and the kernel needs it in the first one"
                     .into(),
-                "give the user outside of it a real-time limit (`rtprio 98`), which counts in here, too".into(),
+                "give the user outside of the container a real-time limit (`rtprio 98`), which is valid inside, too".into(),
             );
         }
         if let Some(directory) = &self.second {
             return (
                 format!(
-                    "EPERM: this kernel gives groups of version 2 no real-time time (CONFIG_RT_GROUP_SCHED), and this process is in {}",
+                    "EPERM: this kernel has no real-time runtime for groups of version 2 (CONFIG_RT_GROUP_SCHED), and this process is in {}",
                     directory.display()
                 ),
-                "boot with `rt_group_sched=0` (Linux 6.16), take the `cpu` controller away from this group, or start this in the root group"
+                "boot with `rt_group_sched=0` (Linux 6.16), disable the `cpu` controller of this group, or start the lane in the root group"
                     .into(),
             );
         }
         if !self.rights.may_schedule {
             return (
                 format!(
-                    "EPERM: priorities up to {} only are allowed (RLIMIT_RTPRIO)",
+                    "EPERM: only priorities up to {} are allowed (RLIMIT_RTPRIO)",
                     self.rights.priority_max
                 ),
-                "say a lower `priority`, or raise the limit".into(),
+                "set a lower `priority`, or raise the limit".into(),
             );
         }
-        let filter = if self.rights.is_filtered {
-            "a filter of calls (seccomp)"
-        } else {
-            "a security module"
-        };
+        let filter = if self.rights.is_filtered { "a seccomp filter" } else { "a security module" };
         (
             format!("EPERM although this process has the right: {filter} refuses it"),
-            "start it without that: of a container, with CAP_SYS_NICE and a seccomp profile that allows sched_setattr".into(),
+            "start the lane without it: start a container with CAP_SYS_NICE and a seccomp profile that allows sched_setattr".into(),
         )
     }
 }
 
-/// Without and with pinning.
+/// Checks deadline scheduling without and with pinning.
 fn deadlines(
     machine: &Machine,
     rights: &Rights,
@@ -190,7 +184,7 @@ fn deadlines(
     let instead = if has_fifo {
         "`fifo` is used instead"
     } else {
-        "`fifo`, which would be used instead, is not possible either"
+        "`fifo`, its substitute, is not possible either"
     };
     let free = match apart(|| scheduler::set(Thread::CURRENT, &wish)) {
         Ok(()) => Statement::yes(name, "tried, for a tenth of a core without pinning"),
@@ -209,7 +203,7 @@ fn deadlines(
                 free,
                 Statement::no(
                     pinned_name,
-                    "with one core, or none, there is nothing to be pinned to",
+                    "there is only one core or none, so there is nothing to pin to",
                 ),
             );
         }
@@ -217,19 +211,19 @@ fn deadlines(
     let pinned = match pinned {
         Ok(()) => Statement::yes(pinned_name, "tried"),
         Err(_) if !free.able => {
-            Statement::no(pinned_name, "as little as without pinning, see `deadline`")
+            Statement::no(pinned_name, "not possible even without pinning, see `deadline`")
         }
         Err(error) => Statement::no(
             pinned_name,
             format!(
-                "{error}: the kernel wants such a program to have all cores of its root domain; {instead} with `core = N` and `share = \"hold\"`"
+                "{error}: the kernel allows it only with an affinity of all cores of the root domain; {instead} with `core = N` and `share = \"hold\"`"
             ),
         ),
     };
     (free, pinned)
 }
 
-/// Why the kernel has refused this process a policy, and what to do about it.
+/// Cause and remedy of a policy that the kernel has refused to this process.
 pub(crate) fn why_refused(
     machine: &Machine,
     policy: Policy,
@@ -246,18 +240,18 @@ fn why_no_deadline(machine: &Machine, rights: &Rights, error: &io::Error) -> (St
     match error.raw_os_error() {
         Some(libc::EBUSY) => (
             "EBUSY: other deadlines leave too little of the cores".into(),
-            "end one of those, or ask for less (`budget_us`)".into(),
+            "end one of those programs, or reduce `budget_us`".into(),
         ),
         Some(libc::EPERM) if !rights.may_schedule => (
-            "EPERM: this process lacks CAP_SYS_NICE, and no limit stands for it".into(),
-            "start it as root, or `setcap cap_sys_nice+ep` the program".into(),
+            "EPERM: this process lacks CAP_SYS_NICE, and no resource limit replaces it".into(),
+            "start the lane as root, or `setcap cap_sys_nice+ep` the program".into(),
         ),
         Some(libc::EPERM) if machine.cpus.allowed != machine.cpus.online => (
             format!(
-                "EPERM: this process may use cores {} of {}, and the kernel wants it to have all of its root domain",
+                "EPERM: this process may use cores {} of {}, and the kernel requires all cores of the root domain",
                 machine.cpus.allowed, machine.cpus.online
             ),
-            "start it without `taskset`, and outside of cpusets".into(),
+            "start the lane without `taskset`, and outside of cpusets".into(),
         ),
         _ => Refusal::of(machine, rights).explain("SCHED_DEADLINE", error),
     }
@@ -267,7 +261,8 @@ fn runtime_us(machine: &Machine) -> Option<i64> {
     machine.roots.proc_text("sys/kernel/sched_rt_runtime_us").ok()?.trim().parse().ok()
 }
 
-/// The last net below a program that never sleeps.
+/// Checks the kernel's limit on real-time programs, the last protection against one that never
+/// sleeps.
 fn throttling(machine: &Machine) -> Statement {
     let name = "throttling";
     let period_us: i64 = machine
@@ -278,16 +273,16 @@ fn throttling(machine: &Machine) -> Statement {
         .unwrap_or(1_000_000);
     let remedy = format!("as root: `sysctl kernel.sched_rt_runtime_us={RUNTIME_US}`");
     match runtime_us(machine) {
-        None => Statement::no(name, "not known: /proc does not say what real-time programs get at most"),
+        None => Statement::no(name, "unknown: /proc does not report the limit on real-time programs"),
         Some(-1) => Statement::no(
             name,
-            "kernel.sched_rt_runtime_us is -1: a program that never sleeps keeps its core for ever, from the kernel, too",
+            "kernel.sched_rt_runtime_us is -1: a program that never sleeps keeps its core forever, even from the kernel",
         )
         .remedy(remedy),
-        Some(0) => Statement::no(name, "kernel.sched_rt_runtime_us is 0: real-time programs get nothing").remedy(remedy),
+        Some(0) => Statement::no(name, "kernel.sched_rt_runtime_us is 0: real-time programs may not run").remedy(remedy),
         Some(runtime_us) => Statement::yes(
             name,
-            format!("real-time programs get {runtime_us} of each {period_us} us: one that never sleeps leaves the rest to others"),
+            format!("real-time programs may run {runtime_us} of each {period_us} us: one that never sleeps leaves the rest to others"),
         ),
     }
 }
@@ -299,7 +294,7 @@ fn timer_slack() -> Statement {
         scheduler::timer_slack_ns()
     });
     match tried {
-        Ok(1) => Statement::yes(name, "tried: timers may be 1 ns late by intent, not 50,000"),
+        Ok(1) => Statement::yes(name, "tried: 1 ns instead of 50,000"),
         Ok(slack_ns) => Statement::no(name, format!("it stays at {slack_ns} ns")),
         Err(error) => Statement::no(name, format!("refused: {error}")),
     }
@@ -331,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_told_from_the_others() {
+    fn each_cause_has_its_explanation() {
         let mut without_rights = refusal();
         without_rights.rights.may_schedule = false;
         let mut in_group = refusal();
@@ -353,14 +348,14 @@ mod tests {
             (&without_rights, "neither CAP_SYS_NICE nor", "rtprio 98"),
             (
                 &in_group,
-                "/g/a/cpu.rt_runtime_us is 0, so nobody in this control group can be real-time, root neither",
+                "/g/a/cpu.rt_runtime_us is 0, so no process in this control group can be real-time, not even root's",
                 "echo 950000 > /g/a",
             ),
-            (&both, "even then its control group would refuse it", "as root"),
-            (&nobody, "nobody on this machine", "sysctl"),
-            (&rootless, "in its user namespace only", "rtprio"),
+            (&both, "even with it, the control group would refuse", "as root"),
+            (&nobody, "no process on this machine", "sysctl"),
+            (&rootless, "only in its user namespace", "rtprio"),
             (&second, "groups of version 2", "rt_group_sched=0"),
-            (&limited, "up to 20 only", "lower `priority`"),
+            (&limited, "only priorities up to 20", "lower `priority`"),
             (&filtered, "seccomp", "seccomp profile"),
             (&self::refusal(), "a security module", "sched_setattr"),
         ] {
@@ -371,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_ends_with_its_thread() {
+    fn trials_do_not_change_the_calling_thread() {
         let before = scheduler::get(Thread::CURRENT).unwrap();
         let cores = scheduler::affinity(Thread::CURRENT).unwrap();
         check(&Machine::look().unwrap(), &[]);
