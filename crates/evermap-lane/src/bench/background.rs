@@ -1,4 +1,4 @@
-//! The load beside a player: hogs of the processor and of the disk that count what they get done, or somebody's command.
+//! Load beside a player: hogs of processor and disk that count their work, or a user's command.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,23 +16,23 @@ use serde::{Deserialize, Serialize};
 use super::child::{Launcher, Request, Role};
 use crate::{Error, Result};
 
-/// Hogs of a kind are no more than this.
+/// Maximum number of hogs of each kind.
 const HOGS_MAX: usize = 1_024;
-/// How long a child that has something to end or to set back may take for it.
+/// Longest wait for a child that has to end others or to undo its lane.
 const END_WAIT: Duration = Duration::from_secs(5);
 
-/// What runs beside the player.
+/// Load beside the player.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// Processes that compute.
+    /// Number of processes that compute.
     pub hogs: usize,
-    /// Processes that write.
+    /// Number of processes that write.
     pub writers: usize,
-    /// A command of a shell. What it gets done is not counted.
+    /// Shell command. Its work is not counted.
     pub command: Option<String>,
 }
 
-/// What the hogs have got done.
+/// Work done by the hogs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Units {
     /// Units of computing.
@@ -41,7 +41,7 @@ pub struct Units {
     pub written: f64,
 }
 
-/// It runs until this is dropped.
+/// Load that runs until this is dropped.
 pub(super) struct Background {
     children: Vec<Kept>,
     counters: File,
@@ -52,11 +52,11 @@ impl Background {
     pub(super) fn start(launcher: &Launcher, load: &Load, folder: &Path) -> Result<Self> {
         if load.hogs.max(load.writers) > HOGS_MAX {
             return Err(Error::Unusable(format!(
-                "hogs and writers are {HOGS_MAX} of each at most"
+                "at most {HOGS_MAX} hogs and {HOGS_MAX} writers are allowed"
             )));
         }
         let failed = |error: rustix::io::Errno| Error::Io {
-            operation: "get memory for",
+            operation: "allocate memory for",
             path: "the counters".into(),
             source: error.into(),
         };
@@ -80,7 +80,7 @@ impl Background {
         Ok(background)
     }
 
-    /// What was done since the start.
+    /// Work done since the start.
     pub(super) fn units(&self) -> Units {
         let mut bytes = vec![0; 8 * (self.load.hogs + self.load.writers)];
         let _ = self.counters.read_exact_at(&mut bytes, 0);
@@ -92,11 +92,11 @@ impl Background {
         Units { computed: computed.iter().sum(), written: written.iter().sum() }
     }
 
-    /// An error if one of them has ended, which none does by itself.
+    /// Fails if a process of the load has ended, which none does by itself.
     pub(super) fn verify(&mut self) -> Result<()> {
         for child in &mut self.children {
             if let Ok(Some(status)) = child.child.try_wait() {
-                let what = format!("of the load has ended meanwhile ({status})");
+                let what = format!("of the load ended early ({status})");
                 return Err(Error::Child { what });
             }
         }
@@ -104,25 +104,25 @@ impl Background {
     }
 }
 
-/// How another process of this user names an open file of this one.
+/// Path by which another process of this user can open an open file of this one.
 pub(super) fn own_path(file: &File) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }
 
-/// A child that ends when this is dropped.
+/// Child that ends when this is dropped.
 pub(super) struct Kept {
     pub(super) child: Child,
     told_by: Told,
 }
 
-/// How a child is told to end.
+/// Way to end a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
-    /// By the end of its stdin: it ends others before.
+    /// By closing its stdin; it ends other processes first.
     Stdin,
-    /// By a signal: it sets back what its lane has changed.
+    /// By a signal; it undoes its lane first.
     Signal,
-    /// Not at all: it is killed, and nothing is left of it.
+    /// By killing it; it leaves nothing behind.
     Kill,
 }
 
@@ -138,7 +138,7 @@ impl Kept {
         let mut command = Command::new(&launcher.program);
         command.args(&launcher.arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         if told_by == Told::Stdin {
-            // A Ctrl-C is not for it: it ends when this process has.
+            // A separate group: Ctrl-C must not end the child before this process.
             command.process_group(0);
         }
         let child = command.spawn().map_err(failed)?;
@@ -151,7 +151,7 @@ impl Kept {
             stdin.write_all(request.as_bytes()).map_err(failed)?;
             stdin.write_all(b"\n").map_err(failed)?;
         }
-        // A supervisor's stays open.
+        // The stdin of a supervisor stays open.
         kept.child.stdin = stdin.filter(|_| told_by == Told::Stdin);
         Ok(kept)
     }
@@ -160,14 +160,14 @@ impl Kept {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Tells it to end; whether it could be told.
+    /// Asks the child to end. Returns false if it cannot be asked.
     fn tell(&mut self) -> bool {
         match self.told_by {
             Told::Stdin => {
                 self.child.stdin = None;
                 true
             }
-            // Our own child, not waited for yet: its number is nobody else's.
+            // The child has not been reaped yet, so its number cannot be reused.
             Told::Signal => kill_process(Pid::from_child(&self.child), Signal::TERM).is_ok(),
             Told::Kill => false,
         }

@@ -1,7 +1,8 @@
-//! The processes of a benchmark: this program, started again with a request on its stdin.
+//! Child processes of a benchmark: this program, started again with a request on stdin.
 //!
-//! None outlives whoever started it: players and hogs are killed by the kernel with the thread that started them, and who supervises somebody else's command waits for
-//! its starter's end and kills the command's process group, and what has left that.
+//! None outlives its parent. The kernel kills players and hogs with the thread that started them. A
+//! supervisor of a user's command waits for the end of its parent, then kills the command's process
+//! group and processes that have left it.
 
 use std::fs::File;
 use std::io::{self, BufRead, Write};
@@ -24,56 +25,58 @@ use super::clip::nameless;
 use super::player::{Play, play_until};
 use crate::{Error, Policy, Result};
 
-/// The longest request that is read.
+/// Maximum length of a request.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
-/// How long what a command left behind is killed and waited for.
+/// Longest time for killing and reaping processes that a command left behind.
 const ADOPTED_WAIT: Duration = Duration::from_secs(2);
 
-/// How this program is started again.
+/// Way to start this program again.
 #[derive(Clone, Debug)]
 pub struct Launcher {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Its arguments, with which it calls [`serve`] and nothing else.
+    /// Arguments with which the program only calls [`serve`].
     pub arguments: Vec<String>,
 }
 
-/// What a child is to do.
+/// Request to a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Request {
-    /// Whose child it is.
+    /// Process number of the parent.
     pub(super) parent: i32,
     pub(super) role: Role,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Role {
-    /// Plays, and says how it went as JSON. SIGTERM, SIGINT and SIGHUP end it with the frame that it is at, and with its lane set back.
+    /// Plays, and prints the result as JSON. SIGTERM, SIGINT and SIGHUP end it after the present
+    /// frame, with its lane undone.
     Play { policy: Box<Policy>, play: Play, state: Option<PathBuf> },
-    /// Computes, and counts there.
+    /// Computes, and counts its units in the file.
     Compute { counter: PathBuf, slot: u64 },
-    /// Writes to a file without a name, and counts there.
+    /// Writes to an unnamed file, and counts its units in the file.
     Write { folder: PathBuf, counter: PathBuf, slot: u64 },
-    /// Runs somebody's command until its stdin ends.
+    /// Runs a user's command until stdin ends.
     Command { line: String },
 }
 
-/// Does what stdin asks for. Returns when that is done; hogs never return.
+/// Serves the request on stdin. Returns when it is done; hogs never return.
 ///
 /// # Errors
-/// Those of the player; [`Error::Unusable`] for a request that is none.
+/// Errors of the player; [`Error::Unusable`] for an invalid request.
 pub fn serve() -> Result<()> {
     let mut line = String::new();
     let stdin = io::stdin().lock();
     io::Read::take(stdin, REQUEST_BYTES_MAX).read_line(&mut line).map_err(of_stdio("read"))?;
-    let request: Request = serde_json::from_str(&line)
-        .map_err(|error| Error::Unusable(format!("this is for the benchmark itself ({error})")))?;
+    let request: Request = serde_json::from_str(&line).map_err(|error| {
+        Error::Unusable(format!("this verb is only for the benchmark itself ({error})"))
+    })?;
     if !matches!(request.role, Role::Command { .. }) {
         let _ = set_parent_process_death_signal(Some(Signal::KILL));
     }
     let parent = Pid::from_raw(request.parent);
     if parent.is_none() || getppid() != parent {
-        // It ended before it could be noticed.
+        // The parent ended before the death signal was set.
         return Ok(());
     }
     match request.role {
@@ -108,7 +111,7 @@ fn count(counter: &File, slot: u64, units: u64) -> Result<()> {
     })
 }
 
-/// A unit is 8 products of matrices of 48 x 48: half a millisecond or so.
+/// Computes. A unit is 8 products of 48 x 48 matrices, about half a millisecond.
 fn compute(counter: &File, slot: u64) -> Result<()> {
     const SIDE: usize = 48;
     let left: Vec<f64> = (0..SIDE * SIDE).map(|at| at as f64 * 0.5).collect();
@@ -129,7 +132,8 @@ fn compute(counter: &File, slot: u64) -> Result<()> {
     Ok(())
 }
 
-/// A unit is a mebibyte. What is written reaches the disk every 16; the file has 256, and is written over.
+/// Writes. A unit is a mebibyte. Every 16 units the data are flushed to the disk; the file has 256
+/// units and is overwritten.
 fn write(folder: &Path, counter: &File, slot: u64) -> Result<()> {
     const UNIT: usize = 1 << 20;
     let failed = |source| Error::Io { operation: "write in", path: folder.into(), source };
@@ -145,10 +149,10 @@ fn write(folder: &Path, counter: &File, slot: u64) -> Result<()> {
     Ok(())
 }
 
-/// Runs the command in a process group of its own until it ends, or whoever wanted it does.
+/// Runs the command in a new process group until it or the parent ends.
 fn supervise(line: &str, parent: Option<Pid>) -> Result<()> {
     let failed = |source| Error::Io { operation: "start", path: line.into(), source };
-    // Daemons leave the group; they come to this process when their parents end.
+    // This process adopts daemons, which leave the group, when their parents end.
     let _ = set_child_subreaper(Some(getpid()));
     let mut command = Command::new("/bin/sh");
     command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
@@ -159,7 +163,7 @@ fn supervise(line: &str, parent: Option<Pid>) -> Result<()> {
         _ => Err(Errno::SRCH),
     };
     if let Some(group) = group {
-        // The shell is not waited for yet, so its number is nobody else's.
+        // The shell has not been reaped yet, so its number cannot be reused.
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.wait();
@@ -167,7 +171,7 @@ fn supervise(line: &str, parent: Option<Pid>) -> Result<()> {
     waited.map_err(|error| failed(error.into()))
 }
 
-/// Returns when the shell ends, or whoever wanted it, or stdin.
+/// Waits for the end of the shell, the parent, or stdin.
 fn wait_for_an_end(parent: Pid, shell: Pid) -> rustix::io::Result<()> {
     let parent_end = pidfd_open(parent, PidfdFlags::empty())?;
     let shell_end = pidfd_open(shell, PidfdFlags::empty())?;
@@ -183,14 +187,15 @@ fn wait_for_an_end(parent: Pid, shell: Pid) -> rustix::io::Result<()> {
             Ok(0) | Err(Errno::INTR) => {}
             other => return other.map(|_| ()),
         }
-        // Those that came to this process, and ended by themselves. The shell's end is not taken: its number has to stay its own.
+        // Reaps adopted processes that ended by themselves. The shell is not reaped here, so that
+        // its number stays valid.
         for process in own_children().into_iter().filter(|process| *process != shell) {
             let _ = waitpid(Some(process), WaitOptions::NOHANG);
         }
     }
 }
 
-/// Ends what came to this process. What those had started comes next, until there is nothing.
+/// Kills adopted processes, then their orphans, until none is left.
 fn end_adopted() {
     let until = Instant::now() + ADOPTED_WAIT;
     while Instant::now() < until {
@@ -198,18 +203,18 @@ fn end_adopted() {
             Ok(Some(_)) => {}
             Ok(None) => {
                 for process in own_children() {
-                    // Not waited for yet, so the number is nobody else's.
+                    // The process has not been reaped yet, so its number cannot be reused.
                     let _ = kill_process(process, Signal::KILL);
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // There is none.
+            // No children are left.
             Err(_) => return,
         }
     }
 }
 
-/// Of all threads of this process: what is adopted is any one's.
+/// Children of all threads of this process, since adopted processes may belong to any.
 fn own_children() -> Vec<Pid> {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let texts = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")));

@@ -1,7 +1,8 @@
-//! A clip: frames that say which they are, so that a player knows that it got what it asked for.
+//! Clip: numbered frames with checksums, so that a player can verify what it read.
 //!
-//! All words are 64 bits, little-endian. A frame is `EVRMCLIP`, its number, its bytes, a checksum, and data that follow from its number. The checksum is
-//! Fletcher's with 64-bit words: cheap, and other for words that are missing, torn or out of order.
+//! All words have 64 bits, little-endian. A frame consists of `EVRMCLIP`, its number, its length in
+//! bytes, a checksum, and data derived from its number. The checksum is Fletcher's with 64-bit
+//! words: cheap, and sensitive to missing, torn and reordered words.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,28 +16,29 @@ use crate::{Error, Result};
 const MAGIC: u64 = u64::from_le_bytes(*b"EVRMCLIP");
 const HEAD_WORDS: usize = 4;
 
-/// The shortest and the longest frame, in bytes.
+/// Minimum and maximum length of a frame, in bytes.
 pub const FRAME_BYTES: std::ops::RangeInclusive<usize> = 64..=64 << 20;
 
-/// What a clip has.
+/// Dimensions of a clip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clip {
-    /// How many frames.
+    /// Number of frames.
     pub frames: u64,
-    /// How long each is: a multiple of 8 within [`FRAME_BYTES`].
+    /// Length of each frame: a multiple of 8 within [`FRAME_BYTES`].
     pub frame_bytes: usize,
 }
 
 impl Clip {
-    /// Bytes of it.
+    /// Length of the clip in bytes.
     pub fn bytes(&self) -> u64 {
         self.frames.saturating_mul(self.frame_bytes as u64)
     }
 
-    /// Writes it to a file that has its name only once it is complete and on the disk, in place of what had it. Cost: its bytes.
+    /// Writes the clip to a file that gets its name, and replaces an older one, only when it is
+    /// complete and flushed. Cost: writing its bytes.
     ///
     /// # Errors
-    /// [`Error::Unusable`] for frames that cannot be; what the file system says. Nothing is left then.
+    /// [`Error::Unusable`] for invalid frames; I/O errors. No file is left then.
     pub fn make(&self, path: &Path) -> Result<()> {
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -49,7 +51,7 @@ impl Clip {
         let link = |to: &Path| linkat(here, &unnamed, here, to, AtFlags::SYMLINK_FOLLOW);
         match link(path) {
             Err(rustix::io::Errno::EXIST) => {
-                // A link replaces nothing; a rename does, at once.
+                // A link cannot replace a file; a rename does so atomically.
                 let mut name = path.file_name().unwrap_or_default().to_os_string();
                 name.push(format!(".{}.new", std::process::id()));
                 let beside = path.with_file_name(name);
@@ -63,14 +65,14 @@ impl Clip {
         .map_err(failed)
     }
 
-    /// The same as a file without a name, which is gone with its last descriptor: nothing is left, whatever happens.
+    /// Writes the clip to an unnamed file, which disappears with its last descriptor.
     ///
     /// # Errors
-    /// As [`Clip::make`].
+    /// Same errors as [`Clip::make`].
     pub fn nameless(&self, folder: &Path) -> Result<File> {
         if !FRAME_BYTES.contains(&self.frame_bytes) || !self.frame_bytes.is_multiple_of(8) {
             return Err(Error::Unusable(format!(
-                "frames of {} bytes: they are {} bytes to {} MiB long, in steps of 8",
+                "invalid frame length of {} bytes: use a multiple of 8 from {} bytes to {} MiB",
                 self.frame_bytes,
                 FRAME_BYTES.start(),
                 FRAME_BYTES.end() >> 20
@@ -93,12 +95,12 @@ impl Clip {
     }
 }
 
-/// A file without a name, for reading and writing.
+/// Makes an unnamed file for reading and writing.
 pub(super) fn nameless(folder: &Path) -> Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     openat(rustix::fs::CWD, folder, flags, Mode::from_raw_mode(0o644))
         .map(File::from)
-        .map_err(|source| failed("make a file without a name in", folder)(source.into()))
+        .map_err(|source| failed("make an unnamed file in", folder)(source.into()))
 }
 
 fn failed(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
@@ -117,7 +119,7 @@ fn fill(frame: &mut [u8], number: u64) {
     }
 }
 
-/// Whether these bytes are frame `number`. Cost: reads each of them once.
+/// Returns true if the bytes are frame `number`. Cost: reads each byte once.
 pub fn is_frame(bytes: &[u8], number: u64) -> bool {
     if bytes.len() < HEAD_WORDS * 8 || !bytes.len().is_multiple_of(8) {
         return false;
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_known_and_nothing_else_is_taken_for_it() {
+    fn only_an_intact_frame_with_the_number_is_accepted() {
         let mut frame = vec![0; 4_096];
         fill(&mut frame, 7);
         assert!(is_frame(&frame, 7));
@@ -157,11 +159,11 @@ mod tests {
         let mut swapped = frame.clone();
         swapped.copy_within(64..72, 72);
         swapped[64..72].copy_from_slice(&frame[72..80]);
-        assert!(!is_frame(&swapped, 7), "two words in the other order");
+        assert!(!is_frame(&swapped, 7), "two words are swapped");
     }
 
     #[test]
-    fn a_clip_has_its_name_once_it_is_complete_and_replaces_what_had_it() {
+    fn a_complete_clip_replaces_an_older_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("clip");
         std::fs::write(&path, "before").unwrap();
@@ -173,11 +175,11 @@ mod tests {
             let frames = bytes.chunks(1_000).zip(0..);
             assert!(frames.into_iter().all(|(frame, number)| is_frame(frame, number)));
         }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "and nothing else");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no other file is left");
     }
 
     #[test]
-    fn frames_that_cannot_be_are_refused() {
+    fn invalid_frame_lengths_are_refused() {
         for frame_bytes in [0, 8, 63, 65, 1 << 30] {
             let error = Clip { frames: 1, frame_bytes }.nameless(Path::new("/tmp")).unwrap_err();
             assert!(matches!(error, Error::Unusable(_)), "{error}");

@@ -1,14 +1,15 @@
-//! The results as pictures.
+//! Charts of the results.
 
 use super::results::Results;
 use crate::plot::{BarChart, Error, Series};
 use crate::report::drawing::{completion_chart, points};
 
 impl Results {
-    /// SVGs by name: `completion-24.svg` for each rate (the first turn of each rung), and `missed.svg`.
+    /// Draws SVGs by name: `completion-24.svg` for each rate (the first turn of each rung), and
+    /// `missed.svg`.
     ///
     /// # Errors
-    /// Only those of the drawing itself.
+    /// Errors of the chart library only.
     pub fn svgs(&self) -> Result<Vec<(String, String)>, Error> {
         let mut rates: Vec<u32> = self.cells.iter().map(|cell| cell.preset.fps).collect();
         rates.dedup();

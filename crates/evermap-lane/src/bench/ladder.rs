@@ -1,7 +1,8 @@
-//! The ladder: rungs in turns beside the same load, so that what drifts on the machine drifts for all of them.
+//! Runs rungs in turns under the same load, so that drifts of the machine affect all of them.
 //!
-//! Each round has every rung, and the load alone, in an order that is shuffled by the seed; every second round is the one before backwards (ABBA). Each player is a
-//! process of its own; the clips have no names, so nothing is left whatever happens.
+//! Each round contains every rung and the load alone, in an order shuffled by the seed; every
+//! second round reverses the one before (ABBA). Each player is a separate process. The clips are
+//! unnamed files, so nothing remains in any case.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,53 +23,53 @@ use super::rung::Rung;
 use crate::random::Random;
 use crate::{Error, Result};
 
-/// A clip is no longer: players of longer ones begin again.
+/// Maximum size of a clip. Longer players repeat it.
 const CLIP_BYTES_MAX: u64 = 256 << 20;
-/// What a player may take beyond its periods, for opening, before it counts as hanging.
+/// Time beyond its periods, for opening files, after which a player counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often the load's units are looked at.
+/// Interval of reading the load's units.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the load runs before the first turn.
+/// Time for which the load runs before the first turn.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// A turn is no longer than a day.
+/// Maximum duration of a turn.
 const TURN_MAX: Duration = Duration::from_secs(86_400);
 
-/// What is measured.
+/// Settings of a measurement.
 #[derive(Clone, Debug)]
 pub struct Ladder {
-    /// How children are started.
+    /// Way to start children.
     pub launcher: Launcher,
-    /// Which rungs.
+    /// Rungs to measure.
     pub rungs: Vec<Rung>,
-    /// Which programs.
+    /// Programs to measure.
     pub presets: Vec<Preset>,
-    /// For `lend-map`: it is measured again with every 4 KiB taking so many nanoseconds longer.
+    /// Additional latencies in ns per 4 KiB; `lend-map` is measured again with each.
     pub inject_ns_per_4k: Vec<u64>,
-    /// How long each turn is.
+    /// Duration of each turn.
     pub turn: Duration,
-    /// How often each rung has its turn.
+    /// Turns of each rung.
     pub rounds: usize,
-    /// What runs beside it.
+    /// Load beside the players.
     pub load: Load,
-    /// Where the clips and what the writers write is.
+    /// Directory of the clips and of the writers' files.
     pub folder: PathBuf,
-    /// Lanes' claims of cores; those of this user, without.
+    /// State directory of lanes. Default: the user's.
     pub state: Option<PathBuf>,
-    /// Of the order.
+    /// Seed of the order.
     pub seed: u64,
 }
 
-/// What has a turn.
+/// Subject of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Subject {
-    /// The rung; none is the load alone.
+    /// Rung, or `None` for the load alone.
     pub rung: Option<Rung>,
-    /// What is injected.
+    /// Additional latency.
     pub inject_ns_per_4k: u64,
 }
 
 impl Subject {
-    /// `alone`, `lend-map`, `lend-map+50us`.
+    /// Name, as in `alone`, `lend-map`, `lend-map+50us`.
     pub fn name(&self) -> String {
         let name = self.rung.map_or("alone", Rung::name);
         match self.inject_ns_per_4k {
@@ -78,23 +79,23 @@ impl Subject {
     }
 }
 
-/// A turn, and what came of it.
+/// Turn with its result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Turn {
-    /// In which round, from 0.
+    /// Number of the round, from 0.
     pub round: usize,
-    /// Of which program.
+    /// Program.
     pub preset: Preset,
-    /// What had it.
+    /// Subject.
     pub subject: Subject,
-    /// How it went; none for the load alone.
+    /// Result of the player. `None` for the load alone.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub played: Option<Played>,
-    /// How long the span was that the next is of.
+    /// Duration of the measurement of `units_per_s`.
     pub span_s: f64,
-    /// What the load got done meanwhile, each second.
+    /// Units that the load completed each second.
     pub units_per_s: Units,
-    /// Bytes of the clip in the page cache before it began; none where the kernel does not tell.
+    /// Cached bytes of the clip before the turn. `None` if the kernel does not report them.
     pub cached_bytes: Option<u64>,
 }
 
@@ -103,18 +104,20 @@ struct Clips {
 }
 
 impl Ladder {
-    /// Measures: `rounds * (rungs + 1) * presets` turns. `tell` is called before each, with its number, and how many there are.
+    /// Measures `rounds * (rungs + 1) * presets` turns. Calls `tell` before each turn with its
+    /// number and the total.
     ///
     /// # Errors
-    /// [`Error::Child`] if a process went wrong; the file system's. All children have ended then.
+    /// [`Error::Child`] if a process failed; I/O errors. All children have ended then.
     pub fn run(&self, tell: impl FnMut(usize, usize, &Subject, &Preset)) -> Result<Results> {
         self.run_until(&AtomicBool::new(false), tell)
     }
 
-    /// The same; `stop` ends it: the turn that it is at counts nowhere, and what the turns before came to is the result.
+    /// Like [`Ladder::run`]; setting `stop` ends it. The present turn is discarded, and the result
+    /// contains the turns before it.
     ///
     /// # Errors
-    /// As [`Ladder::run`].
+    /// Same errors as [`Ladder::run`].
     pub fn run_until(
         &self,
         stop: &AtomicBool,
@@ -122,22 +125,23 @@ impl Ladder {
     ) -> Result<Results> {
         if self.presets.is_empty() || self.rungs.is_empty() || self.rounds == 0 {
             return Err(Error::Unusable(
-                "nothing to measure: rungs, rates and rounds are one at least".into(),
+                "nothing to measure: give at least one rung, one rate and one round".into(),
             ));
         }
         if self.turn > TURN_MAX {
-            return Err(Error::Unusable("a turn is a day long at most".into()));
+            return Err(Error::Unusable("a turn may last a day at most".into()));
         }
         let order = self.order();
         let mut turns = Vec::new();
         match self.climb(&order, stop, tell, &mut turns) {
-            // The signal that ends this process may have ended its children, too: that is no failure of theirs.
+            // The signal that ends this process may have ended its children, which is not their
+            // failure.
             Err(error) if !stop.load(Ordering::Relaxed) => Err(error),
             _ => Ok(Results::of(self.load.clone(), self.seed, order.len(), turns)),
         }
     }
 
-    /// Has the turns, as far as nobody stops it.
+    /// Runs the turns until all are done or `stop` is set.
     fn climb(
         &self,
         order: &[(usize, Preset, Subject)],
@@ -163,7 +167,7 @@ impl Ladder {
         background.verify()
     }
 
-    /// Who has which turn.
+    /// Order of the turns.
     fn order(&self) -> Vec<(usize, Preset, Subject)> {
         let plain = |rung| Subject { rung, inject_ns_per_4k: 0 };
         let mut subjects = vec![plain(None)];
@@ -236,7 +240,7 @@ impl Ladder {
             });
         };
         let clip = clips.files.iter().find(|(of, _)| *of == preset).map(|(_, file)| file);
-        let clip = clip.ok_or_else(|| Error::Child { what: "lacks its clip".into() })?;
+        let clip = clip.ok_or_else(|| Error::Child { what: "has no clip".into() })?;
         if rung.reads_disk() {
             chill(clip, &self.folder)?;
         }
@@ -270,7 +274,7 @@ impl Ladder {
             .stdout
             .take()
             .ok_or_else(|| wrong("of the player has no stdout".into()))?;
-        // It says more than a pipe holds.
+        // A thread reads the output, which exceeds a pipe's buffer.
         let listener = std::thread::spawn(move || {
             let mut said = Vec::new();
             stdout.read_to_end(&mut said).map(|_| said)
@@ -296,15 +300,14 @@ impl Ladder {
         if !status.success() {
             return Err(wrong(format!("of the player failed ({status})")));
         }
-        let mut played: Played = serde_json::from_slice(&said).map_err(|error| {
-            wrong(format!("of the player said what nobody understands ({error})"))
-        })?;
+        let mut played: Played = serde_json::from_slice(&said)
+            .map_err(|error| wrong(format!("of the player printed an invalid result ({error})")))?;
         played.report.set_timed(played.timed.clone());
         Ok((played, looks))
     }
 }
 
-/// Has nothing of the clip in the cache.
+/// Removes the clip from the page cache.
 fn chill(clip: &File, folder: &Path) -> Result<()> {
     let failed = |source| Error::Io { operation: "flush the clip in", path: folder.into(), source };
     clip.sync_data().map_err(failed)?;
@@ -312,7 +315,7 @@ fn chill(clip: &File, folder: &Path) -> Result<()> {
         .map_err(|error| failed(error.into()))
 }
 
-/// The load's units, by the clock.
+/// Samples of the load's units over time.
 #[derive(Default)]
 struct Looks(Vec<(u64, Units)>);
 
@@ -326,7 +329,7 @@ impl Looks {
         (at(self.0.first()), at(self.0.last()))
     }
 
-    /// Seconds, and units each second, between two moments: between looks, in proportion.
+    /// Seconds and units per second between two moments, interpolated between samples.
     fn between(&self, (from_ns, to_ns): (u64, u64)) -> (f64, Units) {
         let span_s = to_ns.saturating_sub(from_ns) as f64 / 1e9;
         if span_s <= 0.0 {
@@ -377,9 +380,9 @@ mod tests {
     }
 
     #[test]
-    fn every_round_has_all_and_every_second_one_is_the_one_before_backwards() {
+    fn every_round_is_complete_and_every_second_one_reversed() {
         let order = ladder(4, 7).order();
-        assert_eq!(order.len(), 4 * 2 * 4, "alone, two rungs and one that is injected");
+        assert_eq!(order.len(), 4 * 2 * 4, "alone, two rungs and one with additional latency");
         let rounds: Vec<_> = order.chunks(8).collect();
         let names = |round: &[(usize, Preset, Subject)]| -> Vec<String> {
             round
@@ -397,12 +400,12 @@ mod tests {
         };
         assert_eq!(sorted(rounds[0]), sorted(rounds[2]));
         assert!(sorted(rounds[0]).contains(&"lend-map+1us@1000".to_string()));
-        assert_eq!(names(&ladder(4, 7).order()), names(&order), "the same seed, the same order");
+        assert_eq!(names(&ladder(4, 7).order()), names(&order), "the seed determines the order");
         assert_ne!(names(&ladder(4, 8).order()), names(&order));
     }
 
     #[test]
-    fn units_are_counted_between_the_moments_that_were_played() {
+    fn units_are_interpolated_between_samples() {
         let units = |computed| Units { computed, written: computed * 2.0 };
         let looks = Looks(vec![
             (0, units(0.0)),
@@ -416,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_player_that_cannot_be_is_an_error_and_leaves_nothing() {
+    fn invalid_settings_and_players_are_errors() {
         let mut ladder = ladder(1, 1);
         ladder.presets.truncate(1);
         let error = ladder.run(|_, _, _, _| {}).unwrap_err();

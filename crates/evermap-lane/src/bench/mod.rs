@@ -1,7 +1,9 @@
-//! What each part of a lane brings, measured: a clip, a player, and a ladder of rungs beside the same load.
+//! Measures the effect of each part of a lane: a clip, a player, and a ladder of rungs under the
+//! same load.
 //!
-//! A program that measures starts itself again for the players and for the load, so its own `main` has to call [`serve`] when it is started with the
-//! [`Launcher`]'s arguments. Nothing is left behind: the files have no names, and all processes end with the one that started them.
+//! The benchmark starts its own program again for players and load, so `main` must call [`serve`]
+//! when it gets the [`Launcher`]'s arguments. Nothing remains afterwards: files are unnamed, and
+//! all processes end with the one that started them.
 
 mod background;
 mod child;

@@ -1,4 +1,5 @@
-//! A player: each period it reads a frame, verifies it, decodes for a given processor time, and sleeps.
+//! Player: each period it reads a frame, verifies it, decodes for a given processor time, and
+//! sleeps.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,18 +11,19 @@ use super::clip::is_frame;
 use crate::guard::StateDirectory;
 use crate::{Access, Lane, Policy, Report, Result, Timed};
 
-/// Periods, bytes and work of a kind of program.
+/// Rate, frame size and work of a kind of program.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Preset {
     /// Frames a second.
     pub fps: u32,
-    /// Bytes that each reads.
+    /// Bytes of each frame.
     pub frame_bytes: usize,
-    /// Processor time that each takes, beyond reading and verifying.
+    /// Processor time of each frame in addition to reading and verifying.
     pub decode_us: u64,
 }
 
-/// Film, games, control: 24 frames a second of 128 KiB and 10.5 ms, 60 of 128 KiB and 4 ms, 1,000 of 16 KiB and 0.25 ms.
+/// Presets for films, games and control: 24 frames a second of 128 KiB and 10.5 ms, 60 of 128 KiB
+/// and 4 ms, 1,000 of 16 KiB and 0.25 ms.
 pub const PRESETS: [Preset; 3] = [
     Preset { fps: 24, frame_bytes: 128 << 10, decode_us: 10_500 },
     Preset { fps: 60, frame_bytes: 128 << 10, decode_us: 4_000 },
@@ -29,7 +31,7 @@ pub const PRESETS: [Preset; 3] = [
 ];
 
 impl Preset {
-    /// Of this rate: its own, or for other rates work that takes a quarter of the period, and 128 KiB.
+    /// Preset of this rate. Other rates get 128 KiB and work for a quarter of the period.
     pub fn of_rate(fps: u32) -> Self {
         let own = PRESETS.into_iter().find(|preset| preset.fps == fps);
         own.unwrap_or(Self {
@@ -40,49 +42,49 @@ impl Preset {
     }
 }
 
-/// What is to be played.
+/// Settings of a player.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Play {
-    /// The clip: frames of `frame_bytes`, one behind the other, played over and over.
+    /// Clip with consecutive frames of `frame_bytes`, played repeatedly.
     pub clip: PathBuf,
     /// Bytes of a frame.
     pub frame_bytes: usize,
-    /// So many periods.
+    /// Number of periods.
     pub periods: u64,
     /// Processor time of each frame.
     pub decode_us: u64,
-    /// Frames are ones of [`super::Clip`], and are verified.
+    /// Verifies frames, which must be those of a [`super::Clip`].
     pub is_verified: bool,
-    /// In mode `blocking`: past the page cache.
+    /// Mode `blocking`: uses direct reads.
     pub is_direct: bool,
 }
 
-/// How it went.
+/// Result of a player.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Played {
-    /// The lane's.
+    /// Report of the lane.
     pub report: Report,
-    /// The single frames.
+    /// Times of single frames.
     pub timed: Vec<Timed>,
-    /// Frames that were not what they should have been.
+    /// Number of frames with wrong contents.
     pub damaged: u64,
-    /// When the first period began and the last frame ended, by `CLOCK_MONOTONIC`.
+    /// Beginning of the first period and end of the last frame, by `CLOCK_MONOTONIC`.
     pub span_ns: (u64, u64),
 }
 
-/// Plays in this thread, in the lane of the policy. Takes as long as the periods are.
+/// Plays in the calling thread, in the lane of the policy. Takes as long as its periods.
 ///
 /// # Errors
-/// As [`Lane::enter`], [`Lane::open`] and [`crate::Frame::read`].
+/// Same errors as [`Lane::enter`], [`Lane::open`] and [`crate::Frame::read`].
 pub fn play(policy: &Policy, play: &Play, state: Option<&Path>) -> Result<Played> {
     play_until(policy, play, state, &AtomicBool::new(false))
 }
 
-/// The same; `stop` ends it with the frame that it is at, and what was measured until then is the result. Periods beyond the last one that was to be
-/// played count nowhere.
+/// Like [`play`]; setting `stop` ends it after the present frame, with the result so far. Periods
+/// after the last one to be played are not counted.
 ///
 /// # Errors
-/// As [`play`].
+/// Same errors as [`play`].
 pub fn play_until(
     policy: &Policy,
     play: &Play,
@@ -101,11 +103,11 @@ pub fn play_until(
     let mut span_ns: Option<(u64, u64)> = None;
     while let Some(frame) = lane.frame()? {
         if frame.period() >= play.periods || stop.load(Ordering::Relaxed) {
-            // The frame that shows that time is over is none of the clip's.
+            // The frame that shows the end of the playing time is not counted.
             frame.forget();
             break;
         }
-        // Who was too late shows what is due now.
+        // After drops the player continues with the frame that is due now.
         let number = frame.period() % frames_there;
         let begin_ns = moment_ns(ClockId::Monotonic).saturating_sub(frame.wake_up_ns());
         let bytes = frame.read_at(&mut clip, number * play.frame_bytes as u64, play.frame_bytes)?;
@@ -117,10 +119,10 @@ pub fn play_until(
         let first_ns = span_ns.map_or(begin_ns, |(first_ns, _)| first_ns);
         span_ns = Some((first_ns, moment_ns(ClockId::Monotonic)));
     }
-    // Closing the clip is no work of its frames.
+    // Leaves first, so that closing the clip is not counted.
     let mut report = lane.leave();
     drop(clip);
-    // Who is late at the end has dropped periods that were not to be played.
+    // A last frame that is late drops periods that were not to be played.
     let beyond = report.periods.saturating_sub(play.periods);
     report.periods -= beyond;
     report.drops = report.drops.saturating_sub(beyond);
@@ -128,7 +130,7 @@ pub fn play_until(
     Ok(Played { report, timed, damaged, span_ns: span_ns.unwrap_or_default() })
 }
 
-/// Looks at the bytes until the thread has run for so long.
+/// Reads the bytes until the thread has run for this processor time.
 fn decode(bytes: &[u8], decode_us: u64) {
     let until_ns =
         moment_ns(ClockId::ThreadCPUTime).saturating_add(decode_us.saturating_mul(1_000));
@@ -155,14 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn periods_that_were_not_to_be_played_count_nowhere() {
+    fn periods_after_the_last_one_are_not_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("clip");
         Clip { frames: 2, frame_bytes: 64 }.make(&path).unwrap();
         let policy = Policy::parse(
             "[app]\nfps = 100\nshare = \"off\"\nscheduler = \"other\"\n[io]\nlock_memory = false",
         );
-        // The first frame takes as long as four and more, of two.
+        // The first of two frames takes longer than four periods.
         let late = Play {
             clip: path,
             frame_bytes: 64,

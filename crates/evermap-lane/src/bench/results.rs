@@ -1,4 +1,4 @@
-//! What the turns came to: a table, JSON, and pictures.
+//! Results of the turns: a table, JSON, and charts.
 
 use std::collections::BTreeSet;
 
@@ -9,74 +9,76 @@ use super::ladder::{Subject, Turn};
 use super::player::Preset;
 use crate::{Note, Quantiles, Reads};
 
-/// All turns, and what they came to.
+/// All turns and their summary.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Results {
-    /// What ran beside.
+    /// Load beside the players.
     pub load: Load,
-    /// Of the order.
+    /// Seed of the order.
     pub seed: u64,
-    /// Turns that there were to be.
+    /// Number of planned turns.
     pub turns_planned: usize,
-    /// Those that there were: fewer, if somebody ended it.
+    /// Number of completed turns, which is smaller if the benchmark was stopped.
     pub turns_done: usize,
-    /// Cores that this process may use: what costs are shares of.
+    /// Number of cores that this process may use. Costs are shares of them.
     pub cores: usize,
-    /// Why no cost can be told of any rung; none if it can be of some.
+    /// Reason why no rung has a cost. `None` if some have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_no_cost: Option<String>,
-    /// For each program and rung.
+    /// Summary for each program and rung.
     pub cells: Vec<Cell>,
-    /// As they were had.
+    /// Turns in their order.
     #[serde(skip)]
     pub turns: Vec<Turn>,
 }
 
-/// A rung at a rate.
+/// Summary of a rung at a rate.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Cell {
-    /// The program.
+    /// Program.
     pub preset: Preset,
-    /// The rung.
+    /// Rung.
     pub subject: Subject,
-    /// Its name.
+    /// Name of the rung.
     pub name: String,
-    /// Turns it had.
+    /// Number of turns.
     pub turns: usize,
-    /// Periods of all of them.
+    /// Number of periods.
     pub periods: u64,
-    /// Frames beyond their deadline, and periods that were dropped.
+    /// Frames beyond their deadline, and dropped periods.
     pub missed: u64,
-    /// Those of them that were dropped.
+    /// Dropped periods.
     pub dropped: u64,
-    /// The share of `missed`, in percent of the periods.
+    /// `missed` in percent of the periods.
     pub missed_percent: f64,
-    /// Of all frames.
+    /// Completion of all frames.
     pub completion_ms: Quantiles,
-    /// Of all frames.
+    /// I/O time of all frames.
     pub io_ms: Quantiles,
-    /// Of all frames.
+    /// Wake-up delay of all frames.
     pub wake_up_ms: Quantiles,
-    /// Reads by how they were served.
+    /// Reads by their source.
     pub reads: Reads,
-    /// Frames that were not what they should have been.
+    /// Number of frames with wrong contents.
     pub damaged: u64,
-    /// Bytes of the clip that were cached before a turn began: the most.
+    /// Maximum of cached bytes of the clip before a turn.
     pub cached_bytes_max: Option<u64>,
-    /// The time for which the lane's core could have run and the host of this virtual machine ran others, of all turns, to 10 ms of each; none without a lane's core.
+    /// Time of all turns in which the lane's core was ready to run but the host of this virtual
+    /// machine ran others, in steps of 10 ms for each. `None` without a core.
     pub stolen_ms: Option<f64>,
-    /// What the load got done beside it, each second.
+    /// Units that the load completed beside it, each second.
     pub units_per_s: Units,
-    /// What it got done alone.
+    /// Units that the load completed alone, each second.
     pub units_alone_per_s: Units,
-    /// The share of all cores that the player's thread had from its first frame on, in percent: reading, polling and verifying, too. What other
-    /// threads of its lane took is cost.
+    /// Share of all cores used by the player's thread since its first frame, in percent, including
+    /// reading, polling and verifying. Time of other threads of the lane counts as cost.
     pub own_percent: f64,
-    /// What the load's computing lost beyond that share, in percent of what it would have had; none if that was not counted.
+    /// Loss of the load's computing beyond that share, in percent of what remains without it.
+    /// `None` if it was not counted.
     pub cost_percent: Option<f64>,
-    /// What could not be had.
+    /// Parts of the policy that were not applied.
     pub not_applied: BTreeSet<Note>,
 }
 
@@ -104,10 +106,10 @@ fn why_no_cost(load: &Load, cells: &[Cell]) -> Option<String> {
     }
     Some(match (&load.command, load.hogs) {
         (Some(line), 0) => {
-            format!("what `{line}` gets done is not counted; what hogs get done is")
+            format!("the work of `{line}` is not counted; only hogs count theirs")
         }
-        (None, 0) => "no hogs compute beside the players".into(),
-        _ => "the load alone had no turn, or got nothing done".into(),
+        (None, 0) => "no hogs run beside the players".into(),
+        _ => "the load alone had no turn, or completed nothing".into(),
     })
 }
 
@@ -221,17 +223,27 @@ impl Results {
     fn meanings(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.turns_done < self.turns_planned {
             let (done, planned) = (self.turns_done, self.turns_planned);
-            writeln!(f, "ended after {done} of {planned} turns: not every rung had as many")?;
+            writeln!(
+                f,
+                "stopped after {done} of {planned} turns: rungs have different numbers of turns"
+            )?;
         }
         writeln!(
             f,
-            "missed: frames beyond their deadline, and periods that were dropped; dropped: only these"
+            "missed: frames beyond their deadline and dropped periods; dropped: dropped periods only"
         )?;
-        writeln!(f, "own: the processor time of the player's thread, of all {} cores", self.cores)?;
+        writeln!(
+            f,
+            "own: processor time of the player's thread, as a share of all {} cores",
+            self.cores
+        )?;
         match &self.why_no_cost {
-            Some(why) => writeln!(f, "cost: cannot be told, since {why}"),
+            Some(why) => writeln!(f, "cost: unknown, because {why}"),
             None => {
-                writeln!(f, "cost: what the hogs computed less than alone, beyond the player's own")
+                writeln!(
+                    f,
+                    "cost: loss of the hogs' computing against running alone, beyond the player's own time"
+                )
             }
         }
     }
@@ -241,7 +253,7 @@ impl Results {
             for note in &cell.not_applied {
                 writeln!(
                     f,
-                    "{} at {}: not {}: {}",
+                    "{} at {}: not applied: {}: {}",
                     cell.name, cell.preset.fps, note.what, note.why
                 )?;
             }
@@ -256,7 +268,7 @@ impl Results {
                 let (name, fps) = (&cell.name, cell.preset.fps);
                 writeln!(
                     f,
-                    "{name} at {fps}: this machine's host ran others on the lane's core for {stolen_ms:.0} ms of it"
+                    "{name} at {fps}: the host of this machine took {stolen_ms:.0} ms from the lane's core"
                 )?;
             }
             let is_disk = cell.subject.rung.is_some_and(super::Rung::reads_disk);
@@ -283,7 +295,8 @@ mod tests {
 
     const PRESET: Preset = Preset { fps: 100, frame_bytes: 64, decode_us: 0 };
 
-    /// Ten seconds, of which the player ran for a quarter, with 7 frames late and 3 dropped of 1,000.
+    /// Turn of ten seconds; the player ran for a quarter of it, with 7 of 1,000 frames late and 3
+    /// dropped.
     fn turn(rung: Option<Rung>, computed: f64) -> Turn {
         let mut report = Report::default();
         (report.periods, report.misses, report.drops) = (1_000, 7, 3);
@@ -301,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_is_late_and_dropped_and_the_text_says_so() {
+    fn missed_counts_late_and_dropped_frames() {
         let load = Load { hogs: 4, ..Load::default() };
         let turns = vec![turn(None, 100.0), turn(Some(Rung::LendMap), 50.0)];
         let results = Results::of(load, 1, 2, turns);
@@ -309,13 +322,13 @@ mod tests {
         assert_eq!((cell.missed, cell.dropped, cell.missed_percent), (10, 3, 1.0));
         let text = results.to_string();
         assert!(text.contains("1.00") && text.contains("0.30"), "{text}");
-        assert!(text.contains("periods that were dropped"), "{text}");
-        assert!(text.contains("for 20 ms of it"), "{text}");
-        assert!(!text.contains("ended after") && !text.contains("cannot be told"), "{text}");
+        assert!(text.contains("dropped periods"), "{text}");
+        assert!(text.contains("took 20 ms"), "{text}");
+        assert!(!text.contains("stopped after") && !text.contains("cost: unknown"), "{text}");
     }
 
     #[test]
-    fn the_players_own_work_is_no_cost() {
+    fn the_player_s_own_work_is_not_a_cost() {
         let cores = std::thread::available_parallelism().unwrap().get() as f64;
         let load = Load { hogs: 4, ..Load::default() };
         let left = 100.0 * (1.0 - 0.25 / cores);
@@ -329,11 +342,11 @@ mod tests {
     }
 
     #[test]
-    fn where_no_cost_can_be_told_it_is_said_why() {
+    fn an_unknown_cost_has_a_reason() {
         let command = Load { command: Some("make".into()), ..Load::default() };
         let hogs = Load { hogs: 1, ..Load::default() };
         for (load, alone, why) in [
-            (command, true, "`make` gets done is not counted"),
+            (command, true, "the work of `make` is not counted"),
             (Load { writers: 1, ..Load::default() }, true, "no hogs"),
             (hogs, false, "the load alone had no turn"),
         ] {
@@ -341,7 +354,7 @@ mod tests {
             turns.extend(alone.then(|| turn(None, 0.0)));
             let results = Results::of(load, 1, 9, turns);
             assert!(results.why_no_cost.as_ref().unwrap().contains(why), "{results}");
-            assert!(results.to_string().contains("cost: cannot be told"), "{results}");
+            assert!(results.to_string().contains("cost: unknown"), "{results}");
             assert!(results.to_string().contains("of 9 turns"), "{results}");
         }
     }

@@ -1,4 +1,5 @@
-//! The rungs: what each has of a lane, so that what each part brings is the difference to the one before.
+//! Rungs of the ladder. Each adds a part of a lane to the one before, so the difference is its
+//! effect.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,33 +10,33 @@ use super::player::Preset;
 use crate::policy::{Core, IoMode, Policy, Scheduler, Share};
 use crate::{Rate, Tier};
 
-/// A rung of the ladder.
+/// Rung of the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Rung {
-    /// No lane, `pread`.
+    /// No lane; `pread`.
     OrdinaryBlocking,
-    /// No lane, `pread` past the page cache.
+    /// No lane; direct `pread`.
     OrdinaryDirect,
-    /// No lane, the tier's copy.
+    /// No lane; mapped copy on the tier.
     OrdinaryMap,
-    /// A core that is lent, and `pread`.
+    /// Lent core; `pread`.
     LendBlocking,
-    /// A core that is lent, and a ring.
+    /// Lent core; `io_uring`.
     LendUring,
-    /// A core that is lent, and reading ahead.
+    /// Lent core; read-ahead.
     LendNowait,
-    /// A core that is lent, and the tier's copy.
+    /// Lent core; mapped copy on the tier.
     LendMap,
-    /// A budget in each period, and `pread`.
+    /// Deadline scheduling; `pread`.
     DeadlineBlocking,
-    /// A core for itself alone, and the tier's copy.
+    /// Held core; mapped copy on the tier.
     HoldMap,
 }
 
 impl Rung {
-    /// All, from the lowest.
+    /// All rungs, lowest first.
     pub const ALL: [Rung; 9] = [
         Rung::OrdinaryBlocking,
         Rung::OrdinaryDirect,
@@ -48,7 +49,7 @@ impl Rung {
         Rung::HoldMap,
     ];
 
-    /// As it is called: `lend-map`.
+    /// Name of the rung, as in `lend-map`.
     pub fn name(self) -> &'static str {
         match self {
             Rung::OrdinaryBlocking => "ordinary-blocking",
@@ -63,7 +64,7 @@ impl Rung {
         }
     }
 
-    /// Whether its frames come from the disk.
+    /// Returns true if its frames are read from the disk.
     pub fn reads_disk(self) -> bool {
         !matches!(self, Rung::OrdinaryMap | Rung::LendMap | Rung::HoldMap)
     }
@@ -72,7 +73,7 @@ impl Rung {
         self == Rung::OrdinaryDirect
     }
 
-    /// What a player on this rung is to get.
+    /// Policy of a player on this rung.
     pub fn policy(self, preset: Preset, inject_ns_per_4k: u64) -> Policy {
         let mut policy = Policy::default();
         policy.app.fps = Some(Rate::Whole(u64::from(preset.fps)));
@@ -111,7 +112,7 @@ impl FromStr for Rung {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|rung| rung.name() == text).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|rung| rung.name()).collect();
-            format!("`{text}` is no rung; there are {}", names.join(", "))
+            format!("`{text}` is not a rung; use one of {}", names.join(", "))
         })
     }
 }

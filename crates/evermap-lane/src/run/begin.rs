@@ -1,7 +1,9 @@
-//! From a lane without a program to one with: the process that is to become the program is started, journalled, put in its group, and told what it
-//! is to have. What the kernel granted of that is noted, and why not more.
+//! Starts the program of a lane: starts the process that will become it, journals it, moves it into
+//! its group, and sends its settings. Records the settings that the kernel granted, and the causes
+//! of refusals.
 //!
-//! The order is the journal's: the process does nothing before it is told to, and it is told only when its lane can be undone.
+//! The order follows the journal: the process does nothing before it gets its settings, and gets
+//! them only when its lane can be undone.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,16 +21,16 @@ use crate::sys::signals::Signals;
 use crate::sys::spawn::keep_open;
 use crate::{Error, Policy, Result};
 
-/// A program that has begun.
+/// Program that has started.
 pub(super) struct Begun {
     pub(super) program: Process,
-    /// Readable when it has ended.
+    /// Readable when the program has ended.
     pub(super) end: OwnedFd,
-    /// How its first thread is scheduled.
+    /// Scheduling of the first thread.
     pub(super) granted: Scheduling,
 }
 
-/// Starts the program in its lane. It has the signals as they were before `signals`.
+/// Starts the program in its lane, with the signal mask from before `signals`.
 pub(super) fn begin(
     policy: &Policy,
     program: &Program,
@@ -54,7 +56,7 @@ pub(super) fn begin(
         Ok(Begun { program: process, end, granted })
     });
     begun.map_err(|error| {
-        // It waits for orders, or has failed to become the program.
+        // The process waits for its settings, or has failed to become the program.
         drop(child.kill());
         drop(child.wait());
         match error {
@@ -64,16 +66,16 @@ pub(super) fn begin(
     })
 }
 
-/// The process that a child is, once it has begun.
+/// Identifies a child that has begun.
 fn process_of(pid: u32) -> Result<Process> {
     Process::of(pid).ok_or_else(|| Error::Io {
-        operation: "tell when the program began from",
+        operation: "read the start time of the program from",
         path: format!("/proc/{pid}/stat").into(),
         source: io::ErrorKind::NotFound.into(),
     })
 }
 
-/// Journals the process that waits to become the program, has it become that, and gives how it is scheduled.
+/// Journals the process that waits, lets it become the program, and returns its scheduling.
 fn order(
     policy: &Policy,
     options: &Options,
@@ -82,7 +84,7 @@ fn order(
     process: Process,
     ended: &mut Ended,
 ) -> Result<Scheduling> {
-    // Who calls knows the program.
+    // The caller fills in the program.
     let failed = |source| Error::NotStarted { program: "".into(), source };
     prepared.changes.program(process)?;
     if let Some(hold) = prepared.changes.held() {
@@ -98,7 +100,7 @@ fn order(
     };
     channel.say_within(&orders, PATIENCE).map_err(failed)?;
     let mut hear = || channel.hear::<Answer>(PATIENCE).map_err(failed);
-    let silent = || failed(io::Error::other("the process that was to become it ended"));
+    let silent = || failed(io::Error::other("its starting process ended"));
     let answer = hear()?.ok_or_else(silent)?;
     let refused = |not: &NotStarted| {
         let of_kernel = not.error.map(io::Error::from_raw_os_error);
@@ -107,7 +109,7 @@ fn order(
     if let Some(not) = &answer.not_started {
         return Err(refused(not));
     }
-    // Its end of the channel is closed by becoming the program.
+    // Exec closes the other end of the channel.
     if let Some(Answer { not_started: Some(not), .. }) = hear()? {
         return Err(refused(&not));
     }
@@ -116,7 +118,7 @@ fn order(
     Ok(wish.scheduling)
 }
 
-/// Notes how the program is scheduled, and why not better.
+/// Records the granted scheduling, and the causes of refusals.
 fn say_granted(prepared: &mut Prepared, answer: &Answer, ended: &mut Ended) -> Result<Wish> {
     for (wish, tried) in prepared.wishes.iter().zip(&answer.tried) {
         let Some(number) = tried else { continue };
@@ -125,20 +127,22 @@ fn say_granted(prepared: &mut Prepared, answer: &Answer, ended: &mut Ended) -> R
     }
     let granted = answer.tried.iter().position(Option::is_none);
     let Some(wish) = granted.and_then(|at| prepared.wishes.get(at)).cloned() else {
-        let source = io::Error::other("the kernel refuses every way to schedule it");
+        let source = io::Error::other("the kernel refused every alternative of scheduling");
         return Err(Error::NotStarted { program: "".into(), source });
     };
     let is_pinned = wish.affinity.len() == 1
         && prepared.changes.core().is_some_and(|core| wish.affinity.contains(&core));
     if is_pinned {
-        ended.applied.push("its core, which it does not leave".into());
+        ended.applied.push("pinned to the core".into());
     } else if prepared.changes.core().is_some() {
         prepared.changes.leave_core()?;
         ended.core_why = Vec::new();
     }
     let scheduling = wish.scheduling;
     match scheduling.policy {
-        Class::Fifo => ended.applied.push(format!("SCHED_FIFO at {}", scheduling.priority)),
+        Class::Fifo => {
+            ended.applied.push(format!("SCHED_FIFO at priority {}", scheduling.priority))
+        }
         Class::Deadline => ended.applied.push(format!(
             "SCHED_DEADLINE: {} us of each {} us, within {} us, on any core",
             scheduling.runtime_ns / 1_000,
@@ -153,13 +157,13 @@ fn say_granted(prepared: &mut Prepared, answer: &Answer, ended: &mut Ended) -> R
 fn say_rest(answer: &Answer, policy: &Policy, options: &Options, ended: &mut Ended) {
     let error = |number: i32| io::Error::from_raw_os_error(number);
     match answer.timer_slack {
-        None => ended.applied.push("timers that are late by 1 ns at most on purpose".into()),
-        Some(number) => ended.not_applied.push(why::other("exact timers", &error(number))),
+        None => ended.applied.push("timer slack of 1 ns".into()),
+        Some(number) => ended.not_applied.push(why::other("timer slack of 1 ns", &error(number))),
     }
     if policy.io.locks_memory() {
         match answer.lock_memory {
-            None => ended.applied.push("no limit for memory that it locks".into()),
-            // Nobody's limit counts for whoever has the right.
+            None => ended.applied.push("no limit on locked memory".into()),
+            // The capability exempts the program from the limit.
             Some(_) if why::may_lock_memory() => {}
             Some(number) => ended.not_applied.push(why::no_memory_limit(&error(number))),
         }
@@ -167,8 +171,8 @@ fn say_rest(answer: &Answer, policy: &Policy, options: &Options, ended: &mut End
     if policy.io.lock_memory == Some(true) {
         ended.not_applied.push(NotApplied {
             what: "locked memory".into(),
-            why: "a program can lock its memory only itself".into(),
-            remedy: "have it call mlockall, or `Lane::enter` of the library; or say `lock_memory = false`".into(),
+            why: "only the program itself can lock its memory".into(),
+            remedy: "call mlockall or the library's `Lane::enter` in the program, or set `lock_memory = false`".into(),
         });
     }
     if !options.view.is_empty() {

@@ -1,4 +1,5 @@
-//! What a program had in its lane, and how it ended: as text and as JSON.
+//! Report of a run: the parts of the lane that were applied, and how the program ended; as text and
+//! JSON.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
@@ -11,86 +12,89 @@ use crate::Result;
 use crate::guard::UndoneLane;
 use crate::sys::wait::Used;
 
-/// How a program ended.
+/// End of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum End {
-    /// With this code.
+    /// Exited with this code.
     Exited(i32),
-    /// By this signal.
+    /// Killed by this signal.
     Killed(i32),
 }
 
-/// What the lane could not have, and went on without.
+/// Part of a lane that could not be applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NotApplied {
-    /// What.
+    /// Part that was wanted.
     pub what: String,
-    /// Which right or setting is missing.
+    /// Missing right or setting.
     pub why: String,
-    /// Where that would be given.
+    /// Way to provide it.
     pub remedy: String,
 }
 
-/// A thread that lost its priority because it did not sleep.
+/// Thread that lost its priority because it did not sleep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Demotion {
-    /// Its number.
+    /// Thread number.
     pub thread: u32,
-    /// Its name.
+    /// Thread name.
     pub name: String,
-    /// Processor time that it took without sleeping once, in milliseconds.
+    /// Processor time without sleep, in milliseconds.
     pub ran_ms: f64,
 }
 
-/// A program that was in a lane. Times and counts are the kernel's, of the program and the processes that it waited for, unless said.
+/// Report of a program that ran in a lane. Times and counts are the kernel's, for the program and
+/// the processes that it waited for, unless stated otherwise.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Ended {
-    /// The program and its arguments.
+    /// Program and arguments.
     pub command: String,
-    /// How it ended.
+    /// End of the program.
     pub end: End,
-    /// The core that it had last; none if it had none of its own.
+    /// Last core of the lane. `None` if it had no core of its own.
     pub core: Option<u32>,
-    /// Why that one, in sentences.
+    /// Reasons for that core, in sentences.
     pub core_why: Vec<String>,
-    /// What it had, in sentences.
+    /// Parts of the policy that were applied, in sentences.
     pub applied: Vec<String>,
-    /// What it could not have.
+    /// Parts that could not be applied.
     pub not_applied: Vec<NotApplied>,
-    /// What happened meanwhile, in sentences: lanes of others that were undone first, the end of its time, a core that went offline.
+    /// Events, in sentences: lanes of others that were undone first, the end of the lane's time, a
+    /// core that went offline.
     pub events: Vec<String>,
-    /// Its threads that did not sleep.
+    /// Threads that lost their priority because they did not sleep.
     pub demotions: Vec<Demotion>,
-    /// What was undone at its end, in sentences.
+    /// Changes undone at the end, in sentences.
     pub undone: Vec<String>,
-    /// From the beginning of the lane's making to the end of its undoing.
+    /// Wall time from setup to the end of cleanup.
     pub wall_ms: f64,
-    /// Processor time in the program.
+    /// Processor time in user mode.
     pub user_ms: f64,
-    /// Processor time in the kernel for it.
+    /// Processor time in the kernel.
     pub system_ms: f64,
-    /// Time that its own threads could have run and did not, as last seen of each.
+    /// Run-queue wait of the program's own threads, as last seen of each.
     pub run_queue_ms: f64,
-    /// Pages that came without the disk.
+    /// Page faults served from memory.
     pub minor_faults: u64,
-    /// Pages that were waited for.
+    /// Page faults that waited for a disk.
     pub major_faults: u64,
-    /// Times that it waited for something.
+    /// Voluntary context switches.
     pub voluntary_switches: u64,
-    /// Times that another program was given its core.
+    /// Involuntary context switches.
     pub involuntary_switches: u64,
-    /// Its own threads, those that were seen: each lives longer than a look.
+    /// Threads observed. Threads shorter than one poll are missed.
     pub threads: usize,
-    /// Processes that it started and that were sent to where all others run.
+    /// Processes started by the program, which were moved off the core.
     pub children: usize,
-    /// Interrupts on its core meanwhile; none where that is not known.
+    /// Interrupts on the core during the run. `None` if unknown.
     pub interrupts: Option<u64>,
-    /// The time for which its core could have run and the host of this virtual machine ran others, to 10 ms; none where that is not known.
+    /// Time in which the core was ready to run but the host of this virtual machine ran others, in
+    /// steps of 10 ms. `None` if unknown.
     pub stolen_ms: Option<f64>,
 }
 
@@ -136,15 +140,16 @@ impl Ended {
         self.involuntary_switches = used.involuntary_switches;
     }
 
-    /// What could not be undone takes nothing from how the program ended: it is told beside that.
+    /// Adds the result of undoing. A failure to undo is an event: the program's exit status stays
+    /// valid.
     pub(super) fn take_undone(&mut self, undone: Result<UndoneLane>) {
         match undone {
             Ok(lane) => self.undone.extend(lane.did),
-            Err(error) => self.events.push(format!("not all of the lane is undone: {error}")),
+            Err(error) => self.events.push(format!("the lane is not completely undone: {error}")),
         }
     }
 
-    /// As a shell has it: its code, or 128 and the signal.
+    /// Exit code in the convention of shells: the program's code, or 128 plus the signal.
     pub fn exit_code(&self) -> u8 {
         match self.end {
             End::Exited(code) => code as u8,
@@ -156,24 +161,24 @@ impl Ended {
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.end {
-            End::Exited(code) => writeln!(f, "{}: ended with {code}", self.command)?,
-            End::Killed(signal) => writeln!(f, "{}: ended by signal {signal}", self.command)?,
+            End::Exited(code) => writeln!(f, "{}: exited with {code}", self.command)?,
+            End::Killed(signal) => writeln!(f, "{}: killed by signal {signal}", self.command)?,
         }
         match self.core {
             Some(core) => writeln!(f, "  core       {core}: {}", self.core_why.join("; "))?,
-            None => writeln!(f, "  core       none of its own")?,
+            None => writeln!(f, "  core       none")?,
         }
-        lines(f, "had", &self.applied)?;
+        lines(f, "applied", &self.applied)?;
         let mut said: Vec<(&str, &str)> = Vec::new();
         for NotApplied { what, why, remedy } in &self.not_applied {
-            // One lack may be behind several.
+            // Several parts may lack the same right.
             match said.contains(&(why, remedy)) {
-                true => writeln!(f, "  had not    {what}: for the same reason")?,
-                false => writeln!(f, "  had not    {what}: {why}; {remedy}")?,
+                true => writeln!(f, "  missing    {what}: for the same reason")?,
+                false => writeln!(f, "  missing    {what}: {why}; {remedy}")?,
             }
             said.push((why, remedy));
         }
-        lines(f, "meanwhile", &self.events)?;
+        lines(f, "events", &self.events)?;
         for Demotion { thread, name, ran_ms } in &self.demotions {
             writeln!(
                 f,
@@ -182,17 +187,13 @@ impl fmt::Display for Ended {
         }
         writeln!(
             f,
-            "  time       {:.1} ms, of these {:.1} ms running, {:.1} ms for it in the kernel, {:.1} ms waiting for the core",
+            "  time       {:.1} ms wall, {:.1} ms user, {:.1} ms system, {:.1} ms in the run queue",
             self.wall_ms, self.user_ms, self.system_ms, self.run_queue_ms
         )?;
+        writeln!(f, "  faults     {} minor, {} major", self.minor_faults, self.major_faults)?;
         writeln!(
             f,
-            "  pages      {} came at once, {} were waited for",
-            self.minor_faults, self.major_faults
-        )?;
-        writeln!(
-            f,
-            "  switches   {} to wait, {} for another program",
+            "  switches   {} voluntary, {} involuntary",
             self.voluntary_switches, self.involuntary_switches
         )?;
         write!(f, "  threads    {}, {} processes started", self.threads, self.children)?;
@@ -200,7 +201,7 @@ impl fmt::Display for Ended {
             write!(f, ", {interrupts} interrupts on the core")?;
         }
         if let Some(stolen_ms) = self.stolen_ms.filter(|ms| *ms > 0.0) {
-            write!(f, ", and {stolen_ms:.0} ms in which this machine's host ran others on it")?;
+            write!(f, ", {stolen_ms:.0} ms stolen by the host of this machine")?;
         }
         writeln!(f)?;
         lines(f, "undone", &self.undone)

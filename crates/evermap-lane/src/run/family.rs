@@ -1,7 +1,8 @@
-//! What the program starts is no part of the lane: it goes to where all others run.
+//! Moves processes that the program starts off the lane's core.
 //!
-//! The kernel makes new processes ordinary (`SCHED_FLAG_RESET_ON_FORK`), but lets them inherit the lane's core, cpuset and timers. They
-//! are looked for and sent away, before they have become programs of their own if possible; what they start then is away from the beginning.
+//! The kernel gives new processes ordinary scheduling (`SCHED_FLAG_RESET_ON_FORK`), but lets them
+//! inherit the lane's core, cpuset and timer slack. They are found and moved, if possible before
+//! they execute another program; their own children then begin off the core.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -10,26 +11,28 @@ use crate::guard::undo::{release, timers_back};
 use crate::hold::tree::Files;
 use crate::process::{Process, Stat, children, descendants, threads};
 
-/// How often a new process is looked at again.
+/// Number of further polls of a new process.
 const LOOKS: u8 = 2;
-/// So many are remembered before it is asked which of them have ended.
+/// Minimum number of remembered processes before ended ones are removed.
 const SETTLED_MIN: usize = 1_000;
 
-/// The program's descendants.
+/// Descendants of the program.
 #[derive(Debug)]
 pub(super) struct Family {
     program: u32,
-    /// Children of this process that it had before, and the guardian.
+    /// Former children of this process, and the guardian.
     strangers: HashSet<u32>,
-    /// Those that were sent away. Those that have ended are forgotten when there are as many as this.
+    /// Processes that were moved off the core. Ended ones are removed when the number exceeds
+    /// `settled_max`.
     settled: HashSet<Process>,
     settled_max: usize,
-    /// Of these, those that are looked at again, and how often: one that was sent away while it forked has left a child on the core.
+    /// Recently moved processes and their remaining polls: one that forked while it was moved has
+    /// left a child on the core.
     fresh: Vec<(Process, u8)>,
 }
 
 impl Family {
-    /// To be made before the program is started.
+    /// Makes the family. Must be called before the program starts.
     pub(super) fn new() -> Self {
         let own = std::process::id();
         let strangers = children(own, &threads(own)).into_iter().collect();
@@ -41,14 +44,15 @@ impl Family {
         self.program = program;
     }
 
-    /// The guardian is nobody's family.
+    /// Excludes a process of the lane itself, such as the guardian.
     pub(super) fn add_stranger(&mut self, pid: u32) {
         self.strangers.insert(pid);
     }
 
-    /// Sends away what was started since. `of_program` are the program's threads. Gives how many processes are new.
+    /// Moves new processes off the core. `of_program` are the program's threads. Returns the number
+    /// of new processes.
     pub(super) fn settle(&mut self, changes: &Changes, of_program: &[u32]) -> usize {
-        // Whoever's parent ends comes to this process.
+        // This process adopts orphans.
         let mut found = children(self.program, of_program);
         found.extend(self.orphans());
         let again = std::mem::take(&mut self.fresh);
@@ -75,7 +79,7 @@ impl Family {
         new
     }
 
-    /// Processes that came to this one because their parents ended.
+    /// Processes that this one adopted.
     pub(super) fn orphans(&self) -> Vec<u32> {
         let own = std::process::id();
         let mut all = children(own, &threads(own));
@@ -83,7 +87,7 @@ impl Family {
         all
     }
 
-    /// Takes the ends of those orphans that have ended, and gives how many live.
+    /// Reaps orphans that have ended. Returns the number of living ones.
     pub(super) fn reap(&mut self) -> usize {
         let mut alive = 0;
         for pid in self.orphans() {
@@ -92,7 +96,7 @@ impl Family {
                 _ => drop(crate::sys::wait::end_of(pid)),
             }
         }
-        // Bounded by what lives, not by what ever was started; asked only when there are twice as many as lived the last time.
+        // Bounds the set by the number of living processes; checked only when it has doubled.
         if self.settled.len() > self.settled_max {
             self.settled.retain(Process::is_alive);
             self.settled_max = SETTLED_MIN.max(2 * self.settled.len());
@@ -101,7 +105,7 @@ impl Family {
     }
 }
 
-/// Whatever it was born with that is the lane's: the core, where there is one, and timers.
+/// Resets what a process inherited from the lane: the core, if there is one, and the timer slack.
 fn send_away(changes: &Changes, pid: u32) {
     if let Some(core) = changes.core() {
         release(pid, &BTreeSet::from([core]), changes.before());

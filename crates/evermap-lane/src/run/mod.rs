@@ -1,8 +1,9 @@
-//! A program in a lane, which need not know of it: its start, its threads, its end.
+//! Runs an unmodified program in a lane: its start, its threads, its end.
 //!
-//! This process becomes the lane: it makes the changes, starts the program, watches it from another core, and undoes. What it cannot do for
-//! lack of a right it says, and goes on; what would harm others it refuses. It is for a program that does nothing else meanwhile: it takes
-//! signals, becomes the parent of what the program leaves behind, and waits for it.
+//! This process becomes the lane: it makes the changes, starts the program, watches it from another
+//! core, and undoes the changes. It goes on without parts for which it lacks a right, and reports
+//! them; it refuses changes that would harm other programs. It must run in a process that does
+//! nothing else: it handles signals, adopts the program's orphans, and waits for the program.
 
 mod begin;
 mod ended;
@@ -32,39 +33,43 @@ use crate::sys::signals::keep_ends_of_children;
 use crate::tier::View;
 use crate::{Error, Policy, Result, Scheduler};
 
-/// What is to be run.
+/// Program to run.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its file.
+    /// Path of the executable.
     pub path: PathBuf,
-    /// What it is called by: the first of what it sees as its arguments.
+    /// First argument (`argv[0]`).
     pub name: OsString,
-    /// The others.
+    /// Other arguments.
     pub arguments: Vec<OsString>,
 }
 
-/// What a run may be told beside the policy.
+/// Options of a run in addition to the policy.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where lanes know of each other; the user's, if nothing is said.
+    /// State directory of lanes. Default: the user's.
     pub state: Option<StateDirectory>,
-    /// The program that can be a guardian and a start ([`crate::guard::guard`], [`start::start`]): an `evermap`. Looked for, if nothing is said:
-    /// where [`crate::guard::GUARDIAN_VARIABLE`] says, beside this program, in `PATH`.
+    /// Program that serves as guardian and starts programs ([`crate::guard::guard`],
+    /// [`start::start`]): an `evermap`. Default: the path in [`crate::guard::GUARDIAN_VARIABLE`],
+    /// else `evermap` beside this program, else in `PATH`.
     pub helper: Option<PathBuf>,
-    /// Where the machine is looked at.
+    /// Directories of the machine's description.
     pub roots: Roots,
-    /// Copies that the program sees instead of their files.
+    /// Copies that the program sees in place of files.
     pub view: View,
-    /// What could not be had of the tier: it is in the report with the rest ([`view`] gives both).
+    /// Parts of the tier that were not applied, to be added to the report ([`view`] returns both).
     pub not_applied: Vec<NotApplied>,
 }
 
-/// Runs a program in a lane, to its end. When this returns, the lane is undone: also if it fails.
+/// Runs a program in a lane until it ends. When this returns, the lane is undone, even after an
+/// error.
 ///
 /// # Errors
-/// What the policy cannot have and would have to be told: a core that is taken or not there, a hold that others would suffer from, a
-/// program that cannot be started. Then nothing was started. A right that is missing is no error: [`Ended::not_applied`] names it. Nor is what
-/// could not be undone of a program that ran: [`Ended::events`] tells, and [`crate::guard::undo`] tries again.
+/// Requirements of the policy that cannot be met: a core that is taken or absent, a hold that would
+/// harm other programs, a program that cannot be started. The program was not started then. A
+/// missing right is no error: [`Ended::not_applied`] names it. A change that could not be undone
+/// after the program ran is no error either: [`Ended::events`] reports it, and
+/// [`crate::guard::undo`] tries again.
 pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ended> {
     verify_match(policy, program)?;
     let state = match &options.state {
@@ -96,7 +101,7 @@ pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ende
     Ok(ended)
 }
 
-/// A policy is for the programs that it names, and for no other.
+/// Checks that the policy's `match` covers the program.
 fn verify_match(policy: &Policy, program: &Program) -> Result<()> {
     let Some(pattern) = &policy.app.matches else { return Ok(()) };
     let compiled =
@@ -112,7 +117,7 @@ fn verify_match(policy: &Policy, program: &Program) -> Result<()> {
     Err(Error::NotForProgram { pattern: pattern.clone(), program: path })
 }
 
-/// How this process was before it was a lane; put back when it no longer is.
+/// Former state of this process, restored when dropped.
 struct Own {
     scheduling: Scheduling,
     affinity: BTreeSet<u32>,
@@ -123,7 +128,7 @@ struct Own {
 impl Own {
     fn of_this() -> Result<Self> {
         let failed = |source| Error::Io {
-            operation: "tell how this process is scheduled, from",
+            operation: "read the scheduling of this process from",
             path: "/proc/self".into(),
             source,
         };
@@ -135,12 +140,13 @@ impl Own {
         })
     }
 
-    /// What the program leaves behind comes to this process. Where it doesn't, it is found by its environment.
+    /// Adopts orphans of the program. If the kernel refuses, they are found by their environment.
     fn take_orphans(&self) {
         let _ = set_child_subreaper(Some(rustix::process::getpid()));
     }
 
-    /// Above the program, so that one that never sleeps can be told so, even where there is one core.
+    /// Raises this process above the program, so that it can demote a program that never sleeps,
+    /// even on a machine with one core.
     fn rise(&self, policy: &Policy, machine: &Machine, ended: &mut Ended) {
         if policy.app.scheduler == Scheduler::Other {
             return;
@@ -149,7 +155,7 @@ impl Own {
         if let Err(error) = scheduler::set(Thread::CURRENT, &wish) {
             let lacked = why::not_scheduled(machine, &wish, &error);
             ended.not_applied.push(NotApplied {
-                what: "the lane's own watch before all others".into(),
+                what: "the lane's own priority above the program".into(),
                 ..lacked
             });
         }
@@ -158,7 +164,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // Both only lower what this process has, or give back what it had.
+        // These calls only lower priorities or restore the former state.
         drop(scheduler::set_back(Thread::CURRENT, &self.scheduling));
         drop(scheduler::set_affinity(Thread::CURRENT, &self.affinity));
         if !self.is_subreaper {

@@ -1,4 +1,5 @@
-//! Before the program is there: a core, its claim, the journal, the guardian, the hold; and in which ways it may be scheduled.
+//! Prepares a lane before its program starts: core, claim, journal, guardian and hold; and the
+//! alternatives for scheduling the program.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,17 +15,17 @@ use crate::sys::scheduler::Scheduling;
 use crate::workqueues::{self, Stays};
 use crate::{Error, Policy, Result, Scheduler, Share};
 
-/// A real-time thread of a program without a period may run this long without sleeping.
+/// Time that a real-time thread of a program without a period may run without sleeping.
 const OVERRUN_NS: u64 = 100_000_000;
 
-/// A lane without a program.
+/// Lane without a program.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) machine: Machine,
     pub(super) changes: Changes,
-    /// How the program may be scheduled: the first that is granted.
+    /// Alternatives for scheduling the program, best first.
     pub(super) wishes: Vec<Wish>,
-    /// How long a real-time thread may run without sleeping.
+    /// Time that a real-time thread may run without sleeping.
     pub(super) limit_ns: u64,
 }
 
@@ -72,15 +73,16 @@ pub(super) fn prepare(
     Ok(Prepared { machine, changes, wishes, limit_ns })
 }
 
-/// The next lane undoes what the last one could not.
+/// Undoes lanes that were left behind, and reports them.
 fn undo_others(state: &StateDirectory, ended: &mut Ended) -> Result<()> {
     let undone = undo(state)?;
     for lane in undone.lanes {
-        let did =
-            if lane.did.is_empty() { "nothing was left of it".into() } else { lane.did.join("; ") };
-        ended
-            .events
-            .push(format!("the lane {} had been left behind, and was undone: {did}", lane.id));
+        let did = if lane.did.is_empty() {
+            "nothing was left to undo".into()
+        } else {
+            lane.did.join("; ")
+        };
+        ended.events.push(format!("lane {} was left behind and has been undone: {did}", lane.id));
     }
     ended.events.extend(undone.failed.iter().map(Error::to_string));
     Ok(())
@@ -107,16 +109,17 @@ fn hold(changes: &mut Changes, machine: &Machine, ended: &mut Ended) -> Result<(
             let groups = changes.held().map(|hold| hold.groups()).unwrap_or_default();
             let groups: Vec<String> =
                 groups.iter().map(|group| group.display().to_string()).collect();
-            ended.applied.push(format!("the core for itself alone, by {}", groups.join(" and ")));
+            ended
+                .applied
+                .push(format!("the core held for the program alone, by {}", groups.join(" and ")));
             Ok(())
         }
         Err(Error::HoldRefused { why, .. }) if why.is_lack_of_right() => {
             ended.not_applied.push(NotApplied {
-                what:
-                    "the core for itself alone; it is lent to the others while the program sleeps"
-                        .into(),
+                what: "the core held for the program alone (it is lent to other programs instead)"
+                    .into(),
                 why: why.to_string(),
-                remedy: "`evermap lane check` tells what is missing".into(),
+                remedy: "`evermap lane check` shows what is missing".into(),
             });
             Ok(())
         }
@@ -124,7 +127,7 @@ fn hold(changes: &mut Changes, machine: &Machine, ended: &mut Ended) -> Result<(
     }
 }
 
-/// From the best to what always can be had.
+/// Alternatives for scheduling the program, from the best to one that is always possible.
 fn wishes(
     policy: &Policy,
     period_ns: Option<u64>,
@@ -158,7 +161,7 @@ fn wishes(
         wishes.push(wish(&pinned, fifo));
     }
     wishes.push(wish(&pinned, own.scheduling));
-    // Its core may have gone offline since it was chosen.
+    // The core may have gone offline since it was chosen.
     wishes.push(wish(&own.affinity, own.scheduling));
     Ok(wishes)
 }

@@ -1,7 +1,9 @@
-//! Between the lane and the program: the process that becomes the program gives itself what the program is to have.
+//! Process between the lane and the program: applies the settings to itself and then becomes the
+//! program.
 //!
-//! It is a program of its own (the command's hidden verb `lane start`), so that nothing of the lane is in it and it may do more than a
-//! process between fork and exec. It does nothing before the lane has journalled it, and nothing if the lane is gone by then.
+//! It is a separate program (the command's hidden verb `lane start`), so that it shares no memory
+//! with the lane and may do more than a process between fork and exec. It does nothing before the
+//! lane has journalled it, and exits if the lane is gone by then.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -22,36 +24,36 @@ use crate::sys::spawn::adopt;
 use crate::tier::View;
 use crate::{Error, Result};
 
-/// How long either waits for the other: a machine may be busy, and a disk too.
+/// Longest time that either side waits for the other: the machine and its disk may be busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the program is to have.
+/// Settings of the program.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
-    /// The lane's id, for its environment.
+    /// Id of the lane, for the environment.
     pub(super) id: String,
     pub(super) view: View,
-    /// How it is scheduled: the first that the kernel grants.
+    /// Alternatives for scheduling; the first that the kernel grants is used.
     pub(super) wishes: Vec<Wish>,
     pub(super) timer_slack_ns: NonZeroU64,
     pub(super) lock_memory: bool,
 }
 
-/// One way to be scheduled.
+/// One alternative for scheduling.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Wish {
     pub(super) affinity: BTreeSet<u32>,
     pub(super) scheduling: Scheduling,
 }
 
-/// What became of the orders: numbers of errors, none for what was done.
+/// Result of applying the settings: error numbers, or `None` on success.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Answer {
-    /// Of each wish that was tried.
+    /// Results of the alternatives that were tried.
     pub(super) tried: Vec<Option<i32>>,
     pub(super) timer_slack: Option<i32>,
     pub(super) lock_memory: Option<i32>,
-    /// The view, or the program itself: it is not started then.
+    /// Failure of the view or of starting the program, which is not started then.
     pub(super) not_started: Option<NotStarted>,
 }
 
@@ -67,10 +69,11 @@ impl NotStarted {
     }
 }
 
-/// Becomes the program, as the lane at the other end of the descriptor orders. Returns only if it could not, and the lane has heard why.
+/// Becomes the program with the settings that the lane sends through the descriptor. Returns only
+/// if that failed and the lane has received the reason.
 ///
 /// # Errors
-/// There is no lane.
+/// The lane is gone.
 pub fn start(channel: i32, path: PathBuf, command: &[OsString]) -> Result<()> {
     let failed = |why: &str, source: io::Error| Error::NotStarted {
         program: path.clone(),
@@ -102,7 +105,8 @@ pub fn start(channel: i32, path: PathBuf, command: &[OsString]) -> Result<()> {
     Ok(())
 }
 
-/// All that a process can only do for itself, or better does for itself; the policy last, so that until then it is an ordinary one.
+/// Applies settings that a process can only or best apply to itself. The scheduling policy comes
+/// last, so that the process is an ordinary one until then.
 fn follow(orders: &Orders, answer: &mut Answer) {
     let number =
         |result: io::Result<()>| result.err().map(|error| error.raw_os_error().unwrap_or(0));

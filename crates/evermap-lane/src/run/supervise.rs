@@ -1,7 +1,8 @@
-//! The lane while its program runs: it watches, and ends when the program does.
+//! Supervises a running program and ends the lane when the program ends.
 //!
-//! What it does between two looks is wait. A look costs some calls for each thread and each child; the pause between two is at least twenty times as
-//! long as what a look takes of the processor, so that no program can make its lane a burden: neither by what it has, nor by the signals that it causes.
+//! The supervisor polls threads and children at intervals and waits in between. A poll costs some
+//! calls for each thread and child. The pause after it is at least twenty times its processor time,
+//! so the program cannot make the lane expensive with many threads or many signals.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -26,29 +27,29 @@ use crate::sys::scheduler::{self, Policy as Class, Scheduling, Thread};
 use crate::sys::signals::Signals;
 use crate::{Error, Policy, Result, Share};
 
-/// What a terminal sends to the program, too: it decides what becomes of it.
+/// Signals that a terminal sends to the program as well. The program decides how to react.
 const OF_THE_TERMINAL: [libc::c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
-/// What is sent to this process and meant for the program.
+/// Signals sent to this process that are forwarded to the program.
 const HANDED_ON: [(libc::c_int, Signal); 4] = [
     (libc::SIGTERM, Signal::TERM),
     (libc::SIGHUP, Signal::HUP),
     (libc::SIGUSR1, Signal::USR1),
     (libc::SIGUSR2, Signal::USR2),
 ];
-/// Between two looks at threads and processes, while new ones come.
+/// Interval of polling threads and processes while new ones appear.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE: Duration = Duration::from_millis(10);
-/// While nothing new comes, each pause is longer than the one before, up to this.
+/// Maximum interval. While nothing new appears, each pause is longer than the one before.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// A look takes a twentieth of the time at most, as long as no pause is longer than the second.
+/// A poll takes at most a twentieth of the time, unless the pause reaches the maximum below.
 const PAUSES_OF_A_LOOK: u32 = 20;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Between two looks at the core.
+/// Interval of checking the core.
 const CORE_PAUSE: Duration = Duration::from_millis(100);
-/// Between two looks at the groups.
+/// Interval of checking the groups.
 const GROUP_PAUSE: Duration = Duration::from_secs(1);
 
-/// A lane with its program.
+/// Lane with its program.
 #[derive(Debug)]
 pub(super) struct Supervisor<'a> {
     policy: &'a Policy,
@@ -60,7 +61,7 @@ pub(super) struct Supervisor<'a> {
     signals: Signals,
     watch: Watch,
     family: Family,
-    /// How the program's first thread is scheduled.
+    /// Scheduling of the program's first thread.
     granted: Scheduling,
     is_in_lane: bool,
     /// The guardian has ended.
@@ -69,7 +70,7 @@ pub(super) struct Supervisor<'a> {
     look_next: Instant,
     core_next: Instant,
     group_next: Instant,
-    /// A core, and what it had counted when the program began.
+    /// Core and its counters when the program began.
     core_before: Option<(u32, OfCore)>,
 }
 
@@ -115,7 +116,8 @@ pub(super) fn start<'a>(
     })
 }
 
-/// What threads get that the program starts later: a budget is for the first one only.
+/// Scheduling of threads that the program starts later. A deadline budget is only for the first
+/// thread.
 fn later_threads(policy: &Policy, granted: &Scheduling) -> Option<Scheduling> {
     match (policy.app.threads, granted.policy) {
         (Threads::Main, _) => None,
@@ -125,7 +127,7 @@ fn later_threads(policy: &Policy, granted: &Scheduling) -> Option<Scheduling> {
 }
 
 impl Supervisor<'_> {
-    /// Until the program ends.
+    /// Polls until the program ends.
     pub(super) fn watch(&mut self, ended: &mut Ended) {
         loop {
             let has_ended = self.wait();
@@ -147,7 +149,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Until the next look, or until something happens. Whether the program has ended.
+    /// Waits for the next poll or an event. Returns true if the program has ended.
     fn wait(&mut self) -> bool {
         let mut all =
             vec![PollFd::new(&self.end, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
@@ -157,7 +159,7 @@ impl Supervisor<'_> {
         let left = self.look_next.saturating_duration_since(Instant::now());
         let pause =
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        // A wait that is broken off is a short one.
+        // An interrupted wait is only shorter.
         let _ = rustix::event::poll(&mut all, self.is_in_lane.then_some(&pause));
         let is_ready = |at: usize| all.get(at).is_some_and(|one| !one.revents().is_empty());
         let (has_ended, is_unguarded) = (is_ready(0), is_ready(2));
@@ -167,25 +169,19 @@ impl Supervisor<'_> {
 
     fn hand_on(&self, signal: libc::c_int) {
         if let Some((_, signal)) = HANDED_ON.iter().find(|(number, _)| *number == signal) {
-            // Fails only when the program has just ended.
+            // Fails only if the program has just ended.
             let _ = rustix::process::pidfd_send_signal(&self.end, *signal);
         }
     }
 
-    /// Whether the program has threads or children that it had not before.
+    /// Polls the program. Returns true if it has new threads or children.
     fn look(&mut self, ended: &mut Ended) -> bool {
         let now = Instant::now();
-        // First: a guardian whose time is over has ended, and was not killed.
+        // First: after the lane's time the guardian ends by itself, which is not a kill.
         if self.prepared.changes.until().is_some_and(|until| until <= now) {
-            self.leave(
-                ended,
-                "the lane's time was over: the program was an ordinary one from then on",
-            );
+            self.leave(ended, "the lane's time ended: the program continued as an ordinary one");
         } else if self.is_unguarded {
-            self.leave(
-                ended,
-                "the guardian was killed: the program was an ordinary one from then on",
-            );
+            self.leave(ended, "the guardian was killed: the program continued as an ordinary one");
         }
         if self.is_in_lane && now >= self.core_next {
             self.core_next = now + CORE_PAUSE;
@@ -195,7 +191,7 @@ impl Supervisor<'_> {
             self.group_next = now + GROUP_PAUSE;
             let kept = self.prepared.changes.held().map(|hold| hold.keep(&Files));
             if let Some(Err(why)) = kept {
-                self.leave(ended, &format!("the core was no longer held: {why}"));
+                self.leave(ended, &format!("the core is no longer held: {why}"));
             }
         }
         if !self.is_in_lane {
@@ -211,14 +207,15 @@ impl Supervisor<'_> {
         children > 0 || self.watch.seen() > seen
     }
 
-    /// The lane ends before the program does.
+    /// Ends the lane while the program runs on.
     fn leave(&mut self, ended: &mut Ended, why: &str) {
         self.is_in_lane = false;
         ended.events.push(why.to_owned());
         ended.take_undone(self.prepared.changes.end());
     }
 
-    /// When a core goes offline, the kernel lets its programs run anywhere.
+    /// Checks whether the core is online. After a core goes offline, the kernel lets its programs
+    /// run anywhere.
     fn look_at_core(&mut self, ended: &mut Ended) {
         let Some(core) = self.prepared.changes.core() else { return };
         if self.options.roots.is_online(core) {
@@ -226,7 +223,7 @@ impl Supervisor<'_> {
         }
         let may_move = self.policy.app.core == Core::Auto && self.policy.app.share == Share::Lend;
         if !may_move {
-            self.leave(ended, &format!("core {core} went offline: the lane was over"));
+            self.leave(ended, &format!("core {core} went offline: the lane ended"));
             return;
         }
         match self.move_away(ended) {
@@ -238,7 +235,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Leaves the lane and enters it again on another core: at no moment is anything changed that is not journalled and guarded.
+    /// Ends the lane and begins it again on another core. Every change stays journalled and
+    /// guarded.
     fn move_away(&mut self, ended: &mut Ended) -> Result<u32> {
         let changes = &mut self.prepared.changes;
         let until = changes.until();
@@ -258,7 +256,7 @@ impl Supervisor<'_> {
         changes.program(self.program)?;
         let own = BTreeSet::from([core]);
         for thread in threads(self.program.pid).into_iter().filter_map(Thread::of) {
-            // Those that end meanwhile need no core.
+            // Failures are threads that have ended.
             drop(scheduler::set_affinity(thread, &own));
         }
         if self.granted.policy.is_real_time()
@@ -273,14 +271,14 @@ impl Supervisor<'_> {
         Ok(core)
     }
 
-    /// The program has ended: what it used, what it left behind.
+    /// Collects the program's resource use and its remaining processes.
     pub(super) fn finish(mut self, ended: &mut Ended) -> Result<()> {
         let last = self.watch.look(&threads(self.program.pid), self.prepared.changes.before());
         drop(last);
         ended.threads = self.watch.seen();
         ended.run_queue_ms = self.watch.wait_ns() as f64 / 1e6;
         let failed = |source| Error::Io {
-            operation: "take the end of the program",
+            operation: "read the exit status of",
             path: format!("/proc/{}", self.program.pid).into(),
             source,
         };
@@ -293,7 +291,7 @@ impl Supervisor<'_> {
                 ended.children += self.family.settle(&self.prepared.changes, &[]);
             }
             ended.events.push(format!(
-                "the program has ended, and {alive} of the processes that it started run on, as ordinary ones: the lane is for the program that it starts"
+                "the program has ended, and {alive} processes that it started continue as ordinary ones: the lane is only for the program itself"
             ));
         }
         if let Some((core, before)) = self.core_before {
@@ -305,14 +303,15 @@ impl Supervisor<'_> {
     }
 }
 
-/// How long nothing need be looked at, after a look that took so much of the processor. A thread that never sleeps is to be noticed in time.
+/// Pause after a poll that took this processor time. Short enough to detect a thread that never
+/// sleeps in time.
 fn pause_after(before: Duration, limit_ns: u64, is_new: bool, look: Duration) -> Duration {
     let base = if is_new { PAUSE } else { (before * 3 / 2).min(PAUSE_MAX) };
     let within_limit = Duration::from_nanos(limit_ns / 4).max(PAUSE_MIN);
     base.min(within_limit).max((look * PAUSES_OF_A_LOOK).min(LONGEST_PAUSE))
 }
 
-/// That of this thread: who waits to be run is no burden meanwhile.
+/// Processor time of this thread, without waits for a core.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -325,19 +324,19 @@ mod tests {
     const LIMIT_NS: u64 = 333_000_000;
 
     #[test]
-    fn a_look_takes_a_twentieth_of_the_time_at_most() {
+    fn polls_take_at_most_a_twentieth_of_the_time() {
         for look_us in [1, 50, 1_000, 5_000, 20_000, 50_000] {
             for (is_new, limit_ns) in [(true, LIMIT_NS), (false, LIMIT_NS), (true, 1)] {
                 let look = Duration::from_micros(look_us);
                 let pause = pause_after(PAUSE_MIN, limit_ns, is_new, look);
-                assert!(pause >= look * 20, "a look of {look_us} us: {pause:?}");
+                assert!(pause >= look * 20, "a poll of {look_us} us: {pause:?}");
             }
         }
         assert_eq!(pause_after(PAUSE_MIN, 1, true, Duration::from_secs(9)), LONGEST_PAUSE);
     }
 
     #[test]
-    fn the_less_is_new_the_longer_nothing_is_looked_at_and_never_too_long_for_a_runaway() {
+    fn pauses_grow_without_news_but_stay_short_enough_for_a_runaway() {
         let quick = Duration::from_micros(10);
         let next = |before, limit_ns| pause_after(before, limit_ns, false, quick);
         let mut pause = PAUSE_MIN;

@@ -1,4 +1,5 @@
-//! The program's threads: those that it starts later are taken into the lane, and those that never sleep are taken out of it.
+//! Threads of the program: promotes threads that it starts later, and demotes threads that never
+//! sleep.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,26 +9,26 @@ use crate::guard::journal::Before;
 use crate::process;
 use crate::sys::scheduler::{self, Policy, Scheduling, Thread};
 
-/// One thread, as last seen.
+/// State of a thread at the last poll.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watched {
     ran: Ran,
-    /// How long it had run when it last slept, and how often it had slept then.
+    /// Processor time and number of sleeps when the thread last slept.
     since_sleep: Option<(u64, u64)>,
     is_settled: bool,
     is_demoted: bool,
 }
 
-/// The program's threads.
+/// Threads of the program.
 #[derive(Debug)]
 pub(super) struct Watch {
     pid: u32,
-    /// What later threads get; none if they stay as they are.
+    /// Scheduling of later threads. `None` leaves them unchanged.
     promotion: Option<Scheduling>,
-    /// How long a real-time thread may run without sleeping.
+    /// Time that a real-time thread may run without sleeping.
     limit_ns: u64,
     threads: HashMap<u32, Watched>,
-    /// Of threads that are gone.
+    /// Run-queue wait of ended threads.
     gone_wait_ns: u64,
     seen: usize,
 }
@@ -37,7 +38,7 @@ impl Watch {
         Self { pid, promotion, limit_ns, threads: HashMap::new(), gone_wait_ns: 0, seen: 0 }
     }
 
-    /// Looks at these threads, which are all that there are. Gives those that lost their priority.
+    /// Polls all threads of the program. Returns those that lost their priority.
     pub(super) fn look(&mut self, now: &[u32], before: &Before) -> Vec<Demotion> {
         let there: HashSet<u32> = now.iter().copied().collect();
         let gone_wait_ns = &mut self.gone_wait_ns;
@@ -55,7 +56,7 @@ impl Watch {
         self.seen += usize::from(is_new);
         let mut watched = self.threads.get(&id).copied().unwrap_or_default();
         if ran.run_ns < watched.ran.run_ns {
-            // Another one with the number of the first.
+            // Another thread has reused the number.
             self.gone_wait_ns += watched.ran.wait_ns;
             watched = Watched::default();
         }
@@ -68,33 +69,34 @@ impl Watch {
             true => None,
             false => self.overran(id, &mut watched),
         };
-        // One that the kernel doesn't let go, as of another user by now, is tried again after the same time.
+        // A thread that the kernel refuses to change, for example of another user by now, is tried
+        // again after the same time.
         let demotion = overran.filter(|_| demote(id, before));
         watched.is_demoted |= demotion.is_some();
         self.threads.insert(id, watched);
         demotion
     }
 
-    /// Threads that chose a policy themselves keep it.
+    /// Promotes an ordinary thread. Threads that chose a policy themselves keep it.
     fn promote(&self, id: u32) {
         let (Some(promotion), Some(thread)) = (&self.promotion, Thread::of(id)) else { return };
         let is_ordinary = scheduler::get(thread)
             .is_ok_and(|now| matches!(now.policy, Policy::Other | Policy::Batch));
         if is_ordinary {
-            // Said once, at the program's start, if it isn't granted.
+            // A refusal was already reported at the program's start.
             drop(scheduler::set(thread, promotion));
         }
     }
 
-    /// Whether a real-time thread has run for longer than it may since it slept last.
+    /// Returns a demotion if a real-time thread has exceeded its time since its last sleep.
     fn overran(&self, id: u32, watched: &mut Watched) -> Option<Demotion> {
         let run_ns = watched.ran.run_ns;
         let (since_ns, before) = match watched.since_sleep {
             Some((since_ns, sleeps)) => (since_ns, Some(sleeps)),
-            // What it did before it was looked at counts for nothing.
+            // Time before the first poll is not counted.
             None => (run_ns, None),
         };
-        // It is asked how often it slept only when it has run that long: most never do.
+        // The number of sleeps is read only after the limit, which most threads never reach.
         if before.is_some() && run_ns - since_ns <= self.limit_ns {
             return None;
         }
@@ -112,38 +114,39 @@ impl Watch {
         })
     }
 
-    /// Whether the thread has lost its priority, which does not come back.
+    /// Returns true if the thread has lost its priority, which is permanent.
     pub(super) fn is_demoted(&self, id: u32) -> bool {
         self.threads.get(&id).is_some_and(|watched| watched.is_demoted)
     }
 
-    /// The lane was left and entered again: all that did not lose it get their policy anew.
+    /// After the lane moved to another core: promotes all threads again that were not demoted.
     pub(super) fn again(&mut self) {
         for watched in self.threads.values_mut() {
             watched.is_settled = watched.is_demoted;
         }
     }
 
-    /// How many threads there were.
+    /// Number of threads observed.
     pub(super) fn seen(&self) -> usize {
         self.seen
     }
 
-    /// How long all of them could have run and did not.
+    /// Total run-queue wait of all threads, in ns.
     pub(super) fn wait_ns(&self) -> u64 {
         let now = self.threads.values().map(|watched| watched.ran.wait_ns);
         now.fold(self.gone_wait_ns, u64::saturating_add)
     }
 }
 
-/// Makes a thread that never sleeps an ordinary one, also where the lane itself was started as a real-time program. Whether it is one now.
+/// Demotes the thread to ordinary scheduling, even if the lane was started as a real-time program.
+/// Returns false if the kernel refused.
 fn demote(id: u32, before: &Before) -> bool {
     let former = before.scheduling;
     let ordinary = if former.policy.is_real_time() { Scheduling::default() } else { former };
     Thread::of(id).is_some_and(|thread| scheduler::set_back(thread, &ordinary).is_ok())
 }
 
-/// A thread's name.
+/// Name of a thread.
 fn name_of(pid: u32, thread: u32) -> String {
     let name = process::text(&format!("/proc/{pid}/task/{thread}/comm")).unwrap_or_default();
     name.trim_end_matches('\n').to_owned()
@@ -155,7 +158,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
-    /// A thread that never sleeps while this runs, by its number.
+    /// Runs the test with the number of a thread that never sleeps.
     fn beside_a_spinner<T>(test: impl FnOnce(u32) -> T) -> T {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -163,7 +166,7 @@ mod tests {
             let is_over = &is_over;
             scope.spawn(move || {
                 say.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
-                // It ends also where the test fails.
+                // The limit ends the thread even if the test fails.
                 let until = Instant::now() + Duration::from_secs(30);
                 while !is_over.load(Ordering::Relaxed) && Instant::now() < until {
                     std::hint::spin_loop();
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_never_sleeps_is_ordinary_even_where_the_lane_was_not() {
+    fn a_thread_that_never_sleeps_is_demoted_even_in_a_real_time_lane() {
         let scheduling = Scheduling::fifo(2);
         let before = Before { scheduling, affinity: [0].into(), timer_slack_ns: 50_000 };
         let demoted = beside_a_spinner(|id| {
@@ -189,7 +192,7 @@ mod tests {
             }
             let until = Instant::now() + Duration::from_secs(20);
             while !watch.is_demoted(id) {
-                assert!(Instant::now() < until, "it was never demoted");
+                assert!(Instant::now() < until, "the thread was not demoted");
                 std::thread::sleep(Duration::from_millis(1));
                 watch.look(&[id], &before);
             }
@@ -199,7 +202,11 @@ mod tests {
             Some((policy, scheduler::get(thread).unwrap().policy))
         });
         if let Some(policies) = demoted {
-            assert_eq!(policies, (Policy::Other, Policy::Other), "then, and in the next lane");
+            assert_eq!(
+                policies,
+                (Policy::Other, Policy::Other),
+                "ordinary after the demotion and in the next lane"
+            );
         }
     }
 }

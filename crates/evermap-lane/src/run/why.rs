@@ -1,4 +1,4 @@
-//! Why the kernel refused something, in words: an error number alone sends nobody to the right place.
+//! Explains refusals of the kernel, since an error number alone does not lead to the cause.
 
 use std::io;
 
@@ -8,54 +8,54 @@ use super::NotApplied;
 use crate::machine::{Machine, why_refused};
 use crate::sys::scheduler::{Policy, Scheduling};
 
-/// A way to be scheduled was refused.
+/// Explains a refused alternative of scheduling.
 pub(super) fn not_scheduled(machine: &Machine, wish: &Scheduling, error: &io::Error) -> NotApplied {
     let what = match wish.policy {
-        Policy::Fifo => format!("SCHED_FIFO at {}", wish.priority),
+        Policy::Fifo => format!("SCHED_FIFO at priority {}", wish.priority),
         Policy::Deadline => "SCHED_DEADLINE".to_owned(),
-        _ => return other("its core", error),
+        _ => return other("pinning to the core", error),
     };
     let (why, remedy) = why_refused(machine, wish.policy, error);
     NotApplied { what, why, remedy }
 }
 
-/// `SCHED_DEADLINE` was not even asked for.
+/// Explains that `SCHED_DEADLINE` was not tried with a core.
 pub(super) fn pinned_deadline() -> NotApplied {
     NotApplied {
         what: "SCHED_DEADLINE".into(),
-        why: "the kernel refuses it to programs that have one core; FIFO is used instead".into(),
-        remedy: "say `core = \"auto\"` and `share = \"lend\"` to have it without a core".into(),
+        why: "the kernel refuses it to pinned programs; FIFO is used instead".into(),
+        remedy: "set `core = \"auto\"` and `share = \"lend\"` to use it without a core".into(),
     }
 }
 
-/// A core is named, and none is wished.
+/// Explains that a policy names a core but shares none.
 pub(super) fn no_core_wished(core: u32) -> NotApplied {
     NotApplied {
         what: format!("core {core}"),
-        why: "`share = \"off\"` is no core of its own".into(),
-        remedy: "say `share = \"lend\"` beside it".into(),
+        why: "`share = \"off\"` uses no core".into(),
+        remedy: "set `share = \"lend\"` as well".into(),
     }
 }
 
-/// Whether this process, and what it starts, may lock memory beyond any limit.
+/// Returns true if this process and its children may lock memory beyond any limit.
 pub(super) fn may_lock_memory() -> bool {
     capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::IPC_LOCK))
 }
 
-/// The limit for locked memory stays.
+/// Explains that the limit of locked memory could not be raised.
 pub(super) fn no_memory_limit(error: &io::Error) -> NotApplied {
     NotApplied {
-        what: "no limit for memory that it locks".into(),
-        why: format!("RLIMIT_MEMLOCK cannot be raised: {error}"),
-        remedy: "raise it (`LimitMEMLOCK=infinity` of the service), or do it as root".into(),
+        what: "no limit on locked memory".into(),
+        why: format!("cannot raise RLIMIT_MEMLOCK: {error}"),
+        remedy: "raise the limit (`LimitMEMLOCK=infinity` of the service), or run as root".into(),
     }
 }
 
-/// Something else.
+/// Explains another refusal.
 pub(super) fn other(what: &str, error: &io::Error) -> NotApplied {
     NotApplied {
         what: what.into(),
-        why: format!("the kernel says: {error}"),
+        why: format!("the kernel refused it: {error}"),
         remedy: "see `evermap lane check`".into(),
     }
 }

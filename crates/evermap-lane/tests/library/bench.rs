@@ -1,4 +1,4 @@
-//! The ladder, with processes.
+//! Tests of the ladder, with processes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn ladder(folder: &std::path::Path, state: &State) -> Ladder {
     let arguments = ["bench::act_of_a_child", "--exact", "--ignored", "--nocapture", "-q"];
     Ladder {
         launcher: Launcher {
-            // The harness talks on stdout, and so does the player: a shell keeps them apart.
+            // Test harness and player both write to stdout; the shell separates them.
             program: "/bin/sh".into(),
             arguments: vec![
                 "-c".into(),
@@ -36,13 +36,13 @@ fn ladder(folder: &std::path::Path, state: &State) -> Ladder {
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
+#[ignore = "started by another test"]
 fn act_of_a_child() {
     if !is_started() {
         return;
     }
-    // The harness's own words went elsewhere, and its stdout is of no use to it any more.
-    // SAFETY: numbers of descriptors; the shell opened the third.
+    // The harness has written to its stdout, which is not used any more.
+    // SAFETY: both are descriptor numbers; the shell opened number 3.
     assert_eq!(unsafe { libc::dup2(3, 1) }, 1);
     if let Err(error) = serve() {
         eprintln!("{error}");
@@ -55,7 +55,7 @@ fn children() -> String {
     children_of(&std::process::id().to_string())
 }
 
-/// Of all of its threads.
+/// Children of all threads of a process.
 fn children_of(pid: &str) -> String {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of_task = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children"));
@@ -63,12 +63,12 @@ fn children_of(pid: &str) -> String {
 }
 
 #[test]
-fn every_rung_is_measured_beside_the_load_and_nothing_is_left() {
+fn every_rung_is_measured_under_load_and_nothing_is_left() {
     act("bench::act_of_a_ladder").succeeds();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
+#[ignore = "started by another test"]
 fn act_of_a_ladder() {
     if !is_started() {
         return;
@@ -76,7 +76,7 @@ fn act_of_a_ladder() {
     let (state, folder) = (state(), tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
     let mut turns = 0;
     let results = ladder(folder.path(), &state).run(|_, _, _, _| turns += 1).unwrap();
-    assert_eq!(turns, 2 * 5, "alone, three rungs, and one that is injected");
+    assert_eq!(turns, 2 * 5, "alone, three rungs, and one with additional latency");
     let names: Vec<_> = results.cells.iter().map(|cell| cell.name.as_str()).collect();
     assert_eq!(names, ["ordinary-blocking", "lend-nowait", "lend-map", "lend-map+100us"]);
     for cell in &results.cells {
@@ -96,12 +96,12 @@ fn act_of_a_ladder() {
         let names: Vec<_> = svgs.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["completion-100.svg", "missed.svg"]);
     }
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no files");
-    assert_eq!(children(), "", "no processes");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no files are left");
+    assert_eq!(children(), "", "no processes are left");
 }
 
 #[test]
-fn a_ladder_that_is_killed_leaves_no_process_and_no_file() {
+fn a_killed_ladder_leaves_no_processes_and_no_files() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mark = folder.path().join("mark");
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
@@ -132,11 +132,11 @@ fn a_ladder_that_is_killed_leaves_no_process_and_no_file() {
         });
     }
     std::fs::remove_file(&mark).unwrap();
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no files");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no files are left");
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
+#[ignore = "started by another test"]
 fn act_that_is_killed() {
     if !is_started() {
         return;
@@ -144,7 +144,7 @@ fn act_that_is_killed() {
     let (state, folder) = (state(), argument("FOLDER"));
     let mut ladder = ladder(&folder, &state);
     ladder.turn = Duration::from_secs(60);
-    // One of them leaves the command's process group, as daemons do.
+    // One process leaves the command's process group, as daemons do.
     ladder.load.command = Some("sleep 1000 & setsid sleep 1000 & sleep 1000".into());
     let mark = folder.join("mark");
     let _ = ladder.run(|turn, _, _, _| {
@@ -161,7 +161,7 @@ fn act_that_is_killed() {
     });
 }
 
-/// What a process has started, and what that has.
+/// All descendants of a process.
 fn below(pid: &str) -> String {
     let direct = children_of(pid);
     let mut all = direct.clone();

@@ -1,4 +1,4 @@
-//! Lanes that keep to themselves, acts, and a word to whoever watches where something cannot be tried.
+//! Helpers: private state directories, child processes, and messages about skipped tests.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -10,14 +10,14 @@ use evermap_lane::guard::StateDirectory;
 use evermap_lane::{Lane, Policy};
 
 pub const NOBODY: u32 = 65_534;
-/// How long an act may take before it counts as hanging.
+/// Time after which a child counts as hanging.
 const HANGING: Duration = Duration::from_secs(120);
 
 pub fn skip(why: impl std::fmt::Display) {
     eprintln!("skipped: {why}");
 }
 
-/// Claims of cores that no other test sees.
+/// State directory that no other test uses.
 pub struct State {
     _place: tempfile::TempDir,
     pub directory: StateDirectory,
@@ -37,12 +37,12 @@ pub fn enter(text: &str, state: &State) -> Lane {
     Lane::enter_in(&policy(text), &state.directory).unwrap()
 }
 
-/// What this lane could not have, as text.
+/// Parts of the policy that the lane could not apply, as text.
 pub fn missing(lane: &Lane) -> String {
     lane.not_applied().map(|note| format!("{}: {}\n", note.what, note.why)).collect()
 }
 
-/// One of this program's ignored tests, as a program of its own.
+/// An ignored test of this program, run as a child.
 pub struct Act {
     command: Command,
     name: String,
@@ -61,13 +61,13 @@ fn of_program(program: &Path, name: &str) -> Command {
     command
 }
 
-/// Whether this is an act that was started, and not a run of all ignored tests.
+/// Returns true in a child started by a test, and false in a run of all ignored tests.
 pub fn is_started() -> bool {
     std::env::var_os("EVERMAP_ACT").is_some()
 }
 
 pub fn argument(name: &str) -> PathBuf {
-    std::env::var_os(name).map(PathBuf::from).unwrap_or_else(|| panic!("{name} is given"))
+    std::env::var_os(name).map(PathBuf::from).unwrap_or_else(|| panic!("{name} is not set"))
 }
 
 impl Act {
@@ -76,7 +76,7 @@ impl Act {
         self
     }
 
-    /// As a user without rights, who gets a copy of this program that it can reach.
+    /// Runs it as a user without rights, with a copy of this program that the user can execute.
     pub fn by_nobody(mut self) -> Self {
         let folder = tempfile::tempdir_in("/tmp").unwrap();
         let everybody = std::fs::Permissions::from_mode(0o755);
@@ -108,7 +108,7 @@ impl Act {
     }
 }
 
-/// Killed if the test fails.
+/// Child that is killed if the test fails.
 pub struct Kept(pub Child);
 
 impl Drop for Kept {
@@ -122,14 +122,14 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// What the kernel says of this thread.
+/// Field of this thread's status.
 pub fn of_thread(field: &str) -> String {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field));
     line.unwrap_or_else(|| panic!("no {field}")).trim().to_string()
 }
 
-/// Its policy and real-time priority: fields 41 and 40 of `stat`.
+/// Policy and real-time priority: fields 41 and 40 of `stat`.
 pub fn scheduling(stat: &str) -> (u32, u32) {
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().collect();
     (fields[38].parse().unwrap(), fields[37].parse().unwrap())
@@ -139,13 +139,13 @@ pub fn own_scheduling() -> (u32, u32) {
     scheduling(&std::fs::read_to_string("/proc/thread-self/stat").unwrap())
 }
 
-/// All that a lane changes about a thread.
+/// Everything that a lane changes about a thread.
 pub fn own_state() -> (String, (u32, u32), u64) {
     let slack_ns = rustix::thread::current_timer_slack().unwrap();
     (of_thread("Cpus_allowed_list:"), own_scheduling(), slack_ns)
 }
 
-/// In a thread of its own, since what lanes change is the thread.
+/// Runs the test in a new thread, since a lane changes its thread.
 pub fn apart<T: Send>(test: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(test).join().unwrap())
 }

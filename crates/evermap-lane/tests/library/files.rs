@@ -1,4 +1,4 @@
-//! Files as frames read them, and reports of it.
+//! Tests of files read by frames, and of reports.
 
 use evermap_lane::{Access, Error, Lane};
 
@@ -16,7 +16,7 @@ fn lane(mode: &str, state: &State) -> Lane {
 }
 
 #[test]
-fn frames_read_one_behind_the_other_and_from_wherever_they_like() {
+fn frames_read_sequentially_and_at_any_offset() {
     let (state, folder) = (state(), tempfile::tempdir().unwrap());
     let (path, contents) = cold_file(folder.path(), 100_000);
     for mode in MODES {
@@ -34,7 +34,7 @@ fn frames_read_one_behind_the_other_and_from_wherever_they_like() {
             assert!(whole == contents, "{mode}");
             let frame = lane.frame().unwrap().unwrap();
             assert!(frame.read_at(&mut file, 70_000, 10).unwrap() == &contents[70_000..70_010]);
-            assert_eq!(file.position(), 100_000, "stays");
+            assert_eq!(file.position(), 100_000, "the position is unchanged");
             file.seek(5);
             assert!(frame.read(&mut file, 10).unwrap() == &contents[5..15]);
             frame.end();
@@ -48,7 +48,7 @@ fn frames_read_one_behind_the_other_and_from_wherever_they_like() {
 }
 
 #[test]
-fn a_file_that_is_read_over_and_over_begins_again_at_its_end() {
+fn a_looping_file_begins_again_at_its_end() {
     let (state, folder) = (state(), tempfile::tempdir().unwrap());
     let (path, contents) = cold_file(folder.path(), 50_000);
     for mode in MODES {
@@ -66,7 +66,7 @@ fn a_file_that_is_read_over_and_over_begins_again_at_its_end() {
 }
 
 #[test]
-fn a_file_that_is_cut_ends_no_program() {
+fn a_truncated_file_does_not_end_the_program() {
     let (state, folder) = (state(), tempfile::tempdir().unwrap());
     for mode in ["uring", "blocking"] {
         let (path, _) = cold_file(folder.path(), 100_000);
@@ -78,13 +78,13 @@ fn a_file_that_is_cut_ends_no_program() {
             let error = frame.read_at(&mut file, 50_000, 100).unwrap_err();
             assert!(matches!(error, Error::Cut { is_bytes: 5, .. }), "{mode}: {error}");
             frame.end();
-            assert_eq!(lane.leave().frames, 1, "the lane goes on");
+            assert_eq!(lane.leave().frames, 1, "the lane continues");
         });
     }
 }
 
 #[test]
-fn a_report_is_text_json_and_a_picture() {
+fn a_report_has_text_json_and_a_chart() {
     let (state, folder) = (state(), tempfile::tempdir().unwrap());
     let (path, _) = cold_file(folder.path(), 50_000);
     apart(|| {
@@ -99,7 +99,7 @@ fn a_report_is_text_json_and_a_picture() {
         assert!(text.contains("completion") && text.contains("20 blocked"), "{text}");
         let json = serde_json::to_string(&report).unwrap();
         let back: evermap_lane::Report = serde_json::from_str(&json).unwrap();
-        // Times may differ in the last bit.
+        // JSON may change the last bit of a time.
         assert_eq!((back.frames, back.reads, &back.applied), (20, report.reads, &report.applied));
         assert!((back.completion_ms.p99 - report.completion_ms.p99).abs() < 1e-9);
         #[cfg(feature = "plots")]

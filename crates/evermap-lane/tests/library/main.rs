@@ -1,6 +1,8 @@
-//! Lanes for one's own threads, and the benchmark: what they promise when rights are missing, when programs overrun, fork or panic, when files change.
+//! Tests of lanes for threads of this program, and of the benchmark: missing rights, overruns,
+//! forks, panics, and changing files.
 //!
-//! What needs a process of its own (limits, another user, a fork) is an *act*: an ignored test that another one starts as a program.
+//! Tests that need a separate process (limits, another user, a fork) start an ignored test of this
+//! program as a child.
 #![allow(clippy::unwrap_used)]
 
 mod bench;

@@ -1,11 +1,11 @@
-//! Users who may not do everything: what can be had is had, and the rest is said.
+//! Tests as a user without rights: a lane applies what it can and reports the rest.
 
 use evermap_lane::Lane;
 
 use crate::common::*;
 
 #[test]
-fn without_rights_a_lane_does_what_it_can_and_names_what_is_missing() {
+fn a_lane_without_rights_applies_what_it_can_and_names_the_rest() {
     if !is_root() {
         return skip("only root can become another user");
     }
@@ -17,7 +17,7 @@ fn without_rights_a_lane_does_what_it_can_and_names_what_is_missing() {
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
+#[ignore = "started by another test"]
 fn act_without_rights() {
     if !is_started() {
         return;
@@ -53,7 +53,7 @@ fn act_without_rights() {
 }
 
 #[test]
-fn what_reads_ahead_has_no_more_memory_than_may_be_locked_and_says_so() {
+fn the_read_ahead_ring_respects_the_limit_of_locked_memory() {
     if !is_root() {
         return skip("only root can become another user");
     }
@@ -65,7 +65,7 @@ fn what_reads_ahead_has_no_more_memory_than_may_be_locked_and_says_so() {
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
+#[ignore = "started by another test"]
 fn act_with_little_to_lock() {
     if !is_started() {
         return;
@@ -78,7 +78,7 @@ fn act_with_little_to_lock() {
     let mut lane = Lane::enter_in(&policy(text), &state.directory).unwrap();
     let mut file = lane.open(argument("CLIP")).unwrap();
     let said = missing(&lane);
-    assert!(said.contains("to read ahead into, locked"), "{said}");
+    assert!(said.contains("locked read-ahead ring"), "{said}");
     let locked: u64 = of_thread("VmLck:").strip_suffix(" kB").unwrap().parse().unwrap();
     assert!((1..=4 << 10).contains(&locked), "{locked} KiB");
     let frame = lane.frame().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What a lane does to a thread, and that it is all set back.
+//! Tests of the changes that a lane makes to a thread, and of restoring them.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ fn locked_kib() -> u64 {
 }
 
 #[test]
-fn a_thread_is_what_it_was_after_leaving_dropping_and_a_panic() {
+fn a_thread_is_restored_by_leaving_dropping_and_a_panic() {
     let state = state();
     apart(|| {
         let before = own_state();
         let lane = enter(LANE, &state);
         let core = lane.core().unwrap();
         assert_eq!(of_thread("Cpus_allowed_list:"), core.to_string());
-        // Of real-time threads the kernel says 0.
+        // The kernel reports 0 for real-time threads.
         assert!(rustix::thread::current_timer_slack().unwrap() <= 1);
         match missing(&lane).contains("SCHED_FIFO") {
             false => assert_eq!(own_scheduling(), (1, 50)),
@@ -43,7 +43,7 @@ fn a_thread_is_what_it_was_after_leaving_dropping_and_a_panic() {
 }
 
 #[test]
-fn a_deadline_that_names_a_core_is_a_priority_and_that_is_said() {
+fn a_deadline_with_a_core_falls_back_to_fifo_with_a_note() {
     let state = state();
     apart(|| {
         let own: u32 =
@@ -59,7 +59,7 @@ fn a_deadline_that_names_a_core_is_a_priority_and_that_is_said() {
 }
 
 #[test]
-fn a_deadline_without_a_core_is_one_or_a_priority_that_says_why() {
+fn a_deadline_without_a_core_is_used_or_refused_with_a_reason() {
     let state = state();
     apart(|| {
         let before = own_state();
@@ -76,7 +76,7 @@ fn a_deadline_without_a_core_is_one_or_a_priority_that_says_why() {
 }
 
 #[test]
-fn what_is_started_in_a_lane_is_ordinary_and_outside_of_it_has_all_cores() {
+fn children_of_a_lane_are_ordinary_and_get_all_cores_outside() {
     let state = state();
     apart(|| {
         let cores = of_thread("Cpus_allowed_list:");
@@ -91,24 +91,32 @@ fn what_is_started_in_a_lane_is_ordinary_and_outside_of_it_has_all_cores() {
             line.unwrap().trim().to_string()
         };
         let within = said(tell());
-        assert_eq!(scheduling(within.lines().next().unwrap()), (0, 0), "not inherited");
+        assert_eq!(
+            scheduling(within.lines().next().unwrap()),
+            (0, 0),
+            "the policy is not inherited"
+        );
         let outside = said(lane.outside(tell));
         assert_eq!(scheduling(outside.lines().next().unwrap()), (0, 0));
         assert_eq!(allowed(&outside), cores);
-        assert_eq!(of_thread("Cpus_allowed_list:"), lane.core().unwrap().to_string(), "back");
+        assert_eq!(
+            of_thread("Cpus_allowed_list:"),
+            lane.core().unwrap().to_string(),
+            "back on the core"
+        );
         let thread = std::thread::spawn(own_scheduling).join().unwrap();
-        assert_eq!(thread, (0, 0), "threads neither");
+        assert_eq!(thread, (0, 0), "threads do not inherit it either");
     });
 }
 
 #[test]
-fn a_thread_that_was_taken_off_its_core_is_told_once() {
+fn a_move_off_the_core_is_noted_once() {
     let state = state();
     apart(|| {
         let mut lane = enter(LANE, &state);
         let core = lane.core().unwrap() as usize;
         lane.frame().unwrap().unwrap().end();
-        assert!(!missing(&lane).contains("until the end"));
+        assert!(!missing(&lane).contains("for the whole lane"));
         let mut others = rustix::thread::CpuSet::new();
         (0..rustix::thread::CpuSet::MAX_CPU)
             .filter(|one| *one != core)
@@ -120,14 +128,14 @@ fn a_thread_that_was_taken_off_its_core_is_told_once() {
             lane.frame().unwrap().unwrap().end();
         }
         let report = lane.leave();
-        let what = format!("core {core} until the end");
+        let what = format!("core {core} for the whole lane");
         let told: Vec<_> = report.not_applied.iter().filter(|note| note.what == what).collect();
-        assert!(told.len() == 1 && told[0].why.contains("from frame 2 on"), "{told:?}");
+        assert!(told.len() == 1 && told[0].why.contains("since frame 2"), "{told:?}");
     });
 }
 
 #[test]
-fn a_second_lane_on_a_core_is_refused_and_one_thread_has_one_lane() {
+fn a_second_lane_of_a_core_or_a_thread_is_refused() {
     let state = state();
     apart(|| {
         let before = own_state();
@@ -138,7 +146,7 @@ fn a_second_lane_on_a_core_is_refused_and_one_thread_has_one_lane() {
         let taken = format!("[app]\nperiod_us = 2000\ncore = {core}\n[io]\nlock_memory = false");
         std::thread::scope(|scope| {
             let second = scope.spawn(|| {
-                // The lane's own core is all that its threads begin with.
+                // The thread inherits the affinity of the lane's core only.
                 Lane::enter_in(&policy(&taken), &state.directory).map(|_| ()).unwrap_err()
             });
             let error = second.join().unwrap();
@@ -151,7 +159,7 @@ fn a_second_lane_on_a_core_is_refused_and_one_thread_has_one_lane() {
 }
 
 #[test]
-fn with_one_core_there_is_a_lane_and_it_is_said() {
+fn a_lane_on_the_only_core_has_a_warning() {
     let state = state();
     apart(|| {
         let mut one = rustix::thread::CpuSet::new();
@@ -165,13 +173,13 @@ fn with_one_core_there_is_a_lane_and_it_is_said() {
             lane.frame().unwrap().unwrap().end();
         }
         let report = lane.leave();
-        assert!(report.applied.iter().any(|applied| applied.contains("the only one")), "{report}");
+        assert!(report.applied.iter().any(|applied| applied.contains("the only core")), "{report}");
         assert_eq!(report.frames, 5);
     });
 }
 
 #[test]
-fn a_program_that_runs_and_runs_loses_its_priority_and_goes_on() {
+fn a_program_that_never_sleeps_is_demoted_and_continues() {
     let state = state();
     apart(|| {
         let mut lane = enter(
@@ -181,14 +189,14 @@ fn a_program_that_runs_and_runs_loses_its_priority_and_goes_on() {
         if missing(&lane).contains("SCHED_FIFO") {
             return skip("no right to FIFO");
         }
-        // Who sleeps in between may work for as long in all.
+        // A program that sleeps in between may use as much time in total.
         for _ in 0..20 {
             let frame = lane.frame().unwrap().unwrap();
             work(Duration::from_millis(4));
             std::thread::sleep(Duration::from_millis(1));
             frame.end();
         }
-        assert_eq!(own_scheduling(), (1, 50), "it slept");
+        assert_eq!(own_scheduling(), (1, 50), "the program slept");
         let frame = lane.frame().unwrap().unwrap();
         work(Duration::from_millis(400));
         frame.end();
@@ -210,7 +218,7 @@ fn a_program_that_runs_and_runs_loses_its_priority_and_goes_on() {
 }
 
 #[test]
-fn what_is_done_before_the_first_frame_takes_no_priority_away() {
+fn work_before_the_first_frame_does_not_demote() {
     let state = state();
     apart(|| {
         let mut lane = enter(
@@ -226,7 +234,7 @@ fn what_is_done_before_the_first_frame_takes_no_priority_away() {
 }
 
 #[test]
-fn a_lane_s_time_is_over_when_it_is() {
+fn a_lane_ends_after_its_time() {
     let state = state();
     apart(|| {
         let mut lane = enter(
@@ -239,13 +247,13 @@ fn a_lane_s_time_is_over_when_it_is() {
             frames += 1;
         }
         assert!((1..=50).contains(&frames), "{frames}");
-        assert!(lane.frame().unwrap().is_none(), "and stays over");
+        assert!(lane.frame().unwrap().is_none(), "the lane stays ended");
         assert_eq!(lane.leave().frames, frames);
     });
 }
 
 #[test]
-fn a_program_that_asks_for_no_frame_loses_its_priority_when_its_time_is_over() {
+fn a_program_without_frames_is_demoted_after_its_time() {
     let state = state();
     apart(|| {
         let mut lane = enter(
@@ -258,7 +266,7 @@ fn a_program_that_asks_for_no_frame_loses_its_priority_when_its_time_is_over() {
         lane.frame().unwrap().unwrap().end();
         let until = Instant::now() + Duration::from_secs(30);
         while own_scheduling() != (0, 0) {
-            assert!(Instant::now() < until, "it still has its priority");
+            assert!(Instant::now() < until, "the thread still has its priority");
             std::thread::sleep(Duration::from_millis(20));
         }
         let demotions = lane.leave().demotions;
@@ -267,7 +275,7 @@ fn a_program_that_asks_for_no_frame_loses_its_priority_when_its_time_is_over() {
 }
 
 #[test]
-fn a_core_that_is_named_without_a_share_is_not_had_and_that_is_said() {
+fn a_core_without_a_share_is_not_used_and_noted() {
     let state = state();
     apart(|| {
         let before = of_thread("Cpus_allowed_list:");
@@ -275,13 +283,13 @@ fn a_core_that_is_named_without_a_share_is_not_had_and_that_is_said() {
         let lane = enter(text, &state);
         let said = missing(&lane);
         assert!(said.contains("core 0: `share = \"off\"`"), "{said}");
-        assert!(!said.contains("has a core of its own"), "{said}");
+        assert!(!said.contains("this lane has a core"), "{said}");
         assert_eq!((lane.core(), of_thread("Cpus_allowed_list:")), (None, before));
     });
 }
 
 #[test]
-fn policies_without_a_period_have_no_frames() {
+fn a_policy_without_a_period_is_refused() {
     let state = state();
     let error = Lane::enter_in(&policy(""), &state.directory).unwrap_err();
     assert!(matches!(error, Error::NoPeriod), "{error}");
@@ -292,12 +300,12 @@ fn policies_without_a_period_have_no_frames() {
 }
 
 #[test]
-fn a_process_that_was_forked_has_no_frames_and_undoes_nothing() {
+fn a_forked_process_has_no_frames_and_undoes_nothing() {
     act("threads::act_that_forks").succeeds();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
+#[ignore = "started by another test"]
 fn act_that_forks() {
     if !is_started() {
         return;
@@ -306,22 +314,22 @@ fn act_that_forks() {
     let mut lane = enter("[app]\nperiod_us = 2000", &state);
     let within = own_state();
     lane.frame().unwrap().unwrap().end();
-    // SAFETY: the child does what a lane does, and ends; the harness's threads hold nothing that it needs.
+    // SAFETY: the child only uses the lane and exits; no other thread holds a lock that it needs.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let is_refused = matches!(lane.frame(), Err(Error::Forked { .. }));
         let is_ordinary = own_scheduling() == (0, 0);
-        // Returns, and leaves the parent's lane alone.
+        // Must return, and leave the parent's lane unchanged.
         drop(lane);
         let is_unlocked = locked_kib() == 0;
         let own = Lane::enter_in(&policy(WITHOUT_CORE), &state.directory);
         let has_own = own.is_ok_and(|own| missing(&own).contains("memory") || locked_kib() > 4_096);
         let is_right = is_refused && is_ordinary && is_unlocked && has_own;
-        // SAFETY: ends the child.
+        // SAFETY: `_exit` ends the child without running destructors.
         unsafe { libc::_exit(if is_right { 0 } else { 1 }) };
     }
     let mut status = -1;
-    // SAFETY: waits for that child alone.
+    // SAFETY: `child` is a child of this process, and `status` is a local.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(status, 0);
     assert_eq!(own_state(), within);
@@ -332,12 +340,12 @@ fn act_that_forks() {
 }
 
 #[test]
-fn memory_is_locked_in_a_lane_and_not_after_the_last() {
+fn memory_stays_locked_until_the_last_lane_ends() {
     act("threads::act_that_locks_memory").succeeds();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
+#[ignore = "started by another test"]
 fn act_that_locks_memory() {
     if !is_started() {
         return;
@@ -353,26 +361,26 @@ fn act_that_locks_memory() {
         let second = || enter("[app]\nperiod_us = 2000", &second_state).leave();
         scope.spawn(second).join().unwrap();
     });
-    assert!(locked_kib() > 1_000, "the first still wants it");
+    assert!(locked_kib() > 1_000, "the first lane still needs it");
     let report = first.leave();
     assert_eq!(locked_kib(), 0);
     assert!(!report.not_applied.iter().any(|note| note.what.contains("memory")), "{report}");
 }
 
 #[test]
-fn a_process_that_had_locked_memory_stays_locked_and_hears_so() {
+fn memory_locked_before_the_lane_stays_locked_with_a_note() {
     act("threads::act_that_had_locked_memory").succeeds();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
+#[ignore = "started by another test"]
 fn act_that_had_locked_memory() {
     if !is_started() {
         return;
     }
     let state = state();
     let own = vec![1_u8; 1 << 20];
-    // SAFETY: memory of this function's own; locking changes no contents.
+    // SAFETY: the memory belongs to this function; locking changes no contents.
     unsafe { rustix::mm::mlock(own.as_ptr().cast_mut().cast(), own.len()) }.unwrap();
     let lane = enter(WITHOUT_CORE, &state);
     let said = missing(&lane);
@@ -385,29 +393,29 @@ fn act_that_had_locked_memory() {
 }
 
 #[test]
-fn a_process_that_has_mapped_more_than_there_is_locks_what_it_touches_and_hears_so() {
+fn a_process_with_huge_mappings_locks_touched_pages_with_a_note() {
     act("threads::act_that_has_mapped_much").succeeds();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
+#[ignore = "started by another test"]
 fn act_that_has_mapped_much() {
     if !is_started() {
         return;
     }
     let state = state();
-    // As much as no machine has, and nothing of it.
+    // More than any machine has, never touched.
     let bytes = 1 << 44;
     let flags = rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::NORESERVE;
     let none = rustix::mm::ProtFlags::empty();
-    // SAFETY: a new mapping that nobody reads or writes.
+    // SAFETY: a new mapping that no code reads or writes.
     unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, none, flags) }.unwrap();
     let lane = enter(WITHOUT_CORE, &state);
     let said = missing(&lane);
-    if said.contains("all memory, locked") {
+    if said.contains("all memory locked") {
         return skip("no right to lock all memory");
     }
-    assert!(said.contains("there is not memory for that"), "{said}");
+    assert!(said.contains("too much to prefault"), "{said}");
     assert!(locked_kib() > 1_000);
     lane.leave();
     assert_eq!(locked_kib(), 0);
