@@ -10,55 +10,58 @@ use evermap_lane::bench::{Ladder, Launcher, Load, Preset, Results, Rung, serve};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// As a program's that a Ctrl-C ended.
+/// Exit code after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
-/// Measure what each part of a lane brings on this machine
+/// Measure the effect of each part of a lane on this machine
 ///
-/// A player has its turn on each rung of a ladder, from an ordinary program that reads the disk to one in a lane whose data are on the tier, beside the same
-/// load: in rounds, each in another order, so that what drifts drifts for all. The load's own work is counted, with the player and without: what a
-/// lane costs the others beyond the player's own work is the last column. A Ctrl-C ends it with what the turns came to that were done. Nothing is left
-/// behind, whenever it ends.
+/// Runs a player on each rung of a ladder, from an ordinary program that reads the disk to a
+/// program in a lane with its data on the tier, under the same load. Each round has another order,
+/// so that drifts of the machine affect all rungs. The load's work is counted with the player and
+/// without it; the last column shows the cost of the lane to other programs beyond the player's own
+/// work. Ctrl-C ends it with the results of the completed turns. It leaves no files and no
+/// processes.
 ///
 ///     evermap lane bench --seconds 20 --rates 24,60 --hogs 4 --writers 2
 ///     evermap lane bench --background 'stress-ng --cpu 4 --hdd 2' --svg plots
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Bench {
-    /// How long each turn is
+    /// Duration of each turn
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     seconds: f64,
-    /// How many turns each rung has
+    /// Number of turns of each rung
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     rounds: usize,
     /// Frames a second
     #[arg(long, value_name = "RATE,...", value_delimiter = ',', default_values_t = [24, 60, 1000])]
     rates: Vec<u32>,
-    /// Which rungs; all, unless it is said
+    /// Rungs to measure [default: all]
     #[arg(long, value_name = "RUNG,...", value_delimiter = ',')]
     rungs: Vec<Rung>,
-    /// Processes that compute beside it
+    /// Number of processes that compute
     #[arg(long, value_name = "COUNT", default_value_t = 4)]
     hogs: usize,
-    /// Processes that write beside it
+    /// Number of processes that write
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     writers: usize,
-    /// A shell's command beside it, in place of hogs and writers; what it gets done is not counted, so that no cost is told
+    /// Shell command to run in place of hogs and writers; its work is not counted, so no cost is
+    /// shown
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["hogs", "writers"])]
     background: Option<String>,
-    /// Measure the tier with every 4 KiB taking so many microseconds longer, too
+    /// Also measure the tier with this additional latency of each 4 KiB
     #[arg(long, value_name = "MICROSECONDS,...", value_delimiter = ',')]
     inject: Vec<f64>,
-    /// Where the clips are: which disk is measured
+    /// Directory of the clips, on the disk to measure
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Of the order of turns
+    /// Seed of the order of turns
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// The results as JSON
+    /// Print the results as JSON
     #[arg(long)]
     json: bool,
-    /// Draw completions and misses into this directory
+    /// Draw completions and misses to this directory
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     /// For the benchmark itself
@@ -79,18 +82,18 @@ impl Bench {
         let stop = evermap_transfer::cancelled_by_signals();
         let results = ladder.run_until(&stop, |turn, turns, subject, preset| {
             let name = subject.name();
-            // Nobody is left to tell when stderr is closed.
+            // A closed stderr is ignored.
             let _ =
                 writeln!(io::stderr(), "turn {turn} of {turns}: {name}, {} a second", preset.fps);
         })?;
         let (done, planned) = (results.turns_done, results.turns_planned);
         if results.cells.is_empty() {
             output::warn(&format!(
-                "no results: it was ended after {done} of {planned} turns, and no player's was among them"
+                "no results: stopped after {done} of {planned} turns, before any player had a turn"
             ));
             return Err(Failure::CommandEnded { code: INTERRUPTED });
         }
-        // Whatever cannot be drawn: what was measured is told.
+        // Prints the results even if the charts cannot be drawn.
         let told = self.tell(&results);
         self.draw(&results)?;
         told
@@ -108,16 +111,19 @@ impl Bench {
     fn ladder(&self) -> Result<Ladder, Failure> {
         let usage = |what: String| Err(Failure::Usage(what));
         if !(self.seconds > 0.0 && self.seconds <= 86_400.0) {
-            return usage(format!("`--seconds {}`: more than 0, a day at most", self.seconds));
+            return usage(format!(
+                "`--seconds {}`: use more than 0 and at most a day",
+                self.seconds
+            ));
         }
         if !(1..=10_000).contains(&self.rounds) {
-            return usage(format!("`--rounds {}`: 1 to 10,000", self.rounds));
+            return usage(format!("`--rounds {}`: use 1 to 10,000", self.rounds));
         }
         if let Some(rate) = self.rates.iter().find(|rate| !(1..=100_000).contains(*rate)) {
-            return usage(format!("`--rates {rate}`: 1 to 100,000 frames a second"));
+            return usage(format!("`--rates {rate}`: use 1 to 100,000 frames a second"));
         }
         if let Some(us) = self.inject.iter().find(|us| !(0.0..=1e6).contains(*us)) {
-            return usage(format!("`--inject {us}`: 0 to a second, in microseconds"));
+            return usage(format!("`--inject {us}`: use 0 to a second, in microseconds"));
         }
         let program = std::env::current_exe()
             .map_err(|source| Failure::Source { path: "/proc/self/exe".into(), source })?;

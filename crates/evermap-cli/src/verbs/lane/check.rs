@@ -8,17 +8,17 @@ use evermap_lane::machine::{self, Machine, Statement, Subject};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Tell what a lane could have on this machine, and what is missing for the rest
+/// Show what a lane can do on this machine, and what is missing for the rest
 ///
-/// Each capability is tried where that is possible, since no setting tells all of what forbids it; nothing is left changed. Exits with 14 if
-/// no lane with SCHED_FIFO is possible, the ordinary one.
+/// Tries each operation if possible, since no setting describes everything that may forbid it.
+/// Leaves nothing changed. Exits with 14 if no ordinary lane (with SCHED_FIFO) is possible.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  evermap lane check ~/videos /mnt/fast")]
 pub struct Check {
-    /// Directories and files that programs in lanes would read, or that would be the tier
+    /// Directories and files that programs in lanes would read, or directories for the tier
     #[arg(value_name = "PATH")]
     places: Vec<PathBuf>,
-    /// The same as JSON, an object for each capability
+    /// Print a JSON object for each check
     #[arg(long)]
     json: bool,
 }
@@ -27,7 +27,7 @@ impl Check {
     pub fn run(&self) -> Result<(), Failure> {
         let machine = Machine::look()?;
         let state = StateDirectory::path_of_user();
-        // Before there is a directory, there is no lane; and nothing is made here.
+        // Without a state directory there are no lanes; this verb does not make one.
         let taken = match state.exists() {
             true => {
                 StateDirectory::at(&state).map(|state| guard::claimed(&state)).unwrap_or_default()

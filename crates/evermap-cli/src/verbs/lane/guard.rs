@@ -1,4 +1,4 @@
-//! `evermap lane guard`: what a lane starts to be undone when it is killed.
+//! `evermap lane guard`: undoes a lane that is killed.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use evermap_lane::guard::{StateDirectory, guard};
 
 use crate::failure::Failure;
 
-/// For the lane itself
+/// Guard a lane (used by lanes only)
 #[derive(Debug, clap::Args)]
 pub struct Guard {
-    /// Of which lane
+    /// Id of the lane
     #[arg(long, value_name = "ID")]
     id: String,
-    /// Where its journal is
+    /// State directory with the lane's journal
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// When it is over
+    /// Maximum time of the lane in milliseconds
     #[arg(long, value_name = "N")]
     max_time_ms: Option<u64>,
 }

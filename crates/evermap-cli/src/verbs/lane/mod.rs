@@ -1,4 +1,4 @@
-//! `evermap lane`: programs with deadlines that meet them.
+//! `evermap lane`: helps programs with deadlines meet them.
 
 mod bench;
 mod check;
@@ -20,15 +20,16 @@ use clap::Subcommand;
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "Examples:
-  evermap lane check                   # what is possible here, and what would help
-  evermap lane run -- mpv film.mkv     # a program in a lane of its own
-  evermap lane play --seconds 5        # a player that counts its missed deadlines
+  evermap lane check                   # what is possible here, with remedies
+  evermap lane run -- mpv film.mkv     # run a program in a lane
+  evermap lane play --seconds 5        # play a clip and count missed deadlines
   evermap lane play --seconds 5 --no-lane";
 
-/// Give a program a core, a fast tier and I/O without waiting; or simulate that
+/// Give a program a core, a fast tier and non-blocking I/O; or simulate it
 ///
-/// A lane is a core, a real-time policy and a way of I/O for one program: it runs whenever it wants to, and others while it sleeps. What a lane changes is
-/// undone when the program ends, whoever is killed.
+/// A lane is a core, a real-time policy and an I/O mode for one program: the program runs whenever
+/// it wants to, and other programs run while it sleeps. Changes made by a lane are undone when the
+/// program ends, even if processes are killed.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Lane {
@@ -73,7 +74,7 @@ impl Lane {
     }
 }
 
-/// The program that a lane starts to guard it and to become its program: this one.
+/// Path of this program, which serves as guardian and starts programs of lanes.
 fn helper() -> Result<std::path::PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|source| Failure::Source { path: "/proc/self/exe".into(), source })

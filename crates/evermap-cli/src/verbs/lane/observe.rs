@@ -8,28 +8,29 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// Look at a running program and suggest a policy for it
+/// Observe a running program and suggest a policy for it
 ///
-/// Watches when the threads of a process wake and what it reads, and prints a policy that would suit, with comments that say why and what is not
-/// known. Nothing is changed, and nothing acts on it by itself: a rhythm of wake-ups need not be that of the deadlines.
+/// Observes when the threads of a process wake and which files it reads. Prints a suitable policy,
+/// with comments on its reasons and on unknowns. Changes nothing, and nothing applies the policy
+/// automatically: wake-ups need not have the period of the deadlines.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  evermap lane observe $(pidof mpv) --seconds 20 > mpv.toml")]
 pub struct Observe {
-    /// The process
+    /// Process to observe
     #[arg(value_name = "PID")]
     process: u32,
-    /// For how long
+    /// Seconds to observe
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// Count wake-ups instead of asking the kernel for records of them
+    /// Count wake-ups instead of recording them with the kernel
     #[arg(long)]
     poll: bool,
-    /// All that was seen as one object, with the policy as text in it
+    /// Print all observations as one JSON object, with the policy as text
     #[arg(long)]
     json: bool,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Told<'a> {
     #[serde(flatten)]
@@ -40,13 +41,13 @@ struct Told<'a> {
 impl Observe {
     pub fn run(&self) -> Result<(), Failure> {
         let time = Duration::from_secs(self.seconds.into());
-        // What was seen until a Ctrl-C is told.
+        // Ctrl-C ends it with the observations so far.
         let stop = evermap_transfer::cancelled_by_signals();
         let options = Options { time, only_poll: self.poll, stop };
         let observation = observe::observe(self.process, &options)?;
         if observation.has_ended {
             output::warn(&format!(
-                "process {} ended after {:.1} s; what was seen until then:",
+                "process {} ended after {:.1} s; observations until then:",
                 self.process, observation.seconds
             ));
         }

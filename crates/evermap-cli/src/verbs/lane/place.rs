@@ -1,4 +1,4 @@
-//! `evermap lane place`: files on the fast tier, and back.
+//! `evermap lane place`: moves files to the fast tier and back.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,17 @@ use crate::output::{self, Output};
 use crate::progress::Progress;
 
 const EXAMPLES: &str = "Examples:
-  evermap lane place plan clip.mkv              # what would go to memory
+  evermap lane place plan clip.mkv              # show what would go to memory
   evermap lane place apply --tier /mnt/nvme --mode switch 'films/*.mkv'
   evermap lane place back films/one.mkv
-  evermap lane place verify --tier /dev/shm     # which copies are in memory; are they sound?
+  evermap lane place verify --tier /dev/shm     # list and check the copies in memory
   evermap lane place back --tier /dev/shm       # remove them";
 
-/// Put files on the fast tier, and take them back
+/// Move files to the fast tier and back
 ///
-/// In mode `view` a copy is put on the tier, which `evermap lane run` shows to the program instead of the file; the file stays as it is.
-/// In mode `switch`, for tiers that last, the file moves, and a link takes its place. Whatever happens meanwhile, the file's path leads to its contents.
+/// Mode `view` puts a copy on the tier, which `evermap lane run` shows to its program in place of
+/// the file; the file stays unchanged. Mode `switch`, for tiers that survive a restart, moves the
+/// file and leaves a link in its place. The file's path leads to its contents at every moment.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Place {
@@ -36,35 +37,36 @@ pub struct Place {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Tell which files would go, in which order, and why others would not; change nothing
+    /// Show which files would be placed, in order, and why others would not; change nothing
     Plan(Planned),
-    /// Put them there
+    /// Place files on the tier
     Apply(Apply),
-    /// Take them back; without FILES all that this user has on the tier, or all that was switched
+    /// Move files back; without FILES all switched files, or all copies of this user on --tier
     Back(Back),
-    /// Tell whether what was placed is what was put there; 5 is the exit code if not
+    /// Check that placed files are intact; exits with 5 if not
     Verify(Verify),
 }
 
-/// Which files, and where to.
+/// Files and tier.
 #[derive(Debug, clap::Args)]
 struct Chosen {
-    /// The policy that says which files and where to; the options count more
+    /// Policy file that names files and tier; command-line options override it
     #[arg(long, value_name = "POLICY")]
     policy: Option<PathBuf>,
-    /// The tier: a directory on fast storage; memory, unless said
+    /// Directory on the fast tier [default: memory]
     #[arg(long, value_name = "DIR")]
     tier: Option<PathBuf>,
-    /// How: a copy that only the program sees, or the file itself
+    /// Place a copy that only the program sees, or move the file itself
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
-    /// No more than this on the tier, in MiB
+    /// Place at most this many MiB
     #[arg(long, value_name = "MIB")]
     budget: Option<u64>,
-    /// Put what this trace read most of, for each byte that it takes, first: of `evermap lane trace`, strace, perf and others
+    /// Place files with the most bytes read per byte in this trace first (`evermap lane trace`,
+    /// strace, perf and others)
     #[arg(long, value_name = "TRACE")]
     trace: Option<PathBuf>,
-    /// Paths, or patterns with * ? [..] and **; the first are the first to go
+    /// Paths, or patterns with * ? [..] and **, in order of priority
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -73,7 +75,7 @@ struct Chosen {
 struct Planned {
     #[command(flatten)]
     chosen: Chosen,
-    /// The same as JSON
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -82,7 +84,8 @@ struct Planned {
 struct Apply {
     #[command(flatten)]
     chosen: Chosen,
-    /// Of files that move, drop the original once the copy was read back; without this it is kept beside the link
+    /// Remove originals of moved files once their copies were read back; otherwise they are kept
+    /// beside the links
     #[arg(long)]
     commit: bool,
     #[command(flatten)]
@@ -91,16 +94,17 @@ struct Apply {
 
 #[derive(Debug, clap::Args)]
 struct Back {
-    /// The policy that names the tier
+    /// Policy file that names the tier
     #[arg(long, value_name = "POLICY")]
     policy: Option<PathBuf>,
-    /// The tier that copies are to be removed from
+    /// Tier to remove copies from
     #[arg(long, value_name = "DIR")]
     tier: Option<PathBuf>,
-    /// Which to take back where both were written to, the copy is damaged, or the file's directory is a new one
+    /// Version to keep if both were written to, the copy is damaged, or the file's directory was
+    /// replaced
     #[arg(long, value_name = "WHICH")]
     keep: Option<Kept>,
-    /// The files, by the paths they have
+    /// Files to move back, by their original paths
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -109,13 +113,13 @@ struct Back {
 
 #[derive(Debug, clap::Args)]
 struct Verify {
-    /// The policy that names the tier
+    /// Policy file that names the tier
     #[arg(long, value_name = "POLICY")]
     policy: Option<PathBuf>,
-    /// A tier whose copies are to be looked at, too
+    /// Tier whose copies are checked as well
     #[arg(long, value_name = "DIR")]
     tier: Option<PathBuf>,
-    /// Drop the kept originals of files that have moved and whose copies are sound
+    /// Remove the kept originals of moved files whose copies are intact
     #[arg(long)]
     commit: bool,
     #[command(flatten)]
@@ -124,10 +128,11 @@ struct Verify {
 
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// Where it is written down what was moved [default: /var/lib/evermap-lane for root, $XDG_STATE_HOME/evermap/lane]
+    /// Directory of records of moved files [default: /var/lib/evermap-lane for root,
+    /// $XDG_STATE_HOME/evermap/lane]
     #[arg(long, value_name = "DIR")]
     journal: Option<PathBuf>,
-    /// An object of JSON a file
+    /// Print a JSON object for each file
     #[arg(long)]
     json: bool,
 }
@@ -144,7 +149,7 @@ enum Kept {
     Original,
 }
 
-/// What `--json` prints of a file that was to be placed or taken back.
+/// Output of `--json` for a file that was placed or moved back.
 #[derive(Serialize)]
 struct Told<'a> {
     path: String,
@@ -188,7 +193,7 @@ impl Chosen {
         }
         match request.files.is_empty() {
             true => Err(Failure::Usage(
-                "no files are named: name some, or a policy with `files` in its [tier]".into(),
+                "no files: name files, or a policy with `files` in its [tier]".into(),
             )),
             false => Ok(Plan::make(&request)?),
         }
@@ -211,7 +216,7 @@ impl Apply {
     fn run(&self) -> Result<(), Failure> {
         let plan = self.chosen.plan()?;
         if self.commit && plan.mode != Placement::Switch {
-            let what = "--commit is for --mode switch: in mode view the original stays where it is";
+            let what = "--commit needs --mode switch: mode view leaves the original in its place";
             return Err(Failure::Usage(what.into()));
         }
         let journal = match plan.mode {
@@ -251,14 +256,14 @@ impl Apply {
             failures.add(error);
         }
         output.finish()?;
-        // What was placed before is there: asking again is no mistake.
+        // Files that are already placed are no mistake.
         let is_there =
             |skipped: &Skipped| skipped.why == SkipReason::Unsuitable(Unsuitable::OnTier);
         let is_nothing = plan.files.is_empty() && !plan.skipped.iter().all(is_there);
         failures.end()?;
         let mut absent = plan.unmatched.iter().map(|pattern| Failure::Source {
             path: pattern.into(),
-            source: io::Error::new(io::ErrorKind::NotFound, "no file has this name"),
+            source: io::Error::new(io::ErrorKind::NotFound, "no file matches"),
         });
         if let Some(first) = absent.next() {
             absent.for_each(|failure| failure.say());
@@ -336,7 +341,7 @@ impl Verify {
         match all.iter().filter(|checked| checked.health.is_bad()).count() {
             0 => Ok(()),
             bad => Err(Failure::DamageFound(format!(
-                "{bad} of {} placed files are not as they should be",
+                "{bad} of {} placed files are damaged or missing",
                 all.len()
             ))),
         }
@@ -351,7 +356,7 @@ impl Common {
         })
     }
 
-    /// The one that there is: of nothing that was moved there is none.
+    /// Opens the journal, if there is one. Without moved files there is none.
     fn found_journal(&self) -> Result<Option<Journal>, Failure> {
         let path = match &self.journal {
             Some(path) => path.clone(),
@@ -391,7 +396,7 @@ impl Common {
     }
 }
 
-/// The first failure is the command's; others are said.
+/// Collects failures. The first one determines the exit code; the others are printed at once.
 #[derive(Default)]
 struct Failures {
     first: Option<tier::Error>,
@@ -415,28 +420,28 @@ fn policy_of(path: Option<&Path>) -> Result<Option<evermap_lane::Tier>, Failure>
     Ok(policy.map(|policy| policy.tier))
 }
 
-/// The tier that is meant; none if neither option says so.
+/// Tier named by the option or the policy. `None` if neither names one.
 fn tier_of(policy: Option<&Path>, tier: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
     let of_policy = policy_of(policy)?.map(|policy| Request::of_policy(&policy).tier);
     Ok(tier.map(Path::to_path_buf).or(of_policy))
 }
 
-/// What is said when nothing was found: what was placed in mode `view` is only found on a tier that is named.
+/// Message if nothing was found. Copies of mode `view` are found only on a named tier.
 fn nothing(tier: Option<&Path>) -> String {
     if let Some(tier) = tier {
-        return format!("no copies of this user's are on {}", tier.display());
+        return format!("no copies of this user on {}", tier.display());
     }
     let memory = Request::of_policy(&evermap_lane::Tier::default()).tier;
     match tier::views(&memory).map_or(0, |copies| copies.len()) {
-        0 => "nothing was switched; `--tier DIR` names a tier with copies of mode `view`".into(),
+        0 => "no switched files; use `--tier DIR` for copies of mode `view`".into(),
         copies => format!(
-            "nothing was switched; there are copies of mode `view` in memory ({copies}): `--tier {}` names them",
+            "no switched files; {copies} copies of mode `view` are in memory: use `--tier {}`",
             memory.display()
         ),
     }
 }
 
-/// All that was switched.
+/// All switched files.
 fn switched(journal: Option<&Journal>) -> Result<Vec<PathBuf>, Failure> {
     let Some(journal) = journal else { return Ok(Vec::new()) };
     let mut files = Vec::new();
@@ -449,7 +454,7 @@ fn switched(journal: Option<&Journal>) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-/// Ends by signals, and draws a bar for what takes long.
+/// Progress bar that signals can cancel.
 pub fn watch(doing: &'static str) -> Watch {
     let bar: Mutex<Option<(PathBuf, Progress)>> = Mutex::new(None);
     let cancelled: Arc<_> = evermap_transfer::cancelled_by_signals();
@@ -475,7 +480,7 @@ fn tell_plan(plan: &Plan, output: &mut Output) -> Result<(), Failure> {
         Kind::Memory => "memory",
         Kind::Dax => "persistent memory",
         Kind::Disk => "a disk",
-        Kind::Remote => "not this machine's own",
+        Kind::Remote => "remote",
         _ => "storage",
     };
     let mode = match plan.mode {
@@ -489,26 +494,26 @@ fn tell_plan(plan: &Plan, output: &mut Output) -> Result<(), Failure> {
         output::bytes(tier.free_bytes)
     )))?;
     if let (Placement::Switch, Some(why)) = (plan.mode, &tier.not_lasting) {
-        output.line(&output::plain(&format!("  no file can be switched to it: {why}")))?;
+        output.line(&output::plain(&format!("  files cannot be switched to it: {why}")))?;
     }
     for file in &plan.files {
         let read = match file.read_bytes {
             Some(read) => format!(", {} read", output::bytes(read)),
             None => String::new(),
         };
-        let there = if file.is_there { ", there already" } else { "" };
+        let there = if file.is_there { ", already placed" } else { "" };
         let size = output::bytes(file.data_bytes);
         output.line(&output::plain(&format!("  {}: {size}{read}{there}", file.path.display())))?;
     }
     for skipped in &plan.skipped {
         output.line(&output::plain(&format!(
-            "  not {}: {}",
+            "  skipped {}: {}",
             skipped.path.display(),
             skipped.why
         )))?;
     }
     for pattern in &plan.unmatched {
-        output.line(&output::plain(&format!("  not {pattern}: no file has this name")))?;
+        output.line(&output::plain(&format!("  skipped {pattern}: no file matches")))?;
     }
     let count = output::count(plan.files.len() as u64);
     output.line(&format!("{count} files, {} to be copied", output::bytes(plan.new_bytes())))

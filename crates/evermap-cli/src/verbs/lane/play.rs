@@ -13,57 +13,59 @@ use super::result_file;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Play a clip, and count the deadlines that were missed
+/// Play a clip and count missed deadlines
 ///
-/// A player as a program with deadlines is: each period it reads a frame, decodes for some processor time, and sleeps. Without `--clip` it makes a
-/// clip of its own, which has no name and is gone with it. Frames of clips that `evermap lane play` made are verified. What could not be had for want of a right is
-/// said, and is no failure. A Ctrl-C ends it with the report of what was played until then.
+/// Behaves like a program with deadlines: each period it reads a frame, decodes for some processor
+/// time, and sleeps. Without `--clip` it plays a temporary unnamed clip. Frames of clips made by
+/// `evermap lane play` are verified. Settings that need a missing right are reported and are no
+/// failure. Ctrl-C ends it with a report so far.
 ///
 ///     evermap lane play --fps 60 --io nowait --seconds 10
 ///     evermap lane play --policy player.toml --clip film.clip --json
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Play {
-    /// What it is to get; the other options count more
+    /// Policy file; command-line options override it
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Frames a second: 24, 23.976, 24000/1001; 24, unless the policy says otherwise
+    /// Frames a second, as 24, 23.976 or 24000/1001 [default: the policy's, else 24]
     #[arg(long, value_name = "RATE")]
     fps: Option<String>,
-    /// Play so many periods
+    /// Number of periods to play
     #[arg(long, value_name = "COUNT", conflicts_with = "seconds")]
     frames: Option<u64>,
-    /// Play for so long; 10 without --frames
+    /// Seconds to play [default: 10, without --frames]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
-    /// Play this file, over and over; frames are --frame-bytes long
+    /// Play FILE repeatedly, in frames of --frame-bytes
     #[arg(long, value_name = "FILE")]
     clip: Option<PathBuf>,
-    /// Make a clip of so many frames with this name, and play nothing
+    /// Make a clip of this name, and play nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["clip", "policy", "json", "svg"])]
     make: Option<PathBuf>,
-    /// Replace what is there
+    /// Replace an existing file
     #[arg(long, requires = "make")]
     force: bool,
-    /// Where a clip of its own is made: which disk is read
+    /// Directory of the temporary clip, on the disk to read from
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// How much each frame reads; 128 KiB, and 16 KiB at 1,000 frames a second
+    /// Bytes of each frame [default: 128 KiB, or 16 KiB at 1,000 frames a second]
     #[arg(long, value_name = "BYTES")]
     frame_bytes: Option<usize>,
-    /// Processor time that each frame takes; 10.5 ms, 4 ms, 0.25 ms at 24, 60, 1,000 frames a second, a quarter of the period at others
+    /// Processor time of each frame [default: 10.5 ms, 4 ms, 0.25 ms at 24, 60, 1,000 frames a
+    /// second; else a quarter of the period]
     #[arg(long, value_name = "MICROSECONDS")]
     decode_us: Option<u64>,
-    /// How the frames come
+    /// I/O mode
     #[arg(long, value_name = "MODE")]
     io: Option<Mode>,
-    /// In no lane: as ordinary programs are
+    /// Run as an ordinary program, without a lane
     #[arg(long)]
     no_lane: bool,
-    /// The report as JSON
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
-    /// Draw each period's completion
+    /// Draw the completion of each period to FILE
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -85,7 +87,7 @@ impl Play {
         let seconds = self.seconds.unwrap_or(10.0);
         if !(seconds > 0.0 && seconds <= 1e6) {
             return Err(Failure::Usage(format!(
-                "`--seconds {seconds}`: more than 0, a million at most"
+                "`--seconds {seconds}`: use more than 0 and at most a million"
             )));
         }
         let periods = self.frames.unwrap_or((seconds * rate_hz).ceil() as u64).max(1);
@@ -98,7 +100,7 @@ impl Play {
             };
         }
         result_file::ask(self.svg.as_deref())?;
-        // It is there for as long as it is open.
+        // The unnamed clip exists while it is open.
         let own = match &self.clip {
             Some(_) => None,
             None => Some(own_clip(clip, &self.dir)?),
@@ -116,10 +118,10 @@ impl Play {
             is_verified,
             is_direct: false,
         };
-        // What was played until a Ctrl-C is told.
+        // Ctrl-C ends the player with the result so far.
         let stop = evermap_transfer::cancelled_by_signals();
         let played = play_until(&policy, &playing, None, &stop)?;
-        // Whatever cannot be drawn: what was measured is told.
+        // Prints the results even if the chart cannot be drawn.
         let told = self.tell(&played);
         self.draw(&played)?;
         told
@@ -170,21 +172,19 @@ impl Play {
         output.finish()?;
         match played.damaged {
             0 => Ok(()),
-            count => Err(Failure::DamageFound(format!(
-                "{count} frames were not what they should have been"
-            ))),
+            count => Err(Failure::DamageFound(format!("{count} frames had wrong contents"))),
         }
     }
 }
 
-/// Whether the file begins as a clip of such frames does. One that cannot be read is the player's business.
+/// Returns true if the file begins with frame 0 of a clip. The player reports unreadable files.
 fn has_number(path: &std::path::Path, frame_bytes: usize) -> bool {
     let mut first = vec![0; frame_bytes.min(*FRAME_BYTES.end())];
     let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut first));
     read.is_ok() && is_frame(&first, 0)
 }
 
-/// No longer than it has to be, and 256 MiB at most.
+/// Makes a temporary clip, as long as necessary and at most 256 MiB.
 fn own_clip(clip: Clip, dir: &std::path::Path) -> Result<fs::File, Failure> {
     let frames_max = ((256 << 20) / clip.frame_bytes.max(1) as u64).max(1);
     Ok(Clip { frames: clip.frames.min(frames_max), ..clip }.nameless(dir)?)

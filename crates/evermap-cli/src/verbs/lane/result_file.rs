@@ -1,18 +1,19 @@
-//! A file that a result goes to, which takes a while to have: whether it can be written is asked before that while is spent.
+//! Checks result files before long work: an unwritable file is an error before the work begins.
 
 use std::fs::{self, File};
 use std::path::Path;
 
 use crate::failure::{Failure, folder_of};
 
-/// Looks whether a result can be written there later. Nothing is left, and what is there stays as it is.
+/// Checks whether the file can be written later. Leaves no file, and leaves an existing one
+/// unchanged.
 pub fn ask(path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     let failed = |source| Failure::Target { path: path.into(), source };
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => {
             let what =
-                format!("cannot write {}: it is a folder; name a file in it", path.display());
+                format!("cannot write {}: it is a directory; name a file in it", path.display());
             Err(Failure::Usage(what))
         }
         Ok(found) if found.is_file() => {

@@ -13,36 +13,38 @@ use crate::verbs::command::find;
 
 /// Run a program in a lane
 ///
-/// The program is an ordinary one. It gets what the policy says: a core (lent to the others while it sleeps, or held for it alone),
-/// a real-time policy, exact timers, its files from the fast tier. What it starts is ordinary. What cannot be had for lack of a right is
-/// said on stderr, and the program runs without it. When it ends, or is killed, or this command is, everything is as before.
+/// The program need not know of the lane. It gets what the policy sets: a core (lent to other
+/// programs while it sleeps, or held for it alone), a real-time policy, exact timers, and its files
+/// on the fast tier. Its child processes are ordinary ones. Settings that need a missing right are
+/// reported on stderr, and the program runs without them. When the program or this command ends, or
+/// is killed, all changes are undone.
 ///
 ///   evermap lane run --policy player.toml -- mpv film.mkv
 ///
-/// The policy is a file like this; all of it may be left out (docs/lane.md, section 3, has the rest):
+/// Example of a policy; every line is optional (docs/lane.md, section 3, lists all settings):
 ///
 ///   [app]
 ///   fps = 24
 ///   priority = 50
 ///   share = "lend"
 ///
-/// The exit code is that of the command, or 128 and the number of the signal that ended it; 127 when there is no such command, 126 when it cannot be
-/// started, 125 when the lane is refused.
+/// Exits with the command's exit code, or 128 plus the signal that ended it; 127 if the command is
+/// not found, 126 if it cannot be started, 125 if the lane is refused.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Run {
-    /// What the program is to get; without it a core that is lent, and SCHED_FIFO
+    /// Policy file [default: lend a core, SCHED_FIFO]
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Write what it had and how it ended to FILE, as JSON; without it that is told on stderr
+    /// Write the report to FILE as JSON instead of stderr
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Tell on stderr nothing but what the program could not have
+    /// Report only settings that were not applied, and events
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
     state: state::State,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -83,7 +85,7 @@ impl Run {
         if self.quiet || self.report.is_some() {
             for lacked in &ended.not_applied {
                 output::warn(&format!(
-                    "had not {}: {}; {}",
+                    "not applied: {}: {}; {}",
                     lacked.what, lacked.why, lacked.remedy
                 ));
             }

@@ -1,4 +1,4 @@
-//! `evermap lane start`: what becomes the program of a lane.
+//! `evermap lane start`: becomes the program of a lane.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use evermap_lane::run::start;
 
 use crate::failure::Failure;
 
-/// For the lane itself
+/// Start the program of a lane (used by lanes only)
 #[derive(Debug, clap::Args)]
 pub struct Start {
-    /// The descriptor by which the lane gives its orders
+    /// Descriptor of the channel to the lane
     #[arg(long, value_name = "N")]
     channel: i32,
-    /// The program's file
+    /// Path of the program
     #[arg(long, value_name = "FILE")]
     program: PathBuf,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -24,7 +24,7 @@ pub struct Start {
 impl Start {
     pub fn run(&self) -> Result<(), Failure> {
         start::start(self.channel, self.program.clone(), &self.command)?;
-        // The lane has heard why, and says it.
+        // The lane has received the reason and reports it.
         Err(Failure::CommandEnded { code: 126 })
     }
 }

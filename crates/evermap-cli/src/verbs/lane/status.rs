@@ -8,16 +8,16 @@ use super::state;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// Tell which lanes there are
+/// List lanes
 ///
-/// One line a lane: its core, whether it runs or was left behind, its processes, its program. Below, what else was left behind. Lanes
-/// of other users, and those with another `--state`, are not seen.
+/// Prints one line for each lane: its core, its state, its processes and its program; then other
+/// remains. Lanes of other users and of other state directories are not shown.
 ///
 ///   evermap lane status
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Status {
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -51,13 +51,13 @@ impl Status {
         }
         for group in &status.unknown_groups {
             let name = group.display().to_string();
-            output.line(&output::plain(&format!("a group of no lane known here: {name}")))?;
+            output.line(&output::plain(&format!("group of an unknown lane: {name}")))?;
         }
         for damaged in &status.damaged {
             output.line(&output::plain(damaged))?;
         }
         if status.lanes.iter().any(|lane| !lane.is_running) {
-            output.line("`evermap lane undo` undoes what was left behind")?;
+            output.line("run `evermap lane undo` to undo lanes that were left behind")?;
         }
         output.finish()
     }
@@ -66,9 +66,9 @@ impl Status {
 fn row(lane: &LaneStatus) -> [String; 7] {
     let number = |number: Option<u32>| number.map_or("-".into(), |number| number.to_string());
     let state = match (lane.is_running, lane.guardian_pid) {
-        (true, Some(_)) => "runs",
-        (true, None) => "runs, unguarded",
-        (false, Some(_)) => "is being undone",
+        (true, Some(_)) => "running",
+        (true, None) => "running, unguarded",
+        (false, Some(_)) => "being undone",
         (false, None) => "left behind",
     };
     [

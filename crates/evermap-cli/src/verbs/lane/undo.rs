@@ -10,20 +10,22 @@ use super::state;
 use crate::failure::Failure;
 use crate::output::{Output, plain};
 
-/// Undo what lanes left behind whose processes were killed
+/// Undo lanes whose processes were killed
 ///
-/// That is cores that were held, threads that were put before others, and files on their way to a tier or back. Lanes that run
-/// are left alone. When this returns, nothing is left of the others; done again, it finds nothing. It is needed only when
-/// a lane, its program and its guardian were killed together, and the next lane does it, too.
+/// Releases held cores, restores the priority of threads, and completes or reverts interrupted
+/// moves of files to and from a tier. Leaves running lanes alone. Needed only if a lane, its
+/// program and its guardian were killed together; the next `lane run` does it, too. Can be
+/// repeated.
 ///
 ///   evermap lane undo
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Undo {
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Where it is written down what was moved [default: /var/lib/evermap-lane for root, $XDG_STATE_HOME/evermap/lane]
+    /// Directory of records of moved files [default: /var/lib/evermap-lane for root,
+    /// $XDG_STATE_HOME/evermap/lane]
     #[arg(long, value_name = "DIR")]
     journal: Option<PathBuf>,
     #[command(flatten)]
@@ -34,11 +36,11 @@ pub struct Undo {
 struct Told<'a> {
     lanes: &'a [evermap_lane::guard::UndoneLane],
     running: usize,
-    /// Files that were on their way, and are on the tier now.
+    /// Files whose move to the tier was completed.
     placed: Vec<String>,
-    /// Files that were on their way, and are where they were before.
+    /// Files that were moved back.
     returned: Vec<String>,
-    /// Records of files that another process is at.
+    /// Files that another process is working on.
     busy: Vec<String>,
     failed: Vec<String>,
 }
@@ -46,7 +48,7 @@ struct Told<'a> {
 impl Undo {
     pub fn run(&self) -> Result<(), Failure> {
         let undone = undo(&self.state.or_of_user()?)?;
-        // Whatever becomes of the files: what was undone of lanes is told.
+        // Reports lanes that were undone, even if recovering files fails.
         let (moved, not_looked) = match self.recover() {
             Ok(moved) => (moved, None),
             Err(failure) => (Recovered::default(), Some(failure)),
@@ -73,18 +75,18 @@ impl Undo {
         let files = moved.left.into_iter().map(|(_, error)| Failure::from(error));
         let mut failed = lanes.chain(files).chain(not_looked);
         let first = failed.next();
-        // The last is said with the exit code.
+        // The caller reports the first failure with the exit code.
         failed.for_each(|failure| failure.say());
         first.map_or(Ok(()), Err)
     }
 
-    /// Files that were on their way to a tier, or back, arrive or return.
+    /// Completes or reverts interrupted moves of files.
     fn recover(&self) -> Result<Recovered, Failure> {
         let path = match &self.journal {
             Some(path) => path.clone(),
             None => match Journal::path_of_user() {
                 Ok(path) => path,
-                // Without a home nobody has moved anything.
+                // Without a home directory, no files were moved.
                 Err(_) => return Ok(Recovered::default()),
             },
         };
@@ -99,7 +101,7 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(|path| path.display().to_string()).collect()
 }
 
-/// `is_whole`: there is nothing that could not be undone.
+/// Prints the results. `is_whole` is true if nothing failed.
 fn tell(
     undone: &Undone,
     moved: &Recovered,
@@ -118,16 +120,16 @@ fn tell(
         }
     }
     for (paths, what) in [
-        (&moved.placed, "was on its way, and is on the tier"),
-        (&moved.returned, "was on its way, and is where it was before"),
-        (&moved.busy, "another process is at it: left alone"),
+        (&moved.placed, "interrupted move completed: now on the tier"),
+        (&moved.returned, "interrupted move reverted: back in its place"),
+        (&moved.busy, "left alone: another process is working on it"),
     ] {
         for name in names(paths) {
             output.line(&plain(&format!("{name}: {what}")))?;
         }
     }
     if undone.running > 0 {
-        output.line(&format!("{} lanes run, and are left alone", undone.running))?;
+        output.line(&format!("{} lanes are running and were left alone", undone.running))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `evermap lane simulate fit`: parameters for targets.
+//! `evermap lane simulate fit`: fits parameters to targets.
 
 use std::path::{Path, PathBuf};
 
@@ -9,15 +9,15 @@ use super::given::{in_file, named, text_of, write};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Search parameters of a profile so that targets come out
+/// Fit parameters of a profile to targets
 ///
-/// A file of targets names the parameters that may be chosen, from where to where, and the numbers
-/// that should come out, each with its tolerance; `bahn2019` are those of the published study. The
-/// score is the sum of the squares of how many tolerances each number is off.
+/// A file of targets names the free parameters with their ranges, and the target numbers with their
+/// tolerances; `bahn2019` is the published study. The score is the sum of squared deviations in
+/// units of the tolerance.
 ///
 ///   $ evermap lane simulate fit --targets bahn2019 --steps 2000 --to fitted.toml
 ///
-/// A file of targets:
+/// Example of a file of targets:
 ///
 ///   profile = "measured"
 ///
@@ -35,22 +35,22 @@ use crate::output::Output;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Fit {
-    /// What should come out: `bahn2019`, or a file
+    /// Targets: `bahn2019` or a file
     #[arg(long, value_name = "NAME|FILE")]
     targets: PathBuf,
-    /// The profile to begin with, instead of the one that the targets name
+    /// Profile to begin with [default: the one that the targets name]
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
-    /// How many steps the search goes
+    /// Number of steps of the search
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     steps: u32,
-    /// What random numbers begin with
+    /// Seed of random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where the profile goes that was found
+    /// Write the fitted profile to FILE
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
-    /// The same as one line of JSON
+    /// Print one line of JSON
     #[arg(long)]
     json: bool,
 }
@@ -80,7 +80,7 @@ impl Fit {
 
 fn tell(fitted: &Fitted, output: &mut Output) -> Result<(), Failure> {
     output.line(&format!(
-        "score {:.2}, before {:.2}; {} of {} steps were kept, seed {}",
+        "score {:.2}, before {:.2}; kept {} of {} steps, seed {}",
         fitted.score, fitted.score_before, fitted.kept, fitted.steps, fitted.seed
     ))?;
     output.line("")?;

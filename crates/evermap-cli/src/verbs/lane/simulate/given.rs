@@ -1,4 +1,4 @@
-//! What the verbs of the simulator have in common: a profile and changes to it, a trace, files to write.
+//! Options common to the simulator's verbs: profile and changes to it, trace, and output files.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -10,42 +10,45 @@ use evermap_lane::trace::Trace;
 
 use crate::failure::Failure;
 
-/// More than any profile or targets, and no reason to fill memory with something else.
+/// Maximum size of a profile or a file of targets. Bounds the memory for other files.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
-/// A profile, and what is other than in it.
+/// Profile and changes to it.
 #[derive(Debug, clap::Args)]
 pub struct Given {
-    /// Of which program and machine: `bahn2019`, `measured`, or a file; `simulate profile` shows those there are
+    /// Profile of a program and a machine: `bahn2019`, `measured`, or a file (list them with
+    /// `simulate profile`)
     #[arg(long, value_name = "NAME|FILE", default_value = "bahn2019")]
     profile: String,
-    /// Give a parameter another value, by its name in the profile
+    /// Change a parameter of the profile
     #[arg(long, value_name = "KEY=VALUE", value_parser = change)]
     set: Vec<(String, f64)>,
-    /// How many frames a run has
+    /// Number of frames of a run
     #[arg(long, value_name = "N")]
     frames: Option<u32>,
-    /// Pages that the cache holds, in percent of those that are used
+    /// Size of the cache, in percent of the pages used
     #[arg(long, value_name = "PERCENT")]
     capacity: Option<f64>,
-    /// What is waited for the processor with each request that blocks, in percent of a time slice
+    /// Wait for the processor after each blocking request, in percent of a time slice
     #[arg(long, value_name = "PERCENT")]
     wait: Option<f64>,
-    /// Take the references of this trace instead of drawing them: of any format that `lane trace import` reads
+    /// Take references from this trace, in any format of `lane trace import`, instead of drawing
+    /// them
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Of the trace, take the files alone that this pattern matches: by path if it has a `/`, else by name
+    /// Use only files of the trace that match this pattern: by path if it contains `/`, else by
+    /// name
     #[arg(long, value_name = "GLOB", requires = "trace")]
     files: Option<String>,
-    /// What random numbers begin with
+    /// Seed of random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
 
 fn change(text: &str) -> Result<(String, f64), String> {
-    let (key, value) = text.split_once('=').ok_or("it is KEY=VALUE")?;
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
     let value = value.trim();
-    Ok((key.trim().into(), value.parse().map_err(|_| format!("`{value}` is no number"))?))
+    Ok((key.trim().into(), value.parse().map_err(|_| format!("`{value}` is not a number"))?))
 }
 
 pub fn mode(text: &str) -> Result<Mode, String> {
@@ -53,7 +56,7 @@ pub fn mode(text: &str) -> Result<Mode, String> {
 }
 
 impl Given {
-    /// The profile as it is after all changes; those of options of their own count more than `--set`.
+    /// Profile with all changes. The specific options override `--set`.
     pub fn profile(&self) -> Result<Profile, Failure> {
         let mut profile = named(&self.profile)?;
         for (key, value) in &self.set {
@@ -72,7 +75,7 @@ impl Given {
         Ok(profile)
     }
 
-    /// What the program reads: drawn, or from a trace.
+    /// Workload of the program: drawn, or from a trace.
     pub fn workload(&self, profile: &Profile) -> Result<Workload, Failure> {
         let Some(path) = &self.trace else { return Ok(Workload::Drawn) };
         let trace = Trace::read(path, None)?;
@@ -82,7 +85,7 @@ impl Given {
         let rate = profile.get("frames.rate_per_s").map_or(0.0, |rate| rate.value);
         let period = period_of(rate).ok_or_else(|| {
             Failure::Usage(format!(
-                "a trace is not cut into {rate} frames a second; take 0.001 to 1,000,000"
+                "a trace cannot be divided into {rate} frames a second: use 0.001 to 1,000,000"
             ))
         })?;
         let traced = match &self.files {
@@ -93,25 +96,25 @@ impl Given {
     }
 }
 
-/// The period of this rate, in thousandths of a frame a second.
+/// Period of this rate, rounded to thousandths of a frame a second.
 fn period_of(rate_per_s: f64) -> Option<Period> {
     Period::of_rate((rate_per_s * 1e3).round() as u64, 1_000)
 }
 
-/// A built-in profile, or one in a file.
+/// Built-in profile, or one from a file.
 pub fn named(name: &str) -> Result<Profile, Failure> {
     if PROFILES.iter().any(|(known, _)| *known == name) {
         return Ok(Profile::built_in(name)?);
     }
     let path = Path::new(name);
     if !path.exists() && !name.contains(['/', '.']) {
-        // A misspelt name rather than a file that is missing.
+        // A misspelt name rather than a missing file.
         return Ok(Profile::built_in(name)?);
     }
     text_of(path)?.parse().map_err(|error| in_file(path, error))
 }
 
-/// A mistake in a file, said with its name.
+/// Error with the name of the file.
 pub fn in_file(path: &Path, error: evermap_lane::simulate::Error) -> Failure {
     Failure::InFile { path: path.into(), source: Box::new(error) }
 }
@@ -120,10 +123,10 @@ pub fn text_of(path: &Path) -> Result<String, Failure> {
     let failed = |source| Failure::Source { path: path.into(), source };
     let mut text = String::new();
     let file = File::open(path).map_err(failed)?;
-    // Counted as it is read: a device or a pipe has no length.
+    // Limits the bytes read: a device or a pipe has no length.
     file.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > TEXT_BYTES_MAX {
-        let why = format!("it is longer than any such file: {TEXT_BYTES_MAX} bytes at most");
+        let why = format!("the file exceeds the maximum of {TEXT_BYTES_MAX} bytes");
         return Err(failed(std::io::Error::other(why)));
     }
     Ok(text)

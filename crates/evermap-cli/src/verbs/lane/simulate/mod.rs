@@ -1,4 +1,4 @@
-//! `evermap lane simulate`: what a core, a tier and I/O without blocking would bring.
+//! `evermap lane simulate`: predicts the effect of a core, a tier and non-blocking I/O.
 
 mod fit;
 mod given;
@@ -11,10 +11,11 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// Simulate a program with deadlines on devices that need not be there
+/// Simulate a program with deadlines on devices that need not be present
 ///
-/// A profile says what the program and the machine are: each parameter has a value and where it comes from. Two come with the
-/// command: `bahn2019`, fitted to a published study, and `measured`. The same profile and the same seed give the same bytes, on any machine.
+/// A profile describes the program and the machine; each parameter has a value and a source. Two
+/// profiles are built in: `bahn2019`, fitted to a published study, and `measured`. The same profile
+/// and seed give the same output on every machine.
 #[derive(Debug, clap::Args)]
 pub struct Simulate {
     #[command(subcommand)]

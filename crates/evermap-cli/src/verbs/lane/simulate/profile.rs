@@ -1,4 +1,4 @@
-//! `evermap lane simulate profile`: the profiles there are, to begin one's own with.
+//! `evermap lane simulate profile`: lists and prints profiles.
 
 use evermap_lane::simulate::PROFILES;
 
@@ -6,15 +6,15 @@ use super::given::named;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// List the profiles that come with the command, or print one
+/// List the built-in profiles, or print one
 ///
-/// What is printed is a file for `--profile`: change what is other on your machine.
+/// The output is a file for `--profile`: change the values that differ on your machine.
 ///
 ///   $ evermap lane simulate profile measured > mine.toml
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Profile {
-    /// Which one to print
+    /// Profile to print
     #[arg(value_name = "NAME")]
     name: Option<String>,
 }
@@ -27,7 +27,7 @@ impl Profile {
                 let built_in = PROFILES.iter().find(|(known, _)| known == name);
                 match built_in {
                     Some((_, text)) => output.line(text.trim_end())?,
-                    // A file is read and written as it was understood.
+                    // Prints a file's profile as it was parsed.
                     None => output.line(named(name)?.to_toml().trim_end())?,
                 }
             }

@@ -1,4 +1,4 @@
-//! `evermap lane simulate reproduce`: a published simulation again.
+//! `evermap lane simulate reproduce`: reproduces a published simulation.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,39 +10,41 @@ use super::given::write;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Simulate a published study again: its figures, and its numbers beside the model's
+/// Reproduce a published study: its figures, and its numbers beside the model's
 ///
-/// Of each number it is told whether parameters were chosen for it (fitted), it comes out without
-/// (follows), or it cannot be matched, and why. Figures and tables go to a directory, as SVG and CSV.
+/// For each number it shows whether parameters were fitted to it (fitted), it results without such
+/// parameters (follows), or it cannot be matched, and why. Writes figures and tables to a
+/// directory, as SVG and CSV.
 ///
 ///   $ evermap lane simulate reproduce bahn2019 --to figures
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Reproduce {
-    /// Which one
+    /// Study to reproduce
     #[arg(value_name = "STUDY")]
     study: Study,
-    /// Where figures and tables go; it is made if it isn't there
+    /// Directory for figures and tables; made if missing
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// How many runs, with seeds from 1 on
+    /// Number of runs, with seeds from 1
     #[arg(long, value_name = "N", default_value_t = 200)]
     seeds: u32,
-    /// A line of JSON for each number
+    /// Print a JSON line for each number
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Study {
-    /// H. Bahn, Application-Adaptive Performance Improvement in Mobile Systems by Using Persistent Memory, 2019
+    /// H. Bahn, Application-Adaptive Performance Improvement in Mobile Systems by Using Persistent
+    /// Memory, 2019
     Bahn2019,
 }
 
 impl Reproduce {
     pub fn run(&self) -> Result<(), Failure> {
         let Study::Bahn2019 = self.study;
-        // What cannot be written is to be known before it is simulated.
+        // Fails before the simulation if the directory cannot be made.
         let failed = |source| Failure::Target { path: self.to.clone(), source };
         fs::create_dir_all(&self.to).map_err(failed)?;
         let made = reproduce(self.seeds)?;

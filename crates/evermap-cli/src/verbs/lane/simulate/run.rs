@@ -1,4 +1,4 @@
-//! `evermap lane simulate run`: one run.
+//! `evermap lane simulate run`: simulates one run.
 
 use std::path::PathBuf;
 
@@ -21,21 +21,21 @@ use crate::output::Output;
 pub struct Run {
     #[command(flatten)]
     given: Given,
-    /// `blocking`: the program gives up its core when it reads; `nonblocking`: it keeps it
+    /// `blocking`: the program gives up its core when it reads; `nonblocking`: it keeps its core
     #[arg(long, value_name = "MODE", value_parser = mode)]
     mode: Option<Mode>,
-    /// What it reads from: one of the profile's devices
+    /// Device of the profile to read from
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// A line of JSON for each frame, and one for the run
+    /// Print a JSON line for each frame and one for the run
     #[arg(long)]
     json: bool,
-    /// Draw the completion of each frame
+    /// Draw the completion of each frame to FILE
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// A line of `--json`.
+/// Line of `--json` for a frame.
 #[derive(Serialize)]
 struct OfFrame<'a> {
     frame: usize,
@@ -43,7 +43,7 @@ struct OfFrame<'a> {
     of: &'a Frame,
 }
 
-/// The last line of `--json`.
+/// Last line of `--json`.
 #[derive(Serialize)]
 struct OfRun<'a> {
     profile: &'a str,

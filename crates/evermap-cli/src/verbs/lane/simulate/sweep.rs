@@ -1,4 +1,4 @@
-//! `evermap lane simulate sweep`: misses over parameters.
+//! `evermap lane simulate sweep`: varies parameters.
 
 use std::path::PathBuf;
 
@@ -11,34 +11,35 @@ use crate::output::Output;
 
 /// Simulate over one or two parameters
 ///
-/// Of several modes and devices, each mode is simulated on each device.
+/// With several modes and devices, each mode is simulated on each device.
 ///
 ///   $ evermap lane simulate sweep --over capacity=10..100:10 --over wait=0,20,50 --svg sweep.svg
-///   $ evermap lane simulate sweep --over wait=0..100:10 --mode blocking --mode nonblocking --device nand --device pcram
+///   $ evermap lane simulate sweep --over wait=0..100:10 --mode blocking --mode nonblocking \
+///       --device nand --device pcram
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Sweep {
     #[command(flatten)]
     given: Given,
-    /// What is varied, and its values; twice for two
+    /// Parameter and its values; give it twice for two parameters
     #[arg(long, value_name = "KEY=VALUES", required = true)]
     over: Vec<String>,
     /// `blocking` or `nonblocking`
     #[arg(long, value_name = "MODE", value_parser = mode)]
     mode: Vec<Mode>,
-    /// What is read from
+    /// Device to read from
     #[arg(long, value_name = "NAME")]
     device: Vec<String>,
-    /// Runs a point, of which means are told
+    /// Runs at each point; the results are their means
     #[arg(long, value_name = "N", default_value_t = 1)]
     seeds: u32,
-    /// A line of JSON for each point
+    /// Print a JSON line for each point
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Comma-separated values
+    /// Print comma-separated values
     #[arg(long)]
     csv: bool,
-    /// Draw the misses
+    /// Draw the misses to FILE
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Where a trace is written to.
+//! Output of traces.
 
 use std::fs::File;
 use std::io;
@@ -9,19 +9,19 @@ use evermap_lane::trace::Trace;
 use crate::failure::{Failure, folder_of};
 use crate::output::Output;
 
-/// The options that say where.
+/// Output options.
 #[derive(Debug, clap::Args)]
 pub struct To {
-    /// Write to FILE; - for standard output
+    /// Write to FILE (- for standard output)
     #[arg(short, long = "output", value_name = "FILE")]
     output: PathBuf,
-    /// Replace FILE if it is there
+    /// Replace an existing FILE
     #[arg(long)]
     force: bool,
 }
 
 impl To {
-    /// Looks whether it can be written, before anything is done for it.
+    /// Checks whether the output can be written, before any other work.
     pub fn prepare(&self) -> Result<Destination<'_>, Failure> {
         let failed = |source| Failure::Target { path: self.output.clone(), source };
         if self.output == Path::new("-") {
@@ -30,18 +30,18 @@ impl To {
         let there = std::fs::metadata(&self.output).ok().map(|found| found.file_type());
         match there {
             Some(kind) if kind.is_dir() => Err(Failure::Usage(format!(
-                "cannot write {}: it is a folder; name a file in it",
+                "cannot write {}: it is a directory; name a file in it",
                 self.output.display()
             ))),
             Some(kind) if kind.is_file() && !self.force => {
                 Err(Failure::FileInTheWay { path: self.output.clone() })
             }
-            // A device or a named pipe: nobody means to have a file in its place.
+            // Writes to a device or a named pipe instead of replacing it.
             Some(kind) if !kind.is_file() => {
                 let file = File::options().write(true).open(&self.output).map_err(failed)?;
                 Ok(Destination::Device { file, path: &self.output })
             }
-            // Tried without a name: a recording may be killed, and nothing of it shall stay beside its output.
+            // The trial file is unnamed, so a killed recording leaves nothing beside its output.
             _ => {
                 tempfile::tempfile_in(folder_of(&self.output)).map_err(failed)?;
                 Ok(Destination::File { to: self })
@@ -50,7 +50,7 @@ impl To {
     }
 }
 
-/// Something to write a trace to.
+/// Target of a trace.
 pub enum Destination<'a> {
     Output,
     Device { file: File, path: &'a Path },
@@ -71,7 +71,8 @@ impl Destination<'_> {
             }
             Destination::File { to } => {
                 let failed = |source| Failure::Target { path: to.output.clone(), source };
-                // Beside its place, so that a file of that name is always a whole one.
+                // A temporary file in the same directory, so that a file of this name is always
+                // complete.
                 let partial = tempfile::Builder::new()
                     .prefix(".evermap-trace-")
                     .tempfile_in(folder_of(&to.output));
@@ -82,7 +83,7 @@ impl Destination<'_> {
                     false => partial.persist_noclobber(&to.output),
                 };
                 persisted.map(|_| ()).map_err(|error| match error.error.kind() {
-                    // It came while the trace was made.
+                    // The file appeared during the recording.
                     io::ErrorKind::AlreadyExists => {
                         Failure::FileInTheWay { path: to.output.clone() }
                     }

@@ -6,11 +6,11 @@ use super::Reading;
 use super::destination::To;
 use crate::failure::Failure;
 
-/// Bring another tool's trace into lines of JSON, as `simulate` takes them
+/// Convert another tool's trace to JSON lines
 ///
-/// Read are the lines of strace (-f -ttt -T -y), perf script (block:block_rq_issue and block:block_rq_complete), blkparse, fio's
-/// write_iolog (version 2 and 3), MSR Cambridge, UMass SPC, and what this verb writes. What cannot be read is told on stderr, by
-/// line, and left out.
+/// Reads strace (-f -ttt -T -y), perf script (block:block_rq_issue and block:block_rq_complete),
+/// blkparse, fio's write_iolog (versions 2 and 3), MSR Cambridge, UMass SPC, and this verb's own
+/// output. Unreadable lines are reported on stderr and skipped.
 ///
 /// Example: evermap lane trace import strace.log -o clip.jsonl --fps 24
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ pub struct Import {
     reading: Reading,
     #[command(flatten)]
     to: To,
-    /// Say for each request which frame it is in: RATE a second, as 24, 23.976 or 24000/1001
+    /// Mark each request with its frame, at RATE frames a second (24, 23.976 or 24000/1001)
     #[arg(long, value_name = "RATE")]
     fps: Option<Period>,
 }

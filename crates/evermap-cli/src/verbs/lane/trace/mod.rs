@@ -1,4 +1,4 @@
-//! `evermap lane trace`: what a program reads and writes, recorded, brought into one form, summed up.
+//! `evermap lane trace`: records, imports and summarises a program's reads and writes.
 
 mod destination;
 mod import;
@@ -13,7 +13,7 @@ use evermap_lane::trace::{self, Format, Options, TimeUnit};
 use crate::failure::Failure;
 use crate::output;
 
-/// Record, read and summarise what a program reads and writes
+/// Record, import and summarise reads and writes of a program
 #[derive(Debug, clap::Args)]
 pub struct Trace {
     #[command(subcommand)]
@@ -37,22 +37,22 @@ impl Trace {
     }
 }
 
-/// A trace to read, and how.
+/// Input trace and its options.
 #[derive(Debug, clap::Args)]
 struct Reading {
-    /// The trace; - for standard input
+    /// Trace file (- for standard input)
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// What it is: json, strace, perf, blkparse, fio, msr, spc; looked for in its first lines if not said
+    /// Format: json, strace, perf, blkparse, fio, msr, spc [default: detected in the first lines]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// The unit of a fio log's times: ns, us, ms; else what fio itself uses
+    /// Unit of times in a fio log: ns, us, ms [default: fio's own]
     #[arg(long, value_name = "UNIT")]
     ts_unit: Option<TimeUnit>,
-    /// Count mapping a file as reading all that is mapped (strace)
+    /// Count mapping a file as reading all mapped bytes (strace)
     #[arg(long)]
     mappings: bool,
-    /// Read no more than N requests
+    /// Read at most N requests
     #[arg(long, value_name = "N", default_value_t = Options::default().events_max)]
     max_events: usize,
 }
@@ -71,7 +71,7 @@ impl Reading {
     }
 }
 
-/// What was noticed when it was read.
+/// Prints the warnings of a trace.
 fn warn(trace: &trace::Trace) {
     for warning in &trace.warnings {
         output::warn(&warning.to_string());

@@ -12,29 +12,30 @@ use crate::failure::Failure;
 use crate::output;
 use crate::verbs::command::find;
 
-/// Run a program and record what it reads and writes
+/// Run a program and record its reads and writes
 ///
-/// With strace it is the program's calls, with files and offsets, and those of all that it starts. With perf it is the requests that
-/// reach the disks, of the whole machine while the program runs; that needs rights.
+/// With strace it records system calls of the program and its children, with files and offsets.
+/// With perf it records the disk requests of the whole machine while the program runs, which needs
+/// rights.
 ///
-/// Ctrl-C is the program's: when it ends, the recording does, and is kept. What the program leaves running is recorded as long as it
-/// runs; another Ctrl-C ends that, too.
+/// Ctrl-C goes to the program. When the program ends, the recording ends and is kept. Processes
+/// that the program leaves running are recorded until they end; another Ctrl-C ends that, too.
 ///
-/// The exit code is that of the command, or 128 and the number of the signal that ended it; 127 when there is no such command, 126 when it
-/// cannot be started, 125 when it cannot be recorded.
+/// Exits with the command's exit code, or 128 plus the signal that ended it; 127 if the command is
+/// not found, 126 if it cannot be started, 125 if it cannot be recorded.
 ///
 /// Example: evermap lane trace record --fps 24 -o clip.jsonl -- ffmpeg -re -i clip.mkv -f null -
 #[derive(Debug, clap::Args)]
 pub struct Record {
-    /// What records: strace, perf; or auto: strace if it is there
+    /// Recorder: strace, perf, or auto for strace if it is installed, else perf
     #[arg(long, value_name = "TOOL", default_value = "auto")]
     with: Recorder,
     #[command(flatten)]
     to: To,
-    /// Say for each request which frame it is in: RATE a second, as 24, 23.976 or 24000/1001
+    /// Mark each request with its frame, at RATE frames a second (24, 23.976 or 24000/1001)
     #[arg(long, value_name = "RATE")]
     fps: Option<Period>,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -54,7 +55,7 @@ impl Record {
         let mut trace = recorded.trace;
         super::warn(&trace);
         if trace.events.is_empty() {
-            output::warn("nothing was read or written that could be recorded");
+            output::warn("no reads or writes were recorded");
         }
         if let Some(period) = self.fps {
             trace.mark_frames(period);

@@ -7,23 +7,24 @@ use super::Reading;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// Files that a person is shown; `--json` has all.
+/// Number of files in the text output; `--json` has all.
 const FILES_SHOWN: usize = 20;
 
-/// Sum up a trace: requests, bytes, latencies, pages, frames, files
+/// Summarise a trace: requests, bytes, latencies, pages, frames, files
 ///
-/// Sizes and latencies are exact quantiles. A read is sequential when it begins where the one before in the same file has ended. Pages are 4 KiB;
-/// how many of the references were to a page that had been touched before is what a cache can bring.
+/// Sizes and latencies are exact quantiles. A read is sequential if it begins where the previous
+/// read of the file ended. Pages have 4 KiB; the share of references to pages that were touched
+/// before is the limit of a cache's hits.
 ///
 /// Example: evermap lane trace stat clip.jsonl --fps 24
 #[derive(Debug, clap::Args)]
 pub struct Stat {
     #[command(flatten)]
     reading: Reading,
-    /// Divide the time into frames: RATE a second, as 24, 23.976 or 24000/1001
+    /// Divide the time into frames, at RATE frames a second (24, 23.976 or 24000/1001)
     #[arg(long, value_name = "RATE")]
     fps: Option<Period>,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -58,7 +59,7 @@ fn tell(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
     let pages = &statistics.pages;
     output.line("")?;
     output.line(&format!(
-        "pages of 4 KiB: {} referenced, {} different ({}), {:.1} % again",
+        "pages of 4 KiB: {} referenced, {} different ({}), {:.1} % repeated",
         output::count(pages.references),
         output::count(pages.distinct),
         output::bytes(pages.distinct.saturating_mul(PAGE_BYTES)),
@@ -108,7 +109,7 @@ fn tell_requests(statistics: &Statistics, output: &mut Output) -> Result<(), Fai
     output.table(head, &rows, &[0])
 }
 
-/// Dashes where nothing was measured.
+/// Formats latencies, with dashes if nothing was measured.
 fn latencies(of: &Quantiles) -> [String; 4] {
     [of.p50, of.p99, of.p999, of.max].map(|ms| match of.count {
         0 => "-".to_string(),
@@ -151,12 +152,12 @@ fn tell_files(statistics: &Statistics, output: &mut Output) -> Result<(), Failur
             output::count(file.writes),
             output::bytes(file.write_bytes),
             output::count(file.distinct_pages),
-            output::plain(file.file.as_deref().unwrap_or("(not known)")).replace('\n', "\\n"),
+            output::plain(file.file.as_deref().unwrap_or("(unknown)")).replace('\n', "\\n"),
         ]
     };
     let rows: Vec<_> = statistics.files.iter().take(FILES_SHOWN).map(row).collect();
     output.line("")?;
-    // The name stands last: it may be long.
+    // The name is the last column, since it may be long.
     output.table(["reads", "read", "writes", "written", "pages", "file"], &rows, &[5])?;
     match statistics.files.len().checked_sub(FILES_SHOWN) {
         Some(more @ 1..) => output.line(&format!("and {} more", output::count(more as u64))),
