@@ -85,13 +85,13 @@ fn mistakes_are_told_with_a_remedy() {
     fs::write(at.join("file"), "contents").unwrap();
     fs::write(at.join("policy.toml"), "[tier]\nfile = 1\n").unwrap();
     for (arguments, code, words) in [
-        (&["plan"][..], 2, "name some"),
+        (&["plan"][..], 2, "name files"),
         (&["plan", "--tier", "nowhere", "file"], 3, "check that the name is right"),
         (&["plan", "--policy", "policy.toml"], 8, "unknown field"),
         (&["plan", "--policy", "none.toml"], 3, "none.toml"),
         (&["apply", "--commit", "file"], 2, "--mode switch"),
-        (&["apply", "none"], 3, "no file has this name"),
-        (&["apply", "file", "none"], 3, "no file has this name"),
+        (&["apply", "none"], 3, "no file matches"),
+        (&["apply", "file", "none"], 3, "no file matches"),
         (&["back", "file", "--journal", "journal"], 3, "name the tier"),
     ] {
         let said = place(at, arguments);

@@ -90,12 +90,12 @@ fn a_clip_that_is_made_is_played_and_drawn() {
 fn mistakes_are_told_with_what_to_do() {
     let place = place();
     for (arguments, code, part) in [
-        (&["--fps", "fast"][..], 2, "is no rate"),
+        (&["--fps", "fast"][..], 2, "is not a rate"),
         (&["--seconds", "0"], 2, "more than 0"),
         (&["--policy", "none.toml"], 3, "none.toml"),
         (&["--clip", "none.clip", "--no-lane"], 3, "none.clip"),
-        (&["--clip", ".", "--no-lane"], 2, "no regular file"),
-        (&["--frame-bytes", "63", "--no-lane"], 2, "in steps of 8"),
+        (&["--clip", ".", "--no-lane"], 2, "not a regular file"),
+        (&["--frame-bytes", "63", "--no-lane"], 2, "multiple of 8"),
         (&["--dir", "nowhere", "--no-lane"], 3, "nowhere"),
     ] {
         place.fails(code, part, &[&["lane", "play"], arguments].concat());
@@ -237,10 +237,7 @@ fn of_a_command_beside_it_no_cost_is_told_and_that_is_said() {
     ];
     let ran = place.run(&arguments);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(
-        ran.out.contains("cost: cannot be told") && ran.out.contains("is not counted"),
-        "{ran:?}"
-    );
+    assert!(ran.out.contains("cost: unknown") && ran.out.contains("is not counted"), "{ran:?}");
 }
 
 /// Killed if the test fails.
@@ -362,7 +359,7 @@ fn clips_of_ones_own_are_verified_and_replaced_only_when_that_is_said() {
     (1..10).for_each(|frame| bytes[frame * 8192 + 4_000] ^= 1);
     std::fs::write(place.path("own.clip"), bytes).unwrap();
     let damaged = place.run(&play);
-    assert!(damaged.code == 5 && damaged.err.contains("frames were not"), "{damaged:?}");
+    assert!(damaged.code == 5 && damaged.err.contains("frames had wrong contents"), "{damaged:?}");
     place.ok(&[&make[..], &["--force"]].concat());
     place.ok(&play);
 }

@@ -25,7 +25,7 @@ fn a_core_that_goes_offline_is_left_for_another_one_or_the_lane_ends() {
         return;
     }
     let named = format!("[app]\ncore = {}\n", cores()[0]);
-    for (policy, said) in [("[app]\nfps = 24\n", "moved to core"), (&named, "the lane was over")] {
+    for (policy, said) in [("[app]\nfps = 24\n", "moved to core"), (&named, "the lane ended")] {
         let place = Place::new();
         let ran = lane_whose_core_goes_offline(&place, policy, "until false; do sleep 0.05; done");
         assert!(ran.out.contains(said), "{ran:?}");

@@ -26,7 +26,7 @@ fn a_program_that_leaves_a_daemon_ends_the_lane_and_the_daemon_is_ordinary(
     kill(pid);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(is_there && is_ordinary, "{is}");
-    assert!(report["events"].to_string().contains("run on, as ordinary ones"), "{report}");
+    assert!(report["events"].to_string().contains("continue as ordinary ones"), "{report}");
     assert!(place.is_clean());
 }
 

@@ -54,7 +54,7 @@ fn a_lane_whose_time_is_over_leaves_an_ordinary_program(place: &Place, policy: &
     assert!(is_alive(lane.program) && is_ordinary(lane.program));
     kill(lane.program);
     let ran = lane.ends();
-    assert!(ran.code == 137 && ran.err.contains("time was over"), "{ran:?}");
+    assert!(ran.code == 137 && ran.err.contains("time ended"), "{ran:?}");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_program_that_begins_after_its_lanes_time_is_an_ordinary_one() {
     let mut act = Command::new(&command[0]);
     let ran = act.args(&command[1..]).env("EVERMAP_ACT_PLACE", place.directory()).output().unwrap();
     let ran = Ran::of(ran);
-    assert!(ran.out.contains("time was over"), "{ran:?}");
+    assert!(ran.out.contains("time ended"), "{ran:?}");
     let said = fs::read_to_string(place.path("said")).unwrap();
     let [stat, allowed] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
     assert_eq!(class(stat), Some(0), "{said}");

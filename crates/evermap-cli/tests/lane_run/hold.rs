@@ -19,7 +19,7 @@ fn a_hold_whose_names_are_taken_is_refused_and_they_are_not_touched() {
     fs::remove_dir(&foreign).unwrap();
     assert_eq!(ran.code, 125, "{ran:?}");
     assert!(ran.err.contains("already") && ran.err.contains("lane undo"), "{ran:?}");
-    assert!(is_there && status.out.contains("a group of no lane known here"), "{status:?}");
+    assert!(is_there && status.out.contains("group of an unknown lane"), "{status:?}");
     assert!(place.is_clean());
 }
 

@@ -35,14 +35,17 @@ fn status_tells_of_a_lane_that_runs() {
     assert_eq!(place.run(&["status"]).out, "no lanes\n");
     let lane = place.start(LEND, &SLEEP);
     let told = place.run(&["status"]);
-    assert!(told.out.contains("runs") && told.out.contains(&lane.program.to_string()), "{told:?}");
+    assert!(
+        told.out.contains("running") && told.out.contains(&lane.program.to_string()),
+        "{told:?}"
+    );
     let told = place.status();
     let one = &told["lanes"][0];
     assert_eq!(one["program_pid"], lane.program);
     assert_eq!(one["guardian_pid"], lane.guardian);
     assert_eq!((&one["is_running"], &told["claimed"][0]), (&Value::Bool(true), &one["core"]));
     let undone = place.run(&["undo"]);
-    assert!(undone.out.contains("1 lanes run"), "{undone:?}");
+    assert!(undone.out.contains("1 lanes are running"), "{undone:?}");
     assert!(is_alive(lane.guardian) && place.journals().len() == 1);
 }
 

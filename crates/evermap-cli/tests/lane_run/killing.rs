@@ -87,7 +87,7 @@ fn what_is_left_when_all_are_killed_is_undone_by_the_next_lane(place: &Place, po
     assert!(status.out.contains("left behind") && status.out.contains("lane undo"), "{status:?}");
     let (ran, report) = place.ended(policy, &["true"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(report["events"].to_string().contains("had been left behind"), "{report}");
+    assert!(report["events"].to_string().contains("was left behind"), "{report}");
     assert!(is_ordinary(program), "{:?} {}", policy_of(program), affinity(program));
     assert!(place.is_clean());
 }
