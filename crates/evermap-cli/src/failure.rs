@@ -328,10 +328,10 @@ fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
     match error {
         Error::Io { source, .. } => exit_code_of_file(source, 10),
         Error::CoreRefused { .. } => 2,
-        Error::Unusable(_) | Error::NoPeriod | Error::NotAFile { .. } => 2,
+        Error::InvalidPolicy(_) | Error::NoPeriod | Error::NotAFile { .. } => 2,
         Error::NoRoom { .. } => 7,
         Error::NotCopied { source, .. } => exit_code_of_transfer(source),
-        Error::Cut { .. } | Error::Changed { .. } => 12,
+        Error::Truncated { .. } | Error::Changed { .. } => 12,
         Error::NoProcess { .. } => 3,
         Error::Unobservable { why, .. } => match why {
             Unobservable::KernelThread | Unobservable::ThreadOf { .. } => 2,

@@ -9,12 +9,12 @@ use crate::process::text;
 
 /// Time that a thread ran, and time that it waited in the run queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ran {
+pub(crate) struct RunTimes {
     pub(crate) run_ns: u64,
     pub(crate) wait_ns: u64,
 }
 
-impl Ran {
+impl RunTimes {
     /// Reads the counters. Returns `None` if the thread has ended or the kernel does not keep them
     /// (`CONFIG_SCHED_INFO`).
     pub(crate) fn of(pid: u32, thread: u32) -> Option<Self> {
@@ -38,18 +38,18 @@ pub(crate) struct Counters {
     pub(crate) major_faults: u64,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
-    pub(crate) core: OfCore,
+    pub(crate) core: CoreCounters,
 }
 
 /// Counters of a core. Counters that the kernel does not provide are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OfCore {
+pub(crate) struct CoreCounters {
     pub(crate) interrupts: Option<u64>,
     /// Time in which the core was ready to run, but the host of this virtual machine ran others.
     pub(crate) stolen_ns: Option<u64>,
 }
 
-impl OfCore {
+impl CoreCounters {
     /// Reads the counters of a core. Cost: two reads of `/proc`.
     pub(crate) fn now(roots: &Roots, core: u32) -> Self {
         Self { interrupts: interrupts(roots, core), stolen_ns: stolen_ns(roots, core) }
@@ -58,13 +58,13 @@ impl OfCore {
     /// Returns the increase since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
-            interrupts: gone(self.interrupts, before.interrupts),
-            stolen_ns: gone(self.stolen_ns, before.stolen_ns),
+            interrupts: increase(self.interrupts, before.interrupts),
+            stolen_ns: increase(self.stolen_ns, before.stolen_ns),
         }
     }
 }
 
-fn gone(now: Option<u64>, before: Option<u64>) -> Option<u64> {
+fn increase(now: Option<u64>, before: Option<u64>) -> Option<u64> {
     Some(now?.saturating_sub(before?))
 }
 
@@ -77,12 +77,12 @@ impl Counters {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         Self {
             processor_ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
-            run_queue_ns: own("schedstat").and_then(|text| Some(Ran::parse(&text)?.wait_ns)),
+            run_queue_ns: own("schedstat").and_then(|text| Some(RunTimes::parse(&text)?.wait_ns)),
             minor_faults: faults.0,
             major_faults: faults.1,
-            voluntary_switches: of_status(&status, "voluntary_ctxt_switches:").unwrap_or(0),
-            involuntary_switches: of_status(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0),
-            core: core.map(|core| OfCore::now(&Roots::default(), core)).unwrap_or_default(),
+            voluntary_switches: status_field(&status, "voluntary_ctxt_switches:").unwrap_or(0),
+            involuntary_switches: status_field(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0),
+            core: core.map(|core| CoreCounters::now(&Roots::default(), core)).unwrap_or_default(),
         }
     }
 
@@ -90,7 +90,7 @@ impl Counters {
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             processor_ns: self.processor_ns.saturating_sub(before.processor_ns),
-            run_queue_ns: gone(self.run_queue_ns, before.run_queue_ns),
+            run_queue_ns: increase(self.run_queue_ns, before.run_queue_ns),
             minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
             major_faults: self.major_faults.saturating_sub(before.major_faults),
             voluntary_switches: self.voluntary_switches.saturating_sub(before.voluntary_switches),
@@ -105,10 +105,10 @@ impl Counters {
 /// Number of times that a thread went to sleep voluntarily.
 pub(crate) fn voluntary_switches(pid: u32, thread: u32) -> Option<u64> {
     let status = text(&format!("/proc/{pid}/task/{thread}/status"))?;
-    of_status(&status, "voluntary_ctxt_switches:")
+    status_field(&status, "voluntary_ctxt_switches:")
 }
 
-fn of_status(status: &str, name: &str) -> Option<u64> {
+fn status_field(status: &str, name: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
@@ -158,13 +158,13 @@ mod tests {
 
     #[test]
     fn kernel_lines_are_parsed() {
-        assert_eq!(Ran::parse("123 456 7\n"), Some(Ran { run_ns: 123, wait_ns: 456 }));
-        assert_eq!(Ran::parse(""), None);
+        assert_eq!(RunTimes::parse("123 456 7\n"), Some(RunTimes { run_ns: 123, wait_ns: 456 }));
+        assert_eq!(RunTimes::parse(""), None);
         let stat = "7 (a ) b) S 1 2 3 4 5 6 11 12 13 14 15";
         assert_eq!(faults(stat), Some((11, 13)));
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n";
-        assert_eq!(of_status(status, "voluntary_ctxt_switches:"), Some(5));
-        assert_eq!(of_status(status, "nonvoluntary_ctxt_switches:"), Some(6));
+        assert_eq!(status_field(status, "voluntary_ctxt_switches:"), Some(5));
+        assert_eq!(status_field(status, "nonvoluntary_ctxt_switches:"), Some(6));
         let table = "     CPU0   CPU2\n 1:  10  20  APIC x 7\nLOC: 1 2 Local timer\nERR: 5\n";
         assert_eq!(interrupts_in(table, 2), Some(22));
         assert_eq!(interrupts_in(table, 0), Some(16));
@@ -178,8 +178,8 @@ mod tests {
     #[test]
     fn counters_of_any_thread_are_readable() {
         let (pid, thread) = (std::process::id(), std::process::id());
-        assert!(Ran::of(pid, thread).is_some() && voluntary_switches(pid, thread).is_some());
-        assert_eq!(Ran::of(pid, u32::MAX), None);
+        assert!(RunTimes::of(pid, thread).is_some() && voluntary_switches(pid, thread).is_some());
+        assert_eq!(RunTimes::of(pid, u32::MAX), None);
     }
 
     #[test]
@@ -204,6 +204,6 @@ mod tests {
         let after = Counters::now(None).since(before);
         assert!(after.voluntary_switches >= 1 && after.processor_ns > 0, "{after:?}");
         assert!(after.minor_faults > 0, "{after:?}, {} bytes were touched", touched.len());
-        assert_eq!(after.core, OfCore::default());
+        assert_eq!(after.core, CoreCounters::default());
     }
 }

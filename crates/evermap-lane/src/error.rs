@@ -53,7 +53,7 @@ pub enum Error {
     NoPeriod,
     /// A policy built in code is invalid.
     #[error("invalid policy: {0}")]
-    Unusable(String),
+    InvalidPolicy(String),
     /// The lane belongs to the process that this one was forked from.
     #[error(
         "the lane belongs to process {lane}, and process {here} was forked from it: enter a new lane there"
@@ -66,7 +66,7 @@ pub enum Error {
     },
     /// The calling thread is already in a lane.
     #[error("this thread is already in a lane: leave that lane first")]
-    AlreadyIn,
+    AlreadyInLane,
     /// A process of a benchmark failed.
     #[error("a benchmark process {what}: read its messages on stderr, then run it again")]
     Child {
@@ -81,7 +81,7 @@ pub enum Error {
     },
     /// The file became shorter while it was read.
     #[error("{} was truncated from {was_bytes} to {is_bytes} bytes while it was read: open it again when it is complete", path.display())]
-    Cut {
+    Truncated {
         /// The file.
         path: PathBuf,
         /// Length when the file was opened.

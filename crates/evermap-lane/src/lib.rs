@@ -44,7 +44,7 @@ pub use policy::{
 };
 pub use quantiles::Quantiles;
 pub use reads::{Note, Reads};
-pub use report::{Cause, Demotion, Report, Timed};
+pub use report::{Cause, Demotion, FrameTimes, Report};
 
 /// Compiles the example in the README.
 #[cfg(doctest)]

@@ -401,7 +401,7 @@ impl Policy {
     }
 
     /// Returns true if the kernel's unbound work should be kept off the lane's core.
-    pub fn wants_work_away(&self) -> bool {
+    pub fn wants_workqueues_away(&self) -> bool {
         let is_close =
             || self.deadline_ns().ok().flatten().is_some_and(|ns| ns <= CLOSE_DEADLINE_NS);
         match self.app.workqueues {
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn unbound_work_is_kept_off_the_core_for_short_deadlines() {
-        let wants = |text: &str| Policy::parse(text).unwrap().wants_work_away();
+        let wants = |text: &str| Policy::parse(text).unwrap().wants_workqueues_away();
         assert!(wants("[app]\nperiod_us = 1000") && wants("[app]\nfps = 24\ndeadline_us = 10000"));
         assert!(!wants("[app]\nfps = 24") && !wants(""));
         assert!(wants("[app]\nfps = 24\nworkqueues = \"away\""));

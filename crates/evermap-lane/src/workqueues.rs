@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::sys::lock;
 
 /// Label in reports, both where the exclusion was applied and where it was not.
-pub(crate) const AWAY: &str = "the kernel's unbound work done on other cores";
+pub(crate) const LABEL: &str = "the kernel's unbound work done on other cores";
 /// Directory below `/sys`.
 pub(crate) const DIRECTORY: &str = "devices/virtual/workqueue";
 /// Mask that can be written; reads as the mask in force.
@@ -34,45 +34,45 @@ const REQUESTED: &str = "cpumask_requested";
 const BYTES_MAX: u64 = 8 << 10;
 /// Longest wait for the file's lock. A change by another lane takes some milliseconds; a lane that
 /// was stopped while it held the lock is not waited for any longer.
-const OTHERS_MAX: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Exclusion of a core from the kernel's unbound workqueues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Away {
+pub(crate) struct Exclusion {
     core: u32,
     directory: PathBuf,
 }
 
 /// Reason why the exclusion was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stays {
+pub(crate) struct NotExcluded {
     pub(crate) why: String,
     pub(crate) remedy: String,
 }
 
-impl Away {
+impl Exclusion {
     /// Plans the exclusion. Returns `None` if the core is not in the mask anyway.
-    pub(crate) fn plan(directory: &Path, core: u32) -> Result<Option<Self>, Stays> {
-        let away = Self { core, directory: directory.to_owned() };
-        let mask = away.read().map_err(|error| away.stays(&error))?;
+    pub(crate) fn plan(directory: &Path, core: u32) -> Result<Option<Self>, NotExcluded> {
+        let exclusion = Self { core, directory: directory.to_owned() };
+        let mask = exclusion.read().map_err(|error| exclusion.not_excluded(&error))?;
         if !mask.has(core) {
             return Ok(None);
         }
         if mask.without(core).is_empty() {
-            return Err(Stays {
+            return Err(NotExcluded {
                 why: "no other core is left for the work".into(),
                 remedy: "use a machine with more than one core".into(),
             });
         }
-        away.open().map_err(|error| away.stays(&error))?;
-        Ok(Some(away))
+        exclusion.open().map_err(|error| exclusion.not_excluded(&error))?;
+        Ok(Some(exclusion))
     }
 
     /// Takes the core out of the mask. Must be undone, also after an error.
-    pub(crate) fn make(&self) -> Result<(), Stays> {
+    pub(crate) fn make(&self) -> Result<(), NotExcluded> {
         let made = self.change(|mask| mask.without(self.core));
-        made.map(drop).map_err(|error| self.stays(&error))
+        made.map(drop).map_err(|error| self.not_excluded(&error))
     }
 
     /// Puts the core back into the mask. Returns true if it was missing. Can be repeated.
@@ -85,7 +85,7 @@ impl Away {
         self.directory.join(MASK)
     }
 
-    fn stays(&self, error: &io::Error) -> Stays {
+    fn not_excluded(&self, error: &io::Error) -> NotExcluded {
         let path = self.path();
         let path = path.display();
         let (why, remedy) = match error.kind() {
@@ -98,7 +98,7 @@ impl Away {
             }
             _ => (format!("{path}: {error}"), "set `workqueues = \"stay\"` to disable this"),
         };
-        Stays { why, remedy: remedy.into() }
+        NotExcluded { why, remedy: remedy.into() }
     }
 
     fn open(&self) -> io::Result<File> {
@@ -119,7 +119,7 @@ impl Away {
     /// Changes the mask under a lock. Returns true if that made a difference.
     fn change(&self, change: impl FnOnce(&Mask) -> Mask) -> io::Result<bool> {
         let mut file = self.open()?;
-        let until = Instant::now() + OTHERS_MAX;
+        let until = Instant::now() + LOCK_TIMEOUT;
         while !lock::try_lock(&file)? && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }
@@ -205,15 +205,15 @@ mod tests {
     #[test]
     fn excluding_and_restoring_a_core_leaves_other_cores_unchanged() {
         let directory = directory("0000000f");
-        let away = Away::plan(directory.path(), 2).unwrap().unwrap();
-        away.make().unwrap();
+        let exclusion = Exclusion::plan(directory.path(), 2).unwrap().unwrap();
+        exclusion.make().unwrap();
         assert_eq!(mask(&directory), "0000000b");
         // Another lane, which ends later.
-        let other = Away::plan(directory.path(), 0).unwrap().unwrap();
+        let other = Exclusion::plan(directory.path(), 0).unwrap().unwrap();
         other.make().unwrap();
-        assert!(away.undo().unwrap());
+        assert!(exclusion.undo().unwrap());
         assert_eq!(mask(&directory), "0000000e");
-        assert!(!away.undo().unwrap(), "the second undo has nothing to do");
+        assert!(!exclusion.undo().unwrap(), "the second undo has nothing to do");
         assert!(other.undo().unwrap());
         assert_eq!(mask(&directory), "0000000f");
     }
@@ -235,23 +235,23 @@ mod tests {
         // Core 3 is isolated: it is missing in the mask in force, but stays requested.
         let directory = directory("00000007");
         fs::write(directory.path().join(REQUESTED), "0000000f\n").unwrap();
-        let away = Away::plan(directory.path(), 1).unwrap().unwrap();
-        away.make().unwrap();
+        let exclusion = Exclusion::plan(directory.path(), 1).unwrap().unwrap();
+        exclusion.make().unwrap();
         assert_eq!(mask(&directory), "0000000d");
     }
 
     #[test]
     fn plan_reports_exclusions_that_are_unnecessary_or_impossible() {
         assert_eq!(
-            Away::plan(directory("00000001").path(), 1),
+            Exclusion::plan(directory("00000001").path(), 1),
             Ok(None),
             "the core is excluded already"
         );
-        let alone = Away::plan(directory("00000002").path(), 1).unwrap_err();
+        let alone = Exclusion::plan(directory("00000002").path(), 1).unwrap_err();
         assert!(alone.why.contains("no other core"), "{alone:?}");
-        let absent = Away::plan(Path::new("/no/such"), 1).unwrap_err();
+        let absent = Exclusion::plan(Path::new("/no/such"), 1).unwrap_err();
         assert!(absent.why.contains("/no/such/cpumask"), "{absent:?}");
-        let odd = Away::plan(directory("all").path(), 1).unwrap_err();
+        let odd = Exclusion::plan(directory("all").path(), 1).unwrap_err();
         assert!(odd.why.contains("`all` is not a core mask"), "{odd:?}");
     }
 }

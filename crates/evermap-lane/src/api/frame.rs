@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 
 use super::file::File;
+use super::frame_loop::FrameStart;
 use super::lane::Lane;
-use super::pace::Beat;
 use crate::reads::{Note, Served};
 use crate::report::samples::Sample;
 use crate::{Reads, Result};
@@ -12,27 +12,27 @@ use crate::{Reads, Result};
 /// Work of one period. Dropping it or calling [`Frame::end`] ends it and records its completion.
 pub struct Frame<'l> {
     lane: &'l mut Lane,
-    beat: Beat,
+    start: FrameStart,
     io_ns: Cell<u64>,
     reads: Cell<Reads>,
     notes: RefCell<Vec<Note>>,
-    is_forgotten: bool,
+    is_discarded: bool,
 }
 
 impl<'l> Frame<'l> {
-    pub(super) fn new(lane: &'l mut Lane, beat: Beat) -> Self {
+    pub(super) fn new(lane: &'l mut Lane, start: FrameStart) -> Self {
         let (io_ns, reads, notes) = Default::default();
-        Self { lane, beat, io_ns, reads, notes, is_forgotten: false }
+        Self { lane, start, io_ns, reads, notes, is_discarded: false }
     }
 
     /// Number of the frame's period, from 0. Missing numbers are drops.
     pub fn period(&self) -> u64 {
-        self.beat.period
+        self.start.period
     }
 
     /// Delay of the frame's beginning in nanoseconds after its period's.
     pub fn wake_up_ns(&self) -> u64 {
-        self.beat.woke_ns.saturating_sub(self.beat.begin_ns)
+        self.start.woke_ns.saturating_sub(self.start.begin_ns)
     }
 
     /// Reads the next bytes of a file. Returns fewer at the end of the file and none after it, or
@@ -43,10 +43,10 @@ impl<'l> Frame<'l> {
     /// allocates memory.
     ///
     /// # Errors
-    /// [`Error::Cut`](crate::Error::Cut) and [`Error::Changed`](crate::Error::Changed) if the file
+    /// [`Error::Truncated`](crate::Error::Cut) and [`Error::Changed`](crate::Error::Changed) if the file
     /// has changed since it was opened; I/O errors.
     pub fn read<'f>(&self, file: &'f mut File, length_bytes: usize) -> Result<&'f [u8]> {
-        self.timed(file, |file| file.read(length_bytes))
+        self.timed_read(file, |file| file.read(length_bytes))
     }
 
     /// Reads bytes at an offset. The position of [`Frame::read`] is unchanged, but read-ahead
@@ -60,10 +60,10 @@ impl<'l> Frame<'l> {
         offset_bytes: u64,
         length_bytes: usize,
     ) -> Result<&'f [u8]> {
-        self.timed(file, |file| file.read_at(offset_bytes, length_bytes))
+        self.timed_read(file, |file| file.read_at(offset_bytes, length_bytes))
     }
 
-    fn timed<'f>(
+    fn timed_read<'f>(
         &self,
         file: &'f mut File,
         read: impl FnOnce(&'f mut File) -> Result<(&'f [u8], Served)>,
@@ -86,20 +86,20 @@ impl<'l> Frame<'l> {
     pub fn end(self) {}
 
     /// Discards the frame: neither a frame nor a miss is recorded.
-    pub fn forget(mut self) {
-        self.is_forgotten = true;
+    pub fn discard(mut self) {
+        self.is_discarded = true;
     }
 }
 
 impl Drop for Frame<'_> {
     fn drop(&mut self) {
-        if self.is_forgotten {
+        if self.is_discarded {
             return;
         }
         let wake_up_ns = self.wake_up_ns();
         let (io_ns, notes) = (self.io_ns.get(), self.notes.take());
-        self.lane.end_frame(&self.beat, self.reads.get(), notes, |completion_ns| Sample {
-            period: self.beat.period,
+        self.lane.end_frame(&self.start, self.reads.get(), notes, |completion_ns| Sample {
+            period: self.start.period,
             wake_up_ns,
             io_ns,
             completion_ns,
@@ -109,6 +109,6 @@ impl Drop for Frame<'_> {
 
 impl std::fmt::Debug for Frame<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Frame").field("period", &self.beat.period).finish_non_exhaustive()
+        f.debug_struct("Frame").field("period", &self.start.period).finish_non_exhaustive()
     }
 }

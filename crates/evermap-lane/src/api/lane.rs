@@ -9,20 +9,20 @@ use rustix::process::{Pid, getpid};
 use rustix::thread::sched_getcpu;
 
 use super::clock::Monotonic;
-use super::entered::Entered;
 use super::file::{Access, File};
 use super::frame::Frame;
-use super::pace::{Beat, Pace};
+use super::frame_loop::{FrameLoop, FrameStart};
+use super::thread_state::ThreadState;
 use crate::counters::Counters;
 use crate::guard::StateDirectory;
-use crate::reads::{self, Budget, Helper, Way};
+use crate::reads::{self, Budget, HelperOptions, ReadOptions};
 use crate::report::Report;
 use crate::report::samples::{Sample, Samples};
 use crate::sys::memory::Lock;
 use crate::{Error, Note, Period, Policy, Reads, Result};
 
 thread_local! {
-    static IS_IN: Cell<bool> = const { Cell::new(false) };
+    static IS_IN_LANE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Lane of the calling thread: it gets its core whenever it wants to run, at a real-time policy,
@@ -48,7 +48,7 @@ thread_local! {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Lane {
-    pace: Pace<Monotonic>,
+    frame_loop: FrameLoop<Monotonic>,
     period: Period,
     deadline_ns: u64,
     end_ns: Option<u64>,
@@ -57,11 +57,11 @@ pub struct Lane {
     notes: Vec<Note>,
     /// Counters before the first frame.
     before: Option<Counters>,
-    way: Way,
+    read_options: ReadOptions,
     process: Pid,
     /// The thread was seen on another core, and a note was made.
-    is_away: bool,
-    entered: Entered,
+    has_left_core: bool,
+    thread: ThreadState,
     _of_this_thread: PhantomData<*const ()>,
 }
 
@@ -75,7 +75,7 @@ impl Lane {
     /// unbound work to other cores, which takes some milliseconds.
     ///
     /// # Errors
-    /// [`Error::NoPeriod`]; [`Error::Unusable`] for an invalid policy; [`Error::AlreadyIn`]; the
+    /// [`Error::NoPeriod`]; [`Error::InvalidPolicy`] for an invalid policy; [`Error::AlreadyInLane`]; the
     /// reason if a core is wanted and none can be used. Missing rights are no errors.
     pub fn enter(policy: &Policy) -> Result<Self> {
         Self::enter_by(policy, &StateDirectory::of_user)
@@ -91,14 +91,15 @@ impl Lane {
     }
 
     fn enter_by(policy: &Policy, state: &dyn Fn() -> Result<StateDirectory>) -> Result<Self> {
-        policy.verify().map_err(Error::Unusable)?;
-        let period = policy.period().map_err(Error::Unusable)?.ok_or(Error::NoPeriod)?;
-        let deadline_ns = policy.deadline_ns().map_err(Error::Unusable)?.unwrap_or(period.ns());
-        if IS_IN.get() {
-            return Err(Error::AlreadyIn);
+        policy.verify().map_err(Error::InvalidPolicy)?;
+        let period = policy.period().map_err(Error::InvalidPolicy)?.ok_or(Error::NoPeriod)?;
+        let deadline_ns =
+            policy.deadline_ns().map_err(Error::InvalidPolicy)?.unwrap_or(period.ns());
+        if IS_IN_LANE.get() {
+            return Err(Error::AlreadyInLane);
         }
         let lock = if policy.io.locks_memory() { Lock::Wanted } else { Lock::Unwanted };
-        let mut entered = Entered::enter(policy, period, state)?;
+        let mut thread = ThreadState::enter(policy, period, state)?;
         let samples = Samples::new(lock).map_err(|source| Error::Io {
             operation: "allocate memory for",
             path: Path::new("the report").into(),
@@ -106,14 +107,14 @@ impl Lane {
         })?;
         if lock == Lock::Wanted && !samples.is_locked() {
             let why = "this process may not lock more memory";
-            entered.not_applied.push(Note::new("locked memory for the report", why));
+            thread.not_applied.push(Note::new("locked memory for the report", why));
         }
-        let pace = Pace::new(Monotonic, period, deadline_ns);
+        let frame_loop = FrameLoop::new(Monotonic, period, deadline_ns);
         let end_ns = policy
             .guard
             .max_time_s
-            .map(|s| pace.now_ns().saturating_add(s.saturating_mul(1_000_000_000)));
-        IS_IN.set(true);
+            .map(|s| frame_loop.now_ns().saturating_add(s.saturating_mul(1_000_000_000)));
+        IS_IN_LANE.set(true);
         Ok(Self {
             period,
             deadline_ns,
@@ -122,11 +123,11 @@ impl Lane {
             reads: Reads::default(),
             notes: Vec::new(),
             before: None,
-            way: way(policy, period, lock, &entered),
+            read_options: read_options(policy, period, lock, &thread),
             process: getpid(),
-            is_away: false,
-            entered,
-            pace,
+            has_left_core: false,
+            thread,
+            frame_loop,
             _of_this_thread: PhantomData,
         })
     }
@@ -145,17 +146,17 @@ impl Lane {
     /// # Errors
     /// Same errors as [`Lane::open`].
     pub fn open_with(&mut self, path: impl AsRef<Path>, access: &Access) -> Result<File> {
-        let way = Way {
+        let read_options = ReadOptions {
             is_looping: access.is_looping,
             is_direct: access.is_direct,
             read_bytes: access.bytes_per_frame,
-            ..self.way.clone()
+            ..self.read_options.clone()
         };
         let path = path.as_ref();
-        if let Some(watchman) = self.entered.watchman() {
-            watchman.rest();
+        if let Some(watchdog) = self.thread.watchdog() {
+            watchdog.suspend();
         }
-        let mut file = File::new(reads::open(path, &way)?, path, access.is_looping);
+        let mut file = File::new(reads::open(path, &read_options)?, path, access.is_looping);
         self.notes.extend(file.notes());
         Ok(file)
     }
@@ -176,89 +177,90 @@ impl Lane {
                 here: here.as_raw_nonzero().get(),
             });
         }
-        if self.end_ns.is_some_and(|end_ns| self.pace.next_begin_ns() >= end_ns) {
+        if self.end_ns.is_some_and(|end_ns| self.frame_loop.next_begin_ns() >= end_ns) {
             return Ok(None);
         }
         if self.before.is_none() {
-            self.before = Some(Counters::now(self.entered.core()));
+            self.before = Some(Counters::now(self.thread.core()));
         }
-        if let Some(watchman) = self.entered.watchman() {
-            watchman.resume();
+        if let Some(watchdog) = self.thread.watchdog() {
+            watchdog.resume();
         }
-        let beat = self.pace.wait();
-        self.look_where_it_is();
-        Ok(Some(Frame::new(self, beat)))
+        let start = self.frame_loop.wait();
+        self.check_core();
+        Ok(Some(Frame::new(self, start)))
     }
 
     /// Runs `work` with the affinity that the thread had before the lane. Threads and programs
     /// inherit the affinity of the thread that starts them, so start them here; otherwise they
     /// begin on the lane's core. Their scheduling policy is ordinary in any case.
     pub fn outside<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        self.entered.outside(work)
+        self.thread.outside(work)
     }
 
     /// Core of the lane. `None` if the lane has no core of its own.
     pub fn core(&self) -> Option<u32> {
-        self.entered.core()
+        self.thread.core()
     }
 
     /// Parts of the policy that were not applied so far, with the cause.
     pub fn not_applied(&self) -> impl Iterator<Item = &Note> {
-        self.entered.not_applied.iter().chain(&self.notes)
+        self.thread.not_applied.iter().chain(&self.notes)
     }
 
     /// Leaves the lane: restores the thread and returns the report.
     pub fn leave(mut self) -> Report {
-        let core = self.entered.core();
+        let core = self.thread.core();
         let costs = self.before.map(|before| Counters::now(core).since(before)).unwrap_or_default();
-        let not_set_back = self.set_back();
-        let counts = self.pace.counts();
+        let not_restored = self.restore();
+        let counts = self.frame_loop.counts();
         let mut report = Report::of(self.period, self.deadline_ns, counts, &self.samples)
             .with_costs(core, costs);
         report.reads = self.reads;
-        report.applied = std::mem::take(&mut self.entered.applied);
-        report.not_applied = std::mem::take(&mut self.entered.not_applied);
+        report.applied = std::mem::take(&mut self.thread.applied);
+        report.not_applied = std::mem::take(&mut self.thread.not_applied);
         report.not_applied.append(&mut self.notes);
-        report.not_applied.extend(not_set_back);
-        report.demotions = self.entered.demotion.take().into_iter().collect();
+        report.not_applied.extend(not_restored);
+        report.demotions = self.thread.demotion.take().into_iter().collect();
         report
     }
 
     /// Notes a move to another core. If a core goes offline, the kernel lets its threads run
     /// anywhere.
-    fn look_where_it_is(&mut self) {
+    fn check_core(&mut self) {
         let here = sched_getcpu() as u32;
-        let Some(core) = self.entered.core().filter(|core| *core != here && !self.is_away) else {
+        let Some(core) = self.thread.core().filter(|core| *core != here && !self.has_left_core)
+        else {
             return;
         };
-        self.is_away = true;
+        self.has_left_core = true;
         let why = format!(
             "since frame {} the thread has run on core {here} or others: its own went offline, or another program changed its affinity",
-            self.pace.counts().frames + 1
+            self.frame_loop.counts().frames + 1
         );
         self.notes.push(Note::new(format!("core {core} for the whole lane"), why));
     }
 
-    fn set_back(&mut self) -> Vec<Note> {
-        IS_IN.set(false);
+    fn restore(&mut self) -> Vec<Note> {
+        IS_IN_LANE.set(false);
         if getpid() != self.process {
-            self.entered.forget();
+            self.thread.forget();
         }
-        self.entered.set_back()
+        self.thread.restore()
     }
 
     pub(super) fn now_ns(&self) -> u64 {
-        self.pace.now_ns()
+        self.frame_loop.now_ns()
     }
 
     pub(super) fn end_frame(
         &mut self,
-        beat: &Beat,
+        start: &FrameStart,
         reads: Reads,
         notes: Vec<Note>,
         sample: impl FnOnce(u64) -> Sample,
     ) {
-        let completion_ns = self.pace.end(beat);
+        let completion_ns = self.frame_loop.end(start);
         self.samples.push(sample(completion_ns));
         self.reads.add(reads);
         self.notes.extend(notes);
@@ -267,7 +269,7 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        self.set_back();
+        self.restore();
     }
 }
 
@@ -276,13 +278,13 @@ impl std::fmt::Debug for Lane {
         let mut debug = f.debug_struct("Lane");
         debug
             .field("core", &self.core())
-            .field("frames", &self.pace.counts().frames)
+            .field("frames", &self.frame_loop.counts().frames)
             .finish_non_exhaustive()
     }
 }
 
-fn way(policy: &Policy, period: Period, lock: Lock, entered: &Entered) -> Way {
-    Way {
+fn read_options(policy: &Policy, period: Period, lock: Lock, thread: &ThreadState) -> ReadOptions {
+    ReadOptions {
         mode: policy.io.mode,
         ahead: Duration::from_millis(policy.io.ahead_ms),
         spin: Duration::from_micros(policy.io.spin_us),
@@ -294,6 +296,9 @@ fn way(policy: &Policy, period: Period, lock: Lock, entered: &Entered) -> Way {
         is_looping: false,
         read_bytes: None,
         period: Some(Duration::from_nanos(period.ns())),
-        helper: Helper { aside: entered.aside(), is_real_time: entered.is_real_time() },
+        helper: HelperOptions {
+            placement: thread.placement(),
+            is_real_time: thread.is_real_time(),
+        },
     }
 }

@@ -44,8 +44,8 @@ impl Lanes {
 pub(super) struct AllMemory(());
 
 impl AllMemory {
-    /// Locks all memory, or returns the reason why not. Adds notes on restrictions to `told`.
-    pub(super) fn lock(told: &mut Vec<Note>) -> Result<Self, Note> {
+    /// Locks all memory, or returns the reason why not. Adds notes on restrictions to `notes`.
+    pub(super) fn lock(notes: &mut Vec<Note>) -> Result<Self, Note> {
         let what = "all memory locked and prefaulted";
         if let Some(room_bytes) = locked_room_bytes() {
             let why = format!(
@@ -59,11 +59,11 @@ impl AllMemory {
             // If the process had locked memory before, it all stays locked, since the kernel does
             // not report which part that was.
             lanes.is_ours = locked_bytes() == Some(0);
-            lock_all(told).map_err(|error| Note::new(what, error.to_string()))?;
+            lock_all(notes).map_err(|error| Note::new(what, error.to_string()))?;
             if !lanes.is_ours {
                 let why =
                     "this process had locked memory before the lane, so all of it stays locked";
-                told.push(Note::new("memory unlocked at the end", why));
+                notes.push(Note::new("memory unlocked at the end", why));
             }
         }
         lanes.count += 1;
@@ -81,14 +81,14 @@ impl Drop for AllMemory {
     }
 }
 
-fn lock_all(told: &mut Vec<Note>) -> rustix::io::Result<()> {
-    let present = match too_much() {
+fn lock_all(notes: &mut Vec<Note>) -> rustix::io::Result<()> {
+    let present = match excessive_mapped_mib() {
         None => MlockAllFlags::empty(),
         Some(mib) => {
             let why = format!(
                 "this process has mapped {mib} MiB, too much to prefault: present pages are locked now, the others when touched"
             );
-            told.push(Note::new("all memory prefaulted", why));
+            notes.push(Note::new("all memory prefaulted", why));
             MlockAllFlags::ONFAULT
         }
     };
@@ -99,7 +99,7 @@ fn lock_all(told: &mut Vec<Note>) -> rustix::io::Result<()> {
 }
 
 /// Returns the mapped size in MiB if prefaulting could take more than half of the available memory.
-fn too_much() -> Option<u64> {
+fn excessive_mapped_mib() -> Option<u64> {
     let pages = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = pages.split(' ').next()?.parse().ok()?;
     let bytes = pages.saturating_mul(page_bytes() as u64);

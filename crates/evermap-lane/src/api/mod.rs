@@ -6,13 +6,13 @@
 //! nothing, takes no lock, and waits only for its period and its reads.
 
 mod clock;
-mod entered;
 mod file;
 mod frame;
+mod frame_loop;
 mod lane;
 mod memory;
-mod pace;
-mod watch;
+mod thread_state;
+mod watchdog;
 
 pub use file::{Access, File};
 pub use frame::Frame;

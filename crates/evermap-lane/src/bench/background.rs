@@ -51,7 +51,7 @@ pub(super) struct Background {
 impl Background {
     pub(super) fn start(launcher: &Launcher, load: &Load, folder: &Path) -> Result<Self> {
         if load.hogs.max(load.writers) > HOGS_MAX {
-            return Err(Error::Unusable(format!(
+            return Err(Error::InvalidPolicy(format!(
                 "at most {HOGS_MAX} hogs and {HOGS_MAX} writers are allowed"
             )));
         }

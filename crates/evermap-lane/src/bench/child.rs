@@ -63,13 +63,13 @@ pub(super) enum Role {
 /// Serves the request on stdin. Returns when it is done; hogs never return.
 ///
 /// # Errors
-/// Errors of the player; [`Error::Unusable`] for an invalid request.
+/// Errors of the player; [`Error::InvalidPolicy`] for an invalid request.
 pub fn serve() -> Result<()> {
     let mut line = String::new();
     let stdin = io::stdin().lock();
     io::Read::take(stdin, REQUEST_BYTES_MAX).read_line(&mut line).map_err(of_stdio("read"))?;
     let request: Request = serde_json::from_str(&line).map_err(|error| {
-        Error::Unusable(format!("this verb is only for the benchmark itself ({error})"))
+        Error::InvalidPolicy(format!("this verb is only for the benchmark itself ({error})"))
     })?;
     if !matches!(request.role, Role::Command { .. }) {
         let _ = set_parent_process_death_signal(Some(Signal::KILL));

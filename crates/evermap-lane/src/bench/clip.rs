@@ -38,7 +38,7 @@ impl Clip {
     /// complete and flushed. Cost: writing its bytes.
     ///
     /// # Errors
-    /// [`Error::Unusable`] for invalid frames; I/O errors. No file is left then.
+    /// [`Error::InvalidPolicy`] for invalid frames; I/O errors. No file is left then.
     pub fn make(&self, path: &Path) -> Result<()> {
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -71,7 +71,7 @@ impl Clip {
     /// Same errors as [`Clip::make`].
     pub fn nameless(&self, folder: &Path) -> Result<File> {
         if !FRAME_BYTES.contains(&self.frame_bytes) || !self.frame_bytes.is_multiple_of(8) {
-            return Err(Error::Unusable(format!(
+            return Err(Error::InvalidPolicy(format!(
                 "invalid frame length of {} bytes: use a multiple of 8 from {} bytes to {} MiB",
                 self.frame_bytes,
                 FRAME_BYTES.start(),
@@ -182,7 +182,7 @@ mod tests {
     fn invalid_frame_lengths_are_refused() {
         for frame_bytes in [0, 8, 63, 65, 1 << 30] {
             let error = Clip { frames: 1, frame_bytes }.nameless(Path::new("/tmp")).unwrap_err();
-            assert!(matches!(error, Error::Unusable(_)), "{error}");
+            assert!(matches!(error, Error::InvalidPolicy(_)), "{error}");
         }
     }
 }

@@ -124,12 +124,12 @@ impl Ladder {
         tell: impl FnMut(usize, usize, &Subject, &Preset),
     ) -> Result<Results> {
         if self.presets.is_empty() || self.rungs.is_empty() || self.rounds == 0 {
-            return Err(Error::Unusable(
+            return Err(Error::InvalidPolicy(
                 "nothing to measure: give at least one rung, one rate and one round".into(),
             ));
         }
         if self.turn > TURN_MAX {
-            return Err(Error::Unusable("a turn may last a day at most".into()));
+            return Err(Error::InvalidPolicy("a turn may last a day at most".into()));
         }
         let order = self.order();
         let mut turns = Vec::new();
@@ -302,7 +302,7 @@ impl Ladder {
         }
         let mut played: Played = serde_json::from_slice(&said)
             .map_err(|error| wrong(format!("of the player printed an invalid result ({error})")))?;
-        played.report.set_timed(played.timed.clone());
+        played.report.set_frame_times(played.timed.clone());
         Ok((played, looks))
     }
 }
@@ -425,9 +425,9 @@ mod tests {
         let error = ladder.run(|_, _, _, _| {}).unwrap_err();
         assert!(matches!(error, Error::Child { .. } | Error::Io { .. }), "{error}");
         ladder.turn = Duration::MAX;
-        assert!(matches!(ladder.run(|_, _, _, _| {}), Err(Error::Unusable(_))));
+        assert!(matches!(ladder.run(|_, _, _, _| {}), Err(Error::InvalidPolicy(_))));
         ladder.turn = Duration::from_millis(100);
         ladder.rungs.clear();
-        assert!(matches!(ladder.run(|_, _, _, _| {}), Err(Error::Unusable(_))));
+        assert!(matches!(ladder.run(|_, _, _, _| {}), Err(Error::InvalidPolicy(_))));
     }
 }

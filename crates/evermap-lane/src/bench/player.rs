@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clip::is_frame;
 use crate::guard::StateDirectory;
-use crate::{Access, Lane, Policy, Report, Result, Timed};
+use crate::{Access, FrameTimes, Lane, Policy, Report, Result};
 
 /// Rate, frame size and work of a kind of program.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ pub struct Played {
     /// Report of the lane.
     pub report: Report,
     /// Times of single frames.
-    pub timed: Vec<Timed>,
+    pub timed: Vec<FrameTimes>,
     /// Number of frames with wrong contents.
     pub damaged: u64,
     /// Beginning of the first period and end of the last frame, by `CLOCK_MONOTONIC`.
@@ -104,7 +104,7 @@ pub fn play_until(
     while let Some(frame) = lane.frame()? {
         if frame.period() >= play.periods || stop.load(Ordering::Relaxed) {
             // The frame that shows the end of the playing time is not counted.
-            frame.forget();
+            frame.discard();
             break;
         }
         // After drops the player continues with the frame that is due now.
@@ -126,7 +126,7 @@ pub fn play_until(
     let beyond = report.periods.saturating_sub(play.periods);
     report.periods -= beyond;
     report.drops = report.drops.saturating_sub(beyond);
-    let timed = report.timed().to_vec();
+    let timed = report.frame_times().to_vec();
     Ok(Played { report, timed, damaged, span_ns: span_ns.unwrap_or_default() })
 }
 

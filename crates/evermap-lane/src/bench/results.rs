@@ -119,7 +119,7 @@ fn cell((preset, subject): (Preset, Subject), turns: &[Turn], cores: usize) -> C
     let alone: Vec<&Turn> =
         turns.iter().filter(|turn| turn.preset == preset && turn.played.is_none()).collect();
     let played = || own.iter().filter_map(|turn| turn.played.as_ref());
-    let timed = |time: fn(&crate::Timed) -> f64| {
+    let timed = |time: fn(&crate::FrameTimes) -> f64| {
         let times: Vec<f64> = played().flat_map(|played| played.timed.iter().map(time)).collect();
         Quantiles::of(&times)
     };

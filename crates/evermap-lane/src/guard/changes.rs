@@ -14,7 +14,7 @@ use crate::hold::Hold;
 use crate::hold::tree::Files;
 use crate::machine::{Groups, Roots};
 use crate::process::Process;
-use crate::workqueues::{self, Away, Stays};
+use crate::workqueues::{self, Exclusion, NotExcluded};
 use crate::{Error, Result};
 
 /// Global changes of one lane.
@@ -105,16 +105,19 @@ impl Changes {
     ///
     /// # Errors
     /// Errors of the journal.
-    pub(crate) fn keep_work_away(&mut self, roots: &Roots) -> Result<Result<bool, Stays>> {
+    pub(crate) fn exclude_workqueues(
+        &mut self,
+        roots: &Roots,
+    ) -> Result<Result<bool, NotExcluded>> {
         let Some(core) = self.core() else { return Ok(Ok(false)) };
-        let away = match Away::plan(&roots.sys.join(workqueues::DIRECTORY), core) {
-            Ok(Some(away)) => away,
+        let exclusion = match Exclusion::plan(&roots.sys.join(workqueues::DIRECTORY), core) {
+            Ok(Some(exclusion)) => exclusion,
             Ok(None) => return Ok(Ok(false)),
-            Err(stays) => return Ok(Err(stays)),
+            Err(not_excluded) => return Ok(Err(not_excluded)),
         };
-        self.journal.record.workqueues = Some(away.clone());
+        self.journal.record.workqueues = Some(exclusion.clone());
         self.journal.write()?;
-        let made = away.make();
+        let made = exclusion.make();
         if made.is_err() {
             self.journal.record.workqueues = None;
             self.journal.write()?;
@@ -151,8 +154,8 @@ impl Changes {
     /// Gives up the lane's core.
     pub(crate) fn leave_core(&mut self) -> Result<()> {
         self.journal.record.core = None;
-        if let Some(away) = &self.journal.record.workqueues {
-            away.undo().map_err(|source| undo::of_work(away, source))?;
+        if let Some(exclusion) = &self.journal.record.workqueues {
+            exclusion.undo().map_err(|source| undo::workqueue_error(exclusion, source))?;
             self.journal.record.workqueues = None;
         }
         if let Some(claim) = self.claim.take() {

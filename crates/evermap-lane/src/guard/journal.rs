@@ -17,7 +17,7 @@ use super::StateDirectory;
 use crate::hold::Hold;
 use crate::process::{Process, boot_id};
 use crate::sys::scheduler::Scheduling;
-use crate::workqueues::Away;
+use crate::workqueues::Exclusion;
 use crate::{Error, Result};
 
 /// Format that this version writes.
@@ -69,7 +69,7 @@ pub(crate) struct Record {
     pub(crate) hold: Option<Hold>,
     /// Exclusion of the core from the kernel's unbound work.
     #[serde(default)]
-    pub(crate) workqueues: Option<Away>,
+    pub(crate) workqueues: Option<Exclusion>,
 }
 
 /// Journal of one lane.

@@ -20,7 +20,7 @@ use crate::machine::Roots;
 use crate::process::{self, Process, Stat};
 use crate::sys::lock;
 use crate::sys::scheduler::{self, Thread};
-use crate::workqueues::Away;
+use crate::workqueues::Exclusion;
 use crate::{Error, Result};
 
 /// Environment variable with the lane's id, set for the program and inherited by its children.
@@ -35,7 +35,7 @@ const RELEASE_MAX: Duration = Duration::from_millis(500);
 const GUARDIAN_MAX: Duration = Duration::from_secs(5);
 /// Longest wait for another process that undoes in the same directory. Afterwards both undo, which
 /// is harmless.
-const OTHERS_MAX: Duration = Duration::from_secs(3);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Result of undoing one lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -145,11 +145,11 @@ fn undo_all(journal: &Journal, tree: &dyn Tree) -> Result<UndoneLane> {
     }
     lane.did.extend(threads_back(record));
     let mut result = Ok(());
-    if let Some(away) = &record.workqueues {
-        match away.undo() {
+    if let Some(exclusion) = &record.workqueues {
+        match exclusion.undo() {
             Ok(true) => lane.did.push("the kernel's unbound work may use its core again".into()),
             Ok(false) => {}
-            Err(source) => result = Err(of_work(away, source)),
+            Err(source) => result = Err(workqueue_error(exclusion, source)),
         }
     }
     if let Some(hold) = &record.hold {
@@ -165,16 +165,16 @@ fn undo_all(journal: &Journal, tree: &dyn Tree) -> Result<UndoneLane> {
 }
 
 /// Error for a core that could not be returned to the kernel's unbound work.
-pub(super) fn of_work(away: &Away, source: std::io::Error) -> Error {
+pub(super) fn workqueue_error(exclusion: &Exclusion, source: std::io::Error) -> Error {
     let operation = "return the core to the kernel's unbound work in";
-    Error::Io { operation, path: away.path(), source }
+    Error::Io { operation, path: exclusion.path(), source }
 }
 
 /// Takes the lock for undoing, so that each process reports only its own actions.
 fn alone(state: &StateDirectory) -> Option<File> {
     let path = state.path().join("undo");
     let file = File::options().create(true).truncate(false).write(true).open(path).ok()?;
-    let until = Instant::now() + OTHERS_MAX;
+    let until = Instant::now() + LOCK_TIMEOUT;
     while !lock::try_lock(&file).ok()? {
         if Instant::now() > until {
             return None;
@@ -211,7 +211,7 @@ fn make_ordinary(thread: Thread, before: &Before) -> bool {
     let is_changed = scheduler::get(thread).is_ok_and(|now| {
         now.policy.is_real_time() && (now.policy, now.priority) != (former.policy, former.priority)
     });
-    is_changed && scheduler::set_back(thread, former).is_ok()
+    is_changed && scheduler::restore(thread, former).is_ok()
 }
 
 /// Restores the affinity of processes that belong to the lane and are limited to its core.

@@ -14,23 +14,23 @@ impl Budget {
     }
 
     /// Reserves bytes. Fails with the number of bytes left.
-    pub(super) fn take(&self, bytes: u64) -> Result<Taken, u64> {
+    pub(super) fn reserve(&self, bytes: u64) -> Result<Reservation, u64> {
         if let Some(left) = &self.0 {
             let less = |left: u64| left.checked_sub(bytes);
             left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)?;
         }
-        Ok(Taken { budget: self.clone(), bytes })
+        Ok(Reservation { budget: self.clone(), bytes })
     }
 }
 
 /// Reserved bytes, returned to the budget when dropped.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct Reservation {
     budget: Budget,
     bytes: u64,
 }
 
-impl Drop for Taken {
+impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(left) = &self.budget.0 {
             left.fetch_add(self.bytes, Ordering::Relaxed);

@@ -27,7 +27,7 @@ pub(super) fn make_room(memory: &mut Memory, bytes: usize, lock: Lock, path: &Pa
 }
 
 /// Makes a note if the memory should be locked and is not.
-pub(super) fn say_if_unlocked(
+pub(super) fn note_if_unlocked(
     is_locked: bool,
     wanted: Lock,
     bytes: usize,

@@ -14,29 +14,29 @@ use rustix::fs::{
     MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create, openat,
 };
 
-use super::budget::Taken;
-use super::buffer::say_if_unlocked;
+use super::budget::Reservation;
+use super::buffer::note_if_unlocked;
 use super::lease::ReadLease;
-use super::subject::Subject;
-use super::{Note, Reader, Served, Way};
+use super::source_file::SourceFile;
+use super::{Note, ReadOptions, Reader, Served};
 use crate::sys::mapping::Mapping;
 use crate::{Error, Result};
 
 pub(super) struct Mapped {
     /// `None` after a lease break: nothing is lent any more.
     mapping: Option<Mapping>,
-    kept: Kept,
-    subject: Subject,
+    protection: Protection,
+    input: SourceFile,
     inject: Duration,
     notes: Vec<Note>,
 }
 
 /// Protection of the mapped file from changes. Follows the mapping in the struct above, so that it
 /// is dropped after it.
-enum Kept {
+enum Protection {
     /// The copy has no name or is sealed.
     Copy {
-        _of_budget: Taken,
+        _reservation: Reservation,
     },
     Lease(ReadLease),
     /// Nothing is mapped any more.
@@ -44,47 +44,47 @@ enum Kept {
 }
 
 impl Mapped {
-    pub(super) fn open(path: &Path, way: &Way) -> Result<Self> {
-        let subject = Subject::open(path)?;
+    pub(super) fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
+        let input = SourceFile::open(path)?;
         let mut notes = Vec::new();
-        let (mapping, kept) = match leased(&subject, way, &mut notes)? {
-            Some((mapping, lease)) => (mapping, Kept::Lease(lease)),
+        let (mapping, protection) = match leased(&input, options, &mut notes)? {
+            Some((mapping, lease)) => (mapping, Protection::Lease(lease)),
             None => {
-                let (mapping, taken) = copied(&subject, way)?;
-                (mapping, Kept::Copy { _of_budget: taken })
+                let (mapping, reservation) = copied(&input, options)?;
+                (mapping, Protection::Copy { _reservation: reservation })
             }
         };
         let bytes = mapping.bytes().len();
-        notes.extend(say_if_unlocked(mapping.is_locked(), way.lock, bytes, path));
-        let inject = Duration::from_nanos(way.inject_ns_per_4k);
-        Ok(Self { mapping: Some(mapping), kept, subject, inject, notes })
+        notes.extend(note_if_unlocked(mapping.is_locked(), options.lock, bytes, path));
+        let inject = Duration::from_nanos(options.inject_ns_per_4k);
+        Ok(Self { mapping: Some(mapping), protection, input, inject, notes })
     }
 }
 
 /// Maps the file itself if it lies on the tier and a lease protects it.
 fn leased(
-    subject: &Subject,
-    way: &Way,
+    input: &SourceFile,
+    options: &ReadOptions,
     notes: &mut Vec<Note>,
 ) -> Result<Option<(Mapping, ReadLease)>> {
-    let Some(tier) = way.tier.as_ref() else { return Ok(None) };
-    let lies_there = match (subject.path.canonicalize(), tier.canonicalize()) {
+    let Some(tier) = options.tier.as_ref() else { return Ok(None) };
+    let lies_there = match (input.path.canonicalize(), tier.canonicalize()) {
         (Ok(file), Ok(tier)) => file.starts_with(tier),
         _ => false,
     };
     if !lies_there {
         return Ok(None);
     }
-    let file = subject.again()?.file;
+    let file = input.try_clone()?.file;
     match ReadLease::take(file) {
         Ok(lease) => {
             // The file may have changed before the lease was taken.
-            subject.verify()?;
-            let bytes = length(subject)?;
+            input.verify()?;
+            let bytes = length(input)?;
             // SAFETY: while the lease is held the file is neither truncated nor written, and `read`
             // lends nothing once it is broken.
-            let mapping = unsafe { Mapping::new(lease.file().as_fd(), bytes, way.lock) }
-                .map_err(|source| subject.failed("map", source))?;
+            let mapping = unsafe { Mapping::new(lease.file().as_fd(), bytes, options.lock) }
+                .map_err(|source| input.failed("map", source))?;
             Ok(Some((mapping, lease)))
         }
         Err(error) => {
@@ -93,7 +93,7 @@ fn leased(
                 Some(libc::EACCES) => "another user owns it".to_string(),
                 _ => error.to_string(),
             };
-            let what = format!("{} mapped in place", subject.path.display());
+            let what = format!("{} mapped in place", input.path.display());
             notes.push(Note::new(what, format!("no lease: {why}. A copy is mapped")));
             Ok(None)
         }
@@ -101,19 +101,19 @@ fn leased(
 }
 
 /// Maps a private copy in memory or on the tier.
-fn copied(subject: &Subject, way: &Way) -> Result<(Mapping, Taken)> {
-    let bytes = length(subject)?;
+fn copied(input: &SourceFile, options: &ReadOptions) -> Result<(Mapping, Reservation)> {
+    let bytes = length(input)?;
     let no_room = |whose, room_bytes, remedy| Error::NoRoom {
-        path: subject.path.clone(),
-        bytes: subject.facts.length_bytes,
+        path: input.path.clone(),
+        bytes: input.version.length_bytes,
         whose,
         room_bytes,
         remedy,
     };
-    let taken = way.budget.take(subject.facts.length_bytes).map_err(|room_bytes| {
+    let reservation = options.budget.reserve(input.version.length_bytes).map_err(|room_bytes| {
         no_room("the tier's budget", room_bytes, "raise `budget_mib`, or use `mode = \"nowait\"`")
     })?;
-    let target = match &way.tier {
+    let target = match &options.tier {
         Some(tier) => {
             // An unnamed file: no other process can open it, and it disappears with this process.
             let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
@@ -127,37 +127,37 @@ fn copied(subject: &Subject, way: &Way) -> Result<(Mapping, Taken)> {
         }
         None => {
             if let Some(room_bytes) = evermap_observe::available_bytes()
-                .filter(|room_bytes| subject.facts.length_bytes > *room_bytes)
+                .filter(|room_bytes| input.version.length_bytes > *room_bytes)
             {
                 let remedy = "set `path` of the tier, or use `mode = \"nowait\"`";
                 return Err(no_room("memory", room_bytes, remedy));
             }
             memfd_create("evermap-lane-tier", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-                .map_err(|source| subject.failed("allocate memory for a copy of", source.into()))?
+                .map_err(|source| input.failed("allocate memory for a copy of", source.into()))?
         }
     };
-    copy(subject, &target)?;
-    if way.tier.is_none() {
+    copy(input, &target)?;
+    if options.tier.is_none() {
         let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
         fcntl_add_seals(&target, seals)
-            .map_err(|source| subject.failed("seal the copy of", source.into()))?;
+            .map_err(|source| input.failed("seal the copy of", source.into()))?;
     }
     // SAFETY: the copy is sealed, or has no name and its only other descriptor is closed below.
-    let mapping = unsafe { Mapping::new(target.as_fd(), bytes, way.lock) }
-        .map_err(|source| subject.failed("map the copy of", source))?;
-    Ok((mapping, taken))
+    let mapping = unsafe { Mapping::new(target.as_fd(), bytes, options.lock) }
+        .map_err(|source| input.failed("map the copy of", source))?;
+    Ok((mapping, reservation))
 }
 
-fn copy(subject: &Subject, target: &OwnedFd) -> Result<()> {
-    let moved = Move::new(&subject.file, target).named(&subject.path, "the tier").run();
+fn copy(input: &SourceFile, target: &OwnedFd) -> Result<()> {
+    let moved = Move::new(&input.file, target).named(&input.path, "the tier").run();
     moved.map_err(|source| Error::NotCopied {
-        path: subject.path.clone(),
+        path: input.path.clone(),
         source: Box::new(source),
     })?;
     // A file written to during the copy would be a mix of old and new contents.
-    subject.verify()?;
-    ftruncate(target, subject.facts.length_bytes)
-        .map_err(|source| subject.failed("copy", source.into()))
+    input.verify()?;
+    ftruncate(target, input.version.length_bytes)
+        .map_err(|source| input.failed("copy", source.into()))
 }
 
 /// Delays the program like a slower tier: spins without sleeping.
@@ -168,26 +168,26 @@ fn wait(time: Duration) {
     }
 }
 
-fn length(subject: &Subject) -> Result<usize> {
-    usize::try_from(subject.facts.length_bytes)
-        .map_err(|_| subject.failed("map", std::io::ErrorKind::OutOfMemory.into()))
+fn length(input: &SourceFile) -> Result<usize> {
+    usize::try_from(input.version.length_bytes)
+        .map_err(|_| input.failed("map", std::io::ErrorKind::OutOfMemory.into()))
 }
 
 impl Reader for Mapped {
     fn read(&mut self, offset: u64, length: usize) -> Result<(&[u8], Served)> {
-        if let Kept::Lease(lease) = &self.kept
+        if let Protection::Lease(lease) = &self.protection
             && !lease.is_whole()
         {
             // Unmapping and releasing the lease lets the waiting process continue.
             self.mapping = None;
-            self.kept = Kept::Nothing;
+            self.protection = Protection::Nothing;
         }
         let Some(mapping) = &self.mapping else {
-            self.subject.verify()?;
+            self.input.verify()?;
             let what = "another process wants to write to it, so it was unmapped";
-            return Err(Error::Changed { path: self.subject.path.clone(), what });
+            return Err(Error::Changed { path: self.input.path.clone(), what });
         };
-        let length = self.subject.clamp(offset, length);
+        let length = self.input.clamp(offset, length);
         let slice = match length {
             0 => &[][..],
             _ => &mapping.bytes()[offset as usize..][..length],
@@ -200,7 +200,7 @@ impl Reader for Mapped {
     }
 
     fn length_bytes(&self) -> u64 {
-        self.subject.facts.length_bytes
+        self.input.version.length_bytes
     }
 
     fn notes(&mut self) -> Vec<Note> {

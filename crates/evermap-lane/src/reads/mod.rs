@@ -14,7 +14,7 @@ mod lease;
 mod limit;
 mod map;
 mod nowait;
-mod subject;
+mod source_file;
 mod uring;
 
 use std::collections::BTreeSet;
@@ -145,7 +145,7 @@ impl Note {
 
 /// Settings for reading files.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct ReadOptions {
     pub(crate) mode: IoMode,
     /// `nowait`: read-ahead distance.
     pub(crate) ahead: Duration,
@@ -166,20 +166,20 @@ pub(crate) struct Way {
     pub(crate) read_bytes: Option<usize>,
     /// Time from one read to the next, if known.
     pub(crate) period: Option<Duration>,
-    pub(crate) helper: Helper,
+    pub(crate) helper: HelperOptions,
 }
 
 /// Placement and priority of a helper thread.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Helper {
-    pub(crate) aside: Aside,
+pub(crate) struct HelperOptions {
+    pub(crate) placement: HelperPlacement,
     /// Runs before ordinary programs, if it may.
     pub(crate) is_real_time: bool,
 }
 
 /// Placement of a lane's threads that stay off its core.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Aside {
+pub(crate) struct HelperPlacement {
     /// Task list of the group to move to, if a group holds the core. A new thread begins in the
     /// group of the thread that started it.
     pub(crate) tasks: Option<PathBuf>,
@@ -187,9 +187,9 @@ pub(crate) struct Aside {
     pub(crate) cores: Option<BTreeSet<u32>>,
 }
 
-impl Aside {
+impl HelperPlacement {
     /// Moves the calling thread there. Ignores failures, since the thread can work anywhere.
-    pub(crate) fn go(&self) {
+    pub(crate) fn apply(&self) {
         if let Some(tasks) = &self.tasks {
             let own = rustix::thread::gettid().as_raw_nonzero().to_string();
             let _ = std::fs::write(tasks, own);
@@ -201,12 +201,12 @@ impl Aside {
 }
 
 /// Opens a file. Waits for the disk, so call it outside of frames.
-pub(crate) fn open(path: &Path, way: &Way) -> Result<Box<dyn Reader>> {
-    Ok(match way.mode {
-        IoMode::Map => Box::new(map::Mapped::open(path, way)?),
-        IoMode::Nowait => Box::new(nowait::Nowait::open(path, way)?),
-        IoMode::Uring => Box::new(uring::Uring::open(path, way)?),
-        IoMode::Blocking => Box::new(blocking::Blocking::open(path, way)?),
+pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Box<dyn Reader>> {
+    Ok(match options.mode {
+        IoMode::Map => Box::new(map::Mapped::open(path, options)?),
+        IoMode::Nowait => Box::new(nowait::Nowait::open(path, options)?),
+        IoMode::Uring => Box::new(uring::Uring::open(path, options)?),
+        IoMode::Blocking => Box::new(blocking::Blocking::open(path, options)?),
     })
 }
 

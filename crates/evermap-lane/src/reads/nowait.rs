@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::ahead::Ahead;
-use super::buffer::{READ_BYTES, make_room, memory, say_if_unlocked};
-use super::subject::Subject;
-use super::{Note, Reader, Served, Way, limit};
+use super::ahead::ReadAhead;
+use super::buffer::{READ_BYTES, make_room, memory, note_if_unlocked};
+use super::source_file::SourceFile;
+use super::{Note, ReadOptions, Reader, Served, limit};
 use crate::Result;
 use crate::sys::memory::{Lock, Memory};
 use crate::sys::mirror::Mirror;
@@ -28,8 +28,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(5);
 const RATE_TIME: Duration = Duration::from_millis(100);
 
 pub(super) struct Nowait {
-    subject: Subject,
-    ahead: Option<Ahead>,
+    input: SourceFile,
+    ahead: Option<ReadAhead>,
     is_looping: bool,
     /// End of the last read, as a position in the stream.
     position: u64,
@@ -41,21 +41,21 @@ pub(super) struct Nowait {
 }
 
 impl Nowait {
-    pub(super) fn open(path: &Path, way: &Way) -> Result<Self> {
-        let subject = Subject::open(path)?;
-        let _ = rustix::fs::fadvise(&subject.file, 0, None, rustix::fs::Advice::Sequential);
+    pub(super) fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
+        let input = SourceFile::open(path)?;
+        let _ = rustix::fs::fadvise(&input.file, 0, None, rustix::fs::Advice::Sequential);
         let mut notes = Vec::new();
-        let memory = memory(way.read_bytes.unwrap_or(READ_BYTES), way.lock, path)?;
-        notes.extend(say_if_unlocked(memory.is_locked(), way.lock, memory.len(), path));
-        let ahead = start(&subject, way, &mut notes)?;
+        let memory = memory(options.read_bytes.unwrap_or(READ_BYTES), options.lock, path)?;
+        notes.extend(note_if_unlocked(memory.is_locked(), options.lock, memory.len(), path));
+        let ahead = start(&input, options, &mut notes)?;
         let reader = Self {
-            subject,
+            input,
             ahead,
-            is_looping: way.is_looping,
+            is_looping: options.is_looping,
             position: 0,
             memory,
-            lock: way.lock,
-            rate: Rate::new(way),
+            lock: options.lock,
+            rate: Rate::new(options),
             can_nowait: true,
             notes,
         };
@@ -66,27 +66,27 @@ impl Nowait {
     fn wait_for_first(&self) {
         let Some(ahead) = &self.ahead else { return };
         let until = Instant::now() + FIRST_WAIT;
-        while !ahead.is_full() && ahead.works() && Instant::now() < until {
+        while !ahead.is_full() && ahead.is_running() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
     /// Continues without the helper, which ended after a failed read while the program's own read
     /// succeeded.
-    fn go_on_alone(&mut self) {
+    fn continue_without_helper(&mut self) {
         self.ahead = None;
         let why = format!(
             "one read-ahead of {} failed: from now on, reads wait for data that is not in the page cache. Open the file again",
-            self.subject.path.display()
+            self.input.path.display()
         );
         self.notes.push(Note::new("read-ahead until the end", why));
     }
 
     /// Position of a read in the stream: the next position with this offset if the file loops.
     fn place(&self, offset: u64) -> u64 {
-        let length_bytes = self.subject.facts.length_bytes.max(1);
-        let holds_all = self.ahead.as_ref().is_none_or(Ahead::holds_all);
-        if !self.is_looping || holds_all {
+        let length_bytes = self.input.version.length_bytes.max(1);
+        let holds_whole_file = self.ahead.as_ref().is_none_or(ReadAhead::holds_whole_file);
+        if !self.is_looping || holds_whole_file {
             return offset;
         }
         let lap = self.position / length_bytes * length_bytes;
@@ -96,10 +96,10 @@ impl Nowait {
 
     /// Reads data that the helper does not have.
     fn read_now(&mut self, offset: u64, length: usize) -> Result<Served> {
-        make_room(&mut self.memory, length, self.lock, &self.subject.path)?;
+        make_room(&mut self.memory, length, self.lock, &self.input.path)?;
         let memory = &mut self.memory.bytes_mut()[..length];
         let came = match self.can_nowait {
-            true => nowait(&self.subject, memory, offset),
+            true => nowait(&self.input, memory, offset),
             false => Ok(0),
         };
         let came = match came {
@@ -108,19 +108,19 @@ impl Nowait {
                 self.can_nowait = false;
                 let why = format!(
                     "the file system of {} does not support them: reads that the helper has not covered wait for the disk",
-                    self.subject.path.display()
+                    self.input.path.display()
                 );
                 self.notes.push(Note::new("non-blocking reads (RWF_NOWAIT)", why));
                 0
             }
-            Err(error) => return Err(self.subject.failed("read", error.into())),
+            Err(error) => return Err(self.input.failed("read", error.into())),
         };
         let served = if came == length { Served::Cached } else { Served::Waited };
-        let rest = self.subject.fill(&mut memory[came..], offset + came as u64)?;
+        let rest = self.input.fill(&mut memory[came..], offset + came as u64)?;
         if came + rest < length {
-            return Err(self.subject.too_short());
+            return Err(self.input.unexpected_end());
         }
-        self.subject.verify()?;
+        self.input.verify()?;
         Ok(served)
     }
 
@@ -129,11 +129,11 @@ impl Nowait {
         let Some(wanted) = self.rate.read(length) else { return };
         let ring_bytes = ahead.ring_bytes() as u64;
         ahead.set_ahead(wanted.min(ring_bytes));
-        if wanted > ring_bytes && !ahead.holds_all() && !self.rate.is_told {
-            self.rate.is_told = true;
+        if wanted > ring_bytes && !ahead.holds_whole_file() && !self.rate.is_noted {
+            self.rate.is_noted = true;
             let why = format!(
                 "at the rate of {} this needs {} KiB, but the ring has {} KiB: set the bytes per frame when opening the file",
-                self.subject.path.display(),
+                self.input.path.display(),
                 wanted >> 10,
                 ring_bytes >> 10
             );
@@ -144,12 +144,12 @@ impl Nowait {
 }
 
 /// Reads from the page cache. Returns 0 where it would have to wait.
-fn nowait(subject: &Subject, memory: &mut [u8], offset: u64) -> Result<usize, Errno> {
+fn nowait(input: &SourceFile, memory: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let mut came = 0;
     while came < memory.len() {
         let mut vector = [IoSliceMut::new(&mut memory[came..])];
         let at = offset + came as u64;
-        match preadv2(&subject.file, &mut vector, at, ReadWriteFlags::NOWAIT) {
+        match preadv2(&input.file, &mut vector, at, ReadWriteFlags::NOWAIT) {
             Ok(0) | Err(Errno::AGAIN) => break,
             Ok(bytes) => came += bytes,
             Err(Errno::INTR) => {}
@@ -160,29 +160,40 @@ fn nowait(subject: &Subject, memory: &mut [u8], offset: u64) -> Result<usize, Er
 }
 
 /// Starts the helper and its ring. Returns `None` and adds a note if there can be no thread.
-fn start(subject: &Subject, way: &Way, notes: &mut Vec<Note>) -> Result<Option<Ahead>> {
-    let length_bytes = subject.facts.length_bytes;
-    let wished = ring_bytes(way).min(length_bytes).max(1);
-    let room = room(way.lock);
+fn start(
+    input: &SourceFile,
+    options: &ReadOptions,
+    notes: &mut Vec<Note>,
+) -> Result<Option<ReadAhead>> {
+    let length_bytes = input.version.length_bytes;
+    let wished = ring_bytes(options).min(length_bytes).max(1);
+    let room = room(options.lock);
     let bytes = room.map_or(wished, |(room_bytes, _)| wished.min(room_bytes)).max(1);
-    let failed = |source| subject.failed("allocate the read-ahead ring of", source);
+    let failed = |source| input.failed("allocate the read-ahead ring of", source);
     let bytes_usize =
         usize::try_from(bytes).map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
-    let mirror = Mirror::new(bytes_usize, way.lock).map_err(failed)?;
-    let first_bytes = way.read_bytes.map_or(FIRST_BYTES, |_| wished).min(bytes);
-    let nap = (way.ahead / 8).clamp(Duration::from_millis(1), Duration::from_millis(100));
+    let mirror = Mirror::new(bytes_usize, options.lock).map_err(failed)?;
+    let first_bytes = options.read_bytes.map_or(FIRST_BYTES, |_| wished).min(bytes);
+    let pause = (options.ahead / 8).clamp(Duration::from_millis(1), Duration::from_millis(100));
     let ring = mirror.len() as u64;
     if let Some((_, whose)) = room.filter(|_| ring < wished) {
-        let what = match way.lock {
+        let what = match options.lock {
             Lock::Wanted => format!("{} KiB of locked read-ahead ring", wished >> 10),
             Lock::Unwanted => format!("{} KiB of read-ahead ring", wished >> 10),
         };
         notes.push(Note::new(what, format!("{whose} leaves only {} KiB", ring >> 10)));
     }
-    match Ahead::start(mirror, subject.again()?, way.is_looping, first_bytes, nap, &way.helper) {
+    match ReadAhead::start(
+        mirror,
+        input.try_clone()?,
+        options.is_looping,
+        first_bytes,
+        pause,
+        &options.helper,
+    ) {
         Ok(ahead) => {
-            let path = &subject.path;
-            notes.extend(say_if_unlocked(ahead.is_locked(), way.lock, ring as usize, path));
+            let path = &input.path;
+            notes.extend(note_if_unlocked(ahead.is_locked(), options.lock, ring as usize, path));
             Ok(Some(ahead))
         }
         Err(error) => {
@@ -210,9 +221,11 @@ fn room(lock: Lock) -> Option<(u64, &'static str)> {
 }
 
 /// Ring size for the read-ahead distance and one more read, which is lent to the program.
-fn ring_bytes(way: &Way) -> u64 {
-    let (Some(read_bytes), Some(period)) = (way.read_bytes, way.period) else { return RING_BYTES };
-    let reads = way.ahead.as_nanos().div_ceil(period.as_nanos().max(1)) as u64 + 2;
+fn ring_bytes(options: &ReadOptions) -> u64 {
+    let (Some(read_bytes), Some(period)) = (options.read_bytes, options.period) else {
+        return RING_BYTES;
+    };
+    let reads = options.ahead.as_nanos().div_ceil(period.as_nanos().max(1)) as u64 + 2;
     (read_bytes as u64).saturating_mul(reads).min(RING_BYTES_MAX)
 }
 
@@ -225,14 +238,14 @@ struct Rate {
     /// Distance that the helper was last given.
     ahead_bytes: u64,
     /// A note on the ring's size was made.
-    is_told: bool,
+    is_noted: bool,
 }
 
 impl Rate {
-    fn new(way: &Way) -> Self {
-        let ahead_bytes = way.read_bytes.map_or(FIRST_BYTES, |_| ring_bytes(way));
-        let ahead = way.ahead;
-        Self { ahead, since: None, bytes: 0, longest: 0, ahead_bytes, is_told: false }
+    fn new(options: &ReadOptions) -> Self {
+        let ahead_bytes = options.read_bytes.map_or(FIRST_BYTES, |_| ring_bytes(options));
+        let ahead = options.ahead;
+        Self { ahead, since: None, bytes: 0, longest: 0, ahead_bytes, is_noted: false }
     }
 
     /// Counts a read. Returns the read-ahead distance if it has changed.
@@ -261,7 +274,7 @@ impl Reader for Nowait {
         if let Some(ahead) = &self.ahead {
             ahead.verify()?;
         }
-        let length = self.subject.clamp(offset, length);
+        let length = self.input.clamp(offset, length);
         if length == 0 {
             return Ok((&[], Served::Ahead));
         }
@@ -269,21 +282,21 @@ impl Reader for Nowait {
         let end = position + length as u64;
         self.position = end;
         self.adapt(length);
-        if self.ahead.as_mut().is_some_and(|ahead| ahead.take(position, length)) {
-            let lent = self.ahead.as_ref().map_or(&[][..], Ahead::lent);
+        if self.ahead.as_mut().is_some_and(|ahead| ahead.try_take(position, length)) {
+            let lent = self.ahead.as_ref().map_or(&[][..], ReadAhead::last_slice);
             return Ok((lent, Served::Ahead));
         }
         let served = self.read_now(offset, length)?;
         match self.ahead.as_mut() {
-            Some(ahead) if !ahead.works() => self.go_on_alone(),
-            Some(ahead) if !ahead.holds_all() => ahead.aim(end),
+            Some(ahead) if !ahead.is_running() => self.continue_without_helper(),
+            Some(ahead) if !ahead.holds_whole_file() => ahead.restart_at(end),
             _ => {}
         }
         Ok((&self.memory.bytes()[..length], served))
     }
 
     fn length_bytes(&self) -> u64 {
-        self.subject.facts.length_bytes
+        self.input.version.length_bytes
     }
 
     fn notes(&mut self) -> Vec<Note> {
@@ -295,15 +308,16 @@ impl Reader for Nowait {
 mod tests {
     use std::fs::File;
 
-    use super::super::Helper;
-    use super::super::tests::{clip, wait_until, way};
+    use super::super::HelperOptions;
+    use super::super::tests::{clip, options, wait_until};
     use super::*;
     use crate::IoMode;
 
-    fn ahead(subject: Subject, ring_bytes: usize) -> Ahead {
+    fn ahead(input: SourceFile, ring_bytes: usize) -> ReadAhead {
         let mirror = Mirror::new(ring_bytes, Lock::Unwanted).unwrap();
-        let nap = Duration::from_millis(1);
-        Ahead::start(mirror, subject, false, FIRST_BYTES, nap, &Helper::default()).unwrap()
+        let pause = Duration::from_millis(1);
+        ReadAhead::start(mirror, input, false, FIRST_BYTES, pause, &HelperOptions::default())
+            .unwrap()
     }
 
     #[test]
@@ -311,7 +325,7 @@ mod tests {
         let clip = clip(100_000);
         // The read-ahead distance exceeds both the ring and the file.
         for ring_bytes in [8_192, 1 << 20] {
-            let ahead = ahead(Subject::open(&clip.path).unwrap(), ring_bytes);
+            let ahead = ahead(SourceFile::open(&clip.path).unwrap(), ring_bytes);
             wait_until("the helper is done", || ahead.is_full());
         }
     }
@@ -319,11 +333,11 @@ mod tests {
     #[test]
     fn reads_continue_with_a_note_after_the_helper_fails() {
         let clip = clip(100_000);
-        let mut reader = Nowait::open(&clip.path, &way(IoMode::Nowait)).unwrap();
-        let mut unreadable = reader.subject.again().unwrap();
+        let mut reader = Nowait::open(&clip.path, &options(IoMode::Nowait)).unwrap();
+        let mut unreadable = reader.input.try_clone().unwrap();
         unreadable.file = File::options().write(true).open(&clip.path).unwrap();
         let broken = ahead(unreadable, 8_192);
-        wait_until("the helper fails", || !broken.works());
+        wait_until("the helper fails", || !broken.is_running());
         reader.ahead = Some(broken);
         for _ in 0..2 {
             assert_eq!(reader.read(50_000, 9).unwrap().0, &clip.bytes[50_000..50_009]);

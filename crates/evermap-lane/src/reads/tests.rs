@@ -26,8 +26,8 @@ pub(super) fn clip(length: usize) -> Clip {
     Clip { _directory: directory, path, bytes }
 }
 
-pub(super) fn way(mode: IoMode) -> Way {
-    Way {
+pub(super) fn options(mode: IoMode) -> ReadOptions {
+    ReadOptions {
         mode,
         ahead: Duration::from_millis(500),
         spin: Duration::from_micros(200),
@@ -39,26 +39,26 @@ pub(super) fn way(mode: IoMode) -> Way {
         is_looping: false,
         read_bytes: None,
         period: None,
-        helper: Helper::default(),
+        helper: HelperOptions::default(),
     }
 }
 
 /// All modes, with their variants.
-fn ways() -> Vec<Way> {
-    let mut ways: Vec<Way> =
-        [IoMode::Map, IoMode::Nowait, IoMode::Uring, IoMode::Blocking].map(way).into();
-    ways.push(Way { is_direct: true, ..way(IoMode::Blocking) });
-    ways.push(small_ring());
-    ways
+fn all_options() -> Vec<ReadOptions> {
+    let mut all_options: Vec<ReadOptions> =
+        [IoMode::Map, IoMode::Nowait, IoMode::Uring, IoMode::Blocking].map(options).into();
+    all_options.push(ReadOptions { is_direct: true, ..options(IoMode::Blocking) });
+    all_options.push(small_ring());
+    all_options
 }
 
 /// Ring of a few reads of 40,000 bytes, so that most files are longer.
-fn small_ring() -> Way {
-    Way {
+fn small_ring() -> ReadOptions {
+    ReadOptions {
         read_bytes: Some(40_000),
         period: Some(Duration::from_millis(100)),
         ahead: Duration::from_millis(200),
-        ..way(IoMode::Nowait)
+        ..options(IoMode::Nowait)
     }
 }
 
@@ -76,15 +76,15 @@ pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn every_mode_returns_the_file_s_bytes_at_any_offset() {
     for length in [0, 1, 4_095, 4_096, 100_000, 1_234_567] {
         let clip = clip(length);
-        for way in ways() {
-            let mut reader = open(&clip.path, &way).unwrap();
+        for options in all_options() {
+            let mut reader = open(&clip.path, &options).unwrap();
             assert_eq!(reader.length_bytes(), length as u64);
             for offset in [0, 1, 511, 4_096, 65_536, 3, 1_234_560, length / 2, length, length + 1] {
                 for wanted in [0, 1, 4_096, 40_000, 300_000] {
                     let (bytes, _) = reader.read(offset as u64, wanted).unwrap();
                     let from = offset.min(length);
                     let to = (offset + wanted).min(length).max(from);
-                    assert!(bytes == &clip.bytes[from..to], "{:?} {offset} {wanted}", way.mode);
+                    assert!(bytes == &clip.bytes[from..to], "{:?} {offset} {wanted}", options.mode);
                 }
             }
             assert_eq!(reader.read(u64::MAX, usize::MAX).unwrap().0, b"");
@@ -95,15 +95,15 @@ fn every_mode_returns_the_file_s_bytes_at_any_offset() {
 #[test]
 fn every_mode_reads_a_file_repeatedly() {
     let clip = clip(1_000_003);
-    for way in ways() {
-        let way = Way { is_looping: true, ..way };
-        let mut reader = open(&clip.path, &way).unwrap();
+    for options in all_options() {
+        let options = ReadOptions { is_looping: true, ..options };
+        let mut reader = open(&clip.path, &options).unwrap();
         for _ in 0..3 {
             let mut offset = 0;
             while offset < clip.bytes.len() {
                 let (bytes, _) = reader.read(offset as u64, 40_000).unwrap();
                 let to = clip.bytes.len().min(offset + 40_000);
-                assert!(bytes == &clip.bytes[offset..to], "{:?} at {offset}", way.mode);
+                assert!(bytes == &clip.bytes[offset..to], "{:?} at {offset}", options.mode);
                 offset = to;
             }
         }
@@ -112,12 +112,12 @@ fn every_mode_reads_a_file_repeatedly() {
 
 #[test]
 fn a_truncated_file_is_an_error_in_every_mode_and_never_a_signal() {
-    for way in ways() {
+    for options in all_options() {
         let clip = clip(800_000);
-        let mut reader = open(&clip.path, &way).unwrap();
+        let mut reader = open(&clip.path, &options).unwrap();
         reader.read(0, 4_096).unwrap();
         File::options().write(true).open(&clip.path).unwrap().set_len(10_000).unwrap();
-        if way.mode == IoMode::Map {
+        if options.mode == IoMode::Map {
             // The copy is private.
             let (bytes, _) = reader.read(700_000, 100_000).unwrap();
             assert!(bytes == &clip.bytes[700_000..]);
@@ -130,19 +130,19 @@ fn a_truncated_file_is_an_error_in_every_mode_and_never_a_signal() {
         });
         let error = last.unwrap();
         assert!(
-            matches!(error, Error::Cut { was_bytes: 800_000, is_bytes: 10_000, .. }),
+            matches!(error, Error::Truncated { was_bytes: 800_000, is_bytes: 10_000, .. }),
             "{:?}: {error}",
-            way.mode
+            options.mode
         );
     }
 }
 
 #[test]
 fn a_changed_file_is_an_error_in_every_mode_without_a_copy() {
-    for way in ways().into_iter().filter(|way| way.mode != IoMode::Map) {
+    for options in all_options().into_iter().filter(|options| options.mode != IoMode::Map) {
         for grows in [false, true] {
             let clip = clip(800_000);
-            let mut reader = open(&clip.path, &way).unwrap();
+            let mut reader = open(&clip.path, &options).unwrap();
             reader.read(0, 4_096).unwrap();
             // Before Linux 6.13 times of change have the resolution of a clock tick.
             std::thread::sleep(Duration::from_millis(20));
@@ -154,7 +154,7 @@ fn a_changed_file_is_an_error_in_every_mode_without_a_copy() {
                 last.is_some()
             });
             let error = last.unwrap();
-            assert!(matches!(error, Error::Changed { .. }), "{:?}: {error}", way.mode);
+            assert!(matches!(error, Error::Changed { .. }), "{:?}: {error}", options.mode);
         }
     }
 }
@@ -163,8 +163,8 @@ fn a_changed_file_is_an_error_in_every_mode_without_a_copy() {
 fn a_file_on_the_tier_is_mapped_in_place_and_released_to_a_writer() {
     let clip = clip(300_000);
     let tier = clip.path.parent().map(Into::into);
-    let way = Way { tier, ..way(IoMode::Map) };
-    let mut reader = open(&clip.path, &way).unwrap();
+    let options = ReadOptions { tier, ..options(IoMode::Map) };
+    let mut reader = open(&clip.path, &options).unwrap();
     assert_eq!(reader.notes(), [], "the lease was taken");
     let (bytes, served) = reader.read(0, 300_000).unwrap();
     assert_eq!((bytes, served), (&clip.bytes[..], Served::Mapped));
@@ -184,10 +184,10 @@ fn a_file_on_the_tier_is_mapped_in_place_and_released_to_a_writer() {
         last.is_some()
     });
     let error = last.unwrap();
-    assert!(matches!(error, Error::Changed { .. } | Error::Cut { .. }), "{error}");
+    assert!(matches!(error, Error::Changed { .. } | Error::Truncated { .. }), "{error}");
     cutter.join().unwrap();
     wait_until("the truncation is reported", || {
-        matches!(reader.read(0, 1), Err(Error::Cut { .. }))
+        matches!(reader.read(0, 1), Err(Error::Truncated { .. }))
     });
 }
 
@@ -195,8 +195,8 @@ fn a_file_on_the_tier_is_mapped_in_place_and_released_to_a_writer() {
 fn a_file_on_the_tier_with_a_writer_is_copied_with_a_note() {
     let clip = clip(10_000);
     let _writer = File::options().write(true).open(&clip.path).unwrap();
-    let way = Way { tier: clip.path.parent().map(Into::into), ..way(IoMode::Map) };
-    let mut reader = open(&clip.path, &way).unwrap();
+    let options = ReadOptions { tier: clip.path.parent().map(Into::into), ..options(IoMode::Map) };
+    let mut reader = open(&clip.path, &options).unwrap();
     let notes = reader.notes();
     assert!(notes[0].why.contains("open for writing"), "{notes:?}");
     assert_eq!(reader.notes(), [], "notes are returned once");
@@ -206,8 +206,8 @@ fn a_file_on_the_tier_with_a_writer_is_copied_with_a_note() {
 #[test]
 fn a_copy_on_the_tier_has_no_name() {
     let (clip, tier) = (clip(300_000), tempfile::tempdir().unwrap());
-    let way = Way { tier: Some(tier.path().into()), ..way(IoMode::Map) };
-    let mut reader = open(&clip.path, &way).unwrap();
+    let options = ReadOptions { tier: Some(tier.path().into()), ..options(IoMode::Map) };
+    let mut reader = open(&clip.path, &options).unwrap();
     assert!(reader.read(0, 300_000).unwrap().0 == &clip.bytes[..]);
     assert_eq!(fs::read_dir(tier.path()).unwrap().count(), 0);
 }
@@ -215,20 +215,20 @@ fn a_copy_on_the_tier_has_no_name() {
 #[test]
 fn a_file_beyond_the_budget_is_refused_with_the_room_left() {
     let clip = clip(300_000);
-    let way = Way { budget: Budget::of(Some(299_999)), ..way(IoMode::Map) };
-    let error = open(&clip.path, &way).err().unwrap();
+    let options = ReadOptions { budget: Budget::of(Some(299_999)), ..options(IoMode::Map) };
+    let error = open(&clip.path, &options).err().unwrap();
     assert!(matches!(error, Error::NoRoom { bytes: 300_000, room_bytes: 299_999, .. }), "{error}");
 }
 
 #[test]
 fn files_share_the_budget_and_return_their_part_when_closed() {
     let (one, other) = (clip(200_000), clip(100_000));
-    let way = Way { budget: Budget::of(Some(299_999)), ..way(IoMode::Map) };
-    let first = open(&one.path, &way).unwrap();
-    let error = open(&other.path, &way.clone()).err().unwrap();
+    let options = ReadOptions { budget: Budget::of(Some(299_999)), ..options(IoMode::Map) };
+    let first = open(&one.path, &options).unwrap();
+    let error = open(&other.path, &options.clone()).err().unwrap();
     assert!(matches!(error, Error::NoRoom { bytes: 100_000, room_bytes: 99_999, .. }), "{error}");
     drop(first);
-    open(&other.path, &way).unwrap();
+    open(&other.path, &options).unwrap();
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn opening_waits_for_a_file_under_a_write_lease() {
     let mover = File::open(&clip.path).unwrap();
     lease::take(mover.as_fd(), lease::Kept::All).unwrap();
     let path = clip.path.clone();
-    let opener = std::thread::spawn(move || open(&path, &way(IoMode::Blocking)));
+    let opener = std::thread::spawn(move || open(&path, &options(IoMode::Blocking)));
     wait_until("the opener waits", || !lease::is_whole(mover.as_fd(), lease::Kept::All));
     lease::release(mover.as_fd());
     let mut reader = opener.join().unwrap().unwrap();
@@ -247,8 +247,8 @@ fn opening_waits_for_a_file_under_a_write_lease() {
 #[test]
 fn injected_latency_grows_with_the_pages_of_a_read() {
     let clip = clip(100_000);
-    let way = Way { inject_ns_per_4k: 200_000, ..way(IoMode::Map) };
-    let mut reader = open(&clip.path, &way).unwrap();
+    let options = ReadOptions { inject_ns_per_4k: 200_000, ..options(IoMode::Map) };
+    let mut reader = open(&clip.path, &options).unwrap();
     let begin = std::time::Instant::now();
     reader.read(0, 40_960).unwrap();
     assert!(begin.elapsed() >= Duration::from_millis(2), "ten pages of 0.2 ms");
@@ -266,12 +266,12 @@ fn only_regular_files_are_opened() {
         0,
     )
     .unwrap();
-    for way in ways() {
+    for options in all_options() {
         for path in [directory.path(), pipe.as_path(), Path::new("/dev/null")] {
-            let error = open(path, &way).err().unwrap();
-            assert!(matches!(error, Error::NotAFile { .. }), "{:?}: {error}", way.mode);
+            let error = open(path, &options).err().unwrap();
+            assert!(matches!(error, Error::NotAFile { .. }), "{:?}: {error}", options.mode);
         }
-        let error = open(Path::new("/nowhere/clip"), &way).err().unwrap();
+        let error = open(Path::new("/nowhere/clip"), &options).err().unwrap();
         assert!(error.to_string().contains("/nowhere/clip"), "{error}");
     }
 }
@@ -303,7 +303,7 @@ fn the_helper_serves_sequential_reads_and_follows_a_seek() {
 #[test]
 fn a_file_smaller_than_the_ring_is_held_entirely() {
     let clip = clip(50_000);
-    let mut reader = nowait::Nowait::open(&clip.path, &way(IoMode::Nowait)).unwrap();
+    let mut reader = nowait::Nowait::open(&clip.path, &options(IoMode::Nowait)).unwrap();
     wait_until("the whole file is in memory", || {
         reader.read(49_999, 1).is_ok_and(|(_, served)| served == Served::Ahead)
     });
@@ -317,7 +317,7 @@ fn a_file_smaller_than_the_ring_is_held_entirely() {
 #[test]
 fn rings_without_device_polling_make_a_note() {
     let clip = clip(100_000);
-    let mut reader = uring::Uring::open(&clip.path, &way(IoMode::Uring)).unwrap();
+    let mut reader = uring::Uring::open(&clip.path, &options(IoMode::Uring)).unwrap();
     let (_, served) = reader.read(0, 4_096).unwrap();
     assert!(matches!(served, Served::Polled | Served::Slept | Served::Blocked));
     let asked = std::fs::read_to_string("/sys/block/vda/queue/io_poll").unwrap_or_default();
@@ -335,11 +335,15 @@ fn rings_without_device_polling_make_a_note() {
 #[test]
 fn reads_longer_than_expected_succeed() {
     let clip = clip(3_000_000);
-    for way in ways() {
-        let way = Way { read_bytes: Some(1_000), ..way };
-        let mut reader = open(&clip.path, &way).unwrap();
+    for options in all_options() {
+        let options = ReadOptions { read_bytes: Some(1_000), ..options };
+        let mut reader = open(&clip.path, &options).unwrap();
         for length in [1_000, 2_000_000, 3_000_000, 10] {
-            assert!(reader.read(0, length).unwrap().0 == &clip.bytes[..length], "{:?}", way.mode);
+            assert!(
+                reader.read(0, length).unwrap().0 == &clip.bytes[..length],
+                "{:?}",
+                options.mode
+            );
         }
     }
 }

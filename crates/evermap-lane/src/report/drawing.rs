@@ -1,6 +1,6 @@
 //! Charts of reports.
 
-use super::{Report, Timed};
+use super::{FrameTimes, Report};
 use crate::plot::{self, Kind, LineChart, Series};
 
 impl Report {
@@ -33,6 +33,6 @@ pub(crate) fn completion_chart(title: &str, deadline_ms: f64, series: Vec<Series
 }
 
 /// Points of period number and completion.
-pub(crate) fn points(timed: &[Timed]) -> Vec<(f64, f64)> {
+pub(crate) fn points(timed: &[FrameTimes]) -> Vec<(f64, f64)> {
     timed.iter().map(|frame| (frame.period as f64, frame.completion_ms)).collect()
 }

@@ -75,13 +75,13 @@ pub struct Report {
     /// Times when the program lost its priority.
     pub demotions: Vec<Demotion>,
     #[serde(skip)]
-    timed: Vec<Timed>,
+    timed: Vec<FrameTimes>,
 }
 
 /// Times of one frame in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Timed {
+pub struct FrameTimes {
     /// Number of the frame's period, from 0.
     pub period: u64,
     /// Time from the period's beginning until the program ran.
@@ -92,7 +92,7 @@ pub struct Timed {
     pub completion_ms: f64,
 }
 
-impl Timed {
+impl FrameTimes {
     fn of(sample: &Sample) -> Self {
         Self {
             period: sample.period,
@@ -123,7 +123,8 @@ pub struct Demotion {
 #[non_exhaustive]
 pub enum Cause {
     /// The program ran longer without sleeping than `max_overrun` allows.
-    Ran,
+    #[serde(rename = "ran")]
+    Overrun,
     /// The lane's time (`max_time_s`) ended before the program left the lane.
     TimeOver,
 }
@@ -158,7 +159,7 @@ impl Report {
             compute_ms: of(Sample::compute_ns, largest_ns[2]),
             completion_ms: of(|sample| sample.completion_ns, largest_ns[3]),
             sampled: kept.len() as u64,
-            timed: kept.iter().map(Timed::of).collect(),
+            timed: kept.iter().map(FrameTimes::of).collect(),
             ..Self::default()
         }
     }
@@ -181,12 +182,12 @@ impl Report {
     }
 
     /// Sampled frames, by period.
-    pub fn timed(&self) -> &[Timed] {
+    pub fn frame_times(&self) -> &[FrameTimes] {
         &self.timed
     }
 
     /// Sets the sampled frames of a report that was read from JSON, which does not contain them.
-    pub fn set_timed(&mut self, timed: Vec<Timed>) {
+    pub fn set_frame_times(&mut self, timed: Vec<FrameTimes>) {
         self.timed = timed;
     }
 }

@@ -88,7 +88,7 @@ impl Report {
         for demotion in &self.demotions {
             let (after_ms, ran_ms) = (demotion.after_ms, demotion.ran_ms);
             match demotion.cause {
-                Cause::Ran => writeln!(
+                Cause::Overrun => writeln!(
                     f,
                     "  demoted      after {after_ms:.0} ms: it ran for {ran_ms:.0} ms without sleeping, and {:.0} ms are allowed",
                     demotion.allowed_ms

@@ -105,7 +105,7 @@ pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ende
 fn verify_match(policy: &Policy, program: &Program) -> Result<()> {
     let Some(pattern) = &policy.app.matches else { return Ok(()) };
     let compiled =
-        glob::Pattern::new(pattern).map_err(|error| Error::Unusable(error.to_string()))?;
+        glob::Pattern::new(pattern).map_err(|error| Error::InvalidPolicy(error.to_string()))?;
     let path = std::path::absolute(&program.path).unwrap_or_else(|_| program.path.clone());
     let real = path.canonicalize().unwrap_or_else(|_| path.clone());
     let name = |path: &Path| path.file_name().map(PathBuf::from).unwrap_or_default();
@@ -165,7 +165,7 @@ impl Own {
 impl Drop for Own {
     fn drop(&mut self) {
         // These calls only lower priorities or restore the former state.
-        drop(scheduler::set_back(Thread::CURRENT, &self.scheduling));
+        drop(scheduler::restore(Thread::CURRENT, &self.scheduling));
         drop(scheduler::set_affinity(Thread::CURRENT, &self.affinity));
         if !self.is_subreaper {
             let _ = set_child_subreaper(None);

@@ -12,7 +12,7 @@ use crate::guard::{Claim, StateDirectory, undo};
 use crate::machine::Machine;
 use crate::policy::Core;
 use crate::sys::scheduler::Scheduling;
-use crate::workqueues::{self, Stays};
+use crate::workqueues::{self, NotExcluded};
 use crate::{Error, Policy, Result, Scheduler, Share};
 
 /// Time that a real-time thread of a program without a period may run without sleeping.
@@ -36,8 +36,8 @@ pub(super) fn prepare(
     own: &Own,
     ended: &mut Ended,
 ) -> Result<Prepared> {
-    policy.verify().map_err(Error::Unusable)?;
-    let period = policy.period().map_err(Error::Unusable)?;
+    policy.verify().map_err(Error::InvalidPolicy)?;
+    let period = policy.period().map_err(Error::InvalidPolicy)?;
     undo_others(state, ended)?;
     let machine = Machine::look_in(&options.roots)?;
     let claim = match policy.app.share {
@@ -61,8 +61,8 @@ pub(super) fn prepare(
     };
     let mut changes = Changes::begin(state, claim, &ended.command, before)?;
     changes.guard(options.helper.as_deref(), policy.guard.max_time_s.map(Duration::from_secs))?;
-    if policy.wants_work_away() {
-        keep_work_away(&mut changes, options, ended)?;
+    if policy.wants_workqueues_away() {
+        exclude_workqueues(&mut changes, options, ended)?;
     }
     if policy.app.share == Share::Hold {
         hold(&mut changes, &machine, ended)?;
@@ -88,16 +88,16 @@ fn undo_others(state: &StateDirectory, ended: &mut Ended) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn keep_work_away(
+pub(super) fn exclude_workqueues(
     changes: &mut Changes,
     options: &Options,
     ended: &mut Ended,
 ) -> Result<()> {
-    match changes.keep_work_away(&options.roots)? {
-        Ok(true) => ended.applied.push(workqueues::AWAY.into()),
+    match changes.exclude_workqueues(&options.roots)? {
+        Ok(true) => ended.applied.push(workqueues::LABEL.into()),
         Ok(false) => {}
-        Err(Stays { why, remedy }) => {
-            ended.not_applied.push(NotApplied { what: workqueues::AWAY.into(), why, remedy })
+        Err(NotExcluded { why, remedy }) => {
+            ended.not_applied.push(NotApplied { what: workqueues::LABEL.into(), why, remedy })
         }
     }
     Ok(())
@@ -147,7 +147,7 @@ fn wishes(
             Share::Lend => app.core == Core::Auto,
             Share::Hold => false,
         };
-        let deadline_ns = policy.deadline_ns().map_err(Error::Unusable)?;
+        let deadline_ns = policy.deadline_ns().map_err(Error::InvalidPolicy)?;
         match (needs_no_core, period_ns, deadline_ns) {
             (true, Some(period_ns), Some(deadline_ns)) => {
                 let budget_ns = app.budget_us.map_or(deadline_ns / 5 * 4, |us| us * 1_000);

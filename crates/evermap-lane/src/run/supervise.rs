@@ -14,10 +14,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::begin::begin;
 use super::family::Family;
-use super::prepare::{Prepared, keep_work_away};
+use super::prepare::{Prepared, exclude_workqueues};
 use super::threads::Watch;
 use super::{Ended, Options, Program};
-use crate::counters::OfCore;
+use crate::counters::CoreCounters;
 use crate::guard::{Claim, guardian};
 use crate::hold::tree::Files;
 use crate::machine::Machine;
@@ -71,7 +71,7 @@ pub(super) struct Supervisor<'a> {
     core_next: Instant,
     group_next: Instant,
     /// Core and its counters when the program began.
-    core_before: Option<(u32, OfCore)>,
+    core_before: Option<(u32, CoreCounters)>,
 }
 
 /// Starts the program in its lane.
@@ -111,7 +111,7 @@ pub(super) fn start<'a>(
         look_next: now + PAUSE_MIN,
         core_next: now,
         group_next: now + GROUP_PAUSE,
-        core_before: core.map(|core| (core, OfCore::now(&options.roots, core))),
+        core_before: core.map(|core| (core, CoreCounters::now(&options.roots, core))),
         prepared,
     })
 }
@@ -250,8 +250,8 @@ impl Supervisor<'_> {
         if let Some(guardian) = changes.guardian() {
             self.family.add_stranger(guardian.process.pid);
         }
-        if self.policy.wants_work_away() {
-            keep_work_away(changes, self.options, ended)?;
+        if self.policy.wants_workqueues_away() {
+            exclude_workqueues(changes, self.options, ended)?;
         }
         changes.program(self.program)?;
         let own = BTreeSet::from([core]);
@@ -295,7 +295,7 @@ impl Supervisor<'_> {
             ));
         }
         if let Some((core, before)) = self.core_before {
-            let gone = OfCore::now(&self.options.roots, core).since(before);
+            let gone = CoreCounters::now(&self.options.roots, core).since(before);
             ended.interrupts = gone.interrupts;
             ended.stolen_ms = gone.stolen_ns.map(|ns| ns as f64 / 1e6);
         }

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Demotion;
-use crate::counters::{Ran, voluntary_switches};
+use crate::counters::{RunTimes, voluntary_switches};
 use crate::guard::journal::Before;
 use crate::process;
 use crate::sys::scheduler::{self, Policy, Scheduling, Thread};
@@ -12,7 +12,7 @@ use crate::sys::scheduler::{self, Policy, Scheduling, Thread};
 /// State of a thread at the last poll.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watched {
-    ran: Ran,
+    ran: RunTimes,
     /// Processor time and number of sleeps when the thread last slept.
     since_sleep: Option<(u64, u64)>,
     is_settled: bool,
@@ -43,15 +43,15 @@ impl Watch {
         let there: HashSet<u32> = now.iter().copied().collect();
         let gone_wait_ns = &mut self.gone_wait_ns;
         self.threads.retain(|thread, watched| {
-            let stays = there.contains(thread);
-            *gone_wait_ns += if stays { 0 } else { watched.ran.wait_ns };
-            stays
+            let not_excluded = there.contains(thread);
+            *gone_wait_ns += if not_excluded { 0 } else { watched.ran.wait_ns };
+            not_excluded
         });
         now.iter().filter_map(|thread| self.look_at(*thread, before)).collect()
     }
 
     fn look_at(&mut self, id: u32, before: &Before) -> Option<Demotion> {
-        let ran = Ran::of(self.pid, id)?;
+        let ran = RunTimes::of(self.pid, id)?;
         let is_new = !self.threads.contains_key(&id);
         self.seen += usize::from(is_new);
         let mut watched = self.threads.get(&id).copied().unwrap_or_default();
@@ -143,7 +143,7 @@ impl Watch {
 fn demote(id: u32, before: &Before) -> bool {
     let former = before.scheduling;
     let ordinary = if former.policy.is_real_time() { Scheduling::default() } else { former };
-    Thread::of(id).is_some_and(|thread| scheduler::set_back(thread, &ordinary).is_ok())
+    Thread::of(id).is_some_and(|thread| scheduler::restore(thread, &ordinary).is_ok())
 }
 
 /// Name of a thread.

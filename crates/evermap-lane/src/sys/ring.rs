@@ -19,10 +19,10 @@ use super::memory::Memory;
 
 /// Method of finding the device's completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Completions {
+pub(crate) enum CompletionMode {
     /// The device is polled (`IORING_SETUP_IOPOLL`), without interrupts. Needs direct I/O and a
     /// driver with poll queues.
-    Asked,
+    DevicePolled,
     /// The device raises an interrupt.
     Interrupt,
 }
@@ -37,18 +37,18 @@ pub(crate) enum Seen {
 }
 
 /// Sleep between polls of the device; a ring with IOPOLL has no interrupt that wakes the thread.
-const NAP: Duration = Duration::from_micros(50);
+const POLL_SLEEP: Duration = Duration::from_micros(50);
 /// Longest single wait for an interrupt. It is repeated until the completion arrives.
-const WAIT: Duration = Duration::from_millis(200);
+const INTERRUPT_WAIT: Duration = Duration::from_millis(200);
 
 /// Ring and the memory that it reads into. Used by one thread.
 pub(crate) struct Ring {
     uring: ManuallyDrop<IoUring>,
     memory: ManuallyDrop<Memory>,
-    completions: Completions,
+    completions: CompletionMode,
     is_registered: bool,
     /// A read is in flight and could not be waited for.
-    is_lost: bool,
+    has_lost_read: bool,
 }
 
 impl Ring {
@@ -56,11 +56,11 @@ impl Ring {
     /// registered, because of the limit of locked memory, is used unregistered.
     pub(crate) fn new(
         memory: Memory,
-        completions: Completions,
+        completions: CompletionMode,
     ) -> Result<Self, (Memory, io::Error)> {
         let mut builder = IoUring::builder();
         builder.dontfork();
-        if completions == Completions::Asked {
+        if completions == CompletionMode::DevicePolled {
             builder.setup_iopoll();
         }
         let uring = match builder.build(4) {
@@ -72,7 +72,7 @@ impl Ring {
             memory: ManuallyDrop::new(memory),
             completions,
             is_registered: false,
-            is_lost: false,
+            has_lost_read: false,
         };
         ring.register();
         Ok(ring)
@@ -97,28 +97,28 @@ impl Ring {
 
     /// Memory for a read by another method. Fails while a read is in flight.
     pub(crate) fn memory_mut(&mut self) -> io::Result<&mut Memory> {
-        if self.is_lost { Err(lost()) } else { Ok(&mut self.memory) }
+        if self.has_lost_read { Err(lost_read()) } else { Ok(&mut self.memory) }
     }
 
     /// Ends the ring and returns its memory, or `None` if the kernel may still write to it.
     pub(crate) fn into_memory(mut self) -> Option<Memory> {
-        if self.is_lost {
+        if self.has_lost_read {
             return None;
         }
-        // SAFETY: both fields are taken once, because `is_lost` makes `Drop` skip them. No read is
+        // SAFETY: both fields are taken once, because `has_lost_read` makes `Drop` skip them. No read is
         // in flight, and the ring is dropped before its memory is returned.
         let memory = unsafe {
             ManuallyDrop::drop(&mut self.uring);
             ManuallyDrop::take(&mut self.memory)
         };
-        self.is_lost = true;
+        self.has_lost_read = true;
         Some(memory)
     }
 
     /// Replaces the memory, for longer reads.
     pub(crate) fn replace_memory(&mut self, memory: Memory) -> io::Result<()> {
-        if self.is_lost {
-            return Err(lost());
+        if self.has_lost_read {
+            return Err(lost_read());
         }
         if self.is_registered {
             self.uring.submitter().unregister_buffers()?;
@@ -138,22 +138,22 @@ impl Ring {
         length: usize,
         spin: Duration,
     ) -> io::Result<(usize, Seen)> {
-        if self.is_lost {
-            return Err(lost());
+        if self.has_lost_read {
+            return Err(lost_read());
         }
         let length = length.min(self.memory.len());
         let entry = self.entry(file, offset, length)?;
         // SAFETY: the memory stays valid until the read completes: either the read is awaited
         // below, or
-        // `is_lost` stays set and ring and memory are never freed.
+        // `has_lost_read` stays set and ring and memory are never freed.
         if unsafe { self.uring.submission().push(&entry) }.is_err() {
             return Err(Errno::BUSY.into());
         }
-        self.is_lost = true;
+        self.has_lost_read = true;
         self.enter(0, None)?;
         let until = Instant::now() + spin;
         let (result, seen) = self.complete(until)?;
-        self.is_lost = false;
+        self.has_lost_read = false;
         match usize::try_from(result) {
             Ok(bytes) => Ok((bytes, seen)),
             Err(_) => Err(io::Error::from_raw_os_error(-result)),
@@ -178,15 +178,15 @@ impl Ring {
             }
             let is_time = Instant::now() < until;
             match (is_time, self.completions) {
-                (true, Completions::Interrupt) => std::hint::spin_loop(),
-                (true, Completions::Asked) => self.enter(0, None)?,
-                (false, Completions::Interrupt) => {
+                (true, CompletionMode::Interrupt) => std::hint::spin_loop(),
+                (true, CompletionMode::DevicePolled) => self.enter(0, None)?,
+                (false, CompletionMode::Interrupt) => {
                     seen = Seen::Slept;
-                    self.enter(1, Some(WAIT))?;
+                    self.enter(1, Some(INTERRUPT_WAIT))?;
                 }
-                (false, Completions::Asked) => {
+                (false, CompletionMode::DevicePolled) => {
                     seen = Seen::Slept;
-                    std::thread::sleep(NAP);
+                    std::thread::sleep(POLL_SLEEP);
                     self.enter(0, None)?;
                 }
             }
@@ -216,7 +216,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        if self.is_lost {
+        if self.has_lost_read {
             // The kernel may still write to the memory, so leak it.
             return;
         }
@@ -229,7 +229,7 @@ impl Drop for Ring {
     }
 }
 
-fn lost() -> io::Error {
+fn lost_read() -> io::Error {
     io::Error::other("a read that was submitted to the ring never completed")
 }
 

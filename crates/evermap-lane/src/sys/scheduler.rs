@@ -162,7 +162,7 @@ pub(crate) fn set(thread: Thread, to: &Scheduling) -> io::Result<()> {
 /// Restores the scheduling that the thread had before the lane. Needs no right if that was
 /// ordinary: a thread without rights keeps the reset-on-fork flag, which has no effect on ordinary
 /// threads.
-pub(crate) fn set_back(thread: Thread, before: &Scheduling) -> io::Result<()> {
+pub(crate) fn restore(thread: Thread, before: &Scheduling) -> io::Result<()> {
     let ordinary = Scheduling { reset_on_fork: true, ..Scheduling::default() };
     let kept = Scheduling { reset_on_fork: true, ..*before };
     let results = [*before, kept, ordinary].map(|to| move || set(thread, &to));
@@ -220,7 +220,7 @@ mod tests {
                 Ok(()) => assert_eq!(get(Thread::CURRENT).unwrap(), Scheduling::fifo(7)),
                 Err(error) => eprintln!("skipped: no right to FIFO here: {error}"),
             }
-            set_back(Thread::CURRENT, &before).unwrap();
+            restore(Thread::CURRENT, &before).unwrap();
             assert_eq!(get(Thread::CURRENT).unwrap().policy, before.policy);
         });
     }

@@ -41,7 +41,7 @@ fn frames_read_sequentially_and_at_any_offset() {
             let report = lane.leave();
             assert_eq!(report.reads.bytes, 100_020, "{mode}");
             assert_eq!(report.reads.named().map(|(_, count)| count).sum::<u64>(), 7, "{mode}");
-            assert_eq!(report.timed().len() as u64, report.frames);
+            assert_eq!(report.frame_times().len() as u64, report.frames);
             assert_eq!(report.periods, report.frames + report.drops);
         });
     }
@@ -76,7 +76,7 @@ fn a_truncated_file_does_not_end_the_program() {
             std::fs::write(&path, "short").unwrap();
             let frame = lane.frame().unwrap().unwrap();
             let error = frame.read_at(&mut file, 50_000, 100).unwrap_err();
-            assert!(matches!(error, Error::Cut { is_bytes: 5, .. }), "{mode}: {error}");
+            assert!(matches!(error, Error::Truncated { is_bytes: 5, .. }), "{mode}: {error}");
             frame.end();
             assert_eq!(lane.leave().frames, 1, "the lane continues");
         });
@@ -104,7 +104,7 @@ fn a_report_has_text_json_and_a_chart() {
         assert!((back.completion_ms.p99 - report.completion_ms.p99).abs() < 1e-9);
         #[cfg(feature = "plots")]
         assert!(report.svg("frames").unwrap().contains("deadline"));
-        for frame in report.timed() {
+        for frame in report.frame_times() {
             assert!(frame.wake_up_ms + frame.io_ms <= frame.completion_ms + 1e-9, "{frame:?}");
         }
     });

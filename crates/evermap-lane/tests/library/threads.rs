@@ -142,7 +142,7 @@ fn a_second_lane_of_a_core_or_a_thread_is_refused() {
         let lane = enter(LANE, &state);
         let core = lane.core().unwrap();
         let error = Lane::enter_in(&policy(LANE), &state.directory).unwrap_err();
-        assert!(matches!(error, Error::AlreadyIn), "{error}");
+        assert!(matches!(error, Error::AlreadyInLane), "{error}");
         let taken = format!("[app]\nperiod_us = 2000\ncore = {core}\n[io]\nlock_memory = false");
         std::thread::scope(|scope| {
             let second = scope.spawn(|| {
@@ -207,7 +207,7 @@ fn a_program_that_never_sleeps_is_demoted_and_continues() {
         let report = lane.leave();
         assert_eq!(report.demotions.len(), 1);
         let demotion = report.demotions[0];
-        assert_eq!(demotion.cause, Cause::Ran);
+        assert_eq!(demotion.cause, Cause::Overrun);
         assert!(
             demotion.ran_ms >= demotion.allowed_ms && demotion.allowed_ms == 30.0,
             "{demotion:?}"
@@ -296,7 +296,7 @@ fn a_policy_without_a_period_is_refused() {
     let mut impossible = policy("[app]\nfps = 24");
     impossible.app.priority = 99;
     let error = Lane::enter_in(&impossible, &state.directory).unwrap_err();
-    assert!(matches!(error, Error::Unusable(_)), "{error}");
+    assert!(matches!(error, Error::InvalidPolicy(_)), "{error}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::super::roots::text;
 use super::super::{CpuList, Machine};
 use super::Statement;
 use crate::policy::Core;
-use crate::workqueues::{self, Away, Stays};
+use crate::workqueues::{self, Exclusion, NotExcluded};
 
 /// Maximum number of groups examined in a tree of cpusets.
 const GROUPS_MAX: usize = 4_096;
@@ -188,7 +188,7 @@ fn unbound_work(machine: &Machine, core: Option<u32>) -> Statement {
     let Some(core) = core else {
         return Statement::no(name, "no core, see `core`");
     };
-    match Away::plan(&machine.roots.sys.join(workqueues::DIRECTORY), core) {
+    match Exclusion::plan(&machine.roots.sys.join(workqueues::DIRECTORY), core) {
         Ok(Some(_)) => Statement::yes(
             name,
             format!(
@@ -196,7 +196,7 @@ fn unbound_work(machine: &Machine, core: Option<u32>) -> Statement {
             ),
         ),
         Ok(None) => Statement::yes(name, format!("the kernel does no unbound work on core {core}")),
-        Err(Stays { why, remedy }) => {
+        Err(NotExcluded { why, remedy }) => {
             Statement::no(name, format!("the kernel's unbound work stays on core {core}: {why}"))
                 .remedy(remedy)
         }

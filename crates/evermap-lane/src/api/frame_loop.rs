@@ -7,7 +7,7 @@ use crate::report::Counts;
 /// State of the loop. Period `n` begins `period.begin_ns(n)` after the first one, however long
 /// frames take, so errors do not add up.
 #[derive(Debug)]
-pub(super) struct Pace<C> {
+pub(super) struct FrameLoop<C> {
     clock: C,
     period: Period,
     deadline_ns: u64,
@@ -20,7 +20,7 @@ pub(super) struct Pace<C> {
 
 /// Beginning of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Beat {
+pub(super) struct FrameStart {
     /// Number of the period, from 0.
     pub(super) period: u64,
     /// Beginning of the period.
@@ -29,7 +29,7 @@ pub(super) struct Beat {
     pub(super) woke_ns: u64,
 }
 
-impl<C: Clock> Pace<C> {
+impl<C: Clock> FrameLoop<C> {
     pub(super) fn new(clock: C, period: Period, deadline_ns: u64) -> Self {
         Self { clock, period, deadline_ns, first_ns: None, next: 0, counts: Counts::default() }
     }
@@ -52,7 +52,7 @@ impl<C: Clock> Pace<C> {
 
     /// Sleeps until the next period begins. Periods that have passed entirely are drops; a period
     /// in progress begins late.
-    pub(super) fn wait(&mut self) -> Beat {
+    pub(super) fn wait(&mut self) -> FrameStart {
         let now_ns = self.clock.now_ns();
         let first_ns = *self.first_ns.get_or_insert(now_ns);
         let period = self.next.max(self.period.at(now_ns.saturating_sub(first_ns)));
@@ -62,12 +62,12 @@ impl<C: Clock> Pace<C> {
         if begin_ns > now_ns {
             self.clock.sleep_until_ns(begin_ns);
         }
-        Beat { period, begin_ns, woke_ns: self.clock.now_ns() }
+        FrameStart { period, begin_ns, woke_ns: self.clock.now_ns() }
     }
 
     /// Ends the frame. Returns its completion.
-    pub(super) fn end(&mut self, beat: &Beat) -> u64 {
-        let completion_ns = self.clock.now_ns().saturating_sub(beat.begin_ns);
+    pub(super) fn end(&mut self, start: &FrameStart) -> u64 {
+        let completion_ns = self.clock.now_ns().saturating_sub(start.begin_ns);
         self.counts.frames += 1;
         if completion_ns > self.deadline_ns {
             self.counts.misses += 1;
@@ -104,87 +104,91 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn pace(rate: &str) -> Pace<Simulated> {
+    fn frame_loop(rate: &str) -> FrameLoop<Simulated> {
         let period: Period = rate.parse().unwrap();
-        Pace::new(Simulated::default(), period, period.ns())
+        FrameLoop::new(Simulated::default(), period, period.ns())
     }
 
     #[test]
     fn frames_begin_with_their_period_and_do_not_drift() {
-        let mut pace = pace("23.976");
-        pace.clock.work(12_345);
+        let mut frame_loop = frame_loop("23.976");
+        frame_loop.clock.work(12_345);
         // An hour of film.
         let frames = 24_000 * 3_600 / 1_001;
         let mut last = None;
         for frame in 0..frames {
-            let beat = pace.wait();
-            assert_eq!(beat.period, frame);
+            let start = frame_loop.wait();
+            assert_eq!(start.period, frame);
             // Each frame takes a different time within its period.
-            pace.clock.work(frame * 7_919 % (41 * MS));
-            pace.end(&beat);
-            last = Some(beat);
+            frame_loop.clock.work(frame * 7_919 % (41 * MS));
+            frame_loop.end(&start);
+            last = Some(start);
         }
         let last = last.unwrap();
         let exact = (u128::from(frames - 1) * 1_001 * 1_000_000_000 / 24_000) as u64;
         assert_eq!(last.begin_ns, 12_345 + exact);
-        assert_eq!(pace.counts(), Counts { frames, misses: 0, drops: 0 });
+        assert_eq!(frame_loop.counts(), Counts { frames, misses: 0, drops: 0 });
     }
 
     #[test]
     fn periods_that_passed_entirely_are_drops() {
-        let mut pace = pace("100");
+        let mut frame_loop = frame_loop("100");
         // Periods of 10 ms. Tuples: period, end of its frame in ms, next period. At 20 ms the
         // second period has just begun.
         let ends_ms = [(0, 9, 1), (1, 20, 2), (2, 41, 4), (4, 79, 7), (7, 130, 13)];
         let mut drops = 0;
         for (period, end_ms, next) in ends_ms {
-            let beat = pace.wait();
-            assert_eq!(beat.period, period);
-            pace.clock.work(end_ms * MS - pace.now_ns());
-            pace.end(&beat);
-            assert_eq!(pace.next_begin_ns(), next * 10 * MS, "period {period}, until {end_ms} ms");
+            let start = frame_loop.wait();
+            assert_eq!(start.period, period);
+            frame_loop.clock.work(end_ms * MS - frame_loop.now_ns());
+            frame_loop.end(&start);
             assert_eq!(
-                pace.counts().drops,
+                frame_loop.next_begin_ns(),
+                next * 10 * MS,
+                "period {period}, until {end_ms} ms"
+            );
+            assert_eq!(
+                frame_loop.counts().drops,
                 drops,
                 "drops are counted when the next frame is requested"
             );
             drops += next - period - 1;
         }
-        assert_eq!(pace.wait().period, 13);
-        assert_eq!(pace.counts(), Counts { frames: 5, misses: 3, drops: 8 });
+        assert_eq!(frame_loop.wait().period, 13);
+        assert_eq!(frame_loop.counts(), Counts { frames: 5, misses: 3, drops: 8 });
     }
 
     #[test]
     fn completion_counts_from_the_period_even_if_a_frame_begins_late() {
-        let mut pace = pace("100");
-        let beat = pace.wait();
-        pace.clock.work(13 * MS);
-        assert_eq!(pace.end(&beat), 13 * MS);
-        let beat = pace.wait();
-        assert_eq!((beat.period, beat.woke_ns - beat.begin_ns), (1, 3 * MS));
-        pace.clock.work(6 * MS);
-        assert_eq!(pace.end(&beat), 9 * MS, "the frame meets its deadline again");
-        assert_eq!(pace.counts(), Counts { frames: 2, misses: 1, drops: 0 });
+        let mut frame_loop = frame_loop("100");
+        let start = frame_loop.wait();
+        frame_loop.clock.work(13 * MS);
+        assert_eq!(frame_loop.end(&start), 13 * MS);
+        let start = frame_loop.wait();
+        assert_eq!((start.period, start.woke_ns - start.begin_ns), (1, 3 * MS));
+        frame_loop.clock.work(6 * MS);
+        assert_eq!(frame_loop.end(&start), 9 * MS, "the frame meets its deadline again");
+        assert_eq!(frame_loop.counts(), Counts { frames: 2, misses: 1, drops: 0 });
     }
 
     #[test]
     fn a_deadline_may_be_shorter_than_the_period() {
-        let mut pace = Pace::new(Simulated::default(), "100".parse().unwrap(), 4 * MS);
+        let mut frame_loop = FrameLoop::new(Simulated::default(), "100".parse().unwrap(), 4 * MS);
         for work_ms in [4, 5] {
-            let beat = pace.wait();
-            pace.clock.work(work_ms * MS);
-            pace.end(&beat);
+            let start = frame_loop.wait();
+            frame_loop.clock.work(work_ms * MS);
+            frame_loop.end(&start);
         }
-        assert_eq!(pace.counts(), Counts { frames: 2, misses: 1, drops: 0 });
+        assert_eq!(frame_loop.counts(), Counts { frames: 2, misses: 1, drops: 0 });
     }
 
     #[test]
     fn a_pause_of_a_day_drops_all_periods_of_the_day() {
-        let mut pace = pace("1000");
-        let beat = pace.wait();
-        pace.clock.work(86_400_000 * MS);
-        pace.end(&beat);
-        assert_eq!(pace.wait().period, 86_400_000);
-        assert_eq!(pace.counts().drops, 86_399_999);
+        let mut frame_loop = frame_loop("1000");
+        let start = frame_loop.wait();
+        frame_loop.clock.work(86_400_000 * MS);
+        frame_loop.end(&start);
+        assert_eq!(frame_loop.wait().period, 86_400_000);
+        assert_eq!(frame_loop.counts().drops, 86_399_999);
     }
 }

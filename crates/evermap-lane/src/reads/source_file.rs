@@ -16,15 +16,15 @@ use crate::{Error, Result};
 
 /// Open file.
 #[derive(Debug)]
-pub(super) struct Subject {
+pub(super) struct SourceFile {
     pub(super) file: File,
     pub(super) path: PathBuf,
-    pub(super) facts: Facts,
+    pub(super) version: FileVersion,
 }
 
 /// Version of a file: changes when the file is written to or truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct FileVersion {
     pub(super) device: (u32, u32),
     pub(super) length_bytes: u64,
     /// Time of change in seconds and nanoseconds. Before Linux 6.13, two changes within one clock
@@ -32,7 +32,7 @@ pub(super) struct Facts {
     changed: (i64, u32),
 }
 
-impl Subject {
+impl SourceFile {
     /// Opens a regular file.
     pub(super) fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, OFlags::empty())
@@ -46,9 +46,9 @@ impl Subject {
             return Ok(None);
         };
         match Self::open_with(path, OFlags::DIRECT) {
-            Ok(subject) => {
-                buffered.compare(subject.facts)?;
-                Ok(Some((subject, alignment)))
+            Ok(input) => {
+                buffered.compare(input.version)?;
+                Ok(Some((input, alignment)))
             }
             Err(Error::Io { source, .. }) if source.raw_os_error() == Some(libc::EINVAL) => {
                 Ok(None)
@@ -73,40 +73,40 @@ impl Subject {
             opened => opened,
         };
         let file = file.map_err(failed("open"))?;
-        let (facts, kind) = look(&file).map_err(failed("stat"))?;
+        let (version, kind) = stat(&file).map_err(failed("stat"))?;
         if kind != FileType::RegularFile {
             return Err(Error::NotAFile { path: path.into() });
         }
         wait_in_reads(&file).map_err(failed("set the flags of"))?;
-        Ok(Self { file, path: path.into(), facts })
+        Ok(Self { file, path: path.into(), version })
     }
 
     /// Returns another descriptor of the same file, for another thread.
-    pub(super) fn again(&self) -> Result<Self> {
+    pub(super) fn try_clone(&self) -> Result<Self> {
         let file = self
             .file
             .try_clone()
             .map_err(|source| self.failed("duplicate the descriptor of", source))?;
-        Ok(Self { file, path: self.path.clone(), facts: self.facts })
+        Ok(Self { file, path: self.path.clone(), version: self.version })
     }
 
     /// Fails if the file has changed since it was opened. Cost: one system call, which never waits.
     pub(super) fn verify(&self) -> Result<()> {
-        let (now, _) = look(&self.file).map_err(|source| self.failed("stat", source))?;
+        let (now, _) = stat(&self.file).map_err(|source| self.failed("stat", source))?;
         self.compare(now)
     }
 
-    fn compare(&self, now: Facts) -> Result<()> {
-        if now.length_bytes < self.facts.length_bytes {
-            return Err(Error::Cut {
+    fn compare(&self, now: FileVersion) -> Result<()> {
+        if now.length_bytes < self.version.length_bytes {
+            return Err(Error::Truncated {
                 path: self.path.clone(),
-                was_bytes: self.facts.length_bytes,
+                was_bytes: self.version.length_bytes,
                 is_bytes: now.length_bytes,
             });
         }
         let what = match now {
-            _ if now.length_bytes > self.facts.length_bytes => "it is longer now",
-            _ if now != self.facts => "its time of change differs",
+            _ if now.length_bytes > self.version.length_bytes => "it is longer now",
+            _ if now != self.version => "its time of change differs",
             _ => return Ok(()),
         };
         Err(Error::Changed { path: self.path.clone(), what })
@@ -114,7 +114,7 @@ impl Subject {
 
     /// Limits the length of a read to the end of the file.
     pub(super) fn clamp(&self, offset: u64, length: usize) -> usize {
-        let left = self.facts.length_bytes.saturating_sub(offset);
+        let left = self.version.length_bytes.saturating_sub(offset);
         usize::try_from(left).map_or(length, |left| length.min(left))
     }
 
@@ -123,7 +123,7 @@ impl Subject {
     pub(super) fn fill(&self, memory: &mut [u8], offset: u64) -> Result<usize> {
         let mut filled = 0;
         // Stops at the end: a direct read beyond it would begin within a block.
-        while filled < memory.len() && offset + (filled as u64) < self.facts.length_bytes {
+        while filled < memory.len() && offset + (filled as u64) < self.version.length_bytes {
             match rustix::io::pread(&self.file, &mut memory[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(bytes) => filled += bytes,
@@ -135,7 +135,7 @@ impl Subject {
     }
 
     /// Error for a read that ended before the end of the file.
-    pub(super) fn too_short(&self) -> Error {
+    pub(super) fn unexpected_end(&self) -> Error {
         match self.verify() {
             Err(error) => error,
             Ok(()) => self.failed("read", io::ErrorKind::UnexpectedEof.into()),
@@ -154,16 +154,16 @@ fn wait_in_reads(file: &File) -> io::Result<()> {
     Ok(fcntl_setfl(file, flags - OFlags::NONBLOCK)?)
 }
 
-fn look(file: &File) -> io::Result<(Facts, FileType)> {
+fn stat(file: &File) -> io::Result<(FileVersion, FileType)> {
     let wanted = StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::TYPE;
     // DONT_SYNC avoids a request to a file server, which could wait.
     let stat = statx(file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted)?;
-    let facts = Facts {
+    let version = FileVersion {
         device: (stat.stx_dev_major, stat.stx_dev_minor),
         length_bytes: stat.stx_size,
         changed: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
     };
-    Ok((facts, FileType::from_raw_mode(u32::from(stat.stx_mode))))
+    Ok((version, FileType::from_raw_mode(u32::from(stat.stx_mode))))
 }
 
 /// Direct read, extended to whole blocks.
@@ -186,7 +186,7 @@ impl Blocks {
 }
 
 /// Note that a file is read through the page cache.
-pub(super) fn no_direct(path: &Path) -> Note {
+pub(super) fn no_direct_note(path: &Path) -> Note {
     let why = format!(
         "the file system of {} does not support them: reads use the page cache",
         path.display()

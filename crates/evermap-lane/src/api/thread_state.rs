@@ -9,32 +9,32 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::memory::AllMemory;
-use super::watch::{Orders, Watchman};
+use super::watchdog::{Watchdog, WatchdogOptions};
 use crate::guard::changes::Changes;
 use crate::guard::{self, Claim, StateDirectory};
 use crate::hold::tree::Files;
 use crate::machine::{Machine, Roots, why_refused};
 use crate::policy::{Core, Scheduler, Share};
 use crate::process::Process;
-use crate::reads::Aside;
+use crate::reads::HelperPlacement;
 use crate::report::Demotion;
 use crate::sys::scheduler::{self, Scheduling, Thread};
 use crate::sys::stack;
-use crate::workqueues::{self, Away, Stays};
+use crate::workqueues::{self, Exclusion, NotExcluded};
 use crate::{Error, Note, Period, Policy, Result};
 
 /// Former and present state of the thread. Dropping it restores the former one.
 #[derive(Debug)]
-pub(super) struct Entered {
-    before: Before,
-    watchman: Option<Watchman>,
+pub(super) struct ThreadState {
+    before: SavedState,
+    watchdog: Option<Watchdog>,
     claim: Option<Claim>,
     /// Changes that affect other programs, with their guardian. Owns the claim if it is set.
     changes: Option<Changes>,
     /// Task list of the group for threads that stay off the core, if a group holds the core.
-    aside: Option<PathBuf>,
+    helper_tasks: Option<PathBuf>,
     /// Cores for helper threads. `None` allows all.
-    others: Option<BTreeSet<u32>>,
+    helper_cores: Option<BTreeSet<u32>>,
     is_real_time: bool,
     pub(super) applied: Vec<String>,
     pub(super) not_applied: Vec<Note>,
@@ -46,48 +46,48 @@ pub(super) struct Entered {
 
 /// Former state, as far as it was changed.
 #[derive(Debug, Default)]
-struct Before {
+struct SavedState {
     scheduling: Option<Scheduling>,
     affinity: Option<BTreeSet<u32>>,
     slack_ns: Option<NonZeroU64>,
 }
 
-impl Entered {
+impl ThreadState {
     /// Puts the calling thread into the lane that the policy describes, as far as its rights allow.
     pub(super) fn enter(
         policy: &Policy,
         period: Period,
         state: &dyn Fn() -> Result<StateDirectory>,
     ) -> Result<Self> {
-        let mut entered = Self {
-            before: Before::default(),
-            watchman: None,
+        let mut thread = Self {
+            before: SavedState::default(),
+            watchdog: None,
             claim: None,
             changes: None,
-            aside: None,
-            others: None,
+            helper_tasks: None,
+            helper_cores: None,
             is_real_time: false,
             applied: Vec::new(),
             not_applied: Vec::new(),
             demotion: None,
             _memory: None,
         };
-        entered.lock_memory(policy);
+        thread.lock_memory(policy);
         let is_unpinned = is_unpinned(policy);
         match (policy.app.share, policy.app.core) {
-            (Share::Lend, _) if !is_unpinned => entered.lend_core(policy, state)?,
-            (Share::Hold, _) => entered.hold_core(policy, state)?,
-            (Share::Off, Core::Number(core)) => entered.not(
+            (Share::Lend, _) if !is_unpinned => thread.lend_core(policy, state)?,
+            (Share::Hold, _) => thread.hold_core(policy, state)?,
+            (Share::Off, Core::Number(core)) => thread.note_not_applied(
                 format!("core {core}"),
                 "`share = \"off\"` uses no core: set `share = \"lend\"` as well",
             ),
             _ => {}
         }
-        if policy.app.scheduler != Scheduler::Other || entered.core().is_some() {
-            entered.wake_exactly();
+        if policy.app.scheduler != Scheduler::Other || thread.core().is_some() {
+            thread.reduce_timer_slack();
         }
-        entered.schedule(policy, period, is_unpinned, state)?;
-        Ok(entered)
+        thread.schedule(policy, period, is_unpinned, state)?;
+        Ok(thread)
     }
 
     pub(super) fn core(&self) -> Option<u32> {
@@ -96,19 +96,19 @@ impl Entered {
     }
 
     /// Placement of helper threads.
-    pub(super) fn aside(&self) -> Aside {
-        Aside { tasks: self.aside.clone(), cores: self.others.clone() }
+    pub(super) fn placement(&self) -> HelperPlacement {
+        HelperPlacement { tasks: self.helper_tasks.clone(), cores: self.helper_cores.clone() }
     }
 
     pub(super) fn is_real_time(&self) -> bool {
         self.is_real_time
     }
 
-    pub(super) fn watchman(&self) -> Option<&Watchman> {
-        self.watchman.as_ref()
+    pub(super) fn watchdog(&self) -> Option<&Watchdog> {
+        self.watchdog.as_ref()
     }
 
-    fn not(&mut self, what: impl Into<String>, why: impl Into<String>) {
+    fn note_not_applied(&mut self, what: impl Into<String>, why: impl Into<String>) {
         self.not_applied.push(Note::new(what, why));
     }
 
@@ -135,46 +135,48 @@ impl Entered {
         let (claim, why) = Claim::choose(&machine, policy.app.core, &state)?;
         let core = claim.core();
         self.claim = Some(claim);
-        if policy.wants_work_away() {
+        if policy.wants_workqueues_away() {
             // Before pinning: the guardian inherits the thread's affinity.
-            self.keep_work_away(policy, &state, &machine.roots)?;
+            self.exclude_workqueues(policy, &state, &machine.roots)?;
         }
         self.pin(core)?;
-        self.applied.push(lent(core, &why));
+        self.applied.push(lent_core_text(core, &why));
         Ok(())
     }
 
     /// Keeps the kernel's unbound work off the core if a guardian can undo that after a kill.
-    fn keep_work_away(
+    fn exclude_workqueues(
         &mut self,
         policy: &Policy,
         state: &StateDirectory,
         roots: &Roots,
     ) -> Result<()> {
         let Some(claim) = self.claim.take() else { return Ok(()) };
-        let planned = Away::plan(&roots.sys.join(workqueues::DIRECTORY), claim.core());
+        let planned = Exclusion::plan(&roots.sys.join(workqueues::DIRECTORY), claim.core());
         if !matches!(planned, Ok(Some(_))) {
             self.claim = Some(claim);
-            self.tell_work(planned.map(|_| false));
+            self.report_workqueues(planned.map(|_| false));
             return Ok(());
         }
         let (mut changes, _) = begin(state, claim)?;
         if let Err(error) = changes.guard(None, max_time(policy)) {
-            self.not(workqueues::AWAY, error.to_string());
+            self.note_not_applied(workqueues::LABEL, error.to_string());
             self.claim = changes.into_claim();
             return Ok(());
         }
-        let is_away = changes.keep_work_away(roots)?;
-        self.tell_work(is_away);
+        let is_excluded = changes.exclude_workqueues(roots)?;
+        self.report_workqueues(is_excluded);
         self.changes = Some(changes);
         Ok(())
     }
 
-    fn tell_work(&mut self, is_away: std::result::Result<bool, Stays>) {
-        match is_away {
-            Ok(true) => self.applied.push(workqueues::AWAY.into()),
+    fn report_workqueues(&mut self, is_excluded: std::result::Result<bool, NotExcluded>) {
+        match is_excluded {
+            Ok(true) => self.applied.push(workqueues::LABEL.into()),
             Ok(false) => {}
-            Err(Stays { why, remedy }) => self.not(workqueues::AWAY, format!("{why}; {remedy}")),
+            Err(NotExcluded { why, remedy }) => {
+                self.note_not_applied(workqueues::LABEL, format!("{why}; {remedy}"))
+            }
         }
     }
 
@@ -190,23 +192,23 @@ impl Entered {
         let core = claim.core();
         let (mut changes, before) = begin(&state, claim)?;
         changes.guard(None, max_time(policy))?;
-        if policy.wants_work_away() {
-            let is_away = changes.keep_work_away(&machine.roots)?;
-            self.tell_work(is_away);
+        if policy.wants_workqueues_away() {
+            let is_excluded = changes.exclude_workqueues(&machine.roots)?;
+            self.report_workqueues(is_excluded);
         }
         // Before the thread enters a cpuset in which affinities cannot be widened.
-        self.note_cores(core)?;
+        self.save_affinity(core)?;
         match changes.hold(&machine.groups) {
             Ok(()) => self.enter_held(&mut changes, before, core, &why)?,
             Err(Error::HoldRefused { why: refusal, .. }) if refusal.is_lack_of_right() => {
-                self.not("the core held for the lane alone", refusal.to_string());
-                self.applied.push(lent(core, &why));
+                self.note_not_applied("the core held for the lane alone", refusal.to_string());
+                self.applied.push(lent_core_text(core, &why));
             }
             Err(error) => return Err(error),
         }
         self.changes = Some(changes);
         scheduler::set_affinity(Thread::CURRENT, &BTreeSet::from([core]))
-            .map_err(|source| of_thread("pin to a core", source))
+            .map_err(|source| thread_error("pin to a core", source))
     }
 
     fn enter_held(
@@ -222,7 +224,7 @@ impl Entered {
         }
         let Some(hold) = changes.held() else { return Ok(()) };
         hold.enter_thread(&Files, id).map_err(|why| Error::HoldRefused { core, why })?;
-        self.aside = hold.groups().get(1).map(|group| group.join("tasks"));
+        self.helper_tasks = hold.groups().get(1).map(|group| group.join("tasks"));
         let groups: Vec<String> =
             hold.groups().iter().map(|group| group.display().to_string()).collect();
         self.applied.push(format!(
@@ -234,28 +236,29 @@ impl Entered {
     }
 
     fn pin(&mut self, core: u32) -> Result<()> {
-        self.note_cores(core)?;
+        self.save_affinity(core)?;
         scheduler::set_affinity(Thread::CURRENT, &BTreeSet::from([core]))
-            .map_err(|source| of_thread("pin to a core", source))
+            .map_err(|source| thread_error("pin to a core", source))
     }
 
-    fn note_cores(&mut self, core: u32) -> Result<()> {
+    fn save_affinity(&mut self, core: u32) -> Result<()> {
         let before = scheduler::affinity(Thread::CURRENT)
-            .map_err(|source| of_thread("read the affinity of", source))?;
-        let others: BTreeSet<u32> = before.iter().copied().filter(|one| *one != core).collect();
-        self.others = (!others.is_empty()).then_some(others);
+            .map_err(|source| thread_error("read the affinity of", source))?;
+        let helper_cores: BTreeSet<u32> =
+            before.iter().copied().filter(|one| *one != core).collect();
+        self.helper_cores = (!helper_cores.is_empty()).then_some(helper_cores);
         self.before.affinity = Some(before);
         Ok(())
     }
 
-    fn wake_exactly(&mut self) {
+    fn reduce_timer_slack(&mut self) {
         let slack_ns = scheduler::timer_slack_ns().ok().and_then(NonZeroU64::new);
         match scheduler::set_timer_slack(NonZeroU64::MIN) {
             Ok(()) => {
                 self.before.slack_ns = slack_ns;
                 self.applied.push("timer slack of 1 ns".into());
             }
-            Err(error) => self.not("timer slack of 1 ns", error.to_string()),
+            Err(error) => self.note_not_applied("timer slack of 1 ns", error.to_string()),
         }
     }
 
@@ -270,26 +273,28 @@ impl Entered {
             return Ok(());
         }
         let before = scheduler::get(Thread::CURRENT)
-            .map_err(|source| of_thread("read the scheduling policy of", source))?;
+            .map_err(|source| thread_error("read the scheduling policy of", source))?;
         if policy.app.scheduler == Scheduler::Deadline {
             let why = match is_unpinned {
-                true => self.by_deadline(policy, period, before),
+                true => self.apply_deadline(policy, period, before),
                 false => Err("the kernel refuses it to pinned programs, and this lane has a core (use `core = \"auto\"` and `share = \"lend\"`)".into()),
             };
             match why {
                 Ok(()) => return Ok(()),
-                Err(why) => self.not("SCHED_DEADLINE", format!("{why}; SCHED_FIFO instead")),
+                Err(why) => {
+                    self.note_not_applied("SCHED_DEADLINE", format!("{why}; SCHED_FIFO instead"))
+                }
             }
             // FIFO needs a core of its own.
             if policy.app.share == Share::Lend && self.core().is_none() {
                 self.lend_core(policy, state)?;
             }
         }
-        self.by_priority(policy, period, before);
+        self.apply_fifo(policy, period, before);
         Ok(())
     }
 
-    fn by_deadline(
+    fn apply_deadline(
         &mut self,
         policy: &Policy,
         period: Period,
@@ -297,9 +302,9 @@ impl Entered {
     ) -> Result<(), String> {
         let deadline_ns = policy.deadline_ns()?.unwrap_or(period.ns());
         let budget_ns = policy.app.budget_us.map_or(deadline_ns / 5 * 4, |us| us * 1_000);
-        let wish = Scheduling::deadline(budget_ns, deadline_ns, period.ns());
+        let wanted = Scheduling::deadline(budget_ns, deadline_ns, period.ns());
         self.watch(policy, period);
-        match scheduler::set(Thread::CURRENT, &wish) {
+        match scheduler::set(Thread::CURRENT, &wanted) {
             Ok(()) => {
                 self.scheduled(before, format!(
                     "SCHED_DEADLINE: {} us in each period of {} us, on any core; not inherited by children",
@@ -309,7 +314,7 @@ impl Entered {
                 Ok(())
             }
             Err(error) => {
-                self.watchman = None;
+                self.watchdog = None;
                 Err(match error.raw_os_error() {
                     Some(libc::EPERM) => {
                         "EPERM: needs CAP_SYS_NICE and an affinity of all cores".into()
@@ -323,7 +328,7 @@ impl Entered {
         }
     }
 
-    fn by_priority(&mut self, policy: &Policy, period: Period, before: Scheduling) {
+    fn apply_fifo(&mut self, policy: &Policy, period: Period, before: Scheduling) {
         let priority = u32::from(policy.app.priority);
         // The watchdog must run before the program gets its priority.
         self.watch(policy, period);
@@ -333,8 +338,8 @@ impl Entered {
                 format!("SCHED_FIFO at priority {priority}: runs before ordinary programs; not inherited by children"),
             ),
             Err(error) => {
-                self.watchman = None;
-                self.not(format!("SCHED_FIFO at priority {priority}"), why_not(scheduler::Policy::Fifo, &error));
+                self.watchdog = None;
+                self.note_not_applied(format!("SCHED_FIFO at priority {priority}"), why_refused_text(scheduler::Policy::Fifo, &error));
             }
         }
     }
@@ -343,26 +348,26 @@ impl Entered {
         self.before.scheduling = Some(before);
         self.is_real_time = true;
         self.applied.push(applied);
-        if let Some(why) = self.watchman.as_ref().and_then(Watchman::refused) {
+        if let Some(why) = self.watchdog.as_ref().and_then(Watchdog::refused) {
             let why = why.to_owned();
-            self.not("a watchdog at a higher priority", why);
+            self.note_not_applied("a watchdog at a higher priority", why);
         }
     }
 
     fn watch(&mut self, policy: &Policy, period: Period) {
         let allowed = Duration::from_nanos(period.ns().saturating_mul(policy.guard.max_overrun));
-        let orders = Orders {
+        let options = WatchdogOptions {
             allowed,
             end: policy
                 .guard
                 .max_time_s
                 .and_then(|s| Instant::now().checked_add(Duration::from_secs(s))),
-            aside: self.aside(),
+            placement: self.placement(),
             priority: u32::from(policy.app.priority),
         };
-        match Watchman::start(orders) {
-            Ok(watchman) => self.watchman = Some(watchman),
-            Err(error) => self.not(
+        match Watchdog::start(options) {
+            Ok(watchdog) => self.watchdog = Some(watchdog),
+            Err(error) => self.note_not_applied(
                 "a watchdog",
                 format!("cannot start its thread ({error}): only the kernel's limit on real-time programs stops this one"),
             ),
@@ -372,13 +377,13 @@ impl Entered {
     /// Runs `work` off the lane's core, with the former affinity.
     pub(super) fn outside<T>(&self, work: impl FnOnce() -> T) -> T {
         let Some(before) = &self.before.affinity else { return work() };
-        Aside { tasks: self.aside.clone(), cores: Some(before.clone()) }.go();
-        let _back = Back(self);
+        HelperPlacement { tasks: self.helper_tasks.clone(), cores: Some(before.clone()) }.apply();
+        let _guard = ReturnGuard(self);
         work()
     }
 
     /// Returns to the lane's core.
-    fn come_back(&self) {
+    fn return_to_core(&self) {
         if let Some(hold) = self.changes.as_ref().and_then(Changes::held) {
             let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
             let _ = hold.enter_thread(&Files, id);
@@ -389,47 +394,47 @@ impl Entered {
     }
 
     /// Restores the former state. Returns notes on failures.
-    pub(super) fn set_back(&mut self) -> Vec<Note> {
+    pub(super) fn restore(&mut self) -> Vec<Note> {
         // First: the watchdog must not demote a thread that it no longer watches.
-        if let Some(watchman) = self.watchman.take() {
-            self.demotion = watchman.end();
+        if let Some(watchdog) = self.watchdog.take() {
+            self.demotion = watchdog.end();
         }
-        let mut told = Vec::new();
+        let mut notes = Vec::new();
         let tell = |what: &str, outcome: std::io::Result<()>| {
             outcome.err().map(|error| Note::new(what, error.to_string()))
         };
         if let Some(before) = self.before.scheduling.take() {
-            told.extend(tell(
+            notes.extend(tell(
                 "scheduling policy restored",
-                scheduler::set_back(Thread::CURRENT, &before),
+                scheduler::restore(Thread::CURRENT, &before),
             ));
         }
         if let Some(before) = self.before.slack_ns.take() {
-            told.extend(tell("timer slack restored", scheduler::set_timer_slack(before)));
+            notes.extend(tell("timer slack restored", scheduler::set_timer_slack(before)));
         }
         if let Some(mut changes) = self.changes.take()
             && let Err(error) = changes.end()
         {
-            told.push(Note::new("core returned to all programs", error.to_string()));
+            notes.push(Note::new("core returned to all programs", error.to_string()));
         }
         // After the group is gone: the cpuset of a held core allows no other affinity.
         if let Some(before) = self.before.affinity.take() {
-            told.extend(tell(
+            notes.extend(tell(
                 "affinity restored",
                 scheduler::set_affinity(Thread::CURRENT, &before),
             ));
         }
         self.claim = None;
         self._memory = None;
-        told
+        notes
     }
 
     /// Discards the state in a forked process, whose thread is another one with ordinary
     /// scheduling.
     pub(super) fn forget(&mut self) {
-        self.before = Before::default();
-        if let Some(watchman) = &mut self.watchman {
-            watchman.forget();
+        self.before = SavedState::default();
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.forget();
         }
         // Both must be undone by the parent process.
         std::mem::forget(self.changes.take());
@@ -437,18 +442,18 @@ impl Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for ThreadState {
     fn drop(&mut self) {
-        self.set_back();
+        self.restore();
     }
 }
 
 /// Returns the thread to its core when dropped, since the work outside may panic.
-struct Back<'e>(&'e Entered);
+struct ReturnGuard<'e>(&'e ThreadState);
 
-impl Drop for Back<'_> {
+impl Drop for ReturnGuard<'_> {
     fn drop(&mut self) {
-        self.0.come_back();
+        self.0.return_to_core();
     }
 }
 
@@ -465,7 +470,7 @@ fn is_unpinned(policy: &Policy) -> bool {
 
 /// Begins a lane of this process without changes. Returns the present state of the thread, too.
 fn begin(state: &StateDirectory, claim: Claim) -> Result<(Changes, guard::journal::Before)> {
-    let of_this = |source| of_thread("read the scheduling of", source);
+    let of_this = |source| thread_error("read the scheduling of", source);
     let before = guard::journal::Before {
         scheduling: scheduler::get(Thread::CURRENT).map_err(of_this)?,
         affinity: scheduler::affinity(Thread::CURRENT).map_err(of_this)?,
@@ -480,12 +485,12 @@ fn max_time(policy: &Policy) -> Option<Duration> {
     policy.guard.max_time_s.map(Duration::from_secs)
 }
 
-fn lent(core: u32, why: &[String]) -> String {
+fn lent_core_text(core: u32, why: &[String]) -> String {
     format!("core {core}, lent to other programs while the lane sleeps: {}", why.join("; "))
 }
 
 /// Reason why the kernel refused a policy, and the remedy.
-fn why_not(policy: scheduler::Policy, error: &std::io::Error) -> String {
+fn why_refused_text(policy: scheduler::Policy, error: &std::io::Error) -> String {
     match Machine::look() {
         Ok(machine) => {
             let (why, remedy) = why_refused(&machine, policy, error);
@@ -495,6 +500,6 @@ fn why_not(policy: scheduler::Policy, error: &std::io::Error) -> String {
     }
 }
 
-fn of_thread(operation: &'static str, source: std::io::Error) -> Error {
+fn thread_error(operation: &'static str, source: std::io::Error) -> Error {
     Error::Io { operation, path: Path::new("this thread").into(), source }
 }
