@@ -65,7 +65,7 @@ impl FromStr for Period {
 
     /// Parses frames a second: `24`, `24000/1001`, `23.976` (which means 24000/1001), `12.5`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let not_one = || {
+        let invalid = || {
             format!(
                 "`{text}` is not a rate: give frames a second as 24, 23.976 or 24000/1001, at most a million"
             )
@@ -81,13 +81,13 @@ impl FromStr for Period {
                     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
                     let is_short = decimals.len() <= 6;
                     let scale = is_short.then(|| 10_u64.pow(decimals.len() as u32));
-                    (format!("{whole}{decimals}").parse(), Ok(scale.ok_or_else(not_one)?))
+                    (format!("{whole}{decimals}").parse(), Ok(scale.ok_or_else(invalid)?))
                 }
             },
         };
         let (numerator, denominator) =
-            (numerator.map_err(|_| not_one())?, denominator.map_err(|_| not_one())?);
-        Period::of_rate(numerator, denominator).ok_or_else(not_one)
+            (numerator.map_err(|_| invalid())?, denominator.map_err(|_| invalid())?);
+        Period::of_rate(numerator, denominator).ok_or_else(invalid)
     }
 }
 

@@ -116,7 +116,7 @@ impl Stat {
     }
 
     /// Returns true for kernel threads, which no lane may move.
-    pub(crate) fn is_of_kernel(&self) -> bool {
+    pub(crate) fn is_kernel_thread(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
     }
 }
@@ -195,7 +195,7 @@ mod tests {
     fn names_with_parentheses_and_blanks_are_read() {
         let stat = Stat::parse(&line("a) b (c", 'R', 7)).unwrap();
         assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("a) b (c", 'R', 7));
-        assert!(stat.is_of_kernel() && stat.start_ticks == 7);
+        assert!(stat.is_kernel_thread() && stat.start_ticks == 7);
         let used = (stat.minor_faults, stat.major_faults, stat.processor_ticks);
         assert_eq!(used, (7, 7, 14));
         assert!(Stat::parse("12 (a) R 1").is_none());

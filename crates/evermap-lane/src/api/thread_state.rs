@@ -12,7 +12,7 @@ use super::memory::AllMemory;
 use super::watchdog::{Watchdog, WatchdogOptions};
 use crate::guard::changes::Changes;
 use crate::guard::{self, Claim, StateDirectory};
-use crate::hold::tree::Files;
+use crate::hold::tree::RealTree;
 use crate::machine::{Machine, Roots, why_refused};
 use crate::policy::{Core, Scheduler, Share};
 use crate::process::Process;
@@ -131,7 +131,7 @@ impl ThreadState {
         policy: &Policy,
         state: &dyn Fn() -> Result<StateDirectory>,
     ) -> Result<()> {
-        let (state, machine) = (state()?, Machine::look()?);
+        let (state, machine) = (state()?, Machine::detect()?);
         let (claim, why) = Claim::choose(&machine, policy.app.core, &state)?;
         let core = claim.core();
         self.claim = Some(claim);
@@ -187,7 +187,7 @@ impl ThreadState {
         policy: &Policy,
         state: &dyn Fn() -> Result<StateDirectory>,
     ) -> Result<()> {
-        let (state, machine) = (state()?, Machine::look()?);
+        let (state, machine) = (state()?, Machine::detect()?);
         let (claim, why) = Claim::choose(&machine, policy.app.core, &state)?;
         let core = claim.core();
         let (mut changes, before) = begin(&state, claim)?;
@@ -214,7 +214,7 @@ impl ThreadState {
     fn enter_held(
         &mut self,
         changes: &mut Changes,
-        before: guard::journal::Before,
+        before: guard::journal::FormerState,
         core: u32,
         why: &[String],
     ) -> Result<()> {
@@ -223,7 +223,7 @@ impl ThreadState {
             changes.thread(thread, before)?;
         }
         let Some(hold) = changes.held() else { return Ok(()) };
-        hold.enter_thread(&Files, id).map_err(|why| Error::HoldRefused { core, why })?;
+        hold.enter_thread(&RealTree, id).map_err(|why| Error::HoldRefused { core, why })?;
         self.helper_tasks = hold.groups().get(1).map(|group| group.join("tasks"));
         let groups: Vec<String> =
             hold.groups().iter().map(|group| group.display().to_string()).collect();
@@ -386,7 +386,7 @@ impl ThreadState {
     fn return_to_core(&self) {
         if let Some(hold) = self.changes.as_ref().and_then(Changes::held) {
             let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-            let _ = hold.enter_thread(&Files, id);
+            let _ = hold.enter_thread(&RealTree, id);
         }
         if let Some(core) = self.core() {
             let _ = scheduler::set_affinity(Thread::CURRENT, &BTreeSet::from([core]));
@@ -469,9 +469,9 @@ fn is_unpinned(policy: &Policy) -> bool {
 }
 
 /// Begins a lane of this process without changes. Returns the present state of the thread, too.
-fn begin(state: &StateDirectory, claim: Claim) -> Result<(Changes, guard::journal::Before)> {
+fn begin(state: &StateDirectory, claim: Claim) -> Result<(Changes, guard::journal::FormerState)> {
     let of_this = |source| thread_error("read the scheduling of", source);
-    let before = guard::journal::Before {
+    let before = guard::journal::FormerState {
         scheduling: scheduler::get(Thread::CURRENT).map_err(of_this)?,
         affinity: scheduler::affinity(Thread::CURRENT).map_err(of_this)?,
         timer_slack_ns: scheduler::timer_slack_ns().map_err(of_this)?,
@@ -491,7 +491,7 @@ fn lent_core_text(core: u32, why: &[String]) -> String {
 
 /// Reason why the kernel refused a policy, and the remedy.
 fn why_refused_text(policy: scheduler::Policy, error: &std::io::Error) -> String {
-    match Machine::look() {
+    match Machine::detect() {
         Ok(machine) => {
             let (why, remedy) = why_refused(&machine, policy, error);
             format!("{why}; {remedy}")

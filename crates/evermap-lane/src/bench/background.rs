@@ -43,7 +43,7 @@ pub struct Units {
 
 /// Load that runs until this is dropped.
 pub(super) struct Background {
-    children: Vec<Kept>,
+    children: Vec<ChildGuard>,
     counters: File,
     load: Load,
 }
@@ -67,15 +67,15 @@ impl Background {
         let mut background = Self { children: Vec::new(), counters, load: load.clone() };
         for slot in 0..load.hogs as u64 {
             let role = Role::Compute { counter: counter.clone(), slot };
-            background.children.push(Kept::start(launcher, role)?);
+            background.children.push(ChildGuard::start(launcher, role)?);
         }
         for slot in load.hogs as u64..(load.hogs + load.writers) as u64 {
             let role = Role::Write { folder: folder.into(), counter: counter.clone(), slot };
-            background.children.push(Kept::start(launcher, role)?);
+            background.children.push(ChildGuard::start(launcher, role)?);
         }
         if let Some(line) = &load.command {
             let role = Role::Command { line: line.clone() };
-            background.children.push(Kept::start(launcher, role)?);
+            background.children.push(ChildGuard::start(launcher, role)?);
         }
         Ok(background)
     }
@@ -110,14 +110,14 @@ pub(super) fn own_path(file: &File) -> PathBuf {
 }
 
 /// Child that ends when this is dropped.
-pub(super) struct Kept {
+pub(super) struct ChildGuard {
     pub(super) child: Child,
-    told_by: Told,
+    end_by: EndBy,
 }
 
 /// Way to end a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum EndBy {
     /// By closing its stdin; it ends other processes first.
     Stdin,
     /// By a signal; it undoes its lane first.
@@ -126,34 +126,34 @@ enum Told {
     Kill,
 }
 
-impl Kept {
+impl ChildGuard {
     pub(super) fn start(launcher: &Launcher, role: Role) -> Result<Self> {
-        let told_by = match role {
-            Role::Command { .. } => Told::Stdin,
-            Role::Play { .. } => Told::Signal,
-            Role::Compute { .. } | Role::Write { .. } => Told::Kill,
+        let end_by = match role {
+            Role::Command { .. } => EndBy::Stdin,
+            Role::Play { .. } => EndBy::Signal,
+            Role::Compute { .. } | Role::Write { .. } => EndBy::Kill,
         };
         let failed =
             |source| Error::Io { operation: "start", path: launcher.program.clone(), source };
         let mut command = Command::new(&launcher.program);
         command.args(&launcher.arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        if told_by == Told::Stdin {
+        if end_by == EndBy::Stdin {
             // A separate group: Ctrl-C must not end the child before this process.
             command.process_group(0);
         }
         let child = command.spawn().map_err(failed)?;
-        let mut kept = Self { child, told_by };
+        let mut guard = Self { child, end_by };
         let parent = std::process::id() as i32;
         let request = serde_json::to_string(&Request { parent, role })
             .map_err(|error| failed(error.into()))?;
-        let mut stdin = kept.child.stdin.take();
+        let mut stdin = guard.child.stdin.take();
         if let Some(stdin) = &mut stdin {
             stdin.write_all(request.as_bytes()).map_err(failed)?;
             stdin.write_all(b"\n").map_err(failed)?;
         }
         // The stdin of a supervisor stays open.
-        kept.child.stdin = stdin.filter(|_| told_by == Told::Stdin);
-        Ok(kept)
+        guard.child.stdin = stdin.filter(|_| end_by == EndBy::Stdin);
+        Ok(guard)
     }
 
     fn has_ended(&mut self) -> bool {
@@ -161,25 +161,25 @@ impl Kept {
     }
 
     /// Asks the child to end. Returns false if it cannot be asked.
-    fn tell(&mut self) -> bool {
-        match self.told_by {
-            Told::Stdin => {
+    fn ask_to_end(&mut self) -> bool {
+        match self.end_by {
+            EndBy::Stdin => {
                 self.child.stdin = None;
                 true
             }
             // The child has not been reaped yet, so its number cannot be reused.
-            Told::Signal => kill_process(Pid::from_child(&self.child), Signal::TERM).is_ok(),
-            Told::Kill => false,
+            EndBy::Signal => kill_process(Pid::from_child(&self.child), Signal::TERM).is_ok(),
+            EndBy::Kill => false,
         }
     }
 }
 
-impl Drop for Kept {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         if self.has_ended() {
             return;
         }
-        if self.tell() {
+        if self.ask_to_end() {
             let until = Instant::now() + END_WAIT;
             while Instant::now() < until {
                 if self.has_ended() {

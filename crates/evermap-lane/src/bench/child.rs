@@ -21,7 +21,7 @@ use rustix::process::{
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
-use super::clip::nameless;
+use super::clip::unnamed;
 use super::player::{Play, play_until};
 use crate::{Error, Policy, Result};
 
@@ -137,7 +137,7 @@ fn compute(counter: &File, slot: u64) -> Result<()> {
 fn write(folder: &Path, counter: &File, slot: u64) -> Result<()> {
     const UNIT: usize = 1 << 20;
     let failed = |source| Error::Io { operation: "write in", path: folder.into(), source };
-    let file = nameless(folder)?;
+    let file = unnamed(folder)?;
     let unit = vec![0x5a; UNIT];
     for units in 1.. {
         file.write_all_at(&unit, units % 256 * UNIT as u64).map_err(failed)?;

@@ -44,7 +44,7 @@ impl Clip {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        let file = self.nameless(folder)?;
+        let file = self.unnamed(folder)?;
         let failed = |error: rustix::io::Errno| failed("name the clip", path)(error.into());
         let here = rustix::fs::CWD;
         let unnamed = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
@@ -54,10 +54,10 @@ impl Clip {
                 // A link cannot replace a file; a rename does so atomically.
                 let mut name = path.file_name().unwrap_or_default().to_os_string();
                 name.push(format!(".{}.new", std::process::id()));
-                let beside = path.with_file_name(name);
-                link(&beside).map_err(failed)?;
-                rustix::fs::rename(&beside, path).inspect_err(|_| {
-                    let _ = unlinkat(here, &beside, AtFlags::empty());
+                let temporary = path.with_file_name(name);
+                link(&temporary).map_err(failed)?;
+                rustix::fs::rename(&temporary, path).inspect_err(|_| {
+                    let _ = unlinkat(here, &temporary, AtFlags::empty());
                 })
             }
             other => other,
@@ -69,7 +69,7 @@ impl Clip {
     ///
     /// # Errors
     /// Same errors as [`Clip::make`].
-    pub fn nameless(&self, folder: &Path) -> Result<File> {
+    pub fn unnamed(&self, folder: &Path) -> Result<File> {
         if !FRAME_BYTES.contains(&self.frame_bytes) || !self.frame_bytes.is_multiple_of(8) {
             return Err(Error::InvalidPolicy(format!(
                 "invalid frame length of {} bytes: use a multiple of 8 from {} bytes to {} MiB",
@@ -78,7 +78,7 @@ impl Clip {
                 FRAME_BYTES.end() >> 20
             )));
         }
-        let file = nameless(folder)?;
+        let file = unnamed(folder)?;
         self.write(&file).map_err(failed("write the clip in", folder))?;
         Ok(file)
     }
@@ -96,7 +96,7 @@ impl Clip {
 }
 
 /// Makes an unnamed file for reading and writing.
-pub(super) fn nameless(folder: &Path) -> Result<File> {
+pub(super) fn unnamed(folder: &Path) -> Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     openat(rustix::fs::CWD, folder, flags, Mode::from_raw_mode(0o644))
         .map(File::from)
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn invalid_frame_lengths_are_refused() {
         for frame_bytes in [0, 8, 63, 65, 1 << 30] {
-            let error = Clip { frames: 1, frame_bytes }.nameless(Path::new("/tmp")).unwrap_err();
+            let error = Clip { frames: 1, frame_bytes }.unnamed(Path::new("/tmp")).unwrap_err();
             assert!(matches!(error, Error::InvalidPolicy(_)), "{error}");
         }
     }

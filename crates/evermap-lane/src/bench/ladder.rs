@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
-use super::background::{Background, Kept, Load, Units, own_path};
+use super::background::{Background, ChildGuard, Load, Units, own_path};
 use super::child::{Launcher, Role};
 use super::clip::Clip;
 use super::player::{Play, Played, Preset, moment_ns};
@@ -26,9 +26,9 @@ use crate::{Error, Result};
 /// Maximum size of a clip. Longer players repeat it.
 const CLIP_BYTES_MAX: u64 = 256 << 20;
 /// Time beyond its periods, for opening files, after which a player counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(120);
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval of reading the load's units.
-const LOOK: Duration = Duration::from_millis(20);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// Time for which the load runs before the first turn.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Maximum duration of a turn.
@@ -133,7 +133,7 @@ impl Ladder {
         }
         let order = self.order();
         let mut turns = Vec::new();
-        match self.climb(&order, stop, tell, &mut turns) {
+        match self.run_turns(&order, stop, tell, &mut turns) {
             // The signal that ends this process may have ended its children, which is not their
             // failure.
             Err(error) if !stop.load(Ordering::Relaxed) => Err(error),
@@ -142,7 +142,7 @@ impl Ladder {
     }
 
     /// Runs the turns until all are done or `stop` is set.
-    fn climb(
+    fn run_turns(
         &self,
         order: &[(usize, Preset, Subject)],
         stop: &AtomicBool,
@@ -202,7 +202,7 @@ impl Ladder {
                 frames: self.periods(preset).clamp(1, frames_max),
                 frame_bytes: preset.frame_bytes,
             };
-            Ok((*preset, clip.nameless(&self.folder)?))
+            Ok((*preset, clip.unnamed(&self.folder)?))
         };
         Ok(Clips { files: self.presets.iter().map(clip).collect::<Result<_>>()? })
     }
@@ -221,14 +221,14 @@ impl Ladder {
         stop: &AtomicBool,
     ) -> Result<Turn> {
         let Some(rung) = subject.rung else {
-            let mut looks = Looks::default();
+            let mut samples = UnitSamples::default();
             let end = Instant::now() + self.turn;
             while Instant::now() < end && !stop.load(Ordering::Relaxed) {
-                looks.look(background);
-                std::thread::sleep(LOOK);
+                samples.sample(background);
+                std::thread::sleep(SAMPLE_INTERVAL);
             }
-            looks.look(background);
-            let (span_s, units_per_s) = looks.between(looks.span_ns());
+            samples.sample(background);
+            let (span_s, units_per_s) = samples.between(samples.span_ns());
             return Ok(Turn {
                 round,
                 preset,
@@ -242,7 +242,7 @@ impl Ladder {
         let clip = clips.files.iter().find(|(of, _)| *of == preset).map(|(_, file)| file);
         let clip = clip.ok_or_else(|| Error::Child { what: "has no clip".into() })?;
         if rung.reads_disk() {
-            chill(clip, &self.folder)?;
+            drop_from_cache(clip, &self.folder)?;
         }
         let cached_bytes =
             evermap_observe::residency(clip.as_fd()).map(|found| found.resident_bytes);
@@ -256,8 +256,8 @@ impl Ladder {
         };
         let policy = Box::new(rung.policy(preset, subject.inject_ns_per_4k));
         let role = Role::Play { policy, play, state: self.state.clone() };
-        let (played, looks) = self.played(role, background, stop)?;
-        let (span_s, units_per_s) = looks.between(played.span_ns);
+        let (played, samples) = self.played(role, background, stop)?;
+        let (span_s, units_per_s) = samples.between(played.span_ns);
         Ok(Turn { round, preset, subject, played: Some(played), span_s, units_per_s, cached_bytes })
     }
 
@@ -266,9 +266,9 @@ impl Ladder {
         role: Role,
         background: &Background,
         stop: &AtomicBool,
-    ) -> Result<(Played, Looks)> {
+    ) -> Result<(Played, UnitSamples)> {
         let wrong = |what: String| Error::Child { what };
-        let mut player = Kept::start(&self.launcher, role)?;
+        let mut player = ChildGuard::start(&self.launcher, role)?;
         let mut stdout = player
             .child
             .stdout
@@ -279,10 +279,10 @@ impl Ladder {
             let mut said = Vec::new();
             stdout.read_to_end(&mut said).map(|_| said)
         });
-        let mut looks = Looks::default();
-        let end = Instant::now() + self.turn * 3 + PATIENCE;
+        let mut samples = UnitSamples::default();
+        let end = Instant::now() + self.turn * 3 + HANG_TIMEOUT;
         let status = loop {
-            looks.look(background);
+            samples.sample(background);
             match player.child.try_wait() {
                 Ok(Some(status)) => break status,
                 Ok(None) if Instant::now() > end => {
@@ -291,11 +291,11 @@ impl Ladder {
                 Ok(None) if stop.load(Ordering::Relaxed) => {
                     return Err(wrong("of the player was told to end".into()));
                 }
-                Ok(None) => std::thread::sleep(LOOK),
+                Ok(None) => std::thread::sleep(SAMPLE_INTERVAL),
                 Err(error) => return Err(wrong(format!("cannot be waited for ({error})"))),
             }
         };
-        looks.look(background);
+        samples.sample(background);
         let said = listener.join().ok().and_then(|said| said.ok()).unwrap_or_default();
         if !status.success() {
             return Err(wrong(format!("of the player failed ({status})")));
@@ -303,12 +303,12 @@ impl Ladder {
         let mut played: Played = serde_json::from_slice(&said)
             .map_err(|error| wrong(format!("of the player printed an invalid result ({error})")))?;
         played.report.set_frame_times(played.timed.clone());
-        Ok((played, looks))
+        Ok((played, samples))
     }
 }
 
 /// Removes the clip from the page cache.
-fn chill(clip: &File, folder: &Path) -> Result<()> {
+fn drop_from_cache(clip: &File, folder: &Path) -> Result<()> {
     let failed = |source| Error::Io { operation: "flush the clip in", path: folder.into(), source };
     clip.sync_data().map_err(failed)?;
     rustix::fs::fadvise(clip, 0, None, rustix::fs::Advice::DontNeed)
@@ -317,10 +317,10 @@ fn chill(clip: &File, folder: &Path) -> Result<()> {
 
 /// Samples of the load's units over time.
 #[derive(Default)]
-struct Looks(Vec<(u64, Units)>);
+struct UnitSamples(Vec<(u64, Units)>);
 
-impl Looks {
-    fn look(&mut self, background: &Background) {
+impl UnitSamples {
+    fn sample(&mut self, background: &Background) {
         self.0.push((moment_ns(ClockId::Monotonic), background.units()));
     }
 
@@ -407,15 +407,15 @@ mod tests {
     #[test]
     fn units_are_interpolated_between_samples() {
         let units = |computed| Units { computed, written: computed * 2.0 };
-        let looks = Looks(vec![
+        let samples = UnitSamples(vec![
             (0, units(0.0)),
             (1_000_000_000, units(10.0)),
             (3_000_000_000, units(30.0)),
         ]);
-        let (span_s, per_s) = looks.between((500_000_000, 2_500_000_000));
+        let (span_s, per_s) = samples.between((500_000_000, 2_500_000_000));
         assert_eq!((span_s, per_s.computed, per_s.written), (2.0, 10.0, 20.0));
-        assert_eq!(looks.between((5, 5)).0, 0.0);
-        assert_eq!(Looks::default().between((1, 2)).1, Units::default());
+        assert_eq!(samples.between((5, 5)).0, 0.0);
+        assert_eq!(UnitSamples::default().between((1, 2)).1, Units::default());
     }
 
     #[test]

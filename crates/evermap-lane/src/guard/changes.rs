@@ -7,11 +7,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::guardian::Guardian;
-use super::journal::{Before, Journal, ThreadBefore};
+use super::journal::{FormerState, FormerThread, Journal};
 use super::undo::{self, is_in_use, undo_own};
 use super::{Claim, StateDirectory, UndoneLane};
 use crate::hold::Hold;
-use crate::hold::tree::Files;
+use crate::hold::tree::RealTree;
 use crate::machine::{Groups, Roots};
 use crate::process::Process;
 use crate::workqueues::{self, Exclusion, NotExcluded};
@@ -36,7 +36,7 @@ impl Changes {
         state: &StateDirectory,
         claim: Option<Claim>,
         command: &str,
-        before: Before,
+        before: FormerState,
     ) -> Result<Self> {
         let journal = Journal::begin(state, claim.as_ref().map(Claim::core), command, before)?;
         let state = state.clone();
@@ -63,14 +63,14 @@ impl Changes {
         self.journal.write()?;
         if let Some(guardian) = &mut self.guardian {
             // If the guardian is gone, the wait for its end reports that.
-            drop(guardian.tell_program(program));
+            drop(guardian.name_program(program));
         }
         Ok(())
     }
 
     /// Journals a thread of this process that will be in the lane, with its present state.
-    pub(crate) fn thread(&mut self, thread: Process, before: Before) -> Result<()> {
-        self.journal.record.threads.push(ThreadBefore { thread, before });
+    pub(crate) fn thread(&mut self, thread: Process, before: FormerState) -> Result<()> {
+        self.journal.record.threads.push(FormerThread { thread, before });
         self.journal.write()
     }
 
@@ -82,18 +82,18 @@ impl Changes {
         let Some(core) = self.journal.record.core else {
             return Err(Error::HoldRefused { core: 0, why: crate::HoldRefusal::NoController });
         };
-        let mut hold = Hold::plan(&Files, groups, core)?;
-        for other in others(&self.state) {
-            hold.inherit(&other);
+        let mut hold = Hold::plan(&RealTree, groups, core)?;
+        for other in other_holds(&self.state) {
+            hold.inherit_controller(&other);
         }
         let journal = &mut self.journal;
-        let made = hold.make(&Files, &mut |now| {
+        let made = hold.make(&RealTree, &mut |now| {
             journal.record.hold = Some(now.clone());
             journal.write()
         });
         if made.is_err() {
             // Undoes by the plan: after a failure between two steps it knows more than the journal.
-            hold.undo(&Files).map_err(|why| Error::HoldRefused { core, why })?;
+            hold.undo(&RealTree).map_err(|why| Error::HoldRefused { core, why })?;
             journal.record.hold = None;
             journal.write()?;
         }
@@ -131,7 +131,7 @@ impl Changes {
     }
 
     /// After [`Changes::end`]: begins the same lane on another core, without changes, and guarded.
-    pub(crate) fn begin_again(
+    pub(crate) fn restart(
         &mut self,
         claim: Claim,
         helper: Option<&Path>,
@@ -152,7 +152,7 @@ impl Changes {
     }
 
     /// Gives up the lane's core.
-    pub(crate) fn leave_core(&mut self) -> Result<()> {
+    pub(crate) fn give_up_core(&mut self) -> Result<()> {
         self.journal.record.core = None;
         if let Some(exclusion) = &self.journal.record.workqueues {
             exclusion.undo().map_err(|source| undo::workqueue_error(exclusion, source))?;
@@ -181,7 +181,7 @@ impl Changes {
     }
 
     /// State of a program before the lane.
-    pub(crate) fn before(&self) -> &Before {
+    pub(crate) fn before(&self) -> &FormerState {
         &self.journal.record.before
     }
 
@@ -219,7 +219,7 @@ impl Changes {
         undone.did.extend(told.and_then(Result::ok).unwrap_or_default());
         let rest = match is_done {
             true => Ok(Vec::new()),
-            false => undo_own(&self.state, &self.journal, &Files).map(|lane| lane.did),
+            false => undo_own(&self.state, &self.journal, &RealTree).map(|lane| lane.did),
         };
         if let Some(guardian) = guardian {
             guardian.dismiss();
@@ -238,7 +238,7 @@ impl Drop for Changes {
 }
 
 /// Holds of other lanes.
-fn others(state: &StateDirectory) -> Vec<Hold> {
+fn other_holds(state: &StateDirectory) -> Vec<Hold> {
     let journals = Journal::all(state).unwrap_or_default();
     let journals = journals.iter().filter_map(|path| Journal::read(path).ok().flatten());
     journals.filter(is_in_use).filter_map(|journal| journal.record.hold).collect()
@@ -270,10 +270,10 @@ mod tests {
         std::fs::remove_dir_all(state.path()).unwrap();
         let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let now = scheduler::affinity(Thread::CURRENT).unwrap();
-        let before = Before { affinity: now.clone(), ..before() };
+        let before = FormerState { affinity: now.clone(), ..before() };
         let thread = Process::of(id).unwrap();
         let threads = &mut changes.journal.record.threads;
-        threads.push(ThreadBefore { thread, before });
+        threads.push(FormerThread { thread, before });
         let one = now.iter().copied().take(1).collect();
         scheduler::set_affinity(Thread::CURRENT, &one).unwrap();
         changes.end().unwrap();

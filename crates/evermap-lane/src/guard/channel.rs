@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 /// Maximum length of a line. Each file shown from a tier takes some hundred bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;
 /// Longest time that a running process may take to read a message.
-const READ_MAX: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One end of the channel.
 #[derive(Debug)]
@@ -37,12 +37,12 @@ impl Channel {
     }
 
     /// Sends a message to a running process. Fails if the other end is closed or does not read.
-    pub(crate) fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
-        self.say_within(message, READ_MAX)
+    pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        self.send_within(message, SEND_TIMEOUT)
     }
 
     /// Sends a message to a process that may need this time before it reads.
-    pub(crate) fn say_within(
+    pub(crate) fn send_within(
         &mut self,
         message: &impl Serialize,
         within: Duration,
@@ -61,7 +61,10 @@ impl Channel {
 
     /// Receives the next message. Returns `None` if the other end is closed or sends nothing in
     /// this time; [`Channel::is_closed`] tells which.
-    pub(crate) fn hear<M: DeserializeOwned>(&mut self, within: Duration) -> io::Result<Option<M>> {
+    pub(crate) fn receive<M: DeserializeOwned>(
+        &mut self,
+        within: Duration,
+    ) -> io::Result<Option<M>> {
         let until = Instant::now() + within;
         loop {
             if let Some(line) = self.next_line() {
@@ -138,30 +141,30 @@ mod tests {
     fn lines_arrive_complete_and_a_closed_end_differs_from_a_silent_one() {
         let (mut here, there) = Channel::pair().unwrap();
         let mut there = Channel::of(there);
-        here.say(&"one").unwrap();
-        here.say(&"x".repeat(10_000)).unwrap();
+        here.send(&"one").unwrap();
+        here.send(&"x".repeat(10_000)).unwrap();
         let soon = Duration::from_millis(10);
-        assert_eq!(there.hear::<String>(soon).unwrap().unwrap(), "one");
-        assert_eq!(there.hear::<String>(soon).unwrap().unwrap().len(), 10_000);
-        assert!(there.hear::<String>(soon).unwrap().is_none() && !there.is_closed());
+        assert_eq!(there.receive::<String>(soon).unwrap().unwrap(), "one");
+        assert_eq!(there.receive::<String>(soon).unwrap().unwrap().len(), 10_000);
+        assert!(there.receive::<String>(soon).unwrap().is_none() && !there.is_closed());
         drop(here);
-        assert!(there.hear::<String>(soon).unwrap().is_none() && there.is_closed());
+        assert!(there.receive::<String>(soon).unwrap().is_none() && there.is_closed());
     }
 
     #[test]
     fn long_lines_are_received_and_too_long_ones_are_not_sent() {
         let (mut here, there) = Channel::pair().unwrap();
         let mut there = Channel::of(there);
-        let patience = Duration::from_secs(60);
+        let timeout = Duration::from_secs(60);
         std::thread::scope(|scope| {
             let long = "x".repeat(8 << 20);
-            let said = scope.spawn(move || here.say_within(&long, patience).map(|()| here));
-            assert_eq!(there.hear::<String>(patience).unwrap().unwrap().len(), 8 << 20);
+            let said = scope.spawn(move || here.send_within(&long, timeout).map(|()| here));
+            assert_eq!(there.receive::<String>(timeout).unwrap().unwrap().len(), 8 << 20);
             let mut here = said.join().unwrap().unwrap();
-            let error = here.say(&"x".repeat(LINE_BYTES_MAX)).unwrap_err().to_string();
+            let error = here.send(&"x".repeat(LINE_BYTES_MAX)).unwrap_err().to_string();
             assert!(error.contains("fewer files"), "{error}");
-            here.say(&"one").unwrap();
-            assert_eq!(there.hear::<String>(patience).unwrap().unwrap(), "one");
+            here.send(&"one").unwrap();
+            assert_eq!(there.receive::<String>(timeout).unwrap().unwrap(), "one");
         });
     }
 
@@ -172,7 +175,7 @@ mod tests {
         let (say, hear) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let soon = Duration::from_millis(50);
-            let heard = interrupted(soon, || there.hear::<String>(8 * soon));
+            let heard = interrupted(soon, || there.receive::<String>(8 * soon));
             say.send(heard.unwrap().is_none()).unwrap();
         });
         assert_eq!(hear.recv_timeout(Duration::from_secs(60)), Ok(true), "the wait does not end");

@@ -43,7 +43,7 @@ impl Claim {
             return Err(Error::CoreTaken { core, holder: holder(&mut file), path });
         }
         let mut claim = Self { core, file };
-        claim.note(std::process::id()).map_err(failed("write the claim of the core"))?;
+        claim.write_holder(std::process::id()).map_err(failed("write the claim of the core"))?;
         Ok(claim)
     }
 
@@ -70,7 +70,7 @@ impl Claim {
     }
 
     /// Opens a claim that [`Claim::share`] handed over, in the process that received it.
-    pub(crate) fn of_shared(core: u32, descriptor: OwnedFd) -> Self {
+    pub(crate) fn from_shared(core: u32, descriptor: OwnedFd) -> Self {
         Self { core, file: File::from(descriptor) }
     }
 
@@ -90,7 +90,7 @@ impl Claim {
     }
 
     /// Writes the holder into the file, for error messages of others.
-    fn note(&mut self, process: u32) -> io::Result<()> {
+    fn write_holder(&mut self, process: u32) -> io::Result<()> {
         let name = fs::read_to_string("/proc/self/comm").unwrap_or_default();
         self.file.set_len(0)?;
         self.file.rewind()?;

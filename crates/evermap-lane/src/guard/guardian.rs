@@ -26,7 +26,7 @@ use super::channel::Channel;
 use super::journal::Journal;
 use super::undo::undo_one;
 use super::{Claim, StateDirectory, UndoneLane};
-use crate::hold::tree::Files;
+use crate::hold::tree::RealTree;
 use crate::process::Process;
 use crate::sys::scheduler::{self, Scheduling, Thread};
 use crate::sys::signals;
@@ -40,17 +40,17 @@ const PROGRAM: &str = "evermap";
 /// Above all programs of lanes.
 const PRIORITY: u32 = 99;
 /// Longest time until the guardian is ready. Starting a program from a busy disk takes seconds.
-const READY_MAX: Duration = Duration::from_secs(20);
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest time that the lane waits for the guardian to undo before it does so itself.
-const UNDONE_MAX: Duration = Duration::from_secs(3);
+const UNDO_TIMEOUT: Duration = Duration::from_secs(3);
 /// Number of attempts to undo, for example while tasks take long to end. Then the next `undo`
 /// continues.
 const ATTEMPTS_MAX: usize = 8;
 /// Time for a living lane to notice by itself that its program or its time has ended.
-const LANE_FIRST: Duration = Duration::from_millis(250);
+const LANE_GRACE: Duration = Duration::from_millis(250);
 
 #[derive(Serialize, Deserialize)]
-enum Word {
+enum Request {
     /// Names the program.
     Program(Process),
     /// Ends the lane.
@@ -58,7 +58,7 @@ enum Word {
 }
 
 #[derive(Serialize, Deserialize)]
-enum Answer {
+enum Response {
     Ready(Process),
     Undone(Vec<String>),
     Failed(String),
@@ -103,9 +103,9 @@ impl Guardian {
         command.env_clear().current_dir("/");
         let mut child = command.spawn().map_err(of_io)?;
         drop(command);
-        let ready = match channel.hear(READY_MAX) {
-            Ok(Some(Answer::Ready(process))) => process.descriptor().map(|end| (process, end)),
-            Ok(Some(Answer::Failed(why))) => Err(io::Error::other(why)),
+        let ready = match channel.receive(READY_TIMEOUT) {
+            Ok(Some(Response::Ready(process))) => process.descriptor().map(|end| (process, end)),
+            Ok(Some(Response::Failed(why))) => Err(io::Error::other(why)),
             Ok(_) => Err(io::Error::other("it sent no answer")),
             Err(error) => Err(error),
         };
@@ -121,18 +121,18 @@ impl Guardian {
     }
 
     /// Names the process that becomes ordinary again.
-    pub(super) fn tell_program(&mut self, program: Process) -> io::Result<()> {
-        self.channel.say(&Word::Program(program))
+    pub(super) fn name_program(&mut self, program: Process) -> io::Result<()> {
+        self.channel.send(&Request::Program(program))
     }
 
     /// Requests the undo and waits until it is complete. Returns `None` if the guardian is gone or
     /// does not answer.
     pub(super) fn undo(&mut self) -> Option<Result<Vec<String>, String>> {
         // The guardian may have begun by itself; its answer is received even then.
-        drop(self.channel.say(&Word::Undo));
-        match self.channel.hear(UNDONE_MAX) {
-            Ok(Some(Answer::Undone(did))) => Some(Ok(did)),
-            Ok(Some(Answer::Failed(why))) => Some(Err(why)),
+        drop(self.channel.send(&Request::Undo));
+        match self.channel.receive(UNDO_TIMEOUT) {
+            Ok(Some(Response::Undone(did))) => Some(Ok(did)),
+            Ok(Some(Response::Failed(why))) => Some(Err(why)),
             _ => None,
         }
     }
@@ -194,7 +194,7 @@ pub(crate) fn program(named: Option<&Path>) -> Result<PathBuf> {
 /// undone.
 pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Result<()> {
     let until =
-        max_time.and_then(|time| Instant::now().checked_add(time.saturating_add(LANE_FIRST)));
+        max_time.and_then(|time| Instant::now().checked_add(time.saturating_add(LANE_GRACE)));
     let failed = |source| Error::NoGuardian { why: format!("it cannot start: {source}") };
     // Ignores requests to end: without a guardian the lane would be unguarded, and would end.
     signals::ignore(&[
@@ -213,21 +213,21 @@ pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Re
     let _ = rustix::process::setsid();
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     let mut channel = Channel::of(input);
-    let begun = begin(state, id);
-    let (journal, lane) = match begun {
+    let prepared = prepare(state, id);
+    let (journal, lane) = match prepared {
         Ok((journal, Some(lane))) => (journal, lane),
         // The lane was killed before it had a guardian, so it has changed nothing.
-        Ok((_, None)) => return undo_one(state, id, &Files).map(|_| ()),
+        Ok((_, None)) => return undo_one(state, id, &RealTree).map(|_| ()),
         Err(error) => {
-            drop(channel.say(&Answer::Failed(error.to_string())));
+            drop(channel.send(&Response::Failed(error.to_string())));
             return Err(error);
         }
     };
     let claim = journal.record.core.and_then(|core| {
         let output = io::stdout().as_fd().try_clone_to_owned().ok()?;
-        Some(Claim::of_shared(core, output))
+        Some(Claim::from_shared(core, output))
     });
-    let ready = Process::this().and_then(|process| channel.say(&Answer::Ready(process)));
+    let ready = Process::this().and_then(|process| channel.send(&Response::Ready(process)));
     if let Err(error) = ready
         && journal.record.lane.is_alive()
     {
@@ -235,21 +235,21 @@ pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Re
         return Err(failed(error));
     }
     let why = wait(&mut channel, &lane, until);
-    let mut undone = undo_one(state, id, &Files);
+    let mut undone = undo_one(state, id, &RealTree);
     for _ in 1..ATTEMPTS_MAX {
-        if undone.is_ok() || why == Why::Told {
+        if undone.is_ok() || why == Reason::Requested {
             break;
         }
-        std::thread::sleep(LANE_FIRST);
-        undone = undo_one(state, id, &Files);
+        std::thread::sleep(LANE_GRACE);
+        undone = undo_one(state, id, &RealTree);
     }
     drop(claim.map(Claim::release));
-    tell(&mut channel, why, undone)
+    report(&mut channel, why, undone)
 }
 
 /// Prepares to wait, and opens the lane's process. The descriptor is `None` if that has ended
 /// already.
-fn begin(state: &StateDirectory, id: &str) -> Result<(Journal, Option<OwnedFd>)> {
+fn prepare(state: &StateDirectory, id: &str) -> Result<(Journal, Option<OwnedFd>)> {
     // Locks pages as they are touched, so that they are in memory when they are needed again.
     let ready_by = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     let _ = rustix::mm::mlockall(ready_by);
@@ -260,7 +260,7 @@ fn begin(state: &StateDirectory, id: &str) -> Result<(Journal, Option<OwnedFd>)>
         why: format!("cannot wait for the lane's process: {source}"),
     })?;
     if let Some(core) = journal.record.core {
-        step_aside(core);
+        avoid_core(core);
     }
     // Without the right, the guardian runs as an ordinary process.
     drop(scheduler::set(Thread::CURRENT, &Scheduling::fifo(PRIORITY)));
@@ -268,7 +268,7 @@ fn begin(state: &StateDirectory, id: &str) -> Result<(Journal, Option<OwnedFd>)>
 }
 
 /// Moves the calling thread off the core, if there is another one.
-pub(crate) fn step_aside(core: u32) {
+pub(crate) fn avoid_core(core: u32) {
     let mut others: BTreeSet<u32> = scheduler::affinity(Thread::CURRENT).unwrap_or_default();
     others.remove(&core);
     if !others.is_empty() {
@@ -278,21 +278,21 @@ pub(crate) fn step_aside(core: u32) {
 
 /// Reason why a guardian undoes the lane.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Why {
-    Told,
+enum Reason {
+    Requested,
     LaneGone,
     ProgramGone,
     TimeOver,
 }
 
 /// Waits for a reason to undo the lane.
-fn wait(channel: &mut Channel, lane: &OwnedFd, mut until: Option<Instant>) -> Why {
+fn wait(channel: &mut Channel, lane: &OwnedFd, mut until: Option<Instant>) -> Reason {
     let mut program: Option<OwnedFd> = None;
-    let mut is_heard = true;
-    let mut otherwise = Why::TimeOver;
+    let mut is_open = true;
+    let mut otherwise = Reason::TimeOver;
     loop {
         let mut all = vec![PollFd::new(lane, PollFlags::IN)];
-        all.extend(is_heard.then(|| PollFd::new(&*channel, PollFlags::IN)));
+        all.extend(is_open.then(|| PollFd::new(&*channel, PollFlags::IN)));
         all.extend(program.as_ref().map(|program| PollFd::new(program, PollFlags::IN)));
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let time = left.map(|left| Timespec {
@@ -302,29 +302,32 @@ fn wait(channel: &mut Channel, lane: &OwnedFd, mut until: Option<Instant>) -> Wh
         // An interrupted wait is repeated.
         let _ = rustix::event::poll(&mut all, time.as_ref());
         let is_ready = |at: usize| all.get(at).is_some_and(|one| !one.revents().is_empty());
-        let (lane_is_gone, is_word) = (is_ready(0), is_heard && is_ready(1));
-        let program_is_gone = is_ready(1 + usize::from(is_heard)) && program.is_some();
-        if is_word {
-            match channel.hear(Duration::ZERO) {
-                Ok(Some(Word::Undo)) => return Why::Told,
-                Ok(Some(Word::Program(process))) => match process.descriptor() {
+        let (lane_is_gone, has_request) = (is_ready(0), is_open && is_ready(1));
+        let program_is_gone = is_ready(1 + usize::from(is_open)) && program.is_some();
+        if has_request {
+            match channel.receive(Duration::ZERO) {
+                Ok(Some(Request::Undo)) => return Reason::Requested,
+                Ok(Some(Request::Program(process))) => match process.descriptor() {
                     Ok(Some(descriptor)) => program = Some(descriptor),
                     // The program ended before it was waited for.
-                    _ => (until, otherwise) = (Some(Instant::now() + LANE_FIRST), Why::ProgramGone),
+                    _ => {
+                        (until, otherwise) =
+                            (Some(Instant::now() + LANE_GRACE), Reason::ProgramGone)
+                    }
                 },
                 // The lane's process closed the channel without ending.
-                _ if channel.is_closed() => is_heard = false,
+                _ if channel.is_closed() => is_open = false,
                 _ => {}
             }
             continue;
         }
         if lane_is_gone {
-            return Why::LaneGone;
+            return Reason::LaneGone;
         }
         if program_is_gone {
             // The lane notices that, too, and sends a request.
             program = None;
-            (until, otherwise) = (Some(Instant::now() + LANE_FIRST), Why::ProgramGone);
+            (until, otherwise) = (Some(Instant::now() + LANE_GRACE), Reason::ProgramGone);
         }
         if until.is_some_and(|until| until <= Instant::now()) {
             return otherwise;
@@ -334,16 +337,16 @@ fn wait(channel: &mut Channel, lane: &OwnedFd, mut until: Option<Instant>) -> Wh
 
 /// Reports to the lane, or on stderr if the lane is gone. This is the guardian's last action, so a
 /// reader that does not read delays nothing.
-fn tell(channel: &mut Channel, why: Why, undone: Result<Option<UndoneLane>>) -> Result<()> {
+fn report(channel: &mut Channel, why: Reason, undone: Result<Option<UndoneLane>>) -> Result<()> {
     let did = match undone {
         Ok(lane) => lane.map(|lane| lane.did).unwrap_or_default(),
         Err(error) => {
-            drop(channel.say(&Answer::Failed(error.to_string())));
+            drop(channel.send(&Response::Failed(error.to_string())));
             return Err(error);
         }
     };
-    drop(channel.say(&Answer::Undone(did.clone())));
-    if why == Why::LaneGone {
+    drop(channel.send(&Response::Undone(did.clone())));
+    if why == Reason::LaneGone {
         let did = if did.is_empty() { "nothing was left to undo".into() } else { did.join("; ") };
         use io::Write;
         drop(writeln!(io::stderr(), "evermap: the lane was killed and has been undone: {did}"));

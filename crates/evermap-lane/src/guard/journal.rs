@@ -30,7 +30,7 @@ const COMMAND_MAX: usize = 200;
 /// State of a program outside of lanes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Before {
+pub(crate) struct FormerState {
     pub(crate) scheduling: Scheduling,
     pub(crate) affinity: BTreeSet<u32>,
     pub(crate) timer_slack_ns: u64,
@@ -39,10 +39,10 @@ pub(crate) struct Before {
 /// Thread that existed before the lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ThreadBefore {
+pub(crate) struct FormerThread {
     /// Number and start time of the thread.
     pub(crate) thread: Process,
-    pub(crate) before: Before,
+    pub(crate) before: FormerState,
 }
 
 /// Contents of the file.
@@ -63,9 +63,9 @@ pub(crate) struct Record {
     /// own process.
     pub(crate) program: Option<Process>,
     /// State that the program gets back.
-    pub(crate) before: Before,
+    pub(crate) before: FormerState,
     /// States that threads get back that existed before.
-    pub(crate) threads: Vec<ThreadBefore>,
+    pub(crate) threads: Vec<FormerThread>,
     pub(crate) hold: Option<Hold>,
     /// Exclusion of the core from the kernel's unbound work.
     #[serde(default)]
@@ -86,7 +86,7 @@ impl Journal {
         state: &StateDirectory,
         core: Option<u32>,
         command: &str,
-        before: Before,
+        before: FormerState,
     ) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let failed = |source| Error::Io {
@@ -113,7 +113,7 @@ impl Journal {
             workqueues: None,
             id,
         };
-        let journal = Self { path: path_of(state, &record.id), record };
+        let journal = Self { path: journal_path(state, &record.id), record };
         journal.write()?;
         Ok(journal)
     }
@@ -137,7 +137,7 @@ impl Journal {
 
     /// Reads the journal of the lane with this id. Returns `None` if the lane has been undone.
     pub(crate) fn of_id(state: &StateDirectory, id: &str) -> Result<Option<Self>> {
-        Self::read(&path_of(state, id))
+        Self::read(&journal_path(state, id))
     }
 
     /// Reads a journal. Returns `None` if the file does not exist any more.
@@ -157,15 +157,15 @@ impl Journal {
         struct Format {
             format: u32,
         }
-        let not_one = |error: serde_json::Error| failed(format!("not a journal: {error}"));
-        let format: Format = serde_json::from_str(&text).map_err(not_one)?;
+        let invalid = |error: serde_json::Error| failed(format!("not a journal: {error}"));
+        let format: Format = serde_json::from_str(&text).map_err(invalid)?;
         if format.format != FORMAT {
             return Err(failed(format!(
                 "another version: its format is {}, and this program reads {FORMAT}",
                 format.format
             )));
         }
-        let record = serde_json::from_str(&text).map_err(not_one)?;
+        let record = serde_json::from_str(&text).map_err(invalid)?;
         Ok(Some(Self { path: path.into(), record }))
     }
 
@@ -211,7 +211,7 @@ impl Journal {
     }
 }
 
-fn path_of(state: &StateDirectory, id: &str) -> PathBuf {
+fn journal_path(state: &StateDirectory, id: &str) -> PathBuf {
     state.lanes().join(format!("{id}.json"))
 }
 
@@ -219,9 +219,9 @@ fn path_of(state: &StateDirectory, id: &str) -> PathBuf {
 pub(super) mod tests {
     use super::*;
 
-    pub(crate) fn before() -> Before {
+    pub(crate) fn before() -> FormerState {
         let affinity = [0, 1].into();
-        Before { scheduling: Scheduling::default(), affinity, timer_slack_ns: 50_000 }
+        FormerState { scheduling: Scheduling::default(), affinity, timer_slack_ns: 50_000 }
     }
 
     pub(crate) fn state() -> (tempfile::TempDir, StateDirectory) {

@@ -60,17 +60,17 @@ pub fn status(state: &StateDirectory) -> Result<Status> {
     let mut status = Status { claimed: claimed(state), ..Status::default() };
     for path in Journal::all(state)? {
         match Journal::read(&path) {
-            Ok(Some(journal)) => status.lanes.push(of(&journal)),
+            Ok(Some(journal)) => status.lanes.push(lane_status(&journal)),
             Ok(None) => {}
             Err(error) => status.damaged.push(error.to_string()),
         }
     }
     let known = |path: &PathBuf| status.lanes.iter().any(|lane| lane.groups.contains(path));
-    status.unknown_groups = of_lanes().into_iter().filter(|path| !known(path)).collect();
+    status.unknown_groups = lane_groups().into_iter().filter(|path| !known(path)).collect();
     Ok(status)
 }
 
-fn of(journal: &Journal) -> LaneStatus {
+fn lane_status(journal: &Journal) -> LaneStatus {
     let Record { id, command, core, since_unix_s, lane, guardian, program, hold, .. } =
         &journal.record;
     let is_of_this_boot = journal.is_of_this_boot();
@@ -92,10 +92,10 @@ fn of(journal: &Journal) -> LaneStatus {
 }
 
 /// Groups with names of lanes, in the places where lanes of this process would make theirs.
-fn of_lanes() -> Vec<PathBuf> {
-    let groups = Groups::look_in(&Roots::default());
+fn lane_groups() -> Vec<PathBuf> {
+    let groups = Groups::detect_in(&Roots::default());
     let parents = [
-        groups.v1.get("cpuset").map(|group| beside(&group.directory)),
+        groups.v1.get("cpuset").map(|group| parent_of_lane_groups(&group.directory)),
         groups.v2.as_ref().map(|group| group.mount.clone()),
     ];
     let mut found = Vec::new();
@@ -111,7 +111,7 @@ fn of_lanes() -> Vec<PathBuf> {
 
 /// Group in which lanes started from this one make their groups. While a core is held, the tasks of
 /// a group are in a group that the lane made below it.
-fn beside(group: &Path) -> PathBuf {
+fn parent_of_lane_groups(group: &Path) -> PathBuf {
     let above = hold::core_of(group).and_then(|_| group.parent());
     above.unwrap_or(group).to_owned()
 }
@@ -128,7 +128,7 @@ mod tests {
             ("/cg/evermap-lane-12", "/cg"),
             ("/cg/evermap-lane-x", "/cg/evermap-lane-x"),
         ] {
-            assert_eq!(beside(Path::new(own)), Path::new(parent));
+            assert_eq!(parent_of_lane_groups(Path::new(own)), Path::new(parent));
         }
     }
 }

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
 
 use super::StateDirectory;
-use super::journal::{Before, Journal, Record};
+use super::journal::{FormerState, Journal, Record};
 use crate::hold::tree::Tree;
 use crate::machine::Roots;
 use crate::process::{self, Process, Stat};
@@ -30,9 +30,9 @@ pub const LANE_VARIABLE: &str = "EVERMAP_LANE";
 /// millisecond, but can be interrupted.
 const QUIET: Duration = Duration::from_millis(50);
 /// Longest duration of that search.
-const RELEASE_MAX: Duration = Duration::from_millis(500);
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest wait for a guardian that is undoing. It takes milliseconds.
-const GUARDIAN_MAX: Duration = Duration::from_secs(5);
+const GUARDIAN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait for another process that undoes in the same directory. Afterwards both undo, which
 /// is harmless.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
@@ -77,7 +77,7 @@ pub fn undo(state: &StateDirectory) -> Result<Undone> {
             Ok(Some(journal)) if is_in_use(&journal) => undone.running += 1,
             Ok(Some(journal)) => {
                 wait_for_guardian(&journal.record);
-                match undo_one(state, &journal.record.id, &crate::hold::tree::Files) {
+                match undo_one(state, &journal.record.id, &crate::hold::tree::RealTree) {
                     Ok(Some(lane)) => undone.lanes.push(lane),
                     Ok(None) => {}
                     Err(error) => undone.failed.push(error),
@@ -100,7 +100,7 @@ fn wait_for_guardian(record: &Record) {
     let Some(Ok(Some(descriptor))) = record.guardian.map(|guardian| guardian.descriptor()) else {
         return;
     };
-    let until = Timespec { tv_sec: GUARDIAN_MAX.as_secs() as i64, tv_nsec: 0 };
+    let until = Timespec { tv_sec: GUARDIAN_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
     // After a timeout or an error of the wait, the lane is undone here.
     let _ = rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&until));
 }
@@ -115,7 +115,7 @@ pub(super) fn undo_one(
     id: &str,
     tree: &dyn Tree,
 ) -> Result<Option<UndoneLane>> {
-    let _alone = alone(state);
+    let _lock = lock_undo(state);
     let Some(journal) = Journal::of_id(state, id)? else { return Ok(None) };
     undo_all(&journal, tree).map(Some)
 }
@@ -126,7 +126,7 @@ pub(super) fn undo_own(
     journal: &Journal,
     tree: &dyn Tree,
 ) -> Result<UndoneLane> {
-    let _alone = alone(state);
+    let _lock = lock_undo(state);
     undo_all(journal, tree)
 }
 
@@ -143,7 +143,7 @@ fn undo_all(journal: &Journal, tree: &dyn Tree) -> Result<UndoneLane> {
         journal.remove()?;
         return Ok(lane);
     }
-    lane.did.extend(threads_back(record));
+    lane.did.extend(restore_threads(record));
     let mut result = Ok(());
     if let Some(exclusion) = &record.workqueues {
         match exclusion.undo() {
@@ -158,7 +158,7 @@ fn undo_all(journal: &Journal, tree: &dyn Tree) -> Result<UndoneLane> {
             Err(why) => result = Err(Error::HoldRefused { core: hold.core(), why }),
         }
     }
-    lane.did.extend(affinity_back(record));
+    lane.did.extend(restore_affinities(record));
     result?;
     journal.remove()?;
     Ok(lane)
@@ -171,7 +171,7 @@ pub(super) fn workqueue_error(exclusion: &Exclusion, source: std::io::Error) -> 
 }
 
 /// Takes the lock for undoing, so that each process reports only its own actions.
-fn alone(state: &StateDirectory) -> Option<File> {
+fn lock_undo(state: &StateDirectory) -> Option<File> {
     let path = state.path().join("undo");
     let file = File::options().create(true).truncate(false).write(true).open(path).ok()?;
     let until = Instant::now() + LOCK_TIMEOUT;
@@ -185,28 +185,28 @@ fn alone(state: &StateDirectory) -> Option<File> {
 }
 
 /// Restores the scheduling of the lane's threads.
-fn threads_back(record: &Record) -> Option<String> {
+fn restore_threads(record: &Record) -> Option<String> {
     let mut count = 0;
     for one in &record.threads {
         let is_same = Process::of(one.thread.pid) == Some(one.thread);
         if is_same && let Some(thread) = Thread::of(one.thread.pid) {
-            count += usize::from(make_ordinary(thread, &one.before));
+            count += usize::from(restore_scheduling(thread, &one.before));
             let is_back = scheduler::set_affinity(thread, &one.before.affinity);
-            drop(is_back.or_else(|_| scheduler::set_affinity(thread, &everything())));
+            drop(is_back.or_else(|_| scheduler::set_affinity(thread, &all_cores())));
         }
     }
     if let Some(program) = record.program.filter(Process::is_alive) {
         for thread in process::threads(program.pid).into_iter().filter_map(Thread::of) {
-            count += usize::from(make_ordinary(thread, &record.before));
+            count += usize::from(restore_scheduling(thread, &record.before));
         }
-        timers_back(program.pid, &record.before);
+        restore_timer_slack(program.pid, &record.before);
     }
     (count > 0).then(|| format!("restored the priority of {count} threads"))
 }
 
 /// Restores the scheduling of a thread. Returns true if it changed. A thread that is not real-time
 /// lost its priority before or never had it.
-fn make_ordinary(thread: Thread, before: &Before) -> bool {
+fn restore_scheduling(thread: Thread, before: &FormerState) -> bool {
     let former = &before.scheduling;
     let is_changed = scheduler::get(thread).is_ok_and(|now| {
         now.policy.is_real_time() && (now.policy, now.priority) != (former.policy, former.priority)
@@ -215,11 +215,11 @@ fn make_ordinary(thread: Thread, before: &Before) -> bool {
 }
 
 /// Restores the affinity of processes that belong to the lane and are limited to its core.
-fn affinity_back(record: &Record) -> Option<String> {
+fn restore_affinities(record: &Record) -> Option<String> {
     let core = record.core?;
     let own: BTreeSet<u32> = [core].into();
     let mut count = usize::from(!Roots::default().is_online(core) && release_from_offline(record));
-    let ends = Instant::now() + RELEASE_MAX;
+    let ends = Instant::now() + RELEASE_TIMEOUT;
     let mut quiet: Option<Instant> = None;
     // Released processes start nothing on the core any more. But a process being forked has the
     // affinity of its parent and is visible only later, and one that executes a new program has no
@@ -248,7 +248,7 @@ fn release_from_offline(record: &Record) -> bool {
     let program = record.program.filter(Process::is_alive);
     let threads = program.map(|program| process::threads(program.pid)).unwrap_or_default();
     let threads = threads.into_iter().filter_map(Thread::of);
-    let back = threads.filter(|thread| give_back(*thread, &record.before));
+    let back = threads.filter(|thread| restore_affinity(*thread, &record.before));
     back.count() > 0
 }
 
@@ -263,26 +263,26 @@ fn release_family(record: &Record, program: Option<Process>, own: &BTreeSet<u32>
             .is_some_and(|id| scheduler::affinity(id).is_ok_and(|now| now.is_subset(own)))
     };
     let is_ours = |pid: &u32| family.contains(pid) || process::has_in_environment(*pid, &marker);
-    let is_of_kernel = |pid: &u32| Stat::of(*pid).is_none_or(|stat| stat.is_of_kernel());
+    let is_kernel_thread = |pid: &u32| Stat::of(*pid).is_none_or(|stat| stat.is_kernel_thread());
     let found = process::all().into_iter().filter(|pid| {
         // The affinity check is one call and excludes most processes.
-        (is_on_core(pid) || family.contains(pid)) && !is_of_kernel(pid) && is_ours(pid)
+        (is_on_core(pid) || family.contains(pid)) && !is_kernel_thread(pid) && is_ours(pid)
     });
     let released = found.filter(|pid| release(*pid, own, &record.before));
-    released.inspect(|pid| timers_back(*pid, &record.before)).count()
+    released.inspect(|pid| restore_timer_slack(*pid, &record.before)).count()
 }
 
 /// Restores the affinity of threads of a process that are limited to the lane's core, including
 /// threads that sleep on the core while it is offline, which the kernel reports as being on no
 /// core. Repeats while it finds new threads. Returns true if there were any.
-pub(crate) fn release(pid: u32, own: &BTreeSet<u32>, before: &Before) -> bool {
+pub(crate) fn release(pid: u32, own: &BTreeSet<u32>, before: &FormerState) -> bool {
     let mut is_any = false;
     for _ in 0..8 {
         let mut is_new = false;
         for thread in process::threads(pid).into_iter().filter_map(Thread::of) {
             let is_pinned = scheduler::affinity(thread).is_ok_and(|now| now.is_subset(own));
             if is_pinned && before.affinity != *own {
-                is_new |= give_back(thread, before);
+                is_new |= restore_affinity(thread, before);
             }
         }
         is_any |= is_new;
@@ -295,18 +295,18 @@ pub(crate) fn release(pid: u32, own: &BTreeSet<u32>, before: &Before) -> bool {
 
 /// Restores the timer slack of a process (of its first thread). Processes of other users need a
 /// right; without it they keep exact timers, which costs only some power.
-pub(crate) fn timers_back(pid: u32, before: &Before) {
+pub(crate) fn restore_timer_slack(pid: u32, before: &FormerState) {
     drop(fs::write(format!("/proc/{pid}/timerslack_ns"), before.timer_slack_ns.to_string()));
 }
 
 /// Restores the affinity of a thread. Allows all cores if none of its former cores exists any more.
-fn give_back(thread: Thread, before: &Before) -> bool {
+fn restore_affinity(thread: Thread, before: &FormerState) -> bool {
     let is_back = scheduler::set_affinity(thread, &before.affinity);
-    is_back.or_else(|_| scheduler::set_affinity(thread, &everything())).is_ok()
+    is_back.or_else(|_| scheduler::set_affinity(thread, &all_cores())).is_ok()
 }
 
 /// All cores. The kernel ignores those that a thread cannot use.
-fn everything() -> BTreeSet<u32> {
+fn all_cores() -> BTreeSet<u32> {
     (0..rustix::thread::CpuSet::MAX_CPU as u32).collect()
 }
 
@@ -381,10 +381,10 @@ mod tests {
         let mut journal = Journal::begin(&state, Some(0), "player", before()).unwrap();
         let program = Sleeper::new("");
         let orphan = Sleeper::new(&journal.record.id);
-        let stranger = Sleeper::new("of another lane");
+        let unrelated = Sleeper::new("of another lane");
         let (core, all) = program.pin();
         orphan.pin();
-        stranger.pin();
+        unrelated.pin();
         let real_time = scheduler::Scheduling::fifo(1);
         let has_right = scheduler::set(program.thread(), &real_time).is_ok();
         journal.record.core = Some(core);
@@ -394,7 +394,7 @@ mod tests {
         let undone = undo(&state).unwrap();
         assert!(undone.failed.is_empty(), "{undone:?}");
         assert_eq!((program.affinity(), orphan.affinity()), (all.clone(), all));
-        assert_eq!(stranger.affinity(), [core].into(), "it belongs to another lane");
+        assert_eq!(unrelated.affinity(), [core].into(), "it belongs to another lane");
         assert!(!scheduler::get(program.thread()).unwrap().policy.is_real_time());
         let said = undone.lanes[0].did.join("\n");
         assert_eq!(said.contains("priority of 1 threads"), has_right, "{said}");
@@ -404,14 +404,14 @@ mod tests {
     fn a_process_with_a_reused_number_is_never_touched() {
         let (_place, state) = state();
         let mut journal = Journal::begin(&state, Some(0), "player", before()).unwrap();
-        let stranger = Sleeper::new("");
-        let (core, all) = stranger.pin();
-        let mut noted = Process::of(stranger.0.id()).unwrap();
+        let unrelated = Sleeper::new("");
+        let (core, all) = unrelated.pin();
+        let mut noted = Process::of(unrelated.0.id()).unwrap();
         noted.start_ticks -= 1;
         journal.record.core = Some(core);
         journal.record.before.affinity = all;
         journal.record.program = Some(noted);
-        let one = super::super::journal::ThreadBefore {
+        let one = super::super::journal::FormerThread {
             thread: noted,
             before: journal.record.before.clone(),
         };
@@ -419,7 +419,7 @@ mod tests {
         abandon(&mut journal);
         let undone = undo(&state).unwrap();
         assert!(undone.lanes[0].did.is_empty(), "{undone:?}");
-        assert_eq!(stranger.affinity(), [core].into());
+        assert_eq!(unrelated.affinity(), [core].into());
     }
 
     #[test]

@@ -31,13 +31,13 @@ use crate::{Error, Result};
 const ROUNDS_MAX: usize = 64;
 /// Longest wait for a group to become empty. A task that is ending cannot be moved, although the
 /// kernel reports success, and stays until it has ended.
-const EMPTY_MAX: Duration = Duration::from_secs(2);
+const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause between rounds after [`ROUNDS_MAX`].
 const ROUND_PAUSE: Duration = Duration::from_millis(2);
 
 /// Control group made by a lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Made {
+pub(crate) struct OwnGroup {
     /// Directory of the group.
     pub(crate) path: PathBuf,
     /// Inode, which tells the group from another one of its name. `None` until the group is made.
@@ -55,7 +55,7 @@ pub(crate) fn core_of(group: &Path) -> Option<u32> {
     name.strip_prefix(LANE).or(name.strip_prefix(REST))?.parse().ok()
 }
 
-impl Made {
+impl OwnGroup {
     fn new(parent: &Path, name: &str, core: u32) -> Self {
         Self { path: parent.join(format!("{name}{core}")), inode: None }
     }
@@ -65,25 +65,25 @@ impl Made {
     }
 
     /// Present state of the group.
-    fn now(&self, tree: &dyn Tree) -> io::Result<Now> {
+    fn state(&self, tree: &dyn Tree) -> io::Result<GroupState> {
         match tree.inode(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Now::Gone),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(GroupState::Gone),
             Err(error) => Err(error),
-            Ok(_) if self.inode.is_none() => Ok(Now::Unknown),
-            Ok(inode) if self.inode == Some(inode) => Ok(Now::Ours),
-            Ok(_) => Ok(Now::Anothers),
+            Ok(_) if self.inode.is_none() => Ok(GroupState::Unknown),
+            Ok(inode) if self.inode == Some(inode) => Ok(GroupState::Ours),
+            Ok(_) => Ok(GroupState::Foreign),
         }
     }
 }
 
 /// Owner of a group that has the name of a lane's group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Now {
+enum GroupState {
     Ours,
     /// The group may come from this lane, killed just afterwards, or from another program. This
     /// lane has moved no tasks into it.
     Unknown,
-    Anothers,
+    Foreign,
     Gone,
 }
 
@@ -168,7 +168,7 @@ impl Hold {
 
     /// Moves processes that the program started off the core, to all other tasks. Returns their
     /// number.
-    pub(crate) fn leave_all_but(&self, tree: &dyn Tree, program: u32) -> usize {
+    pub(crate) fn move_children_off(&self, tree: &dyn Tree, program: u32) -> usize {
         let (from, to) = match self {
             Hold::V1(cpusets) => (&cpusets.lane.path, &cpusets.rest.path),
             Hold::V2(partition) => (&partition.group.path, &partition.home),
@@ -180,7 +180,7 @@ impl Hold {
 
     /// Version 1: moves tasks away that entered the parent group since. Version 2: checks that the
     /// kernel has not revoked the partition.
-    pub(crate) fn keep(&self, tree: &dyn Tree) -> Result<(), HoldRefusal> {
+    pub(crate) fn maintain(&self, tree: &dyn Tree) -> Result<(), HoldRefusal> {
         match self {
             Hold::V1(cpusets) => cpusets.empty_parent(tree),
             Hold::V2(partition) => partition.verify(tree),
@@ -197,7 +197,7 @@ impl Hold {
 
     /// Takes over from another lane's hold that a lane enabled the controller, so that the last
     /// lane disables it.
-    pub(crate) fn inherit(&mut self, other: &Hold) {
+    pub(crate) fn inherit_controller(&mut self, other: &Hold) {
         if let (Hold::V2(own), Hold::V2(other)) = (self, other)
             && own.parent == other.parent
         {
@@ -229,7 +229,7 @@ fn write(tree: &dyn Tree, file: &Path, text: &str) -> Result<(), HoldRefusal> {
 }
 
 /// Makes a group that must not exist, and records its inode.
-fn make(tree: &dyn Tree, made: &mut Made) -> Result<(), HoldRefusal> {
+fn make(tree: &dyn Tree, made: &mut OwnGroup) -> Result<(), HoldRefusal> {
     match tree.make(&made.path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -243,7 +243,7 @@ fn make(tree: &dyn Tree, made: &mut Made) -> Result<(), HoldRefusal> {
 }
 
 /// Fails if the group exists.
-fn verify_absent(tree: &dyn Tree, made: &Made) -> Result<(), HoldRefusal> {
+fn verify_absent(tree: &dyn Tree, made: &OwnGroup) -> Result<(), HoldRefusal> {
     match tree.inode(&made.path) {
         Ok(_) => Err(HoldRefusal::Collision { group: made.path.clone() }),
         Err(_) => Ok(()),
@@ -264,19 +264,19 @@ fn verify_unshared(tree: &dyn Tree, parent: &Path, core: u32) -> Result<(), Hold
 }
 
 /// Moves the tasks of a lane's group to another group and removes it.
-fn dissolve(
+fn dismantle(
     tree: &dyn Tree,
-    made: &Made,
+    made: &OwnGroup,
     list: &str,
     targets: &[&Path],
 ) -> Result<Option<String>, HoldRefusal> {
     let failed = |source| HoldRefusal::of("stat", &made.path, source);
-    let now = made.now(tree).map_err(failed)?;
+    let now = made.state(tree).map_err(failed)?;
     let mut moved = 0;
     match now {
-        Now::Gone | Now::Anothers => return Ok(None),
-        Now::Unknown => {}
-        Now::Ours => moved = empty(tree, made, list, targets)?,
+        GroupState::Gone | GroupState::Foreign => return Ok(None),
+        GroupState::Unknown => {}
+        GroupState::Ours => moved = empty(tree, made, list, targets)?,
     }
     match remove(tree, &made.path) {
         Ok(()) => {
@@ -288,7 +288,7 @@ fn dissolve(
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         // Another program made it just before this lane would have.
-        Err(_) if now == Now::Unknown => Ok(None),
+        Err(_) if now == GroupState::Unknown => Ok(None),
         Err(source) => Err(HoldRefusal::of("remove", &made.path, source)),
     }
 }
@@ -296,12 +296,12 @@ fn dissolve(
 /// Moves all tasks out, including new ones, and waits for those that are ending.
 fn empty(
     tree: &dyn Tree,
-    made: &Made,
+    made: &OwnGroup,
     list: &str,
     targets: &[&Path],
 ) -> Result<usize, HoldRefusal> {
     let from = made.file(list);
-    let until = Instant::now() + EMPTY_MAX;
+    let until = Instant::now() + EMPTY_TIMEOUT;
     let mut moved = HashSet::new();
     let mut refusal = None;
     for round in 0.. {

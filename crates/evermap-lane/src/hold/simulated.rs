@@ -27,7 +27,7 @@ struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Task {
     group: PathBuf,
-    is_of_kernel: bool,
+    is_kernel_thread: bool,
     is_bound: bool,
     /// Number of times that it starts another task just before it is moved.
     forks: u32,
@@ -45,7 +45,7 @@ pub(super) struct Kernel {
     /// Changes left before the crash point.
     pub(super) left: Cell<Option<usize>>,
     /// Error text of every partition, for tests of refusals.
-    pub(super) says: RefCell<Option<String>>,
+    pub(super) partition_error: RefCell<Option<String>>,
     /// The user may change nothing.
     pub(super) is_read_only: Cell<bool>,
 }
@@ -62,7 +62,7 @@ impl Kernel {
             tasks: RefCell::default(),
             next: Cell::new(1),
             left: Cell::new(None),
-            says: RefCell::new(None),
+            partition_error: RefCell::new(None),
             is_read_only: Cell::new(false),
         };
         kernel.group("", cores);
@@ -111,10 +111,10 @@ impl Kernel {
         self.tasks.borrow_mut().get_mut(&task).unwrap().ends_after = Some(after);
     }
 
-    fn add(&self, group: &Path, is_of_kernel: bool, is_bound: bool, forks: u32) -> u32 {
+    fn add(&self, group: &Path, is_kernel_thread: bool, is_bound: bool, forks: u32) -> u32 {
         let id = self.number();
         let ends_after = None;
-        let task = Task { group: group.to_owned(), is_of_kernel, is_bound, forks, ends_after };
+        let task = Task { group: group.to_owned(), is_kernel_thread, is_bound, forks, ends_after };
         self.tasks.borrow_mut().insert(id, task);
         id
     }
@@ -222,7 +222,7 @@ impl Kernel {
             .siblings(group)
             .iter()
             .any(|(_, other)| !Self::cpus(&other.cpus).and(&own).is_empty());
-        let why = match &*self.says.borrow() {
+        let why = match &*self.partition_error.borrow() {
             Some(why) => Some(why.clone()),
             None if nodes[parent].partition != "root" => {
                 Some("Parent is not a partition root".into())
@@ -261,7 +261,7 @@ impl Kernel {
             None => {}
         }
         if task.forks > 0 && task.group != group {
-            self.add(&task.group, task.is_of_kernel, false, task.forks - 1);
+            self.add(&task.group, task.is_kernel_thread, false, task.forks - 1);
         }
         let mut tasks = self.tasks.borrow_mut();
         let task = tasks.get_mut(&id).unwrap();
@@ -395,7 +395,7 @@ impl Tree for Kernel {
         self.nodes.borrow().get(group).map(|node| node.inode).ok_or_else(|| errno(libc::ENOENT))
     }
 
-    fn is_of_kernel(&self, task: u32) -> bool {
-        self.tasks.borrow().get(&task).is_some_and(|task| task.is_of_kernel)
+    fn is_kernel_thread(&self, task: u32) -> bool {
+        self.tasks.borrow().get(&task).is_some_and(|task| task.is_kernel_thread)
     }
 }

@@ -6,7 +6,7 @@ use super::simulated::{Kernel, MOUNT};
 use super::tree::Tree;
 use super::*;
 
-fn unnoted(_: &Hold) -> Result<()> {
+fn without_journal(_: &Hold) -> Result<()> {
     Ok(())
 }
 
@@ -37,7 +37,7 @@ fn kernel(is_v2: bool) -> (Kernel, PathBuf, Vec<u32>) {
 
 fn made(kernel: &Kernel, home: &Path, core: u32) -> Hold {
     let mut hold = Hold::plan(kernel, &kernel.groups_of(home), core).unwrap();
-    hold.make(kernel, &mut unnoted).unwrap();
+    hold.make(kernel, &mut without_journal).unwrap();
     hold
 }
 
@@ -166,7 +166,7 @@ fn children_of_the_program_are_moved_to_the_other_tasks() {
         let hold = made(&kernel, &home, 3);
         hold.enter(&kernel, tasks[0]).unwrap();
         let child = kernel.task(&kernel.is_in(tasks[0]));
-        assert_eq!(hold.leave_all_but(&kernel, tasks[0]), 1);
+        assert_eq!(hold.move_children_off(&kernel, tasks[0]), 1);
         assert!(kernel.is_in(tasks[0]).ends_with("evermap-lane-3"));
         let to = if is_v2 { home.clone() } else { home.join("evermap-rest-3") };
         assert_eq!(kernel.is_in(child), to);
@@ -178,7 +178,7 @@ fn tasks_that_arrive_later_are_moved_away() {
     let (kernel, home, _) = kernel(false);
     let hold = made(&kernel, &home, 3);
     let late = kernel.task(&home);
-    hold.keep(&kernel).unwrap();
+    hold.maintain(&kernel).unwrap();
     assert!(kernel.is_in(late).ends_with("evermap-rest-3"));
 }
 
@@ -281,9 +281,9 @@ fn a_hold_within_another_lane_s_group_is_refused_and_names_its_core() {
 fn an_invalid_partition_is_an_error_with_the_kernel_s_reason() {
     let (kernel, home, tasks) = kernel(true);
     let before = kernel.state(&tasks);
-    *kernel.says.borrow_mut() = Some("Cpu list in cpuset.cpus not exclusive".into());
+    *kernel.partition_error.borrow_mut() = Some("Cpu list in cpuset.cpus not exclusive".into());
     let mut hold = Hold::plan(&kernel, &kernel.groups_of(&home), 1).unwrap();
-    let error = hold.make(&kernel, &mut unnoted).unwrap_err();
+    let error = hold.make(&kernel, &mut without_journal).unwrap_err();
     assert!(error.to_string().contains("not exclusive"), "{error}");
     hold.undo(&kernel).unwrap();
     assert_eq!(kernel.state(&tasks), before);
@@ -309,8 +309,8 @@ fn a_controller_stays_enabled_until_the_last_lane_ends() {
     let (kernel, home, _) = kernel(true);
     let first = made(&kernel, &home, 1);
     let mut second = Hold::plan(&kernel, &kernel.groups_of(&home), 2).unwrap();
-    second.inherit(&first);
-    second.make(&kernel, &mut unnoted).unwrap();
+    second.inherit_controller(&first);
+    second.make(&kernel, &mut without_journal).unwrap();
     let enabled = || kernel.read(&PathBuf::from(MOUNT).join("cgroup.subtree_control")).unwrap();
     first.undo(&kernel).unwrap();
     assert!(enabled().contains("cpuset"), "the second lane would lose its core");
@@ -325,7 +325,7 @@ fn a_missing_right_differs_from_a_refusal() {
         kernel.is_read_only.set(true);
         let before = kernel.state(&tasks);
         let mut hold = Hold::plan(&kernel, &kernel.groups_of(&home), 3).unwrap();
-        match hold.make(&kernel, &mut unnoted).unwrap_err() {
+        match hold.make(&kernel, &mut without_journal).unwrap_err() {
             Error::HoldRefused { why, .. } => assert!(why.is_lack_of_right(), "{why}"),
             other => panic!("{other}"),
         }

@@ -27,14 +27,14 @@ pub(crate) trait Tree {
     /// Returns the inode, which tells a group from an earlier one of its name.
     fn inode(&self, group: &Path) -> io::Result<u64>;
     /// Returns true for kernel threads.
-    fn is_of_kernel(&self, task: u32) -> bool;
+    fn is_kernel_thread(&self, task: u32) -> bool;
 }
 
 /// Control groups of this machine.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Files;
+pub(crate) struct RealTree;
 
-impl Tree for Files {
+impl Tree for RealTree {
     fn read(&self, file: &Path) -> io::Result<String> {
         let mut text = String::new();
         io::Read::read_to_string(&mut io::Read::take(fs::File::open(file)?, BYTES_MAX), &mut text)?;
@@ -68,8 +68,8 @@ impl Tree for Files {
         Ok(fs::symlink_metadata(group)?.ino())
     }
 
-    fn is_of_kernel(&self, task: u32) -> bool {
-        Stat::of(task).is_some_and(|stat| stat.is_of_kernel())
+    fn is_kernel_thread(&self, task: u32) -> bool {
+        Stat::of(task).is_some_and(|stat| stat.is_kernel_thread())
     }
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tree::{Tree, tasks};
 use super::{
-    HoldRefusal, LANE, Made, REST, ROUNDS_MAX, core_of, cores, dissolve, make, verify_absent,
+    HoldRefusal, LANE, OwnGroup, REST, ROUNDS_MAX, core_of, cores, dismantle, make, verify_absent,
     verify_unshared, write,
 };
 
@@ -25,9 +25,9 @@ pub(crate) struct Cpusets {
     /// Group that the lane was started from.
     pub(crate) parent: PathBuf,
     /// Group of the program.
-    pub(crate) lane: Made,
+    pub(crate) lane: OwnGroup,
     /// Group of the other tasks of `parent`.
-    pub(crate) rest: Made,
+    pub(crate) rest: OwnGroup,
 }
 
 impl Cpusets {
@@ -46,7 +46,7 @@ impl Cpusets {
         if online.len() < 2 {
             return Err(HoldRefusal::NoCoreLeft { group, cores: online });
         }
-        let (lane, rest) = (Made::new(parent, LANE, core), Made::new(parent, REST, core));
+        let (lane, rest) = (OwnGroup::new(parent, LANE, core), OwnGroup::new(parent, REST, core));
         verify_absent(tree, &lane)?;
         verify_absent(tree, &rest)?;
         verify_unshared(tree, parent, core)?;
@@ -95,7 +95,7 @@ impl Cpusets {
                     continue;
                 }
                 let is_moved =
-                    !tree.is_of_kernel(task) && tree.write(&to, &task.to_string()).is_ok();
+                    !tree.is_kernel_thread(task) && tree.write(&to, &task.to_string()).is_ok();
                 if is_moved {
                     moved += 1;
                 } else {
@@ -112,7 +112,7 @@ impl Cpusets {
     pub(super) fn undo(&self, tree: &dyn Tree) -> Result<Vec<String>, HoldRefusal> {
         // The lane's group first: while it exists, the rest group cannot contain the core.
         let results = [&self.lane, &self.rest]
-            .map(|made| dissolve(tree, made, "tasks", &[self.parent.as_path()]));
+            .map(|made| dismantle(tree, made, "tasks", &[self.parent.as_path()]));
         results.into_iter().filter_map(Result::transpose).collect()
     }
 }

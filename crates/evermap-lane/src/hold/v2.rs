@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tree::Tree;
 use super::{
-    HoldRefusal, LANE, Made, cores, dissolve, make, verify_absent, verify_unshared, write,
+    HoldRefusal, LANE, OwnGroup, cores, dismantle, make, verify_absent, verify_unshared, write,
 };
 
 /// Groups of a hold.
@@ -23,7 +23,7 @@ pub(crate) struct Partition {
     /// Group in which the partition is made.
     pub(crate) parent: PathBuf,
     /// Group of the partition.
-    pub(crate) group: Made,
+    pub(crate) group: OwnGroup,
     /// Group that the program came from and returns to.
     pub(crate) home: PathBuf,
     /// A lane enabled the cpuset controller for the groups of `parent`.
@@ -49,7 +49,7 @@ impl Partition {
             return Err(HoldRefusal::NoPartitionRoot { group: home.to_owned() });
         };
         let all = cores(tree, &parent.join("cpuset.cpus.effective"))?;
-        let group = Made::new(parent, LANE, core);
+        let group = OwnGroup::new(parent, LANE, core);
         verify_absent(tree, &group)?;
         verify_unshared(tree, parent, core)?;
         if !all.contains(core) {
@@ -95,7 +95,7 @@ impl Partition {
     pub(super) fn undo(&self, tree: &dyn Tree) -> Result<Vec<String>, HoldRefusal> {
         let targets = [self.home.as_path(), self.parent.as_path()];
         let mut did: Vec<String> =
-            dissolve(tree, &self.group, "cgroup.procs", &targets)?.into_iter().collect();
+            dismantle(tree, &self.group, "cgroup.procs", &targets)?.into_iter().collect();
         if self.enabled && !self.is_used_by_others(tree) {
             let file = self.parent.join("cgroup.subtree_control");
             match tree.read(&file) {

@@ -31,7 +31,7 @@ pub struct BoundThread {
 }
 
 /// Bound threads visible to this user.
-pub(super) fn look_in(roots: &Roots) -> Vec<BoundThread> {
+pub(super) fn read_in(roots: &Roots) -> Vec<BoundThread> {
     let mut bound = Vec::new();
     let mut left = THREADS_MAX;
     for process in numbers(&roots.proc) {

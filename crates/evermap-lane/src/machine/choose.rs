@@ -38,8 +38,8 @@ impl Machine {
     /// # Errors
     ///
     /// [`Error::CoreRefused`] if the named core cannot be used; [`Error::NoCore`] if none is left.
-    pub fn choose_core(&self, wish: Core, taken: &[u32]) -> Result<ChosenCore> {
-        match wish {
+    pub fn choose_core(&self, wanted: Core, taken: &[u32]) -> Result<ChosenCore> {
+        match wanted {
             Core::Number(core) => self.verified(core, taken),
             Core::Auto => self.best(taken),
         }

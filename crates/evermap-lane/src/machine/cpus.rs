@@ -24,7 +24,7 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    pub(super) fn look_in(roots: &Roots) -> Result<Self> {
+    pub(super) fn read_in(roots: &Roots) -> Result<Self> {
         let of_sys = |name: &str| -> Option<CpuList> {
             roots.sys_text(Path::new("devices/system/cpu").join(name))?.parse().ok()
         };

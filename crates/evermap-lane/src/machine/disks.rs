@@ -29,9 +29,9 @@ const DRIVERS: [&str; 14] = [
 ];
 
 /// Sets the disks of each interrupt.
-pub(super) fn mark(roots: &Roots, interrupts: &mut [Interrupt]) {
+pub(super) fn assign_disks(roots: &Roots, interrupts: &mut [Interrupt]) {
     let Ok(blocks) = fs::read_dir(roots.sys.join("block")) else {
-        return mark_by_driver(interrupts);
+        return assign_disks_by_driver(interrupts);
     };
     let mut names: Vec<_> = blocks.flatten().map(|block| block.file_name()).collect();
     names.sort();
@@ -46,11 +46,12 @@ pub(super) fn mark(roots: &Roots, interrupts: &mut [Interrupt]) {
     }
 }
 
-fn mark_by_driver(interrupts: &mut [Interrupt]) {
+fn assign_disks_by_driver(interrupts: &mut [Interrupt]) {
     for interrupt in interrupts {
         let of_disk = interrupt.names.iter().find(|name| {
             let is_virtio = name.starts_with("virtio") && name.contains("-req");
-            (is_virtio || DRIVERS.iter().any(|driver| name.starts_with(driver))) && !is_aside(name)
+            (is_virtio || DRIVERS.iter().any(|driver| name.starts_with(driver)))
+                && !is_configuration(name)
         });
         interrupt.disks = of_disk.into_iter().cloned().collect();
     }
@@ -92,7 +93,7 @@ fn of_device(roots: &Roots, device: &Path, interrupts: &[Interrupt]) -> Vec<u32>
     // Interrupts for changes of settings delay no requests, so they are left out if others exist.
     let of_requests: Vec<u32> = all
         .iter()
-        .filter(|one| !one.names.iter().all(|name| is_aside(name)))
+        .filter(|one| !one.names.iter().all(|name| is_configuration(name)))
         .map(|one| one.number)
         .collect();
     match of_requests.is_empty() {
@@ -129,7 +130,7 @@ fn is_named_after(interrupt: &str, device: &str) -> bool {
 
 /// Returns true for interrupts of a device's settings instead of its requests: `virtio1-config`,
 /// `nvme0q0`.
-fn is_aside(name: &str) -> bool {
+fn is_configuration(name: &str) -> bool {
     let is_admin_queue = name
         .strip_prefix("nvme")
         .is_some_and(|rest| rest.split_once('q').is_some_and(|(_, queue)| queue == "0"));

@@ -54,18 +54,18 @@ pub struct Groups {
 
 impl Groups {
     /// Groups of this process. Empty if `/proc` does not list them.
-    pub fn look_in(roots: &Roots) -> Self {
+    pub fn detect_in(roots: &Roots) -> Self {
         let own = roots.proc_text("self/cgroup").unwrap_or_default();
-        Self::of_text(roots, &own)
+        Self::parse(roots, &own)
     }
 
     /// Groups of another process. `None` if it has ended.
     pub fn of_process(roots: &Roots, process: u32) -> Option<Self> {
         let own = roots.proc_text(format!("{process}/cgroup")).ok()?;
-        Some(Self::of_text(roots, &own))
+        Some(Self::parse(roots, &own))
     }
 
-    fn of_text(roots: &Roots, own: &str) -> Self {
+    fn parse(roots: &Roots, own: &str) -> Self {
         let all = mounts::parse(&roots.proc_text("self/mountinfo").unwrap_or_default());
         let mut groups = Groups::default();
         for line in own.lines() {

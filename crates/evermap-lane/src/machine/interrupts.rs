@@ -38,7 +38,7 @@ impl Interrupt {
 
 /// Reads all interrupts of devices. Interrupts of the processors (timers, calls between cores) have
 /// no number, and every core has them.
-pub(super) fn look_in(roots: &Roots) -> Vec<Interrupt> {
+pub(super) fn read_in(roots: &Roots) -> Vec<Interrupt> {
     let text = roots.proc_text("interrupts").unwrap_or_default();
     let mut interrupts = parse(&text);
     for interrupt in &mut interrupts {
@@ -51,7 +51,7 @@ pub(super) fn look_in(roots: &Roots) -> Vec<Interrupt> {
             interrupt.names = names(&actions);
         }
     }
-    disks::mark(roots, &mut interrupts);
+    disks::assign_disks(roots, &mut interrupts);
     interrupts
 }
 

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 pub use bound::BoundThread;
 pub(crate) use check::why_refused;
-pub use check::{Statement, Subject, can_lend_with_fifo, check};
+pub use check::{CheckResult, CheckTargets, can_lend_with_fifo, check};
 pub use choose::ChosenCore;
 pub use cpus::Cpus;
 pub use groups::{Group, Groups};
@@ -67,8 +67,8 @@ impl Machine {
     /// assert!(!machine.cpus.online.is_empty());
     /// # Ok::<(), evermap_lane::Error>(())
     /// ```
-    pub fn look() -> Result<Self> {
-        Self::look_in(&Roots::default())
+    pub fn detect() -> Result<Self> {
+        Self::detect_in(&Roots::default())
     }
 
     /// Reads the description of the machine below these directories.
@@ -76,14 +76,14 @@ impl Machine {
     /// # Errors
     ///
     /// The cores of the machine cannot be determined.
-    pub fn look_in(roots: &Roots) -> Result<Self> {
-        let groups = Groups::look_in(roots);
+    pub fn detect_in(roots: &Roots) -> Result<Self> {
+        let groups = Groups::detect_in(roots);
         Ok(Machine {
-            cpus: Cpus::look_in(roots)?,
+            cpus: Cpus::read_in(roots)?,
             cpuset: groups.cpuset(),
             groups,
-            interrupts: interrupts::look_in(roots),
-            bound: bound::look_in(roots),
+            interrupts: interrupts::read_in(roots),
+            bound: bound::read_in(roots),
             roots: roots.clone(),
         })
     }

@@ -38,8 +38,8 @@ fn mount(line: &str) -> Option<Mount> {
     let (system, more) = (of_system.next()?, of_system.nth(1).unwrap_or_default());
     let options = options.split(',').chain(more.split(','));
     Some(Mount {
-        root: plain(root),
-        at: plain(at),
+        root: unescape(root),
+        at: unescape(at),
         system: system.to_owned(),
         options: options.filter(|option| !option.is_empty()).map(str::to_owned).collect(),
     })
@@ -47,7 +47,7 @@ fn mount(line: &str) -> Option<Mount> {
 
 /// Decodes a path. The kernel writes blanks, tabs, line feeds and backslashes as three octal
 /// digits.
-fn plain(text: &str) -> PathBuf {
+fn unescape(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {

@@ -16,12 +16,12 @@ use crate::machine::roots::text;
 /// Maximum number of descriptors examined, and of files remembered.
 const FILES_MAX: usize = 1_024;
 /// Prefixes of files that the kernel provides and that cannot be placed elsewhere.
-const MADE_UP: [&str; 4] = ["/proc/", "/sys/", "/dev/", "/memfd:"];
+const VIRTUAL_PREFIXES: [&str; 4] = ["/proc/", "/sys/", "/dev/", "/memfd:"];
 
 /// File that a process had open or mapped.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct SeenFile {
+pub struct ObservedFile {
     /// Path, as shown by the process' descriptors.
     pub path: PathBuf,
     /// Length of the file.
@@ -46,38 +46,38 @@ pub(super) struct Files {
     process: u32,
     /// File and position of each descriptor.
     open: BTreeMap<u32, (Key, u64)>,
-    seen: BTreeMap<Key, SeenFile>,
-    looks: u64,
+    seen: BTreeMap<Key, ObservedFile>,
+    polls: u64,
 }
 
 impl Files {
     pub(super) fn new(process: u32) -> Self {
-        Files { process, open: BTreeMap::new(), seen: BTreeMap::new(), looks: 0 }
+        Files { process, open: BTreeMap::new(), seen: BTreeMap::new(), polls: 0 }
     }
 
     /// Reads all open files.
-    pub(super) fn look(&mut self) {
+    pub(super) fn poll(&mut self) {
         let mut there = BTreeSet::new();
         for descriptor in descriptors(self.process) {
             there.insert(descriptor);
-            self.look_at(descriptor);
+            self.poll_file(descriptor);
         }
         self.open.retain(|descriptor, _| there.contains(descriptor));
         // Mappings seldom change, so they are read less often.
-        if self.looks.is_multiple_of(16) {
-            self.look_at_mappings();
+        if self.polls.is_multiple_of(16) {
+            self.poll_mappings();
         }
-        self.looks += 1;
+        self.polls += 1;
     }
 
     /// Reads open files and mappings for the last time.
     pub(super) fn finish(&mut self) {
-        self.look();
-        self.look_at_mappings();
+        self.poll();
+        self.poll_mappings();
     }
 
-    pub(super) fn seen(self) -> Vec<SeenFile> {
-        let mut all: Vec<SeenFile> = self.seen.into_values().collect();
+    pub(super) fn seen(self) -> Vec<ObservedFile> {
+        let mut all: Vec<ObservedFile> = self.seen.into_values().collect();
         all.sort_by(|one, other| {
             (other.read_bytes, other.mapped_bytes, &one.path).cmp(&(
                 one.read_bytes,
@@ -88,13 +88,13 @@ impl Files {
         all
     }
 
-    fn look_at(&mut self, descriptor: u32) {
+    fn poll_file(&mut self, descriptor: u32) {
         let Some((key, position, is_written)) = self.position_of(descriptor) else { return };
         let before = match self.open.insert(descriptor, (key, position)) {
             Some((same, before)) if same == key => before,
             // A descriptor opened since the last look was read from its beginning. One that was
             // open at the first look had been read up to its position before.
-            _ if self.looks > 0 => 0,
+            _ if self.polls > 0 => 0,
             _ => position,
         };
         let Some(file) = self.seen.get_mut(&key) else { return };
@@ -109,7 +109,7 @@ impl Files {
     fn position_of(&mut self, descriptor: u32) -> Option<(Key, u64, bool)> {
         let link = directory(self.process).join("fd").join(descriptor.to_string());
         let path = fs::read_link(&link).ok()?;
-        if !is_real(&path) {
+        if !has_name(&path) {
             return None;
         }
         let facts = fs::metadata(&link).ok().filter(fs::Metadata::is_file)?;
@@ -125,11 +125,11 @@ impl Files {
         Some((key, position, flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32))
     }
 
-    fn remembered(&mut self, key: Key, path: &Path) -> Option<&mut SeenFile> {
+    fn remembered(&mut self, key: Key, path: &Path) -> Option<&mut ObservedFile> {
         if !self.seen.contains_key(&key) && self.seen.len() >= FILES_MAX {
             return None;
         }
-        Some(self.seen.entry(key).or_insert_with(|| SeenFile {
+        Some(self.seen.entry(key).or_insert_with(|| ObservedFile {
             path: path.to_owned(),
             size_bytes: 0,
             read_bytes: 0,
@@ -140,10 +140,10 @@ impl Files {
         }))
     }
 
-    fn look_at_mappings(&mut self) {
+    fn poll_mappings(&mut self) {
         let Ok(maps) = text(&directory(self.process).join("maps")) else { return };
         let mut mapped: BTreeMap<Key, u64> = BTreeMap::new();
-        for mapping in maps.lines().filter_map(Mapping::parse).filter(|one| is_real(&one.path)) {
+        for mapping in maps.lines().filter_map(Mapping::parse).filter(|one| has_name(&one.path)) {
             let Ok(facts) = fs::metadata(&mapping.path) else { continue };
             let key = (facts.dev(), facts.ino());
             // Another file may have the name by now.
@@ -170,11 +170,11 @@ fn descriptors(process: u32) -> Vec<u32> {
 }
 
 /// Returns true for the path of a file that has a name.
-fn is_real(path: &Path) -> bool {
+fn has_name(path: &Path) -> bool {
     let text = path.to_string_lossy();
     text.starts_with('/')
         && !text.ends_with(" (deleted)")
-        && !MADE_UP.iter().any(|begin| text.starts_with(begin))
+        && !VIRTUAL_PREFIXES.iter().any(|begin| text.starts_with(begin))
 }
 
 /// Line of `/proc/PID/maps`.
@@ -249,8 +249,8 @@ mod tests {
             "[heap]",
             "",
         ] {
-            assert!(!is_real(Path::new(path)), "{path}");
+            assert!(!has_name(Path::new(path)), "{path}");
         }
-        assert!(is_real(Path::new("/home/clip.mkv")));
+        assert!(has_name(Path::new("/home/clip.mkv")));
     }
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-pub use files::SeenFile;
+pub use files::ObservedFile;
 pub use process::Unobservable;
 pub use rhythm::{Rhythm, WAKE_UPS_MIN};
 pub use wakeups::Source;
@@ -34,13 +34,13 @@ use wakeups::Follower;
 /// Maximum number of threads that are followed.
 const THREADS_MAX: usize = 256;
 /// Interval of reading threads, files and counters.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval of reading the kernel's switch records.
-const DRAIN: Duration = Duration::from_millis(20);
+const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval of reading switch counts where there are no records. The interval grows with the number
 /// of threads, since each count is a read of `/proc`.
-const POLL: Duration = Duration::from_millis(1);
-const POLL_PER_THREAD: Duration = Duration::from_micros(100);
+const COUNT_INTERVAL: Duration = Duration::from_millis(1);
+const COUNT_INTERVAL_PER_THREAD: Duration = Duration::from_micros(100);
 
 /// Options of an observation.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl Default for Options {
 /// Observed thread.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct SeenThread {
+pub struct ObservedThread {
     /// Thread number.
     pub id: u32,
     /// Name of the thread, at most 15 bytes.
@@ -91,7 +91,7 @@ pub struct SeenThread {
     pub major_faults: u64,
 }
 
-impl SeenThread {
+impl ObservedThread {
     /// Mean processor time in a period. `None` without a period.
     pub fn processor_ms_per_period(&self, seconds: f64) -> Option<f64> {
         let period_us = self.rhythm.period_us.filter(|_| self.rhythm.is_periodic())?;
@@ -112,9 +112,9 @@ pub struct Observation {
     /// True if the process ended during the observation.
     pub has_ended: bool,
     /// Threads, by processor time, largest first.
-    pub threads: Vec<SeenThread>,
+    pub threads: Vec<ObservedThread>,
     /// Files that the process read, by bytes, largest first.
-    pub files: Vec<SeenFile>,
+    pub files: Vec<ObservedFile>,
     /// Bytes read with system calls from any source. `None` if unknown.
     pub read_bytes: Option<u64>,
     /// Bytes of these that came from disks.
@@ -140,14 +140,15 @@ impl Observation {
         let (policy, why) = self.suggestion();
         // All values are representable in TOML.
         let toml = policy.to_toml().unwrap_or_default();
-        let comments: String = why.iter().map(|line| format!("# {}\n", plain(line))).collect();
+        let comments: String =
+            why.iter().map(|line| format!("# {}\n", escape_controls(line))).collect();
         format!("{comments}\n{toml}")
     }
 }
 
 /// Escapes control characters. Names of files and threads may contain line feeds, which would end a
 /// comment.
-fn plain(text: &str) -> String {
+fn escape_controls(text: &str) -> String {
     text.chars()
         .flat_map(|one| if one.is_control() { one.escape_default().collect() } else { vec![one] })
         .collect()
@@ -174,19 +175,19 @@ pub fn observe(process: u32, options: &Options) -> Result<Observation> {
     let identity = Identity::open(process)?;
     let begin = Instant::now();
     let mut session = Session::new(identity, options.only_poll);
-    let mut next_look = begin;
+    let mut next_poll = begin;
     let has_ended = loop {
         let now = Instant::now();
-        if now >= next_look {
-            if !session.look(options.only_poll) {
+        if now >= next_poll {
+            if !session.poll(options.only_poll) {
                 break true;
             }
-            next_look = now + LOOK;
+            next_poll = now + POLL_INTERVAL;
         }
         session.follow();
         let left = options.time.saturating_sub(begin.elapsed());
         if left.is_zero() || options.stop.load(Ordering::Relaxed) {
-            break !session.identity.is_there();
+            break !session.identity.is_running();
         }
         thread::sleep(session.pause().min(left));
     };
@@ -233,8 +234,8 @@ impl Session {
 
     /// Reads everything that is not recorded continuously. Returns false once the process has
     /// ended.
-    fn look(&mut self, only_poll: bool) -> bool {
-        if !self.identity.is_there() {
+    fn poll(&mut self, only_poll: bool) -> bool {
+        if !self.identity.is_running() {
             return false;
         }
         let process = self.identity.process;
@@ -251,7 +252,7 @@ impl Session {
                 ));
             }
         }
-        self.files.look();
+        self.files.poll();
         self.count();
         true
     }
@@ -299,20 +300,20 @@ impl Session {
     fn pause(&self) -> Duration {
         let polled = self.threads.values().filter(|one| one.follower.is_polled()).count();
         match polled {
-            0 => DRAIN,
-            count => POLL.max(POLL_PER_THREAD * count as u32),
+            0 => DRAIN_INTERVAL,
+            count => COUNT_INTERVAL.max(COUNT_INTERVAL_PER_THREAD * count as u32),
         }
     }
 
     fn finish(mut self, time: Duration, has_ended: bool) -> Result<Observation> {
         self.threads.values_mut().for_each(|followed| followed.follower.finish());
         // Once the process has ended, its number may belong to another one.
-        if self.identity.is_there() {
+        if self.identity.is_running() {
             self.files.finish();
             self.count();
         }
         let process = self.identity.process;
-        let mut threads: Vec<SeenThread> =
+        let mut threads: Vec<ObservedThread> =
             self.threads.into_iter().map(|(id, followed)| seen(id, followed)).collect();
         if has_ended && threads.iter().all(|thread| thread.rhythm.wake_ups < WAKE_UPS_MIN) {
             let why = Unobservable::Ended { after_ms: time.as_millis() };
@@ -344,11 +345,11 @@ fn online() -> CpuList {
     list.and_then(|list| list.parse().ok()).unwrap_or_default()
 }
 
-fn seen(id: u32, followed: Followed) -> SeenThread {
+fn seen(id: u32, followed: Followed) -> ObservedThread {
     let Followed { name, scheduling, affinity, follower, before, last } = followed;
     let ms = |last_ns: u64, before_ns: u64| last_ns.saturating_sub(before_ns) as f64 / 1e6;
     let (source, lost) = (follower.source(), follower.lost());
-    SeenThread {
+    ObservedThread {
         id,
         name,
         scheduler: name_of(scheduling.policy),

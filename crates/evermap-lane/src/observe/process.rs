@@ -62,7 +62,7 @@ impl Identity {
         if group != u64::from(process) {
             return refused(Unobservable::ThreadOf { process: u32::try_from(group).unwrap_or(0) });
         }
-        if stat.is_of_kernel() {
+        if stat.is_kernel_thread() {
             return refused(Unobservable::KernelThread);
         }
         if !stat.is_alive() {
@@ -86,7 +86,7 @@ impl Identity {
     }
 
     /// Returns true while the same process runs.
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         self.running.is_alive()
     }
 }

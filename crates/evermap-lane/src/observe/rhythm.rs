@@ -12,7 +12,7 @@ pub const WAKE_UPS_MIN: usize = 100;
 const AUTOCORRELATION_MIN: f64 = 0.5;
 /// Share of the highest peak of the autocorrelation from which a shorter time is the period and the
 /// longer ones are its multiples.
-const NEARLY: f64 = 0.85;
+const PEAK_SHARE: f64 = 0.85;
 /// Number of most recent wake-ups used. Limits the work, which is the number of bins times a
 /// quarter of it.
 const WAKE_UPS_MAX: usize = 1_024;
@@ -122,7 +122,7 @@ fn by_autocorrelation(times_ns: &[u64]) -> Option<(f64, f64)> {
     let is_peak = |lag: &usize| by_lag[*lag] >= by_lag[lag - 1] && by_lag[*lag] >= by_lag[lag + 1];
     let peaks: Vec<usize> = (LAG_MIN..lags).filter(is_peak).collect();
     let highest = peaks.iter().map(|lag| by_lag[*lag]).max_by(f64::total_cmp)?;
-    let lag = *peaks.iter().find(|lag| by_lag[**lag] >= NEARLY * highest)?;
+    let lag = *peaks.iter().find(|lag| by_lag[**lag] >= PEAK_SHARE * highest)?;
     let rough = lag as f64 + vertex(by_lag[lag - 1], by_lag[lag], by_lag[lag + 1]);
     Some((rough * bin_ns as f64, by_lag[lag].clamp(0.0, 1.0)))
 }
@@ -213,9 +213,9 @@ mod tests {
     const MS: f64 = 1e6;
 
     /// Random numbers from a seed.
-    struct Chance(Random);
+    struct SeededRandom(Random);
 
-    impl Chance {
+    impl SeededRandom {
         fn of(seed: u64) -> Self {
             Self(Random::new(seed))
         }
@@ -248,10 +248,10 @@ mod tests {
     #[test]
     fn film_rates_differ_from_24_despite_jitter_of_a_tenth() {
         let seed = 24;
-        let mut chance = Chance::of(seed);
+        let mut random = SeededRandom::of(seed);
         let period_ns = 1_001e9 / 24_000.0;
         let times: Vec<f64> =
-            (0..240).map(|n| f64::from(n) * period_ns + chance.next() * period_ns / 10.0).collect();
+            (0..240).map(|n| f64::from(n) * period_ns + random.next() * period_ns / 10.0).collect();
         let found = rhythm(times);
         assert!(is_near(found.period_us, period_ns / 1e3, 3e-4), "seed {seed}: {found:?}");
         assert!(found.is_periodic());
@@ -260,11 +260,11 @@ mod tests {
     #[test]
     fn relative_sleeps_have_their_mean_as_period() {
         for seed in 1..10 {
-            let mut chance = Chance::of(seed);
+            let mut random = SeededRandom::of(seed);
             let mut now = 0.0;
             let times: Vec<f64> = (0..800)
                 .map(|_| {
-                    now += (10.0 + chance.next()) * MS;
+                    now += (10.0 + random.next()) * MS;
                     now
                 })
                 .collect();
@@ -288,9 +288,9 @@ mod tests {
     #[test]
     fn a_rhythm_is_found_among_random_wake_ups() {
         let seed = 7;
-        let mut chance = Chance::of(seed);
+        let mut random = SeededRandom::of(seed);
         let mut times: Vec<f64> = (0..300).map(|n| f64::from(n) * 20.0 * MS).collect();
-        times.extend((0..100).map(|_| chance.next() * 300.0 * 20.0 * MS));
+        times.extend((0..100).map(|_| random.next() * 300.0 * 20.0 * MS));
         times.sort_by(f64::total_cmp);
         let found = rhythm(times);
         assert!(is_near(found.period_us, 20e3, 5e-3), "seed {seed}: {found:?}");
@@ -300,11 +300,11 @@ mod tests {
     #[test]
     fn random_wake_ups_have_no_rhythm() {
         for seed in 0..20 {
-            let mut chance = Chance::of(seed);
+            let mut random = SeededRandom::of(seed);
             let mut now = 0.0;
             let times: Vec<f64> = (0..800)
                 .map(|_| {
-                    now -= (1.0 - chance.next()).ln() * 10.0 * MS;
+                    now -= (1.0 - random.next()).ln() * 10.0 * MS;
                     now
                 })
                 .collect();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Observation, SeenFile, SeenThread, Source, WAKE_UPS_MIN};
+use super::{Observation, ObservedFile, ObservedThread, Source, WAKE_UPS_MIN};
 use crate::policy::{Core, IoMode, Rate, Scheduler};
 use crate::{Period, Policy};
 
@@ -40,9 +40,9 @@ pub(super) fn suggestion(seen: &Observation) -> (Policy, Vec<String>) {
         why.push("The process ended during the observation.".into());
     }
     policy.app.matches = Some(glob::Pattern::escape(&seen.program));
-    the_rhythm(seen, &mut policy, &mut why);
-    the_scheduler(seen, &mut policy, &mut why);
-    the_files(seen, &mut policy, &mut why);
+    suggest_period(seen, &mut policy, &mut why);
+    suggest_scheduler(seen, &mut policy, &mut why);
+    suggest_files(seen, &mut policy, &mut why);
     if seen.locked_bytes > 0 {
         why.push(format!("It has locked {} KiB of its memory already.", seen.locked_bytes >> 10));
     }
@@ -51,14 +51,14 @@ pub(super) fn suggestion(seen: &Observation) -> (Policy, Vec<String>) {
 }
 
 /// Thread that the deadlines are guessed from: the periodic thread with the most processor time.
-fn leading(seen: &Observation) -> Option<&SeenThread> {
+fn leading(seen: &Observation) -> Option<&ObservedThread> {
     seen.threads
         .iter()
         .filter(|thread| thread.rhythm.is_periodic())
         .max_by(|one, other| one.processor_ms.total_cmp(&other.processor_ms))
 }
 
-fn the_rhythm(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>) {
+fn suggest_period(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>) {
     let Some(thread) = leading(seen) else {
         let most = seen.threads.iter().map(|thread| thread.rhythm.wake_ups).max().unwrap_or(0);
         why.push(match most < WAKE_UPS_MIN {
@@ -116,7 +116,7 @@ fn is_same(period_us: f64, rate: u64, per: u64) -> bool {
 }
 
 /// Describes the times of a thread, and their precision.
-fn of_thread(thread: &SeenThread, seconds: f64) -> String {
+fn of_thread(thread: &ObservedThread, seconds: f64) -> String {
     let rhythm = &thread.rhythm;
     let number =
         |value: Option<f64>| value.map_or("not known".into(), |value| format!("{value:.2}"));
@@ -146,7 +146,7 @@ fn of_thread(thread: &SeenThread, seconds: f64) -> String {
     )
 }
 
-fn the_scheduler(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>) {
+fn suggest_scheduler(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>) {
     let real_time = seen
         .threads
         .iter()
@@ -182,8 +182,8 @@ fn the_scheduler(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>)
     }
 }
 
-fn the_files(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>) {
-    let wanted: Vec<&SeenFile> =
+fn suggest_files(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>) {
+    let wanted: Vec<&ObservedFile> =
         seen.files.iter().filter(|file| is_for_the_tier(file)).take(FILES_MAX).collect();
     let period_us = leading(seen).and_then(|thread| thread.rhythm.period_us);
     for file in &wanted {
@@ -225,7 +225,7 @@ fn the_files(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>) {
 }
 
 /// Returns true for files that are read or mapped, never written, not code, and owned by the user.
-fn is_for_the_tier(file: &SeenFile) -> bool {
+fn is_for_the_tier(file: &ObservedFile) -> bool {
     let is_used = file.read_bytes > 0 || file.mapped_bytes >= MAPPED_BYTES_MIN;
     is_used && !file.is_written && !file.is_code && file.size_bytes > 0 && !is_system(&file.path)
 }
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use crate::observe::Rhythm;
 
-    fn thread(period_us: f64) -> SeenThread {
+    fn thread(period_us: f64) -> ObservedThread {
         let rhythm = Rhythm {
             wake_ups: 500,
             interval_us: period_us,
@@ -248,7 +248,7 @@ mod tests {
             autocorrelation: Some(0.97),
             wake_ups_per_period: Some(1.0),
         };
-        SeenThread {
+        ObservedThread {
             id: 7,
             name: "video\nout".into(),
             scheduler: "other".into(),
@@ -265,8 +265,8 @@ mod tests {
         }
     }
 
-    fn file(path: &str) -> SeenFile {
-        SeenFile {
+    fn file(path: &str) -> ObservedFile {
+        ObservedFile {
             path: path.into(),
             size_bytes: 3 << 20,
             read_bytes: 1 << 20,
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    fn seen(threads: Vec<SeenThread>, files: Vec<SeenFile>) -> Observation {
+    fn seen(threads: Vec<ObservedThread>, files: Vec<ObservedFile>) -> Observation {
         Observation {
             process: 7,
             program: "/opt/a [b]/player".into(),
@@ -298,7 +298,7 @@ mod tests {
         let files = vec![
             file("/home/u/a \"b\"\nc[1].mkv"),
             file("/usr/share/x"),
-            SeenFile { is_written: true, ..file("/home/u/log") },
+            ObservedFile { is_written: true, ..file("/home/u/log") },
         ];
         let seen = seen(vec![thread(1_001e3 / 24.0)], files);
         let stanza = seen.stanza();

@@ -43,14 +43,14 @@ pub enum Source {
 
 /// Follows one thread.
 pub(super) struct Follower {
-    by: By,
+    method: Method,
     times_ns: Vec<u64>,
     /// All wake-ups, including those without an individual time.
     count: u64,
     lost: u64,
 }
 
-enum By {
+enum Method {
     /// Switch records. The counts reveal records that are missing although the kernel did not
     /// report a loss.
     Records {
@@ -62,7 +62,7 @@ enum By {
     Counts {
         status: File,
         last: u64,
-        looks_ns: Vec<u64>,
+        polls_ns: Vec<u64>,
     },
 }
 
@@ -72,26 +72,26 @@ impl Follower {
     pub(super) fn of(process: u32, thread: u32, only_poll: bool) -> Option<(Self, Option<String>)> {
         let status = File::open(directory_of_thread(process, thread).join("status")).ok()?;
         let before = switches(&status)?;
-        let counts = |status| By::Counts { status, last: before, looks_ns: Vec::new() };
-        let (by, why) = match (!only_poll).then(|| records(thread)) {
+        let counts = |status| Method::Counts { status, last: before, polls_ns: Vec::new() };
+        let (method, why) = match (!only_poll).then(|| records(thread)) {
             Some(Ok(sampler)) => {
                 let sampler = Box::new(sampler);
-                (By::Records { sampler, was_preempted: false, status, before }, None)
+                (Method::Records { sampler, was_preempted: false, status, before }, None)
             }
             Some(Err(error)) => (counts(status), Some(why_counted(&error))),
             None => (counts(status), None),
         };
-        Some((Follower { by, times_ns: Vec::new(), count: 0, lost: 0 }, why))
+        Some((Follower { method, times_ns: Vec::new(), count: 0, lost: 0 }, why))
     }
 
     pub(super) fn is_polled(&self) -> bool {
-        matches!(self.by, By::Counts { .. })
+        matches!(self.method, Method::Counts { .. })
     }
 
     /// Takes the wake-ups since the last call.
     pub(super) fn follow(&mut self) {
-        match &mut self.by {
-            By::Records { sampler, was_preempted, .. } => {
+        match &mut self.method {
+            Method::Records { sampler, was_preempted, .. } => {
                 while let Some(record) = sampler.next_record() {
                     let body = record.to_contiguous();
                     match record.ty() {
@@ -111,10 +111,10 @@ impl Follower {
                     }
                 }
             }
-            By::Counts { status, last, looks_ns } => {
+            Method::Counts { status, last, polls_ns } => {
                 let Some(count) = switches(status) else { return };
                 let now_ns = now_ns();
-                remember(looks_ns, now_ns);
+                remember(polls_ns, now_ns);
                 let more = count.saturating_sub(*last);
                 *last = count;
                 self.count += more;
@@ -127,10 +127,10 @@ impl Follower {
     }
 
     pub(super) fn source(&self) -> Source {
-        match &self.by {
-            By::Records { .. } => Source::SwitchRecords,
-            By::Counts { looks_ns, .. } => {
-                let mut apart: Vec<u64> = looks_ns.windows(2).map(|two| two[1] - two[0]).collect();
+        match &self.method {
+            Method::Records { .. } => Source::SwitchRecords,
+            Method::Counts { polls_ns, .. } => {
+                let mut apart: Vec<u64> = polls_ns.windows(2).map(|two| two[1] - two[0]).collect();
                 apart.sort_unstable();
                 let median_ns = apart.get(apart.len() / 2).copied().unwrap_or(0);
                 Source::Polled { resolution_us: median_ns as f64 / 1e3 }
@@ -141,7 +141,7 @@ impl Follower {
     /// Takes the last wake-ups.
     pub(super) fn finish(&mut self) {
         self.follow();
-        if let By::Records { status, before, .. } = &self.by
+        if let Method::Records { status, before, .. } = &self.method
             && let Some(now) = switches(status)
         {
             // The thread may be asleep at the beginning and at the end.

@@ -10,11 +10,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
 
 use super::prepare::Prepared;
-use super::start::{Answer, NotStarted, Orders, PATIENCE, Wish};
+use super::start::{NotStarted, Response, START_TIMEOUT, SchedulingChoice, Settings};
 use super::{Ended, NotApplied, Options, Program, why};
 use crate::guard::channel::Channel;
 use crate::guard::guardian;
-use crate::hold::tree::Files;
+use crate::hold::tree::RealTree;
 use crate::process::Process;
 use crate::sys::scheduler::{Policy as Class, Scheduling};
 use crate::sys::signals::Signals;
@@ -22,7 +22,7 @@ use crate::sys::spawn::keep_open;
 use crate::{Error, Policy, Result};
 
 /// Program that has started.
-pub(super) struct Begun {
+pub(super) struct Started {
     pub(super) program: Process,
     /// Readable when the program has ended.
     pub(super) end: OwnedFd,
@@ -38,24 +38,24 @@ pub(super) fn begin(
     prepared: &mut Prepared,
     signals: &Signals,
     ended: &mut Ended,
-) -> Result<Begun> {
+) -> Result<Started> {
     let failed = |source| Error::NotStarted { program: program.path.clone(), source };
     let helper = guardian::program(options.helper.as_deref())?;
     let (mut channel, there) = Channel::pair().map_err(failed)?;
     let mut command = Command::new(helper);
     let number = keep_open(&mut command, there.as_fd());
-    signals.leave_to(&mut command);
+    signals.restore_in(&mut command);
     command.args(["lane", "start", "--channel", &number.to_string(), "--program"]);
     command.arg(&program.path).arg("--").arg(&program.name).args(&program.arguments);
     let mut child = command.spawn().map_err(failed)?;
     drop((there, command));
-    let begun = process_of(child.id()).and_then(|process| {
-        let granted = order(policy, options, prepared, &mut channel, process, ended)?;
+    let started = process_of(child.id()).and_then(|process| {
+        let granted = send_settings(policy, options, prepared, &mut channel, process, ended)?;
         let end = process.descriptor().map_err(failed)?;
         let end = end.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-        Ok(Begun { program: process, end, granted })
+        Ok(Started { program: process, end, granted })
     });
-    begun.map_err(|error| {
+    started.map_err(|error| {
         // The process waits for its settings, or has failed to become the program.
         drop(child.kill());
         drop(child.wait());
@@ -76,7 +76,7 @@ fn process_of(pid: u32) -> Result<Process> {
 }
 
 /// Journals the process that waits, lets it become the program, and returns its scheduling.
-fn order(
+fn send_settings(
     policy: &Policy,
     options: &Options,
     prepared: &mut Prepared,
@@ -89,56 +89,60 @@ fn order(
     prepared.changes.program(process)?;
     if let Some(hold) = prepared.changes.held() {
         let core = hold.core();
-        hold.enter(&Files, process.pid).map_err(|why| Error::HoldRefused { core, why })?;
+        hold.enter(&RealTree, process.pid).map_err(|why| Error::HoldRefused { core, why })?;
     }
-    let orders = Orders {
+    let settings = Settings {
         id: prepared.changes.id().to_owned(),
         view: options.view.clone(),
-        wishes: prepared.wishes.clone(),
+        choices: prepared.choices.clone(),
         timer_slack_ns: std::num::NonZeroU64::MIN,
         lock_memory: policy.io.locks_memory(),
     };
-    channel.say_within(&orders, PATIENCE).map_err(failed)?;
-    let mut hear = || channel.hear::<Answer>(PATIENCE).map_err(failed);
+    channel.send_within(&settings, START_TIMEOUT).map_err(failed)?;
+    let mut hear = || channel.receive::<Response>(START_TIMEOUT).map_err(failed);
     let silent = || failed(io::Error::other("its starting process ended"));
-    let answer = hear()?.ok_or_else(silent)?;
+    let response = hear()?.ok_or_else(silent)?;
     let refused = |not: &NotStarted| {
         let of_kernel = not.error.map(io::Error::from_raw_os_error);
         failed(of_kernel.unwrap_or_else(|| io::Error::other(not.why.clone())))
     };
-    if let Some(not) = &answer.not_started {
+    if let Some(not) = &response.not_started {
         return Err(refused(not));
     }
     // Exec closes the other end of the channel.
-    if let Some(Answer { not_started: Some(not), .. }) = hear()? {
+    if let Some(Response { not_started: Some(not), .. }) = hear()? {
         return Err(refused(&not));
     }
-    let wish = say_granted(prepared, &answer, ended)?;
-    say_rest(&answer, policy, options, ended);
-    Ok(wish.scheduling)
+    let choice = record_granted(prepared, &response, ended)?;
+    record_rest(&response, policy, options, ended);
+    Ok(choice.scheduling)
 }
 
 /// Records the granted scheduling, and the causes of refusals.
-fn say_granted(prepared: &mut Prepared, answer: &Answer, ended: &mut Ended) -> Result<Wish> {
-    for (wish, tried) in prepared.wishes.iter().zip(&answer.tried) {
+fn record_granted(
+    prepared: &mut Prepared,
+    response: &Response,
+    ended: &mut Ended,
+) -> Result<SchedulingChoice> {
+    for (choice, tried) in prepared.choices.iter().zip(&response.tried) {
         let Some(number) = tried else { continue };
         let error = io::Error::from_raw_os_error(*number);
-        ended.not_applied.push(why::not_scheduled(&prepared.machine, &wish.scheduling, &error));
+        ended.not_applied.push(why::not_scheduled(&prepared.machine, &choice.scheduling, &error));
     }
-    let granted = answer.tried.iter().position(Option::is_none);
-    let Some(wish) = granted.and_then(|at| prepared.wishes.get(at)).cloned() else {
+    let granted = response.tried.iter().position(Option::is_none);
+    let Some(choice) = granted.and_then(|at| prepared.choices.get(at)).cloned() else {
         let source = io::Error::other("the kernel refused every alternative of scheduling");
         return Err(Error::NotStarted { program: "".into(), source });
     };
-    let is_pinned = wish.affinity.len() == 1
-        && prepared.changes.core().is_some_and(|core| wish.affinity.contains(&core));
+    let is_pinned = choice.affinity.len() == 1
+        && prepared.changes.core().is_some_and(|core| choice.affinity.contains(&core));
     if is_pinned {
         ended.applied.push("pinned to the core".into());
     } else if prepared.changes.core().is_some() {
-        prepared.changes.leave_core()?;
+        prepared.changes.give_up_core()?;
         ended.core_why = Vec::new();
     }
-    let scheduling = wish.scheduling;
+    let scheduling = choice.scheduling;
     match scheduling.policy {
         Class::Fifo => {
             ended.applied.push(format!("SCHED_FIFO at priority {}", scheduling.priority))
@@ -151,17 +155,17 @@ fn say_granted(prepared: &mut Prepared, answer: &Answer, ended: &mut Ended) -> R
         )),
         _ => {}
     }
-    Ok(wish)
+    Ok(choice)
 }
 
-fn say_rest(answer: &Answer, policy: &Policy, options: &Options, ended: &mut Ended) {
+fn record_rest(response: &Response, policy: &Policy, options: &Options, ended: &mut Ended) {
     let error = |number: i32| io::Error::from_raw_os_error(number);
-    match answer.timer_slack {
+    match response.timer_slack {
         None => ended.applied.push("timer slack of 1 ns".into()),
         Some(number) => ended.not_applied.push(why::other("timer slack of 1 ns", &error(number))),
     }
     if policy.io.locks_memory() {
-        match answer.lock_memory {
+        match response.lock_memory {
             None => ended.applied.push("no limit on locked memory".into()),
             // The capability exempts the program from the limit.
             Some(_) if why::may_lock_memory() => {}

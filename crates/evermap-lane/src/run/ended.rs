@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Program;
 use crate::Result;
 use crate::guard::UndoneLane;
-use crate::sys::wait::Used;
+use crate::sys::wait::ResourceUse;
 
 /// End of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -127,7 +127,7 @@ impl Ended {
         }
     }
 
-    pub(super) fn take(&mut self, status: ExitStatus, used: &Used) {
+    pub(super) fn take(&mut self, status: ExitStatus, used: &ResourceUse) {
         self.end = match (status.code(), status.signal()) {
             (Some(code), _) => End::Exited(code),
             (None, signal) => End::Killed(signal.unwrap_or_default()),
@@ -142,7 +142,7 @@ impl Ended {
 
     /// Adds the result of undoing. A failure to undo is an event: the program's exit status stays
     /// valid.
-    pub(super) fn take_undone(&mut self, undone: Result<UndoneLane>) {
+    pub(super) fn add_undone(&mut self, undone: Result<UndoneLane>) {
         match undone {
             Ok(lane) => self.undone.extend(lane.did),
             Err(error) => self.events.push(format!("the lane is not completely undone: {error}")),

@@ -26,10 +26,10 @@ pub use files::view;
 use rustix::process::{child_subreaper, set_child_subreaper};
 
 use crate::guard::StateDirectory;
-use crate::guard::guardian::step_aside;
+use crate::guard::guardian::avoid_core;
 use crate::machine::{Machine, Roots};
 use crate::sys::scheduler::{self, Scheduling, Thread};
-use crate::sys::signals::keep_ends_of_children;
+use crate::sys::signals::report_child_exits;
 use crate::tier::View;
 use crate::{Error, Policy, Result, Scheduler};
 
@@ -77,16 +77,16 @@ pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ende
         None => StateDirectory::of_user()?,
     };
     let began = Instant::now();
-    keep_ends_of_children();
-    let own = Own::of_this()?;
+    report_child_exits();
+    let own = LaneProcess::of_this()?;
     let mut ended = Ended::of(program);
     ended.not_applied.clone_from(&options.not_applied);
     let mut prepared = prepare::prepare(policy, options, &state, &own, &mut ended)?;
     if let Some(core) = prepared.changes.core() {
-        step_aside(core);
+        avoid_core(core);
     }
-    own.rise(policy, &prepared.machine, &mut ended);
-    own.take_orphans();
+    own.raise_priority(policy, &prepared.machine, &mut ended);
+    own.adopt_orphans();
     let result = supervise::start(policy, program, options, &mut prepared, &mut ended).and_then(
         |mut supervisor| {
             supervisor.watch(&mut ended);
@@ -96,7 +96,7 @@ pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ende
     let undone = prepared.changes.end();
     drop(own);
     result?;
-    ended.take_undone(undone);
+    ended.add_undone(undone);
     ended.wall_ms = milliseconds(began.elapsed());
     Ok(ended)
 }
@@ -118,14 +118,14 @@ fn verify_match(policy: &Policy, program: &Program) -> Result<()> {
 }
 
 /// Former state of this process, restored when dropped.
-struct Own {
+struct LaneProcess {
     scheduling: Scheduling,
     affinity: BTreeSet<u32>,
     timer_slack_ns: u64,
     is_subreaper: bool,
 }
 
-impl Own {
+impl LaneProcess {
     fn of_this() -> Result<Self> {
         let failed = |source| Error::Io {
             operation: "read the scheduling of this process from",
@@ -141,19 +141,19 @@ impl Own {
     }
 
     /// Adopts orphans of the program. If the kernel refuses, they are found by their environment.
-    fn take_orphans(&self) {
+    fn adopt_orphans(&self) {
         let _ = set_child_subreaper(Some(rustix::process::getpid()));
     }
 
     /// Raises this process above the program, so that it can demote a program that never sleeps,
     /// even on a machine with one core.
-    fn rise(&self, policy: &Policy, machine: &Machine, ended: &mut Ended) {
+    fn raise_priority(&self, policy: &Policy, machine: &Machine, ended: &mut Ended) {
         if policy.app.scheduler == Scheduler::Other {
             return;
         }
-        let wish = Scheduling::fifo(u32::from(policy.app.priority) + 1);
-        if let Err(error) = scheduler::set(Thread::CURRENT, &wish) {
-            let lacked = why::not_scheduled(machine, &wish, &error);
+        let choice = Scheduling::fifo(u32::from(policy.app.priority) + 1);
+        if let Err(error) = scheduler::set(Thread::CURRENT, &choice) {
+            let lacked = why::not_scheduled(machine, &choice, &error);
             ended.not_applied.push(NotApplied {
                 what: "the lane's own priority above the program".into(),
                 ..lacked
@@ -162,7 +162,7 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for LaneProcess {
     fn drop(&mut self) {
         // These calls only lower priorities or restore the former state.
         drop(scheduler::restore(Thread::CURRENT, &self.scheduling));

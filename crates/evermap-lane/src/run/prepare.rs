@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::start::Wish;
-use super::{Ended, NotApplied, Options, Own, why};
+use super::start::SchedulingChoice;
+use super::{Ended, LaneProcess, NotApplied, Options, why};
 use crate::guard::changes::Changes;
-use crate::guard::journal::Before;
+use crate::guard::journal::FormerState;
 use crate::guard::{Claim, StateDirectory, undo};
 use crate::machine::Machine;
 use crate::policy::Core;
@@ -24,7 +24,7 @@ pub(super) struct Prepared {
     pub(super) machine: Machine,
     pub(super) changes: Changes,
     /// Alternatives for scheduling the program, best first.
-    pub(super) wishes: Vec<Wish>,
+    pub(super) choices: Vec<SchedulingChoice>,
     /// Time that a real-time thread may run without sleeping.
     pub(super) limit_ns: u64,
 }
@@ -33,17 +33,17 @@ pub(super) fn prepare(
     policy: &Policy,
     options: &Options,
     state: &StateDirectory,
-    own: &Own,
+    own: &LaneProcess,
     ended: &mut Ended,
 ) -> Result<Prepared> {
     policy.verify().map_err(Error::InvalidPolicy)?;
     let period = policy.period().map_err(Error::InvalidPolicy)?;
-    undo_others(state, ended)?;
-    let machine = Machine::look_in(&options.roots)?;
+    undo_abandoned(state, ended)?;
+    let machine = Machine::detect_in(&options.roots)?;
     let claim = match policy.app.share {
         Share::Off => {
             if let Core::Number(core) = policy.app.core {
-                ended.not_applied.push(why::no_core_wished(core));
+                ended.not_applied.push(why::core_without_share(core));
             }
             None
         }
@@ -54,7 +54,7 @@ pub(super) fn prepare(
         }
     };
     ended.core = claim.as_ref().map(Claim::core);
-    let before = Before {
+    let before = FormerState {
         scheduling: own.scheduling,
         affinity: own.affinity.clone(),
         timer_slack_ns: own.timer_slack_ns,
@@ -67,14 +67,14 @@ pub(super) fn prepare(
     if policy.app.share == Share::Hold {
         hold(&mut changes, &machine, ended)?;
     }
-    let wishes = wishes(policy, period.map(|period| period.ns()), changes.core(), own, ended)?;
+    let choices = choices(policy, period.map(|period| period.ns()), changes.core(), own, ended)?;
     let limit_ns =
         period.map_or(OVERRUN_NS, |period| period.ns().saturating_mul(policy.guard.max_overrun));
-    Ok(Prepared { machine, changes, wishes, limit_ns })
+    Ok(Prepared { machine, changes, choices, limit_ns })
 }
 
 /// Undoes lanes that were left behind, and reports them.
-fn undo_others(state: &StateDirectory, ended: &mut Ended) -> Result<()> {
+fn undo_abandoned(state: &StateDirectory, ended: &mut Ended) -> Result<()> {
     let undone = undo(state)?;
     for lane in undone.lanes {
         let did = if lane.did.is_empty() {
@@ -128,19 +128,21 @@ fn hold(changes: &mut Changes, machine: &Machine, ended: &mut Ended) -> Result<(
 }
 
 /// Alternatives for scheduling the program, from the best to one that is always possible.
-fn wishes(
+fn choices(
     policy: &Policy,
     period_ns: Option<u64>,
     core: Option<u32>,
-    own: &Own,
+    own: &LaneProcess,
     ended: &mut Ended,
-) -> Result<Vec<Wish>> {
+) -> Result<Vec<SchedulingChoice>> {
     let app = &policy.app;
     let pinned: BTreeSet<u32> = core.map_or_else(|| own.affinity.clone(), |core| [core].into());
     let fifo = Scheduling::fifo(app.priority.into());
-    let mut wishes = Vec::new();
-    let wish =
-        |affinity: &BTreeSet<u32>, scheduling| Wish { affinity: affinity.clone(), scheduling };
+    let mut choices = Vec::new();
+    let choice = |affinity: &BTreeSet<u32>, scheduling| SchedulingChoice {
+        affinity: affinity.clone(),
+        scheduling,
+    };
     if app.scheduler == Scheduler::Deadline {
         let needs_no_core = match app.share {
             Share::Off => true,
@@ -152,16 +154,16 @@ fn wishes(
             (true, Some(period_ns), Some(deadline_ns)) => {
                 let budget_ns = app.budget_us.map_or(deadline_ns / 5 * 4, |us| us * 1_000);
                 let scheduling = Scheduling::deadline(budget_ns, deadline_ns, period_ns);
-                wishes.push(wish(&own.affinity, scheduling));
+                choices.push(choice(&own.affinity, scheduling));
             }
             _ => ended.not_applied.push(why::pinned_deadline()),
         }
     }
     if app.scheduler != Scheduler::Other {
-        wishes.push(wish(&pinned, fifo));
+        choices.push(choice(&pinned, fifo));
     }
-    wishes.push(wish(&pinned, own.scheduling));
+    choices.push(choice(&pinned, own.scheduling));
     // The core may have gone offline since it was chosen.
-    wishes.push(wish(&own.affinity, own.scheduling));
-    Ok(wishes)
+    choices.push(choice(&own.affinity, own.scheduling));
+    Ok(choices)
 }

@@ -25,30 +25,31 @@ use crate::tier::View;
 use crate::{Error, Result};
 
 /// Longest time that either side waits for the other: the machine and its disk may be busy.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Settings of the program.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Orders {
+pub(super) struct Settings {
     /// Id of the lane, for the environment.
     pub(super) id: String,
     pub(super) view: View,
     /// Alternatives for scheduling; the first that the kernel grants is used.
-    pub(super) wishes: Vec<Wish>,
+    #[serde(rename = "wishes")]
+    pub(super) choices: Vec<SchedulingChoice>,
     pub(super) timer_slack_ns: NonZeroU64,
     pub(super) lock_memory: bool,
 }
 
 /// One alternative for scheduling.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Wish {
+pub(super) struct SchedulingChoice {
     pub(super) affinity: BTreeSet<u32>,
     pub(super) scheduling: Scheduling,
 }
 
 /// Result of applying the settings: error numbers, or `None` on success.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct Response {
     /// Results of the alternatives that were tried.
     pub(super) tried: Vec<Option<i32>>,
     pub(super) timer_slack: Option<i32>,
@@ -81,48 +82,48 @@ pub fn start(channel: i32, path: PathBuf, command: &[OsString]) -> Result<()> {
     };
     let channel = adopt(channel).map_err(|error| failed("not started by a lane: ", error))?;
     let mut channel = Channel::of(channel);
-    let orders: Option<Orders> =
-        channel.hear(PATIENCE).map_err(|error| failed("not started by a lane: ", error))?;
-    let Some(orders) = orders else {
+    let settings: Option<Settings> =
+        channel.receive(START_TIMEOUT).map_err(|error| failed("not started by a lane: ", error))?;
+    let Some(settings) = settings else {
         return Err(failed("the lane is gone: ", io::ErrorKind::BrokenPipe.into()));
     };
-    let mut answer = Answer::default();
-    if let Err(error) = orders.view.enter() {
-        answer.not_started = Some(NotStarted { error: None, why: error.to_string() });
-        drop(channel.say(&answer));
+    let mut response = Response::default();
+    if let Err(error) = settings.view.enter() {
+        response.not_started = Some(NotStarted { error: None, why: error.to_string() });
+        drop(channel.send(&response));
         return Ok(());
     }
-    follow(&orders, &mut answer);
-    channel.say(&answer).map_err(|error| failed("the lane is gone: ", error))?;
+    apply(&settings, &mut response);
+    channel.send(&response).map_err(|error| failed("the lane is gone: ", error))?;
     let Some((name, arguments)) = command.split_first() else {
         return Err(failed("no command: ", io::ErrorKind::InvalidInput.into()));
     };
     let mut program = Command::new(&path);
-    program.arg0(name).args(arguments).env(LANE_VARIABLE, &orders.id);
+    program.arg0(name).args(arguments).env(LANE_VARIABLE, &settings.id);
     let error = program.exec();
     let not_started = Some(NotStarted::of(&error));
-    drop(channel.say(&Answer { not_started, ..Answer::default() }));
+    drop(channel.send(&Response { not_started, ..Response::default() }));
     Ok(())
 }
 
 /// Applies settings that a process can only or best apply to itself. The scheduling policy comes
 /// last, so that the process is an ordinary one until then.
-fn follow(orders: &Orders, answer: &mut Answer) {
+fn apply(settings: &Settings, response: &mut Response) {
     let number =
         |result: io::Result<()>| result.err().map(|error| error.raw_os_error().unwrap_or(0));
-    answer.timer_slack = number(scheduler::set_timer_slack(orders.timer_slack_ns));
-    if orders.lock_memory {
+    response.timer_slack = number(scheduler::set_timer_slack(settings.timer_slack_ns));
+    if settings.lock_memory {
         let unlimited = Rlimit { current: None, maximum: None };
-        answer.lock_memory =
+        response.lock_memory =
             number(setrlimit(Resource::Memlock, unlimited).map_err(io::Error::from));
     }
-    for wish in &orders.wishes {
+    for choice in &settings.choices {
         let tried = number(
-            scheduler::set_affinity(Thread::CURRENT, &wish.affinity)
-                .and_then(|()| scheduler::set(Thread::CURRENT, &wish.scheduling)),
+            scheduler::set_affinity(Thread::CURRENT, &choice.affinity)
+                .and_then(|()| scheduler::set(Thread::CURRENT, &choice.scheduling)),
         );
         let is_granted = tried.is_none();
-        answer.tried.push(tried);
+        response.tried.push(tried);
         if is_granted {
             break;
         }

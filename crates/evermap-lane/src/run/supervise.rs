@@ -15,11 +15,11 @@ use rustix::time::{ClockId, clock_gettime};
 use super::begin::begin;
 use super::family::Family;
 use super::prepare::{Prepared, exclude_workqueues};
-use super::threads::Watch;
+use super::threads::ThreadWatch;
 use super::{Ended, Options, Program};
 use crate::counters::CoreCounters;
 use crate::guard::{Claim, guardian};
-use crate::hold::tree::Files;
+use crate::hold::tree::RealTree;
 use crate::machine::Machine;
 use crate::policy::{Core, Threads};
 use crate::process::{Process, threads};
@@ -28,9 +28,9 @@ use crate::sys::signals::Signals;
 use crate::{Error, Policy, Result, Share};
 
 /// Signals that a terminal sends to the program as well. The program decides how to react.
-const OF_THE_TERMINAL: [libc::c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
+const TERMINAL_SIGNALS: [libc::c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
 /// Signals sent to this process that are forwarded to the program.
-const HANDED_ON: [(libc::c_int, Signal); 4] = [
+const FORWARDED: [(libc::c_int, Signal); 4] = [
     (libc::SIGTERM, Signal::TERM),
     (libc::SIGHUP, Signal::HUP),
     (libc::SIGUSR1, Signal::USR1),
@@ -42,7 +42,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Maximum interval. While nothing new appears, each pause is longer than the one before.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// A poll takes at most a twentieth of the time, unless the pause reaches the maximum below.
-const PAUSES_OF_A_LOOK: u32 = 20;
+const PAUSE_FACTOR: u32 = 20;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Interval of checking the core.
 const CORE_PAUSE: Duration = Duration::from_millis(100);
@@ -59,7 +59,7 @@ pub(super) struct Supervisor<'a> {
     /// Readable when the program has ended.
     end: OwnedFd,
     signals: Signals,
-    watch: Watch,
+    watch: ThreadWatch,
     family: Family,
     /// Scheduling of the program's first thread.
     granted: Scheduling,
@@ -67,7 +67,7 @@ pub(super) struct Supervisor<'a> {
     /// The guardian has ended.
     is_unguarded: bool,
     pause: Duration,
-    look_next: Instant,
+    poll_next: Instant,
     core_next: Instant,
     group_next: Instant,
     /// Core and its counters when the program began.
@@ -83,32 +83,32 @@ pub(super) fn start<'a>(
     ended: &mut Ended,
 ) -> Result<Supervisor<'a>> {
     let failed = |source| Error::NotStarted { program: program.path.clone(), source };
-    let handed_on = HANDED_ON.iter().map(|(number, _)| *number);
-    let all: Vec<_> = handed_on.chain(OF_THE_TERMINAL).chain([libc::SIGCHLD]).collect();
-    let signals = Signals::of(&all).map_err(failed)?;
+    let forwarded = FORWARDED.iter().map(|(number, _)| *number);
+    let all: Vec<_> = forwarded.chain(TERMINAL_SIGNALS).chain([libc::SIGCHLD]).collect();
+    let signals = Signals::block(&all).map_err(failed)?;
     let mut family = Family::new();
     if let Some(guardian) = prepared.changes.guardian() {
-        family.add_stranger(guardian.process.pid);
+        family.exclude(guardian.process.pid);
     }
-    let begun = begin(policy, program, options, prepared, &signals, ended)?;
-    family.of(begun.program.pid);
-    let promotion = later_threads(policy, &begun.granted);
+    let started = begin(policy, program, options, prepared, &signals, ended)?;
+    family.set_program(started.program.pid);
+    let promotion = later_threads(policy, &started.granted);
     let now = Instant::now();
     let core = prepared.changes.core();
     ended.core = core;
     Ok(Supervisor {
         policy,
         options,
-        program: begun.program,
-        end: begun.end,
+        program: started.program,
+        end: started.end,
         signals,
-        watch: Watch::new(begun.program.pid, promotion, prepared.limit_ns),
+        watch: ThreadWatch::new(started.program.pid, promotion, prepared.limit_ns),
         family,
-        granted: begun.granted,
+        granted: started.granted,
         is_in_lane: true,
         is_unguarded: false,
         pause: PAUSE_MIN,
-        look_next: now + PAUSE_MIN,
+        poll_next: now + PAUSE_MIN,
         core_next: now,
         group_next: now + GROUP_PAUSE,
         core_before: core.map(|core| (core, CoreCounters::now(&options.roots, core))),
@@ -132,19 +132,19 @@ impl Supervisor<'_> {
         loop {
             let has_ended = self.wait();
             while let Some(signal) = self.signals.next() {
-                self.hand_on(signal);
+                self.forward(signal);
             }
             if has_ended {
                 return;
             }
             if !self.is_in_lane {
                 self.family.reap();
-            } else if self.is_unguarded || self.look_next <= Instant::now() {
+            } else if self.is_unguarded || self.poll_next <= Instant::now() {
                 let before = processor_time();
-                let is_new = self.look(ended);
-                let look = processor_time().saturating_sub(before);
-                self.pause = pause_after(self.pause, self.prepared.limit_ns, is_new, look);
-                self.look_next = Instant::now() + self.pause;
+                let is_new = self.poll(ended);
+                let poll = processor_time().saturating_sub(before);
+                self.pause = pause_after(self.pause, self.prepared.limit_ns, is_new, poll);
+                self.poll_next = Instant::now() + self.pause;
             }
         }
     }
@@ -156,7 +156,7 @@ impl Supervisor<'_> {
         if let Some(guardian) = self.prepared.changes.guardian() {
             all.push(PollFd::new(guardian.end(), PollFlags::IN));
         }
-        let left = self.look_next.saturating_duration_since(Instant::now());
+        let left = self.poll_next.saturating_duration_since(Instant::now());
         let pause =
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         // An interrupted wait is only shorter.
@@ -167,31 +167,34 @@ impl Supervisor<'_> {
         has_ended
     }
 
-    fn hand_on(&self, signal: libc::c_int) {
-        if let Some((_, signal)) = HANDED_ON.iter().find(|(number, _)| *number == signal) {
+    fn forward(&self, signal: libc::c_int) {
+        if let Some((_, signal)) = FORWARDED.iter().find(|(number, _)| *number == signal) {
             // Fails only if the program has just ended.
             let _ = rustix::process::pidfd_send_signal(&self.end, *signal);
         }
     }
 
     /// Polls the program. Returns true if it has new threads or children.
-    fn look(&mut self, ended: &mut Ended) -> bool {
+    fn poll(&mut self, ended: &mut Ended) -> bool {
         let now = Instant::now();
         // First: after the lane's time the guardian ends by itself, which is not a kill.
         if self.prepared.changes.until().is_some_and(|until| until <= now) {
-            self.leave(ended, "the lane's time ended: the program continued as an ordinary one");
+            self.end_lane(ended, "the lane's time ended: the program continued as an ordinary one");
         } else if self.is_unguarded {
-            self.leave(ended, "the guardian was killed: the program continued as an ordinary one");
+            self.end_lane(
+                ended,
+                "the guardian was killed: the program continued as an ordinary one",
+            );
         }
         if self.is_in_lane && now >= self.core_next {
             self.core_next = now + CORE_PAUSE;
-            self.look_at_core(ended);
+            self.check_core(ended);
         }
         if self.is_in_lane && now >= self.group_next {
             self.group_next = now + GROUP_PAUSE;
-            let kept = self.prepared.changes.held().map(|hold| hold.keep(&Files));
+            let kept = self.prepared.changes.held().map(|hold| hold.maintain(&RealTree));
             if let Some(Err(why)) = kept {
-                self.leave(ended, &format!("the core is no longer held: {why}"));
+                self.end_lane(ended, &format!("the core is no longer held: {why}"));
             }
         }
         if !self.is_in_lane {
@@ -199,56 +202,56 @@ impl Supervisor<'_> {
         }
         let of_program = threads(self.program.pid);
         let seen = self.watch.seen();
-        let demotions = self.watch.look(&of_program, self.prepared.changes.before());
+        let demotions = self.watch.poll(&of_program, self.prepared.changes.before());
         ended.demotions.extend(demotions);
-        let children = self.family.settle(&self.prepared.changes, &of_program);
+        let children = self.family.move_new_off(&self.prepared.changes, &of_program);
         ended.children += children;
         self.family.reap();
         children > 0 || self.watch.seen() > seen
     }
 
     /// Ends the lane while the program runs on.
-    fn leave(&mut self, ended: &mut Ended, why: &str) {
+    fn end_lane(&mut self, ended: &mut Ended, why: &str) {
         self.is_in_lane = false;
         ended.events.push(why.to_owned());
-        ended.take_undone(self.prepared.changes.end());
+        ended.add_undone(self.prepared.changes.end());
     }
 
     /// Checks whether the core is online. After a core goes offline, the kernel lets its programs
     /// run anywhere.
-    fn look_at_core(&mut self, ended: &mut Ended) {
+    fn check_core(&mut self, ended: &mut Ended) {
         let Some(core) = self.prepared.changes.core() else { return };
         if self.options.roots.is_online(core) {
             return;
         }
         let may_move = self.policy.app.core == Core::Auto && self.policy.app.share == Share::Lend;
         if !may_move {
-            self.leave(ended, &format!("core {core} went offline: the lane ended"));
+            self.end_lane(ended, &format!("core {core} went offline: the lane ended"));
             return;
         }
-        match self.move_away(ended) {
+        match self.move_to_other_core(ended) {
             Ok(to) => {
                 ended.events.push(format!("core {core} went offline: the lane moved to core {to}"));
                 ended.core = Some(to);
             }
-            Err(error) => self.leave(ended, &format!("core {core} went offline: {error}")),
+            Err(error) => self.end_lane(ended, &format!("core {core} went offline: {error}")),
         }
     }
 
     /// Ends the lane and begins it again on another core. Every change stays journalled and
     /// guarded.
-    fn move_away(&mut self, ended: &mut Ended) -> Result<u32> {
+    fn move_to_other_core(&mut self, ended: &mut Ended) -> Result<u32> {
         let changes = &mut self.prepared.changes;
         let until = changes.until();
         changes.end()?;
-        let machine = Machine::look_in(&self.options.roots)?;
+        let machine = Machine::detect_in(&self.options.roots)?;
         let (claim, why) = Claim::choose(&machine, Core::Auto, changes.state())?;
         ended.core_why = why;
         let core = claim.core();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        changes.begin_again(claim, self.options.helper.as_deref(), left)?;
+        changes.restart(claim, self.options.helper.as_deref(), left)?;
         if let Some(guardian) = changes.guardian() {
-            self.family.add_stranger(guardian.process.pid);
+            self.family.exclude(guardian.process.pid);
         }
         if self.policy.wants_workqueues_away() {
             exclude_workqueues(changes, self.options, ended)?;
@@ -265,15 +268,15 @@ impl Supervisor<'_> {
         {
             drop(scheduler::set(first, &self.granted));
         }
-        self.watch.again();
-        guardian::step_aside(core);
+        self.watch.promote_again();
+        guardian::avoid_core(core);
         self.core_before = None;
         Ok(core)
     }
 
     /// Collects the program's resource use and its remaining processes.
     pub(super) fn finish(mut self, ended: &mut Ended) -> Result<()> {
-        let last = self.watch.look(&threads(self.program.pid), self.prepared.changes.before());
+        let last = self.watch.poll(&threads(self.program.pid), self.prepared.changes.before());
         drop(last);
         ended.threads = self.watch.seen();
         ended.run_queue_ms = self.watch.wait_ns() as f64 / 1e6;
@@ -282,13 +285,15 @@ impl Supervisor<'_> {
             path: format!("/proc/{}", self.program.pid).into(),
             source,
         };
-        if let Some((status, used)) = crate::sys::wait::end_of(self.program.pid).map_err(failed)? {
+        if let Some((status, used)) =
+            crate::sys::wait::try_wait(self.program.pid).map_err(failed)?
+        {
             ended.take(status, &used);
         }
         let alive = self.family.reap();
         if alive > 0 {
             if self.is_in_lane {
-                ended.children += self.family.settle(&self.prepared.changes, &[]);
+                ended.children += self.family.move_new_off(&self.prepared.changes, &[]);
             }
             ended.events.push(format!(
                 "the program has ended, and {alive} processes that it started continue as ordinary ones: the lane is only for the program itself"
@@ -305,10 +310,10 @@ impl Supervisor<'_> {
 
 /// Pause after a poll that took this processor time. Short enough to detect a thread that never
 /// sleeps in time.
-fn pause_after(before: Duration, limit_ns: u64, is_new: bool, look: Duration) -> Duration {
+fn pause_after(before: Duration, limit_ns: u64, is_new: bool, poll: Duration) -> Duration {
     let base = if is_new { PAUSE } else { (before * 3 / 2).min(PAUSE_MAX) };
     let within_limit = Duration::from_nanos(limit_ns / 4).max(PAUSE_MIN);
-    base.min(within_limit).max((look * PAUSES_OF_A_LOOK).min(LONGEST_PAUSE))
+    base.min(within_limit).max((poll * PAUSE_FACTOR).min(LONGEST_PAUSE))
 }
 
 /// Processor time of this thread, without waits for a core.
@@ -325,11 +330,11 @@ mod tests {
 
     #[test]
     fn polls_take_at_most_a_twentieth_of_the_time() {
-        for look_us in [1, 50, 1_000, 5_000, 20_000, 50_000] {
+        for poll_us in [1, 50, 1_000, 5_000, 20_000, 50_000] {
             for (is_new, limit_ns) in [(true, LIMIT_NS), (false, LIMIT_NS), (true, 1)] {
-                let look = Duration::from_micros(look_us);
-                let pause = pause_after(PAUSE_MIN, limit_ns, is_new, look);
-                assert!(pause >= look * 20, "a poll of {look_us} us: {pause:?}");
+                let poll = Duration::from_micros(poll_us);
+                let pause = pause_after(PAUSE_MIN, limit_ns, is_new, poll);
+                assert!(pause >= poll * 20, "a poll of {poll_us} us: {pause:?}");
             }
         }
         assert_eq!(pause_after(PAUSE_MIN, 1, true, Duration::from_secs(9)), LONGEST_PAUSE);

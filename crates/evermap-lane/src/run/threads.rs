@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Demotion;
 use crate::counters::{RunTimes, voluntary_switches};
-use crate::guard::journal::Before;
+use crate::guard::journal::FormerState;
 use crate::process;
 use crate::sys::scheduler::{self, Policy, Scheduling, Thread};
 
@@ -15,13 +15,13 @@ struct Watched {
     ran: RunTimes,
     /// Processor time and number of sleeps when the thread last slept.
     since_sleep: Option<(u64, u64)>,
-    is_settled: bool,
+    is_promoted: bool,
     is_demoted: bool,
 }
 
 /// Threads of the program.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct ThreadWatch {
     pid: u32,
     /// Scheduling of later threads. `None` leaves them unchanged.
     promotion: Option<Scheduling>,
@@ -33,13 +33,13 @@ pub(super) struct Watch {
     seen: usize,
 }
 
-impl Watch {
+impl ThreadWatch {
     pub(super) fn new(pid: u32, promotion: Option<Scheduling>, limit_ns: u64) -> Self {
         Self { pid, promotion, limit_ns, threads: HashMap::new(), gone_wait_ns: 0, seen: 0 }
     }
 
     /// Polls all threads of the program. Returns those that lost their priority.
-    pub(super) fn look(&mut self, now: &[u32], before: &Before) -> Vec<Demotion> {
+    pub(super) fn poll(&mut self, now: &[u32], before: &FormerState) -> Vec<Demotion> {
         let there: HashSet<u32> = now.iter().copied().collect();
         let gone_wait_ns = &mut self.gone_wait_ns;
         self.threads.retain(|thread, watched| {
@@ -47,10 +47,10 @@ impl Watch {
             *gone_wait_ns += if not_excluded { 0 } else { watched.ran.wait_ns };
             not_excluded
         });
-        now.iter().filter_map(|thread| self.look_at(*thread, before)).collect()
+        now.iter().filter_map(|thread| self.poll_thread(*thread, before)).collect()
     }
 
-    fn look_at(&mut self, id: u32, before: &Before) -> Option<Demotion> {
+    fn poll_thread(&mut self, id: u32, before: &FormerState) -> Option<Demotion> {
         let ran = RunTimes::of(self.pid, id)?;
         let is_new = !self.threads.contains_key(&id);
         self.seen += usize::from(is_new);
@@ -61,8 +61,8 @@ impl Watch {
             watched = Watched::default();
         }
         watched.ran = ran;
-        if !watched.is_settled {
-            watched.is_settled = true;
+        if !watched.is_promoted {
+            watched.is_promoted = true;
             self.promote(id);
         }
         let overran = match watched.is_demoted {
@@ -120,9 +120,9 @@ impl Watch {
     }
 
     /// After the lane moved to another core: promotes all threads again that were not demoted.
-    pub(super) fn again(&mut self) {
+    pub(super) fn promote_again(&mut self) {
         for watched in self.threads.values_mut() {
-            watched.is_settled = watched.is_demoted;
+            watched.is_promoted = watched.is_demoted;
         }
     }
 
@@ -140,7 +140,7 @@ impl Watch {
 
 /// Demotes the thread to ordinary scheduling, even if the lane was started as a real-time program.
 /// Returns false if the kernel refused.
-fn demote(id: u32, before: &Before) -> bool {
+fn demote(id: u32, before: &FormerState) -> bool {
     let former = before.scheduling;
     let ordinary = if former.policy.is_real_time() { Scheduling::default() } else { former };
     Thread::of(id).is_some_and(|thread| scheduler::restore(thread, &ordinary).is_ok())
@@ -181,10 +181,11 @@ mod tests {
     #[test]
     fn a_thread_that_never_sleeps_is_demoted_even_in_a_real_time_lane() {
         let scheduling = Scheduling::fifo(2);
-        let before = Before { scheduling, affinity: [0].into(), timer_slack_ns: 50_000 };
+        let before = FormerState { scheduling, affinity: [0].into(), timer_slack_ns: 50_000 };
         let demoted = beside_a_spinner(|id| {
-            let mut watch = Watch::new(std::process::id(), Some(Scheduling::fifo(1)), 2_000_000);
-            watch.look(&[id], &before);
+            let mut watch =
+                ThreadWatch::new(std::process::id(), Some(Scheduling::fifo(1)), 2_000_000);
+            watch.poll(&[id], &before);
             let thread = Thread::of(id).unwrap();
             if !scheduler::get(thread).unwrap().policy.is_real_time() {
                 eprintln!("skipped: no right to FIFO here");
@@ -194,11 +195,11 @@ mod tests {
             while !watch.is_demoted(id) {
                 assert!(Instant::now() < until, "the thread was not demoted");
                 std::thread::sleep(Duration::from_millis(1));
-                watch.look(&[id], &before);
+                watch.poll(&[id], &before);
             }
             let policy = scheduler::get(thread).unwrap().policy;
-            watch.again();
-            watch.look(&[id], &before);
+            watch.promote_again();
+            watch.poll(&[id], &before);
             Some((policy, scheduler::get(thread).unwrap().policy))
         });
         if let Some(policies) = demoted {

@@ -9,13 +9,17 @@ use crate::machine::{Machine, why_refused};
 use crate::sys::scheduler::{Policy, Scheduling};
 
 /// Explains a refused alternative of scheduling.
-pub(super) fn not_scheduled(machine: &Machine, wish: &Scheduling, error: &io::Error) -> NotApplied {
-    let what = match wish.policy {
-        Policy::Fifo => format!("SCHED_FIFO at priority {}", wish.priority),
+pub(super) fn not_scheduled(
+    machine: &Machine,
+    choice: &Scheduling,
+    error: &io::Error,
+) -> NotApplied {
+    let what = match choice.policy {
+        Policy::Fifo => format!("SCHED_FIFO at priority {}", choice.priority),
         Policy::Deadline => "SCHED_DEADLINE".to_owned(),
         _ => return other("pinning to the core", error),
     };
-    let (why, remedy) = why_refused(machine, wish.policy, error);
+    let (why, remedy) = why_refused(machine, choice.policy, error);
     NotApplied { what, why, remedy }
 }
 
@@ -29,7 +33,7 @@ pub(super) fn pinned_deadline() -> NotApplied {
 }
 
 /// Explains that a policy names a core but shares none.
-pub(super) fn no_core_wished(core: u32) -> NotApplied {
+pub(super) fn core_without_share(core: u32) -> NotApplied {
     NotApplied {
         what: format!("core {core}"),
         why: "`share = \"off\"` uses no core".into(),

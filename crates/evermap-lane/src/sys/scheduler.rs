@@ -143,7 +143,7 @@ pub(crate) fn get(thread: Thread) -> io::Result<Scheduling> {
 /// pinned threads, and with `EBUSY` if other deadlines leave too little time.
 pub(crate) fn set(thread: Thread, to: &Scheduling) -> io::Result<()> {
     let flag = if to.reset_on_fork { libc::SCHED_FLAG_RESET_ON_FORK as u64 } else { 0 };
-    let wish = libc::sched_attr {
+    let wanted = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: to.policy.number(),
         sched_flags: flag,
@@ -155,7 +155,7 @@ pub(crate) fn set(thread: Thread, to: &Scheduling) -> io::Result<()> {
     };
     // SAFETY: the kernel reads `size` bytes, which is the size of the structure.
     let result =
-        unsafe { libc::syscall(libc::SYS_sched_setattr, thread.raw(), &wish, 0 as libc::c_uint) };
+        unsafe { libc::syscall(libc::SYS_sched_setattr, thread.raw(), &wanted, 0 as libc::c_uint) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -208,13 +208,13 @@ mod tests {
     use super::*;
 
     /// Runs the test in a new thread, since settings stay with the thread.
-    fn apart(test: impl FnOnce() + Send) {
+    fn in_new_thread(test: impl FnOnce() + Send) {
         std::thread::scope(|scope| scope.spawn(test).join().unwrap());
     }
 
     #[test]
     fn fifo_is_set_read_and_restored() {
-        apart(|| {
+        in_new_thread(|| {
             let before = get(Thread::CURRENT).unwrap();
             match set(Thread::CURRENT, &Scheduling::fifo(7)) {
                 Ok(()) => assert_eq!(get(Thread::CURRENT).unwrap(), Scheduling::fifo(7)),
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn affinity_is_set_for_one_thread() {
         let all = affinity(Thread::CURRENT).unwrap();
-        apart(|| {
+        in_new_thread(|| {
             let one: BTreeSet<u32> = all.iter().copied().take(1).collect();
             let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
             set_affinity(Thread::of(id).unwrap(), &one).unwrap();
@@ -241,24 +241,24 @@ mod tests {
 
     #[test]
     fn deadlines_are_refused_to_pinned_threads() {
-        apart(|| {
+        in_new_thread(|| {
             let all = affinity(Thread::CURRENT).unwrap();
-            let wish = Scheduling::deadline(1_000_000, 10_000_000, 10_000_000);
-            if all.len() < 2 || set(Thread::CURRENT, &wish).is_err() {
+            let wanted = Scheduling::deadline(1_000_000, 10_000_000, 10_000_000);
+            if all.len() < 2 || set(Thread::CURRENT, &wanted).is_err() {
                 eprintln!("skipped: no deadlines here, or one core");
                 return;
             }
-            assert_eq!(get(Thread::CURRENT).unwrap(), wish);
+            assert_eq!(get(Thread::CURRENT).unwrap(), wanted);
             set(Thread::CURRENT, &Scheduling::default()).unwrap();
             set_affinity(Thread::CURRENT, &all.iter().copied().take(1).collect()).unwrap();
-            let error = set(Thread::CURRENT, &wish).unwrap_err();
+            let error = set(Thread::CURRENT, &wanted).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EPERM));
         });
     }
 
     #[test]
     fn timer_slack_is_set_and_read() {
-        apart(|| {
+        in_new_thread(|| {
             set_timer_slack(NonZeroU64::MIN).unwrap();
             assert_eq!(timer_slack_ns().unwrap(), 1);
         });

@@ -17,7 +17,7 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Blocks these signals until the value is dropped.
-    pub(crate) fn of(signals: &[libc::c_int]) -> io::Result<Self> {
+    pub(crate) fn block(signals: &[libc::c_int]) -> io::Result<Self> {
         let set = set(signals);
         // SAFETY: a plain structure of integers, which the next call fills.
         let mut before: libc::sigset_t = unsafe { zeroed() };
@@ -39,7 +39,7 @@ impl Signals {
     }
 
     /// Restores the previous signal mask in the program that the command starts.
-    pub(crate) fn leave_to(&self, command: &mut Command) {
+    pub(crate) fn restore_in(&self, command: &mut Command) {
         let before = self.before;
         let restore = move || {
             restore(&before);
@@ -104,7 +104,7 @@ pub(crate) fn ignore(signals: &[libc::c_int]) {
 
 /// Makes sure that ends of children are reported. A process that ignores SIGCHLD, which it may have
 /// inherited, never gets their exit status.
-pub(crate) fn keep_ends_of_children() {
+pub(crate) fn report_child_exits() {
     // SAFETY: plain structures, for which zero is valid; the call reads none and fills one of them.
     let is_ignored = unsafe {
         let mut now: libc::sigaction = zeroed();
@@ -148,13 +148,13 @@ mod tests {
     fn a_blocked_signal_is_read_from_the_descriptor() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let signals = Signals::of(&[libc::SIGUSR2]).unwrap();
+                let signals = Signals::block(&[libc::SIGUSR2]).unwrap();
                 assert_eq!(signals.next(), None);
                 // SAFETY: the target is this thread, which blocks the signal.
                 unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR2) };
                 assert_eq!(signals.next(), Some(libc::SIGUSR2));
                 let mut command = Command::new("sh");
-                signals.leave_to(&mut command);
+                signals.restore_in(&mut command);
                 command.args(["-c", "kill -USR2 $$; sleep 10"]);
                 assert_eq!(command.status().unwrap().signal(), Some(libc::SIGUSR2));
             });

@@ -7,12 +7,12 @@ use rustix::thread::Pid;
 /// Kernel's number of a thread's processor time clock: `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`
 /// below the complement of the thread id (`include/linux/posix-timers_types.h`), as
 /// `pthread_getcpuclockid` computes it.
-const OF_A_THREAD: i32 = 4 | 2;
+const THREAD_CLOCK: i32 = 4 | 2;
 
 /// Returns the nanoseconds that a thread of this process has run. Cost: one system call. Fails once
 /// the thread has ended.
 pub(crate) fn processor_ns(thread: Pid) -> io::Result<u64> {
-    let clock = (!thread.as_raw_nonzero().get() << 3) | OF_A_THREAD;
+    let clock = (!thread.as_raw_nonzero().get() << 3) | THREAD_CLOCK;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel validates the clock number and writes to a structure that outlives the
     // call.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Resource use of a process and of the children that it waited for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Used {
+pub(crate) struct ResourceUse {
     pub(crate) user: Duration,
     pub(crate) system: Duration,
     pub(crate) minor_faults: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Used {
 }
 
 /// Reaps this child if it has ended.
-pub(crate) fn end_of(pid: u32) -> io::Result<Option<(ExitStatus, Used)>> {
+pub(crate) fn try_wait(pid: u32) -> io::Result<Option<(ExitStatus, ResourceUse)>> {
     let mut status = 0;
     // SAFETY: a plain structure of integers, which the next call fills.
     let mut usage: libc::rusage = unsafe { zeroed() };
@@ -33,13 +33,13 @@ pub(crate) fn end_of(pid: u32) -> io::Result<Option<(ExitStatus, Used)>> {
     }
 }
 
-fn used(usage: &libc::rusage) -> Used {
+fn used(usage: &libc::rusage) -> ResourceUse {
     let time = |time: libc::timeval| {
         Duration::from_secs(time.tv_sec.max(0) as u64)
             + Duration::from_micros(time.tv_usec.max(0) as u64)
     };
     let count = |count: libc::c_long| count.max(0) as u64;
-    Used {
+    ResourceUse {
         user: time(usage.ru_utime),
         system: time(usage.ru_stime),
         minor_faults: count(usage.ru_minflt),

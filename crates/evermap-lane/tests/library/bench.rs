@@ -9,7 +9,7 @@ use crate::common::*;
 const PRESET: Preset = Preset { fps: 100, frame_bytes: 8_192, decode_us: 200 };
 
 fn ladder(folder: &std::path::Path, state: &State) -> Ladder {
-    let arguments = ["bench::act_of_a_child", "--exact", "--ignored", "--nocapture", "-q"];
+    let arguments = ["bench::child_of_a_child", "--exact", "--ignored", "--nocapture", "-q"];
     Ladder {
         launcher: Launcher {
             // Test harness and player both write to stdout; the shell separates them.
@@ -37,7 +37,7 @@ fn ladder(folder: &std::path::Path, state: &State) -> Ladder {
 
 #[test]
 #[ignore = "started by another test"]
-fn act_of_a_child() {
+fn child_of_a_child() {
     if !is_started() {
         return;
     }
@@ -64,12 +64,12 @@ fn children_of(pid: &str) -> String {
 
 #[test]
 fn every_rung_is_measured_under_load_and_nothing_is_left() {
-    act("bench::act_of_a_ladder").succeeds();
+    child("bench::child_of_a_ladder").succeeds();
 }
 
 #[test]
 #[ignore = "started by another test"]
-fn act_of_a_ladder() {
+fn child_of_a_ladder() {
     if !is_started() {
         return;
     }
@@ -106,10 +106,10 @@ fn a_killed_ladder_leaves_no_processes_and_no_files() {
     let mark = folder.path().join("mark");
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command
-        .args(["bench::act_that_is_killed", "--exact", "--ignored", "--nocapture"])
+        .args(["bench::child_that_is_killed", "--exact", "--ignored", "--nocapture"])
         .envs([("EVERMAP_ACT", "killed".as_ref()), ("FOLDER", folder.path().as_os_str())])
         .stdout(std::process::Stdio::null());
-    let mut killed = Kept(command.spawn().unwrap());
+    let mut killed = ChildGuard(command.spawn().unwrap());
     let wait_until = |what: &str, is_so: &dyn Fn() -> bool| {
         for _ in 0..3_000 {
             if is_so() {
@@ -137,7 +137,7 @@ fn a_killed_ladder_leaves_no_processes_and_no_files() {
 
 #[test]
 #[ignore = "started by another test"]
-fn act_that_is_killed() {
+fn child_that_is_killed() {
     if !is_started() {
         return;
     }

@@ -11,7 +11,7 @@ use evermap_lane::{Lane, Policy};
 
 pub const NOBODY: u32 = 65_534;
 /// Time after which a child counts as hanging.
-const HANGING: Duration = Duration::from_secs(120);
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub fn skip(why: impl std::fmt::Display) {
     eprintln!("skipped: {why}");
@@ -43,15 +43,15 @@ pub fn missing(lane: &Lane) -> String {
 }
 
 /// An ignored test of this program, run as a child.
-pub struct Act {
+pub struct TestChild {
     command: Command,
     name: String,
     _copy: Option<tempfile::TempDir>,
 }
 
-pub fn act(name: &str) -> Act {
+pub fn child(name: &str) -> TestChild {
     let command = of_program(&std::env::current_exe().unwrap(), name);
-    Act { command, name: name.into(), _copy: None }
+    TestChild { command, name: name.into(), _copy: None }
 }
 
 fn of_program(program: &Path, name: &str) -> Command {
@@ -70,7 +70,7 @@ pub fn argument(name: &str) -> PathBuf {
     std::env::var_os(name).map(PathBuf::from).unwrap_or_else(|| panic!("{name} is not set"))
 }
 
-impl Act {
+impl TestChild {
     pub fn with(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
         self.command.env(name, value);
         self
@@ -81,7 +81,7 @@ impl Act {
         let folder = tempfile::tempdir_in("/tmp").unwrap();
         let everybody = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.path(), everybody).unwrap();
-        let copy = folder.path().join("act");
+        let copy = folder.path().join("child");
         crate::programs::copy_program(&std::env::current_exe().unwrap(), &copy);
         let mut command = of_program(&copy, &self.name);
         for (name, value) in self.command.get_envs() {
@@ -95,8 +95,8 @@ impl Act {
     }
 
     pub fn succeeds(mut self) {
-        let mut child = Kept(self.command.spawn().unwrap());
-        let until = Instant::now() + HANGING;
+        let mut child = ChildGuard(self.command.spawn().unwrap());
+        let until = Instant::now() + HANG_TIMEOUT;
         let status = loop {
             if let Some(status) = child.0.try_wait().unwrap() {
                 break status;
@@ -109,9 +109,9 @@ impl Act {
 }
 
 /// Child that is killed if the test fails.
-pub struct Kept(pub Child);
+pub struct ChildGuard(pub Child);
 
-impl Drop for Kept {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -146,7 +146,7 @@ pub fn own_state() -> (String, (u32, u32), u64) {
 }
 
 /// Runs the test in a new thread, since a lane changes its thread.
-pub fn apart<T: Send>(test: impl FnOnce() -> T + Send) -> T {
+pub fn in_new_thread<T: Send>(test: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(test).join().unwrap())
 }
 
@@ -162,7 +162,7 @@ pub fn work(time: Duration) {
     }
 }
 
-pub fn cold_file(folder: &Path, bytes: usize) -> (PathBuf, Vec<u8>) {
+pub fn make_file(folder: &Path, bytes: usize) -> (PathBuf, Vec<u8>) {
     let path = folder.join("clip");
     let word = |at: u64| (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     let contents: Vec<u8> = (0..bytes.div_ceil(8) as u64).flat_map(word).take(bytes).collect();

@@ -18,9 +18,9 @@ fn lane(mode: &str, state: &State) -> Lane {
 #[test]
 fn frames_read_sequentially_and_at_any_offset() {
     let (state, folder) = (state(), tempfile::tempdir().unwrap());
-    let (path, contents) = cold_file(folder.path(), 100_000);
+    let (path, contents) = make_file(folder.path(), 100_000);
     for mode in MODES {
-        apart(|| {
+        in_new_thread(|| {
             let mut lane = lane(mode, &state);
             let mut file = lane.open(&path).unwrap();
             let mut whole = Vec::new();
@@ -50,9 +50,9 @@ fn frames_read_sequentially_and_at_any_offset() {
 #[test]
 fn a_looping_file_begins_again_at_its_end() {
     let (state, folder) = (state(), tempfile::tempdir().unwrap());
-    let (path, contents) = cold_file(folder.path(), 50_000);
+    let (path, contents) = make_file(folder.path(), 50_000);
     for mode in MODES {
-        apart(|| {
+        in_new_thread(|| {
             let mut lane = lane(mode, &state);
             let access = Access::default().looping(true).bytes_per_frame(20_000);
             let mut file = lane.open_with(&path, &access).unwrap();
@@ -69,8 +69,8 @@ fn a_looping_file_begins_again_at_its_end() {
 fn a_truncated_file_does_not_end_the_program() {
     let (state, folder) = (state(), tempfile::tempdir().unwrap());
     for mode in ["uring", "blocking"] {
-        let (path, _) = cold_file(folder.path(), 100_000);
-        apart(|| {
+        let (path, _) = make_file(folder.path(), 100_000);
+        in_new_thread(|| {
             let mut lane = lane(mode, &state);
             let mut file = lane.open(&path).unwrap();
             std::fs::write(&path, "short").unwrap();
@@ -86,8 +86,8 @@ fn a_truncated_file_does_not_end_the_program() {
 #[test]
 fn a_report_has_text_json_and_a_chart() {
     let (state, folder) = (state(), tempfile::tempdir().unwrap());
-    let (path, _) = cold_file(folder.path(), 50_000);
-    apart(|| {
+    let (path, _) = make_file(folder.path(), 50_000);
+    in_new_thread(|| {
         let mut lane = lane("blocking", &state);
         let mut file = lane.open(&path).unwrap();
         for _ in 0..20 {

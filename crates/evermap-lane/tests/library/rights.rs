@@ -12,13 +12,13 @@ fn a_lane_without_rights_applies_what_it_can_and_names_the_rest() {
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let (path, _) = cold_file(folder.path(), 1_000_000);
-    act("rights::act_without_rights").with("CLIP", path).by_nobody().succeeds();
+    let (path, _) = make_file(folder.path(), 1_000_000);
+    child("rights::child_without_rights").with("CLIP", path).by_nobody().succeeds();
 }
 
 #[test]
 #[ignore = "started by another test"]
-fn act_without_rights() {
+fn child_without_rights() {
     if !is_started() {
         return;
     }
@@ -60,13 +60,13 @@ fn the_read_ahead_ring_respects_the_limit_of_locked_memory() {
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let (path, _) = cold_file(folder.path(), 12 << 20);
-    act("rights::act_with_little_to_lock").with("CLIP", path).by_nobody().succeeds();
+    let (path, _) = make_file(folder.path(), 12 << 20);
+    child("rights::child_with_little_to_lock").with("CLIP", path).by_nobody().succeeds();
 }
 
 #[test]
 #[ignore = "started by another test"]
-fn act_with_little_to_lock() {
+fn child_with_little_to_lock() {
     if !is_started() {
         return;
     }

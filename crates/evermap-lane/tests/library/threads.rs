@@ -17,7 +17,7 @@ fn locked_kib() -> u64 {
 #[test]
 fn a_thread_is_restored_by_leaving_dropping_and_a_panic() {
     let state = state();
-    apart(|| {
+    in_new_thread(|| {
         let before = own_state();
         let lane = enter(LANE, &state);
         let core = lane.core().unwrap();
@@ -45,7 +45,7 @@ fn a_thread_is_restored_by_leaving_dropping_and_a_panic() {
 #[test]
 fn a_deadline_with_a_core_falls_back_to_fifo_with_a_note() {
     let state = state();
-    apart(|| {
+    in_new_thread(|| {
         let own: u32 =
             of_thread("Cpus_allowed_list:").split(['-', ',']).next().unwrap().parse().unwrap();
         let text = format!(
@@ -61,7 +61,7 @@ fn a_deadline_with_a_core_falls_back_to_fifo_with_a_note() {
 #[test]
 fn a_deadline_without_a_core_is_used_or_refused_with_a_reason() {
     let state = state();
-    apart(|| {
+    in_new_thread(|| {
         let before = own_state();
         let lane =
             enter("[app]\nfps = 60\nscheduler = \"deadline\"\n[io]\nlock_memory = false", &state);
@@ -78,7 +78,7 @@ fn a_deadline_without_a_core_is_used_or_refused_with_a_reason() {
 #[test]
 fn children_of_a_lane_are_ordinary_and_get_all_cores_outside() {
     let state = state();
-    apart(|| {
+    in_new_thread(|| {
         let cores = of_thread("Cpus_allowed_list:");
         let lane = &mut enter(LANE, &state);
         let tell =
@@ -112,7 +112,7 @@ fn children_of_a_lane_are_ordinary_and_get_all_cores_outside() {
 #[test]
 fn a_move_off_the_core_is_noted_once() {
     let state = state();
-    apart(|| {
+    in_new_thread(|| {
         let mut lane = enter(LANE, &state);
         let core = lane.core().unwrap() as usize;
         lane.frame().unwrap().unwrap().end();
@@ -137,7 +137,7 @@ fn a_move_off_the_core_is_noted_once() {
 #[test]
 fn a_second_lane_of_a_core_or_a_thread_is_refused() {
     let state = state();
-    apart(|| {
+    in_new_thread(|| {
         let before = own_state();
         let lane = enter(LANE, &state);
         let core = lane.core().unwrap();
@@ -161,7 +161,7 @@ fn a_second_lane_of_a_core_or_a_thread_is_refused() {
 #[test]
 fn a_lane_on_the_only_core_has_a_warning() {
     let state = state();
-    apart(|| {
+    in_new_thread(|| {
         let mut one = rustix::thread::CpuSet::new();
         let first =
             of_thread("Cpus_allowed_list:").split(['-', ',']).next().unwrap().parse().unwrap();
@@ -181,7 +181,7 @@ fn a_lane_on_the_only_core_has_a_warning() {
 #[test]
 fn a_program_that_never_sleeps_is_demoted_and_continues() {
     let state = state();
-    apart(|| {
+    in_new_thread(|| {
         let mut lane = enter(
             "[app]\nperiod_us = 1000\n[guard]\nmax_overrun = 30\n[io]\nlock_memory = false",
             &state,
@@ -220,7 +220,7 @@ fn a_program_that_never_sleeps_is_demoted_and_continues() {
 #[test]
 fn work_before_the_first_frame_does_not_demote() {
     let state = state();
-    apart(|| {
+    in_new_thread(|| {
         let mut lane = enter(
             "[app]\nperiod_us = 1000\n[guard]\nmax_overrun = 30\n[io]\nlock_memory = false",
             &state,
@@ -236,7 +236,7 @@ fn work_before_the_first_frame_does_not_demote() {
 #[test]
 fn a_lane_ends_after_its_time() {
     let state = state();
-    apart(|| {
+    in_new_thread(|| {
         let mut lane = enter(
             "[app]\nperiod_us = 20000\n[guard]\nmax_time_s = 1\n[io]\nlock_memory = false",
             &state,
@@ -255,7 +255,7 @@ fn a_lane_ends_after_its_time() {
 #[test]
 fn a_program_without_frames_is_demoted_after_its_time() {
     let state = state();
-    apart(|| {
+    in_new_thread(|| {
         let mut lane = enter(
             "[app]\nperiod_us = 10000\n[guard]\nmax_time_s = 1\n[io]\nlock_memory = false",
             &state,
@@ -277,7 +277,7 @@ fn a_program_without_frames_is_demoted_after_its_time() {
 #[test]
 fn a_core_without_a_share_is_not_used_and_noted() {
     let state = state();
-    apart(|| {
+    in_new_thread(|| {
         let before = of_thread("Cpus_allowed_list:");
         let text = "[app]\nfps = 60\ncore = 0\nshare = \"off\"\nscheduler = \"deadline\"\n[io]\nlock_memory = false";
         let lane = enter(text, &state);
@@ -301,12 +301,12 @@ fn a_policy_without_a_period_is_refused() {
 
 #[test]
 fn a_forked_process_has_no_frames_and_undoes_nothing() {
-    act("threads::act_that_forks").succeeds();
+    child("threads::child_that_forks").succeeds();
 }
 
 #[test]
 #[ignore = "started by another test"]
-fn act_that_forks() {
+fn child_that_forks() {
     if !is_started() {
         return;
     }
@@ -341,12 +341,12 @@ fn act_that_forks() {
 
 #[test]
 fn memory_stays_locked_until_the_last_lane_ends() {
-    act("threads::act_that_locks_memory").succeeds();
+    child("threads::child_that_locks_memory").succeeds();
 }
 
 #[test]
 #[ignore = "started by another test"]
-fn act_that_locks_memory() {
+fn child_that_locks_memory() {
     if !is_started() {
         return;
     }
@@ -369,12 +369,12 @@ fn act_that_locks_memory() {
 
 #[test]
 fn memory_locked_before_the_lane_stays_locked_with_a_note() {
-    act("threads::act_that_had_locked_memory").succeeds();
+    child("threads::child_that_had_locked_memory").succeeds();
 }
 
 #[test]
 #[ignore = "started by another test"]
-fn act_that_had_locked_memory() {
+fn child_that_had_locked_memory() {
     if !is_started() {
         return;
     }
@@ -394,12 +394,12 @@ fn act_that_had_locked_memory() {
 
 #[test]
 fn a_process_with_huge_mappings_locks_touched_pages_with_a_note() {
-    act("threads::act_that_has_mapped_much").succeeds();
+    child("threads::child_that_has_mapped_much").succeeds();
 }
 
 #[test]
 #[ignore = "started by another test"]
-fn act_that_has_mapped_much() {
+fn child_that_has_mapped_much() {
     if !is_started() {
         return;
     }

@@ -6,30 +6,30 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use evermap_lane::machine::{Machine, Statement, Subject, can_lend_with_fifo, check};
+use evermap_lane::machine::{CheckResult, CheckTargets, Machine, can_lend_with_fifo, check};
 
 use crate::mock::Mock;
 
 const NOBODY: u32 = 65_534;
 
-fn of<'a>(all: &'a [Statement], name: &str) -> &'a Statement {
+fn of<'a>(all: &'a [CheckResult], name: &str) -> &'a CheckResult {
     all.iter().find(|one| one.name == name).unwrap_or_else(|| panic!("no {name} in {all:?}"))
 }
 
-fn on(mock: &Mock) -> Vec<Statement> {
-    check(&mock.look(), &Subject::default())
+fn on(mock: &Mock) -> Vec<CheckResult> {
+    check(&mock.look(), &CheckTargets::default())
 }
 
 #[track_caller]
-fn says(statement: &Statement, able: bool, what: &str) {
+fn says(statement: &CheckResult, able: bool, what: &str) {
     assert_eq!(statement.able, able, "{statement:?}");
     assert!(statement.why.contains(what), "{statement:?} lacks {what:?}");
 }
 
-fn of_place(place: &Path) -> Vec<Statement> {
+fn of_place(place: &Path) -> Vec<CheckResult> {
     check(
-        &Machine::look().unwrap(),
-        &Subject { places: vec![place.to_owned()], ..Subject::default() },
+        &Machine::detect().unwrap(),
+        &CheckTargets { places: vec![place.to_owned()], ..CheckTargets::default() },
     )
 }
 
@@ -153,8 +153,8 @@ fn kernels_are_distinguished() {
 #[test]
 fn all_checks_answer_without_proc_and_sys() {
     let mock = Mock::silent().proc("stat", "cpu0 1\ncpu1 1\n");
-    let subject = Subject { places: vec![std::env::temp_dir()], ..Subject::default() };
-    let all = check(&mock.look(), &subject);
+    let targets = CheckTargets { places: vec![std::env::temp_dir()], ..CheckTargets::default() };
+    let all = check(&mock.look(), &targets);
     says(of(&all, "core"), true, "core 0");
     says(of(&all, "disk-interrupts"), false, "no disk interrupts are known");
     says(of(&all, "exchange"), true, "tried");
@@ -210,13 +210,14 @@ fn an_invalid_place_is_reported() {
 
 #[test]
 fn lending_needs_core_affinity_and_fifo() {
-    let all = check(&Machine::look().unwrap(), &Subject::default());
+    let all = check(&Machine::detect().unwrap(), &CheckTargets::default());
     let expected = ["core", "affinity", "fifo"].iter().all(|name| of(&all, name).able);
     assert_eq!(can_lend_with_fifo(&all), expected);
-    let without: Vec<Statement> = all.iter().filter(|one| one.name != "fifo").cloned().collect();
+    let without: Vec<CheckResult> = all.iter().filter(|one| one.name != "fifo").cloned().collect();
     assert!(!can_lend_with_fifo(&without));
-    let taken = Machine::look().unwrap().cpus.online.iter().collect();
-    let all = check(&Machine::look().unwrap(), &Subject { taken, ..Subject::default() });
+    let taken = Machine::detect().unwrap().cpus.online.iter().collect();
+    let all =
+        check(&Machine::detect().unwrap(), &CheckTargets { taken, ..CheckTargets::default() });
     says(of(&all, "core"), false, "no core is left");
     assert!(!can_lend_with_fifo(&all));
 }
@@ -225,28 +226,28 @@ fn lending_needs_core_affinity_and_fifo() {
 fn a_state_directory_is_checked_but_not_made() {
     let place = tempfile::tempdir().unwrap();
     let state = place.path().join("run/evermap-lane");
-    let subject = Subject { state: Some(state.clone()), ..Subject::default() };
-    let all = check(&Machine::look().unwrap(), &subject);
+    let targets = CheckTargets { state: Some(state.clone()), ..CheckTargets::default() };
+    let all = check(&Machine::detect().unwrap(), &targets);
     says(of(&all, "state-directory"), true, "can be made");
     assert!(!state.exists());
 }
 
 /// Runs an ignored test of this program as a child, and returns its output.
-fn act(name: &str, prepare: impl FnOnce(&mut Command)) -> String {
-    act_of(&std::env::current_exe().unwrap(), name, prepare)
+fn run_child(name: &str, prepare: impl FnOnce(&mut Command)) -> String {
+    run_program(&std::env::current_exe().unwrap(), name, prepare)
 }
 
 /// Like `act`, with a copy of this program that every user may execute.
-fn act_for_everybody(name: &str, prepare: impl FnOnce(&mut Command)) -> String {
+fn run_copy_of_child(name: &str, prepare: impl FnOnce(&mut Command)) -> String {
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), everybody).unwrap();
-    let copy = folder.path().join("act");
+    let copy = folder.path().join("child");
     crate::programs::copy_program(&std::env::current_exe().unwrap(), &copy);
-    act_of(&copy, name, prepare)
+    run_program(&copy, name, prepare)
 }
 
-fn act_of(program: &Path, name: &str, prepare: impl FnOnce(&mut Command)) -> String {
+fn run_program(program: &Path, name: &str, prepare: impl FnOnce(&mut Command)) -> String {
     let mut command = Command::new(program);
     command.args(["--ignored", "--exact", "--nocapture", &format!("checks::{name}")]);
     prepare(&mut command);
@@ -271,16 +272,16 @@ fn missing_rights_of_user_nobody_are_named() {
         eprintln!("skipped: only root can become nobody");
         return;
     }
-    act_for_everybody("act_as_nobody", |command| {
+    run_copy_of_child("child_as_nobody", |command| {
         command.uid(NOBODY).gid(NOBODY).current_dir("/");
     });
 }
 
 #[test]
 #[ignore = "run by `missing_rights_of_user_nobody_are_named`"]
-fn act_as_nobody() {
+fn child_as_nobody() {
     assert_eq!(rustix::process::geteuid().as_raw(), NOBODY);
-    let all = check(&Machine::look().unwrap(), &Subject::default());
+    let all = check(&Machine::detect().unwrap(), &CheckTargets::default());
     says(of(&all, "fifo"), false, "neither CAP_SYS_NICE nor a real-time limit");
     says(of(&all, "deadline"), false, "CAP_SYS_NICE");
     says(of(&all, "core"), true, "core");
@@ -302,7 +303,7 @@ impl Drop for FreshGroup {
 
 #[test]
 fn a_new_control_group_denies_fifo_to_root_and_is_named() {
-    let machine = Machine::look().unwrap();
+    let machine = Machine::detect().unwrap();
     let Some((file, _)) = machine.groups.real_time_runtime_us().filter(|_| is_root()) else {
         eprintln!("skipped: needs root and `cpu` groups of version 1 with real-time limits");
         return;
@@ -315,17 +316,17 @@ fn a_new_control_group_denies_fifo_to_root_and_is_named() {
         return;
     }
     assert_eq!(fs::read_to_string(group.0.join("cpu.rt_runtime_us")).unwrap().trim(), "0");
-    act("act_in_a_fresh_group", |command| {
+    run_child("child_in_a_fresh_group", |command| {
         command.env("EVERMAP_TEST_GROUP", &group.0);
     });
 }
 
 #[test]
 #[ignore = "run by `a_new_control_group_denies_fifo_to_root_and_is_named`"]
-fn act_in_a_fresh_group() {
+fn child_in_a_fresh_group() {
     let group = PathBuf::from(std::env::var_os("EVERMAP_TEST_GROUP").unwrap());
     fs::write(group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
-    let all = check(&Machine::look().unwrap(), &Subject::default());
+    let all = check(&Machine::detect().unwrap(), &CheckTargets::default());
     let fifo = of(&all, "fifo");
     says(
         fifo,

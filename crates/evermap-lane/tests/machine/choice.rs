@@ -135,7 +135,7 @@ fn without_sys_driver_names_and_counts_are_used() {
 
 #[test]
 fn a_machine_without_cores_is_an_error_that_names_the_file() {
-    let error = Machine::look_in(&Mock::silent().roots()).unwrap_err();
+    let error = Machine::detect_in(&Mock::silent().roots()).unwrap_err();
     assert!(error.to_string().contains("devices/system/cpu/online"), "{error}");
 }
 
@@ -274,7 +274,7 @@ fn the_choice_is_deterministic() {
 
 #[test]
 fn this_machine_has_a_core_for_a_lane() {
-    let machine = Machine::look().unwrap();
+    let machine = Machine::detect().unwrap();
     assert_eq!(machine.roots, Roots::default());
     let chosen = auto(&machine);
     assert!(machine.cpus.online.contains(chosen.core) && !chosen.why.is_empty());

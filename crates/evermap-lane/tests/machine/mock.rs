@@ -31,7 +31,7 @@ impl Mock {
     }
 
     pub fn look(&self) -> Machine {
-        Machine::look_in(&self.roots()).unwrap()
+        Machine::detect_in(&self.roots()).unwrap()
     }
 
     pub fn path_of_sys(&self, name: &str) -> PathBuf {

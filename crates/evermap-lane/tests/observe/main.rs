@@ -2,8 +2,8 @@
 //! this program, started as children.
 #![allow(clippy::unwrap_used)]
 
-mod acts;
 #[path = "../../../evermap-cli/tests/common/programs.rs"]
 mod programs;
 mod refusals;
 mod rhythms;
+mod workloads;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use evermap_lane::Error;
 use evermap_lane::observe::{Options, Unobservable, observe};
 
-use crate::acts::Act;
+use crate::workloads::Workload;
 
 const NOBODY: u32 = 65_534;
 
@@ -71,9 +71,9 @@ fn kernel_threads_are_refused() {
 
 #[test]
 fn a_process_that_ends_too_early_is_an_error() {
-    let act = Act::start("act_short", &[]);
+    let workload = Workload::start("workload_short", &[]);
     let options = Options { time: Duration::from_secs(30), ..Options::default() };
-    match observe(act.id(), &options) {
+    match observe(workload.id(), &options) {
         Err(Error::Unobservable { why: Unobservable::Ended { after_ms }, .. }) => {
             assert!(after_ms < 30_000)
         }
@@ -91,11 +91,11 @@ fn a_process_of_another_user_is_refused() {
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), everybody).unwrap();
-    let copy = folder.path().join("act");
+    let copy = folder.path().join("child");
     crate::programs::copy_program(&std::env::current_exe().unwrap(), &copy);
     let mut command = Command::new(copy);
     command
-        .args(["--ignored", "--exact", "refusals::act_nobody_observes"])
+        .args(["--ignored", "--exact", "refusals::workload_nobody_observes"])
         .env("OTHER", std::process::id().to_string())
         .uid(NOBODY)
         .gid(NOBODY)
@@ -107,7 +107,7 @@ fn a_process_of_another_user_is_refused() {
 
 #[test]
 #[ignore = "run by `a_process_of_another_user_is_refused`"]
-fn act_nobody_observes() {
+fn workload_nobody_observes() {
     let other = std::env::var("OTHER").unwrap().parse().unwrap();
     assert_eq!(why(other), Unobservable::NotPermitted { owner: 0 });
 }

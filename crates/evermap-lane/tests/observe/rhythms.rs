@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use evermap_lane::observe::{Observation, Options, SeenThread, Source, observe};
+use evermap_lane::observe::{Observation, ObservedThread, Options, Source, observe};
 use evermap_lane::{IoMode, Policy};
 
-use crate::acts::Act;
+use crate::workloads::Workload;
 
 /// Number of observations within which a rhythm must be found, since a loaded machine wakes threads
 /// late.
@@ -15,7 +15,7 @@ fn options(seconds: u64, only_poll: bool) -> Options {
     Options { time: Duration::from_secs(seconds), only_poll, ..Options::default() }
 }
 
-fn busiest(seen: &Observation) -> &SeenThread {
+fn busiest(seen: &Observation) -> &ObservedThread {
     seen.threads.iter().max_by_key(|thread| thread.rhythm.wake_ups).unwrap()
 }
 
@@ -25,11 +25,11 @@ fn is_near(value: f64, expected: f64, share: f64) -> bool {
 
 /// Observes a child until its period is found.
 fn finds(period_ns: u64, seconds: u64, only_poll: bool) -> Observation {
-    let act = Act::start("act_periodic", &[("PERIOD_NS", period_ns.to_string())]);
+    let workload = Workload::start("workload_periodic", &[("PERIOD_NS", period_ns.to_string())]);
     let expected_us = period_ns as f64 / 1e3;
     let mut last = None;
     for _ in 0..TRIES {
-        let seen = observe(act.id(), &options(seconds, only_poll)).unwrap();
+        let seen = observe(workload.id(), &options(seconds, only_poll)).unwrap();
         let rhythm = busiest(&seen).rhythm;
         if rhythm.is_periodic() && is_near(rhythm.period_us.unwrap(), expected_us, 0.02) {
             return seen;
@@ -69,8 +69,8 @@ fn counting_finds_slower_rhythms_and_reports_its_precision() {
 #[test]
 fn random_wake_ups_have_no_rhythm() {
     let seed = 42;
-    let act = Act::start("act_by_chance", &[("SEED", seed.to_string())]);
-    let seen = observe(act.id(), &options(4, false)).unwrap();
+    let workload = Workload::start("workload_by_chance", &[("SEED", seed.to_string())]);
+    let seen = observe(workload.id(), &options(4, false)).unwrap();
     let thread = busiest(&seen);
     assert!(!thread.rhythm.is_periodic(), "seed {seed}: {thread:?}");
     let policy = Policy::parse(&seen.stanza()).unwrap();
@@ -83,8 +83,8 @@ fn files_are_listed_with_the_bytes_read() {
     let place = tempfile::tempdir().unwrap();
     let clip = place.path().join("a clip [1].bin");
     std::fs::write(&clip, vec![1; 64 << 20]).unwrap();
-    let act = Act::start("act_reading", &[("FILE", clip.display().to_string())]);
-    let seen = observe(act.id(), &options(3, false)).unwrap();
+    let workload = Workload::start("workload_reading", &[("FILE", clip.display().to_string())]);
+    let seen = observe(workload.id(), &options(3, false)).unwrap();
     let file = seen.files.iter().find(|file| file.path == clip).unwrap();
     assert_eq!((file.size_bytes, file.rewinds, file.is_written), (64 << 20, 0, false));
     // A fifth of its nominal rate: the machine may be loaded, and reads before the first look are
@@ -100,8 +100,8 @@ fn files_are_listed_with_the_bytes_read() {
 
 #[test]
 fn a_real_time_thread_is_recognised() {
-    let act = Act::start("act_real_time", &[]);
-    let seen = observe(act.id(), &options(1, false)).unwrap();
+    let workload = Workload::start("workload_real_time", &[]);
+    let seen = observe(workload.id(), &options(1, false)).unwrap();
     match seen.threads.iter().find(|thread| thread.scheduler == "fifo") {
         Some(thread) => {
             assert_eq!(thread.priority, 33);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use evermap_lane::guard::{self, StateDirectory};
-use evermap_lane::machine::{self, Machine, Statement, Subject};
+use evermap_lane::machine::{self, CheckResult, CheckTargets, Machine};
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -25,7 +25,7 @@ pub struct Check {
 
 impl Check {
     pub fn run(&self) -> Result<(), Failure> {
-        let machine = Machine::look()?;
+        let machine = Machine::detect()?;
         let state = StateDirectory::path_of_user();
         // Without a state directory there are no lanes; this verb does not make one.
         let taken = match state.exists() {
@@ -34,8 +34,8 @@ impl Check {
             }
             false => Vec::new(),
         };
-        let subject = Subject { places: self.places.clone(), taken, state: Some(state) };
-        let statements = machine::check(&machine, &subject);
+        let targets = CheckTargets { places: self.places.clone(), taken, state: Some(state) };
+        let statements = machine::check(&machine, &targets);
         let mut output = Output::new();
         for statement in &statements {
             match self.json {
@@ -55,8 +55,8 @@ impl Check {
     }
 }
 
-fn tell(statement: &Statement, output: &mut Output) -> Result<(), Failure> {
-    let Statement { name, place, able, why, remedy, .. } = statement;
+fn tell(statement: &CheckResult, output: &mut Output) -> Result<(), Failure> {
+    let CheckResult { name, place, able, why, remedy, .. } = statement;
     let answer = if *able { "yes" } else { "no" };
     let place = place.as_ref().map_or(String::new(), |place| format!("{}: ", place.display()));
     output.line(&crate::output::plain(&format!("{answer:<3}  {name:<18}  {place}{why}")))?;

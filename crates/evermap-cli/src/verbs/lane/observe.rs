@@ -32,7 +32,7 @@ pub struct Observe {
 
 /// Output of `--json`.
 #[derive(Serialize)]
-struct Told<'a> {
+struct JsonReport<'a> {
     #[serde(flatten)]
     observation: &'a Observation,
     stanza: String,
@@ -54,7 +54,7 @@ impl Observe {
         let stanza = observation.stanza();
         let mut output = Output::new();
         match self.json {
-            true => output.json(&Told { observation: &observation, stanza })?,
+            true => output.json(&JsonReport { observation: &observation, stanza })?,
             false => output.line(stanza.trim_end())?,
         }
         output.finish()

@@ -151,7 +151,7 @@ enum Kept {
 
 /// Output of `--json` for a file that was placed or moved back.
 #[derive(Serialize)]
-struct Told<'a> {
+struct JsonReport<'a> {
     path: String,
     copy: Option<String>,
     done: &'a str,
@@ -375,7 +375,7 @@ impl Common {
         let (path, copy) =
             (path.display().to_string(), copy.map(|copy| copy.display().to_string()));
         if self.json {
-            return output.json(&Told { path, copy, done, error: None });
+            return output.json(&JsonReport { path, copy, done, error: None });
         }
         let at = copy.map(|copy| format!(": {copy}")).unwrap_or_default();
         output.line(&output::plain(&format!("{path}: {done}{at}")))
@@ -390,7 +390,7 @@ impl Common {
     ) -> Result<(), Failure> {
         let path = path.display().to_string();
         match self.json {
-            true => output.json(&Told { path, copy: None, done, error: Some(why.into()) }),
+            true => output.json(&JsonReport { path, copy: None, done, error: Some(why.into()) }),
             false => output.line(&output::plain(&format!("{path}: {done}: {why}"))),
         }
     }

@@ -187,7 +187,7 @@ fn has_number(path: &std::path::Path, frame_bytes: usize) -> bool {
 /// Makes a temporary clip, as long as necessary and at most 256 MiB.
 fn own_clip(clip: Clip, dir: &std::path::Path) -> Result<fs::File, Failure> {
     let frames_max = ((256 << 20) / clip.frame_bytes.max(1) as u64).max(1);
-    Ok(Clip { frames: clip.frames.min(frames_max), ..clip }.nameless(dir)?)
+    Ok(Clip { frames: clip.frames.min(frames_max), ..clip }.unnamed(dir)?)
 }
 
 fn own_path(file: Option<&fs::File>) -> PathBuf {

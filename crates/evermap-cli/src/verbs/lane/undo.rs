@@ -33,7 +33,7 @@ pub struct Undo {
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct JsonReport<'a> {
     lanes: &'a [evermap_lane::guard::UndoneLane],
     running: usize,
     /// Files whose move to the tier was completed.
@@ -58,7 +58,7 @@ impl Undo {
             let lanes = undone.failed.iter().map(ToString::to_string);
             let files = moved.left.iter().map(|(_, error)| error.to_string());
             let files = files.chain(not_looked.iter().map(ToString::to_string));
-            output.json(&Told {
+            output.json(&JsonReport {
                 lanes: &undone.lanes,
                 running: undone.running,
                 placed: names(&moved.placed),

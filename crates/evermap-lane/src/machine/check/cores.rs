@@ -8,7 +8,7 @@ use rustix::fs::{Access, access};
 use super::super::groups::Group;
 use super::super::roots::text;
 use super::super::{CpuList, Machine};
-use super::Statement;
+use super::CheckResult;
 use crate::policy::Core;
 use crate::workqueues::{self, Exclusion, NotExcluded};
 
@@ -17,11 +17,13 @@ const GROUPS_MAX: usize = 4_096;
 /// Prefix of groups made by lanes.
 const OWN: &str = "evermap-";
 
-pub(super) fn check(machine: &Machine, taken: &[u32]) -> Vec<Statement> {
+pub(super) fn check(machine: &Machine, taken: &[u32]) -> Vec<CheckResult> {
     let chosen = machine.choose_core(Core::Auto, taken);
     let core = match &chosen {
-        Ok(chosen) => Statement::yes("core", format!("{}: {}", chosen.core, chosen.why.join("; "))),
-        Err(error) => Statement::no("core", error.to_string()),
+        Ok(chosen) => {
+            CheckResult::yes("core", format!("{}: {}", chosen.core, chosen.why.join("; ")))
+        }
+        Err(error) => CheckResult::no("core", error.to_string()),
     };
     let chosen = chosen.ok().map(|chosen| chosen.core);
     vec![
@@ -33,7 +35,7 @@ pub(super) fn check(machine: &Machine, taken: &[u32]) -> Vec<Statement> {
     ]
 }
 
-fn disk_interrupts(machine: &Machine) -> Statement {
+fn disk_interrupts(machine: &Machine) -> CheckResult {
     let name = "disk-interrupts";
     let all: Vec<String> = machine
         .interrupts
@@ -49,53 +51,56 @@ fn disk_interrupts(machine: &Machine) -> Statement {
         })
         .collect();
     match all.len() {
-        0 => Statement::no(
+        0 => CheckResult::no(
             name,
             "no disk interrupts are known: the core is chosen by all interrupts",
         )
         .remedy("let this process read /proc/interrupts and /sys/block"),
-        1..=8 => Statement::yes(name, all.join("; ")),
-        count => Statement::yes(name, format!("{}; and {} more", all[..8].join("; "), count - 8)),
+        1..=8 => CheckResult::yes(name, all.join("; ")),
+        count => CheckResult::yes(name, format!("{}; and {} more", all[..8].join("; "), count - 8)),
     }
 }
 
-fn exclusive(machine: &Machine, core: Option<u32>) -> Statement {
+fn exclusive(machine: &Machine, core: Option<u32>) -> CheckResult {
     let name = "exclusive-core";
     if machine.cpus.online.len() < 2 || machine.usable_cores().len() < 2 {
-        return Statement::no(name, "it would leave no core for other programs")
+        return CheckResult::no(name, "it would leave no core for other programs")
             .remedy("set `share = \"lend\"`");
     }
     let Some(core) = core else {
-        return Statement::no(name, "no core, see `core`");
+        return CheckResult::no(name, "no core, see `core`");
     };
     match (machine.groups.v1.get("cpuset"), &machine.groups.v2) {
         (Some(group), _) => by_cpuset(group, core),
         (None, Some(group)) => by_partition(group),
-        (None, None) => Statement::no(name, "no control groups with cpusets are mounted")
+        (None, None) => CheckResult::no(name, "no control groups with cpusets are mounted")
             .remedy("mount them, or set `share = \"lend\"`"),
     }
 }
 
-fn by_cpuset(group: &Group, core: u32) -> Statement {
+fn by_cpuset(group: &Group, core: u32) -> CheckResult {
     let name = "exclusive-core";
     let directory = group.directory.display();
     if !is_writable(&group.directory) {
-        return Statement::no(name, format!("{directory} (cpusets of version 1) is not writable"))
-            .remedy(
-                "start the lane as root, with the tree mounted writable; or set `share = \"lend\"`",
-            );
+        return CheckResult::no(
+            name,
+            format!("{directory} (cpusets of version 1) is not writable"),
+        )
+        .remedy(
+            "start the lane as root, with the tree mounted writable; or set `share = \"lend\"`",
+        );
     }
     let foreign = overlapping(&group.mount, &group.directory, core);
     let foreign: Vec<String> = foreign.iter().map(|path| path.display().to_string()).collect();
     match foreign.as_slice() {
-        [] => Statement::yes(
+        [] => CheckResult::yes(
             name,
             format!("by cpusets of version 1 in {directory}; no other cpuset names core {core}"),
         ),
         [first, rest @ ..] => {
             let more =
                 if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-            Statement::yes(
+            CheckResult::yes(
                 name,
                 format!(
                     "by cpusets of version 1 in {directory}; but {first}{more} names core {core}, too, and its tasks are not moved away"
@@ -106,27 +111,27 @@ fn by_cpuset(group: &Group, core: u32) -> Statement {
 }
 
 /// Checks for a partition in the nearest suitable group above, where `hold` makes it.
-fn by_partition(group: &Group) -> Statement {
+fn by_partition(group: &Group) -> CheckResult {
     let name = "exclusive-core";
     let directory = group.directory.display();
     let above = || group.directory.ancestors().take_while(|one| one.starts_with(&group.mount));
     if !above().any(has_cpusets) {
-        return Statement::no(name, format!("{directory} (version 2) has no `cpuset` controller"))
+        return CheckResult::no(name, format!("{directory} (version 2) has no `cpuset` controller"))
             .remedy("enable it in the parent (`echo +cpuset > cgroup.subtree_control`; `Delegate=cpuset` in a unit of systemd)");
     }
     let Some(parent) = above().find(|one| has_cpusets(one) && is_partition_root(one)) else {
         let why = "is a partition root without processes, which a partition needs as its parent";
-        return Statement::no(name, format!("no group above {directory} (version 2) {why}"))
+        return CheckResult::no(name, format!("no group above {directory} (version 2) {why}"))
             .remedy(
                 "start the lane where the topmost group is visible, or set `share = \"lend\"`",
             );
     };
     if !is_writable(parent) {
         let parent = parent.display();
-        return Statement::no(name, format!("{parent} (version 2) is not delegated to this user"))
+        return CheckResult::no(name, format!("{parent} (version 2) is not delegated to this user"))
             .remedy("start the lane as root, or in a separate scope (`systemd-run --user --scope -p Delegate=yes`)");
     }
-    Statement::yes(name, format!("by a partition of version 2 below {}", parent.display()))
+    CheckResult::yes(name, format!("by a partition of version 2 below {}", parent.display()))
 }
 
 fn has_cpusets(group: &Path) -> bool {
@@ -183,31 +188,33 @@ fn overlapping(mount: &Path, own: &Path, core: u32) -> Vec<PathBuf> {
 
 /// Checks whether the kernel's unbound work can be kept off the core. Real-time programs wait for
 /// it on kernels without preemption.
-fn unbound_work(machine: &Machine, core: Option<u32>) -> Statement {
+fn unbound_work(machine: &Machine, core: Option<u32>) -> CheckResult {
     let name = "workqueues";
     let Some(core) = core else {
-        return Statement::no(name, "no core, see `core`");
+        return CheckResult::no(name, "no core, see `core`");
     };
     match Exclusion::plan(&machine.roots.sys.join(workqueues::DIRECTORY), core) {
-        Ok(Some(_)) => Statement::yes(
+        Ok(Some(_)) => CheckResult::yes(
             name,
             format!(
                 "the kernel's unbound work can be kept off core {core}; lanes do so for deadlines of 10 ms or less"
             ),
         ),
-        Ok(None) => Statement::yes(name, format!("the kernel does no unbound work on core {core}")),
+        Ok(None) => {
+            CheckResult::yes(name, format!("the kernel does no unbound work on core {core}"))
+        }
         Err(NotExcluded { why, remedy }) => {
-            Statement::no(name, format!("the kernel's unbound work stays on core {core}: {why}"))
+            CheckResult::no(name, format!("the kernel's unbound work stays on core {core}: {why}"))
                 .remedy(remedy)
         }
     }
 }
 
-fn tickless(machine: &Machine) -> Statement {
+fn tickless(machine: &Machine) -> CheckResult {
     let name = "tickless";
     match machine.cpus.tickless.is_empty() {
-        false => Statement::yes(name, format!("cores {} have no timer ticks while one program runs", machine.cpus.tickless)),
-        true => Statement::no(name, "no core was booted with `nohz_full`: each running program is interrupted at every tick")
+        false => CheckResult::yes(name, format!("cores {} have no timer ticks while one program runs", machine.cpus.tickless)),
+        true => CheckResult::no(name, "no core was booted with `nohz_full`: each running program is interrupted at every tick")
             .remedy("boot with `nohz_full=` the lane's core, if the kernel was built for that"),
     }
 }

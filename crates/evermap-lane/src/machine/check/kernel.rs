@@ -10,10 +10,10 @@ use rustix::time::{ClockId, clock_getres};
 
 use super::super::Machine;
 use super::super::roots::text;
-use super::Statement;
+use super::CheckResult;
 use crate::sys::probe;
 
-pub(super) fn check(machine: &Machine, state: Option<&Path>) -> Vec<Statement> {
+pub(super) fn check(machine: &Machine, state: Option<&Path>) -> Vec<CheckResult> {
     let mut all = vec![
         ring(machine),
         private_mounts(machine),
@@ -28,18 +28,19 @@ pub(super) fn check(machine: &Machine, state: Option<&Path>) -> Vec<Statement> {
     all
 }
 
-fn ring(machine: &Machine) -> Statement {
+fn ring(machine: &Machine) -> CheckResult {
     let name = "io-uring";
     let Err(error) = probe::ring() else {
-        return Statement::yes(name, "tried");
+        return CheckResult::yes(name, "tried");
     };
     let setting = machine.roots.proc_text("sys/kernel/io_uring_disabled").unwrap_or_default();
     match setting.trim() {
-        "1" | "2" => {
-            Statement::no(name, format!("{error}: kernel.io_uring_disabled is {}", setting.trim()))
-                .remedy("as root: `sysctl kernel.io_uring_disabled=0`; or set `mode = \"nowait\"`")
-        }
-        _ => Statement::no(
+        "1" | "2" => CheckResult::no(
+            name,
+            format!("{error}: kernel.io_uring_disabled is {}", setting.trim()),
+        )
+        .remedy("as root: `sysctl kernel.io_uring_disabled=0`; or set `mode = \"nowait\"`"),
+        _ => CheckResult::no(
             name,
             format!(
                 "{error}: the kernel lacks it, or a seccomp filter (as in containers) forbids it"
@@ -49,13 +50,13 @@ fn ring(machine: &Machine) -> Statement {
     }
 }
 
-fn private_mounts(machine: &Machine) -> Statement {
+fn private_mounts(machine: &Machine) -> CheckResult {
     let name = "private-mounts";
     if probe::private_mounts(false).is_ok() {
-        return Statement::yes(name, "tried, with the rights of this process");
+        return CheckResult::yes(name, "tried, with the rights of this process");
     }
     let Err(error) = probe::private_mounts(true) else {
-        return Statement::yes(name, "tried, in a new user namespace");
+        return CheckResult::yes(name, "tried, in a new user namespace");
     };
     let is_zero = |file: &str| machine.roots.proc_text(file).is_ok_and(|text| text.trim() == "0");
     let (why, remedy) = if is_zero("sys/kernel/unprivileged_userns_clone")
@@ -80,23 +81,23 @@ fn private_mounts(machine: &Machine) -> Statement {
             "start the lane where they are allowed, or as root",
         )
     };
-    Statement::no(name, format!("{error}: {why}; `view` of files on the tier is not possible"))
+    CheckResult::no(name, format!("{error}: {why}; `view` of files on the tier is not possible"))
         .remedy(remedy)
 }
 
-fn preemption(machine: &Machine) -> Statement {
+fn preemption(machine: &Machine) -> CheckResult {
     let name = "preemption";
     let unknown = "chosen at boot and unknown (`preempt=` is not among the boot parameters)";
     match preemption_model(machine).as_deref() {
-        Some("rt") => Statement::yes(name, "the whole kernel is preemptible (PREEMPT_RT)"),
-        Some("full") => Statement::yes(name, "the kernel is preemptible except while it holds a lock (full)"),
-        Some("lazy") => Statement::yes(name, "real-time programs preempt the kernel at once, others at the next tick (lazy)"),
-        Some(model) => Statement::no(
+        Some("rt") => CheckResult::yes(name, "the whole kernel is preemptible (PREEMPT_RT)"),
+        Some("full") => CheckResult::yes(name, "the kernel is preemptible except while it holds a lock (full)"),
+        Some("lazy") => CheckResult::yes(name, "real-time programs preempt the kernel at once, others at the next tick (lazy)"),
+        Some(model) => CheckResult::no(
             name,
             format!("{model}: kernel code is not preempted, even by a real-time program, for some milliseconds at worst"),
         )
         .remedy("boot with `preempt=full`, if the kernel has PREEMPT_DYNAMIC"),
-        None => Statement::no(name, unknown).remedy("boot with `preempt=full`"),
+        None => CheckResult::no(name, unknown).remedy("boot with `preempt=full`"),
     }
 }
 
@@ -149,11 +150,11 @@ fn built_in(release: &str) -> Option<String> {
 }
 
 /// Reports the kernel's HZ: the coarse clock advances at every tick, so its resolution is a tick.
-fn timer_rate() -> Statement {
+fn timer_rate() -> CheckResult {
     let name = "timer-rate";
     let tick = clock_getres(ClockId::MonotonicCoarse);
     match (tick.tv_sec, tick.tv_nsec) {
-        (0, ns @ 1..) => Statement::is(
+        (0, ns @ 1..) => CheckResult::is(
             name,
             true,
             format!(
@@ -161,61 +162,61 @@ fn timer_rate() -> Statement {
                 (1e9 / ns as f64).round()
             ),
         ),
-        _ => Statement::no(name, "unknown"),
+        _ => CheckResult::no(name, "unknown"),
     }
 }
 
-fn scheduler_of_programs(machine: &Machine) -> Statement {
+fn scheduler_of_programs(machine: &Machine) -> CheckResult {
     let name = "ordinary-scheduler";
     let of = |file: &str| machine.roots.sys_text(Path::new("kernel/sched_ext").join(file));
     match of("state").as_deref() {
         Some("enabled") => {
             let which = of("root/ops").unwrap_or_else(|| "an unknown scheduler".into());
-            Statement::yes(
+            CheckResult::yes(
                 name,
                 format!("sched_ext with {which}: real-time programs run before it"),
             )
         }
-        Some(_) => Statement::yes(name, "the kernel's own; sched_ext is available but unused"),
-        None => Statement::yes(name, "the kernel's own; no sched_ext"),
+        Some(_) => CheckResult::yes(name, "the kernel's own; sched_ext is available but unused"),
+        None => CheckResult::yes(name, "the kernel's own; no sched_ext"),
     }
 }
 
-fn clock_source(machine: &Machine) -> Statement {
+fn clock_source(machine: &Machine) -> CheckResult {
     let name = "clock-source";
     let source =
         machine.roots.sys_text("devices/system/clocksource/clocksource0/current_clocksource");
     match source.as_deref() {
-        None => Statement::no(name, "unknown"),
+        None => CheckResult::no(name, "unknown"),
         Some(slow @ ("hpet" | "acpi_pm" | "jiffies" | "pit" | "refined-jiffies" | "xen")) => {
-            Statement::no(name, format!("{slow}: reading the time takes a system call, and may be coarse"))
+            CheckResult::no(name, format!("{slow}: reading the time takes a system call, and may be coarse"))
                 .remedy("look in the kernel's log why the processor's counter is not used (`dmesg | grep -i clocksource`)")
         }
-        Some(quick) => Statement::yes(name, format!("{quick}: read without a system call")),
+        Some(quick) => CheckResult::yes(name, format!("{quick}: read without a system call")),
     }
 }
 
-fn recorder(name: &'static str, what: &str) -> Statement {
+fn recorder(name: &'static str, what: &str) -> CheckResult {
     let paths = env::var_os("PATH").unwrap_or_default();
     let found: Option<PathBuf> = env::split_paths(&paths)
         .map(|directory| directory.join(name))
         .find(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok());
     match found {
-        Some(path) => Statement::yes(name, format!("{}: records {what}", path.display())),
-        None => Statement::no(name, "not installed")
+        Some(path) => CheckResult::yes(name, format!("{}: records {what}", path.display())),
+        None => CheckResult::no(name, "not installed")
             .remedy(format!("install it to record {what} (`evermap lane trace record`)")),
     }
 }
 
 /// Checks whether the state directory could be made, without making it.
-fn state_directory(directory: &Path) -> Statement {
+fn state_directory(directory: &Path) -> CheckResult {
     let name = "state-directory";
     let there = directory.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
     let shown = directory.display();
     match access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from) {
-        Ok(()) if there == directory => Statement::yes(name, format!("{shown} is writable")),
-        Ok(()) => Statement::yes(name, format!("{shown} does not exist yet, and can be made")),
-        Err(error) => Statement::no(name, format!("{shown}: {error} ({})", there.display()))
+        Ok(()) if there == directory => CheckResult::yes(name, format!("{shown} is writable")),
+        Ok(()) => CheckResult::yes(name, format!("{shown} does not exist yet, and can be made")),
+        Err(error) => CheckResult::no(name, format!("{shown}: {error} ({})", there.display()))
             .remedy("set XDG_RUNTIME_DIR to a directory that you own"),
     }
 }

@@ -4,21 +4,21 @@ use std::path::Path;
 
 use super::super::Machine;
 use super::rights::Rights;
-use super::{Statement, mib};
+use super::{CheckResult, mib};
 
 /// Default tier of policies.
 const MEMORY_TIER: &str = "/dev/shm";
 
-pub(super) fn check(machine: &Machine) -> Vec<Statement> {
-    vec![lock(&Rights::look(machine)), memory_tier()]
+pub(super) fn check(machine: &Machine) -> Vec<CheckResult> {
+    vec![lock(&Rights::detect(machine)), memory_tier()]
 }
 
-fn lock(rights: &Rights) -> Statement {
+fn lock(rights: &Rights) -> CheckResult {
     let name = "lock-memory";
     match rights.locked_bytes_max {
-        _ if rights.may_lock => Statement::yes(name, "all memory of a program: this process has CAP_IPC_LOCK"),
-        None => Statement::yes(name, "all memory of a program: no limit (RLIMIT_MEMLOCK)"),
-        Some(bytes) => Statement::no(
+        _ if rights.may_lock => CheckResult::yes(name, "all memory of a program: this process has CAP_IPC_LOCK"),
+        None => CheckResult::yes(name, "all memory of a program: no limit (RLIMIT_MEMLOCK)"),
+        Some(bytes) => CheckResult::no(
             name,
             format!("only {} may be locked (RLIMIT_MEMLOCK), so only read buffers are locked", mib(bytes)),
         )
@@ -26,10 +26,10 @@ fn lock(rights: &Rights) -> Statement {
     }
 }
 
-fn memory_tier() -> Statement {
+fn memory_tier() -> CheckResult {
     let name = "memory-tier";
     let Ok(facts) = rustix::fs::statvfs(MEMORY_TIER) else {
-        return Statement::no(name, format!("no {MEMORY_TIER}"))
+        return CheckResult::no(name, format!("no {MEMORY_TIER}"))
             .remedy("mount a tmpfs there, or name another tier (`path` in `[tier]`)");
     };
     let is_memory = rustix::fs::open(
@@ -47,8 +47,10 @@ fn memory_tier() -> Statement {
     let is_possible =
         is_memory && rustix::fs::access(MEMORY_TIER, rustix::fs::Access::WRITE_OK).is_ok();
     match is_possible {
-        true => Statement::yes(name, format!("{MEMORY_TIER} has {} free, and {said}", mib(free))),
-        false => Statement::no(name, format!("{MEMORY_TIER} is not in memory, or is not writable"))
-            .remedy("mount a tmpfs there, or name another tier (`path` in `[tier]`)"),
+        true => CheckResult::yes(name, format!("{MEMORY_TIER} has {} free, and {said}", mib(free))),
+        false => {
+            CheckResult::no(name, format!("{MEMORY_TIER} is not in memory, or is not writable"))
+                .remedy("mount a tmpfs there, or name another tier (`path` in `[tier]`)")
+        }
     }
 }

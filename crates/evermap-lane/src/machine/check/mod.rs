@@ -23,7 +23,7 @@ pub(crate) use scheduling::why_refused;
 /// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Statement {
+pub struct CheckResult {
     /// Name of the check: `fifo`, `exclusive-core`. Names are stable.
     pub name: &'static str,
     /// File or directory that the check is about, if any.
@@ -38,7 +38,7 @@ pub struct Statement {
     pub remedy: Option<String>,
 }
 
-impl Statement {
+impl CheckResult {
     fn yes(name: &'static str, why: impl Into<String>) -> Self {
         Self { name, place: None, able: true, why: why.into(), remedy: None }
     }
@@ -64,7 +64,7 @@ impl Statement {
 
 /// Objects to check in addition to the machine.
 #[derive(Clone, Debug, Default)]
-pub struct Subject {
+pub struct CheckTargets {
     /// Directories and files that programs in lanes would read.
     pub places: Vec<PathBuf>,
     /// Cores that other lanes have.
@@ -86,24 +86,24 @@ pub struct Subject {
 /// }
 /// # Ok::<(), evermap_lane::Error>(())
 /// ```
-pub fn check(machine: &Machine, subject: &Subject) -> Vec<Statement> {
-    let mut all = cores::check(machine, &subject.taken);
-    all.extend(scheduling::check(machine, &subject.taken));
+pub fn check(machine: &Machine, targets: &CheckTargets) -> Vec<CheckResult> {
+    let mut all = cores::check(machine, &targets.taken);
+    all.extend(scheduling::check(machine, &targets.taken));
     all.extend(memory::check(machine));
-    all.extend(kernel::check(machine, subject.state.as_deref()));
-    all.extend(subject.places.iter().flat_map(|place| places::check(machine, place)));
+    all.extend(kernel::check(machine, targets.state.as_deref()));
+    all.extend(targets.places.iter().flat_map(|place| places::check(machine, place)));
     all
 }
 
 /// Returns true if the checks allow a program to be lent a core with `SCHED_FIFO`.
-pub fn can_lend_with_fifo(statements: &[Statement]) -> bool {
+pub fn can_lend_with_fifo(statements: &[CheckResult]) -> bool {
     ["core", "affinity", "fifo"]
         .iter()
         .all(|name| statements.iter().any(|one| one.name == *name && one.able))
 }
 
 /// Runs a trial in a new thread, whose settings end with it.
-fn apart<T: Send>(trial: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+fn in_new_thread<T: Send>(trial: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("lane-check".into()).spawn_scoped(scope, trial)?;
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread of the trial panicked")))

@@ -13,18 +13,18 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, StatxAttributes, Statx
 use rustix::io::ReadWriteFlags;
 
 use super::super::Machine;
-use super::Statement;
+use super::CheckResult;
 use crate::sys::probe;
 
-pub(super) fn check(machine: &Machine, place: &Path) -> Vec<Statement> {
+pub(super) fn check(machine: &Machine, place: &Path) -> Vec<CheckResult> {
     let facts = match std::fs::metadata(place) {
         Ok(facts) if facts.is_dir() || facts.is_file() => facts,
         Ok(_) => {
-            return vec![Statement::no("place", "neither a file nor a directory").at(place)];
+            return vec![CheckResult::no("place", "neither a file nor a directory").at(place)];
         }
         Err(error) => {
             return vec![
-                Statement::no("place", error.to_string())
+                CheckResult::no("place", error.to_string())
                     .remedy("name an existing directory or file")
                     .at(place),
             ];
@@ -39,8 +39,8 @@ pub(super) fn check(machine: &Machine, place: &Path) -> Vec<Statement> {
     let mut all = vec![disk(machine, place, facts.dev())];
     all.extend(reads(machine, place, directory, &facts));
     all.push(match &unnamed {
-        Ok(_) => Statement::yes("unnamed-files", "tried: incomplete copies stay invisible"),
-        Err(error) => Statement::no("unnamed-files", format!("{directory:?}: {error}")),
+        Ok(_) => CheckResult::yes("unnamed-files", "tried: incomplete copies stay invisible"),
+        Err(error) => CheckResult::no("unnamed-files", format!("{directory:?}: {error}")),
     });
     all.push(leases(&unnamed));
     all.push(exchange(directory));
@@ -63,7 +63,7 @@ fn opened(place: &Path, flags: i32) -> io::Result<File> {
     open(flags | libc::O_NOATIME).or_else(|_| open(flags))
 }
 
-fn disk(machine: &Machine, place: &Path, device: u64) -> Statement {
+fn disk(machine: &Machine, place: &Path, device: u64) -> CheckResult {
     let name = "disk";
     let system = File::open(place)
         .and_then(|file| Ok(evermap_observe::FileSystem::of(file.as_fd())?))
@@ -83,9 +83,12 @@ fn disk(machine: &Machine, place: &Path, device: u64) -> Statement {
             } else {
                 format!("core {}", cores.join(", "))
             };
-            Statement::yes(name, format!("{system} on {disk}; its requests are completed by {by}"))
+            CheckResult::yes(
+                name,
+                format!("{system} on {disk}; its requests are completed by {by}"),
+            )
         }
-        None => Statement::is(name, true, format!("{system}, on no disk listed in /sys")),
+        None => CheckResult::is(name, true, format!("{system}, on no disk listed in /sys")),
     }
 }
 
@@ -104,19 +107,19 @@ fn reads(
     place: &Path,
     directory: &Path,
     facts: &std::fs::Metadata,
-) -> Vec<Statement> {
+) -> Vec<CheckResult> {
     let file = |flags: OFlags| match facts.is_dir() {
         true => unnamed(directory, flags),
         false => opened(place, flags.bits().cast_signed()),
     };
     let cannot = |name, error: &io::Error| {
         let remedy = "name a writable directory or a readable file";
-        Statement::no(name, format!("not tried: {error}")).remedy(remedy)
+        CheckResult::no(name, format!("not tried: {error}")).remedy(remedy)
     };
     let is_empty = facts.is_file() && facts.len() == 0;
     if is_empty {
         return vec![
-            Statement::no("reads", "not tried: the file is empty")
+            CheckResult::no("reads", "not tried: the file is empty")
                 .remedy("name a file with contents"),
         ];
     }
@@ -130,56 +133,56 @@ fn reads(
     ]
 }
 
-fn nowait(file: &File) -> Statement {
+fn nowait(file: &File) -> CheckResult {
     let name = "nowait-reads";
     let mut byte = [0];
     let read =
         rustix::io::preadv2(file, &mut [io::IoSliceMut::new(&mut byte)], 0, ReadWriteFlags::NOWAIT);
     match read {
-        Ok(_) => Statement::yes(name, "tried: reads with RWF_NOWAIT return cached data"),
-        Err(rustix::io::Errno::AGAIN) => Statement::yes(name, "tried: reads with RWF_NOWAIT fail for data that is not cached"),
-        Err(rustix::io::Errno::OPNOTSUPP) => Statement::no(name, "EOPNOTSUPP: this file system does not support RWF_NOWAIT")
+        Ok(_) => CheckResult::yes(name, "tried: reads with RWF_NOWAIT return cached data"),
+        Err(rustix::io::Errno::AGAIN) => CheckResult::yes(name, "tried: reads with RWF_NOWAIT fail for data that is not cached"),
+        Err(rustix::io::Errno::OPNOTSUPP) => CheckResult::no(name, "EOPNOTSUPP: this file system does not support RWF_NOWAIT")
             .remedy("with `mode = \"nowait\"`, reads that the helper has not covered wait for the disk; ext4, xfs and btrfs support it, and tmpfs does not need it"),
-        Err(error) => Statement::no(name, io::Error::from(error).to_string()),
+        Err(error) => CheckResult::no(name, io::Error::from(error).to_string()),
     }
 }
 
-fn device_mapping(file: &File) -> Statement {
+fn device_mapping(file: &File) -> CheckResult {
     let name = "device-mapping";
     let attributes = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
     let is_dax = attributes.is_ok_and(|facts| facts.stx_attributes.contains(StatxAttributes::DAX));
     match probe::map_sync(file) {
-        Ok(()) => Statement::yes(
+        Ok(()) => CheckResult::yes(
             name,
             "tried: mappings access persistent memory directly (DAX, MAP_SYNC)",
         ),
         Err(error) => {
             let dax = if is_dax { "the file uses DAX, but not synchronously" } else { "no DAX" };
-            Statement::no(name, format!("MAP_SYNC fails with {error}: {dax}; mappings use the page cache"))
+            CheckResult::no(name, format!("MAP_SYNC fails with {error}: {dax}; mappings use the page cache"))
                 .remedy("a tier on persistent memory needs ext4 or xfs on a pmem device, mounted with `dax`; tmpfs is lost at a restart")
         }
     }
 }
 
-fn no_direct(error: &io::Error) -> Statement {
-    Statement::no("direct-reads", format!("cannot open a file with O_DIRECT: {error}"))
+fn no_direct(error: &io::Error) -> CheckResult {
+    CheckResult::no("direct-reads", format!("cannot open a file with O_DIRECT: {error}"))
 }
 
-fn no_direct_polled(error: &io::Error) -> Statement {
-    Statement::no(
+fn no_direct_polled(error: &io::Error) -> CheckResult {
+    CheckResult::no(
         "polled-reads",
         format!("they need direct reads, and a file cannot be opened with O_DIRECT: {error}"),
     )
 }
 
-fn direct_reads(file: &File) -> Statement {
+fn direct_reads(file: &File) -> CheckResult {
     match probe::direct_read(file) {
-        Ok(_) => Statement::yes("direct-reads", "tried: reads bypass the page cache"),
-        Err(error) => Statement::no("direct-reads", error.to_string()),
+        Ok(_) => CheckResult::yes("direct-reads", "tried: reads bypass the page cache"),
+        Err(error) => CheckResult::no("direct-reads", error.to_string()),
     }
 }
 
-fn polled(machine: &Machine, file: &File, device: u64) -> Statement {
+fn polled(machine: &Machine, file: &File, device: u64) -> CheckResult {
     let name = "polled-reads";
     let queue = block_of(machine, device)
         .map(|block| block.join("queue/io_poll"))
@@ -189,7 +192,7 @@ fn polled(machine: &Machine, file: &File, device: u64) -> Statement {
         None => "/sys lists no disk below it".into(),
     };
     match probe::polled_read(file) {
-        Ok(_) => Statement::yes(
+        Ok(_) => CheckResult::yes(
             name,
             format!("tried: the device can be polled for completions (IOPOLL; {setting})"),
         ),
@@ -200,21 +203,22 @@ fn polled(machine: &Machine, file: &File, device: u64) -> Statement {
                 }
                 _ => error.to_string(),
             };
-            Statement::no(name, format!("{said} ({setting}); `uring` polls the ring instead, and the device raises interrupts"))
+            CheckResult::no(name, format!("{said} ({setting}); `uring` polls the ring instead, and the device raises interrupts"))
                 .remedy("load the NVMe driver with `nvme.poll_queues=N`; `nowait` and `map` need no polling")
         }
     }
 }
 
-fn leases(file: &io::Result<File>) -> Statement {
+fn leases(file: &io::Result<File>) -> CheckResult {
     let name = "leases";
     match file {
-        Err(error) => Statement::no(name, format!("not tried: {error}")),
+        Err(error) => CheckResult::no(name, format!("not tried: {error}")),
         Ok(file) => match probe::write_lease(file) {
-            Ok(()) => {
-                Statement::yes(name, "tried: open files are detected before they move to the tier")
-            }
-            Err(error) => Statement::no(
+            Ok(()) => CheckResult::yes(
+                name,
+                "tried: open files are detected before they move to the tier",
+            ),
+            Err(error) => CheckResult::no(
                 name,
                 format!("{error}: open files cannot be detected here, so `switch` is refused"),
             ),
@@ -233,7 +237,7 @@ impl Drop for Pair {
     }
 }
 
-fn exchange(directory: &Path) -> Statement {
+fn exchange(directory: &Path) -> CheckResult {
     let name = "exchange";
     static TRIALS: AtomicU32 = AtomicU32::new(0);
     let (process, trial) = (std::process::id(), TRIALS.fetch_add(1, Ordering::Relaxed));
@@ -244,15 +248,15 @@ fn exchange(directory: &Path) -> Statement {
     let mut pair = Pair([PathBuf::new(), PathBuf::new()]);
     for (place, which) in [path("a"), path("b")].into_iter().enumerate() {
         if let Err(error) = make(&which) {
-            return Statement::no(name, format!("not tried: {error}"));
+            return CheckResult::no(name, format!("not tried: {error}"));
         }
         pair.0[place] = which;
     }
     match rustix::fs::renameat_with(CWD, &pair.0[0], CWD, &pair.0[1], RenameFlags::EXCHANGE) {
         Ok(()) => {
-            Statement::yes(name, "tried: two files can be exchanged atomically (RENAME_EXCHANGE)")
+            CheckResult::yes(name, "tried: two files can be exchanged atomically (RENAME_EXCHANGE)")
         }
-        Err(error) => Statement::no(
+        Err(error) => CheckResult::no(
             name,
             format!(
                 "{}: files cannot be exchanged atomically, so `switch` is refused",

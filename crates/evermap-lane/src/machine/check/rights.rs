@@ -25,7 +25,7 @@ pub(super) struct Rights {
 }
 
 impl Rights {
-    pub(super) fn look(machine: &Machine) -> Self {
+    pub(super) fn detect(machine: &Machine) -> Self {
         let own = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
         let status = machine.roots.own_text("status").unwrap_or_default();
         let filter = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
@@ -36,14 +36,14 @@ impl Rights {
             priority_max: getrlimit(Resource::Rtprio).current.unwrap_or(99),
             locked_bytes_max: getrlimit(Resource::Memlock).current,
             is_filtered: filter.is_some_and(|mode| mode.trim() == "2"),
-            is_in_user_namespace: is_part(&users),
+            is_in_user_namespace: is_nested(&users),
         }
     }
 }
 
 /// Returns true if the user map is not that of the first namespace, which maps all users to
 /// themselves.
-fn is_part(map: &str) -> bool {
+fn is_nested(map: &str) -> bool {
     let numbers: Vec<&str> = map.split_ascii_whitespace().collect();
     !numbers.is_empty() && numbers != ["0", "0", "4294967295"]
 }
@@ -54,9 +54,9 @@ mod tests {
 
     #[test]
     fn the_first_user_namespace_maps_all_users() {
-        assert!(!is_part("         0          0 4294967295\n"));
-        assert!(is_part("0 1000 1\n"));
-        assert!(is_part("0 0 65536\n65536 100000 65536\n"));
-        assert!(!is_part(""), "without /proc the namespace is unknown");
+        assert!(!is_nested("         0          0 4294967295\n"));
+        assert!(is_nested("0 1000 1\n"));
+        assert!(is_nested("0 0 65536\n65536 100000 65536\n"));
+        assert!(!is_nested(""), "without /proc the namespace is unknown");
     }
 }

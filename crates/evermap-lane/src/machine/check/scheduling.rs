@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::super::Machine;
 use super::rights::Rights;
-use super::{Statement, apart};
+use super::{CheckResult, in_new_thread};
 use crate::policy::{App, Core};
 use crate::sys::scheduler::{self, Policy, Scheduling, Thread};
 
@@ -17,8 +17,8 @@ const DEADLINE_PERIOD_NS: u64 = 10_000_000;
 /// Kernel's default of microseconds per second for real-time programs.
 const RUNTIME_US: i64 = 950_000;
 
-pub(super) fn check(machine: &Machine, taken: &[u32]) -> Vec<Statement> {
-    let rights = Rights::look(machine);
+pub(super) fn check(machine: &Machine, taken: &[u32]) -> Vec<CheckResult> {
+    let rights = Rights::detect(machine);
     let core = machine.choose_core(Core::Auto, taken).map(|chosen| chosen.core).ok();
     let fifo = fifo(machine, &rights);
     let (deadline, deadline_pinned) = deadlines(machine, &rights, core, fifo.able);
@@ -32,14 +32,14 @@ pub(super) fn check(machine: &Machine, taken: &[u32]) -> Vec<Statement> {
     ]
 }
 
-fn affinity(machine: &Machine, core: Option<u32>) -> Statement {
+fn affinity(machine: &Machine, core: Option<u32>) -> CheckResult {
     let name = "affinity";
     let Some(core) = core else {
-        return Statement::no(name, "no core to pin to, see `core`");
+        return CheckResult::no(name, "no core to pin to, see `core`");
     };
-    match apart(|| scheduler::set_affinity(Thread::CURRENT, &[core].into())) {
-        Ok(()) => Statement::yes(name, format!("tried with core {core}")),
-        Err(error) => Statement::no(name, format!("the kernel refuses core {core}: {error}"))
+    match in_new_thread(|| scheduler::set_affinity(Thread::CURRENT, &[core].into())) {
+        Ok(()) => CheckResult::yes(name, format!("tried with core {core}")),
+        Err(error) => CheckResult::no(name, format!("the kernel refuses core {core}: {error}"))
             .remedy(format!(
                 "a cpuset or a seccomp filter forbids it: start the lane outside of {}",
                 machine.groups.v1.get("cpuset").or(machine.groups.v2.as_ref()).map_or_else(
@@ -50,15 +50,16 @@ fn affinity(machine: &Machine, core: Option<u32>) -> Statement {
     }
 }
 
-fn fifo(machine: &Machine, rights: &Rights) -> Statement {
+fn fifo(machine: &Machine, rights: &Rights) -> CheckResult {
     let name = "fifo";
-    let wish = u32::from(App::default().priority);
+    let wanted = u32::from(App::default().priority);
     let limit = u32::try_from(rights.priority_max).unwrap_or(u32::MAX);
-    let attempt =
-        |priority| apart(move || scheduler::set(Thread::CURRENT, &Scheduling::fifo(priority)));
-    match attempt(wish) {
-        Ok(()) => Statement::yes(name, format!("tried, at priority {wish}")),
-        Err(_) if (1..wish).contains(&limit) && attempt(limit).is_ok() => Statement::yes(
+    let attempt = |priority| {
+        in_new_thread(move || scheduler::set(Thread::CURRENT, &Scheduling::fifo(priority)))
+    };
+    match attempt(wanted) {
+        Ok(()) => CheckResult::yes(name, format!("tried, at priority {wanted}")),
+        Err(_) if (1..wanted).contains(&limit) && attempt(limit).is_ok() => CheckResult::yes(
             name,
             format!(
                 "tried; only up to priority {limit}, the limit of this process (`ulimit -r`): set `priority = {limit}`"
@@ -67,7 +68,7 @@ fn fifo(machine: &Machine, rights: &Rights) -> Statement {
         Err(error) => {
             let refusal = Refusal::of(machine, rights);
             let (why, remedy) = refusal.explain("SCHED_FIFO", &error);
-            Statement::no(name, why).remedy(remedy)
+            CheckResult::no(name, why).remedy(remedy)
         }
     }
 }
@@ -79,14 +80,14 @@ struct Refusal {
     /// File with the real-time runtime of the `cpu` group of version 1, and its value.
     group: Option<(PathBuf, i64)>,
     /// Group of version 2, if it has the `cpu` controller and is not the root.
-    second: Option<PathBuf>,
+    v2_group: Option<PathBuf>,
     /// Real-time runtime of the whole machine.
     runtime_us: Option<i64>,
 }
 
 impl Refusal {
     fn of(machine: &Machine, rights: &Rights) -> Self {
-        let second = machine.groups.v2.as_ref().filter(|group| {
+        let v2_group = machine.groups.v2.as_ref().filter(|group| {
             let has_processor =
                 |text: String| text.split_ascii_whitespace().any(|one| one == "cpu");
             group.directory != group.mount
@@ -95,7 +96,7 @@ impl Refusal {
         Refusal {
             rights: *rights,
             group: machine.groups.real_time_runtime_us(),
-            second: second.map(|group| group.directory.clone()),
+            v2_group: v2_group.map(|group| group.directory.clone()),
             runtime_us: runtime_us(machine),
         }
     }
@@ -145,7 +146,7 @@ impl Refusal {
                 "give the user outside of the container a real-time limit (`rtprio 98`), which is valid inside, too".into(),
             );
         }
-        if let Some(directory) = &self.second {
+        if let Some(directory) = &self.v2_group {
             return (
                 format!(
                     "EPERM: this kernel has no real-time runtime for groups of version 2 (CONFIG_RT_GROUP_SCHED), and this process is in {}",
@@ -178,30 +179,30 @@ fn deadlines(
     rights: &Rights,
     core: Option<u32>,
     has_fifo: bool,
-) -> (Statement, Statement) {
+) -> (CheckResult, CheckResult) {
     let (name, pinned_name) = ("deadline", "deadline-pinned");
-    let wish = Scheduling::deadline(DEADLINE_RUNTIME_NS, DEADLINE_PERIOD_NS, DEADLINE_PERIOD_NS);
+    let wanted = Scheduling::deadline(DEADLINE_RUNTIME_NS, DEADLINE_PERIOD_NS, DEADLINE_PERIOD_NS);
     let instead = if has_fifo {
         "`fifo` is used instead"
     } else {
         "`fifo`, its substitute, is not possible either"
     };
-    let free = match apart(|| scheduler::set(Thread::CURRENT, &wish)) {
-        Ok(()) => Statement::yes(name, "tried, for a tenth of a core without pinning"),
+    let free = match in_new_thread(|| scheduler::set(Thread::CURRENT, &wanted)) {
+        Ok(()) => CheckResult::yes(name, "tried, for a tenth of a core without pinning"),
         Err(error) => {
             let (why, remedy) = why_no_deadline(machine, rights, &error);
-            Statement::no(name, format!("{why}; {instead}")).remedy(remedy)
+            CheckResult::no(name, format!("{why}; {instead}")).remedy(remedy)
         }
     };
     let pinned = match core {
-        Some(core) if machine.cpus.online.len() > 1 => apart(|| {
+        Some(core) if machine.cpus.online.len() > 1 => in_new_thread(|| {
             scheduler::set_affinity(Thread::CURRENT, &[core].into())?;
-            scheduler::set(Thread::CURRENT, &wish)
+            scheduler::set(Thread::CURRENT, &wanted)
         }),
         _ => {
             return (
                 free,
-                Statement::no(
+                CheckResult::no(
                     pinned_name,
                     "there is only one core or none, so there is nothing to pin to",
                 ),
@@ -209,11 +210,11 @@ fn deadlines(
         }
     };
     let pinned = match pinned {
-        Ok(()) => Statement::yes(pinned_name, "tried"),
+        Ok(()) => CheckResult::yes(pinned_name, "tried"),
         Err(_) if !free.able => {
-            Statement::no(pinned_name, "not possible even without pinning, see `deadline`")
+            CheckResult::no(pinned_name, "not possible even without pinning, see `deadline`")
         }
-        Err(error) => Statement::no(
+        Err(error) => CheckResult::no(
             pinned_name,
             format!(
                 "{error}: the kernel allows it only with an affinity of all cores of the root domain; {instead} with `core = N` and `share = \"hold\"`"
@@ -229,7 +230,7 @@ pub(crate) fn why_refused(
     policy: Policy,
     error: &io::Error,
 ) -> (String, String) {
-    let rights = Rights::look(machine);
+    let rights = Rights::detect(machine);
     match policy {
         Policy::Deadline => why_no_deadline(machine, &rights, error),
         _ => Refusal::of(machine, &rights).explain("SCHED_FIFO", error),
@@ -263,7 +264,7 @@ fn runtime_us(machine: &Machine) -> Option<i64> {
 
 /// Checks the kernel's limit on real-time programs, the last protection against one that never
 /// sleeps.
-fn throttling(machine: &Machine) -> Statement {
+fn throttling(machine: &Machine) -> CheckResult {
     let name = "throttling";
     let period_us: i64 = machine
         .roots
@@ -273,30 +274,30 @@ fn throttling(machine: &Machine) -> Statement {
         .unwrap_or(1_000_000);
     let remedy = format!("as root: `sysctl kernel.sched_rt_runtime_us={RUNTIME_US}`");
     match runtime_us(machine) {
-        None => Statement::no(name, "unknown: /proc does not report the limit on real-time programs"),
-        Some(-1) => Statement::no(
+        None => CheckResult::no(name, "unknown: /proc does not report the limit on real-time programs"),
+        Some(-1) => CheckResult::no(
             name,
             "kernel.sched_rt_runtime_us is -1: a program that never sleeps keeps its core forever, even from the kernel",
         )
         .remedy(remedy),
-        Some(0) => Statement::no(name, "kernel.sched_rt_runtime_us is 0: real-time programs may not run").remedy(remedy),
-        Some(runtime_us) => Statement::yes(
+        Some(0) => CheckResult::no(name, "kernel.sched_rt_runtime_us is 0: real-time programs may not run").remedy(remedy),
+        Some(runtime_us) => CheckResult::yes(
             name,
             format!("real-time programs may run {runtime_us} of each {period_us} us: one that never sleeps leaves the rest to others"),
         ),
     }
 }
 
-fn timer_slack() -> Statement {
+fn timer_slack() -> CheckResult {
     let name = "timer-slack";
-    let tried = apart(|| {
+    let tried = in_new_thread(|| {
         scheduler::set_timer_slack(NonZeroU64::MIN)?;
         scheduler::timer_slack_ns()
     });
     match tried {
-        Ok(1) => Statement::yes(name, "tried: 1 ns instead of 50,000"),
-        Ok(slack_ns) => Statement::no(name, format!("it stays at {slack_ns} ns")),
-        Err(error) => Statement::no(name, format!("refused: {error}")),
+        Ok(1) => CheckResult::yes(name, "tried: 1 ns instead of 50,000"),
+        Ok(slack_ns) => CheckResult::no(name, format!("it stays at {slack_ns} ns")),
+        Err(error) => CheckResult::no(name, format!("refused: {error}")),
     }
 }
 
@@ -316,7 +317,7 @@ mod tests {
         Refusal {
             rights,
             group: Some(("/g/cpu.rt_runtime_us".into(), 950_000)),
-            second: None,
+            v2_group: None,
             runtime_us: Some(950_000),
         }
     }
@@ -337,8 +338,8 @@ mod tests {
         nobody.runtime_us = Some(0);
         let mut rootless = refusal();
         rootless.rights.is_in_user_namespace = true;
-        let mut second = refusal();
-        second.second = Some("/sys/fs/cgroup/app".into());
+        let mut v2_group = refusal();
+        v2_group.v2_group = Some("/sys/fs/cgroup/app".into());
         let mut limited = refusal();
         limited.rights.may_schedule = false;
         limited.rights.priority_max = 20;
@@ -354,7 +355,7 @@ mod tests {
             (&both, "even with it, the control group would refuse", "as root"),
             (&nobody, "no process on this machine", "sysctl"),
             (&rootless, "only in its user namespace", "rtprio"),
-            (&second, "groups of version 2", "rt_group_sched=0"),
+            (&v2_group, "groups of version 2", "rt_group_sched=0"),
             (&limited, "only priorities up to 20", "lower `priority`"),
             (&filtered, "seccomp", "seccomp profile"),
             (&self::refusal(), "a security module", "sched_setattr"),
@@ -369,7 +370,7 @@ mod tests {
     fn trials_do_not_change_the_calling_thread() {
         let before = scheduler::get(Thread::CURRENT).unwrap();
         let cores = scheduler::affinity(Thread::CURRENT).unwrap();
-        check(&Machine::look().unwrap(), &[]);
+        check(&Machine::detect().unwrap(), &[]);
         assert_eq!(scheduler::get(Thread::CURRENT).unwrap(), before);
         assert_eq!(scheduler::affinity(Thread::CURRENT).unwrap(), cores);
     }

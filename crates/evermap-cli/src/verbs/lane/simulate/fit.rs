@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use evermap_lane::simulate::{self, Fitted, Targets};
 
 use super::super::result_file;
-use super::given::{in_file, named, text_of, write};
+use super::inputs::{in_file, named, text_of, write};
 use crate::failure::Failure;
 use crate::output::Output;
 

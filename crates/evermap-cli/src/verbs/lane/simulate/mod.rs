@@ -1,7 +1,7 @@
 //! `evermap lane simulate`: predicts the effect of a core, a tier and non-blocking I/O.
 
 mod fit;
-mod given;
+mod inputs;
 mod profile;
 mod reproduce;
 mod run;

@@ -2,7 +2,7 @@
 
 use evermap_lane::simulate::PROFILES;
 
-use super::given::named;
+use super::inputs::named;
 use crate::failure::Failure;
 use crate::output::Output;
 

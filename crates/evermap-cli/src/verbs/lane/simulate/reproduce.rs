@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use evermap_lane::simulate::{Row, reproduce};
 
-use super::given::write;
+use super::inputs::write;
 use crate::failure::Failure;
 use crate::output::Output;
 

@@ -7,7 +7,7 @@ use evermap_lane::simulate::{self, Frame, Mode, Scenario, Summary, Workload};
 use serde::Serialize;
 
 use super::super::result_file;
-use super::given::{Given, mode, write};
+use super::inputs::{Inputs, mode, write};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -20,7 +20,7 @@ use crate::output::Output;
 #[command(verbatim_doc_comment)]
 pub struct Run {
     #[command(flatten)]
-    given: Given,
+    inputs: Inputs,
     /// `blocking`: the program gives up its core when it reads; `nonblocking`: it keeps its core
     #[arg(long, value_name = "MODE", value_parser = mode)]
     mode: Option<Mode>,
@@ -58,13 +58,13 @@ struct OfRun<'a> {
 impl Run {
     pub fn run(&self) -> Result<(), Failure> {
         result_file::ask(self.svg.as_deref())?;
-        let profile = self.given.profile()?;
-        let workload = self.given.workload(&profile)?;
+        let profile = self.inputs.profile()?;
+        let workload = self.inputs.workload(&profile)?;
         let (mode, device) = (
             self.mode.unwrap_or(profile.mode()),
             self.device.clone().unwrap_or(profile.device().into()),
         );
-        let run = Scenario::of(profile, mode, &device)?.run(&workload, self.given.seed)?;
+        let run = Scenario::of(profile, mode, &device)?.run(&workload, self.inputs.seed)?;
         if let Some(path) = &self.svg {
             write(path, &chart(&run).svg().map_err(simulate::Error::from)?)?;
         }

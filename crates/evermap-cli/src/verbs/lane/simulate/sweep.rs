@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use evermap_lane::simulate::{self, Axis, Mode, SweepRow};
 
 use super::super::result_file;
-use super::given::{Given, mode, write};
+use super::inputs::{Inputs, mode, write};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -20,7 +20,7 @@ use crate::output::Output;
 #[command(verbatim_doc_comment)]
 pub struct Sweep {
     #[command(flatten)]
-    given: Given,
+    inputs: Inputs,
     /// Parameter and its values; give it twice for two parameters
     #[arg(long, value_name = "KEY=VALUES", required = true)]
     over: Vec<String>,
@@ -47,8 +47,8 @@ pub struct Sweep {
 impl Sweep {
     pub fn run(&self) -> Result<(), Failure> {
         result_file::ask(self.svg.as_deref())?;
-        let profile = self.given.profile()?;
-        let workload = self.given.workload(&profile)?;
+        let profile = self.inputs.profile()?;
+        let workload = self.inputs.workload(&profile)?;
         let axes = self.over.iter().map(|over| over.parse());
         let axes = axes.collect::<Result<Vec<Axis>, simulate::Error>>()?;
         let own = (vec![profile.mode()], vec![profile.device().to_string()]);
@@ -60,7 +60,7 @@ impl Sweep {
         };
         let cases: Vec<(Mode, String)> = modes.iter().flat_map(of_mode).collect();
         let sweep = simulate::Sweep::new(&profile, &cases, &axes)?;
-        let rows = sweep.run(&workload, self.given.seed, self.seeds)?;
+        let rows = sweep.run(&workload, self.inputs.seed, self.seeds)?;
         if let Some(path) = &self.svg {
             let chart = sweep.chart(&rows).svg();
             write(path, &chart.map_err(simulate::Error::from)?)?;

@@ -11,25 +11,25 @@ use rustix::time::{Timespec, clock_gettime};
 const LIFE: Duration = Duration::from_secs(60);
 
 /// Workload that runs until it is dropped.
-pub struct Act {
+pub struct Workload {
     child: Child,
     /// Kept open so that later output does not fail.
     said: Lines<BufReader<ChildStdout>>,
 }
 
-impl Act {
+impl Workload {
     pub fn start(name: &str, settings: &[(&str, String)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--ignored", "--exact", "--nocapture", &format!("acts::{name}")])
+            .args(["--ignored", "--exact", "--nocapture", &format!("workloads::{name}")])
             .envs(settings.iter().map(|(name, value)| (*name, value)))
             .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut act = Act { child, said };
-        let mut lines = act.said.by_ref().map_while(Result::ok);
+        let mut workload = Workload { child, said };
+        let mut lines = workload.said.by_ref().map_while(Result::ok);
         assert!(lines.any(|line| line.contains("begun")), "{name} never began");
-        act
+        workload
     }
 
     pub fn id(&self) -> u32 {
@@ -37,7 +37,7 @@ impl Act {
     }
 }
 
-impl Drop for Act {
+impl Drop for Workload {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -73,7 +73,7 @@ fn every(period_ns: u64, mut work: impl FnMut()) {
 
 #[test]
 #[ignore = "run by other tests"]
-fn act_periodic() {
+fn workload_periodic() {
     let period_ns = setting("PERIOD_NS").parse().unwrap();
     begun();
     every(period_ns, || {});
@@ -81,7 +81,7 @@ fn act_periodic() {
 
 #[test]
 #[ignore = "run by other tests"]
-fn act_by_chance() {
+fn workload_by_chance() {
     begun();
     let begin = Instant::now();
     let mut state: u64 = setting("SEED").parse().unwrap();
@@ -97,7 +97,7 @@ fn act_by_chance() {
 
 #[test]
 #[ignore = "run by other tests"]
-fn act_reading() {
+fn workload_reading() {
     let mut file = std::fs::File::open(setting("FILE")).unwrap();
     begun();
     let mut bytes = [0; 8192];
@@ -106,14 +106,14 @@ fn act_reading() {
 
 #[test]
 #[ignore = "run by other tests"]
-fn act_short() {
+fn workload_short() {
     begun();
     std::thread::sleep(Duration::from_millis(700));
 }
 
 #[test]
 #[ignore = "run by other tests"]
-fn act_real_time() {
+fn workload_real_time() {
     let wish = libc::sched_param { sched_priority: 33 };
     // SAFETY: the kernel only reads the structure, which is a local of this function.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &wish) };

@@ -15,7 +15,7 @@ const TEXT_BYTES_MAX: u64 = 1 << 20;
 
 /// Profile and changes to it.
 #[derive(Debug, clap::Args)]
-pub struct Given {
+pub struct Inputs {
     /// Profile of a program and a machine: `bahn2019`, `measured`, or a file (list them with
     /// `simulate profile`)
     #[arg(long, value_name = "NAME|FILE", default_value = "bahn2019")]
@@ -55,7 +55,7 @@ pub fn mode(text: &str) -> Result<Mode, String> {
     text.parse().map_err(|error: evermap_lane::simulate::Error| error.to_string())
 }
 
-impl Given {
+impl Inputs {
     /// Profile with all changes. The specific options override `--set`.
     pub fn profile(&self) -> Result<Profile, Failure> {
         let mut profile = named(&self.profile)?;
