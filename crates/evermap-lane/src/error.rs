@@ -34,7 +34,7 @@ pub enum Error {
     Policy {
         /// Policy file.
         path: PathBuf,
-        /// Invalid setting, its place, and what is valid.
+        /// Invalid setting, its place, and valid values.
         what: String,
     },
     /// The policy is for other programs.
@@ -45,7 +45,7 @@ pub enum Error {
     NotForProgram {
         /// The policy's `match`.
         pattern: String,
-        /// Program that was to be started.
+        /// Program to start.
         program: PathBuf,
     },
     /// The policy has no period.

@@ -165,7 +165,7 @@ pub enum Share {
     Lend,
     /// No other program runs on the core, even while the program sleeps. Costs the others a core.
     Hold,
-    /// The lane has no core of its own.
+    /// The lane has no core.
     Off,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Returns the process that has this number now, or `None` if there is none.
+    /// Returns the process that has this number now, or `None`.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         Stat::of(pid).map(|stat| Self { pid, start_ticks: stat.start_ticks })
     }

@@ -43,8 +43,8 @@ impl<'l> Frame<'l> {
     /// allocates memory.
     ///
     /// # Errors
-    /// [`Error::Truncated`](crate::Error::Cut) and [`Error::Changed`](crate::Error::Changed) if the file
-    /// has changed since it was opened; I/O errors.
+    /// [`Error::Truncated`](crate::Error::Truncated) and [`Error::Changed`](crate::Error::Changed)
+    /// if the file has changed since it was opened; I/O errors.
     pub fn read<'f>(&self, file: &'f mut File, length_bytes: usize) -> Result<&'f [u8]> {
         self.timed_read(file, |file| file.read(length_bytes))
     }

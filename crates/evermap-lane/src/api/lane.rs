@@ -29,12 +29,12 @@ thread_local! {
 /// with its memory locked. A lane cannot move to another thread.
 ///
 /// Leaving, dropping and unwinding restore the thread. Parts of the policy that could not be
-/// applied are no errors: the report lists them with the remedy.
+/// applied do not cause errors: the report lists them with the remedy.
 ///
 /// ```
 /// use evermap_lane::{Lane, Policy};
 ///
-/// // 1,000 periods a second, without a core of its own, so that the example runs anywhere.
+/// // 1,000 periods a second, without a core, so that the example runs anywhere.
 /// let policy = Policy::parse("[app]\nperiod_us = 1000\nshare = \"off\"\nscheduler = \"other\"")?;
 /// let mut lane = Lane::enter(&policy)?;
 /// for _ in 0..3 {
@@ -75,8 +75,9 @@ impl Lane {
     /// unbound work to other cores, which takes some milliseconds.
     ///
     /// # Errors
-    /// [`Error::NoPeriod`]; [`Error::InvalidPolicy`] for an invalid policy; [`Error::AlreadyInLane`]; the
-    /// reason if a core is wanted and none can be used. Missing rights are no errors.
+    /// [`Error::NoPeriod`]; [`Error::InvalidPolicy`] for an invalid policy;
+    /// [`Error::AlreadyInLane`]; the reason if a core is wanted and none can be used. Missing
+    /// rights are no errors.
     pub fn enter(policy: &Policy) -> Result<Self> {
         Self::enter_by(policy, &StateDirectory::of_user)
     }
@@ -198,7 +199,7 @@ impl Lane {
         self.thread.outside(work)
     }
 
-    /// Core of the lane. `None` if the lane has no core of its own.
+    /// Core of the lane, or `None`.
     pub fn core(&self) -> Option<u32> {
         self.thread.core()
     }

@@ -285,7 +285,7 @@ impl ThreadState {
                     self.note_not_applied("SCHED_DEADLINE", format!("{why}; SCHED_FIFO instead"))
                 }
             }
-            // FIFO needs a core of its own.
+            // FIFO needs a core.
             if policy.app.share == Share::Lend && self.core().is_none() {
                 self.lend_core(policy, state)?;
             }

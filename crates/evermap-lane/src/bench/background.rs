@@ -1,4 +1,4 @@
-//! Load beside a player: hogs of processor and disk that count their work, or a user's command.
+//! Background load of a player: hogs of processor and disk that count their work, or a user's command.
 
 use std::fs::File;
 use std::io::Write;
@@ -21,7 +21,7 @@ const HOGS_MAX: usize = 1_024;
 /// Longest wait for a child that has to end others or to undo its lane.
 const END_WAIT: Duration = Duration::from_secs(5);
 
-/// Load beside the player.
+/// Background load of a player.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Number of processes that compute.

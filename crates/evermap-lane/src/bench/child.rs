@@ -1,6 +1,6 @@
 //! Child processes of a benchmark: this program, started again with a request on stdin.
 //!
-//! None outlives its parent. The kernel kills players and hogs with the thread that started them. A
+//! All end with their parent. The kernel kills players and hogs with the thread that started them. A
 //! supervisor of a user's command waits for the end of its parent, then kills the command's process
 //! group and processes that have left it.
 

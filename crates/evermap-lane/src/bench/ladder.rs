@@ -49,7 +49,7 @@ pub struct Ladder {
     pub turn: Duration,
     /// Turns of each rung.
     pub rounds: usize,
-    /// Load beside the players.
+    /// Background load.
     pub load: Load,
     /// Directory of the clips and of the writers' files.
     pub folder: PathBuf,

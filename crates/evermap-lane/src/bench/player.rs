@@ -53,7 +53,7 @@ pub struct Play {
     pub periods: u64,
     /// Processor time of each frame.
     pub decode_us: u64,
-    /// Verifies frames, which must be those of a [`super::Clip`].
+    /// Verifies frames, which must come from a [`super::Clip`].
     pub is_verified: bool,
     /// Mode `blocking`: uses direct reads.
     pub is_direct: bool,

@@ -13,7 +13,7 @@ use crate::{Note, Quantiles, Reads};
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Results {
-    /// Load beside the players.
+    /// Background load.
     pub load: Load,
     /// Seed of the order.
     pub seed: u64,
@@ -68,7 +68,7 @@ pub struct Cell {
     /// Time of all turns in which the lane's core was ready to run but the host of this virtual
     /// machine ran others, in steps of 10 ms for each. `None` without a core.
     pub stolen_ms: Option<f64>,
-    /// Units that the load completed beside it, each second.
+    /// Units that the load completed each second during the turns.
     pub units_per_s: Units,
     /// Units that the load completed alone, each second.
     pub units_alone_per_s: Units,

@@ -59,7 +59,7 @@ pub struct Report {
     pub voluntary_switches: u64,
     /// Number of times that the thread was preempted.
     pub involuntary_switches: u64,
-    /// Core of the lane. `None` if the lane had no core of its own.
+    /// Core of the lane, or `None`.
     pub core: Option<u32>,
     /// Interrupts that the core served during the frames, including its own timer's.
     pub interrupts: Option<u64>,

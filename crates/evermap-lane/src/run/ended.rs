@@ -56,7 +56,7 @@ pub struct Ended {
     pub command: String,
     /// End of the program.
     pub end: End,
-    /// Last core of the lane. `None` if it had no core of its own.
+    /// Last core of the lane, or `None`.
     pub core: Option<u32>,
     /// Reasons for that core, in sentences.
     pub core_why: Vec<String>,

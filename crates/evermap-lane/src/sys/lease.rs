@@ -36,7 +36,7 @@ pub(crate) fn take(file: BorrowedFd<'_>, kept: Kept) -> Result<()> {
 
 /// Releases the lease. Blocked openers continue.
 pub(crate) fn release(file: BorrowedFd<'_>) {
-    // Fails only if there is no lease.
+    // Fails only without a lease.
     let _ = call(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK as c_int);
 }
 

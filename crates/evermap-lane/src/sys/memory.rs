@@ -53,7 +53,7 @@ impl Memory {
         unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
     }
 
-    /// The same memory as 64-bit words.
+    /// Memory as 64-bit words.
     pub(crate) fn words(&self) -> &[u64] {
         // SAFETY: the range is mapped and initialised while `self` lives and written only through
         // `&mut self`; pages are aligned to words, and any bit pattern is a valid word.

@@ -8,7 +8,7 @@ use evermap_lane::machine::{self, CheckResult, CheckTargets, Machine};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Show what a lane can do on this machine, and what is missing for the rest
+/// Check which parts of a lane work on this machine, and why others do not
 ///
 /// Tries each operation if possible, since no setting describes everything that may forbid it.
 /// Leaves nothing changed. Exits with 14 if no ordinary lane (with SCHED_FIFO) is possible.
@@ -27,7 +27,7 @@ impl Check {
     pub fn run(&self) -> Result<(), Failure> {
         let machine = Machine::detect()?;
         let state = StateDirectory::path_of_user();
-        // Without a state directory there are no lanes; this verb does not make one.
+        // Without a state directory no lanes exist; this verb does not make one.
         let taken = match state.exists() {
             true => {
                 StateDirectory::at(&state).map(|state| guard::claimed(&state)).unwrap_or_default()

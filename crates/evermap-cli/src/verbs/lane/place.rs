@@ -256,7 +256,7 @@ impl Apply {
             failures.add(error);
         }
         output.finish()?;
-        // Files that are already placed are no mistake.
+        // Naming files that are already placed is not an error.
         let is_there =
             |skipped: &Skipped| skipped.why == SkipReason::Unsuitable(Unsuitable::OnTier);
         let is_nothing = plan.files.is_empty() && !plan.skipped.iter().all(is_there);
@@ -356,7 +356,7 @@ impl Common {
         })
     }
 
-    /// Opens the journal, if there is one. Without moved files there is none.
+    /// Opens the journal, if there is one. It exists only if files were moved.
     fn found_journal(&self) -> Result<Option<Journal>, Failure> {
         let path = match &self.journal {
             Some(path) => path.clone(),

@@ -99,7 +99,7 @@ impl Play {
                 _ => Ok(clip.make(path)?),
             };
         }
-        result_file::ask(self.svg.as_deref())?;
+        result_file::check_writable(self.svg.as_deref())?;
         // The unnamed clip exists while it is open.
         let own = match &self.clip {
             Some(_) => None,

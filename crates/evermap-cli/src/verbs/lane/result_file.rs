@@ -7,7 +7,7 @@ use crate::failure::{Failure, folder_of};
 
 /// Checks whether the file can be written later. Leaves no file, and leaves an existing one
 /// unchanged.
-pub fn ask(path: Option<&Path>) -> Result<(), Failure> {
+pub fn check_writable(path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     let failed = |source| Failure::Target { path: path.into(), source };
     match fs::metadata(path) {

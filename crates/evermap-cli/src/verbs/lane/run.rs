@@ -60,7 +60,7 @@ impl Run {
         };
         let path = find(name).ok_or_else(|| Failure::NoCommand { name: name.clone() })?;
         let program = Program { path, name: name.clone(), arguments: arguments.to_vec() };
-        result_file::ask(self.report.as_deref())?;
+        result_file::check_writable(self.report.as_deref())?;
         let (view, not_applied) = match policy.tier.files.is_empty() {
             true => Default::default(),
             false => run::view(&policy, &place::watch("placing")).map_err(Failure::NoTier)?,

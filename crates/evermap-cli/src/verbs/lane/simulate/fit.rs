@@ -57,7 +57,7 @@ pub struct Fit {
 
 impl Fit {
     pub fn run(&self) -> Result<(), Failure> {
-        result_file::ask(self.to.as_deref())?;
+        result_file::check_writable(self.to.as_deref())?;
         let targets = if self.targets == Path::new("bahn2019") {
             Targets::bahn2019()?
         } else {

@@ -57,7 +57,7 @@ struct OfRun<'a> {
 
 impl Run {
     pub fn run(&self) -> Result<(), Failure> {
-        result_file::ask(self.svg.as_deref())?;
+        result_file::check_writable(self.svg.as_deref())?;
         let profile = self.inputs.profile()?;
         let workload = self.inputs.workload(&profile)?;
         let (mode, device) = (

@@ -46,7 +46,7 @@ pub struct Sweep {
 
 impl Sweep {
     pub fn run(&self) -> Result<(), Failure> {
-        result_file::ask(self.svg.as_deref())?;
+        result_file::check_writable(self.svg.as_deref())?;
         let profile = self.inputs.profile()?;
         let workload = self.inputs.workload(&profile)?;
         let axes = self.over.iter().map(|over| over.parse());
