@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use evermap_lane::machine::{Machine, Statement, Subject, check};
+use evermap_lane::machine::{CheckResult, CheckTargets, Machine, check};
 use evermap_lane::tier::{
     Health, Journal, Keep, Kind, Plan, Request, Storage, Watch, back, place, verify,
 };
@@ -22,9 +22,9 @@ fn contents() -> Vec<u8> {
     (0..300_000u32).flat_map(u32::to_le_bytes).collect()
 }
 
-fn mapping() -> Statement {
-    let subject = Subject { places: vec![TIER.into()], ..Subject::default() };
-    let all = check(&Machine::look().unwrap(), &subject);
+fn mapping() -> CheckResult {
+    let subject = CheckTargets { places: vec![TIER.into()], ..CheckTargets::default() };
+    let all = check(&Machine::detect().unwrap(), &subject);
     all.into_iter().find(|one| one.name == "device-mapping").unwrap()
 }
 
@@ -64,7 +64,7 @@ fn without_dax_the_same_memory_is_a_disk_and_the_fallback_is_reported() {
     let storage = Storage::of(Path::new(TIER)).unwrap();
     assert_eq!((storage.kind, storage.is_lasting()), (Kind::Disk, true), "{storage:?}");
     let mapping = mapping();
-    assert!(!mapping.able && mapping.why.contains("mappings are of the page cache"), "{mapping:?}");
+    assert!(!mapping.able && mapping.why.contains("mappings use the page cache"), "{mapping:?}");
     assert!(mapping.remedy.is_some_and(|remedy| remedy.contains("mounted with `dax`")));
 }
 

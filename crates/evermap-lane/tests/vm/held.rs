@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use evermap_lane::machine::{Machine, Subject, check};
+use evermap_lane::machine::{CheckTargets, Machine, check};
 
 use crate::groups::{Hierarchy, Others};
 use crate::lanes::{Fixture, Lane, SLEEP, affinity, is_alive, is_ordinary, kill, list, wait_for};
@@ -130,7 +130,7 @@ fn when_lane_and_guardian_are_killed_the_next_lane_gives_the_core_back() {
     lane.kill_all();
     let (ran, report) = setup.fixture.ended(&hold(CORE), &["true"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(report["events"].to_string().contains("had been left behind"), "{report}");
+    assert!(report["events"].to_string().contains("was left behind"), "{report}");
     setup.verify_restored();
     setup.verify_continues(program);
     kill(program);
@@ -177,7 +177,7 @@ fn processes_started_by_the_program_leave_the_core() {
     wait_for("the child to leave the group", || inside().trim() == lane.program.to_string());
     kill(lane.program);
     let ran = lane.ends();
-    assert!(ran.err.contains("run on, as ordinary ones"), "{ran:?}");
+    assert!(ran.err.contains("continue as ordinary ones"), "{ran:?}");
     setup.verify_restored();
     setup.verify_continues(started);
     kill(started);
@@ -195,7 +195,7 @@ fn holding_the_last_core_is_refused() {
     let held = setup.hierarchy.settings();
     let (ran, _) = setup.fixture.ended(&hold(0), &["true"]);
     assert_eq!(ran.code, 125, "{ran:?}");
-    assert!(ran.err.contains("no other core would be left"), "{ran:?}");
+    assert!(ran.err.contains("no core would be left"), "{ran:?}");
     assert_eq!(setup.hierarchy.settings(), held, "a refused lane changes nothing");
     // The first lane ends first. The controller that it enabled stays enabled for the other one.
     for lane in lanes {
@@ -284,7 +284,7 @@ fn a_program_returns_to_its_nested_group() {
 fn check_reports_the_version_that_would_hold_a_core() {
     let Some(_place) = Fixture::new() else { return };
     let hierarchy = Hierarchy::find();
-    let statements = check(&Machine::look().unwrap(), &Subject::default());
+    let statements = check(&Machine::detect().unwrap(), &CheckTargets::default());
     let exclusive = statements.iter().find(|one| one.name == "exclusive-core").unwrap();
     let version = format!("version {}", hierarchy.version);
     assert!(exclusive.able && exclusive.why.contains(&version), "{exclusive:?}");

@@ -103,7 +103,7 @@ fn a_named_core_that_goes_offline_ends_the_lane_and_the_program_runs_on() {
     wait_for("the program to have the core again", || affinity(lane.program).contains(&CORE));
     kill(lane.program);
     let ran = lane.ends();
-    assert!(ran.err.contains("core 1 went offline: the lane was over"), "{ran:?}");
+    assert!(ran.err.contains("core 1 went offline: the lane ended"), "{ran:?}");
 }
 
 #[test]

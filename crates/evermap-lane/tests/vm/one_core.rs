@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use evermap_lane::machine::{Machine, Statement, Subject, check};
+use evermap_lane::machine::{CheckResult, CheckTargets, Machine, check};
 
 use crate::groups::Hierarchy;
 use crate::lanes::{
     Fixture, SPIN, is_alive, is_ordinary, json, kill, online, policy_of, ran, wait_for,
 };
 
-fn statement(name: &str) -> Statement {
-    let all = check(&Machine::look().unwrap(), &Subject::default());
+fn statement(name: &str) -> CheckResult {
+    let all = check(&Machine::detect().unwrap(), &CheckTargets::default());
     all.into_iter().find(|one| one.name == name).unwrap()
 }
 
@@ -21,9 +21,12 @@ fn check_reports_that_the_only_core_can_only_be_lent() {
     let Some(fixture) = Fixture::new() else { return };
     assert_eq!(online(), BTreeSet::from([0]), "the machine has one core");
     let core = statement("core");
-    assert!(core.able && core.why.contains("core 0 is the only one that runs"), "{core:?}");
+    assert!(core.able && core.why.contains("core 0 is the only core online"), "{core:?}");
     let exclusive = statement("exclusive-core");
-    assert!(!exclusive.able && exclusive.why.contains("leave others no core"), "{exclusive:?}");
+    assert!(
+        !exclusive.able && exclusive.why.contains("leave no core for other programs"),
+        "{exclusive:?}"
+    );
     assert!(exclusive.remedy.is_some_and(|remedy| remedy.contains("share = \"lend\"")));
     let checked = ran(std::process::Command::new(crate::lanes::EVERMAP).args(["lane", "check"]));
     assert_eq!(checked.code, 0, "a lane that lends is possible: {checked:?}");
@@ -41,7 +44,7 @@ fn the_only_core_is_lent_and_reported() {
     assert_eq!(fields.split(' ').nth(38), Some("1"), "SCHED_FIFO: {ran:?}");
     assert_eq!(report["core"], 0);
     let why = report["core_why"].to_string();
-    assert!(why.contains("core 0 is the only one that runs"), "{why}");
+    assert!(why.contains("core 0 is the only core online"), "{why}");
     assert!(fixture.is_clean());
 }
 
@@ -54,10 +57,10 @@ fn holding_the_only_core_is_refused_and_changes_nothing() {
     for policy in ["[app]\nshare = \"hold\"\n", "[app]\nshare = \"hold\"\ncore = 0\n"] {
         let (ran, _) = fixture.ended(policy, &["true"]);
         assert_eq!(ran.code, 125, "{ran:?}");
-        assert!(ran.err.contains("no other core would be left"), "{ran:?}");
+        assert!(ran.err.contains("no core would be left"), "{ran:?}");
     }
     let (ran, _) = fixture.ended("[app]\ncore = 1\n", &["true"]);
-    assert!(ran.code == 125 && ran.err.contains("there is none"), "{ran:?}");
+    assert!(ran.code == 125 && ran.err.contains("the machine has only"), "{ran:?}");
     assert_eq!(hierarchy.settings(), before);
     assert!(fixture.is_clean());
 }
