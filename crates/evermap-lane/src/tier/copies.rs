@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::copying::{Source, copy_and_compare, hash, open_to_read, tier_full};
 use super::error::{Error, Result};
 use super::identity::Identity;
-use super::layout::{COPY, STAGE, VIEW, home_of, view_name};
+use super::layout::{COPY, STAGE, VIEW, user_directory, view_name};
 use super::path_text;
-use super::slot::{Attempt, Home, Slot};
+use super::slot::{Attempt, PrivateDirectory, Slot};
 use super::view::Shown;
 use super::watch::Watch;
 
@@ -47,7 +47,7 @@ pub(super) struct Made {
 
 /// Creates the copy of a file, or finds the current one. `path` has no symbolic links.
 pub(super) fn make(tier: &Path, path: &Path, watch: &Watch) -> Result<Made> {
-    let home = Home::on_tier(tier)?;
+    let home = PrivateDirectory::on_tier(tier)?;
     let slot = home.lock(&view_name(path), path, watch)?;
     let source = Source::open(path)?;
     let copy = slot.path.join(COPY);
@@ -113,7 +113,7 @@ fn is_current(slot: &Slot, identity: &Identity) -> Result<bool> {
 /// Returns the path of the current copy of a file.
 pub(super) fn find(tier: &Path, path: &Path) -> Option<PathBuf> {
     // In a world-writable directory, any user could have created a directory of this name.
-    let home = Home::find(&home_of(tier)).ok()??;
+    let home = PrivateDirectory::find(&user_directory(tier)).ok()??;
     let slot = home.path.join(view_name(path));
     // Reading without the lock is safe: records are replaced atomically, and both files are checked
     // against the record.
@@ -131,7 +131,7 @@ pub(super) fn find(tier: &Path, path: &Path) -> Option<PathBuf> {
 
 /// Removes the copy of a file from the tier. Returns true if there was one.
 pub(super) fn remove(tier: &Path, path: &Path, watch: &Watch) -> Result<bool> {
-    let Some(home) = Home::find(&home_of(tier))? else { return Ok(false) };
+    let Some(home) = PrivateDirectory::find(&user_directory(tier))? else { return Ok(false) };
     let Some(slot) = home.lock_if_there(&view_name(path), path, watch)? else { return Ok(false) };
     slot.remove()?;
     Ok(true)
@@ -141,7 +141,7 @@ pub(super) fn remove(tier: &Path, path: &Path, watch: &Watch) -> Result<bool> {
 /// slots that another process holds.
 pub(super) fn sweep(tier: &Path) -> Result<Vec<PathBuf>> {
     let mut swept = Vec::new();
-    let Some(home) = Home::find(&home_of(tier))? else { return Ok(swept) };
+    let Some(home) = PrivateDirectory::find(&user_directory(tier))? else { return Ok(swept) };
     for name in home.names()?.iter().filter(|name| name.starts_with(VIEW)) {
         let Attempt::Locked(slot) = home.attempt(name)? else { continue };
         let record = is_current_record(&slot)?;
@@ -162,7 +162,7 @@ pub(super) fn sweep(tier: &Path) -> Result<Vec<PathBuf>> {
 
 /// Returns the files that have copies.
 pub(super) fn files(tier: &Path) -> Result<Vec<PathBuf>> {
-    let Some(home) = Home::find(&home_of(tier))? else { return Ok(Vec::new()) };
+    let Some(home) = PrivateDirectory::find(&user_directory(tier))? else { return Ok(Vec::new()) };
     let file = |name: &String| {
         let text = std::fs::read(home.path.join(name).join("record")).ok()?;
         serde_json::from_slice::<Record>(&text).ok().map(|record| record.original)
@@ -182,7 +182,7 @@ pub(super) enum State {
 /// completely.
 pub(super) fn verify(tier: &Path, watch: &Watch) -> Result<Vec<(PathBuf, PathBuf, State)>> {
     let mut all = Vec::new();
-    let Some(home) = Home::find(&home_of(tier))? else { return Ok(all) };
+    let Some(home) = PrivateDirectory::find(&user_directory(tier))? else { return Ok(all) };
     for name in home.names()?.iter().filter(|name| name.starts_with(VIEW)) {
         let path = home.path.join(name);
         let Some(slot) = home.lock_if_there(name, &path, watch)? else { continue };

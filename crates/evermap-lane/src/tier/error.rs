@@ -95,7 +95,7 @@ pub enum Error {
         why: String,
     },
     /// The copy, read back, differs from the file.
-    #[error("the copy of {} differed from the file when read back and was discarded: check the hardware of {}", path.display(), tier.display())]
+    #[error("the copy of {} differed from the file when read back and was discarded: check the disk of {} and the memory", path.display(), tier.display())]
     Differs {
         /// The file.
         path: PathBuf,

@@ -25,7 +25,7 @@ const DIGITS: usize = 32;
 
 /// Returns this user's directory on a tier. Other users can pass through it to files they may read,
 /// but cannot list it.
-pub(super) fn home_of(tier: &Path) -> PathBuf {
+pub(super) fn user_directory(tier: &Path) -> PathBuf {
     tier.join(format!("evermap-lane-{}", geteuid().as_raw()))
 }
 

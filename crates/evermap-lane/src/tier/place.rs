@@ -104,7 +104,7 @@ pub fn place(plan: &Plan, journal: Option<&Journal>, watch: &Watch) -> Result<Ap
 pub fn placed_path(tier: &Path, original: &Path) -> Option<PathBuf> {
     let path = std::fs::canonicalize(original).ok()?;
     let tier = std::fs::canonicalize(tier).ok()?;
-    match path.starts_with(super::layout::home_of(&tier)) {
+    match path.starts_with(super::layout::user_directory(&tier)) {
         true => Some(path),
         false => copies::find(&tier, &path),
     }

@@ -138,8 +138,8 @@ pub enum SkipReason {
 
 impl Plan {
     /// Inspects all files and changes nothing. Opens each file and asks the kernel whether it is
-    /// open elsewhere; if one is, scans `/proc` for the processes. Opening a file on which another
-    /// process holds a lease breaks that lease.
+    /// open elsewhere; if one is, scans `/proc` for the processes. If another process holds a lease
+    /// on a file, the kernel asks that process to release it.
     ///
     /// A file that does not fit is left out. Smaller files after it may still be placed.
     ///

@@ -1,8 +1,8 @@
 //! Directories private to this user, and locked directories in them, which hold copies and records.
 //!
-//! A **home** is a directory that only this user can change. A **slot** is a directory in it for
-//! one file. A process that works with a slot holds its lock; the kernel releases the lock when the
-//! process ends. The next holder may remove whatever a killed holder left in the slot.
+//! Only this user can change a **private directory**. A **slot** is a directory in it for one file.
+//! A process that works with a slot holds its lock; the kernel releases the lock when the process
+//! ends. The next holder may remove whatever a killed holder left in the slot.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::error::{Error, Result};
-use super::layout::home_of;
+use super::layout::user_directory;
 use super::watch::Watch;
 
 /// Name of a record in its slot.
@@ -32,12 +32,12 @@ const DIRECTORY: OFlags =
 
 /// Directory that only this user can change.
 #[derive(Debug)]
-pub(super) struct Home {
+pub(super) struct PrivateDirectory {
     pub(super) path: PathBuf,
     directory: OwnedFd,
 }
 
-impl Home {
+impl PrivateDirectory {
     /// Opens the directory. Returns `None` if it does not exist.
     pub(super) fn find(path: &Path) -> Result<Option<Self>> {
         let directory = match open(path, DIRECTORY, Mode::empty()) {
@@ -77,7 +77,7 @@ impl Home {
                 "others could move this user's directory away: run `chmod +t` or `chmod o-w` on it";
             return Err(Error::UnsafeDirectory { path: tier.into(), why: why.into() });
         }
-        Self::make(&home_of(tier), 0o711)
+        Self::make(&user_directory(tier), 0o711)
     }
 
     /// Returns the names of the entries, sorted.
@@ -104,7 +104,7 @@ impl Home {
         })
     }
 
-    /// Like [`Home::lock`], but returns `None` if the slot does not exist.
+    /// Like [`PrivateDirectory::lock`], but returns `None` if the slot does not exist.
     pub(super) fn lock_if_there(
         &self,
         name: &str,
@@ -217,8 +217,8 @@ impl Slot {
         clean(&self.path, &self.directory, but)
     }
 
-    /// Removes the slot if it holds nothing but an unfinished record. Other contents mean that the
-    /// directory is not ours.
+    /// Removes the slot if it holds at most an unfinished record. Other contents may belong to
+    /// another program.
     pub(super) fn remove_unused(self) -> Result<()> {
         match unlinkat(&self.directory, RECORD_NEW, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn a_slot_has_one_holder_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
-        let home = Home::make(&dir.path().join("home"), 0o700).unwrap();
+        let home = PrivateDirectory::make(&dir.path().join("home"), 0o700).unwrap();
         let subject = Path::new("/a/file");
         let slot = home.lock("one", subject, &short_timeout()).unwrap();
         let error = home.lock("one", subject, &short_timeout()).unwrap_err();
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn an_invalid_record_is_reported_and_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let home = Home::make(&dir.path().join("home"), 0o700).unwrap();
+        let home = PrivateDirectory::make(&dir.path().join("home"), 0o700).unwrap();
         let slot = home.lock("one", Path::new("/a"), &short_timeout()).unwrap();
         for bytes in [&b"{"[..], b"", b"\xff", &vec![b'1'; 300 << 10]] {
             fs::write(slot.record_path(), bytes).unwrap();
@@ -319,15 +319,15 @@ mod tests {
     }
 
     #[test]
-    fn a_home_that_other_users_can_change_is_refused() {
+    fn a_directory_that_other_users_can_change_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("home");
-        drop(Home::make(&path, 0o700).unwrap());
+        drop(PrivateDirectory::make(&path, 0o700).unwrap());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(Home::find(&path), Err(Error::UnsafeDirectory { .. })));
+        assert!(matches!(PrivateDirectory::find(&path), Err(Error::UnsafeDirectory { .. })));
         let link = dir.path().join("link");
         std::os::unix::fs::symlink("/", &link).unwrap();
-        assert!(matches!(Home::make(&link, 0o700), Err(Error::UnsafeDirectory { .. })));
-        assert!(Home::find(&dir.path().join("none")).unwrap().is_none());
+        assert!(matches!(PrivateDirectory::make(&link, 0o700), Err(Error::UnsafeDirectory { .. })));
+        assert!(PrivateDirectory::find(&dir.path().join("none")).unwrap().is_none());
     }
 }

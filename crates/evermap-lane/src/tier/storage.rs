@@ -126,9 +126,9 @@ fn not_lasting(
     let name = file_system.name();
     match kind {
         Kind::Memory => Some(format!("it is memory ({name}), so its files are lost at a restart")),
-        Kind::Remote => {
-            Some(format!("it is not on this machine ({name}) and may become unavailable"))
-        }
+        Kind::Remote => Some(format!(
+            "it is remote or a user-space file system ({name}) and may become unavailable"
+        )),
         _ if file_system.is_overlay() => {
             Some("it is an overlay, and its lower file systems may not be persistent".into())
         }

@@ -1,4 +1,4 @@
-//! Reads lines of bounded length as text. Invalid UTF-8 is escaped and long lines are truncated;
+//! Reads lines of bounded length as text. Invalid UTF-8 is escaped and long lines are skipped;
 //! neither ends the reading.
 
 use std::borrow::Cow;

@@ -11,8 +11,8 @@ use crate::sys::lease::Kept;
 use crate::tier::copying::{Source, hash, open_to_read};
 use crate::tier::error::{Error, Result};
 use crate::tier::identity::Identity;
-use crate::tier::layout::home_of;
-use crate::tier::slot::{Home, parent, remove_directory};
+use crate::tier::layout::user_directory;
+use crate::tier::slot::{PrivateDirectory, parent, remove_directory};
 use crate::tier::watch::Watch;
 
 /// State of a copy.
@@ -46,7 +46,7 @@ fn inspect_with(
     record: &Record,
     is_sound: impl FnOnce(&rustix::fd::OwnedFd, &VerifiedCopy) -> Result<bool>,
 ) -> Result<CopyState> {
-    if Home::find(&home_of(&record.tier))?.is_none() {
+    if PrivateDirectory::find(&user_directory(&record.tier))?.is_none() {
         return Ok(CopyState::NoTier);
     }
     let file = match open_to_read(&record.copy) {
@@ -99,7 +99,7 @@ pub(super) fn lease_for_removal(
 
 /// Removes the copy and its directory durably. Succeeds if they are gone.
 pub(super) fn remove(record: &Record) -> Result<()> {
-    let Some(home) = Home::find(&home_of(&record.tier))? else {
+    let Some(home) = PrivateDirectory::find(&user_directory(&record.tier))? else {
         return Err(Error::TierMissing {
             tier: record.tier.clone(),
             path: record.original.clone(),

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::tier::error::{Error, Result};
 use crate::tier::identity::Identity;
-use crate::tier::layout::{SWITCH, home_of, is_returning_name, is_slot_name, slot_name};
+use crate::tier::layout::{SWITCH, is_returning_name, is_slot_name, slot_name, user_directory};
 use crate::tier::path_text;
-use crate::tier::slot::{Attempt, Home, Slot, flush_directory, parent};
+use crate::tier::slot::{Attempt, PrivateDirectory, Slot, flush_directory, parent};
 use crate::tier::watch::Watch;
 
 const VERSION: u32 = 1;
@@ -22,7 +22,7 @@ const OF_ROOT: &str = "/var/lib/evermap-lane";
 /// Persistent journal of a user's switched files.
 #[derive(Debug)]
 pub struct Journal {
-    home: Home,
+    home: PrivateDirectory,
 }
 
 impl Journal {
@@ -68,7 +68,7 @@ impl Journal {
         std::fs::create_dir_all(above).map_err(Error::io("create", above))?;
         // If a power failure removed a journal with its directories, its links would be unknown.
         missing.iter().try_for_each(|made| flush_directory(parent(made)))?;
-        Ok(Self { home: Home::make(path, 0o700)? })
+        Ok(Self { home: PrivateDirectory::make(path, 0o700)? })
     }
 
     /// Opens the journal in a directory. Returns `None` if the directory does not exist.
@@ -77,7 +77,7 @@ impl Journal {
     ///
     /// Same errors as [`Journal::of_user`].
     pub fn find(path: &Path) -> Result<Option<Self>> {
-        Ok(Home::find(path)?.map(|home| Self { home }))
+        Ok(PrivateDirectory::find(path)?.map(|home| Self { home }))
     }
 
     /// Returns the path of the journal.
@@ -250,7 +250,7 @@ impl Record {
         let is_ours = directory
             .and_then(Path::file_name)
             .is_some_and(|name| name.to_str().is_some_and(|name| name.starts_with(SWITCH)));
-        let is_at_home = directory.and_then(Path::parent) == Some(&home_of(&self.tier));
+        let is_at_home = directory.and_then(Path::parent) == Some(&user_directory(&self.tier));
         let names = (self.original.file_name(), self.copy.file_name());
         if self.version != VERSION {
             return Some("its version is not supported by this program");
@@ -307,7 +307,7 @@ mod tests {
         std::fs::write(&original, "x").unwrap();
         let identity = Identity::of_name(&original).unwrap();
         let tier = PathBuf::from("/mnt/fast");
-        let copy = home_of(&tier).join("switch-0123/file");
+        let copy = user_directory(&tier).join("switch-0123/file");
         let sound = Record::new(original.clone(), 1, identity, tier, copy);
         let slot = journal.lock(&original, &Watch::default()).unwrap();
         let write_and_read = |record: &Record| {

@@ -2,8 +2,8 @@
 //!
 //! The order of the steps makes the move safe. The journal records each step before it begins. The
 //! copy is complete and durable before a link leads to it. Link and file exchange their names
-//! atomically. During the exchange, a lease makes writers wait; a process that opens the file
-//! earlier ends the move.
+//! atomically. Leases make other processes wait: writers during the copy, all others during the
+//! exchange. A process that waits ends the move.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::sys::lease::Kept;
 use crate::tier::copying::{Source, copy_and_compare};
 use crate::tier::error::{Error, Result};
 use crate::tier::layout::{STAGE, switch_name};
-use crate::tier::slot::{Home, Slot, flush_directory, parent};
+use crate::tier::slot::{PrivateDirectory, Slot, flush_directory, parent};
 use crate::tier::watch::{Step, Watch};
 
 /// Moves a file, and returns the path of its copy. `path` has no symbolic links and passed the
@@ -37,7 +37,7 @@ pub(in crate::tier) fn place(
             _ => return place(journal, tier, path, watch),
         }
     }
-    let home = Home::on_tier(tier)?;
+    let home = PrivateDirectory::on_tier(tier)?;
     let source = Source::open(path)?;
     let copy = home.path.join(switch_name()?).join(path.file_name().unwrap_or_default());
     let site = Site::open(path)?;
@@ -61,7 +61,7 @@ pub(in crate::tier) fn place(
 
 struct PlaceMove<'a> {
     slot: &'a Slot,
-    home: &'a Home,
+    home: &'a PrivateDirectory,
     site: &'a Site,
     record: Record,
     source: Source,

@@ -208,7 +208,7 @@ fn recovery_waits_for_an_unavailable_tier() {
             fixture.place().unwrap();
         }
         fixture.spawn_helper(verb, step, Signal::KILL).wait().unwrap();
-        let home = crate::tier::layout::home_of(&fixture.path("tier"));
+        let home = crate::tier::layout::user_directory(&fixture.path("tier"));
         fs::rename(&home, fixture.path("away")).unwrap();
         for _ in 0..2 {
             let recovered = fixture.recover();

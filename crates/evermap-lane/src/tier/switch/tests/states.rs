@@ -159,7 +159,7 @@ fn a_missing_copy_is_detected_and_the_original_can_be_restored() {
 fn a_file_without_its_tier_changes_only_if_the_original_is_requested() {
     let fixture = Fixture::new();
     fixture.place().unwrap();
-    let home = crate::tier::layout::home_of(&fixture.path("tier"));
+    let home = crate::tier::layout::user_directory(&fixture.path("tier"));
     fs::rename(&home, fixture.path("away")).unwrap();
     assert_eq!(health(&fixture), Health::TierMissing);
     let before = fixture.everything();
