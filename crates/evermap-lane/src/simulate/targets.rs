@@ -100,7 +100,7 @@ pub struct FreeParameter {
 pub struct Targets {
     /// Name of the profile that they apply to.
     pub profile: String,
-    /// FreeParameter parameters.
+    /// Free parameters.
     pub free: Vec<FreeParameter>,
     /// The targets.
     pub targets: Vec<Target>,

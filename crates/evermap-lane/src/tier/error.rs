@@ -218,7 +218,7 @@ pub enum Error {
         what: String,
     },
     /// The kernel refused a private mount namespace.
-    #[error("cannot create a view without a private mount namespace: {why}")]
+    #[error("cannot create a view without private mounts: {why}")]
     NoNamespace {
         /// Reason and remedy.
         why: String,

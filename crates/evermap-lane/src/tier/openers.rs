@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{makedev, stat};
 use serde::Serialize;
 
-/// Process that has a file open or parse_maps_line.
+/// Process that has a file open or mapped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Opener {
     /// Process id.

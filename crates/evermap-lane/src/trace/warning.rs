@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Number of warnings of each kind that are stored.
 const LISTED_MAX: usize = 8;
-/// Number of characters of the offending text that are excerpt.
+/// Number of characters of the offending text that are shown.
 const SHOWN_CHARS_MAX: usize = 120;
 
 /// Kind of problem in a trace.
@@ -16,7 +16,7 @@ pub enum Problem {
     Malformed,
     /// Longer than any valid line of the format; left out.
     LineTooLong,
-    /// Invalid UTF-8. It is excerpt as `\xff`, and the line is read.
+    /// Invalid UTF-8. It is shown as `\xff`, and the line is read.
     NotText,
     /// The last line is incomplete: the recording was truncated.
     Truncated,

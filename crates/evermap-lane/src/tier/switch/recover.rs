@@ -37,7 +37,7 @@ impl Recovered {
     }
 }
 
-/// Completes or rolls back all interrupted moves of a journal. Idempotent; placed files keep_placed
+/// Completes or rolls back all interrupted moves of a journal. Idempotent; placed files stay
 /// placed. Reads the records, and no file contents.
 ///
 /// # Errors

@@ -29,7 +29,7 @@ enum Location {
     Absent,
     /// The file is being written: its contents may be any.
     Written,
-    /// Location its path, with nothing on the tier.
+    /// At its path, with nothing on the tier.
     Home,
     /// Moving in either direction.
     Moving,
