@@ -1,8 +1,9 @@
-//! Removes what killed copies left: files and directories under temporary names.
+//! Removes the files and directories with temporary names that killed copies left behind.
 //!
-//! A copy that runs holds a shared lock (`flock`) on what it has not finished: a file under a temporary name, a directory
-//! that is being filled, and the directory that it merges into. Whoever cleans takes the same lock exclusively, so nothing
-//! of a running copy is removed. The kernel drops the locks of a process that was killed.
+//! A running copy holds a shared lock (`flock`) on each unfinished object: the file with a
+//! temporary name, the directory being filled, or the directory it merges into. Cleaning takes the
+//! same lock exclusively, so it never removes data of a running copy. The kernel releases the locks
+//! of a killed process.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -17,45 +18,47 @@ use crate::error::{Error, Result};
 use crate::file::{Unfinished, unfinished_name};
 use crate::tree;
 
-/// For directories that are looked through: never through a symbolic link.
+/// Flags for opening directories during the walk. Symbolic links are not followed.
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Left-overs of copies that were found, by their paths.
+/// Result of [`clean`]: unfinished copies by path.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Cleaned {
     /// Removed.
     pub removed: Vec<PathBuf>,
-    /// A running copy has them.
+    /// Skipped because a running copy holds them.
     pub in_use: Vec<PathBuf>,
-    /// Parts that `resume` can go on with, and were not to be removed.
+    /// Kept because `resume` can continue them.
     pub parts: Vec<PathBuf>,
-    /// Could not be looked at or removed.
+    /// Errors of entries that could not be read or removed.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub errors: Vec<Error>,
 }
 
-/// Removes left-overs of killed copies in `directory` and in all directories below on the same file system. Parts of
-/// resumable copies are removed only with `parts`. Symbolic links are not followed. Costs a pass over all names.
+/// Removes unfinished copies in `directory` and below, on the same file system. Removes parts of
+/// resumable copies only if `parts` is set. Does not follow symbolic links. Cost: reads every
+/// directory.
 ///
 /// ```
-/// let place = tempfile::tempdir()?;
-/// std::fs::write(place.path().join(".film.evermap-0123abcd"), "half of a copy")?;
-/// let cleaned = evermap_transfer::clean(place.path(), false)?;
-/// assert_eq!(cleaned.removed, [place.path().join(".film.evermap-0123abcd")]);
+/// let directory = tempfile::tempdir()?;
+/// std::fs::write(directory.path().join(".film.evermap-0123abcd"), "half of a copy")?;
+/// let cleaned = evermap_transfer::clean(directory.path(), false)?;
+/// assert_eq!(cleaned.removed, [directory.path().join(".film.evermap-0123abcd")]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
 ///
-/// [`Error::Io`]: `directory` cannot be opened. What goes wrong below it is listed and ends nothing.
+/// [`Error::Io`] if `directory` cannot be opened. Errors below it are listed in the result and do
+/// not stop the walk.
 pub fn clean(directory: &Path, parts: bool) -> Result<Cleaned> {
     let flags = DIRECTORY - OFlags::NOFOLLOW;
     let root = fs::openat(fs::CWD, directory, flags, Mode::empty())
         .map_err(Error::io("open the directory", directory))?;
-    let device = fs::fstat(&root).map_err(Error::io("look at", directory))?.st_dev;
+    let device = fs::fstat(&root).map_err(Error::io("read the attributes of", directory))?.st_dev;
     let mut cleaned = Cleaned::default();
     if is_merged_into_above(root.as_fd()) {
         cleaned.in_use.push(directory.into());
@@ -72,7 +75,7 @@ pub fn clean(directory: &Path, parts: bool) -> Result<Cleaned> {
                 true => one_directory(&opened, &path, parts, &mut cleaned),
                 false => Ok(Vec::new()),
             })
-            .map_err(Error::io("look through", &path));
+            .map_err(Error::io("read the directory", &path));
         match below {
             Ok(below) => waiting.extend(below.into_iter().map(|path| (path, None))),
             Err(error) => cleaned.errors.push(error),
@@ -81,7 +84,7 @@ pub fn clean(directory: &Path, parts: bool) -> Result<Cleaned> {
     Ok(cleaned)
 }
 
-/// Removes the left-overs of one directory. Gives the directories in it.
+/// Removes the unfinished copies in one directory. Returns its subdirectories.
 fn one_directory(
     directory: &OwnedFd,
     path: &Path,
@@ -126,12 +129,12 @@ fn one_directory(
     Ok(below)
 }
 
-/// Removes one left-over; false if a running copy has it.
+/// Removes one unfinished copy. Returns false if a running copy holds it.
 fn remove(directory: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = match fs::openat(directory, name, flags, Mode::empty()) {
         Ok(opened) => opened,
-        // A link, a socket, or one that this user may not read: nobody could have a lock on it.
+        // A symbolic link, a socket or an unreadable file: no copy can hold a lock on it.
         Err(Errno::LOOP | Errno::NXIO | Errno::ACCESS) => {
             return fs::unlinkat(directory, name, AtFlags::empty()).map(|()| true);
         }
@@ -148,7 +151,8 @@ fn remove(directory: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// Whether a running copy merges into a directory above: its left-overs below have no locks of their own.
+/// Returns true if a running copy merges into a parent directory. Its files below have no locks of
+/// their own.
 fn is_merged_into_above(directory: BorrowedFd<'_>) -> bool {
     let identity =
         |directory: &OwnedFd| fs::fstat(directory).ok().map(|stat| (stat.st_dev, stat.st_ino));

@@ -1,4 +1,4 @@
-//! Copying by name: the builder, and what a target's name means.
+//! Copies by name: the [`Copy`] builder and the resolution of the target's name.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -25,27 +25,27 @@ use crate::report::{Report, TreeSummary};
 use crate::sys::write_signals::WriteSignalsBlocked;
 use crate::tree::{self, TreeMeter, TreeOptions};
 
-/// Which symbolic links of a source are followed.
+/// Policy for symbolic links in the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Follow {
-    /// None: links are copied as links, also the one that names the source (`cp -P`).
+    /// Copies all links as links, including one named as the source (`cp -P`).
     None,
-    /// The one that names the source, and none within a tree (`cp -H`).
+    /// Follows a link named as the source, but no links within a tree (`cp -H`).
     #[default]
     Named,
-    /// All: what a link leads to is copied in its place (`cp -L`).
+    /// Follows all links (`cp -L`).
     All,
 }
 
-/// A copy of a file to a name, in place of what has it; or of a directory with all that is in it.
+/// Copy of a file or a directory tree to a name. Replaces an existing file.
 ///
 /// ```
-/// # let place = tempfile::tempdir()?;
-/// # let (from, to) = (place.path().join("from"), place.path().join("to"));
-/// std::fs::write(&from, "what is to be copied")?;
+/// # let directory = tempfile::tempdir()?;
+/// # let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+/// std::fs::write(&from, "contents of the file")?;
 /// let report = evermap_transfer::Copy::new(&from, &to).verify(true).run()?;
 /// assert_eq!(report.size_bytes, 20);
-/// assert_eq!(std::fs::read(&to)?, b"what is to be copied");
+/// assert_eq!(std::fs::read(&to)?, b"contents of the file");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -61,9 +61,12 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// From `source` to `target`; if that is a directory, to the source's name in it, unless [`Copy::exact_target`] says
-    /// otherwise. A source that ends with `/.` stands for what is in it: that is merged into a target that is there. The
-    /// target's links are followed, and the source's as [`Copy::follow`] says.
+    /// Creates a copy from `source` to `target`.
+    ///
+    /// If `target` is a directory, the copy is placed in it under the source's file name, unless
+    /// [`Copy::exact_target`] is set. A source that ends with `/.` means the directory's contents,
+    /// which are merged into an existing target. Links in `target` are followed; links in `source`
+    /// according to [`Copy::follow`].
     pub fn new(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Copy {
         Copy {
             source: source.into(),
@@ -77,110 +80,112 @@ impl Copy {
         }
     }
 
-    /// This engine and no other; what it cannot move is an error.
+    /// Uses only this engine. Data that it cannot move is an error.
     pub fn engine(mut self, engine: EngineKind) -> Copy {
         self.options.wish.engine = Some(engine);
         self
     }
 
-    /// What engines are told; [`Tuning::default`] has the measured values.
+    /// Sets the engines' parameters. [`Tuning::default`] has the measured values.
     pub fn tuning(mut self, tuning: Tuning) -> Copy {
         self.options.tuning = tuning;
         self
     }
 
-    /// What holds when [`Copy::run`] returns; [`Durability::None`] unless it is said.
+    /// Sets the durability guaranteed when [`Copy::run`] returns. Default: [`Durability::None`].
     pub fn durability(mut self, durability: Durability) -> Copy {
         self.options.wish.durability = durability;
         self
     }
 
-    /// Whether extents may be shared with the source; where it is possible, unless it is said.
+    /// Sets whether extents may be shared with the source. Default: shared if possible.
     pub fn reflink(mut self, reflink: Reflink) -> Copy {
         self.options.wish.reflink = reflink;
         self
     }
 
-    /// Reads the copy back from where it was stored, before it gets its name, and compares it with the source.
+    /// Before publishing, reads the copy back from the disk and compares it with the source.
     pub fn verify(mut self, verify: bool) -> Copy {
         self.options.verify = verify;
         self
     }
 
-    /// Leaves a part when it is interrupted, and goes on with the one that is there, if it is of this source as it is now. What it has is compared with
-    /// the source first.
+    /// Keeps an interrupted copy as a part file, and continues an existing part of the unchanged
+    /// source. The data in the part is first compared with the source.
     pub fn resume(mut self, resume: bool) -> Copy {
         self.options.resume = resume;
         self
     }
 
-    /// What is kept beside the bytes; all of it, unless it is said.
+    /// Selects the attributes to preserve. Default: all.
     pub fn preserve(mut self, preserve: Preserve) -> Copy {
         self.options.preserve = preserve;
         self
     }
 
-    /// Asks what is cached before and after, for the report.
+    /// Records in the report how much is cached before and after.
     pub fn explain(mut self, explain: bool) -> Copy {
         self.options.explain = explain;
         self
     }
 
-    /// Set to true, by another thread or a signal handler, it ends the copy soon with [`Error::Cancelled`].
+    /// Cancels the copy with [`Error::Cancelled`] soon after the flag is set by another thread or a
+    /// signal handler.
     pub fn cancelled_by(mut self, cancelled: Arc<AtomicBool>) -> Copy {
         self.meter = Arc::new(Meter::new(Arc::clone(&cancelled)));
         self.tree_meter = Arc::new(TreeMeter::new(cancelled));
         self
     }
 
-    /// Of a tree that has things which cannot be copied, publishes the rest, and lists those.
+    /// Publishes a tree even if some entries could not be copied. The report lists these.
     pub fn keep_going(mut self, keep_going: bool) -> Copy {
         self.tree.keep_going = keep_going;
         self
     }
 
-    /// Of a tree, leaves out what is on other file systems.
+    /// Skips entries of a tree that are on other file systems.
     pub fn one_file_system(mut self, one_file_system: bool) -> Copy {
         self.tree.one_file_system = one_file_system;
         self
     }
 
-    /// Which symbolic links of the source are followed; the one that names it, unless it is said.
+    /// Sets which symbolic links of the source are followed. Default: [`Follow::Named`].
     pub fn follow(mut self, follow: Follow) -> Copy {
         self.follow = follow;
         self.tree.follow_links = follow == Follow::All;
         self
     }
 
-    /// Takes the target for the copy's own name, also if it is a directory: a directory is merged into it, and a file is
-    /// refused.
+    /// Treats the target as the copy's own name even if it is a directory. A source directory is
+    /// merged into it; a source file is an error.
     pub fn exact_target(mut self, exact: bool) -> Copy {
         self.exact = exact;
         self
     }
 
-    /// Keeps hard links to what other copies with these links have made.
+    /// Preserves hard links to files that other copies with the same `links` have made.
     pub fn links(mut self, links: Arc<SharedLinks>) -> Copy {
         self.tree.links = Some(links);
         self
     }
 
-    /// How many threads copy a tree; as many as there are processors, up to 8, unless it is said.
+    /// Sets the number of threads that copy a tree. Default: one per processor, up to 8.
     pub fn threads(mut self, threads: NonZeroUsize) -> Copy {
         self.tree.threads = Some(threads);
         self
     }
 
-    /// What it counts while it runs: for progress, from another thread.
+    /// Returns live counters, to show progress from another thread.
     pub fn progress(&self) -> Progress {
         Progress { file: Arc::clone(&self.meter), tree: Arc::clone(&self.tree_meter) }
     }
 
-    /// Copies.
+    /// Runs the copy.
     ///
     /// # Errors
     ///
-    /// All of [`Error`]; the target's name has what it had before then.
+    /// Any [`Error`]. On error the target is unchanged, except for [`Error::Incomplete`], whose
+    /// report says what was published.
     pub fn run(&self) -> Result<Report> {
         if self.follow == Follow::None && !ends_with(&self.source, b"/") {
             let stat = fs::lstat(&self.source).map_err(Error::io("look at", &self.source))?;
@@ -196,7 +201,7 @@ impl Copy {
                 );
             }
         }
-        // Threads of a tree's copy inherit it.
+        // Threads that copy a tree inherit the signal mask.
         let _no_signal = WriteSignalsBlocked::new();
         let file = open_source(&self.source)?;
         let stat = look(file.as_fd()).map_err(Error::io("look at", &self.source))?;
@@ -216,7 +221,7 @@ impl Copy {
         }
     }
 
-    /// The name that the copy gets: that of the target, or one in it.
+    /// Returns the copy's path: the target, or the source's name in the target directory.
     fn named_target(&self, name: impl FnOnce() -> Result<OsString>) -> Result<PathBuf> {
         match std::fs::metadata(&self.target) {
             Ok(metadata) if metadata.is_dir() && !self.exact => Ok(self.target.join(name()?)),
@@ -262,7 +267,7 @@ impl Copy {
     fn run_tree(&self) -> Result<Report> {
         if self.options.resume {
             return Err(Error::Usage(format!(
-                "{} is a directory: only files are copied in parts that can be resumed; leave `resume` out",
+                "{} is a directory: only files can be resumed; omit `resume`",
                 self.source.display()
             )));
         }
@@ -303,7 +308,7 @@ impl Copy {
     }
 }
 
-/// What a copy counts while it runs, for progress.
+/// Live counters of a copy, for progress display.
 #[derive(Debug, Clone)]
 pub struct Progress {
     file: Arc<Meter>,
@@ -311,12 +316,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Bytes that have arrived.
+    /// Bytes written to the target so far.
     pub fn arrived_bytes(&self) -> u64 {
         self.file.arrived_bytes() + self.tree.counts().bytes
     }
 
-    /// Files of a tree that are complete.
+    /// Number of completed files of a tree.
     pub fn files(&self) -> u64 {
         self.tree.counts().files
     }
@@ -336,15 +341,16 @@ impl Default for Options {
     }
 }
 
-/// What a target's name stands for.
+/// Resolved target of a copy.
 enum Resolved {
-    /// A name in a directory, which a regular file has or nothing.
+    /// A name in a directory, either free or held by a regular file.
     Name { directory: PathBuf, path: PathBuf },
-    /// Something that is written into: a FIFO, a device.
+    /// An object to write into, such as a FIFO or a device.
     Stream(OwnedFd),
 }
 
-/// Links to what another copy made of this file, in place of what has the name. False if none did.
+/// Replaces the name with a hard link to another copy of the same inode. Returns false if there is
+/// no such copy.
 fn link_in_place(links: &SharedLinks, inode: (u64, u64), place: &Place<'_>) -> Result<bool> {
     let failed = Error::io("give its name to", place.path);
     let linked =
@@ -357,7 +363,7 @@ fn link_in_place(links: &SharedLinks, inode: (u64, u64), place: &Place<'_>) -> R
         let _ = fs::unlinkat(place.directory, &temporary, fs::AtFlags::empty());
         failed(errno)
     })?;
-    // Nothing is renamed where both names are links to one file already.
+    // `rename` does nothing if both names are links to the same file.
     let _ = fs::unlinkat(place.directory, &temporary, fs::AtFlags::empty());
     Ok(true)
 }
@@ -371,7 +377,7 @@ fn open_source(path: &Path) -> Result<OwnedFd> {
     fs::open(path, flags, Mode::empty()).map_err(Error::io("open", path))
 }
 
-/// Finds out what is there.
+/// Resolves the target's path.
 fn resolve(source: &Path, path: PathBuf, identity: &Identity) -> Result<Resolved> {
     let stat = match fs::stat(&path) {
         Ok(stat) => stat,
@@ -383,7 +389,7 @@ fn resolve(source: &Path, path: PathBuf, identity: &Identity) -> Result<Resolved
     }
     match fs::FileType::from_raw_mode(stat.st_mode) {
         fs::FileType::RegularFile => {
-            // Behind its links, so that what is replaced is the file and not the link.
+            // Follow links so that the file is replaced, not the link.
             let path = std::fs::canonicalize(&path).map_err(Error::io("follow", &path))?;
             name_in(path)
         }
@@ -397,11 +403,11 @@ fn resolve(source: &Path, path: PathBuf, identity: &Identity) -> Result<Resolved
     }
 }
 
-/// Nothing is there, or a link to nothing.
+/// Resolves a path that `stat` does not find: a free name or a dangling link.
 fn name_that_is_free(path: PathBuf) -> Result<Resolved> {
     if std::fs::symlink_metadata(&path).is_ok() {
         return Err(Error::Usage(format!(
-            "{} is a symbolic link to nothing: remove it, or name what it should point to",
+            "{} is a symbolic link to nothing: remove it, or name the file it should point to",
             path.display()
         )));
     }
@@ -421,11 +427,11 @@ fn name_in(path: PathBuf) -> Result<Resolved> {
 
 fn file_name(path: &Path) -> Result<&std::ffi::OsStr> {
     path.file_name().ok_or_else(|| {
-        Error::Usage(format!("{} names no file: give a path that ends with a name", path.display()))
+        Error::Usage(format!("{} has no file name: use a path that ends with one", path.display()))
     })
 }
 
-/// What a directory is called within another one: `.` and `..` have names, too.
+/// Returns a directory's name. `.` and `..` are resolved first.
 fn directory_name(path: &Path) -> Result<std::ffi::OsString> {
     if let Some(name) = path.file_name() {
         return Ok(name.to_os_string());

@@ -1,7 +1,7 @@
-//! Moving bytes between two descriptors that somebody else has opened: files, pipes, sockets, devices.
+//! Moves bytes between two open descriptors: files, pipes, sockets, devices.
 //!
-//! No names, no attributes, nothing published: what has arrived is in the target, whatever happens then. This is what
-//! programs use that have their own way of making files, as `evermap` itself.
+//! Handles no names and no attributes. Bytes that have arrived stay in the target, even after an
+//! error. For programs that create their files themselves, such as `evermap`.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::PathBuf;
@@ -27,10 +27,10 @@ use crate::segments::FullSegments;
 use crate::span::{Span, Work};
 use crate::sys::write_signals::WriteSignalsBlocked;
 
-/// Bytes from one descriptor to another.
+/// Transfer of bytes from one descriptor to another.
 ///
-/// Between files offsets are the same in both, and the positions of the descriptors play no part. What has no offsets (a pipe, a
-/// socket, a terminal) is read from where it stands, and written at its end.
+/// Between files, each byte keeps its offset, and the descriptors' positions are not used. Pipes,
+/// sockets and terminals are read from their current position and written at their end.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -38,13 +38,13 @@ use crate::sys::write_signals::WriteSignalsBlocked;
 /// use evermap_transfer::{Move, Span};
 ///
 /// let (source, target) = (tempfile::tempfile()?, tempfile::tempfile()?);
-/// source.write_all_at(b"what is to be moved", 0)?;
+/// source.write_all_at(b"bytes that are moved", 0)?;
 /// let report = Move::new(&source, &target).run()?;
-/// assert_eq!(report.data_bytes, 19);
+/// assert_eq!(report.data_bytes, 20);
 ///
-/// // A part of it, into a pipe.
+/// // Move a part of it into a pipe.
 /// let (mut reader, writer) = std::io::pipe()?;
-/// Move::new(&source, &writer).spans([Span::new(14, 19)]).run()?;
+/// Move::new(&source, &writer).spans([Span::new(15, 20)]).run()?;
 /// drop(writer);
 /// let mut text = String::new();
 /// reader.read_to_string(&mut text)?;
@@ -67,7 +67,7 @@ pub struct Move<'a> {
 }
 
 impl<'a> Move<'a> {
-    /// All of `source` to `target`. A target that was longer keeps what lies behind.
+    /// Moves all of `source` to `target`. A longer target keeps its remaining bytes.
     pub fn new(source: &'a impl AsFd, target: &'a impl AsFd) -> Move<'a> {
         Move {
             source: source.as_fd(),
@@ -84,85 +84,92 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// What both are called in messages; what the kernel calls them, unless it is said.
+    /// Sets the names of both ends in messages. Default: the kernel's names.
     pub fn named(mut self, source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Move<'a> {
         self.names = (Some(source.into()), Some(target.into()));
         self
     }
 
-    /// Only these, which must ascend and not overlap; the last one may be open. Of a source without offsets as many bytes are
-    /// taken as they have.
+    /// Moves only these spans, which must ascend and not overlap. The last one may be open. A
+    /// source without offsets is read for as many bytes as the spans have.
     pub fn spans(mut self, spans: impl IntoIterator<Item = Span>) -> Move<'a> {
         self.spans = Some(spans.into_iter().collect());
         self
     }
 
-    /// Leaves the source's holes out, for a target that has nothing but holes or zeros there, as a new file. It gets the length that
-    /// it would have. Means nothing where one of the two is no regular file.
+    /// Skips the source's holes. The target must have only holes or zeros there, as in a new file.
+    /// Its length is set as without this option. Ignored unless both ends are regular files.
     pub fn sparse(mut self, sparse: bool) -> Move<'a> {
         self.sparse = sparse;
         self
     }
 
-    /// This engine and no other; what it cannot move is an error.
+    /// Uses only this engine. Data that it cannot move is an error.
     pub fn engine(self, engine: EngineKind) -> Move<'a> {
         self.engines([engine])
     }
 
-    /// These engines and no others: each goes on where the one before it is refused. For who needs to know what happens; the
-    /// order that is picked else depends on what was measured.
+    /// Uses only these engines. Each continues where the one before it was refused. For callers
+    /// that need a fixed order: the default order depends on measurements.
     pub fn engines(mut self, engines: impl IntoIterator<Item = EngineKind>) -> Move<'a> {
         self.engines = engines.into_iter().collect();
         self.wish.engine = self.engines.first().copied();
         self
     }
 
-    /// What engines are told; [`Tuning::default`] has the measured values.
+    /// Sets the engines' parameters. [`Tuning::default`] has the measured values.
     pub fn tuning(mut self, tuning: Tuning) -> Move<'a> {
         self.tuning = tuning;
         self
     }
 
-    /// What holds when [`Move::run`] returns: with `data` and `full` a target that is a file or a device is flushed. Its name
-    /// is its owner's to flush.
+    /// Sets the durability guaranteed when [`Move::run`] returns. With `Data` and `Full` a target
+    /// file or device is flushed. The caller flushes the target's directory.
     pub fn durability(mut self, durability: Durability) -> Move<'a> {
         self.wish.durability = durability;
         self
     }
 
-    /// Whether extents may be shared with the source; where it is possible, unless it is said.
+    /// Sets whether extents may be shared with the source. Default: shared if possible.
     pub fn reflink(mut self, reflink: Reflink) -> Move<'a> {
         self.wish.reflink = reflink;
         self
     }
 
-    /// Asks what is cached before and after, for the report.
+    /// Records in the report how much is cached before and after.
     pub fn explain(mut self, explain: bool) -> Move<'a> {
         self.explain = explain;
         self
     }
 
-    /// Set to true, by another thread or a signal handler, it ends the move soon with [`Error::Cancelled`].
+    /// Cancels the move with [`Error::Cancelled`] soon after the flag is set by another thread or a
+    /// signal handler.
     pub fn cancelled_by(mut self, cancelled: Arc<AtomicBool>) -> Move<'a> {
         self.meter = Arc::new(Meter::new(cancelled));
         self
     }
 
-    /// What it counts while it runs: for progress, from another thread; and after an error, for what has arrived.
+    /// Returns the live counters, for progress from another thread, or for the bytes that arrived
+    /// before an error.
     pub fn meter(&self) -> Arc<Meter> {
         Arc::clone(&self.meter)
     }
 
-    /// Moves. The room for all of it is reserved first, where the target is a file and its file system can; it gets as long as that
-    /// needs. The source may be written to meanwhile: each byte arrives as it was at some moment.
+    /// Runs the move.
     ///
-    /// A peer that has gone is an error and never a signal: SIGPIPE is blocked in this thread meanwhile.
+    /// Space for all of it is reserved first if the target is a file and its file system supports
+    /// that, which extends the file. The source may be written concurrently: each byte arrives as
+    /// it was at some time during the move.
+    ///
+    /// SIGPIPE is blocked in this thread during the call, so a closed peer is an error and not a
+    /// signal.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`], [`Error::NoSpace`], [`Error::Refused`] by the last of [`Move::engines`], [`Error::Cancelled`];
-    /// [`Error::SourceChanged`] when the source ends within a span, [`Error::SameFile`],
-    /// [`Error::Usage`] for spans that are none. What has arrived stays in the target.
+    /// [`Error::Io`], [`Error::NoSpace`], [`Error::Refused`] by the last of [`Move::engines`],
+    /// [`Error::Cancelled`], [`Error::SourceChanged`] if the source ends within a span,
+    /// [`Error::SameFile`], [`Error::Usage`] for invalid spans. Bytes that have arrived stay in the
+    /// target.
     pub fn run(&self) -> Result<Report> {
         let start = Moment::now();
         let names = (
@@ -181,7 +188,7 @@ impl<'a> Move<'a> {
         let (due_bytes, before_bytes) = (work.bytes(), self.meter.arrived_bytes());
         let before_calls = self.meter.calls();
         let moved = {
-            // Files have no peers, and are spared four calls where their size has no limit.
+            // Files have no peer. This saves four calls if the file size is unlimited.
             let has_peer = !matches!(ends.target.kind(), Kind::File | Kind::Block);
             let has_limit = || getrlimit(Resource::Fsize).current.is_some();
             let _no_signal = (has_peer || has_limit()).then(WriteSignalsBlocked::new);
@@ -207,7 +214,7 @@ impl<'a> Move<'a> {
         Ok(report)
     }
 
-    /// What is to be moved: an end that is open is where a file's size says.
+    /// Returns the spans to move. An open end is closed at the source file's size.
     fn due(&self, ends: &Ends<'_>) -> Result<Work> {
         let mut spans = match &self.spans {
             Some(spans) => spans.clone(),
@@ -218,7 +225,7 @@ impl<'a> Move<'a> {
             |span: &Span| span.begin <= span.end && (span.is_open() || span.end <= i64::MAX as u64);
         if !ascend || !spans.iter().all(is_span) {
             return Err(Error::Usage(
-                "spans of a move ascend, do not overlap, and end below 2^63; only the last one may be open".into(),
+                "invalid spans: they must ascend, not overlap, and end below 2^63; only the last may be open".into(),
             ));
         }
         let has_a_size = ends.source.kind() == Kind::File && ends.source.size_bytes() > 0;
@@ -255,8 +262,8 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Shares extents first, if that comes first: one call takes the holes along, however many they are. For all others
-    /// they are left out.
+    /// Shares extents first if that is the first choice: one call copies all holes too. For the
+    /// other engines the holes are removed from the work.
     fn without_holes(&self, drive: &Drive<'_>, work: &mut Work) -> (Driven, Result<()>) {
         let first = match self.engines.first() {
             Some(engine) => Some(*engine),
@@ -298,7 +305,8 @@ impl<'a> Move<'a> {
         (driven, moved)
     }
 
-    /// Narrows what is due to the source's extents, and gives the target the length that nothing which is written would give it.
+    /// Narrows `work` to the source's extents. Extends the target to its final length if no write
+    /// will do so.
     fn leave_holes_out(&self, ends: &Ends<'_>, work: &mut Work) -> Result<()> {
         let source = &ends.source;
         let stat = fs::fstat(source.fd()).map_err(Error::io("look at", source.path()))?;
@@ -306,7 +314,7 @@ impl<'a> Move<'a> {
         let extents =
             evermap_observe::extents(source.fd(), stat.st_size as u64, stat.st_blocks as u64 * 512)
                 .map_err(Error::io("find the data of", source.path()))?;
-        // Looking for extents has moved it, and it is the caller's.
+        // The extent query moved the position, which belongs to the caller.
         fs::seek(source.fd(), fs::SeekFrom::Start(position))
             .map_err(Error::io("find the data of", source.path()))?;
         let end = work.spans().last().map_or(0, |last| last.end);
@@ -352,14 +360,14 @@ fn is_between_files(ends: &Ends<'_>) -> bool {
     ends.source.kind() == Kind::File && ends.target.kind() == Kind::File && !ends.target.appends()
 }
 
-/// What the kernel calls an open descriptor.
+/// Returns the kernel's name for an open descriptor.
 fn name_of(descriptor: BorrowedFd<'_>) -> PathBuf {
     let number = descriptor.as_raw_fd();
     std::fs::read_link(format!("/proc/self/fd/{number}"))
         .unwrap_or_else(|_| format!("descriptor {number}").into())
 }
 
-/// What is in both; each ascends.
+/// Intersects two ascending lists of spans.
 fn intersection(spans: &[Span], extents: &[Span]) -> Vec<Span> {
     let mut found = Vec::new();
     let mut extents = extents.iter().copied().peekable();
@@ -392,18 +400,19 @@ mod tests {
         parts.iter().map(next).collect()
     }
 
-    /// Three engines in turns, the fastest of which has the rest; and the next copy knows without a race.
+    /// Three engines race in turns, the fastest moves the rest, and the next copy uses it without a
+    /// race.
     #[test]
     fn engines_race_once_between_two_devices() {
         use std::os::unix::fs::FileExt;
-        let place = tempfile::tempdir().unwrap();
-        let file = || tempfile::tempfile_in(place.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let file = || tempfile::tempfile_in(directory.path()).unwrap();
         let content: Vec<u8> =
             (0..4 << 20).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let source = file();
         source.write_all_at(&content, 0).unwrap();
         if evermap_observe::residency(source.as_fd()).is_none() {
-            eprintln!("SKIPPED: what is cached is not known here, so nothing is raced");
+            eprintln!("SKIPPED: page cache residency is unknown here, so no race runs");
             return;
         }
         let tuning = Tuning { raced_bytes_min: 2 << 20, heat_bytes: 64 << 10, ..Tuning::default() };
@@ -413,16 +422,16 @@ mod tests {
                 .spans([Span::new(0, bytes)])
                 .reflink(Reflink::Never)
                 .tuning(tuning.clone());
-            moved.kept = Kept::at(place.path().join("kept"));
+            moved.kept = Kept::at(directory.path().join("rates"));
             let report = moved.run().unwrap();
             let mut copied = vec![0; bytes as usize];
             target.read_exact_at(&mut copied, 0).unwrap();
             assert!(copied == content[..bytes as usize]);
             report
         };
-        // Too short for a race.
+        // Too small for a race.
         assert_eq!(run(1 << 20).engines.len(), 1);
-        assert!(!place.path().join("kept").exists());
+        assert!(!directory.path().join("rates").exists());
         let raced = run(4 << 20);
         let heats = 3 * (64 << 10);
         let mut moved: Vec<u64> = raced.engines.iter().map(|engine| engine.bytes).collect();
@@ -431,7 +440,7 @@ mod tests {
         assert!(losers >= 1 && moved[..losers].iter().all(|bytes| *bytes == heats), "{raced:?}");
         assert_eq!(moved.iter().sum::<u64>(), 4 << 20);
         assert!(raced.log.iter().any(|line| line.contains("us a MiB")), "{raced:?}");
-        // Short or long, what won is used from now on.
+        // The winner is used from now on, for small and large moves.
         let fastest = raced.engines.iter().max_by_key(|engine| engine.bytes).unwrap().engine;
         for bytes in [1 << 20, 4 << 20] {
             let next = run(bytes);
@@ -441,9 +450,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against one flag a byte.
+        /// Compares with one flag per byte.
         #[test]
-        fn what_is_moved_is_in_a_span_and_in_an_extent(
+        fn intersection_is_in_a_span_and_in_an_extent(
             parts in prop::collection::vec((1u64..9, 1u64..9), 0..12),
             others in prop::collection::vec((1u64..9, 1u64..9), 0..12),
         ) {

@@ -1,6 +1,6 @@
-//! Goes through a plan: engine after engine, each from where the last one's bytes arrived.
+//! Runs a plan: each engine continues where the bytes of the one before arrived.
 //!
-//! Knows no names and no attributes: two ends, what is due, and the engines in their order.
+//! Knows two ends, the remaining work and the engines in order, but no names and no attributes.
 
 use std::time::Instant;
 
@@ -15,25 +15,25 @@ use crate::policy::rates::Kept;
 use crate::policy::{BY_NAME, Choice, Facts, Plan, Reflink, Wish, plan};
 use crate::span::{Span, Work};
 
-/// Sources of which more is resident are not read ahead, and their filling does not wait.
+/// Above this cached share of the source, read-ahead and extra lanes are not used.
 const ADAPTED_RESIDENT_MAX: f64 = 0.9;
-/// How often each one runs.
-const HEATS: usize = 3;
+/// Rounds of a race between engines.
+const RACE_ROUNDS: usize = 3;
 
-/// What came of it.
+/// Outcome of a plan or a part of it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Driven {
-    /// The engines that moved something, and how much.
+    /// Engines that moved bytes, with counts.
     pub(crate) moved: Vec<(EngineKind, u64)>,
-    /// Why the first of them was chosen.
+    /// Reason for the first engine.
     pub(crate) why: String,
-    /// Why not others, those included that were tried and refused.
+    /// Engines not used or refused, with reasons.
     pub(crate) not: Vec<Choice>,
-    /// What was tried while it ran.
+    /// Events, such as lanes added.
     pub(crate) log: Vec<String>,
 }
 
-/// How a piece of work is to be driven.
+/// Inputs of a run.
 #[derive(Clone)]
 pub(crate) struct Drive<'a> {
     pub(crate) ends: &'a Ends<'a>,
@@ -41,14 +41,15 @@ pub(crate) struct Drive<'a> {
     pub(crate) wish: &'a Wish,
     pub(crate) tuning: &'a Tuning,
     pub(crate) meter: &'a Meter,
-    /// Where measurements are kept.
+    /// Stored measurements.
     pub(crate) kept: &'a Kept,
-    /// Called once, before the first byte is moved; not when extents are shared, which takes no room.
+    /// Called once before the first byte is moved. Not called if extents are shared, which takes no
+    /// space.
     pub(crate) reserve: &'a dyn Fn(&Work) -> Result<(), Error>,
 }
 
 impl Driven {
-    /// Puts what a further step was driven with to this.
+    /// Merges the result of a later run.
     pub(crate) fn add(&mut self, step: Driven) {
         step.moved.into_iter().for_each(|(engine, bytes)| note_moved(self, engine, bytes));
         if self.why.is_empty() {
@@ -60,11 +61,12 @@ impl Driven {
 }
 
 impl Drive<'_> {
-    /// Moves all that is due.
+    /// Moves all of `work`.
     pub(crate) fn run(&self, work: &mut Work) -> (Driven, Result<(), Error>) {
         let mut driven = Driven::default();
         let mut wish = *self.wish;
-        // Where extents are shared, what is cached does not matter, and asking takes longer than sharing.
+        // Share extents first: it does not depend on the cache, and a cache query takes longer than
+        // sharing.
         match self.share(work, &mut driven) {
             Ok(true) if work.is_done() => return (driven, Ok(())),
             Ok(true) => wish.sharing_was_tried = true,
@@ -80,7 +82,7 @@ impl Drive<'_> {
         (driven, result)
     }
 
-    /// Whether sharing was tried; it is what comes first in a plan, if it is in it.
+    /// Shares extents if the plan begins with that. Returns true if it was tried.
     fn share(&self, work: &mut Work, driven: &mut Driven) -> Result<bool, Error> {
         let first = plan(self.facts, self.wish).choices.into_iter().next();
         let Some(choice) = first.filter(|choice| choice.engine == EngineKind::Reflink) else {
@@ -95,7 +97,7 @@ impl Drive<'_> {
         }
     }
 
-    /// All that is due by the engines of a plan.
+    /// Moves all of `work` by the engines of the plan.
     fn run_planned(&self, work: &mut Work, driven: &mut Driven) -> Result<(), Error> {
         let mut wish = *self.wish;
         let mut reserved = false;
@@ -105,7 +107,7 @@ impl Drive<'_> {
             wish.warm = self.fastest(work, driven);
         }
         let Plan { choices, not } = plan(self.facts, &wish);
-        // What was tried has said its own reason.
+        // Engines that were tried have reported their own reason.
         let untried = not
             .into_iter()
             .filter(|not| !driven.not.iter().any(|tried| tried.engine == not.engine));
@@ -114,7 +116,7 @@ impl Drive<'_> {
         self.go_through(&choices, reserved, work, driven)
     }
 
-    /// The same by these engines in this order, and no other.
+    /// Moves all of `work` by these engines only, in this order.
     pub(crate) fn run_by(
         &self,
         engines: &[EngineKind],
@@ -141,7 +143,8 @@ impl Drive<'_> {
             }
             if !reserved && choice.engine != EngineKind::Reflink {
                 if self.adapts(choice, work) {
-                    // The device is at work while room is made, which takes a file system in memory 10 ms for 64 MiB.
+                    // Start read-ahead while space is reserved, which takes 10 ms for 64 MiB on
+                    // tmpfs.
                     self.advise(work, 2 * WINDOW_BYTES);
                 }
                 (self.reserve)(work)?;
@@ -173,7 +176,8 @@ impl Drive<'_> {
         }
     }
 
-    /// One engine until the work is done, `bytes_max` have arrived, or it stops; drained in any case.
+    /// Runs one engine until the work is done, `bytes_max` have arrived, or it stops. Always drains
+    /// it.
     fn with(
         &self,
         kind: EngineKind,
@@ -201,7 +205,8 @@ impl Drive<'_> {
             && self.facts.resident.is_some_and(|share| share <= ADAPTED_RESIDENT_MAX)
     }
 
-    /// A splice in windows that are read ahead, whose lanes follow what is measured.
+    /// Runs `splice` in windows that are read ahead, and adapts the number of lanes to the
+    /// measurements.
     fn adapting(&self, work: &mut Work, driven: &mut Driven) -> Result<(), Stop> {
         let mut adapt = Adapt::new();
         let mut outcome = Ok(());
@@ -226,12 +231,12 @@ impl Drive<'_> {
         outcome
     }
 
-    /// Asks the kernel to read what comes next.
+    /// Asks the kernel to read ahead the next `bytes`.
     fn advise(&self, work: &Work, bytes: u64) {
         for Span { begin, end } in work.take(bytes) {
             self.meter.called();
             let length = std::num::NonZeroU64::new(end - begin);
-            // Advice: what does not take it is read all the same.
+            // Advice only: a failure does not affect the copy.
             let _ = rustix::fs::fadvise(
                 self.ends.source.fd(),
                 begin,
@@ -253,8 +258,8 @@ impl Drive<'_> {
             && work.bytes().is_some()
     }
 
-    /// The fastest engine for cached files between these devices: as kept, else by a race over the first bytes of a
-    /// large file, in turns, judged by processor time.
+    /// Returns the fastest engine for cached files between these devices: the stored result, or the
+    /// winner of a race by processor time over the first bytes of a large file.
     fn fastest(&self, work: &mut Work, driven: &mut Driven) -> Option<EngineKind> {
         let (source, target) = (self.ends.source.device(), self.ends.target.device());
         if let Some(engine) = self.kept.fastest(source, target) {
@@ -264,17 +269,18 @@ impl Drive<'_> {
             return None;
         }
         let mut runners = vec![EngineKind::MmapWrite, EngineKind::Splice];
-        // Not where the plan leaves it out: it might share extents, which was not wanted.
+        // Omit `copy_file_range` if the plan omits it because extents must not be shared.
         let planned = plan(self.facts, self.wish).choices;
         if planned.iter().any(|choice| choice.engine == EngineKind::CopyFileRange) {
             runners.push(EngineKind::CopyFileRange);
         }
         let mut best_ns = vec![f64::INFINITY; runners.len()];
-        for _ in 0..HEATS {
+        for _ in 0..RACE_ROUNDS {
             for (runner, best_ns) in runners.iter().zip(&mut best_ns) {
                 let (before, start) = (self.meter.arrived_bytes(), processor_time());
-                // One that stops is out of the race; if it failed for good, the plan's engines will say so.
-                let outcome = self.with(*runner, self.tuning, work, self.tuning.heat_bytes);
+                // An engine that stops leaves the race. A permanent error will be reported by the
+                // plan's engines.
+                let outcome = self.with(*runner, self.tuning, work, self.tuning.race_round_bytes);
                 let bytes = self.meter.arrived_bytes() - before;
                 note_moved(driven, *runner, bytes);
                 if outcome.is_err() || bytes == 0 {
@@ -287,7 +293,7 @@ impl Drive<'_> {
         let measured: Vec<(EngineKind, f64)> =
             runners.into_iter().zip(best_ns).filter(|(_, ns)| ns.is_finite()).collect();
         for (engine, ns_per_mib) in &measured {
-            driven.log.push(format!("{engine} takes {:.0} us a MiB", ns_per_mib / 1000.0));
+            driven.log.push(format!("{engine} takes {:.0} us/MiB", ns_per_mib / 1000.0));
         }
         self.kept.keep_warm(source, target, &measured);
         measured.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(engine, _)| engine)

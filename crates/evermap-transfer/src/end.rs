@@ -1,6 +1,6 @@
-//! The two ends of a transfer: descriptors, and what engines need to know of them.
+//! The two ends of a transfer: descriptors and the properties that engines depend on.
 //!
-//! What an end is gets asked once, when it is made; engines decide by it and never ask again.
+//! The properties are queried once, when an [`End`] is created.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -10,24 +10,24 @@ use rustix::fs::{self, FileType, OFlags};
 
 use crate::error::{Error, Result};
 
-/// What kind of thing a descriptor stands for.
+/// Kind of object behind a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A regular file whose size says how much there is.
+    /// Regular file with a reliable size.
     File,
-    /// A regular file whose size is not to be believed, as in `/proc` and `/sys`.
+    /// Regular file with an unreliable size, as in `/proc` and `/sys`.
     Generated,
-    /// A pipe or FIFO.
+    /// Pipe or FIFO.
     Pipe,
-    /// A connected stream socket.
+    /// Connected stream socket.
     Socket,
-    /// A block device.
+    /// Block device.
     Block,
-    /// Any other: a terminal, `/dev/zero`.
+    /// Other character device: a terminal, `/dev/zero`.
     Character,
 }
 
-/// One end.
+/// One end of a transfer.
 #[derive(Debug, Clone)]
 pub struct End<'a> {
     descriptor: BorrowedFd<'a>,
@@ -42,16 +42,18 @@ pub struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// Looks at a descriptor. `path` is for messages, and for those that have none a description.
+    /// Queries the properties of a descriptor. `path` is used in messages; without a path, pass a
+    /// description.
     ///
-    /// Costs: statx, fstatfs, fcntl.
+    /// Cost: `statx`, `fstatfs`, `fcntl`.
     pub fn new(descriptor: BorrowedFd<'a>, path: &Path) -> Result<End<'a>> {
-        let look = |what| Error::io(what, path);
+        let failed = |what| Error::io(what, path);
         let flags = fs::StatxFlags::BASIC_STATS | fs::StatxFlags::DIOALIGN;
-        let stat =
-            fs::statx(descriptor, c"", fs::AtFlags::EMPTY_PATH, flags).map_err(look("look at"))?;
-        let file_system = FileSystem::of(descriptor).map_err(look("look at the file system of"))?;
-        let status = fs::fcntl_getfl(descriptor).map_err(look("look at"))?;
+        let stat = fs::statx(descriptor, c"", fs::AtFlags::EMPTY_PATH, flags)
+            .map_err(failed("read the attributes of"))?;
+        let file_system =
+            FileSystem::of(descriptor).map_err(failed("read the file system type of"))?;
+        let status = fs::fcntl_getfl(descriptor).map_err(failed("read the flags of"))?;
         let kind = match FileType::from_raw_mode(stat.stx_mode.into()) {
             FileType::RegularFile if file_system.makes_contents_up() => Kind::Generated,
             FileType::RegularFile => Kind::File,
@@ -81,73 +83,74 @@ impl<'a> End<'a> {
         })
     }
 
-    /// The descriptor, which is open as long as this end is.
+    /// Returns the descriptor, which is borrowed for `'a`.
     pub fn fd(&self) -> BorrowedFd<'a> {
         self.descriptor
     }
 
-    /// Its name in messages.
+    /// Returns the name for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it is.
+    /// Returns the kind of object.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The size when it was looked at, in bytes; 0 for what has none.
+    /// Returns the size in bytes when this end was created, or 0 if it has none.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// The device number of the file system that it is on.
+    /// Returns the device number of its file system.
     pub fn device(&self) -> u64 {
         self.device
     }
 
-    /// Device and inode.
+    /// Returns device and inode number.
     pub fn identity(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 
-    /// Whether every write goes to its end, whatever offset is named: most zero-copy calls refuse that.
+    /// Returns true if the descriptor is open for appending. Most zero-copy calls refuse such a
+    /// target.
     pub fn appends(&self) -> bool {
         self.append
     }
 
-    /// The file system that it is on; of pipes and sockets one of the kernel's own.
+    /// Returns its file system. Pipes and sockets have one of the kernel's own.
     pub fn file_system(&self) -> FileSystem {
         self.file_system
     }
 
-    /// What direct I/O asks, where the file system says that it does direct I/O.
+    /// Returns the alignment for direct I/O, if the file system supports it.
     pub fn direct(&self) -> Option<DirectAlignment> {
         self.direct
     }
 
-    /// Whether it can be read at any place.
+    /// Returns true if it can be read at any offset.
     pub fn reads_at_offsets(&self) -> bool {
         matches!(self.kind, Kind::File | Kind::Generated | Kind::Block)
     }
 
-    /// Whether it can be written at any place.
+    /// Returns true if it can be written at any offset.
     pub fn writes_at_offsets(&self) -> bool {
         matches!(self.kind, Kind::File | Kind::Block) && !self.append
     }
 }
 
-/// Both ends.
+/// Source and target of a transfer.
 #[derive(Debug, Clone)]
 pub struct Ends<'a> {
-    /// Where bytes come from.
+    /// The end that is read.
     pub source: End<'a>,
-    /// Where they go.
+    /// The end that is written.
     pub target: End<'a>,
 }
 
 impl<'a> Ends<'a> {
-    /// Looks at both.
+    /// Queries both ends.
     pub fn new(source: (&'a impl AsFd, &Path), target: (&'a impl AsFd, &Path)) -> Result<Ends<'a>> {
         Ok(Ends {
             source: End::new(source.0.as_fd(), source.1)?,
@@ -155,12 +158,12 @@ impl<'a> Ends<'a> {
         })
     }
 
-    /// Whether both are on one file system.
+    /// Returns true if both ends are on one file system.
     pub fn share_a_file_system(&self) -> bool {
         self.source.device == self.target.device
     }
 
-    /// Whether both have offsets.
+    /// Returns true if both ends have offsets.
     pub fn have_offsets(&self) -> bool {
         self.source.reads_at_offsets() && self.target.writes_at_offsets()
     }

@@ -1,17 +1,17 @@
-//! What can go wrong with a transfer: the thing, the cause, the remedy.
+//! Errors of a transfer: the file, the cause, the remedy.
 
 use std::io;
 use std::path::PathBuf;
 
-/// As everywhere in this crate.
+/// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Which end of a transfer.
+/// Ends of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// Where bytes come from. Never changed.
+    /// The end that is read. Never changed.
     Source,
-    /// Where they go.
+    /// The end that is written.
     Target,
 }
 
@@ -24,126 +24,127 @@ impl std::fmt::Display for Side {
     }
 }
 
-/// Why a transfer did not happen, or not wholly. The target's name has what it had before, unless an error says
-/// otherwise; the source is never changed.
+/// Reason a transfer failed, fully or in part. The target is unchanged unless the variant says
+/// otherwise. The source is never changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A call failed on one of the files.
+    /// A system call failed on a file.
     #[error("cannot {operation} {}: {source}{}", path.display(), remedy(source))]
     Io {
-        /// What was tried, as in "cannot ...".
+        /// The operation, as in "cannot ...".
         operation: &'static str,
-        /// On which file or address.
+        /// The file or address.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// No room, found before the first byte wherever the file system can say so.
+    /// Not enough space. Found before the first byte if the file system can tell.
     #[error(
-        "no space for {} ({needed_bytes} bytes): free some on its disk, or name a target on another one",
+        "no space for {} ({needed_bytes} bytes): free space on that disk or choose a target on another",
         path.display()
     )]
     NoSpace {
-        /// The file that was to be made.
+        /// The file to be created.
         path: PathBuf,
-        /// The data that it takes.
+        /// Size of its data.
         needed_bytes: u64,
     },
-    /// A sender brings more than a receiver takes from one transfer.
+    /// The sender offers more than the receiver accepts in one transfer.
     #[error(
-        "{} would take {needed_bytes} bytes, and one transfer may bring {most_bytes} here: allow more with `room_bytes_max` \
-         (--room), or free some space",
+        "{} needs {needed_bytes} bytes, but one transfer may use at most {limit_bytes} here: raise `room_bytes_max` \
+         (--room) or free space",
         path.display()
     )]
     TooLarge {
-        /// The file that was to be made.
+        /// The file to be created.
         path: PathBuf,
-        /// The data that it takes.
+        /// Size of its data.
         needed_bytes: u64,
-        /// The most that one transfer may bring.
-        most_bytes: u64,
+        /// Limit for one transfer.
+        limit_bytes: u64,
     },
-    /// Source and target are one file.
-    #[error("{} and {} are the same file: nothing to copy; name another target", source_path.display(), target_path.display())]
+    /// Source and target are the same file.
+    #[error("{} and {} are the same file: name another target", source_path.display(), target_path.display())]
     SameFile {
-        /// As named.
+        /// Source, as given.
         source_path: PathBuf,
-        /// As named.
+        /// Target, as given.
         target_path: PathBuf,
     },
-    /// The source is not what it was when the transfer began.
-    #[error("{} changed while it was copied ({what}): copy it again when nobody writes to it", path.display())]
+    /// The source changed during the transfer.
+    #[error("{} changed while it was copied ({what}): copy it again when no program writes to it", path.display())]
     SourceChanged {
         /// The source.
         path: PathBuf,
-        /// What gave it away.
+        /// The attribute that changed.
         what: String,
     },
-    /// What was read back from the target is not what the source has.
+    /// The target's data, read back, differs from the source's.
     #[error(
-        "{} is not what {} has: first difference at byte {offset_bytes}; the copy was discarded: check the target's disk \
-         and memory",
+        "{} differs from {} at byte {offset_bytes}; the copy was discarded: check the target's disk and \
+         memory",
         target_path.display(), source_path.display()
     )]
     Differs {
-        /// What was copied.
+        /// The source.
         source_path: PathBuf,
-        /// What was read back.
+        /// The copy that was read back.
         target_path: PathBuf,
-        /// Where they first differ.
+        /// Offset of the first difference.
         offset_bytes: u64,
     },
-    /// The engine that was asked for by name cannot do it.
-    #[error("engine `{engine}` cannot move {} to {}: {why}; leave `engine` out to have one picked", source_path.display(), target_path.display())]
+    /// The requested engine cannot move this data.
+    #[error("engine `{engine}` cannot move {} to {}: {why}; omit `engine` to select one automatically", source_path.display(), target_path.display())]
     Refused {
-        /// Its name.
+        /// Name of the engine.
         engine: &'static str,
-        /// From here.
+        /// The source.
         source_path: PathBuf,
-        /// To here.
+        /// The target.
         target_path: PathBuf,
-        /// Its reason.
+        /// Reason.
         why: String,
     },
-    /// Another process is copying to the same target, and both want to be resumable.
+    /// Another process is making a resumable copy of the same target.
     #[error("{} is being written by another copy: wait for it, or copy without `resume`", path.display())]
     Busy {
         /// The unfinished copy.
         path: PathBuf,
     },
-    /// Somebody asked it to stop.
+    /// The transfer was cancelled.
     #[error("interrupted; {left}")]
     Cancelled {
-        /// What is left behind, in words.
+        /// Description of the data left behind.
         left: String,
     },
-    /// The two ends of a connection do not understand each other, or one of them went away.
+    /// Protocol error, or the connection was lost.
     #[error("connection with {address}: {what}")]
     Peer {
-        /// The other end.
+        /// Address of the peer.
         address: String,
-        /// What happened, and what to do.
+        /// Cause and remedy.
         what: String,
     },
-    /// Some of a tree could not be copied; the report says what, and what became of the rest.
+    /// Some entries of a tree could not be copied. The report lists them and says whether the rest
+    /// was published.
     #[error("{0}")]
     Incomplete(Box<crate::tree::TreeReport>),
-    /// The other end of a connection says why it gave up, or would not begin.
+    /// The peer refused the transfer or gave up, and sent a reason.
     #[error("{address} says: {why}")]
     PeerRefused {
-        /// The other end.
+        /// Address of the peer.
         address: String,
-        /// Its reason, and what to do.
+        /// The peer's reason and remedy.
         why: String,
     },
-    /// Arguments that no transfer can be made of.
+    /// Invalid arguments.
     #[error("{0}")]
     Usage(String),
 }
 
 impl Error {
-    /// For `map_err` on a call on a file.
+    /// Returns a closure for `map_err` on a file operation.
     pub fn io<E: Into<io::Error>>(
         operation: &'static str,
         path: impl Into<PathBuf>,
@@ -152,21 +153,23 @@ impl Error {
     }
 }
 
-/// What to do about an error of the system, where that is the same for all files.
+/// Returns the remedy for a system error, if one applies to all files.
 fn remedy(error: &io::Error) -> &'static str {
     use rustix::io::Errno;
     match Errno::from_io_error(error) {
-        Some(Errno::NOENT) => "; see whether the name is right, and its directory there",
-        Some(Errno::NOTDIR) => "; a part of the name is a file: see whether the name is right",
-        Some(Errno::ACCESS | Errno::PERM) => "; do it as a user who may, or have it allowed",
-        Some(Errno::ROFS) => "; name a target that may be written to",
-        Some(Errno::NAMETOOLONG) => "; give it a shorter name",
-        Some(Errno::LOOP) => "; a symbolic link leads back to itself: name the file",
-        Some(Errno::MFILE | Errno::NFILE) => {
-            "; too many files are open: raise `ulimit -n`, or close some"
+        Some(Errno::NOENT) => "; check that the name and its parent directory exist",
+        Some(Errno::NOTDIR) => "; a component of the path is a file: check the name",
+        Some(Errno::ACCESS | Errno::PERM) => {
+            "; run as a user with permission, or change the permissions"
         }
-        Some(Errno::NOSPC | Errno::DQUOT) => "; free some, or name a target elsewhere",
-        Some(Errno::IO) => "; the disk is failing or gone: see the kernel's log",
+        Some(Errno::ROFS) => "; choose a writable target",
+        Some(Errno::NAMETOOLONG) => "; use a shorter name",
+        Some(Errno::LOOP) => "; a symbolic link points to itself: name the file",
+        Some(Errno::MFILE | Errno::NFILE) => {
+            "; too many files are open: raise `ulimit -n` or close some"
+        }
+        Some(Errno::NOSPC | Errno::DQUOT) => "; free space or choose another target",
+        Some(Errno::IO) => "; the disk failed or was removed: see the kernel log",
         _ => "",
     }
 }

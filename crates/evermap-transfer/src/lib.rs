@@ -1,13 +1,14 @@
-//! Moves bytes by the cheapest path the Linux kernel has.
+//! Copies bytes by the fastest mechanism the Linux kernel offers.
 //!
-//! There are many ways to bring a file's bytes elsewhere: read and write, a mapping that is written,
-//! `sendfile`, `splice` through one pipe or several, `copy_file_range`, shared extents, a ring of direct reads
-//! and writes. Each wins somewhere and loses elsewhere. This crate has all of them as *engines* behind
-//! one trait, knows by measurement which one wins where, falls back from one to the next where a file system
-//! refuses, and has the manners of a tool that is trusted with data: holes stay holes, attributes are kept,
-//! a copy has its name only when it is complete.
+//! A file can be copied by `read` and `write`, by `write` from a mapping, by `sendfile`, by
+//! `splice` through one or more pipes, by `copy_file_range`, by sharing extents, or by direct I/O
+//! through io_uring. Each is fastest in some case and slow in others. This crate implements all of
+//! them as *engines* behind one trait. It picks an engine by measured cost and continues with the
+//! next one where a file system refuses. Holes and attributes are preserved, and the target's name
+//! appears only when the copy is complete.
 //!
-//! `docs/transfer.md` is the contract: what each engine costs, how one is picked, what is promised.
+//! `docs/transfer.md` is the specification: the cost of each engine, the choice of engine, and the
+//! guarantees.
 
 mod clean;
 mod copy;

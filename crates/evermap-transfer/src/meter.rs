@@ -1,7 +1,7 @@
-//! What a transfer counts while it runs, for all its threads; and how it is told to stop.
+//! Counters of a running transfer, shared by its threads, and its cancellation flag.
 //!
-//! One meter belongs to one transfer of one file or stream. Everything in it may be read by another thread at any
-//! time, which is how progress is shown while an engine is at work.
+//! One meter belongs to one transfer of a file or stream. Other threads may read it at any time,
+//! for example to show progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,66 +9,66 @@ use std::time::Instant;
 
 /// Counters of a transfer.
 ///
-/// Orders are relaxed: the figures are for people, and the threads that they are summed over are joined before any is
-/// relied on.
+/// All accesses are relaxed: the figures are informational, and the threads are joined before a
+/// result depends on a sum.
 #[derive(Debug, Default)]
 pub struct Meter {
     arrived_bytes: AtomicU64,
     calls: AtomicU64,
     fill_ns: AtomicU64,
     drain_ns: AtomicU64,
-    /// Shared between the files of a tree, and with whoever handles signals.
+    /// Shared between the files of a tree and with the signal handler.
     cancelled: Arc<AtomicBool>,
 }
 
 impl Meter {
-    /// One that `cancelled` stops.
+    /// Creates a meter with this cancellation flag.
     pub fn new(cancelled: Arc<AtomicBool>) -> Meter {
         Meter { cancelled, ..Meter::default() }
     }
 
-    /// Bytes that have arrived at the target.
+    /// Returns the bytes that have arrived at the target.
     pub fn arrived_bytes(&self) -> u64 {
         self.arrived_bytes.load(Ordering::Relaxed)
     }
 
-    /// System calls that moved data, or tried to.
+    /// Returns the number of system calls that moved data or tried to.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Time that lanes spent taking bytes from the source, where the engine has that apart: nanoseconds, summed over
-    /// lanes.
+    /// Returns nanoseconds spent reading from the source, summed over lanes, for engines that
+    /// measure it separately.
     pub fn fill_ns(&self) -> u64 {
         self.fill_ns.load(Ordering::Relaxed)
     }
 
-    /// Time that lanes spent bringing bytes into the target, like [`Meter::fill_ns`].
+    /// Returns nanoseconds spent writing to the target, like [`Meter::fill_ns`].
     pub fn drain_ns(&self) -> u64 {
         self.drain_ns.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody wants it to stop. Engines look between two calls.
+    /// Returns true if the transfer was cancelled. Engines check between two calls.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// `bytes` more have arrived.
+    /// Counts `bytes` more as arrived.
     pub fn arrived(&self, bytes: u64) {
         self.arrived_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A call was made.
+    /// Counts one system call.
     pub fn called(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Makes a call that takes from the source, and times it.
+    /// Runs, counts and times a call that reads from the source.
     pub fn filling<T>(&self, call: impl FnOnce() -> T) -> T {
         self.timed(&self.fill_ns, call)
     }
 
-    /// Makes a call that brings to the target, and times it.
+    /// Runs, counts and times a call that writes to the target.
     pub fn draining<T>(&self, call: impl FnOnce() -> T) -> T {
         self.timed(&self.drain_ns, call)
     }

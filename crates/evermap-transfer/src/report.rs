@@ -1,4 +1,4 @@
-//! What a copy of one file was done with, and what it has cost.
+//! Report of a copy: engines used, reasons, costs.
 
 use std::path::PathBuf;
 
@@ -7,116 +7,116 @@ use evermap_observe::{DeviceRates, Residency, Usage};
 use crate::engines::EngineKind;
 use crate::tree::{Counts, Outcome};
 
-/// An engine and what it moved.
+/// An engine and the bytes it moved.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct EngineUse {
-    /// Which.
+    /// The engine.
     pub engine: EngineKind,
-    /// How much of the data arrived by it.
+    /// Bytes that arrived by it.
     pub bytes: u64,
-    /// How often the processor copies each byte on this way, between these kinds of ends.
+    /// Processor copies of each byte by this engine, between these kinds of ends.
     pub copies: u8,
 }
 
-/// An engine that was not used, or not to the end.
+/// An engine that was not used, or was abandoned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NotUsed {
-    /// Which.
+    /// The engine.
     pub engine: EngineKind,
-    /// Why not.
+    /// Reason.
     pub why: String,
 }
 
-/// An attribute that the copy does not have.
+/// An attribute that was not preserved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NotKept {
-    /// Of which file.
+    /// The file.
     #[cfg_attr(feature = "serde", serde(serialize_with = "lossy"))]
     pub path: PathBuf,
-    /// Which attribute.
+    /// The attribute.
     pub what: String,
-    /// Why not.
+    /// Reason.
     pub why: String,
 }
 
-/// What there is to say of a tree beside the bytes.
+/// Report of a tree copy, in addition to the byte counts.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TreeSummary {
-    /// What became of the target.
+    /// State of the target after the copy.
     pub outcome: Outcome,
-    /// Files, directories, links.
+    /// Numbers of files, directories, links.
     pub counts: Counts,
-    /// Threads that copied.
+    /// Number of threads that copied.
     pub threads: usize,
-    /// What could not be copied, the first of it.
+    /// The first errors.
     pub errors: Vec<String>,
-    /// How much of that there is, listed or not.
+    /// Number of errors, listed or not.
     pub errors_total: u64,
-    /// How much there is that was not kept, listed or not.
+    /// Number of attributes not preserved, listed or not.
     pub not_kept_total: u64,
 }
 
-/// How a file was copied, or a tree.
+/// Report of a copied file or tree.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Report {
-    /// Its size in bytes.
+    /// Size of the source in bytes.
     pub size_bytes: u64,
-    /// Of these, what was moved or shared.
+    /// Bytes moved or shared.
     pub data_bytes: u64,
-    /// Of these, what are holes in source and target.
+    /// Bytes in holes, in source and target.
     pub hole_bytes: u64,
-    /// What an earlier, interrupted copy had brought already.
+    /// Bytes already present from an interrupted copy.
     pub resumed_bytes: u64,
-    /// The engines, in the order of their first use.
+    /// Engines used, in the order of first use.
     pub engines: Vec<EngineUse>,
-    /// Why the first of them.
+    /// Reason for the first engine.
     pub why: String,
-    /// Why not others.
+    /// Engines not used, with reasons.
     pub not_used: Vec<NotUsed>,
-    /// What was tried while it ran.
+    /// Events during the copy, such as lanes added.
     pub log: Vec<String>,
     /// System calls that moved data.
     pub calls: u64,
-    /// Time, processor time, faults, switches.
+    /// Wall time, processor time, page faults, context switches.
     pub usage: Usage,
-    /// Of this time, what flushing took, in seconds.
+    /// Seconds spent flushing, included in `usage`.
     pub flush_s: f64,
-    /// Of the source, before.
+    /// Cached share of the source before the copy.
     pub source_resident_before: Option<Residency>,
-    /// Of the source, after.
+    /// Cached share of the source after the copy.
     pub source_resident_after: Option<Residency>,
-    /// Of the target, after.
+    /// Cached share of the target after the copy.
     pub target_resident_after: Option<Residency>,
-    /// What the target's device can do by itself, if that was asked and is known.
+    /// The target device's own rates, if requested and known.
     pub device: Option<DeviceRates>,
-    /// Whether it was read back and compared.
+    /// True if the copy was read back and compared.
     pub verified: bool,
-    /// Of a directory and what is in it.
+    /// Summary of a tree copy.
     pub tree: Option<TreeSummary>,
-    /// Attributes that the target does not have.
+    /// Attributes that were not preserved.
     pub not_kept: Vec<NotKept>,
 }
 
 impl Report {
-    /// Processor time a GiB of data, in milliseconds; `None` where no data moved.
+    /// Returns processor milliseconds per GiB moved, or `None` if no data moved.
     pub fn processor_ms_per_gib(&self) -> Option<f64> {
         let gib = self.moved_bytes() as f64 / (1u64 << 30) as f64;
         (gib > 0.0).then(|| self.usage.processor_s() * 1e3 / gib)
     }
 
-    /// How often the processor copied each byte of data, on average over the engines.
+    /// Returns processor copies per byte, averaged over the engines by bytes.
     pub fn copies_per_byte(&self) -> Option<f64> {
         let copied: f64 =
             self.engines.iter().map(|used| used.bytes as f64 * f64::from(used.copies)).sum();
         (self.moved_bytes() > 0).then(|| copied / self.moved_bytes() as f64)
     }
 
-    /// The share of the device's own rate that was reached: of the slower of its reading and writing.
+    /// Returns the throughput as a fraction of the device's read or write rate, whichever is lower.
     pub fn device_share(&self) -> Option<f64> {
         let device = self.device?;
         let limit = device.read_bytes_per_s.min(device.write_bytes_per_s);
@@ -124,13 +124,13 @@ impl Report {
             .then(|| self.moved_bytes() as f64 / self.usage.wall_s / limit)
     }
 
-    /// Data that was moved or shared by this copy itself.
+    /// Returns the bytes moved or shared by this copy, without resumed bytes.
     pub fn moved_bytes(&self) -> u64 {
         self.engines.iter().map(|used| used.bytes).sum()
     }
 }
 
-/// Paths have any bytes; JSON has not.
+/// Serializes a path as a string. Bytes that are not UTF-8 are replaced.
 #[cfg(feature = "serde")]
 pub(crate) fn lossy<S: serde::Serializer>(
     path: &std::path::Path,

@@ -1,4 +1,4 @@
-//! Taking the room that a file is going to need, so that a full disk is known before the first byte.
+//! Reserves disk space, so that a full disk is detected before the first byte.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::span::Work;
 
-/// Less than this is found to have no room by writing it, which is one call as well.
+/// Smaller files are not reserved: writing them is one call too, and finds a full disk as soon.
 const RESERVED_BYTES_MIN: u64 = 256 << 10;
 
-/// Reserves what is due in `target`, which gets as long as that needs. Where reserving is not to be had, or would change how the
-/// file is stored, free space is asked for, or nothing.
+/// Reserves space for `due` in `target` and extends it to that length. If reserving is unsupported,
+/// does nothing. If it would change how the file is stored, checks the free space instead.
 pub(crate) fn reserve(
     target: BorrowedFd<'_>,
     path: &Path,
@@ -28,7 +28,7 @@ pub(crate) fn reserve(
         return Ok(());
     }
     if file_system.writes_reserved_room_otherwise() {
-        let free = fs::fstatvfs(target).map_err(Error::io("look at the file system of", path))?;
+        let free = fs::fstatvfs(target).map_err(Error::io("read the free space of", path))?;
         return match free.f_bavail.saturating_mul(free.f_frsize) < needed_bytes {
             true => Err(Error::NoSpace { path: path.into(), needed_bytes }),
             false => Ok(()),
@@ -45,12 +45,12 @@ pub(crate) fn reserve(
             Ok(()) => {}
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(()),
             Err(Errno::INTR) => {
-                return Err(Error::Cancelled { left: "nothing is left behind".into() });
+                return Err(Error::Cancelled { left: "no data was written".into() });
             }
             Err(Errno::NOSPC | Errno::DQUOT) => {
                 return Err(Error::NoSpace { path: path.into(), needed_bytes });
             }
-            Err(errno) => return Err(Error::io("reserve room for", path)(errno)),
+            Err(errno) => return Err(Error::io("reserve space for", path)(errno)),
         }
     }
     Ok(())

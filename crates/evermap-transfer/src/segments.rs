@@ -1,4 +1,4 @@
-//! Full segments on TCP connections.
+//! Full segments on TCP connections (`TCP_CORK`).
 
 use std::os::fd::BorrowedFd;
 
@@ -6,32 +6,34 @@ use rustix::net::sockopt;
 
 use crate::end::{Ends, Kind};
 
-/// While it lives, a TCP connection sends full segments only; then what is left goes out.
+/// Sets `TCP_CORK` on a TCP connection while it lives. The connection then sends only full
+/// segments; the rest is sent on drop.
 ///
-/// Without it each acknowledgement pushes out what the segment under construction has by then, and each segment wakes the
-/// receiver. Over loopback a gigabyte takes a tenth less so, and with congestion control that paces segments 40 % less.
+/// Without it, each acknowledgement sends the incomplete segment, and each segment wakes the
+/// receiver. With it, 1 GiB over loopback takes a tenth less processor time, and 40 % less with
+/// congestion control that paces segments.
 #[derive(Debug)]
 pub(crate) struct FullSegments<'a> {
     socket: Option<BorrowedFd<'a>>,
 }
 
 impl<'a> FullSegments<'a> {
-    /// For the target of `ends`, if it is a TCP connection and what it is sent is in a file: of a source that makes its
-    /// bytes meanwhile each may be waited for.
+    /// Sets the option on the target of `ends` if that is a TCP connection and the source is a
+    /// file. A source that produces bytes over time may have a reader waiting for each.
     pub(crate) fn of(ends: &Ends<'a>) -> FullSegments<'a> {
-        let serves = ends.target.kind() == Kind::Socket && ends.source.kind() == Kind::File;
-        // Other sockets know no such thing; and one that has it is its owner's to end it.
+        let applies = ends.target.kind() == Kind::Socket && ends.source.kind() == Kind::File;
+        // Fails on other sockets. If the caller set the option already, the caller clears it.
         let is_set = |socket: &BorrowedFd<'_>| {
             sockopt::tcp_cork(socket) == Ok(false) && sockopt::set_tcp_cork(socket, true).is_ok()
         };
-        FullSegments { socket: serves.then(|| ends.target.fd()).filter(is_set) }
+        FullSegments { socket: applies.then(|| ends.target.fd()).filter(is_set) }
     }
 }
 
 impl Drop for FullSegments<'_> {
     fn drop(&mut self) {
         if let Some(socket) = self.socket {
-            // One that has failed sends nothing more.
+            // A failure means that the connection is broken.
             let _ = sockopt::set_tcp_cork(socket, false);
         }
     }

@@ -1,49 +1,49 @@
-//! What is to be moved, and what has not arrived yet.
+//! Spans that have not arrived at the target yet.
 //!
-//! The account is kept at the target's side: a span leaves [`Work`] when its bytes are in the target, not when
-//! they were read. Whatever an engine held when it failed is simply still in the account, and the next engine
-//! begins there. So an engine that reads ahead, through a pipe or a ring, loses nothing by being replaced.
+//! A span leaves [`Work`] when its bytes are in the target, not when they were read. Bytes that an
+//! engine holds when it fails are still in `Work`, and the next engine starts there. So an engine
+//! that reads ahead, through a pipe or a ring, can be replaced without loss.
 
 pub use evermap_observe::Span;
 
-/// The spans that have not arrived at the target, in ascending order, none empty, none overlapping.
+/// Spans that have not arrived at the target: ascending, non-empty, disjoint.
 ///
-/// Offsets are the same in source and target where both are files. Where one of them is a stream, its own position
-/// stands for the offset, and spans arrive strictly in order.
+/// Between files, offsets are the same in source and target. If one end is a stream, offsets are
+/// its position, and spans arrive in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Work {
     spans: Vec<Span>,
 }
 
 impl Work {
-    /// All of `spans`, which must ascend and not overlap; empty ones are left out.
+    /// Creates work from `spans`, which must ascend and not overlap. Empty spans are dropped.
     pub fn new(spans: impl IntoIterator<Item = Span>) -> Work {
         let spans: Vec<Span> = spans.into_iter().filter(|span| !span.is_empty()).collect();
         debug_assert!(spans.windows(2).all(|pair| pair[0].end <= pair[1].begin));
         Work { spans }
     }
 
-    /// Everything from `begin` to the source's own end.
+    /// Creates work from `begin` to the end of the source.
     pub fn open(begin: u64) -> Work {
         Work { spans: vec![Span::new(begin, Span::OPEN)] }
     }
 
-    /// What has not arrived, in ascending order.
+    /// Returns the remaining spans in ascending order.
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
 
-    /// The span to go on with.
+    /// Returns the first remaining span.
     pub fn first(&self) -> Option<Span> {
         self.spans.first().copied()
     }
 
-    /// Whether all has arrived.
+    /// Returns true if no span remains.
     pub fn is_done(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The bytes that have not arrived; `None` where the end is not known.
+    /// Returns the remaining bytes, or `None` if the end is unknown.
     pub fn bytes(&self) -> Option<u64> {
         match self.spans.last() {
             Some(last) if last.is_open() => None,
@@ -51,7 +51,7 @@ impl Work {
         }
     }
 
-    /// The first `bytes` of what is left have arrived, all within the first span.
+    /// Removes the first `bytes`, which must lie within the first span.
     pub fn arrived(&mut self, bytes: u64) {
         let Some(first) = self.spans.first_mut() else { return };
         debug_assert!(bytes <= first.bytes());
@@ -61,12 +61,12 @@ impl Work {
         }
     }
 
-    /// This part of what is left has arrived, wherever it lies: rings and lanes finish out of order.
+    /// Removes `part` from the remaining spans. Rings and lanes finish out of order.
     pub fn arrived_at(&mut self, part: Span) {
         if part.is_empty() {
             return;
         }
-        // The spans before `part` end before it, those after begin after it: only the ones between change.
+        // Only the spans that overlap `part` change.
         let from = self.spans.partition_point(|span| span.end <= part.begin);
         let to = self.spans.partition_point(|span| span.begin < part.end);
         let left: Vec<Span> = self.spans[from..to]
@@ -81,13 +81,13 @@ impl Work {
         self.spans.splice(from..to, left);
     }
 
-    /// The source ended at `end`, which was confirmed: nothing behind it will arrive.
+    /// Removes everything after `end`, where the source was confirmed to end.
     pub fn ended(&mut self, end: u64) {
         self.arrived_at(Span::new(end, Span::OPEN));
     }
 
-    /// Takes up to `bytes_max` from the beginning, as spans of their own; what is taken is still due here until it
-    /// is said to have arrived.
+    /// Returns the first `bytes_max` remaining bytes as spans. They remain in the work until they
+    /// arrive.
     pub fn take(&self, bytes_max: u64) -> Vec<Span> {
         let mut left = bytes_max;
         let mut taken = Vec::new();
@@ -110,7 +110,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_arrives_in_the_middle_leaves_both_sides() {
+    fn arrival_in_the_middle_leaves_both_sides() {
         let mut work = Work::new([Span::new(0, 100)]);
         work.arrived_at(Span::new(40, 60));
         assert_eq!(work.spans(), [Span::new(0, 40), Span::new(60, 100)]);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_span_ends_where_the_source_does() {
+    fn open_span_ends_at_the_end_of_the_source() {
         let mut work = Work::open(10);
         assert_eq!(work.bytes(), None);
         work.arrived(20);
@@ -127,9 +127,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against the simplest account there is: one flag a byte.
+        /// Compares with one flag per byte.
         #[test]
-        fn the_account_is_that_of_single_bytes(parts in prop::collection::vec((0u64..200, 0u64..60), 0..20)) {
+        fn work_matches_one_flag_per_byte(parts in prop::collection::vec((0u64..200, 0u64..60), 0..20)) {
             let mut due = [true; 256];
             due[100..120].fill(false);
             let mut work = Work::new([Span::new(0, 100), Span::new(120, 256)]);
@@ -138,12 +138,12 @@ mod tests {
                 work.arrived_at(part);
                 due[part.begin as usize..part.end as usize].fill(false);
             }
-            let mut said = [false; 256];
+            let mut remaining = [false; 256];
             for span in work.spans() {
                 prop_assert!(!span.is_empty());
-                said[span.begin as usize..span.end as usize].fill(true);
+                remaining[span.begin as usize..span.end as usize].fill(true);
             }
-            prop_assert_eq!(said, due);
+            prop_assert_eq!(remaining, due);
         }
     }
 }

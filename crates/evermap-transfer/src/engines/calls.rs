@@ -1,5 +1,5 @@
-//! What all engines do around a call: go on after a signal, wait for ends that are not ready, tell a refusal from a
-//! failure, and believe no end of a source that was not confirmed.
+//! Helpers around the engines' system calls: retry after signals, wait for descriptors, distinguish
+//! refusals from failures, and confirm the end of a source.
 
 use std::os::fd::BorrowedFd;
 
@@ -11,19 +11,18 @@ use crate::end::Ends;
 use crate::error::Side;
 use crate::meter::Meter;
 
-/// The most that one call of `read`, `write`, `sendfile`, `splice` or `copy_file_range` moves.
+/// Most bytes moved by one `read`, `write`, `sendfile`, `splice` or `copy_file_range`.
 pub(crate) const CALL_BYTES_MAX: u64 = 0x7fff_f000;
 
-/// So much at a time of calls that would move 2 GiB and look for nothing but a signal that kills: a cancelled transfer
-/// stops soon, and a call costs nothing beside it. Whole blocks of any file system.
+/// Bytes per call for calls that could move 2 GiB and react only to fatal signals. A cancelled
+/// transfer stops soon, and the overhead is negligible. A multiple of any file system's block size.
 pub(super) const TURN_BYTES_MAX: u64 = 64 << 20;
 const _: () = assert!(TURN_BYTES_MAX <= CALL_BYTES_MAX);
 
-/// How long a descriptor is waited for before somebody may have cancelled.
+/// Timeout of a wait, after which cancellation is checked.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// Makes a call until it is neither interrupted nor told to try again. A descriptor that is not ready is waited for:
-/// `waits_for` says which ones the call may be waiting for.
+/// Retries a call on `EINTR` and `EAGAIN`. On `EAGAIN` it waits until one of `waits_for` is ready.
 pub(super) fn persist<T>(
     meter: &Meter,
     waits_for: &[(BorrowedFd<'_>, PollFlags)],
@@ -41,15 +40,15 @@ pub(super) fn persist<T>(
     }
 }
 
-/// Until any is ready, a signal comes, or the patience ends.
+/// Waits until any descriptor is ready, a signal arrives, or the timeout expires.
 pub(super) fn wait(descriptors: &[(BorrowedFd<'_>, PollFlags)]) {
     let mut polled: Vec<PollFd<'_>> =
         descriptors.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-    // A failure to wait is a wait that was short: the call itself says what is wrong.
+    // Ignore errors: the retried call will report the cause.
     let _ = poll(&mut polled, Some(&PATIENCE));
 }
 
-/// What an errno of a call that one engine makes, and others don't, stands for.
+/// Classifies the errno of a call specific to one engine.
 pub(super) fn refusal_or_failure(
     call: &str,
     side: Side,
@@ -64,13 +63,13 @@ pub(super) fn refusal_or_failure(
         | Errno::BADF
         | Errno::PERM
         | Errno::NOTTY
-        | Errno::TXTBSY => Stop::Refused(WhyNot::new(format!("{call} says: {errno}"))),
+        | Errno::TXTBSY => Stop::Refused(WhyNot::new(format!("{call} failed: {errno}"))),
         errno => Stop::Failed { side, operation, errno },
     }
 }
 
-/// The same after a call that both reads and writes, and does not tell which of the two failed: if the source cannot be
-/// read at `offset` the ordinary way either, it is the source.
+/// Like [`refusal_or_failure`], for a call that both reads and writes. The failure is the source's
+/// if `pread` at `offset` fails too.
 pub(super) fn refusal_or_failure_of_either(
     call: &str,
     ends: &Ends<'_>,
@@ -86,9 +85,9 @@ pub(super) fn refusal_or_failure_of_either(
     }
 }
 
-/// Whether the source has really ended at `offset`, after a call that moved nothing. Some calls return 0
-/// for files that they cannot read (`/proc`), so one byte is read the ordinary way. Streams have ended: they return 0
-/// for nothing else.
+/// Confirms that the source ends at `offset`, after a call that moved nothing. Some calls return 0
+/// for files they cannot read (`/proc`), so this reads one byte with `pread`. Streams return 0 only
+/// at their end.
 pub(super) fn has_ended(ends: &Ends<'_>, offset: u64, meter: &Meter) -> Result<bool, Stop> {
     if !ends.source.reads_at_offsets() {
         return Ok(true);
@@ -102,7 +101,7 @@ pub(super) fn has_ended(ends: &Ends<'_>, offset: u64, meter: &Meter) -> Result<b
     }
 }
 
-/// After a call that moved nothing: strikes off what lies behind a confirmed end, or says what is wrong.
+/// Handles a call that moved nothing: removes the work after a confirmed end, or returns the error.
 pub(super) fn ended(
     ends: &Ends<'_>,
     work: &mut crate::span::Work,
@@ -112,7 +111,7 @@ pub(super) fn ended(
 ) -> Result<(), Stop> {
     if !has_ended(ends, offset, meter)? {
         return Err(Stop::Refused(WhyNot::new(format!(
-            "{call} moves nothing at byte {offset}, where there is more"
+            "{call} moved nothing at byte {offset}, before the end of the source"
         ))));
     }
     match work.first() {

@@ -1,8 +1,8 @@
-//! `copy_file_range`: the file system copies, shares extents, or asks a server to, as it can.
+//! Engine `copy_file_range`: the file system copies, shares extents, or asks a server to copy.
 //!
-//! Between file systems it says EXDEV; kernels from 5.3 to 5.18 return 0 for files that make their contents up; and any
-//! of its refusals may come after some of the file was moved. The account is the target's, so all of them are the same:
-//! another engine goes on.
+//! Between file systems it fails with EXDEV. Kernels 5.3 to 5.18 return 0 for generated files. It
+//! may also refuse after moving a part. In all these cases another engine continues, because
+//! [`Work`] tracks what is in the target.
 
 use rustix::fs::copy_file_range;
 
@@ -23,15 +23,13 @@ impl Engine for CopyFileRange {
 
     fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
         if ends.source.kind() != Kind::File || ends.target.kind() != Kind::File {
-            return Err(WhyNot::new("copy_file_range moves between regular files only"));
+            return Err(WhyNot::new("copy_file_range supports only regular files"));
         }
         if ends.target.appends() {
-            return Err(WhyNot::new(
-                "copy_file_range refuses a target that was opened for appending",
-            ));
+            return Err(WhyNot::new("copy_file_range refuses a target opened for appending"));
         }
         if ends.source.identity() == ends.target.identity() {
-            return Err(WhyNot::new("copy_file_range refuses ranges of one file that overlap"));
+            return Err(WhyNot::new("copy_file_range refuses overlapping ranges of one file"));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
-//! What engines of direct I/O have in common: descriptors that do it, whole blocks, and what lies around them.
+//! Shared parts of the direct I/O engines: descriptors, whole blocks, and the unaligned rest.
 //!
-//! The caller's descriptors keep their flags: the files are opened again, through `/proc/self/fd`.
+//! The files are reopened through `/proc/self/fd`, so the caller's descriptors keep their flags.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -12,43 +12,43 @@ use crate::meter::Meter;
 use crate::span::{Span, Work};
 use crate::sys::page_bytes;
 
-/// The blocks that direct I/O moves: whole pages at least, so that no page has a part that was moved past the cache
-/// and another that was not.
+/// Block size of direct I/O. At least a page, so that no page is moved partly through the cache and
+/// partly past it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Blocks {
     bytes: u64,
 }
 
 impl Blocks {
-    /// Those that suit all of `ends`.
+    /// Returns the block size that suits all `ends`.
     pub(super) fn of<'e, const N: usize>(ends: [&End<'e>; N]) -> Result<Blocks, WhyNot> {
         let mut bytes = page_bytes();
         for end in ends {
             let Some(asked) = end.direct() else {
                 return Err(WhyNot::new(format!(
-                    "the file system of {} does no direct I/O",
+                    "the file system of {} does not support direct I/O",
                     end.path().display()
                 )));
             };
-            // Alignments are powers of two: the largest suits all. Offsets in memory are those in the file, within a page
-            // or a ring's slot.
+            // Alignments are powers of two, so the largest suits all. Memory offsets equal file
+            // offsets within a page or a ring slot.
             bytes = bytes.max(asked.offset_bytes.into()).max(asked.memory_bytes.into());
         }
         Ok(Blocks { bytes })
     }
 
-    /// Bytes of one.
+    /// Returns the block size in bytes.
     pub(super) fn bytes(self) -> u64 {
         self.bytes
     }
 
-    /// About `bytes`, and one block at least.
+    /// Rounds `bytes` down to whole blocks, but to one block at least.
     pub(super) fn whole(self, bytes: u64) -> u64 {
         (bytes / self.bytes * self.bytes).max(self.bytes)
     }
 
-    /// What lies before the first whole block of `span`, its whole blocks, and what lies behind them. Any may be
-    /// empty.
+    /// Splits `span` into the part before the first whole block, the whole blocks, and the rest.
+    /// Each may be empty.
     pub(super) fn split(self, span: Span) -> (Span, Span, Span) {
         let begin = span.begin.next_multiple_of(self.bytes).min(span.end);
         let end = (span.end / self.bytes * self.bytes).max(begin);
@@ -56,7 +56,7 @@ impl Blocks {
     }
 }
 
-/// Moves `part`, which is due, by ordinary reads and writes.
+/// Moves the unaligned `part` by ordinary reads and writes.
 pub(super) fn move_ragged(
     ends: &Ends<'_>,
     work: &mut Work,
@@ -69,12 +69,12 @@ pub(super) fn move_ragged(
     outcome
 }
 
-/// The source, for direct reads.
+/// Opens the source again for direct reads.
 pub(super) fn reopen_source(ends: &Ends<'_>) -> Result<OwnedFd, WhyNot> {
     reopen(&ends.source, OFlags::RDONLY)
 }
 
-/// The target, for direct writes.
+/// Opens the target again for direct writes.
 pub(super) fn reopen_target(ends: &Ends<'_>) -> Result<OwnedFd, WhyNot> {
     if ends.target.appends() {
         return Err(WhyNot::new("the target was opened for appending"));
@@ -83,23 +83,24 @@ pub(super) fn reopen_target(ends: &Ends<'_>) -> Result<OwnedFd, WhyNot> {
 }
 
 fn reopen(end: &End<'_>, access: OFlags) -> Result<OwnedFd, WhyNot> {
-    // Opening a FIFO or a device again may wait, or do something.
+    // Reopening a FIFO or a device may block or have side effects.
     if end.kind() != Kind::File {
-        return Err(WhyNot::new(format!("{} is no regular file", end.path().display())));
+        return Err(WhyNot::new(format!("{} is not a regular file", end.path().display())));
     }
     let path = format!("/proc/self/fd/{}", end.fd().as_raw_fd());
     open(path, access | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).map_err(
         |errno| {
             WhyNot::new(format!(
-                "{} is not to be opened for direct I/O: {errno}",
+                "{} cannot be opened for direct I/O: {errno}",
                 end.path().display()
             ))
         },
     )
 }
 
-/// btrfs computes checksums of pages that nobody changes meanwhile, so it copies what is written directly: the dearest
-/// way of all. Files without checksums (`chattr +C`) it writes directly.
+/// Refuses btrfs files with checksums. btrfs copies direct writes to them, so that pages stay
+/// unchanged while it computes the checksum, which is the slowest way of all. Files without
+/// checksums (`chattr +C`) are written directly.
 pub(super) fn refuse_checksums(target: &End<'_>) -> Result<(), WhyNot> {
     if !target.file_system().checks_what_is_written() {
         return Ok(());
@@ -117,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_split_span_is_whole(begin in 0u64..20_000, bytes in 1u64..20_000) {
+        fn split_covers_the_span_and_aligns_the_body(begin in 0u64..20_000, bytes in 1u64..20_000) {
             let span = Span::new(begin, begin + bytes);
             let (head, body, tail) = Blocks { bytes: 4096 }.split(span);
             prop_assert_eq!((head.begin, head.end, body.end, tail.end), (begin, body.begin, tail.begin, span.end));

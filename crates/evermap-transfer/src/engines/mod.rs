@@ -1,10 +1,11 @@
-//! The engines: one file each, one way to move bytes each.
+//! Engines: one per file, each with one mechanism for moving bytes.
 //!
-//! An engine is asked whether it can serve two ends (`probe`), moves some of what is due (`step`), and at last gives
-//! back what it holds (`drain`). It owns its pipes, rings and mappings, but neither the ends nor the account: what
-//! has arrived is struck off [`Work`] when it is in the target, so another engine can go on at any point.
+//! An engine checks whether it supports two ends (`probe`), moves some of the remaining bytes
+//! (`step`), and returns what it holds (`drain`). It owns its pipes, rings and mappings, but not
+//! the ends and not the [`Work`]. Bytes leave `Work` when they are in the target, so another engine
+//! can continue at any point.
 //!
-//! Engines know nothing of names, attributes, policy or progress bars.
+//! Engines know no names, attributes, policy or progress display.
 
 mod calls;
 mod copy_file_range;
@@ -29,19 +30,20 @@ pub use ring::{Uring, UringSplice};
 pub use sendfile::Sendfile;
 pub use splice::{Pattern, Splice};
 
-/// One way to move bytes.
+/// A mechanism for moving bytes.
 pub trait Engine: Send {
-    /// Which one.
+    /// Returns the engine's kind.
     fn kind(&self) -> EngineKind;
 
-    /// Whether it can serve these ends, as far as that can be told without moving anything. What it
-    /// says no to, it would be refused by the kernel, or do wrongly.
+    /// Checks whether the engine supports these ends, as far as possible without moving bytes. It
+    /// refuses ends that the kernel would refuse or that it would copy incorrectly.
     fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot>;
 
-    /// Moves up to about `bytes_max` bytes of what is due, and strikes off what has arrived.
+    /// Moves up to about `bytes_max` of the remaining bytes and removes the arrived ones from
+    /// `work`.
     ///
-    /// `Ok` means that something arrived, or that nothing is due any more. Whatever stops it, `work` is true: all that
-    /// is not in it is in the target.
+    /// `Ok` means that bytes arrived or no work remains. On any error `work` is exact: all bytes
+    /// not in it are in the target.
     fn step(
         &mut self,
         ends: &Ends<'_>,
@@ -50,45 +52,45 @@ pub trait Engine: Send {
         bytes_max: u64,
     ) -> Result<(), Stop>;
 
-    /// Brings what it holds to the target where it cannot be had from the source again, as the bytes of a pipe or a
-    /// socket that were taken already; forgets the rest. Called after the last step, successful or not; once
-    /// more, or before another step, if the target would not take it then.
+    /// Writes bytes that cannot be read from the source again (taken from a pipe or socket) to the
+    /// target, and drops the rest. Called after the last step, successful or not. If the target did
+    /// not accept the bytes, it is called again, or before another step.
     fn drain(&mut self, ends: &Ends<'_>, work: &mut Work, meter: &Meter) -> Result<(), Stop>;
 }
 
-/// The engines there are, by name.
+/// Kinds of engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum EngineKind {
-    /// `read` into a buffer, `write` from it: works everywhere.
+    /// `read` into a buffer and `write` from it. Works everywhere.
     ReadWrite,
-    /// The source is mapped and its pages are written.
+    /// `write` from a mapping of the source.
     MmapWrite,
-    /// The source is mapped, and its pages go to the device by direct writes.
+    /// Direct writes from a mapping of the source.
     MmapDirect,
     /// `sendfile`.
     Sendfile,
-    /// `splice` through one pipe, or through one a lane.
+    /// `splice` through one pipe, or one per lane.
     Splice,
-    /// `splice` through two pipes in parallel, each with a half of the file.
+    /// `splice` through two pipes in parallel, one per half of the file.
     DualPipe,
-    /// The same, with chunks taken in turn.
+    /// Like `DualPipe`, but with alternating chunks.
     DualPipeInterleaved,
     /// `copy_file_range`.
     CopyFileRange,
-    /// Shared extents: no byte moves.
+    /// Shared extents. No bytes move.
     Reflink,
-    /// A ring of reads and writes through registered buffers.
+    /// io_uring reads and writes through registered buffers.
     Uring,
-    /// A ring of linked splices.
+    /// Linked io_uring splices.
     UringSplice,
-    /// A ring of direct reads and writes that pass the page cache by.
+    /// Direct io_uring reads and writes, bypassing the page cache.
     UringDirect,
 }
 
 impl EngineKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [EngineKind; 12] = [
         EngineKind::ReadWrite,
         EngineKind::MmapWrite,
@@ -104,7 +106,7 @@ impl EngineKind {
         EngineKind::UringDirect,
     ];
 
-    /// As it is called on the command line and in reports.
+    /// Returns the name used on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::ReadWrite => "read-write",
@@ -122,8 +124,8 @@ impl EngineKind {
         }
     }
 
-    /// How often the processor copies each byte on this way between these ends: measured by sampling the kernel's
-    /// copy routines, see `docs/transfer.md`. Copies by devices are not counted.
+    /// Returns processor copies per byte between these ends. Measured by sampling the kernel's copy
+    /// routines, see `docs/transfer.md`. Copies by devices are not counted.
     pub fn copies(self, ends: &Ends<'_>) -> u8 {
         let to_socket = ends.target.kind() == Kind::Socket;
         match self {
@@ -139,7 +141,7 @@ impl EngineKind {
         }
     }
 
-    /// The one of this name.
+    /// Returns the kind with this name.
     pub fn from_name(name: &str) -> Option<EngineKind> {
         EngineKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -151,31 +153,34 @@ impl std::fmt::Display for EngineKind {
     }
 }
 
-/// What engines can be told beside what to move. [`Default`] has the measured values.
+/// Parameters of engines. [`Default`] has the measured values.
 #[derive(Debug, Clone)]
 pub struct Tuning {
-    /// Bytes a call of reading and writing: 256 KiB stay in the processor's cache between the two.
+    /// Bytes per read or write. 256 KiB stay in the processor's cache between the two.
     pub chunk_bytes: usize,
-    /// Bytes of the source that are mapped at a time: from 2 to 32 MiB cost the same.
+    /// Bytes of the source mapped at a time. All sizes from 2 to 32 MiB cost the same.
     pub window_bytes: usize,
-    /// Bytes that are written from a mapping by one call. More make larger folios in the target's cache, which gain nothing more,
-    /// and are dear where a host has to give their memory first: 1.4 s instead of 0.3 for 1 GiB.
+    /// Bytes per write from a mapping. Larger writes create larger folios in the target's cache
+    /// without further gain. They are slow if a host must first provide the memory: 1.4 s instead
+    /// of 0.3 for 1 GiB.
     pub mapped_write_bytes: usize,
-    /// The same, to be written directly: one write, long enough that the device hardly waits for the next.
+    /// Bytes per direct write from a mapping: long enough that the device hardly waits for the next
+    /// one.
     pub direct_window_bytes: usize,
-    /// Bytes a pipe holds: 1 MiB is what an unprivileged user may have, and sixteen times fewer calls than 64 KiB.
+    /// Capacity of a pipe in bytes. 1 MiB is the limit for unprivileged users, and needs sixteen
+    /// times fewer calls than 64 KiB.
     pub pipe_bytes: usize,
-    /// Pipes that work at a time, in engines that have lanes.
+    /// Number of pipes used in parallel, in engines with lanes.
     pub lanes: usize,
-    /// Buffers of a ring that are on their way at a time.
+    /// Number of ring buffers in flight.
     pub ring_depth: usize,
-    /// Bytes of one of a ring's buffers.
+    /// Size of a ring buffer in bytes.
     pub ring_chunk_bytes: usize,
-    /// A race between engines that nobody has measured yet is held in copies of so many bytes: shorter ones are over before it
-    /// would gain anything.
-    pub raced_bytes_min: u64,
-    /// What each engine moves at a time in a race.
-    pub heat_bytes: u64,
+    /// Minimum size of a copy in which unmeasured engines race. Smaller copies end before a race
+    /// pays off.
+    pub race_bytes_min: u64,
+    /// Bytes each engine moves per round of a race.
+    pub race_round_bytes: u64,
 }
 
 impl Default for Tuning {
@@ -189,13 +194,13 @@ impl Default for Tuning {
             lanes: 1,
             ring_depth: 8,
             ring_chunk_bytes: 1 << 20,
-            raced_bytes_min: 256 << 20,
-            heat_bytes: 8 << 20,
+            race_bytes_min: 256 << 20,
+            race_round_bytes: 8 << 20,
         }
     }
 }
 
-/// Makes an engine.
+/// Creates an engine.
 pub fn make(kind: EngineKind, tuning: &Tuning) -> Box<dyn Engine> {
     match kind {
         EngineKind::ReadWrite => Box::new(ReadWrite::new(tuning)),
@@ -214,12 +219,12 @@ pub fn make(kind: EngineKind, tuning: &Tuning) -> Box<dyn Engine> {
     }
 }
 
-/// Why an engine does not serve, or goes on no further. Nothing is wrong: another one may.
+/// Reason why an engine cannot start or continue. Not an error: another engine may work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WhyNot(pub String);
 
 impl WhyNot {
-    /// In words.
+    /// Creates a refusal with this reason.
     pub fn new(why: impl Into<String>) -> WhyNot {
         WhyNot(why.into())
     }
@@ -231,31 +236,31 @@ impl std::fmt::Display for WhyNot {
     }
 }
 
-/// What ends a step before its work is done.
+/// Reason why a step ended early.
 #[derive(Debug)]
 pub enum Stop {
-    /// The kernel will not do it this way; another engine goes on where this one was.
+    /// The kernel refuses this mechanism. Another engine continues from here.
     Refused(WhyNot),
-    /// The source has ended at this offset, which was confirmed, and more was due.
+    /// The source was confirmed to end at this offset, before the end of the work.
     SourceEnded {
-        /// Where.
+        /// Offset of the end.
         at_bytes: u64,
     },
-    /// A call failed, and no other engine would do better.
+    /// A call failed in a way that no other engine can avoid.
     Failed {
-        /// On which end.
+        /// The end that failed.
         side: Side,
-        /// As in "cannot ...".
+        /// The operation, as in "cannot ...".
         operation: &'static str,
-        /// Why.
+        /// The system's error.
         errno: rustix::io::Errno,
     },
-    /// It was told to.
+    /// The transfer was cancelled.
     Cancelled,
 }
 
 impl Stop {
-    /// As an error about these ends.
+    /// Converts this into an error about `ends`.
     pub fn into_error(self, engine: EngineKind, ends: &Ends<'_>) -> Error {
         let (source, target) = (ends.source.path().to_path_buf(), ends.target.path().to_path_buf());
         match self {
@@ -268,7 +273,7 @@ impl Stop {
             Stop::SourceEnded { at_bytes } => Error::SourceChanged {
                 path: source,
                 what: format!(
-                    "it ended at byte {at_bytes}, and had {} before",
+                    "it ended at byte {at_bytes} instead of {}",
                     ends.source.size_bytes()
                 ),
             },
@@ -281,7 +286,7 @@ impl Stop {
                 let path = if side == Side::Source { source } else { target };
                 Error::Io { operation, path, source: errno.into() }
             }
-            Stop::Cancelled => Error::Cancelled { left: "nothing is left behind".into() },
+            Stop::Cancelled => Error::Cancelled { left: "no data was written".into() },
         }
     }
 }

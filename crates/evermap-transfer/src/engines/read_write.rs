@@ -1,6 +1,7 @@
-//! `read` into a buffer and `write` from it: two copies of each byte, and no kind of end that it cannot serve.
+//! Engine `read-write`: `read` into a buffer and `write` from it. Copies each byte twice and works
+//! for every kind of end.
 //!
-//! It is what all others fall back to, and the right one for what is small: one read and one write.
+//! It is the fallback for all others, and the best for small files: one read and one write.
 
 use rustix::event::PollFlags;
 use rustix::io::{Errno, pread, pwrite, read, write};
@@ -17,22 +18,22 @@ use crate::span::Work;
 pub struct ReadWrite {
     chunk_bytes: usize,
     buffer: Vec<u8>,
-    /// What was taken from a stream and has not arrived: `buffer[held.0..held.1]`.
+    /// Bytes `buffer[held.0..held.1]`, taken from a stream and not arrived.
     held: (usize, usize),
 }
 
 impl ReadWrite {
-    /// With a buffer of `tuning.chunk_bytes`, which is made at the first step.
+    /// Creates the engine. The buffer of `tuning.chunk_bytes` is allocated at the first step.
     pub fn new(tuning: &Tuning) -> ReadWrite {
         ReadWrite { chunk_bytes: tuning.chunk_bytes.max(1), buffer: Vec::new(), held: (0, 0) }
     }
 
-    /// One that only has these bytes to bring to the target.
+    /// Creates an engine that only writes `bytes` to the target.
     pub(super) fn holding(bytes: Vec<u8>) -> ReadWrite {
         ReadWrite { chunk_bytes: bytes.len(), held: (0, bytes.len()), buffer: bytes }
     }
 
-    /// Fills the buffer from `offset`; 0 is the end of the source.
+    /// Fills the buffer from `offset`. Returns 0 at the end of the source.
     fn fill(
         &mut self,
         ends: &Ends<'_>,
@@ -51,7 +52,7 @@ impl ReadWrite {
         read.map_err(|errno| Stop::Failed { side: Side::Source, operation: "read", errno })
     }
 
-    /// Writes all that is held, which belongs at `work`'s first offset.
+    /// Writes the held bytes at `work`'s first offset.
     fn write_held(&mut self, ends: &Ends<'_>, work: &mut Work, meter: &Meter) -> Result<(), Stop> {
         let target = &ends.target;
         while self.held.0 < self.held.1 {
@@ -64,7 +65,7 @@ impl ReadWrite {
                 })
             })?;
             match written {
-                // A file system that takes nothing and gives no reason would be asked for ever.
+                // Stop, or a target that accepts nothing without an error would be retried forever.
                 Ok(0) => {
                     return Err(Stop::Failed {
                         side: Side::Target,
@@ -105,7 +106,7 @@ impl Engine for ReadWrite {
         if self.buffer.is_empty() {
             self.buffer = vec![0; self.chunk_bytes];
         }
-        // Left over from a step that failed.
+        // Write the rest of a failed step.
         self.drain(ends, work, meter)?;
         let mut left = bytes_max;
         while left > 0 {

@@ -1,7 +1,8 @@
-//! `FICLONERANGE`: the target's file system lets both files have the same extents. No byte moves, until one is written.
+//! Engine `reflink`: `FICLONERANGE` makes both files share extents. No bytes move until one file is
+//! written.
 //!
-//! Whole blocks can be shared, and the source's last one, if the target does not go on behind it. What is asked for
-//! beyond that is a refusal.
+//! Whole blocks can be shared, and the source's last block if the target ends there. Other requests
+//! are refused.
 
 use evermap_observe::FileSystem;
 use rustix::fs::{fstat, fstatfs};
@@ -14,14 +15,14 @@ use crate::meter::Meter;
 use crate::span::{Span, Work};
 use crate::sys;
 
-/// A file of very many extents takes a while to be shared: so much a call, that a cancelled transfer stops soon.
+/// Bytes per call, so that a cancelled transfer stops soon. Sharing many extents takes a while.
 const TURN_BYTES_MAX: u64 = 16 << 30;
 
 /// The engine `reflink`.
 #[derive(Debug)]
 pub struct Reflink;
 
-/// What can be shared at the begin of a span, or why nothing can.
+/// Result of checking the start of a span.
 enum Share {
     Bytes(u64),
     Nothing(WhyNot),
@@ -29,10 +30,12 @@ enum Share {
 }
 
 impl Reflink {
-    /// What one call can share of `span`.
+    /// Returns how much of `span` one call can share.
     fn share(ends: &Ends<'_>, span: Span) -> Result<Share, Stop> {
-        let failed = |errno| Stop::Failed { side: Side::Source, operation: "look at", errno };
-        // As it is now: a source that was cut short meanwhile is refused with EINVAL, like much else.
+        let failed =
+            |errno| Stop::Failed { side: Side::Source, operation: "read the attributes of", errno };
+        // Query the current size: the kernel answers EINVAL if the source was truncated, as in many
+        // other cases.
         let source_bytes = fstat(ends.source.fd()).map_err(failed)?.st_size as u64;
         let block_bytes = (fstatfs(ends.target.fd()).map_err(failed)?.f_bsize as u64).max(512);
         if span.begin >= source_bytes {
@@ -40,7 +43,7 @@ impl Reflink {
         }
         if !span.begin.is_multiple_of(block_bytes) {
             let why = format!(
-                "byte {} is within a block of {block_bytes} bytes, and blocks are shared whole",
+                "byte {} is inside a block of {block_bytes} bytes, and only whole blocks are shared",
                 span.begin
             );
             return Ok(Share::Nothing(WhyNot::new(why)));
@@ -53,7 +56,7 @@ impl Reflink {
         match bytes / block_bytes * block_bytes {
             0 => {
                 let why = format!(
-                    "byte {until} is within a block of {block_bytes} bytes, and blocks are shared whole"
+                    "byte {until} is inside a block of {block_bytes} bytes, and only whole blocks are shared"
                 );
                 Ok(Share::Nothing(WhyNot::new(why)))
             }
@@ -71,7 +74,7 @@ impl Engine for Reflink {
         if ends.source.kind() != Kind::File || ends.target.kind() != Kind::File {
             return Err(WhyNot::new("only regular files share extents"));
         }
-        // Each subvolume of btrfs has a device number of its own, and shares extents with the others.
+        // Subvolumes of one btrfs have different device numbers but share extents.
         let may_share = ends.share_a_file_system()
             || [&ends.source, &ends.target]
                 .iter()
@@ -80,20 +83,18 @@ impl Engine for Reflink {
             return Err(WhyNot::new("source and target are on different file systems"));
         }
         if ends.source.identity() == ends.target.identity() {
-            return Err(WhyNot::new("source and target are one file"));
+            return Err(WhyNot::new("source and target are the same file"));
         }
         if ends.target.appends() {
-            return Err(WhyNot::new(
-                "no extent is shared with a target that was opened for appending",
-            ));
+            return Err(WhyNot::new("extents cannot be shared with a target opened for appending"));
         }
         if ends.target.file_system().never_shares() {
-            return Err(WhyNot::new("the file system shares no extents"));
+            return Err(WhyNot::new("the file system does not share extents"));
         }
         Ok(())
     }
 
-    /// Sharing costs by the extent and not by the byte, so `_bytes_max` is not heeded.
+    /// Ignores `_bytes_max`: the cost depends on extents, not bytes.
     fn step(
         &mut self,
         ends: &Ends<'_>,

@@ -1,6 +1,7 @@
-//! `sendfile`: the kernel's own pipe between a file and anything. One call could move 2 GiB.
+//! Engine `sendfile`: the kernel's internal pipe from a file to any descriptor. One call can move 2
+//! GiB.
 //!
-//! It writes where the target stands, so the position of a file's descriptor is set, and moves on.
+//! It writes at the target's position, so the position of a target file is set and advances.
 
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, seek, sendfile};
@@ -16,12 +17,12 @@ use crate::span::{Span, Work};
 pub struct Sendfile;
 
 impl Sendfile {
-    /// One call at `span`'s begin. Says what arrived; 0 is an end that is to be confirmed.
+    /// Makes one call at the start of `span`. Returns the bytes moved; 0 means an end to confirm.
     fn send(ends: &Ends<'_>, meter: &Meter, span: Span, bytes_max: u64) -> Result<usize, Stop> {
         let (source, target) = (&ends.source, &ends.target);
         let sent = persist(meter, &[(target.fd(), PollFlags::OUT)], || {
             if target.writes_at_offsets() {
-                // Set anew each time: an interrupted call leaves it where nobody says.
+                // Set it each time: after an interrupted call the position is unspecified.
                 seek(target.fd(), SeekFrom::Start(span.begin))?;
             }
             let mut at = span.begin;
@@ -38,10 +39,10 @@ impl Engine for Sendfile {
 
     fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
         if !ends.source.reads_at_offsets() {
-            return Err(WhyNot::new("sendfile takes from files only"));
+            return Err(WhyNot::new("sendfile reads only from files"));
         }
         if ends.target.appends() {
-            return Err(WhyNot::new("sendfile refuses a target that was opened for appending"));
+            return Err(WhyNot::new("sendfile refuses a target opened for appending"));
         }
         Ok(())
     }

@@ -1,23 +1,25 @@
-//! POSIX ACLs, as far as a copy has to understand them: what a mode means when its ACL cannot be kept.
+//! POSIX ACLs: the mode of a file whose ACL cannot be preserved.
 //!
-//! With an ACL, the group's bits of a mode are the ACL's mask, and the owning group may well have less. A mode that is
-//! brought to a file system without ACLs as it is would give that group what it never had.
+//! With an ACL, the group bits of a mode are the ACL's mask, and the owning group may have fewer
+//! rights. Setting that mode on a file system without ACLs would give the group rights it never
+//! had.
 
 use std::ffi::CStr;
 
-/// The extended attribute that is a file's ACL.
+/// Extended attribute with a file's ACL.
 pub(crate) const ACCESS: &CStr = c"system.posix_acl_access";
-/// The one that a directory gives to what is made in it.
+/// Extended attribute with the ACL inherited by files created in a directory.
 pub(crate) const DEFAULT: &CStr = c"system.posix_acl_default";
 
 /// Bytes before the first entry: the version.
 const HEADER_BYTES: usize = 4;
-/// Tag, permissions (2 bytes each) and id (4 bytes), little-endian.
+/// Size of an entry: tag and permissions (2 bytes each) and id (4 bytes), little-endian.
 const ENTRY_BYTES: usize = 8;
-/// The tag of the owning group's entry.
+/// Tag of the owning group's entry.
 const GROUP_OBJECT: u16 = 0x04;
 
-/// `mode` for a file that cannot have this ACL: the group's bits are those that the ACL leaves the group.
+/// Returns `mode` for a file without this ACL: the group bits are limited to the group's rights in
+/// the ACL.
 pub(crate) fn mode_without(acl: &[u8], mode: u32) -> u32 {
     let entries = acl.get(HEADER_BYTES..).unwrap_or_default().chunks_exact(ENTRY_BYTES);
     let group = entries
@@ -27,7 +29,7 @@ pub(crate) fn mode_without(acl: &[u8], mode: u32) -> u32 {
         .find_map(|(tag, permissions)| {
             (tag == GROUP_OBJECT).then_some(u32::from(permissions) & 0o7)
         });
-    // What can't be understood gives the group nothing.
+    // An invalid ACL gives the group no rights.
     mode & !0o070 | (mode & group.unwrap_or(0) << 3)
 }
 
@@ -46,20 +48,20 @@ mod tests {
     }
 
     #[test]
-    fn a_group_gets_no_more_than_its_acl_gave_it() {
+    fn group_gets_no_more_rights_than_its_acl_entry() {
         // user::rw- user:someone:rwx group::r-- mask::rwx other::---
         let acl = acl(&[(0x01, 6), (0x02, 7), (GROUP_OBJECT, 4), (0x10, 7), (0x20, 0)]);
         assert_eq!(mode_without(&acl, 0o670), 0o640);
     }
 
     #[test]
-    fn the_mask_still_bounds_the_group() {
+    fn mask_limits_the_group() {
         let acl = acl(&[(0x01, 6), (GROUP_OBJECT, 7), (0x10, 4), (0x20, 0)]);
         assert_eq!(mode_without(&acl, 0o640), 0o640);
     }
 
     #[test]
-    fn an_acl_that_is_none_gives_the_group_nothing() {
+    fn invalid_acl_gives_the_group_no_rights() {
         assert_eq!(mode_without(b"\x02\x00", 0o674), 0o604);
     }
 }

@@ -1,10 +1,11 @@
-//! What a copy keeps beside the bytes: owner, extended attributes (ACLs are such), mode and times.
+//! Attributes that a copy preserves: owner, extended attributes (including ACLs), mode and times.
 //!
-//! The order is fixed, as each step may undo what an earlier one would have set: a change of owner clears setuid bits and
-//! capabilities, an ACL changes the mode, and any of them could change times on some file system. A file's bytes are
-//! written before all of it. What the target's file system or this user's rights refuse is a [`Refusal`], and no error.
+//! The order is fixed, because later steps undo earlier ones: a change of owner clears setuid bits
+//! and capabilities, an ACL changes the mode, and any of them may change the times on some file
+//! systems. The file's bytes are written first. Attributes that the file system or missing rights
+//! refuse are a [`RefusedAttribute`], not an error.
 //!
-//! No call is made for what is right already: that is what makes small files quick.
+//! Attributes that are already correct are not set again, which makes small files fast.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
@@ -17,16 +18,16 @@ use super::acl;
 pub(crate) use super::subject::Subject;
 use crate::report::NotKept;
 
-/// What is kept of a file beside its bytes. All of it by default.
+/// Attributes to preserve. Default: all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Preserve {
-    /// The permissions, and the bits setuid, setgid and sticky. Without it, the umask has its way.
+    /// Permissions, setuid, setgid and sticky bits. If false, permissions are subject to the umask.
     pub mode: bool,
     /// User and group.
     pub owner: bool,
-    /// Of the last access and the last change, to the nanosecond.
+    /// Access and modification time, in nanoseconds.
     pub times: bool,
-    /// Extended attributes, and with them ACLs, capabilities and labels.
+    /// Extended attributes, including ACLs, capabilities and labels.
     pub xattrs: bool,
 }
 
@@ -36,7 +37,7 @@ impl Default for Preserve {
     }
 }
 
-/// A [`NotKept`] without its path, which is only made up when there is something to say of it.
+/// A [`NotKept`] without its path, which is only built for the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) what: String,
@@ -53,13 +54,13 @@ impl Refusal {
     }
 }
 
-/// A call that failed for another reason than being refused: what was tried, as in "cannot ...", and why.
+/// A failed call: the operation, as in "cannot ...", and the errno.
 pub(crate) type Failure = (&'static str, Errno);
 
-/// What a source has, as far as `stat` says it.
+/// The source's attributes from `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attributes {
-    /// Permissions with setuid, setgid and sticky; not the type.
+    /// Permissions, setuid, setgid and sticky bits, without the file type.
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -83,14 +84,14 @@ impl Attributes {
     }
 }
 
-/// What a new target has already, so that nothing is set twice.
+/// Attributes that a new target already has, so that none is set twice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Made {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// [`Made::UNKNOWN`] when it has to be set in any case.
+    /// Mode bits, or [`InitialAttributes::UNKNOWN`] if the mode must be set in any case.
     pub(crate) mode: u32,
-    /// It may have an ACL that it was given by its directory, or by an earlier copy.
+    /// True if the target may have an ACL, inherited from its directory or set by an earlier copy.
     pub(crate) may_have_acl: bool,
 }
 
@@ -107,30 +108,30 @@ impl Made {
     }
 }
 
-/// One extended attribute.
+/// An extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Xattr {
     name: CString,
     value: Vec<u8>,
 }
 
-/// Keeps attributes, for one thread: it has the buffers.
+/// Copies attributes for one thread, with its buffers.
 #[derive(Debug, Clone)]
 pub(crate) struct Keeper {
     preserve: Preserve,
-    /// What a mode loses at creation; `None` when that could not be learned.
+    /// The process's umask, or `None` if unknown.
     umask: Option<u32>,
     list: Vec<u8>,
 }
 
 impl Keeper {
-    /// Reads the umask, which costs reading a file of `/proc`: one keeper is made for a copy, and cloned for its threads.
+    /// Reads the umask from a file of `/proc`. Create one per copy and clone it for each thread.
     pub(crate) fn new(preserve: Preserve) -> Keeper {
         Keeper { preserve, umask: umask(), list: vec![0; 1 << 10] }
     }
 
-    /// One for a single file that is made with no more rights than its owner's: the umask matters only where the mode is
-    /// not kept.
+    /// Creates a copier for a file that is created accessible only to its owner. The umask is read
+    /// only if the mode is not preserved.
     pub(crate) fn for_one(preserve: Preserve) -> Keeper {
         let umask = if preserve.mode { None } else { umask() };
         Keeper { preserve, umask, list: vec![0; 1 << 10] }
@@ -140,7 +141,7 @@ impl Keeper {
         self.preserve
     }
 
-    /// The extended attributes of `source`. Costs one call when there are none, and no allocation.
+    /// Reads the extended attributes of `source`. Cost without any: one call, no allocation.
     pub(crate) fn xattrs(
         &mut self,
         source: Subject<'_>,
@@ -153,7 +154,7 @@ impl Keeper {
             match source.list_xattrs(&mut self.list) {
                 Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
                 Ok(length) => break length,
-                // Lists end at 64 KiB by the kernel's own bound.
+                // The kernel limits lists to 64 KiB.
                 Err(Errno::RANGE) if self.list.len() < 64 << 10 => self.list.resize(64 << 10, 0),
                 Err(errno) if is_refusal(errno) => {
                     refusals.push(Refusal::new("xattrs", errno.to_string()));
@@ -165,7 +166,7 @@ impl Keeper {
         let mut xattrs = Vec::new();
         for name in self.list[..length].split_inclusive(|byte| *byte == 0) {
             let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-            // A signature over this very inode: wrong on every other one.
+            // A signature of this inode, invalid on any other.
             if name == c"security.evm" {
                 continue;
             }
@@ -179,10 +180,11 @@ impl Keeper {
         Ok(xattrs)
     }
 
-    /// The mode to create a target with, and what it will have been given then.
+    /// Returns the mode to create a target with, and the mode it then has.
     ///
-    /// `is_hidden`: nobody else can open it before it is complete, so that it may have its mode from the beginning.
-    /// Without write permission for its owner, no extended attribute could be set.
+    /// If `is_hidden`, other processes cannot open the file before it is complete, so it gets its
+    /// final mode at creation. With extended attributes to set, the owner needs write permission
+    /// first.
     pub(crate) fn creation_mode(
         &self,
         source: &Attributes,
@@ -194,7 +196,7 @@ impl Keeper {
         (Mode::from_raw_mode(wanted), got)
     }
 
-    /// Brings owner, extended attributes, mode and times of the source to the target, in this order.
+    /// Sets owner, extended attributes, mode and times of the target, in this order.
     pub(crate) fn keep(
         &self,
         source: &Attributes,
@@ -235,7 +237,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether the target has the source's owner and group now.
+    /// Sets owner and group. Returns true if the target has the source's owner and group.
     fn keep_owner(
         &self,
         source: &Attributes,
@@ -259,7 +261,7 @@ impl Keeper {
         )? {
             return Ok(true);
         }
-        // A group that this user is in is better than none; it was said already that not all is kept.
+        // Keep at least a group that this user belongs to. The refusal is already recorded.
         if source.gid != made.gid {
             let _ = target.set_owner(None, Some(group));
         }
@@ -281,7 +283,7 @@ impl Keeper {
             (false, Some(umask)) => source.mode & 0o777 & !umask,
             (false, None) => return Ok(()),
         };
-        // These bits speak for the owner; for another one they would say something that nobody has said.
+        // Setuid and setgid must not apply to another owner.
         if !is_owner_kept {
             wanted &= !SET_IDS;
         }
@@ -298,18 +300,18 @@ impl Keeper {
             what,
             refusals,
         )?;
-        // The kernel drops setgid without a word where the user is not in the group.
+        // The kernel silently clears setgid if the user is not in the group.
         if is_set && wanted & SET_IDS != 0 {
-            let got = target.mode().map_err(|errno| ("look at", errno))?;
+            let got = target.mode().map_err(|errno| ("read the mode of", errno))?;
             if got != wanted {
-                refusals.push(Refusal::new(what(), format!("the kernel made it {got:o}")));
+                refusals.push(Refusal::new(what(), format!("the kernel changed it to {got:o}")));
             }
         }
         Ok(())
     }
 }
 
-/// Takes away the ACLs that the target was given by its directory, and that the source has not.
+/// Removes inherited ACLs that the source does not have.
 fn drop_acls(target: Subject<'_>, xattrs: &[Xattr]) -> Result<(), Failure> {
     for name in [acl::ACCESS, acl::DEFAULT] {
         if xattrs.iter().any(|xattr| xattr.name.as_c_str() == name) {
@@ -317,25 +319,25 @@ fn drop_acls(target: Subject<'_>, xattrs: &[Xattr]) -> Result<(), Failure> {
         }
         match target.remove_xattr(name) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::ACCESS | Errno::INVAL) => {}
-            Err(errno) => return Err(("take the inherited ACL from", errno)),
+            Err(errno) => return Err(("remove the inherited ACL of", errno)),
         }
     }
     Ok(())
 }
 
-/// Whether a directory gives what is made in it an ACL.
+/// Returns true if files created in `directory` inherit an ACL.
 pub(crate) fn gives_acls(directory: BorrowedFd<'_>) -> bool {
     fs::fgetxattr_query(directory, acl::DEFAULT).is_ok_and(|length| length > 0)
 }
 
-/// Takes the default ACL from a directory that was just made, so that nothing made in it gets one.
+/// Removes the default ACL of a new directory, so that files created in it inherit none.
 pub(crate) fn take_default_acl(directory: BorrowedFd<'_>) -> Result<(), Errno> {
     fs::fremovexattr(directory, acl::DEFAULT)
 }
 
-/// Its value; `None` when it went away since it was listed.
+/// Reads an extended attribute. Returns `None` if it vanished since it was listed.
 fn read_xattr(source: Subject<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Errno> {
-    // Most are short; the kernel's own bound is 64 KiB.
+    // Most are short. The kernel's limit is 64 KiB.
     for bytes in [256, 64 << 10] {
         let mut value = vec![0; bytes];
         match source.xattr(name, &mut value) {
@@ -351,7 +353,7 @@ fn read_xattr(source: Subject<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Errno
     Err(Errno::RANGE)
 }
 
-/// Whether it was refused.
+/// Sets an extended attribute. Returns true if it was refused.
 fn set_xattr(
     target: Subject<'_>,
     xattr: &Xattr,
@@ -359,7 +361,8 @@ fn set_xattr(
 ) -> Result<bool, Failure> {
     match target.set_xattr(&xattr.name, &xattr.value) {
         Ok(()) => Ok(false),
-        // The last three are what file systems say that have less room for them than the source's.
+        // The last three mean that this file system has less space for attributes than the
+        // source's.
         Err(errno)
             if is_refusal(errno)
                 || matches!(errno, Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) =>
@@ -375,7 +378,7 @@ fn refused_xattr(name: &CStr, errno: Errno) -> Refusal {
     Refusal::new(format!("xattr {}", name.to_string_lossy()), errno.to_string())
 }
 
-/// Whether it was done; a refusal is noted.
+/// Returns true on success. A refusal is recorded and returns false.
 fn refuse_or_fail(
     result: Result<(), Errno>,
     operation: &'static str,
@@ -392,8 +395,8 @@ fn refuse_or_fail(
     }
 }
 
-/// What rights and file systems say that will not have it. `INVAL`: an owner that a user namespace does not know.
-/// `NOENT`: `/proc` is not there, by which names are reached.
+/// Returns true for errnos that mean missing rights or support. `INVAL`: the owner is unknown in
+/// this user namespace. `NOENT`: `/proc` is not mounted, through which names are accessed.
 fn is_refusal(errno: Errno) -> bool {
     matches!(
         errno,
@@ -407,7 +410,7 @@ fn is_refusal(errno: Errno) -> bool {
     )
 }
 
-/// The process's umask. The call that tells it changes it for all threads, so it is read where the kernel prints it.
+/// Reads the process's umask from `/proc`. The `umask` call would change it for all threads.
 pub(crate) fn umask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;

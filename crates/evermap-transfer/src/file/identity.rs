@@ -1,24 +1,24 @@
-//! Which file it is, and whether it is still what it was.
+//! Identity of a file, to detect changes.
 
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, Statx, StatxFlags, statx};
 use rustix::io::Errno;
 
-/// What changes when a file does. On kernels before 6.13 times tick every few milliseconds: a change within one tick shows in the size or
-/// not at all.
+/// Attributes that change when a file does. Before Linux 6.13 timestamps tick every few
+/// milliseconds: a change within one tick is detected only if the size differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) size_bytes: u64,
-    /// Seconds and nanoseconds.
+    /// Seconds and nanoseconds of the last modification.
     pub(crate) modified: (i64, u32),
     pub(crate) changed: (i64, u32),
 }
 
 impl Identity {
-    /// Of what `statx` said.
+    /// Extracts the identity from a `statx` result.
     pub(crate) fn of(stat: &Statx) -> Identity {
         Identity {
             device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
@@ -29,19 +29,22 @@ impl Identity {
         }
     }
 
-    /// What differs now, in words.
+    /// Describes the difference to `now`, if any.
     pub(crate) fn differs(&self, now: &Identity) -> Option<String> {
         if self.size_bytes != now.size_bytes {
-            return Some(format!("it had {} bytes and has {}", self.size_bytes, now.size_bytes));
+            return Some(format!(
+                "size changed from {} to {} bytes",
+                self.size_bytes, now.size_bytes
+            ));
         }
         if self.modified != now.modified || self.changed != now.changed {
-            return Some("it was written to, or its attributes were".to_string());
+            return Some("contents or attributes were modified".to_string());
         }
         None
     }
 }
 
-/// What `statx` says of a descriptor.
+/// Calls `statx` on a descriptor.
 pub(crate) fn look(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
     statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
 }

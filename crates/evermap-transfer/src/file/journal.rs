@@ -1,11 +1,11 @@
-//! The journal of a part: whose part it is, and what of it is durable.
+//! Journal of a part: identifies the source and the durable spans.
 //!
 //! A header, then records, all little-endian:
 //!
 //! ```text
 //!   0   8  magic "EVMPART\n"
 //!   8   4  version, 1
-//!  12   4  salt: records of an earlier journal in the same blocks are none of this one's
+//!  12   4  salt, which distinguishes records of earlier journals in the same blocks
 //!  16   8  the source's device        24   8  its inode
 //!  32   8  its size in bytes          40   8  mtime, seconds
 //!  48   8  ctime, seconds             56   4  mtime, nanoseconds     60   4  ctime, nanoseconds
@@ -16,8 +16,8 @@
 //!  16   4  salt                      20   4  CRC32C of the 20 bytes before
 //! ```
 //!
-//! A record is written when what it speaks of was flushed. One that was torn by a cut ends the journal: what it spoke of
-//! is copied again.
+//! A record is written after its span was flushed. A torn record ends the journal, and its span is
+//! copied again.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,7 +33,7 @@ const MAGIC: &[u8; 8] = b"EVMPART\n";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 128;
 const RECORD_BYTES: usize = 24;
-/// More records than this are not read: 64 MiB each, they stand for 64 TiB.
+/// Maximum number of records read: at 64 MiB each, 64 TiB.
 const RECORDS_MAX: usize = 1 << 20;
 
 /// An open journal.
@@ -46,8 +46,8 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal of this name, and says which spans of `source` it vouches for; none, if it is of another source,
-    /// or is none: it is begun anew then.
+    /// Opens the journal and returns the spans it records for `source`. If it is invalid or of
+    /// another source, it is reset and no spans are returned.
     pub(super) fn open(
         directory: BorrowedFd<'_>,
         name: &CStr,
@@ -69,7 +69,7 @@ impl Journal {
         Ok((journal, Vec::new()))
     }
 
-    /// Forgets all records.
+    /// Discards all records and writes a new header.
     pub(super) fn begin_anew(&mut self, source: &Identity) -> Result<(), Errno> {
         self.salt = getrandom::u32().map_err(|_| Errno::IO)?;
         self.records = 0;
@@ -78,7 +78,7 @@ impl Journal {
         fs::fsync(&self.file)
     }
 
-    /// `span` is durable.
+    /// Records that `span` is durable.
     pub(super) fn record(&mut self, span: Span) -> Result<(), Errno> {
         let at = HEADER_BYTES as u64 + self.records * RECORD_BYTES as u64;
         write_fully(&self.file, &encode_record(self.salt, span), at)?;
@@ -87,7 +87,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The copy is complete, or given up.
+    /// Removes the journal of a complete or abandoned copy.
     pub(super) fn remove(self, directory: BorrowedFd<'_>) -> Result<(), Errno> {
         fs::unlinkat(directory, &self.name, AtFlags::empty())
     }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_is_vouched_for_to_the_same_source_only() {
+    fn records_are_valid_only_for_the_same_source() {
         let place = tempfile::tempdir().unwrap();
         let directory = File::open(place.path()).unwrap();
         let (mut journal, spans) = opened(&directory, &SOURCE);
@@ -209,12 +209,12 @@ mod tests {
         assert_eq!(
             opened(&directory, &SOURCE).1,
             [],
-            "the one before was begun anew for another source"
+            "opening for another source must reset the journal"
         );
     }
 
     #[test]
-    fn damage_ends_the_journal_where_it_is() {
+    fn damaged_record_ends_the_journal() {
         for at in 0..(HEADER_BYTES + 2 * RECORD_BYTES) as u64 {
             let place = tempfile::tempdir().unwrap();
             let directory = File::open(place.path()).unwrap();

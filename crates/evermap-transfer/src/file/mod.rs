@@ -1,7 +1,8 @@
-//! One file, from its source to its name.
+//! Copies one file, from opening the source to publishing the target's name.
 //!
-//! What is promised here: the target's name has what it had before, or the whole copy; the source is never written to; holes stay
-//! holes; what cannot be kept is said. The order of the steps is the promise (`docs/transfer.md`, section 5).
+//! Guarantees: the target's name refers to its previous file or to the whole copy; the source is
+//! never written; holes stay holes; attributes that cannot be preserved are reported. The order of
+//! the steps provides these guarantees (`docs/transfer.md`, section 5).
 
 mod acl;
 pub(crate) mod attributes;
@@ -48,38 +49,38 @@ pub use unfinished::temporary_name;
 pub(crate) use unfinished::{Unfinished, hold, unfinished_name};
 use verify::Named;
 
-/// How a file is to be copied.
+/// Options of a file copy.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) wish: Wish,
     pub(crate) tuning: Tuning,
     pub(crate) verify: bool,
     pub(crate) resume: bool,
-    /// Kept beside the bytes, where the file gets its name here.
+    /// Attributes to preserve. Ignored for files in a new directory, whose attributes `tree` sets.
     pub(crate) preserve: Preserve,
-    /// Ask what is cached, before and after, for the report.
+    /// Record in the report how much is cached before and after.
     pub(crate) explain: bool,
     pub(crate) kept: Kept,
 }
 
-/// A source that is open, and its name in messages.
+/// An open source with its name for messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) file: BorrowedFd<'a>,
     pub(crate) path: &'a Path,
 }
 
-/// Where the copy goes.
+/// The target's name in an open directory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) directory: BorrowedFd<'a>,
     pub(crate) name: &'a CStr,
-    /// The whole of it, for messages.
+    /// Full path, for messages.
     pub(crate) path: &'a Path,
     pub(crate) placing: Placing,
 }
 
-/// Copies one file, or what a stream has, to a name.
+/// Copies a file or the contents of a stream to a name.
 pub(crate) fn copy_at(
     source: Source<'_>,
     place: Place<'_>,
@@ -87,11 +88,12 @@ pub(crate) fn copy_at(
     meter: &Meter,
 ) -> Result<Report> {
     let start = Moment::now();
-    let stat = look(source.file).map_err(Error::io("look at", source.path))?;
+    let stat = look(source.file).map_err(Error::io("read the attributes of", source.path))?;
     let identity = Identity::of(&stat);
-    // Before it is read, which changes the time of its last access.
-    let attributes =
-        Attributes::of(&fs::fstat(source.file).map_err(Error::io("look at", source.path))?);
+    // Before reading, which changes the access time.
+    let attributes = Attributes::of(
+        &fs::fstat(source.file).map_err(Error::io("read the attributes of", source.path))?,
+    );
     let spans = evermap_observe::extents(source.file, identity.size_bytes, stat.stx_blocks * 512);
     let spans = spans.map_err(Error::io("find the data of", source.path))?;
     let data_bytes = spans.iter().map(Span::bytes).sum();
@@ -124,7 +126,9 @@ pub(crate) fn copy_at(
         .map_err(|error| match (error, &part) {
             (Error::Cancelled { .. }, Some(_)) => {
                 let path = part::path_of(place.path, place.name);
-                Error::Cancelled { left: format!("{} is kept for `resume`", path.display()) }
+                Error::Cancelled {
+                    left: format!("the data copied so far is in {} for `resume`", path.display()),
+                }
             }
             (error, _) => error,
         })?;
@@ -146,7 +150,8 @@ pub(crate) fn copy_at(
     Ok(report)
 }
 
-/// Copies what a source has into something that is there: a FIFO, a terminal, a socket. Nothing is made, nothing is replaced.
+/// Copies a source into an existing object: a FIFO, a terminal, a socket. Creates and replaces
+/// nothing.
 pub(crate) fn write_into(
     source: Source<'_>,
     target: BorrowedFd<'_>,
@@ -155,7 +160,7 @@ pub(crate) fn write_into(
     meter: &Meter,
 ) -> Result<Report> {
     let start = Moment::now();
-    let stat = look(source.file).map_err(Error::io("look at", source.path))?;
+    let stat = look(source.file).map_err(Error::io("read the attributes of", source.path))?;
     let identity = Identity::of(&stat);
     let ends = Ends::new((&source.file, source.path), (&target, target_path))?;
     let is_file = ends.source.kind() == Kind::File && identity.size_bytes > 0;
@@ -174,7 +179,7 @@ pub(crate) fn write_into(
         reserve: &|_| Ok(()),
     };
     let (driven, moved) = {
-        // Its reader may go away.
+        // The reader may close the pipe or socket.
         let _no_signal = WriteSignalsBlocked::new();
         drive.run(&mut work)
     };
@@ -188,7 +193,7 @@ pub(crate) fn write_into(
     Ok(report)
 }
 
-/// A copy on its way.
+/// State of a running copy.
 struct Copying<'a> {
     source: Source<'a>,
     place: Place<'a>,
@@ -199,7 +204,7 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    /// Brings the source's bytes to the target, and makes sure that they are those of one state of it.
+    /// Moves the source's bytes to the target, and checks that the source did not change.
     fn contents(
         &self,
         target: &Target<'_>,
@@ -212,7 +217,7 @@ impl Copying<'_> {
         if !is_file || self.identity.size_bytes == 0 {
             *work = Work::open(0);
         } else if work.spans().last().is_none_or(|last| last.end < self.identity.size_bytes) {
-            // A hole at the end: nothing that is written would reach so far.
+            // The file ends with a hole, so no write reaches its end.
             fs::ftruncate(target, self.identity.size_bytes)
                 .map_err(|errno| self.not_written(errno, "set the length of"))?;
         }
@@ -240,14 +245,14 @@ impl Copying<'_> {
         }
         report.hole_bytes = report.size_bytes.saturating_sub(report.data_bytes);
         let unchanged = if is_file { self.source_is_unchanged() } else { Ok(()) };
-        // What a source that was cut short makes of a call is less to the point than that it was.
+        // A changed source is a better explanation than the error it caused in a call.
         match moved {
             Err(error @ (Error::Cancelled { .. } | Error::NoSpace { .. })) => Err(error),
             moved => unchanged.and(moved),
         }
     }
 
-    /// Moves in steps, each of which is made durable and noted, whatever ends it.
+    /// Moves in steps. Each step's data is flushed and recorded, even after an error.
     fn in_steps(
         &self,
         drive: &Drive<'_>,
@@ -272,7 +277,7 @@ impl Copying<'_> {
         (driven, Ok(()))
     }
 
-    /// Reading back, attributes, flushing: all that comes before the name.
+    /// Does the remaining steps before publishing: verification, attributes, flush.
     fn finish(&self, target: &Target<'_>, report: &mut Report) -> Result<()> {
         if self.options.verify {
             let source = Named { file: self.source.file, path: self.source.path };
@@ -281,12 +286,12 @@ impl Copying<'_> {
             self.source_is_unchanged()?;
             report.verified = true;
         }
-        // After the last read of the target, which would change the time of its last access.
+        // After the last read of the target, which would change its access time.
         if self.place.placing == Placing::Replacing {
             self.keep_attributes(target, report)?;
         }
         let flushing = Instant::now();
-        // A file that is within a new directory is flushed with all of that.
+        // Files in a new directory are flushed together with it.
         let flushed = match (self.place.placing, self.options.wish.durability) {
             (Placing::Direct, _) | (_, Durability::None) => Ok(()),
             (_, Durability::Data) => fs::fdatasync(target),
@@ -297,7 +302,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Owner, extended attributes, mode, times. (Of what is within a new directory, whoever fills that sees to them.)
+    /// Copies owner, extended attributes, mode and times. Not called for files in a new directory,
+    /// whose attributes `tree` sets.
     fn keep_attributes(&self, target: &Target<'_>, report: &mut Report) -> Result<()> {
         let mut keeper = Keeper::for_one(self.options.preserve);
         let mut refusals = Vec::new();
@@ -305,7 +311,7 @@ impl Copying<'_> {
         let xattrs = keeper
             .xattrs(Subject::Open(self.source.file), &mut refusals)
             .map_err(failed(self.source.path))?;
-        let stat = fs::fstat(target).map_err(Error::io("look at", target.path()))?;
+        let stat = fs::fstat(target).map_err(Error::io("read the attributes of", target.path()))?;
         let may_have_acl = gives_acls(self.place.directory);
         let made = Made { may_have_acl, ..Made::of(&stat) };
         keeper
@@ -323,7 +329,8 @@ impl Copying<'_> {
     }
 
     fn source_is_unchanged(&self) -> Result<()> {
-        let now = look(self.source.file).map_err(Error::io("look at", self.source.path))?;
+        let now = look(self.source.file)
+            .map_err(Error::io("read the attributes of", self.source.path))?;
         match self.identity.differs(&Identity::of(&now)) {
             Some(what) => Err(Error::SourceChanged { path: self.source.path.into(), what }),
             None => Ok(()),
@@ -341,7 +348,7 @@ impl Copying<'_> {
     }
 }
 
-/// What was driven, in words of the report.
+/// Adds the engines used and not used to the report.
 pub(crate) fn describe(driven: Driven, ends: &Ends<'_>, report: &mut Report) {
     let used = |(engine, bytes): (EngineKind, u64)| EngineUse {
         engine,

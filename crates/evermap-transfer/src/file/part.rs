@@ -1,4 +1,4 @@
-//! Parts: copies that an interruption leaves behind to be gone on with.
+//! Part files: interrupted copies that can be resumed.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,10 +15,10 @@ use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::span::{Span, Work};
 
-/// Bytes between two records: what a cut loses at most.
+/// Bytes between two records: the most an interruption loses.
 pub(super) const STEP_BYTES: u64 = 64 << 20;
 
-/// The journal that belongs to a target under its part's name.
+/// An open part file: its journal and its name.
 #[derive(Debug)]
 pub(super) struct Part {
     journal: Journal,
@@ -26,7 +26,7 @@ pub(super) struct Part {
     path: PathBuf,
 }
 
-/// Where a part is, for messages.
+/// Returns the path of a part, for messages.
 pub(super) fn path_of(target_path: &Path, name: &CStr) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     let part = beside(name, ".evermap-part");
@@ -34,8 +34,8 @@ pub(super) fn path_of(target_path: &Path, name: &CStr) -> PathBuf {
 }
 
 impl Part {
-    /// Opens or makes the part for this target, and strikes off `work` what it has: what its journal vouches for and what
-    /// equals the source. Says how many bytes that are.
+    /// Opens or creates the part for a target. Removes from `work` the spans that the journal
+    /// records and that equal the source. Returns their total size in bytes.
     pub(super) fn open<'a>(
         directory: BorrowedFd<'a>,
         name: &CStr,
@@ -57,7 +57,7 @@ impl Part {
             },
         )?;
         let journal_name = beside(name, ".evermap-part.journal");
-        let failed = || Error::io("keep the journal of", &path);
+        let failed = || Error::io("write the journal of", &path);
         let (mut journal, mut vouched) =
             Journal::open(directory, &journal_name, identity).map_err(failed())?;
         let arrived = Named { file: file.as_fd(), path: &path };
@@ -77,7 +77,7 @@ impl Part {
         ))
     }
 
-    /// These spans have arrived: they are made durable, and noted.
+    /// Flushes and records spans that have arrived.
     pub(super) fn record(&mut self, target: BorrowedFd<'_>, arrived: &[Span]) -> Result<()> {
         if arrived.is_empty() {
             return Ok(());
@@ -86,14 +86,14 @@ impl Part {
         arrived
             .iter()
             .try_for_each(|span| self.journal.record(*span))
-            .map_err(Error::io("keep the journal of", &self.path))
+            .map_err(Error::io("write the journal of", &self.path))
     }
 
-    /// The part gets the target's name, and has no journal any more.
+    /// Gives the part the target's name and removes its journal.
     pub(super) fn publish(self, directory: BorrowedFd<'_>, name: &CStr) -> Result<()> {
         fs::renameat(directory, &self.name, directory, name)
-            .map_err(Error::io("give its name to", &self.path))?;
-        // What is left without its part vouches for nothing, and the next copy's takes its place.
+            .map_err(Error::io("publish", &self.path))?;
+        // A journal without its part is harmless: the next copy overwrites it.
         let _ = self.journal.remove(directory);
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Hard links between the sources of several copies: a file that an earlier copy made is linked to, not copied again.
+//! Hard links between the sources of several copies: a file that was already copied is linked
+//! instead of copied.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -8,21 +9,21 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{self, AtFlags, CWD};
 
-/// Device and inode.
+/// Device and inode number.
 pub(crate) type DeviceInode = (u64, u64);
 
-/// Files with several hard links that earlier copies made, by the source's inode. Several [`Copy`](crate::Copy)s that
-/// share one keep the hard links between their sources.
+/// Copies of files with several hard links, by the source's inode. [`Copy`](crate::Copy)s that
+/// share one preserve hard links between their sources.
 ///
-/// Memory: an entry for each file of which not all names have been copied yet.
+/// Memory: one entry per file with several links.
 ///
 /// ```
 /// use std::os::unix::fs::MetadataExt;
 /// use std::sync::Arc;
 /// use evermap_transfer::{Copy, SharedLinks};
 ///
-/// let place = tempfile::tempdir()?;
-/// let path = |name: &str| place.path().join(name);
+/// let directory = tempfile::tempdir()?;
+/// let path = |name: &str| directory.path().join(name);
 /// std::fs::write(path("one"), "text")?;
 /// std::fs::hard_link(path("one"), path("two"))?;
 /// std::fs::create_dir(path("copies"))?;
@@ -42,20 +43,20 @@ pub struct SharedLinks {
 #[derive(Debug, Clone)]
 struct Copied {
     path: PathBuf,
-    /// Tells whether the path still leads to the copy.
+    /// Inode of the copy, to detect that the path was replaced.
     identity: DeviceInode,
 }
 
 impl SharedLinks {
-    /// Notes that `path` is a complete copy of the file `source`. What has gone by now is not noted.
+    /// Records that `path` is a complete copy of `source`. Ignored if `path` no longer exists.
     pub(crate) fn copied(&self, source: DeviceInode, path: &Path) {
         let Some(identity) = identity_at(CWD, path) else { return };
         let copied = Copied { path: path.to_path_buf(), identity };
         self.copies.lock().unwrap_or_else(PoisonError::into_inner).insert(source, copied);
     }
 
-    /// Makes `name` in `directory` a hard link to the copy of `source` that an earlier copy made. False where there is
-    /// none, or it cannot be linked to: the file is copied then.
+    /// Makes `name` in `directory` a hard link to the recorded copy of `source`. Returns false if
+    /// there is none or it cannot be linked. The caller then copies the file.
     pub(crate) fn link(&self, source: DeviceInode, directory: BorrowedFd<'_>, name: &CStr) -> bool {
         let copied =
             self.copies.lock().unwrap_or_else(PoisonError::into_inner).get(&source).cloned();
@@ -63,7 +64,7 @@ impl SharedLinks {
         if fs::linkat(CWD, &copied.path, directory, name, AtFlags::empty()).is_err() {
             return false;
         }
-        // Somebody may have put another file there since.
+        // The path may refer to another file by now.
         let is_the_copy = identity_at(directory, name) == Some(copied.identity);
         if !is_the_copy {
             let _ = fs::unlinkat(directory, name, AtFlags::empty());

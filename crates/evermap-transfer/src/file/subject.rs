@@ -1,4 +1,4 @@
-//! Whose attributes are read and set: the calls for what is open, and for what can only be named.
+//! Reading and setting attributes of open files and of names.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
-/// Whose attributes are read or set: an open file, or a name that is never followed.
+/// Object whose attributes are accessed: an open file, or a name whose link is never followed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Subject<'a> {
     Open(BorrowedFd<'a>),
@@ -15,8 +15,8 @@ pub(crate) enum Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// There are no calls on extended attributes by directory and name before Linux 6.13, so the directory's descriptor is
-    /// named by its path.
+    /// Returns a path through the directory's descriptor. Before Linux 6.13 no call accesses
+    /// extended attributes by directory and name.
     fn path(directory: BorrowedFd<'_>, name: &CStr) -> Vec<u8> {
         let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
         path.extend_from_slice(name.to_bytes());
@@ -69,8 +69,9 @@ impl Subject<'_> {
     pub(super) fn set_mode(&self, mode: Mode) -> Result<(), Errno> {
         match *self {
             Subject::Open(fd) => fs::fchmod(fd, mode),
-            // The call that neither follows links nor opens anything is newer than the kernels that are served; this
-            // is what it was before: whatever the name stands for by now, a link is not followed.
+            // `fchmodat2`, which follows no links and opens nothing, is too new for the supported
+            // kernels. This sequence has the same effect: a link is not followed, whatever the name
+            // refers to by now.
             Subject::Named(directory, name) => {
                 let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let node = fs::openat(directory, name, flags, Mode::empty())?;

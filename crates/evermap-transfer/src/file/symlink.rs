@@ -1,4 +1,4 @@
-//! Copies a symbolic link itself, wherever it leads.
+//! Copies a symbolic link itself, without following it.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::policy::Durability;
 use crate::report::Report;
 
-/// Makes `target` a symbolic link like `source`, in place of what has the name. A directory is not replaced.
+/// Makes `target` a symbolic link like `source`, replacing a non-directory.
 pub(crate) fn copy_symlink(
     source: &Path,
     stat: &Stat,
@@ -36,15 +36,15 @@ pub(crate) fn copy_symlink(
         .map_err(Error::io("read the link", source))?;
     let ((), temporary) =
         with_temporary_name(&target_name, |name| fs::symlinkat(&leads_to, to, name))
-            .map_err(failed("make the link"))?;
+            .map_err(failed("create the link"))?;
     let mut refusals = Vec::new();
     let mut keeper = Keeper::for_one(preserve);
     let named = keeper
         .xattrs(Subject::Named(from, &source_name), &mut refusals)
         .map_err(|(operation, errno)| Error::io(operation, source)(errno))
         .and_then(|xattrs| {
-            let made =
-                fs::statat(to, &temporary, AtFlags::SYMLINK_NOFOLLOW).map_err(failed("look at"))?;
+            let made = fs::statat(to, &temporary, AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(failed("read the attributes of"))?;
             let subject = Subject::Named(to, &temporary);
             keeper
                 .keep(
@@ -56,14 +56,14 @@ pub(crate) fn copy_symlink(
                     &mut refusals,
                 )
                 .map_err(|(operation, errno)| failed(operation)(errno))?;
-            fs::renameat(to, &temporary, to, &target_name).map_err(failed("give its name to"))
+            fs::renameat(to, &temporary, to, &target_name).map_err(failed("publish"))
         });
     if let Err(error) = named {
         let _ = fs::unlinkat(to, &temporary, AtFlags::empty());
         return Err(error);
     }
     if durability != Durability::None {
-        // A link cannot be opened: it is flushed with the directory that has it.
+        // A link cannot be opened, so the directory is flushed.
         fs::fsync(to).map_err(failed("flush the directory of"))?;
     }
     Ok(Report {
@@ -72,10 +72,13 @@ pub(crate) fn copy_symlink(
     })
 }
 
-/// The directory of a path, open, and the path's last name.
+/// Opens the parent directory of a path. Returns it with the last component.
 fn open_parent(path: &Path) -> Result<(rustix::fd::OwnedFd, std::ffi::CString)> {
     let Some(name) = path.file_name() else {
-        return Err(Error::Usage(format!("{} names no link", path.display())));
+        return Err(Error::Usage(format!(
+            "{} has no file name: use a path that ends with one",
+            path.display()
+        )));
     };
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -1,8 +1,8 @@
-//! The target of a copy from its making to its name.
+//! Target file of a copy, from creation to publication.
 //!
-//! While it is made it has no name at all (`O_TMPFILE`), or a temporary one where the file system has no such files. Its own
-//! name it gets when it is complete, by a link or a rename, which the kernel does wholly or not at all. Dropped
-//! before that, it leaves nothing.
+//! The file is unnamed while it is written (`O_TMPFILE`), or has a temporary name if the file
+//! system does not support that. When it is complete, it gets its own name by a link or a rename,
+//! which are atomic. If dropped before, it leaves nothing behind.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,36 +15,36 @@ use rustix::io::Errno;
 use super::unfinished::hold;
 use crate::error::{Error, Result};
 
-/// Nobody but its owner looks into an unfinished copy.
+/// Mode of an unfinished copy: only its owner can read it.
 const MODE_WHILE_MADE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// The longest name of a file, everywhere that matters.
+/// Maximum length of a file name on all supported file systems.
 const NAME_BYTES_MAX: usize = 255;
-/// Names that are taken are tried anew this often: they have 8 random characters.
+/// Number of temporary names to try. Each has 8 random characters.
 const ATTEMPTS: usize = 16;
 
-/// Where a copy is put.
+/// Time at which a copy gets its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placing {
-    /// Under its own name at once, in a directory that nobody sees yet; nothing may have that name.
+    /// At creation, in a directory that is not visible yet. The name must be free.
     Direct,
-    /// Without a name until it is complete; then in place of what has it.
+    /// On completion, replacing an existing file.
     Replacing,
 }
 
-/// A file in the making.
+/// An unfinished target file.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
     file: OwnedFd,
     directory: BorrowedFd<'a>,
     name: CString,
     path: PathBuf,
-    /// The name it has now, to be removed if it is not published.
+    /// Current temporary name, removed unless the file is published.
     named: Option<CString>,
     published: bool,
 }
 
 impl<'a> Target<'a> {
-    /// Makes it. `path` is for messages.
+    /// Creates the file. `path` is for messages.
     pub(crate) fn new(
         directory: BorrowedFd<'a>,
         name: &CStr,
@@ -63,26 +63,26 @@ impl<'a> Target<'a> {
         if placing == Placing::Direct {
             let flags = flags | OFlags::CREATE | OFlags::EXCL;
             let file = fs::openat(directory, name, flags, MODE_WHILE_MADE)
-                .map_err(Error::io("make", path))?;
+                .map_err(Error::io("create", path))?;
             return Ok(target(file, Some(name.into())));
         }
         match fs::openat(directory, c".", flags | OFlags::TMPFILE, MODE_WHILE_MADE) {
             Ok(file) => Ok(target(file, None)),
-            // A file system that cannot, or a kernel that takes the flag for `O_DIRECTORY`.
+            // The file system lacks support, or the kernel takes the flag for `O_DIRECTORY`.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {
                 let flags = flags | OFlags::CREATE | OFlags::EXCL;
                 let (file, named) = with_temporary_name(name, |temporary| {
                     fs::openat(directory, temporary, flags, MODE_WHILE_MADE)
                 })
-                .map_err(Error::io("make", path))?;
+                .map_err(Error::io("create", path))?;
                 hold(file.as_fd());
                 Ok(target(file, Some(named)))
             }
-            Err(errno) => Err(Error::io("make", path)(errno)),
+            Err(errno) => Err(Error::io("create", path)(errno)),
         }
     }
 
-    /// One that is there already under a temporary name, which it keeps if it is not published.
+    /// Wraps an existing part file, which keeps its name if it is not published.
     pub(crate) fn resumed(
         directory: BorrowedFd<'a>,
         name: &CStr,
@@ -99,18 +99,19 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Its name in messages.
+    /// Returns the name for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives it its name, in place of whatever had it. It is complete, and as durable as it is to be.
+    /// Gives the file its name, replacing an existing file. The file must be complete and flushed
+    /// as required.
     pub(crate) fn publish(mut self, placing: Placing) -> Result<()> {
         self.published = true;
         if placing == Placing::Direct {
             return Ok(());
         }
-        let failed = Error::io("give its name to", &self.path);
+        let failed = Error::io("publish", &self.path);
         let temporary = match self.named.take() {
             Some(temporary) => temporary,
             None => match self.link(&self.name) {
@@ -131,9 +132,9 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Links the file without a name to one.
+    /// Links the unnamed file to `name`.
     fn link(&self, name: &CStr) -> Result<(), Errno> {
-        // Through `/proc`, as linking a descriptor itself asks for a privilege on older kernels.
+        // Through `/proc`, because linking a descriptor needs a privilege on older kernels.
         let own = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&self.file));
         match fs::linkat(fs::CWD, own.as_str(), self.directory, name, AtFlags::SYMLINK_FOLLOW) {
             Err(Errno::NOENT | Errno::XDEV) => {
@@ -153,13 +154,13 @@ impl AsFd for Target<'_> {
 impl Drop for Target<'_> {
     fn drop(&mut self) {
         if let (false, Some(name)) = (self.published, &self.named) {
-            // Nothing better can be done than leave it, should that fail.
+            // If that fails, the file stays behind.
             let _ = fs::unlinkat(self.directory, name, AtFlags::empty());
         }
     }
 }
 
-/// Calls `make` with names for something that is to become `name`, until one is free.
+/// Calls `make` with temporary names derived from `name` until one is free.
 pub(crate) fn with_temporary_name<T>(
     name: &CStr,
     mut make: impl FnMut(&CStr) -> Result<T, Errno>,
@@ -177,20 +178,20 @@ pub(crate) fn with_temporary_name<T>(
     Err(last)
 }
 
-/// `.NAME` with `ending`, cut so that it is a name.
+/// Returns `.NAME` plus `ending`, shortened to the maximum name length.
 pub(crate) fn beside(name: &CStr, ending: &str) -> CString {
     let room = NAME_BYTES_MAX - 1 - ending.len();
     let kept = &name.to_bytes()[..name.to_bytes().len().min(room)];
     let bytes = [b".", kept, ending.as_bytes()].concat();
-    // No part of it has a NUL.
+    // Neither part contains a NUL.
     CString::new(bytes).unwrap_or_default()
 }
 
-/// A path's bytes as the kernel takes them.
+/// Converts a name to a C string.
 pub(crate) fn c_name(name: &std::ffi::OsStr) -> Result<CString> {
     CString::new(name.as_bytes()).map_err(|_| {
         Error::Usage(format!(
-            "{} has a NUL byte, which no name of a file can have",
+            "{} contains a NUL byte, which is invalid in file names",
             Path::new(name).display()
         ))
     })
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_dropped_leaves_nothing() {
+    fn dropped_target_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let opened = File::open(directory.path()).unwrap();
         drop(made(&opened, c"name", b"half"));
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_the_name_has_it_until_the_whole_is_there() {
+    fn previous_file_stays_until_the_copy_is_published() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("name");
         std::fs::write(&file, "before").unwrap();
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_has_a_temporary_one_too() {
+    fn longest_name_has_a_temporary_name() {
         let directory = tempfile::tempdir().unwrap();
         let opened = File::open(directory.path()).unwrap();
         let name = CString::new(vec![b'n'; 255]).unwrap();

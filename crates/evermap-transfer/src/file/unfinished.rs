@@ -1,4 +1,4 @@
-//! What tells an unfinished file or directory of a copy from all others, and from those of a copy that runs.
+//! Unfinished files and directories: their names, and the lock that a running copy holds.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::BorrowedFd;
@@ -11,19 +11,20 @@ use rustix::io::Errno;
 use super::target::{beside, c_name};
 use crate::error::{Error, Result};
 
-/// How long a copy waits for somebody who is cleaning.
+/// Timeout for the lock while `clean` examines the file.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// What an unfinished file of this crate is.
+/// Kinds of unfinished files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unfinished {
     /// A part that can be resumed, or its journal.
     Part,
-    /// Anything else: worthless once its copy has ended.
+    /// Any other file, useless after its copy has ended.
     Temporary,
 }
 
-/// What a name says of an unfinished file or directory of this crate, as [`beside`] names them; `None` for other names.
+/// Classifies an unfinished file or directory by its name, as made by [`sibling_name`]. Returns
+/// `None` for other names.
 pub(crate) fn unfinished_name(name: &[u8]) -> Option<Unfinished> {
     let rest = name.strip_prefix(b".")?;
     if rest.ends_with(b".evermap-part") || rest.ends_with(b".evermap-part.journal") {
@@ -34,19 +35,21 @@ pub(crate) fn unfinished_name(name: &[u8]) -> Option<Unfinished> {
     (before.ends_with(b".evermap-") && is_random).then_some(Unfinished::Temporary)
 }
 
-/// A name beside `name` for something unfinished, as this crate's copies name theirs. [`clean`](crate::clean) removes what
-/// has such a name, unless somebody holds a lock (`flock`) on it.
+/// Returns a name for an unfinished sibling of `name`, in this crate's format.
+/// [`clean`](crate::clean) removes files with such names unless a process holds a lock (`flock`) on
+/// them.
 ///
 /// # Errors
-/// [`Error::Usage`]: the name has a NUL byte. [`Error::Io`]: the system has no randomness.
+/// [`Error::Usage`] if the name contains a NUL byte. [`Error::Io`] if the system has no randomness.
 pub fn temporary_name(name: &OsStr) -> Result<OsString> {
-    let random = getrandom::u32().map_err(|_| Error::io("make a name for", name)(Errno::IO))?;
+    let random =
+        getrandom::u32().map_err(|_| Error::io("choose a temporary name for", name)(Errno::IO))?;
     let name = beside(&c_name(name)?, &format!(".evermap-{random:08x}"));
     Ok(OsString::from_vec(name.into_bytes()))
 }
 
-/// Holds a shared lock on what a copy has not finished, for as long as the descriptor is open. Waits a moment for somebody
-/// who is cleaning there. A file system without locks has nobody who relies on them.
+/// Takes a shared lock on an unfinished file or directory, held while the descriptor is open. Waits
+/// up to [`LOCK_WAIT`] for a running `clean`. File systems without locks are ignored.
 pub(crate) fn hold(unfinished: BorrowedFd<'_>) {
     let begin = Instant::now();
     while fs::flock(unfinished, FlockOperation::NonBlockingLockShared) == Err(Errno::AGAIN)
@@ -65,7 +68,7 @@ mod tests {
     use crate::file::{beside, with_temporary_name};
 
     #[test]
-    fn names_of_unfinished_files_are_told_from_others() {
+    fn unfinished_names_are_recognised() {
         let (_, temporary) = with_temporary_name(c"film.mkv", |_| Ok(())).unwrap();
         assert_eq!(unfinished_name(temporary.to_bytes()), Some(Unfinished::Temporary));
         for (ending, kind) in [

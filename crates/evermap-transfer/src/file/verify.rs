@@ -1,4 +1,4 @@
-//! Reading back: what was stored, not what was sent.
+//! Verification of a copy by reading it back from the disk.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -14,23 +14,24 @@ use crate::span::Span;
 
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// A file and its name in messages.
+/// An open file with its name for messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Named<'a> {
     pub(crate) file: BorrowedFd<'a>,
     pub(crate) path: &'a Path,
 }
 
-/// Compares all of two files; an error names the first byte that differs. The target is flushed, and its pages are dropped from the cache
-/// first, so that they come from where they were stored.
+/// Compares two files. Returns [`Error::Differs`] with the first differing byte.
+///
+/// The target is first flushed and dropped from the cache, so that its data is read from the disk.
 pub(crate) fn compare(source: Named<'_>, target: Named<'_>, meter: &Meter) -> Result<()> {
     fdatasync(target.file).map_err(Error::io("flush", target.path))?;
-    // Advice: what stays cached is compared as well, only less honestly.
+    // Advice only. Pages that stay cached are compared too, though not from the disk.
     let _ = fadvise(target.file, 0, None, Advice::DontNeed);
     let size_of = |named: Named<'_>| {
         look(named.file)
             .map(|stat| (stat.stx_size, stat.stx_blocks * 512))
-            .map_err(Error::io("look at", named.path))
+            .map_err(Error::io("read the attributes of", named.path))
     };
     let (sizes, target_sizes) = (size_of(source)?, size_of(target)?);
     let differs = |offset_bytes| Error::Differs {
@@ -41,8 +42,7 @@ pub(crate) fn compare(source: Named<'_>, target: Named<'_>, meter: &Meter) -> Re
     if sizes.0 != target_sizes.0 {
         return Err(differs(sizes.0.min(target_sizes.0)));
     }
-    // What is a hole in both is equal. Where both have data it is compared twice, which only costs time; and rarely occurs,
-    // as the extents of a copy are those of its source.
+    // Common holes are equal. Overlapping extents are merged, so no byte is compared twice.
     let of_source =
         extents(source.file, sizes.0, sizes.1).map_err(Error::io("read", source.path))?;
     let of_target =
@@ -54,7 +54,7 @@ pub(crate) fn compare(source: Named<'_>, target: Named<'_>, meter: &Meter) -> Re
     }
 }
 
-/// Where two files first differ within `spans`.
+/// Returns the offset of the first difference within `spans`.
 pub(crate) fn first_difference(
     source: Named<'_>,
     target: Named<'_>,
@@ -66,7 +66,7 @@ pub(crate) fn first_difference(
         let mut at = span.begin;
         while at < span.end {
             if meter.is_cancelled() {
-                return Err(Error::Cancelled { left: "nothing is left behind".into() });
+                return Err(Error::Cancelled { left: "no data was written".into() });
             }
             let wanted = (span.end - at).min(CHUNK_BYTES as u64) as usize;
             let first = read(source, &mut buffers.0[..wanted], at)?;
@@ -89,7 +89,7 @@ fn read(named: Named<'_>, buffer: &mut [u8], offset: u64) -> Result<usize> {
     read_fully(named.file, buffer, offset).map_err(Error::io("read", named.path))
 }
 
-/// All that is in one or the other, ascending.
+/// Returns the union of two span lists, ascending.
 fn union(a: Vec<Span>, b: Vec<Span>) -> Vec<Span> {
     let mut all = a;
     all.extend(b);
@@ -123,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn equal_files_are_equal() {
+    fn equal_files_compare_equal() {
         compared(|_| ()).unwrap();
-        // A hole and zeros are the same bytes.
+        // A hole equals zeros.
         compared(|file| file.write_all_at(&[0; 4096], 1 << 20).unwrap()).unwrap();
     }
 
     #[test]
-    fn the_first_byte_that_differs_is_named() {
+    fn first_differing_byte_is_reported() {
         for at in [0, (3 << 20) + 9_999, (8 << 20) - 1] {
             let result = compared(|file| file.write_all_at(&[1], at).unwrap());
             assert!(
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_is_too_short_differs_at_its_end() {
+    fn short_copy_differs_at_its_end() {
         let result = compared(|file| file.set_len(5 << 20).unwrap());
         assert!(
             matches!(result, Err(Error::Differs { offset_bytes, .. }) if offset_bytes == 5 << 20)

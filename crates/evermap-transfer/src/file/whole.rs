@@ -1,10 +1,10 @@
-//! Reading all that a buffer holds.
+//! Reads until a buffer is full.
 
 use std::os::fd::BorrowedFd;
 
 use rustix::io::{Errno, pread};
 
-/// Reads until the buffer is full or the file ends; says how much that was.
+/// Reads until the buffer is full or the file ends. Returns the byte count.
 pub(super) fn read_fully(
     file: BorrowedFd<'_>,
     buffer: &mut [u8],

@@ -1,4 +1,4 @@
-//! Each engine on the same files, in turns, so that noise falls on all alike.
+//! Measures engines on the same files in alternating rounds, so that noise affects all alike.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -16,49 +16,53 @@ use crate::policy::rates::Kept;
 use crate::policy::{Facts, Wish};
 use crate::span::{Span, Work};
 
-/// One engine on one size.
+/// Measurement of one engine at one file size.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Cell {
-    /// Which engine.
+    /// The engine.
     pub engine: EngineKind,
-    /// Of the file, in bytes.
+    /// Size of the file in bytes.
     pub size_bytes: u64,
-    /// Each round's time from opening both files to closing them, in seconds; ascending.
+    /// Seconds per round, from opening both files to closing them, ascending.
     pub wall_s: Vec<f64>,
-    /// Each round's processor time; ascending.
+    /// Processor seconds per round, ascending.
     pub processor_s: Vec<f64>,
     /// System calls that moved data, in the last round.
     pub calls: u64,
-    /// Voluntary switches, in the last round.
+    /// Voluntary context switches, in the last round.
     pub switches: u64,
-    /// Why there are no figures, if there are none.
+    /// Reason for missing figures.
     pub refused: Option<String>,
 }
 
 impl Cell {
-    /// The time of the round in the middle, in seconds.
+    /// Returns the median wall time in seconds.
     pub fn median_s(&self) -> Option<f64> {
         self.wall_s.get(self.wall_s.len() / 2).copied()
     }
 
-    /// The processor time of the round in the middle, in seconds.
+    /// Returns the median processor time in seconds.
     pub fn processor_median_s(&self) -> Option<f64> {
         self.processor_s.get(self.processor_s.len() / 2).copied()
     }
 
-    /// As the field's papers have it: bytes a millisecond.
+    /// Returns the median data rate in bytes per millisecond, the unit used in the literature.
     pub fn bytes_per_ms(&self) -> Option<f64> {
         self.median_s().map(|median_s| self.size_bytes as f64 / (median_s * 1e3))
     }
 }
 
-/// A measurement of engines.
+/// Measurement of engines on the user's disks.
 ///
 /// ```
-/// # let place = tempfile::tempdir()?;
+/// # let directory = tempfile::tempdir()?;
 /// use evermap_transfer::{Measure, engines::EngineKind};
-/// let cells = Measure::new(place.path()).sizes([4096]).rounds(3).engines([EngineKind::ReadWrite]).run()?;
+/// let cells = Measure::new(directory.path())
+///     .sizes([4096])
+///     .rounds(3)
+///     .engines([EngineKind::ReadWrite])
+///     .run()?;
 /// assert_eq!(cells[0].wall_s.len(), 3);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -74,7 +78,7 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// With files in `directory`, which have no names and are gone when it ends.
+    /// Creates a measurement in `directory`. Its files are unnamed and vanish when closed.
     pub fn new(directory: impl Into<PathBuf>) -> Measure {
         let directory = directory.into();
         Measure {
@@ -88,47 +92,49 @@ impl Measure {
         }
     }
 
-    /// Targets elsewhere, as on another file system.
+    /// Places the targets in another directory, for example on another file system.
     pub fn into_directory(mut self, target: impl Into<PathBuf>) -> Measure {
         self.target = target.into();
         self
     }
 
-    /// The files' sizes, in bytes.
+    /// Sets the file sizes in bytes.
     pub fn sizes(mut self, sizes: impl IntoIterator<Item = u64>) -> Measure {
         self.sizes = sizes.into_iter().collect();
         self
     }
 
-    /// How often each engine moves each file.
+    /// Sets the number of rounds per engine and size.
     pub fn rounds(mut self, rounds: usize) -> Measure {
         self.rounds = rounds.max(1);
         self
     }
 
-    /// Only these.
+    /// Measures only these engines.
     pub fn engines(mut self, engines: impl IntoIterator<Item = EngineKind>) -> Measure {
         self.engines = engines.into_iter().collect();
         self
     }
 
-    /// The source's pages are dropped from the cache before each round. (The host of a virtual machine may still have them.)
+    /// Drops the source from the page cache before each round. The host of a virtual machine may
+    /// still cache it.
     pub fn cold(mut self, cold: bool) -> Measure {
         self.cold = cold;
         self
     }
 
-    /// Each round ends when the target is on the disk.
+    /// Flushes the target in each round.
     pub fn synced(mut self, synced: bool) -> Measure {
         self.synced = synced;
         self
     }
 
-    /// Measures.
+    /// Runs the measurement.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] and [`Error::NoSpace`]. An engine that does not serve here is no error, but a cell that says so.
+    /// [`Error::Io`] and [`Error::NoSpace`]. A refusal by an engine is not an error: its
+    /// measurement contains the reason.
     pub fn run(&self) -> Result<Vec<Cell>> {
         let mut cells = Vec::new();
         for size_bytes in &self.sizes {
@@ -151,7 +157,7 @@ impl Measure {
         Ok(cells)
     }
 
-    /// A file that is on the disk and in the cache, of bytes that no file system makes less of.
+    /// Creates a file that is flushed and cached, with incompressible contents.
     fn source(&self, size_bytes: u64) -> Result<OwnedFd> {
         let file = nameless(&self.directory)?;
         let mut state = 0x2545_f491_4f6c_dd1du64;
@@ -180,7 +186,7 @@ impl Measure {
 
     fn round(&self, source: &OwnedFd, cell: &mut Cell) -> Result<()> {
         if self.cold {
-            // Advice; what has been flushed goes.
+            // Advice only; drops pages that have been flushed.
             let _ = fs::fadvise(source, 0, None, Advice::DontNeed);
         }
         let start = (Moment::now(), Instant::now());
@@ -231,9 +237,9 @@ fn empty(engine: EngineKind, size_bytes: u64) -> Cell {
     }
 }
 
-/// A file without a name.
+/// Creates an unnamed file.
 fn nameless(directory: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     fs::openat(fs::CWD, directory, flags, Mode::RUSR | Mode::WUSR)
-        .map_err(Error::io("make a file without a name in", directory))
+        .map_err(Error::io("create an unnamed file in", directory))
 }

@@ -1,4 +1,4 @@
-//! Measuring on the user's own disk: what each engine does there.
+//! Measurement of engines on the user's disks.
 
 mod engines;
 

@@ -1,14 +1,14 @@
-//! A receiver's account of what was announced and has not been asked for yet.
+//! Spans that were announced and have not been claimed by a connection.
 //!
-//! A peer may send any part of an announced extent, in any order, over any connection, each byte once. What it
-//! announces a second time, or never did, is refused before a byte of it is stored.
+//! A peer may send any part of an announced extent, in any order, over any connection, but each
+//! byte only once. Other data is refused before any of it is stored.
 
 use std::collections::BTreeMap;
 
 use super::wire::Malformed;
 use crate::span::Span;
 
-/// Spans that are still to come, by their beginnings. A map, so that a million extents cost no more each than a few.
+/// Unclaimed spans: end by begin. A map keeps each operation cheap with a million extents.
 #[derive(Debug)]
 pub(super) struct Account {
     due: BTreeMap<u64, u64>,
@@ -16,7 +16,7 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// All of these, which ascend and do not overlap. Those that touch are one.
+    /// Creates it from ascending, disjoint extents. Adjacent ones are joined.
     pub(super) fn new(extents: &[Span]) -> Account {
         let mut due: BTreeMap<u64, u64> = BTreeMap::new();
         let mut bytes = 0;
@@ -32,13 +32,13 @@ impl Account {
         Account { due, bytes }
     }
 
-    /// Strikes `span` off, which must be due as a whole.
+    /// Claims `span`, all of which must be unclaimed.
     pub(super) fn claim(&mut self, span: Span) -> Result<(), Malformed> {
         let found =
             self.due.range(..=span.begin).next_back().map(|(begin, end)| Span::new(*begin, *end));
         let Some(around) = found.filter(|around| span.end <= around.end && !span.is_empty()) else {
             return Err(Malformed::Bytes(format!(
-                "it sends bytes {} to {}, which it has not announced or has sent before",
+                "the peer sends bytes {} to {}, which were not announced or were sent before",
                 span.begin, span.end
             )));
         };
@@ -53,7 +53,7 @@ impl Account {
         Ok(())
     }
 
-    /// Bytes that are still to come.
+    /// Returns the unclaimed bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -65,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against the simplest account there is: one flag a byte.
+        /// Compares with one flag per byte.
         #[test]
         fn each_byte_can_be_claimed_once(parts in prop::collection::vec((0u64..200, 0u64..60), 0..60)) {
             let mut due = [true; 256];

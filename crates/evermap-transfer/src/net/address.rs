@@ -1,4 +1,4 @@
-//! Where the other end is: `HOST:PORT` or `unix:PATH`.
+//! Addresses of peers: `HOST:PORT` or `unix:PATH`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -8,13 +8,13 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// What comes before the path of a UNIX socket.
+/// Prefix of a UNIX socket's path.
 const UNIX: &[u8] = b"unix:";
 
-/// `sun_path` has 108 bytes, and one of them is the zero at its end.
+/// `sun_path` has 108 bytes, including the terminating zero.
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
-/// The address of a stream socket.
+/// Address of a stream socket.
 ///
 /// ```
 /// use evermap_transfer::net::Address;
@@ -32,23 +32,23 @@ const UNIX_PATH_BYTES_MAX: usize = 107;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// TCP. Nothing is encrypted, nobody is asked who they are.
+    /// TCP, neither encrypted nor authenticated.
     Tcp {
-        /// A name or a number, without brackets.
+        /// Host name or IP address, without brackets.
         host: String,
-        /// 0 lets a listener have any that is free.
+        /// Port number. 0 lets a listener choose a free one.
         port: u16,
     },
-    /// A UNIX socket in the file system; whose may connect is what the modes of its directory say.
+    /// UNIX socket. Access is controlled by the modes of its directory.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// Reads one. The path of a UNIX socket may be any bytes.
+    /// Parses an address. The path of a UNIX socket may contain any bytes except zero.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`], which says what is wrong.
+    /// [`Error::Usage`] with the cause.
     pub fn parse(text: impl AsRef<OsStr>) -> Result<Address> {
         let bytes = text.as_ref().as_bytes();
         if let Some(path) = bytes.strip_prefix(UNIX) {
@@ -58,29 +58,29 @@ impl Address {
             Ok(text) => tcp(text),
             Err(_) => Err(wrong(
                 text.as_ref(),
-                "a host's name has no such bytes; a UNIX socket is `unix:PATH`",
+                "host names must be UTF-8; use `unix:PATH` for a UNIX socket",
             )),
         }
     }
 }
 
 fn wrong(text: &OsStr, why: impl fmt::Display) -> Error {
-    Error::Usage(format!("`{}` is no address: {why}", text.display()))
+    Error::Usage(format!("invalid address `{}`: {why}", text.display()))
 }
 
 fn unix(path: &[u8]) -> Result<Address> {
     let refuse = |why: String| {
         Err(Error::Usage(format!(
-            "`unix:{}` is no address: {why}",
+            "invalid address `unix:{}`: {why}",
             OsStr::from_bytes(path).display()
         )))
     };
     match path {
         b"" => refuse("no path after `unix:`".into()),
-        path if path.contains(&0) => refuse("a path has no zero byte".into()),
+        path if path.contains(&0) => refuse("the path contains a zero byte".into()),
         path if path.len() > UNIX_PATH_BYTES_MAX => refuse(format!(
-            "the path has {} bytes, and a UNIX socket's has {UNIX_PATH_BYTES_MAX} at most; go there, and name it relative \
-             to where you are",
+            "the path has {} bytes, but at most {UNIX_PATH_BYTES_MAX} are possible; change to its directory and use a \
+             relative path",
             path.len()
         )),
         path => Ok(Address::Unix(Path::new(OsStr::from_bytes(path)).into())),
@@ -91,40 +91,42 @@ fn tcp(text: &str) -> Result<Address> {
     let refuse = |why: &str| Err(wrong(OsStr::new(text), why));
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let Some((host, port)) = rest.split_once(']') else {
-            return refuse("the bracket is not closed, as in [::1]:7000");
+            return refuse("missing closing bracket, as in [::1]:7000");
         };
         if host.parse::<std::net::Ipv6Addr>().is_err() && !host.contains('%') {
-            return refuse("what is in brackets is no IPv6 address");
+            return refuse("the brackets contain no IPv6 address");
         }
         match port.strip_prefix(':') {
             Some(port) => (host, port),
-            None => return refuse("no port after the bracket, as in [::1]:7000"),
+            None => return refuse("missing port after the bracket, as in [::1]:7000"),
         }
     } else {
         match text.rsplit_once(':') {
             Some((host, _)) if host.contains(':') => {
-                return refuse("an IPv6 address goes in brackets, as in [::1]:7000");
+                return refuse("put an IPv6 address in brackets, as in [::1]:7000");
             }
             Some(parts) => parts,
-            None => return refuse("it is HOST:PORT, as in 127.0.0.1:7000, or unix:PATH"),
+            None => return refuse("expected HOST:PORT, as in 127.0.0.1:7000, or unix:PATH"),
         }
     };
     if host.is_empty() {
-        return refuse("no host: 127.0.0.1 is this machine alone, 0.0.0.0 all of its networks");
+        return refuse(
+            "missing host: use 127.0.0.1 for this machine only, 0.0.0.0 for all of its networks",
+        );
     }
     if host
         .chars()
         .any(|character| character.is_whitespace() || character.is_control() || character == '/')
     {
-        return refuse("a host's name has no spaces and no `/`");
+        return refuse("host names contain no spaces and no `/`");
     }
     match port.parse() {
         Ok(port) if port_is_digits(text) => Ok(Address::Tcp { host: host.into(), port }),
-        _ => refuse("the port is a number from 0 to 65535"),
+        _ => refuse("the port must be a number from 0 to 65535"),
     }
 }
 
-/// `u16::from_str` takes a plus sign.
+/// Rejects a plus sign, which `u16::from_str` accepts.
 fn port_is_digits(text: &str) -> bool {
     text.bytes().last().is_some_and(|byte| byte.is_ascii_digit()) && !text.contains(":+")
 }
@@ -160,20 +162,20 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_address_is_told_why() {
+    fn invalid_addresses_are_refused_with_a_reason() {
         for (text, why) in [
             ("", "HOST:PORT"),
             ("localhost", "HOST:PORT"),
-            (":7000", "no host"),
+            (":7000", "missing host"),
             ("localhost:", "0 to 65535"),
             ("localhost:http", "0 to 65535"),
             ("localhost:65536", "0 to 65535"),
             ("localhost:+80", "0 to 65535"),
             ("localhost:-1", "0 to 65535"),
             ("::1:7000", "brackets"),
-            ("[::1]", "no port"),
-            ("[::1]7000", "no port"),
-            ("[::1:7000", "not closed"),
+            ("[::1]", "missing port"),
+            ("[::1]7000", "missing port"),
+            ("[::1:7000", "closing bracket"),
             ("[localhost]:7000", "no IPv6 address"),
             ("a b:7000", "no spaces"),
             ("unix:", "no path"),
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_be_any_bytes() {
+    fn unix_path_may_contain_any_bytes() {
         let text = OsStr::from_bytes(b"unix:a\xff\nb");
         assert_eq!(
             Address::parse(text).unwrap(),
@@ -196,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_is_read_as_it_is_shown(host in "[a-z0-9.-]{1,20}", port: u16, six: std::net::Ipv6Addr) {
+        fn displayed_address_parses_to_itself(host in "[a-z0-9.-]{1,20}", port: u16, six: std::net::Ipv6Addr) {
             for host in [host, six.to_string()] {
                 let address = Address::Tcp { host, port };
                 prop_assert_eq!(Address::parse(address.to_string()).unwrap(), address);
@@ -204,7 +206,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_a_panic(text in "\\PC{0,40}") {
+        fn parsing_never_panics(text in "\\PC{0,40}") {
             let _ = Address::parse(text);
         }
     }

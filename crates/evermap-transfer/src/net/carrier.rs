@@ -1,7 +1,7 @@
-//! Engines in the order in which they are tried, for one connection.
+//! Chain of engines for one connection.
 //!
-//! The first that serves moves span after span. When the kernel refuses it, the next one goes on where it was: the account of
-//! what has arrived is kept by offsets at the target, or by the order of a stream.
+//! The first engine that supports the ends moves span after span. If the kernel refuses it, the
+//! next one continues: progress is tracked by the target's offsets, or by the order of a stream.
 
 use std::collections::VecDeque;
 
@@ -11,29 +11,30 @@ use crate::meter::Meter;
 use crate::report::NotUsed;
 use crate::span::Work;
 
-/// A step's bytes: between two steps nothing is done here, so the figure only bounds what an engine plans at a time.
+/// Bytes per engine step. Limits only how much an engine plans at a time.
 const STEP_BYTES: u64 = 256 << 20;
 
-/// From a file to a socket: no copy with the first two, and no difference in processor time between them; `splice` has
-/// larger pieces on their way and was quicker. `read-write` copies twice and works everywhere.
+/// Engines from a file to a socket. The first two copy nothing and need the same processor time;
+/// `splice` keeps larger pieces in flight and was faster. `read-write` copies twice and works
+/// everywhere.
 pub(super) const TO_A_SOCKET: [EngineKind; 3] =
     [EngineKind::Splice, EngineKind::Sendfile, EngineKind::ReadWrite];
 
-/// From a socket: one copy, or two.
+/// Engines from a socket: one copy, or two.
 pub(super) const FROM_A_SOCKET: [EngineKind; 2] = [EngineKind::Splice, EngineKind::ReadWrite];
 
-/// The engine of one connection, and those that would follow.
+/// The current engine of a connection, and those to try next.
 pub(super) struct Carrier {
     engine: Option<Box<dyn Engine>>,
     next: VecDeque<EngineKind>,
     tuning: Tuning,
-    /// The one that moved bytes last.
+    /// Engine that moved bytes last.
     used: Option<EngineKind>,
     not_used: Vec<NotUsed>,
 }
 
 impl Carrier {
-    /// Tries these, in this order.
+    /// Creates a chain that tries these engines in order.
     pub(super) fn new(kinds: &[EngineKind]) -> Carrier {
         Carrier {
             engine: None,
@@ -44,7 +45,7 @@ impl Carrier {
         }
     }
 
-    /// Brings all of `work` to its target.
+    /// Moves all of `work` to the target.
     pub(super) fn carry(
         &mut self,
         ends: &Ends<'_>,
@@ -63,11 +64,11 @@ impl Carrier {
             match engine.step(ends, work, meter, STEP_BYTES) {
                 Ok(()) => self.engine = Some(engine),
                 Err(Stop::Refused(why)) => {
-                    tracing::debug!(engine = %engine.kind(), %why, "the next engine goes on");
+                    tracing::debug!(engine = %engine.kind(), %why, "refused, continuing with the next engine");
                     self.not_used.push(NotUsed { engine: engine.kind(), why: why.0 });
                     engine.drain(ends, work, meter)?;
                 }
-                // What failed fails the connection: what the engine still holds will not be missed.
+                // A failure ends the connection, so bytes held by the engine are not needed.
                 Err(stop) => return Err(stop),
             }
         }
@@ -88,16 +89,16 @@ impl Carrier {
     fn why_none(&self) -> WhyNot {
         match self.not_used.last() {
             Some(not) => WhyNot::new(not.why.clone()),
-            None => WhyNot::new("no engine was named"),
+            None => WhyNot::new("no engine was given"),
         }
     }
 
-    /// The engine that moved bytes last.
+    /// Returns the engine that moved bytes last.
     pub(super) fn used(&self) -> Option<EngineKind> {
         self.used
     }
 
-    /// Those that would have come before, and why they did not serve.
+    /// Returns the refused engines with reasons.
     pub(super) fn not_used(&self) -> &[NotUsed] {
         &self.not_used
     }

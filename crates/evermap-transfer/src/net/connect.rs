@@ -17,10 +17,10 @@ use super::address::Address;
 use super::socket::Socket;
 use crate::error::{Error, Result};
 
-/// How long a full queue of a UNIX listener is left alone.
+/// Interval between attempts to connect to a UNIX listener with a full queue.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Connects, within `time`, to the first of the host's addresses that answers.
+/// Connects within `time` to the first of the host's addresses that answers.
 pub(super) fn connect(address: &Address, time: Duration, cancelled: &AtomicBool) -> Result<Socket> {
     let deadline = Instant::now() + time;
     let descriptor = match address {
@@ -33,11 +33,11 @@ pub(super) fn connect(address: &Address, time: Duration, cancelled: &AtomicBool)
 fn cannot_connect(address: &Address, error: &io::Error) -> Error {
     let remedy = match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
-            "is a receiver listening there? start it first"
+            "check that a receiver is listening there"
         }
-        io::ErrorKind::TimedOut => "is the host up, and no firewall between?",
-        io::ErrorKind::PermissionDenied => "see who may use it",
-        _ => "see whether the address is right",
+        io::ErrorKind::TimedOut => "check that the host is up and no firewall blocks the port",
+        io::ErrorKind::PermissionDenied => "check the permissions of the socket",
+        _ => "check the address",
     };
     Error::Peer { address: address.to_string(), what: format!("cannot connect: {error}; {remedy}") }
 }
@@ -57,19 +57,20 @@ fn connect_tcp(address: &Address, host: &str, port: u16, deadline: Instant) -> R
     Err(cannot_connect(address, &last))
 }
 
-/// Leaves out what is there for networks, where there is none: congestion control that paces, as BBR does, sets a timer for
-/// each segment. Between two ends of one machine a gigabyte took 750 ms so, and 100 ms without. Reno does not pace, and any user
-/// may have it.
+/// Disables pacing on connections within this machine. Congestion control that paces, such as BBR,
+/// sets a timer for each segment: 1 GiB took 750 ms with it and 100 ms without. Reno does not pace
+/// and is available to all users.
 fn unpace_within_machine(stream: &TcpStream) {
     if let (Ok(here), Ok(there)) = (stream.local_addr(), stream.peer_addr())
         && here.ip() == there.ip()
     {
-        // Only an administrator's orders can refuse it; it works as well then, and slower.
+        // An administrator can forbid it. The connection then works, but slower.
         let _ = rustix::net::sockopt::set_tcp_congestion(stream, "reno");
     }
 }
 
-/// A number is taken as it is: looking up names costs a few system calls and may ask a server.
+/// Resolves a host name. IP addresses are used directly, which saves system calls and possibly a
+/// query to a server.
 fn resolve(address: &Address, host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     if let Ok(number) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(number, port)]);
@@ -79,7 +80,7 @@ fn resolve(address: &Address, host: &str, port: u16) -> Result<Vec<SocketAddr>> 
         Err(error) => Err(Error::Peer {
             address: address.to_string(),
             what: format!(
-                "no host of this name is known ({error}); see whether it is spelt right, or use its number"
+                "cannot resolve the host name ({error}); check its spelling or use an IP address"
             ),
         }),
     }
@@ -100,7 +101,7 @@ fn connect_unix(
         match rustix::net::connect(&socket, &name) {
             Ok(()) => return Ok(socket),
             Err(Errno::INTR) => {}
-            // The listener's queue is full, and nothing tells when it no longer is.
+            // The listener's queue is full. There is no notification when it has space.
             Err(Errno::AGAIN)
                 if Instant::now() < deadline && !cancelled.load(Ordering::Relaxed) =>
             {
@@ -112,7 +113,7 @@ fn connect_unix(
     }
 }
 
-/// A listening socket, which never blocks. That of a UNIX address takes its name along when it is dropped.
+/// A non-blocking listening socket. A UNIX socket's name is removed on drop.
 #[derive(Debug)]
 pub(super) struct Listener {
     address: Address,
@@ -129,15 +130,15 @@ impl Listener {
     pub(super) fn new(address: &Address) -> Result<Listener> {
         let cannot = |error: io::Error| {
             let remedy = match error.kind() {
-                io::ErrorKind::AddrInUse => "somebody listens there already; name another address",
+                io::ErrorKind::AddrInUse => "another process listens there; use another address",
                 io::ErrorKind::AddrNotAvailable => {
-                    "this machine has no such address; 127.0.0.1 it always has"
+                    "this machine does not have that address; 127.0.0.1 always exists"
                 }
                 io::ErrorKind::PermissionDenied => {
-                    "ports below 1024 are the administrator's, and the directory of a \
-                                                    UNIX socket must be writable"
+                    "ports below 1024 need privileges, and the directory of a UNIX socket must be \
+                     writable"
                 }
-                _ => "name another address",
+                _ => "use another address",
             };
             Error::Peer {
                 address: address.to_string(),
@@ -165,12 +166,12 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the port that it got.
+    /// Returns the address, with the actual port.
     pub(super) fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The next connection; `None` when there is none at the moment, or it was gone before it was taken.
+    /// Accepts the next connection. Returns `None` if there is none, or if it was closed before.
     pub(super) fn accept(&self) -> Result<Option<Socket>> {
         let accepted = match &self.socket {
             Bound::Tcp(listener) => listener.accept().map(|(stream, _)| OwnedFd::from(stream)),
@@ -184,7 +185,8 @@ impl Listener {
                 Some(Errno::INVAL | Errno::BADF | Errno::OPNOTSUPP | Errno::NOTSOCK) => {
                     Err(Error::io("accept connections at", self.address.to_string())(error))
                 }
-                // Of the network, of one connection, or of the descriptors there are: the next try may do.
+                // Transient errors of the network, a connection, or a lack of descriptors: the next
+                // attempt may succeed.
                 _ => Ok(None),
             },
         }
@@ -203,7 +205,7 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Bound::Unix { name, inode, .. } = &self.socket {
-            // Only its own: another may have taken the name since.
+            // Remove only its own socket: another process may have taken the name since.
             if fs::symlink_metadata(name).is_ok_and(|status| (status.dev(), status.ino()) == *inode)
             {
                 let _ = fs::remove_file(name);
@@ -212,7 +214,7 @@ impl Drop for Listener {
     }
 }
 
-/// Binds to a name. One that a listener left behind when it was killed is taken over: a socket that nobody listens at.
+/// Binds to a path. Replaces the socket of a killed listener, which refuses connections.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -233,10 +235,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_within_this_machine_is_not_paced() {
+    fn connection_within_this_machine_is_not_paced() {
         let allowed = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
         if !allowed.unwrap_or_default().split_whitespace().any(|name| name == "reno") {
-            return eprintln!("SKIPPED: Reno is not allowed here");
+            return eprintln!("SKIPPED: congestion control `reno` is not allowed here");
         }
         let listener = Listener::new(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let never = AtomicBool::new(false);

@@ -1,4 +1,5 @@
-//! Digests of what is in a file: at the source after it was sent, at the target after it was read back.
+//! BLAKE3 digests of file contents: of the source after sending, and of the target after reading
+//! back.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,10 +8,11 @@ use rustix::io::{Errno, pread};
 use super::again;
 use crate::span::Span;
 
-/// Read at a time: stays in the processor's cache between the reading and the hashing.
+/// Bytes per read: small enough to stay in the processor's cache until hashed.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// The spans that get a digest each: `extents`, cut where they are longer than `chunk_bytes`. Both ends have the same.
+/// Returns the spans to digest: `extents`, split at multiples of `chunk_bytes` from their begin.
+/// Both ends compute the same.
 pub(super) fn chunks(extents: &[Span], chunk_bytes: u64) -> impl Iterator<Item = Span> {
     extents.iter().flat_map(move |extent| {
         let cuts = (extent.begin..extent.end)
@@ -19,7 +21,7 @@ pub(super) fn chunks(extents: &[Span], chunk_bytes: u64) -> impl Iterator<Item =
     })
 }
 
-/// Makes digests, one after the other.
+/// Computes digests.
 #[derive(Debug)]
 pub(super) struct Digester {
     buffer: Vec<u8>,
@@ -30,7 +32,7 @@ impl Digester {
         Digester { buffer: vec![0; BUFFER_BYTES] }
     }
 
-    /// The BLAKE3 digest of a span of a file; `None` if the file ends within.
+    /// Returns the BLAKE3 digest of a span, or `None` if the file ends within it.
     pub(super) fn digest(
         &mut self,
         file: BorrowedFd<'_>,
@@ -68,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_that_of_the_span_and_of_nothing_that_is_not_there() {
+    fn digest_covers_the_span_and_is_none_beyond_the_end() {
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, b"0123456789").unwrap();
         let mut digester = Digester::new();

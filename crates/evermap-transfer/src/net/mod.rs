@@ -1,11 +1,11 @@
-//! Between two ends over a network: sending and receiving one file, over one connection or several.
+//! Sends and receives a file between two processes, over one connection or several.
 //!
-//! Two Evermap ends speak a protocol, of which `docs/transfer-protocol.md` has the bytes, the states and the promises: holes,
-//! mode and times arrive as well, spans may go over several connections at a time, and a sender's success means that the
-//! receiver has published the file. To other programs raw bytes are sent, and from them received.
+//! Evermap's protocol is specified in `docs/transfer-protocol.md`: bytes, states and guarantees. It
+//! preserves holes, mode and times, can use several connections in parallel, and a sender succeeds
+//! only when the receiver has published the file. Raw bytes can be exchanged with other programs.
 //!
-//! Nothing is encrypted, and nobody is asked who they are: for this machine, for networks that are trusted, or through a
-//! tunnel.
+//! Connections are neither encrypted nor authenticated: use them within one machine, in a trusted
+//! network, or through a tunnel.
 
 mod account;
 mod address;
@@ -29,13 +29,13 @@ pub use receive::{Listening, Receive};
 pub use report::{Connection, ReceiveReport, SendReport, Traffic};
 pub use send::Send;
 
-/// How long connecting may take, and each answer before the first byte.
+/// Timeout for connecting, and for each answer before the first byte.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How long nothing may move.
+/// Timeout without any byte moving.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Makes a call until no signal interrupts it.
+/// Retries a call that a signal interrupts.
 fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {

@@ -1,4 +1,4 @@
-//! A thread for each connection of a transfer, and one end for all of them.
+//! Runs a thread per connection, with one outcome for all.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,14 +8,14 @@ use super::watch::{Direction, start};
 use crate::error::Result;
 use crate::report::NotUsed;
 
-/// What one connection carried, and which engines did not serve there.
+/// Result of one connection, with the engines refused there.
 pub(super) type OfOne = (Connection, Vec<NotUsed>);
 
-/// The same of all of them.
+/// Results of all connections.
 pub(super) type OfAll = (Vec<Connection>, Vec<NotUsed>);
 
-/// Runs `one` for each socket, the first in this thread. The first error is the cause, the others are its effects: it ends
-/// all of them, and is what is given back.
+/// Runs `one` for each socket, the first one in this thread. The first error shuts down all
+/// connections and is returned; later errors are its consequences.
 pub(super) fn on_each<E: Send>(
     sockets: &[Socket],
     direction: Direction,
@@ -47,7 +47,7 @@ pub(super) fn on_each<E: Send>(
     }
 }
 
-/// Each engine that did not serve is named once.
+/// Merges the results. Each refused engine is listed once.
 fn of_all(carried: Vec<OfOne>) -> OfAll {
     let mut all = OfAll::default();
     for (connection, not_used) in carried {

@@ -1,4 +1,4 @@
-//! What a transfer did, for people and for programs.
+//! Reports of sending and receiving.
 
 use std::path::PathBuf;
 
@@ -8,82 +8,83 @@ use crate::engines::EngineKind;
 use crate::meter::Meter;
 use crate::report::{NotKept, NotUsed};
 
-/// What one connection carried.
+/// Report of one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Connection {
-    /// The other end.
+    /// Address of the peer.
     pub peer: String,
-    /// The engine that moved its bytes last; none if there were none, or they were thrown away.
+    /// Engine that moved bytes last. `None` if no bytes moved or they were discarded.
     pub engine: Option<EngineKind>,
     /// Bytes of the file.
     pub bytes: u64,
-    /// In so many spans.
+    /// Number of spans.
     pub spans: u64,
 }
 
-/// What moving the bytes took, on this side.
+/// Cost of the transfer on this side.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Bytes of data that crossed the network, without holes.
+    /// Data bytes transferred, without holes.
     pub bytes: u64,
-    /// What it has cost this whole process, from the first connection to the end of the transfer.
+    /// Usage of the whole process, from the first connection to the end of the transfer.
     pub usage: Usage,
     /// System calls that moved data.
     pub calls: u64,
-    /// Each of the connections.
+    /// Report of each connection.
     pub connections: Vec<Connection>,
-    /// Engines that come earlier in the plan than the one used, and why they did not serve.
+    /// Engines that were tried before the one used, with reasons.
     pub not_used: Vec<NotUsed>,
 }
 
 impl Traffic {
-    /// The engine that moved the bytes, of the first connection that moved any.
+    /// Returns the engine of the first connection that moved bytes.
     pub fn engine(&self) -> Option<EngineKind> {
         self.connections.iter().find_map(|connection| connection.engine)
     }
 }
 
-/// What a sender did.
+/// Report of a sender.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SendReport {
-    /// The file that was sent.
+    /// The file sent.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::report::lossy"))]
     pub path: PathBuf,
-    /// Its size; for a stream what was read of it.
+    /// Size in bytes; for a stream the bytes read.
     pub size_bytes: u64,
-    /// Whether the receiver read back what it stored, and it was what the source has.
+    /// True if the receiver read back its copy and the digests matched.
     pub verified: bool,
-    /// Whether the receiver said that it has published the file. Never so when it throws away, nor with raw bytes.
+    /// True if the receiver confirmed that the file is published. Always false if it discards the
+    /// data, and for raw bytes.
     pub published: bool,
-    /// What it took.
+    /// Cost of the transfer.
     pub traffic: Traffic,
 }
 
-/// What a receiver did.
+/// Report of a receiver.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ReceiveReport {
-    /// The file that was published; none if the bytes were thrown away.
+    /// The published file, or `None` if the data was discarded.
     #[cfg_attr(feature = "serde", serde(serialize_with = "lossy"))]
     pub path: Option<PathBuf>,
-    /// Its size.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// Whether it was read back, and is what the sender has.
+    /// True if the copy was read back and the digests matched.
     pub verified: bool,
-    /// Which of its attributes the file system or this user's rights don't allow.
+    /// Attributes that could not be set, because of the file system or this user's rights.
     pub not_kept: Vec<NotKept>,
-    /// What it took.
+    /// Cost of the transfer.
     pub traffic: Traffic,
 }
 
 impl Traffic {
-    /// Of a transfer that began at `begin`.
+    /// Creates a report of a transfer that began at `begin`.
     pub(super) fn since(
         begin: &Moment,
         meter: &Meter,
@@ -100,7 +101,7 @@ impl Traffic {
     }
 }
 
-/// Paths have any bytes; JSON has not.
+/// Serializes a path as a string. Bytes that are not UTF-8 are replaced.
 #[cfg(feature = "serde")]
 fn lossy<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     match path {

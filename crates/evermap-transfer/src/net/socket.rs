@@ -1,7 +1,7 @@
-//! A connected stream socket: what is said on it, with a limit to every wait.
+//! A connected stream socket: protocol messages, with a timeout on each wait.
 //!
-//! The bytes of files are moved by engines, on the same descriptor, which blocks. What is said here is small, never blocks in the
-//! kernel, and looks up between waits whether somebody has cancelled.
+//! Engines move file data on the same, blocking descriptor. Protocol messages are small and never
+//! block in the kernel. Waits check for cancellation.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,14 +21,15 @@ use super::wire::{FRAME_BYTES, Frame, Malformed, Reason, TEXT_BYTES_MAX};
 use crate::error::{Error, Result};
 use crate::sys::queue::wake_after;
 
-/// A receiver that is woken for each segment of 64 KiB has its sender pay for waking it each time: 658 ms of processor a GiB where
-/// TCP paces segments, and 180 to one that is woken after this much. Later wakings gain nothing more.
+/// Bytes to receive before the receiver wakes. Waking it for each segment of 64 KiB costs the
+/// sender 658 ms of processor time per GiB if TCP paces segments, and 180 ms with this value.
+/// Larger values gain nothing more.
 pub(super) const WAKING_BYTES: u64 = 128 << 10;
 
-/// How long a wait lasts before somebody may have cancelled.
+/// Interval at which a wait checks for cancellation.
 const TURN: Duration = Duration::from_millis(100);
 
-/// How long a wait may take.
+/// Timeout of a read or write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience<'a> {
     cancelled: &'a AtomicBool,
@@ -37,24 +38,25 @@ pub(super) struct Patience<'a> {
 
 #[derive(Debug, Clone, Copy)]
 enum Limit {
-    /// Until then, whatever comes meanwhile.
+    /// Ends at this instant, with the original duration for messages.
     Deadline(Instant, Duration),
-    /// As long as something comes so often.
+    /// Ends after this time without progress.
     Idle(Duration),
 }
 
 impl<'a> Patience<'a> {
-    /// All has to be there after `time`: for what is short, and what strangers send.
+    /// Creates a timeout for the whole operation: for short messages and for data from unidentified
+    /// peers.
     pub(super) fn within(time: Duration, cancelled: &'a AtomicBool) -> Patience<'a> {
         Patience { cancelled, limit: Limit::Deadline(Instant::now() + time, time) }
     }
 
-    /// A byte has to move every `time`.
+    /// Creates a timeout that restarts with each byte moved.
     pub(super) fn idle(time: Duration, cancelled: &'a AtomicBool) -> Patience<'a> {
         Patience { cancelled, limit: Limit::Idle(time) }
     }
 
-    /// What is left of it, if something moved last at `moved`.
+    /// Returns the remaining time if the last byte moved at `moved`.
     fn left(&self, moved: Instant) -> Option<Duration> {
         let end = match self.limit {
             Limit::Deadline(end, _) => end,
@@ -63,7 +65,7 @@ impl<'a> Patience<'a> {
         end.checked_duration_since(Instant::now())
     }
 
-    /// The whole of it.
+    /// Returns the full duration.
     fn time(&self) -> Duration {
         match self.limit {
             Limit::Deadline(_, time) | Limit::Idle(time) => time,
@@ -71,16 +73,16 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// Who is at the other end, as far as limits for each peer go.
+/// Identity of a peer for per-peer limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Peer {
-    /// An IPv4 address, also one written as IPv6.
+    /// IPv4 address, including mapped ones in IPv6.
     V4(Ipv4Addr),
-    /// The first 64 bits of an IPv6 address: the rest is whatever the host picks.
+    /// First 64 bits of an IPv6 address. The host chooses the rest.
     V6([u16; 4]),
-    /// A user of this machine, over a UNIX socket.
+    /// User of this machine, over a UNIX socket.
     User(u32),
-    /// The kernel does not tell.
+    /// Not reported by the kernel.
     Unknown,
 }
 
@@ -102,7 +104,7 @@ impl Peer {
     }
 }
 
-/// A socket, shared between who talks on it and who may have to end it.
+/// A connection. Clones share it between the thread that uses it and the one that may end it.
 #[derive(Debug, Clone)]
 pub(super) struct Socket {
     shared: Arc<Shared>,
@@ -111,27 +113,27 @@ pub(super) struct Socket {
 #[derive(Debug)]
 struct Shared {
     descriptor: OwnedFd,
-    /// Whom it is connected with, in words.
+    /// Peer's address, for messages.
     address: String,
     is_tcp: bool,
     peer: Peer,
 }
 
 impl Socket {
-    /// Takes a connected stream socket and makes it block. `otherwise` names a peer that has no address, as those of UNIX
-    /// sockets.
+    /// Wraps a connected stream socket and makes it blocking. `otherwise` names peers without an
+    /// address, as of UNIX sockets.
     pub(super) fn new(descriptor: OwnedFd, otherwise: &str) -> Result<Socket> {
         let look = |errno| Error::io("use as a socket", otherwise)(errno);
         if sockopt::socket_type(&descriptor).map_err(look)? != SocketType::STREAM {
             return Err(Error::Usage(format!(
-                "{otherwise} is no stream socket, which a transfer needs"
+                "{otherwise} is not a stream socket, which transfers require"
             )));
         }
         let is_tcp = sockopt::socket_domain(&descriptor).map_err(look)? != AddressFamily::UNIX;
         let peer = match rustix::net::getpeername(&descriptor) {
             Ok(peer) => peer,
             Err(Errno::NOTCONN) => {
-                let what = "it went away before anything was said, or was never connected".into();
+                let what = "not connected, or closed by the peer before the transfer began".into();
                 return Err(Error::Peer { address: otherwise.into(), what });
             }
             Err(errno) => return Err(look(errno)),
@@ -146,7 +148,8 @@ impl Socket {
             rustix::fs::fcntl_setfl(&descriptor, flags - OFlags::NONBLOCK).map_err(look)?;
         }
         if is_tcp {
-            // What is said is a question or an answer: nothing is gained by waiting for more of it. Proxies may refuse.
+            // Messages are questions and answers, so there is nothing to wait for. Proxies may
+            // refuse this option.
             let _ = sockopt::set_tcp_nodelay(&descriptor, true);
         }
         Ok(Socket { shared: Arc::new(Shared { descriptor, address, is_tcp, peer: id }) })
@@ -156,12 +159,12 @@ impl Socket {
         &self.shared.address
     }
 
-    /// Who is at the other end.
+    /// Returns the peer's identity.
     pub(super) fn peer(&self) -> Peer {
         self.shared.peer
     }
 
-    /// For engines, which put a path into messages.
+    /// Returns the address as a path, for engines.
     pub(super) fn path(&self) -> PathBuf {
         self.shared.address.clone().into()
     }
@@ -170,22 +173,22 @@ impl Socket {
         self.shared.is_tcp
     }
 
-    /// An error about this connection.
+    /// Creates an error about this connection.
     pub(super) fn error(&self, what: impl Into<String>) -> Error {
         Error::Peer { address: self.address().into(), what: what.into() }
     }
 
-    /// An error about what came over it.
+    /// Creates an error about malformed data.
     pub(super) fn malformed(&self, what: Malformed) -> Error {
         self.error(what.to_string())
     }
 
-    /// An error of a call on it.
+    /// Creates an error for a failed call on this connection.
     pub(super) fn broken(&self, errno: Errno, doing: &str) -> Error {
         match errno {
             Errno::PIPE | Errno::CONNRESET | Errno::CONNABORTED | Errno::NOTCONN => {
                 self.error(format!(
-                    "it went away {doing}; nothing was kept: look at what it says, and send again"
+                    "the peer closed the connection {doing}; nothing was kept: check the peer's messages and send again"
                 ))
             }
             errno => self.error(format!(
@@ -194,7 +197,7 @@ impl Socket {
         }
     }
 
-    /// Reads all of `buffer`.
+    /// Reads until `buffer` is full.
     pub(super) fn read_exact(
         &self,
         buffer: &mut [u8],
@@ -206,7 +209,7 @@ impl Socket {
             match rustix::net::recv(self, &mut buffer[read..], RecvFlags::DONTWAIT) {
                 Ok((0, _)) => {
                     return Err(self.error(format!(
-                        "it closed the connection {doing}; nothing was kept: look at what it says, and send again"
+                        "the peer closed the connection {doing}; nothing was kept: check the peer's messages and send again"
                     )));
                 }
                 Ok((bytes, _)) => (read, moved) = (read + bytes, Instant::now()),
@@ -218,7 +221,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Writes all of `bytes`; with `more`, they may wait for what follows at once.
+    /// Writes all of `bytes`. With `more`, they may be delayed until the next write.
     pub(super) fn write_all(
         &self,
         bytes: &[u8],
@@ -241,10 +244,10 @@ impl Socket {
     }
 
     pub(super) fn say(&self, frame: &Frame, patience: Patience<'_>) -> Result<()> {
-        self.write_all(&frame.encode(), false, patience, "before all was said")
+        self.write_all(&frame.encode(), false, patience, "while a message was sent")
     }
 
-    /// The next frame; `awaiting` says for which one, as in "while its answer was awaited".
+    /// Reads the next frame. `awaiting` describes the situation in error messages.
     pub(super) fn listen(&self, patience: Patience<'_>, awaiting: &str) -> Result<Frame> {
         let mut head = [0; FRAME_BYTES];
         self.read_exact(&mut head, patience, awaiting)?;
@@ -254,7 +257,7 @@ impl Socket {
         Frame::decode(&head, &text[..text_bytes]).map_err(|what| self.malformed(what))
     }
 
-    /// What the other end said before it went, if it did: the reason of its own that it gave up for.
+    /// Reads the reason for which the peer gave up, if it sent one.
     pub(super) fn last_words(&self, time: Duration) -> Option<(Reason, u64, String)> {
         let never = AtomicBool::new(false);
         let patience = Patience::within(time, &never);
@@ -267,7 +270,8 @@ impl Socket {
         }
     }
 
-    /// Whether the other end has closed, or says that it gave up. What else it may have said stays to be read.
+    /// Returns true if the peer has closed the connection or sent a failure. Other data stays
+    /// unread.
     pub(super) fn has_given_up(&self) -> bool {
         let mut kind = [0; 4];
         match rustix::net::recv(self, &mut kind, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
@@ -277,8 +281,9 @@ impl Socket {
         }
     }
 
-    /// Calls `body`, in which who waits for bytes sleeps until [`WAKING_BYTES`] have come, or the stream has ended. Unless `body`
-    /// reads up to the end, at least as many must be due after what it reads, or nobody wakes it. Only TCP does so.
+    /// Calls `body` with a wake threshold: a waiting receiver wakes only after [`WAKE_BYTES`]
+    /// arrived or the stream ended. Unless `body` reads to the end of the stream, at least that
+    /// many bytes must follow what it reads, or it never wakes. TCP only.
     pub(super) fn seldom_woken<T>(&self, body: impl FnOnce() -> T) -> T {
         let is_set = self.is_tcp() && wake_after(self.as_fd(), WAKING_BYTES as i32);
         let result = body();
@@ -288,7 +293,7 @@ impl Socket {
         result
     }
 
-    /// Bytes in its queues, which change while something moves.
+    /// Returns the bytes in the receive and send queues, which change as data moves.
     pub(super) fn queued_bytes(&self) -> (u64, u64) {
         (
             crate::sys::queue::unread_bytes(self.as_fd()),
@@ -296,18 +301,19 @@ impl Socket {
         )
     }
 
-    /// Says that nothing more will be sent, and wakes whoever is sending.
+    /// Shuts down the sending side, which wakes a blocked sender.
     pub(super) fn end_sending(&self) {
-        // One that is closed by the other end already cannot be, which is as good.
+        // Fails if the peer has already closed the connection, which has the same effect.
         let _ = rustix::net::shutdown(self, Shutdown::Write);
     }
 
-    /// Wakes whoever is receiving.
+    /// Shuts down the receiving side, which wakes a blocked receiver.
     pub(super) fn end_receiving(&self) {
         let _ = rustix::net::shutdown(self, Shutdown::Read);
     }
 
-    /// Makes closing it a reset, which no receiver takes for the end of the bytes. UNIX sockets have no such thing.
+    /// Makes closing reset the connection, so that no receiver mistakes it for the end of the data.
+    /// Not available on UNIX sockets.
     pub(super) fn reset_when_closed(&self) {
         if self.is_tcp() {
             let _ = sockopt::set_socket_linger(self, Some(Duration::ZERO));
@@ -322,12 +328,12 @@ impl Socket {
         doing: &str,
     ) -> Result<()> {
         if patience.cancelled.load(Ordering::Relaxed) {
-            return Err(Error::Cancelled { left: "nothing is left behind".into() });
+            return Err(Error::Cancelled { left: "no data was written".into() });
         }
         let Some(left) = patience.left(moved) else {
             let time = patience.time();
             return Err(self.error(format!(
-                "nothing moved for {time:?} {doing}; nothing was kept: see whether the other end still runs and the network is up"
+                "no progress for {time:?} {doing}; nothing was kept: check that the peer is running and the network is up"
             )));
         };
         let turn = left.min(TURN);
@@ -346,7 +352,7 @@ impl AsFd for Socket {
     }
 }
 
-/// The address of a peer that has one.
+/// Formats the address of a peer that has one.
 fn named(peer: SocketAddrAny) -> Option<String> {
     std::net::SocketAddr::try_from(peer).ok().map(|address| address.to_string())
 }

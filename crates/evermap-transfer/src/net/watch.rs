@@ -1,8 +1,8 @@
-//! Looks after connections while engines move bytes on them.
+//! Monitors connections while engines move bytes on them.
 //!
-//! Engines block in the kernel, where no flag reaches them and no time runs out. So a thread looks up ten times a
-//! second whether something still moves, whether somebody has cancelled, and whether the other end has given
-//! up; if so it shuts the sockets down, which ends every call on them.
+//! Engines block in the kernel, where they see neither flags nor timeouts. So a thread checks ten
+//! times a second for progress, for cancellation, and whether the peer gave up. To stop, it shuts
+//! down the sockets, which ends all calls on them.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -14,50 +14,50 @@ use crate::meter::Meter;
 
 const TURN: Duration = Duration::from_millis(100);
 
-/// How often an end that is at work and has nothing to say gives a sign.
+/// Interval of keep-alive messages from a busy end.
 pub(super) const SIGN_EVERY: Duration = Duration::from_secs(1);
 
-/// Called with the bytes that have arrived, and all there are (0 where that is not known).
+/// Callback with the bytes arrived and the total (0 if unknown).
 pub(super) type OnProgress = dyn Fn(u64, u64) + Send + Sync;
 
-/// What the watch saw before it shut the sockets down.
+/// Reason for which the watch shut down the sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// Nothing moved for so long.
+    /// No progress for this time.
     Idle(Duration),
-    /// Somebody has cancelled.
+    /// The transfer was cancelled.
     Cancelled,
-    /// The other end closed, or said that it has given up.
+    /// The peer closed the connection or sent a failure.
     Words,
-    /// More has arrived than may.
+    /// More bytes arrived than allowed.
     TooMuch,
 }
 
-/// Which way bytes go, and so which half of a socket is shut down.
+/// Direction of the data, which determines the side of the socket to shut down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Sending,
     Receiving,
 }
 
-/// What is watched.
+/// Parameters of a watch.
 pub(super) struct Watched<'a> {
     pub sockets: &'a [Socket],
-    /// The one on which the other end would say that it gave up.
+    /// Connection on which the peer would send a failure.
     pub words: Option<&'a Socket>,
     pub direction: Direction,
     pub meter: &'a Meter,
     pub idle: Duration,
     pub total_bytes: u64,
-    /// More than this may not arrive.
+    /// Maximum number of bytes that may arrive.
     pub most_bytes: u64,
     pub on_progress: Option<&'a OnProgress>,
-    /// Called about ten times a second while something moves.
+    /// Called about ten times a second while data moves.
     pub on_moved: Option<&'a (dyn Fn() + Sync)>,
 }
 
 impl Watched<'_> {
-    /// Runs `body` and watches meanwhile.
+    /// Runs `body` while watching.
     pub(super) fn during<T>(&self, body: impl FnOnce() -> T) -> Result<(T, Option<Seen>)> {
         let (stop, stopped) = channel::<()>();
         std::thread::scope(|scope| {
@@ -79,7 +79,7 @@ impl Watched<'_> {
                 progress(self.meter.arrived_bytes(), self.total_bytes);
             }
             let now = self.state();
-            // A sender that has nothing on its way waits for its own source, and no peer is to blame.
+            // A sender without unsent data waits for its own source, not for the peer.
             let waits_for_itself = self.direction == Direction::Sending
                 && now.1.iter().all(|(_, unsent)| *unsent == 0);
             if now != state || waits_for_itself {
@@ -108,8 +108,8 @@ impl Watched<'_> {
         (moved.elapsed() >= self.idle).then_some(Seen::Idle(self.idle))
     }
 
-    /// Changes whenever bytes move. A call may take a whole pipe's bytes to a slow peer before it returns; meanwhile the
-    /// sockets' queues change.
+    /// Returns a value that changes when bytes move. The sockets' queues are included because one
+    /// call may take a whole pipe of bytes to a slow peer.
     fn state(&self) -> (u64, Vec<(u64, u64)>) {
         (self.meter.arrived_bytes(), self.sockets.iter().map(Socket::queued_bytes).collect())
     }
@@ -125,31 +125,30 @@ impl Direction {
 }
 
 impl Seen {
-    /// As an error about `socket`, where it is one of its own.
+    /// Converts this into an error about `socket`, if it has one.
     pub(super) fn error(self, socket: &Socket) -> Option<Error> {
         match self {
             Seen::Idle(time) => Some(socket.error(format!(
-                "nothing moved for {time:?}; nothing was kept: see whether the other end still runs and the network is up"
+                "no progress for {time:?}; nothing was kept: check that the peer is running and the network is up"
             ))),
-            Seen::Cancelled => Some(Error::Cancelled { left: "nothing is left behind".into() }),
-            // Whoever asked for a bound knows which error that is.
+            Seen::Cancelled => Some(Error::Cancelled { left: "no data was written".into() }),
+            // The caller builds these errors.
             Seen::Words | Seen::TooMuch => None,
         }
     }
 }
 
-/// A thread of a transfer's own. The system may have none to give.
+/// Starts a thread. Fails if the system's limit is reached.
 pub(super) fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     body: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>> {
     std::thread::Builder::new()
         .spawn_scoped(scope, body)
-        .map_err(Error::io("start a thread for", "a transfer"))
+        .map_err(Error::io("start a thread for", "the transfer"))
 }
 
-/// Does something that takes long and is silent, and calls `sign` about every second meanwhile. The first sign that
-/// fails is the last one.
+/// Runs a long operation and calls `sign` about every second meanwhile, until a call fails.
 pub(super) fn with_signs<T>(
     mut sign: impl FnMut() -> Result<()> + Send,
     work: impl FnOnce() -> Result<T>,

@@ -1,57 +1,59 @@
-//! How many lanes: more while filling waits and each one gains, fewer when one does not.
+//! Number of lanes of a splice: raised while the source is slow and each lane gains, else lowered.
 //!
-//! A splice of what is not cached runs in windows, and the kernel is asked to read each before its turn: where a device or its
-//! read-ahead is what is waited for, that gains most of what a lane could (16 MiB on ext4: 10 ms instead of 18). Each window's
-//! figures decide what the next one is done with. A second lane is of use only where filling waits all the same (for
-//! decompression): two drains into one file take turns at its lock.
+//! An uncached source is spliced in windows, and the kernel is asked to read each one ahead. If the
+//! device or its read-ahead is the bottleneck, this gains most of what a lane could (16 MiB on
+//! ext4: 10 ms instead of 18). The measurements of each window decide the lanes of the next. A
+//! second lane helps only if filling still waits, as for decompression: two lanes that drain into
+//! one file take turns at its lock.
 
-/// Bytes of a window: long enough for a disk to show its rate.
+/// Bytes per window: long enough to measure a disk's rate.
 pub(crate) const WINDOW_BYTES: u64 = 16 << 20;
-/// Filling is waited for when it takes more than this share of the time. What only finds pages that were read takes 40 to 56 %
-/// (ext4), what unpacks them 83 to 88 % (squashfs), and a lane that does not gain costs half a window.
+/// Filling is the bottleneck if it takes more than this share of the time. Filling from pages read
+/// ahead takes 40 to 56 % (ext4), with decompression 83 to 88 % (squashfs). A lane without gain
+/// costs half a window.
 const WAITING_SHARE_MIN: f64 = 0.7;
-/// A change that gains less than this is taken back.
+/// Minimum speedup to keep an added lane.
 const GAIN_MIN: f64 = 1.10;
-/// More lanes than this are not tried: eight readers keep any device busy that one cannot.
+/// Maximum number of lanes. Eight readers saturate any device that one reader cannot.
 const LANES_MAX: usize = 8;
 
-/// What a window was like.
+/// Measurements of one window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
     pub(crate) bytes: u64,
     pub(crate) wall_ns: u64,
-    /// Summed over lanes.
+    /// Nanoseconds, summed over lanes.
     pub(crate) fill_ns: u64,
     pub(crate) drain_ns: u64,
 }
 
-/// Decides from window to window.
+/// Decides the number of lanes after each window.
 #[derive(Debug)]
 pub(crate) struct Adapt {
     lanes: usize,
-    /// What is gone back to when the lanes that are on trial do not gain, and its rate in bytes a nanosecond.
+    /// Lanes before the current trial, and their rate in bytes per nanosecond.
     before: Option<(usize, f64)>,
     settled: bool,
     log: Vec<String>,
 }
 
 impl Adapt {
-    /// Begins with one lane.
+    /// Starts with one lane.
     pub(crate) fn new() -> Adapt {
         Adapt { lanes: 1, before: None, settled: false, log: Vec::new() }
     }
 
-    /// For the next window.
+    /// Returns the number of lanes for the next window.
     pub(crate) fn lanes(&self) -> usize {
         self.lanes
     }
 
-    /// What was changed and why, for the report.
+    /// Returns the changes and their reasons, for the report.
     pub(crate) fn into_log(self) -> Vec<String> {
         self.log
     }
 
-    /// A window is over.
+    /// Takes the measurements of a finished window.
     pub(crate) fn observe(&mut self, window: Window) {
         if self.settled || window.bytes == 0 || window.wall_ns == 0 {
             return;
@@ -87,7 +89,7 @@ impl Adapt {
 mod tests {
     use super::*;
 
-    /// A source whose filling takes `fill_ns` of the kernel's time for a window with so many lanes.
+    /// Simulates a source that needs `fill_ns(lanes)` of kernel time per window.
     fn run(fill_ns: impl Fn(u64) -> u64, drain_ns: u64) -> Adapt {
         let mut adapt = Adapt::new();
         for _ in 0..20 {
@@ -95,7 +97,7 @@ mod tests {
             let fill_ns = fill_ns(lanes);
             adapt.observe(Window {
                 bytes: WINDOW_BYTES,
-                // Fills go side by side, drains one after the other.
+                // Fills run in parallel, drains one after the other.
                 wall_ns: fill_ns / lanes + drain_ns,
                 fill_ns,
                 drain_ns,
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn where_draining_takes_the_time_one_lane_stays_alone() {
+    fn one_lane_stays_if_draining_is_the_bottleneck() {
         for fill_ns in [1_000_000, 4_000_000, 5_000_000] {
             let adapt = run(|_| fill_ns, 4_000_000);
             assert_eq!(adapt.lanes(), 1);
@@ -114,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_added_as_long_as_each_gains() {
+    fn lanes_are_added_while_each_gains() {
         assert_eq!(run(|_| 100_000_000, 1_000_000).lanes(), 8);
     }
 
     #[test]
-    fn a_lane_that_does_not_gain_is_dropped() {
-        // A disk that serves one reader at a time: the fills of two lanes take twice as long each.
+    fn lane_without_gain_is_dropped() {
+        // The disk serves one reader at a time: each fill of two lanes takes twice as long.
         let adapt = run(|lanes| 50_000_000 * lanes, 1_000_000);
         assert_eq!(adapt.lanes(), 1);
         assert!(adapt.into_log().iter().any(|line| line.contains("dropped")));

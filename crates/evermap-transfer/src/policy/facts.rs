@@ -1,37 +1,37 @@
-//! What a plan is made of. Asked once, and only as far as it matters for so many bytes.
+//! Facts that a plan depends on. Queried once, and only as far as the size requires.
 
 use evermap_observe::{DirectAlignment, FileSystem};
 
 use crate::end::{Ends, Kind};
 
-/// What is up to this is moved by one read and one write, and nothing is asked about it.
+/// Up to this size a file is moved by one read and one write, without further queries.
 pub(super) const SMALL_BYTES_MAX: u64 = 256 << 10;
-/// What is below this gains nothing from passing the cache by: a ring takes some 2 ms of the processor to set up.
+/// Below this size direct I/O gains nothing: setting up a ring takes about 2 ms of processor time.
 pub(super) const COLD_BYTES_MIN: u64 = 16 << 20;
-/// What is below this is no threat to the memory of any machine.
+/// Below this size a copy cannot crowd the memory of any machine.
 const LARGE_BYTES_MIN: u64 = 256 << 20;
 
-/// What is known of two ends.
+/// Known facts about both ends.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) source: Kind,
     pub(crate) target: Kind,
     pub(crate) target_appends: bool,
-    /// As the source's size says.
+    /// Size of the source.
     pub(crate) size_bytes: u64,
-    /// Of these, in extents.
+    /// Bytes of the source in extents.
     pub(crate) data_bytes: u64,
     pub(crate) source_file_system: FileSystem,
     pub(crate) target_file_system: FileSystem,
     pub(crate) same_device: bool,
     pub(crate) direct: Direct,
-    /// The resident share of the source, if that was asked and told.
+    /// Cached share of the source, if queried and known.
     pub(crate) resident: Option<f64>,
-    /// Memory that is to be had, if that was asked and told.
+    /// Available memory, if queried and known.
     pub(crate) available_bytes: Option<u64>,
 }
 
-/// Which end says that it does direct I/O.
+/// Direct I/O alignment of each end that reports one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Direct {
     pub(crate) source: Option<DirectAlignment>,
@@ -39,7 +39,7 @@ pub(crate) struct Direct {
 }
 
 impl Facts {
-    /// What both ends say of themselves: asks nothing.
+    /// Collects the facts already stored in `ends`. Makes no system call.
     pub(crate) fn of(ends: &Ends<'_>, data_bytes: u64) -> Facts {
         let (source, target) = (&ends.source, &ends.target);
         Facts {
@@ -57,9 +57,12 @@ impl Facts {
         }
     }
 
-    /// Asks what is cached, and how much memory there is: a system call that takes 10 us for 64 MiB in large folios and 3 ms for
-    /// 1 GiB in small ones, and for what is large two small files of `/proc`. Nothing for what is small.
-    pub(crate) fn look_at_memory(&mut self, ends: &Ends<'_>) {
+    /// Queries the cached share and, for large files, the available memory. Small files are
+    /// skipped.
+    ///
+    /// Cost: one system call that takes 10 us for 64 MiB in large folios and 3 ms for 1 GiB in
+    /// small ones; for large files, also reads two small files of `/proc`.
+    pub(crate) fn query_memory(&mut self, ends: &Ends<'_>) {
         let data_bytes = self.data_bytes;
         self.resident = (self.source == Kind::File && data_bytes > SMALL_BYTES_MAX)
             .then(|| evermap_observe::residency(ends.source.fd()))

@@ -1,8 +1,8 @@
-//! Which engine, and why not the others.
+//! Choice of engines, with reasons.
 //!
-//! `facts` asks the kernel, once and only what matters; `plan` is a pure function of what it said and of what the user wishes, so that each
-//! decision can be tested by its figures alone; `adapt` changes the number of lanes while a splice runs.
-//! Every threshold stands here, with the measurement behind it.
+//! `facts` queries the kernel. `plan` is a pure function of the facts and the request, so each
+//! decision is tested by figures alone. `adapt` changes the number of lanes while a splice runs.
+//! All thresholds are defined here, each with its measurement.
 
 pub(crate) mod adapt;
 mod facts;

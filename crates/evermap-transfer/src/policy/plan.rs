@@ -1,4 +1,4 @@
-//! Facts and wishes in, engines in their order out. Pure: asks nothing, changes nothing.
+//! Orders the engines by facts and request. Pure: makes no system call.
 
 use evermap_observe::FileSystem;
 
@@ -7,64 +7,66 @@ use super::facts::{COLD_BYTES_MIN, Facts, SMALL_BYTES_MAX};
 use crate::end::Kind;
 use crate::engines::EngineKind;
 
-/// A source of which less than this is resident is cold: reading around what is cached costs more than reading it again.
+/// Below this cached share a source counts as cold. Copying around the cached pages costs more than
+/// reading them again.
 const COLD_RESIDENT_MAX: f64 = 0.25;
-/// A copy of more than this share of the memory that is available would push out what others use.
+/// A copy larger than this share of the available memory would evict other programs' pages.
 const MEMORY_SHARE_MAX: f64 = 0.25;
 
-/// Up to here nothing is set up: the first window would be over before a lane could be added, and half of it all.
+/// Up to this size there is no setup: half of the file would be copied before a lane could be
+/// added.
 const BRIEF_BYTES_MAX: u64 = 2 * WINDOW_BYTES;
 
-/// Why an engine is used that somebody named.
-pub(crate) const BY_NAME: &str = "asked for by name";
+/// Reason given for an engine that the caller requested.
+pub(crate) const BY_NAME: &str = "requested by name";
 
-/// What shall hold when a copy is said to be done.
+/// State of the data when a copy returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum Durability {
-    /// The kernel has it: a power cut within half a minute may lose it.
+    /// Written to the page cache. A power cut within half a minute may lose it.
     #[default]
     None,
-    /// Its contents are on the disk before it has its name.
+    /// The contents are on the disk before the file has its name.
     Data,
-    /// The same, and its name is on the disk too.
+    /// Like `Data`, and the name is on the disk too.
     Full,
 }
 
-/// Whether extents may be shared with the source.
+/// Policy for sharing extents with the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum Reflink {
-    /// Where it is possible.
+    /// Share if possible.
     #[default]
     Auto,
-    /// The copy has blocks of its own: damage to one is no damage to both.
+    /// Do not share: damage to a block of one file leaves the other intact.
     Never,
-    /// Nothing else will do.
+    /// Share or fail.
     Always,
 }
 
-/// What the user wants of the plan.
+/// Request of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Wish {
-    /// This engine, and no other.
+    /// Use only this engine.
     pub(crate) engine: Option<EngineKind>,
     pub(crate) durability: Durability,
     pub(crate) reflink: Reflink,
-    /// Sharing was tried already, and refused.
+    /// Sharing was already tried and refused.
     pub(crate) sharing_was_tried: bool,
-    /// What was measured best for warm files between these devices.
+    /// Engine measured to be fastest for cached files between these devices.
     pub(crate) warm: Option<EngineKind>,
 }
 
-/// An engine, and why it has its place.
+/// An engine with the reason for choosing or rejecting it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) engine: EngineKind,
     pub(crate) why: String,
 }
 
-/// The engines to try, in order, and why the others are none of them.
+/// Engines to try, in order, and rejected engines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Plan {
     pub(crate) choices: Vec<Choice>,
@@ -83,7 +85,7 @@ impl Plan {
     }
 }
 
-/// Decides.
+/// Plans the engines for a transfer.
 pub(crate) fn plan(facts: &Facts, wish: &Wish) -> Plan {
     let mut plan = Plan::default();
     if let Some(engine) = wish.engine {
@@ -91,7 +93,7 @@ pub(crate) fn plan(facts: &Facts, wish: &Wish) -> Plan {
         return plan;
     }
     if wish.reflink == Reflink::Always {
-        plan.then(EngineKind::Reflink, "shared extents were asked for, and nothing else");
+        plan.then(EngineKind::Reflink, "only sharing extents was requested");
         return plan;
     }
     match (facts.source, facts.target) {
@@ -106,7 +108,7 @@ pub(crate) fn plan(facts: &Facts, wish: &Wish) -> Plan {
         }
         (Kind::Generated, _) => {
             for engine in [EngineKind::Splice, EngineKind::Sendfile, EngineKind::CopyFileRange] {
-                plan.not(engine, "the source makes its contents up when it is read");
+                plan.not(engine, "the source generates its contents when read");
             }
         }
         _ => {}
@@ -114,8 +116,8 @@ pub(crate) fn plan(facts: &Facts, wish: &Wish) -> Plan {
     plan.then(
         EngineKind::ReadWrite,
         match plan.choices.is_empty() {
-            true => "serves every kind of end",
-            false => "what all others fall back to",
+            true => "works for every kind of end",
+            false => "fallback for the others",
         },
     );
     plan
@@ -131,7 +133,7 @@ fn between_files(plan: &mut Plan, facts: &Facts, wish: &Wish) {
     through_the_cache(plan, facts, wish);
 }
 
-/// Whether sharing extents is worth asking for.
+/// Returns true if the file systems may be able to share extents.
 pub(crate) fn may_share(same_device: bool, source: FileSystem, target: FileSystem) -> bool {
     is_one_file_system(same_device, source, target) && !target.never_shares()
 }
@@ -146,7 +148,7 @@ fn shared(plan: &mut Plan, facts: &Facts, wish: &Wish) {
         is_one_file_system(facts.same_device, facts.source_file_system, facts.target_file_system);
     match () {
         () if wish.sharing_was_tried => {}
-        () if wish.reflink == Reflink::Never => plan.not(engine, "sharing extents was not wanted"),
+        () if wish.reflink == Reflink::Never => plan.not(engine, "sharing extents is disabled"),
         () if !one_file_system => {
             plan.not(engine, "source and target are on different file systems")
         }
@@ -154,13 +156,13 @@ fn shared(plan: &mut Plan, facts: &Facts, wish: &Wish) {
             let name = facts.target_file_system.name();
             plan.not(engine, format!("{name} does not share extents"));
         }
-        () => plan.then(engine, "one file system that may share extents: no byte moves"),
+        () => plan.then(engine, "one file system that may share extents: no bytes move"),
     }
 }
 
-/// Direct reads and writes, where the cache would not help: where the bytes have to get to the device before the copy is done, or
-/// would push out what others use. A copy that only reads from the device is done sooner through the cache, which is written
-/// back later: 48 ms instead of 90 for 64 MiB that are cold.
+/// Adds direct I/O if the copy must be durable or is large, so the cache would not help. Other
+/// copies return sooner through the cache, which is written back later: 48 ms instead of 90 for 64
+/// MiB of cold data.
 fn direct(plan: &mut Plan, facts: &Facts, wish: &Wish) {
     let (both, mapped) = (EngineKind::UringDirect, EngineKind::MmapDirect);
     let is_cold = facts.resident.is_some_and(|share| share < COLD_RESIDENT_MAX);
@@ -170,18 +172,18 @@ fn direct(plan: &mut Plan, facts: &Facts, wish: &Wish) {
         .is_some_and(|bytes| facts.data_bytes as f64 > bytes as f64 * MEMORY_SHARE_MAX);
     let why_not = match () {
         () if facts.data_bytes < COLD_BYTES_MIN => {
-            Some("less than 16 MiB: a ring costs more than it saves".to_string())
+            Some("under 16 MiB: setting up a ring costs more than it saves".to_string())
         }
         () if !is_durable && !is_large => {
             Some("the copy is neither durable nor large: the cache is faster".to_string())
         }
         () if facts.target_file_system.is_memory() => Some("the target is in memory".to_string()),
         () if facts.direct.target.is_none() => {
-            Some("the target does no direct I/O, or does not say so".to_string())
+            Some("the target reports no support for direct I/O".to_string())
         }
-        () if facts.target_file_system.checks_what_is_written() => Some(
-            "the target's file system sums what is written, and would copy it first".to_string(),
-        ),
+        () if facts.target_file_system.checks_what_is_written() => {
+            Some("the target's file system computes checksums, which needs a copy".to_string())
+        }
         () => None,
     };
     if let Some(why_not) = why_not {
@@ -190,51 +192,48 @@ fn direct(plan: &mut Plan, facts: &Facts, wish: &Wish) {
         return;
     }
     let why = match () {
-        () if is_large => "larger than a quarter of the memory there is: passes the cache by",
-        () => "to be durable: written to the device once, without a copy",
+        () if is_large => "larger than a quarter of the available memory: bypasses the cache",
+        () => "durable: written to the device once, without a copy",
     };
     match is_cold {
         false => plan.then(
             mapped,
-            "cached and to be written to the device: its pages are written from where they are",
+            "cached source and a write to the device: cached pages are written directly",
         ),
         true => plan.not(mapped, "the source is cold"),
     }
     match facts.direct.source {
         Some(_) => plan.then(both, why),
-        None => plan.not(both, "the source does no direct I/O, or does not say so"),
+        None => plan.not(both, "the source reports no support for direct I/O"),
     }
 }
 
-/// Through the page cache.
+/// Adds the engines that use the page cache.
 fn through_the_cache(plan: &mut Plan, facts: &Facts, wish: &Wish) {
     let is_cold = facts.resident.is_some_and(|share| share < COLD_RESIDENT_MAX);
     let may_copy_range = match () {
         () if !facts.same_device => Err("source and target are on different file systems"),
-        // What a file system does with the call is its own affair, and some share extents.
+        // The call shares extents on some file systems.
         () if wish.reflink == Reflink::Never && !facts.target_file_system.never_shares() => {
-            Err("it would share extents, which was not wanted")
+            Err("it may share extents, which is disabled")
         }
         () => Ok(()),
     };
     if facts.data_bytes <= BRIEF_BYTES_MAX {
         brief(plan, may_copy_range.is_ok());
     } else if is_cold {
-        plan.then(
-            EngineKind::Splice,
-            "cold, and through the cache: lanes are added where filling waits",
-        );
+        plan.then(EngineKind::Splice, "cold, through the cache: lanes are added if filling waits");
     }
     let may = |engine| engine != EngineKind::CopyFileRange || may_copy_range.is_ok();
     if let Some(engine) = wish.warm.filter(|engine| may(*engine)) {
-        plan.then(engine, "cached: was the fastest between these devices");
+        plan.then(engine, "cached: measured as the fastest between these devices");
     }
     let in_memory = facts.target_file_system.is_memory();
     if facts.same_device && !in_memory {
-        plan.then(EngineKind::MmapWrite, "cached, one file system: one copy, and the fewest turns");
+        plan.then(EngineKind::MmapWrite, "cached, one file system: one copy, shortest loop");
     }
     match may_copy_range {
-        // There is no write-back and no block to be found: the kernel's own way is the shortest.
+        // No write-back and no block allocation: the in-kernel copy is the shortest path.
         Ok(()) if in_memory => plan
             .then(EngineKind::CopyFileRange, "one file system in memory: one copy in the kernel"),
         Ok(()) => {
@@ -247,20 +246,18 @@ fn through_the_cache(plan: &mut Plan, facts: &Facts, wish: &Wish) {
     plan.then(EngineKind::Sendfile, "one copy through the kernel's own pipe");
 }
 
-/// What is done before a mapping, a pipe of a megabyte or lanes have paid for themselves: a call for each chunk. Of 4 MiB that
-/// were cold that took 4.7 ms instead of 6.1, and to another file system 6.5 instead of 7.9.
+/// Adds an engine without setup, for files too small to repay a mapping, a 1 MiB pipe or lanes. 4
+/// MiB of cold data took 4.7 ms instead of 6.1, and 6.5 instead of 7.9 to another file system.
 fn brief(plan: &mut Plan, may_copy_range: bool) {
     match may_copy_range {
-        true => {
-            plan.then(EngineKind::CopyFileRange, "up to 32 MiB: one copy, and nothing to set up")
-        }
-        false => plan.then(EngineKind::Sendfile, "up to 32 MiB: one copy, and nothing to set up"),
+        true => plan.then(EngineKind::CopyFileRange, "up to 32 MiB: one copy, no setup"),
+        false => plan.then(EngineKind::Sendfile, "up to 32 MiB: one copy, no setup"),
     }
 }
 
 fn to_a_stream(plan: &mut Plan, facts: &Facts) {
     if facts.size_bytes <= SMALL_BYTES_MAX {
-        plan.then(EngineKind::Sendfile, "up to 256 KiB: one call, and no copy");
+        plan.then(EngineKind::Sendfile, "up to 256 KiB: one call, no copy");
     }
     plan.then(EngineKind::Splice, "to a stream: no copy");
     plan.then(EngineKind::Sendfile, "to a stream: no copy");
@@ -278,7 +275,7 @@ mod tests {
     const BTRFS: FileSystem = FileSystem::BTRFS;
     const TMPFS: FileSystem = FileSystem::TMPFS;
     const PROC: FileSystem = FileSystem::from_magic(0x9fa0);
-    /// That of a socket.
+    /// File system of a socket.
     const NONE: FileSystem = FileSystem::from_magic(0);
     const GIB: u64 = 1 << 30;
 
@@ -308,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_its_contents_up_is_read() {
+    fn generated_and_empty_files_use_read_write() {
         let proc = Facts {
             source: Kind::Generated,
             size_bytes: 0,
@@ -321,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_are_shared_where_they_can_be_and_may_be() {
+    fn extents_are_shared_if_possible_and_allowed() {
         assert_eq!(first(&facts(GIB, 1.0, (XFS, XFS)), Wish::default()), EngineKind::Reflink);
         assert_eq!(first(&facts(4096, 1.0, (XFS, XFS)), durable()), EngineKind::Reflink);
         let never = Wish { reflink: Reflink::Never, ..Wish::default() };
@@ -331,12 +328,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_is_read_and_written() {
+    fn small_files_use_read_write() {
         assert_eq!(first(&facts(256 << 10, 0.0, (EXT4, EXT4)), durable()), EngineKind::ReadWrite);
     }
 
     #[test]
-    fn what_is_brief_has_nothing_set_up_for_it_cold_or_not() {
+    fn files_up_to_32_mib_use_an_engine_without_setup() {
         for resident in [0.0, 1.0] {
             for wish in [Wish::default(), durable()] {
                 let same = facts(4 << 20, resident, (EXT4, EXT4));
@@ -348,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn where_sharing_was_refused_a_range_may_still_be_copied() {
+    fn refused_sharing_leaves_copy_file_range_in_the_plan() {
         let tried = Wish { sharing_was_tried: true, ..Wish::default() };
         for size in [4 << 20, 64 << 20] {
             let plan = plan(&facts(size, 1.0, (XFS, XFS)), &tried);
@@ -359,9 +356,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_that_would_share_extents_where_that_was_not_wanted() {
+    fn disabled_sharing_excludes_every_sharing_engine() {
         let never = Wish { reflink: Reflink::Never, ..Wish::default() };
-        // Neither where it was measured to be the fastest.
+        // Excluded even if measured to be the fastest.
         let measured = Wish { warm: Some(EngineKind::CopyFileRange), ..never };
         for size in [4 << 20, 64 << 20, GIB] {
             for (resident, wish) in [(0.0, never), (1.0, never), (1.0, measured)] {
@@ -373,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_passed_by_when_it_would_not_help() {
+    fn cold_durable_or_large_copies_bypass_the_cache() {
         let cold = facts(64 << 20, 0.0, (EXT4, EXT4));
         assert_eq!(first(&cold, durable()), EngineKind::UringDirect);
         assert_eq!(first(&cold, Wish::default()), EngineKind::Splice);
@@ -383,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn direct_writes_go_to_no_file_system_that_would_copy_them() {
+    fn file_systems_that_copy_direct_writes_are_excluded() {
         let never = Wish { reflink: Reflink::Never, ..durable() };
         let engines = |facts: &Facts| {
             plan(facts, &never).choices.iter().map(|c| c.engine).collect::<Vec<_>>()
@@ -396,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cached_goes_through_the_cache() {
+    fn cached_files_go_through_the_cache() {
         let same = facts(GIB, 1.0, (EXT4, EXT4));
         assert_eq!(first(&same, Wish::default()), EngineKind::MmapWrite);
         let measured = Wish { warm: Some(EngineKind::CopyFileRange), ..Wish::default() };
@@ -417,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn every_plan_ends_with_what_always_works() {
+    fn every_plan_contains_read_write() {
         for size in [0, 1, 4096, 300_000, 64 << 20, 20 * GIB] {
             for resident in [0.0, 0.5, 1.0] {
                 for pair in [(EXT4, EXT4), (XFS, BTRFS), (BTRFS, TMPFS), (TMPFS, TMPFS)] {

@@ -1,4 +1,4 @@
-//! What was measured once and is kept: how fast engines are between two devices.
+//! Stored measurements of engine speed between two devices.
 
 #[cfg(test)]
 use std::path::PathBuf;
@@ -7,15 +7,15 @@ use evermap_observe::KeptLines;
 
 use crate::engines::EngineKind;
 
-/// Where figures are kept; nowhere, if the user has no cache directory. What a device can do by itself is kept beside it, by
-/// `evermap-observe`.
+/// Cache file of measured rates. Stores nothing if the user has no cache directory.
+/// `evermap-observe` keeps device rates in a separate file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kept {
     lines: KeptLines,
 }
 
 impl Kept {
-    /// In `$XDG_CACHE_HOME/evermap`, else `~/.cache/evermap`.
+    /// Uses `$XDG_CACHE_HOME/evermap`, or `~/.cache/evermap`.
     pub(crate) fn of_user() -> Kept {
         Kept { lines: KeptLines::of_user("transfer-rates") }
     }
@@ -25,7 +25,7 @@ impl Kept {
         Kept { lines: KeptLines::at(file) }
     }
 
-    /// The fastest engine for cached files from one device to another, if that was measured.
+    /// Returns the fastest engine for cached files between two devices, if measured.
     pub(crate) fn fastest(&self, source: u64, target: u64) -> Option<EngineKind> {
         self.lines
             .lines()
@@ -41,7 +41,7 @@ impl Kept {
             .map(|(engine, _)| engine)
     }
 
-    /// Keeps what engines took, in nanoseconds a MiB.
+    /// Stores the measured nanoseconds per MiB of each engine.
     pub(crate) fn keep_warm(&self, source: u64, target: u64, measured: &[(EngineKind, f64)]) {
         let prefix = format!("warm {source} {target} ");
         let lines =
@@ -57,7 +57,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_is_kept_is_found_again_and_replaced_by_what_is_newer() {
+    fn stored_rates_are_found_and_replaced_by_newer_ones() {
         let directory = tempfile::tempdir().unwrap();
         let kept = Kept::at(directory.path().join("cache/rates"));
         assert_eq!(kept.fastest(1, 2), None);
@@ -69,13 +69,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_anything_else_is_no_measurement() {
+    fn malformed_lines_are_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("rates");
         fs::write(&file, "warm 1 2\nwarm x\n\u{0}\nwarm 1 2 splice fast\n").unwrap();
         let kept = Kept::at(file);
         assert_eq!(kept.fastest(1, 2), None);
-        // Fresh enough, and still no figure.
+        // Fresh enough to be read, but still malformed.
         kept.lines.replace("warm 1 2 splice ", ["warm 1 2 splice fast".to_string()]);
         assert_eq!(kept.fastest(1, 2), None);
     }

@@ -1,4 +1,4 @@
-//! `FICLONERANGE`: a range of one file becomes a range of another, by sharing its extents.
+//! `FICLONERANGE`: shares a range of extents between two files.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -10,7 +10,7 @@ use rustix::ioctl::{Setter, ioctl, opcode};
 struct FileCloneRange {
     source: i64,
     source_offset: u64,
-    /// 0 would mean up to the source's end.
+    /// 0 would mean the rest of the source.
     bytes: u64,
     target_offset: u64,
 }
@@ -18,7 +18,7 @@ struct FileCloneRange {
 const FICLONERANGE: rustix::ioctl::Opcode = opcode::write::<FileCloneRange>(0x94, 13);
 const _: () = assert!(size_of::<FileCloneRange>() == 32);
 
-/// Shares `bytes` at `offset` of `source` with `target`, at the same offset.
+/// Shares `bytes` at `offset` of `source` with `target` at the same offset.
 pub(crate) fn clone_range(
     source: BorrowedFd<'_>,
     target: BorrowedFd<'_>,
@@ -34,7 +34,7 @@ pub(crate) fn clone_range(
         bytes,
         target_offset: offset,
     };
-    // SAFETY: the number is FICLONERANGE, which reads one `struct file_clone_range` and keeps nothing of it; the
-    // descriptor in it is borrowed for as long as the call takes.
+    // SAFETY: the opcode is FICLONERANGE, which reads one `struct file_clone_range` and does not
+    // retain it; the descriptor in it is borrowed for the call.
     unsafe { ioctl(target, Setter::<FICLONERANGE, FileCloneRange>::new(range)) }
 }

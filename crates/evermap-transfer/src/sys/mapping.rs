@@ -1,8 +1,8 @@
-//! A window of a file, mapped to be read by the kernel, and by nobody else.
+//! Mapped window of a file, read only by the kernel.
 //!
-//! A file that is cut short while it is mapped raises SIGBUS in whoever touches what is gone. So no
-//! code of this process ever does: the window has no accessor, only calls that name its address to
-//! the kernel, which answers with EFAULT or a short count.
+//! Accessing pages of a mapped file that was truncated raises SIGBUS. So no code of this process
+//! accesses a window: it has no accessor, only calls that pass its address to the kernel. The
+//! kernel returns EFAULT or a short count.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -12,36 +12,37 @@ use std::ptr;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-/// Mappings begin at multiples of this many bytes of a file.
+/// Returns the page size, the alignment of mappings in a file.
 pub(crate) fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// A mapped window. Unmapped when it is dropped.
+/// A mapped window, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: *mut c_void,
     bytes: usize,
 }
 
-// SAFETY: it is an address range of the process, which no thread reads or writes; nothing in it belongs to one thread.
+// SAFETY: it is an address range of the process that no thread accesses; nothing in it belongs to
+// one thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Maps `bytes` from `offset`, a multiple of [`page_bytes`].
     pub(crate) fn new(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<Mapping, Errno> {
-        // SAFETY: the kernel picks the address, so nothing that is there is replaced.
+        // SAFETY: the kernel picks the address, so no existing mapping is replaced.
         let base = unsafe {
             mmap(ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, file, offset)
         }?;
-        // Read-ahead for what is not in the cache yet. Only advice: without it the copy is slower.
+        // Read-ahead for uncached pages. Advice only: without it the copy is slower.
         // SAFETY: the range is this mapping's; the advice changes no contents.
         let _ = unsafe { madvise(base, bytes, Advice::Sequential) };
         Ok(Mapping { base, bytes })
     }
 
-    /// Brings its pages in, in one call. Says EFAULT where the file has none, instead of a signal; EINVAL where the
-    /// kernel (before 5.14) does not know how.
+    /// Faults all pages in with one call. Fails with EFAULT if the file has no page there, and with
+    /// EINVAL before Linux 5.14.
     pub(crate) fn populate(&self) -> Result<(), Errno> {
         loop {
             // SAFETY: the range is this mapping's; populating for reading changes no contents.
@@ -52,18 +53,18 @@ impl Mapping {
         }
     }
 
-    /// Writes a part of it to `target`: at `offset`, or where `target` stands if there is none.
+    /// Writes a part of the window to `target`, at `offset` or at the target's position.
     pub(crate) fn write_to(
         &self,
         part: Range<usize>,
         target: BorrowedFd<'_>,
         offset: Option<u64>,
     ) -> Result<usize, Errno> {
-        assert!(part.start <= part.end && part.end <= self.bytes, "a part is within its window");
+        assert!(part.start <= part.end && part.end <= self.bytes, "part exceeds its window");
         let bytes = part.end - part.start;
         let target = target.as_raw_fd();
-        // SAFETY: the part is within the mapping (asserted), which lives until the call is over. The
-        // kernel reads it, and no reference to it is made. Pages that are gone give EFAULT.
+        // SAFETY: the part is within the mapping (asserted), which outlives the call. The kernel
+        // reads it, and no reference to it is made. Missing pages cause EFAULT.
         let written = unsafe {
             let from = self.base.byte_add(part.start);
             match offset {
@@ -82,7 +83,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, unmapped once; no reference into it exists, and every call on it is over.
+        // SAFETY: mapped by `new` and unmapped once; no reference into it exists, and every call on
+        // it has returned.
         let _ = unsafe { munmap(self.base, self.bytes) };
     }
 }

@@ -1,7 +1,7 @@
-//! Memory that a ring's operations read and write, and no code of this process does.
+//! Memory that only the kernel reads and writes, through io_uring operations.
 //!
-//! Aligned to huge pages, which is more than any direct I/O asks for, and asked to be made of such:
-//! the kernel pins one piece instead of hundreds.
+//! Aligned to huge pages, more than any direct I/O needs, and advised to use them, so that the
+//! kernel pins one piece instead of hundreds.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -11,7 +11,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Equal slots of anonymous memory. Unmapped when it is dropped.
+/// Slots of anonymous memory of equal size, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Memory {
     mapped: *mut c_void,
@@ -21,15 +21,15 @@ pub(crate) struct Memory {
     slot_bytes: usize,
 }
 
-// SAFETY: an address range that belongs to no thread; what is in it is touched by the kernel alone.
+// SAFETY: it is an address range that belongs to no thread; only the kernel accesses its contents.
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// `slots` of `slot_bytes` each. Costs nothing until the pages are used.
+    /// Maps `slots` slots of `slot_bytes`. Pages are allocated on first use.
     pub(crate) fn new(slots: usize, slot_bytes: usize) -> Result<Memory, Errno> {
         let bytes = slots.checked_mul(slot_bytes).filter(|bytes| *bytes > 0).ok_or(Errno::INVAL)?;
         let mapped_bytes = bytes.checked_add(HUGE_PAGE_BYTES).ok_or(Errno::NOMEM)?;
-        // SAFETY: the kernel picks the address, so nothing that is there is replaced.
+        // SAFETY: the kernel picks the address, so no existing mapping is replaced.
         let mapped = unsafe {
             mmap_anonymous(
                 ptr::null_mut(),
@@ -39,34 +39,35 @@ impl Memory {
             )
         }?;
         let skipped = mapped.align_offset(HUGE_PAGE_BYTES).min(HUGE_PAGE_BYTES);
-        // SAFETY: what is skipped is less than what was mapped beyond `bytes`.
+        // SAFETY: `skipped` is at most HUGE_PAGE_BYTES, which was mapped in addition to `bytes`.
         let base = unsafe { mapped.byte_add(skipped) };
-        // SAFETY: the range is this mapping's, and has no contents yet. It is only advice.
+        // SAFETY: the range is this mapping's and has no contents yet. This is only advice.
         let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
         Ok(Memory { mapped, mapped_bytes, base: base.cast(), slots, slot_bytes })
     }
 
-    /// How many there are.
+    /// Returns the number of slots.
     pub(crate) fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Bytes of each.
+    /// Returns the size of a slot in bytes.
     pub(crate) fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
 
-    /// The address of `from` in slot `slot`. Good as long as this lives.
+    /// Returns the address of offset `from` in slot `slot`, valid while `self` lives.
     pub(crate) fn address(&self, slot: usize, from: usize) -> *mut u8 {
-        assert!(slot < self.slots && from <= self.slot_bytes, "a slot's part is within it");
-        // SAFETY: within the mapping, as was asserted.
+        assert!(slot < self.slots && from <= self.slot_bytes, "slot or offset out of range");
+        // SAFETY: within the mapping, as asserted above.
         unsafe { self.base.byte_add(slot * self.slot_bytes + from) }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, unmapped once; a ring drops it after its operations are over.
+        // SAFETY: mapped by `new` and unmapped once; a ring drops it only after its operations have
+        // completed.
         let _ = unsafe { munmap(self.mapped, self.mapped_bytes) };
     }
 }

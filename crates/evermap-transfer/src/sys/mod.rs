@@ -1,7 +1,7 @@
-//! What the crate asks of the kernel and `rustix` has no safe call for: mappings, memory for rings, shared extents, and
+//! Kernel interfaces without a safe call in `rustix`: mappings, memory for rings, shared extents,
 //! signals.
 //!
-//! `unsafe` is here and in the ring (`engines::ring::queue`), nowhere else.
+//! Only this module and the ring (`engines::ring::queue`) contain `unsafe`.
 
 mod clone;
 mod close;

@@ -1,25 +1,26 @@
-//! What waits in a socket.
+//! Bytes queued in a socket.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
-/// `TIOCOUTQ`, which sockets answer as `SIOCOUTQ`.
+/// `TIOCOUTQ` has the value of `SIOCOUTQ`, which sockets implement.
 const SIOCOUTQ: Opcode = libc::TIOCOUTQ as Opcode;
 
-/// Bytes that were sent and that the peer has not taken (UNIX) or acknowledged (TCP); 0 where that is not known.
+/// Returns the sent bytes that the peer has not read (UNIX) or acknowledged (TCP), or 0 if unknown.
 pub(crate) fn unsent_bytes(socket: BorrowedFd<'_>) -> u64 {
-    // SAFETY: the number is SIOCOUTQ, which writes one int and keeps nothing.
+    // SAFETY: the opcode is SIOCOUTQ, which writes one int and retains nothing.
     let bytes = unsafe { ioctl(socket, Getter::<SIOCOUTQ, libc::c_int>::new()) };
     bytes.map_or(0, |bytes| u64::try_from(bytes).unwrap_or(0))
 }
 
-/// Bytes that have come and were not read; 0 where that is not known.
+/// Returns the received bytes that were not read, or 0 if unknown.
 pub(crate) fn unread_bytes(socket: BorrowedFd<'_>) -> u64 {
     rustix::io::ioctl_fionread(socket).unwrap_or(0)
 }
 
-/// Lets a receiver that waits sleep until so much has come, or the end, or nothing more fits; says whether that is done.
+/// Sets the bytes that must arrive before a waiting receiver wakes (`SO_RCVLOWAT`). It also wakes
+/// at the end or if the buffer is full. Returns true on success.
 pub(crate) fn wake_after(socket: BorrowedFd<'_>, bytes: libc::c_int) -> bool {
     let length = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the option is one int, which is read before the call returns.

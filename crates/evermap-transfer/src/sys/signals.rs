@@ -1,9 +1,10 @@
-//! Being told to stop by a signal.
+//! Cancellation by signals.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What the handler sets. A lock that is set once can be read in a signal handler: it is one atomic load then.
+/// Flag set by the handler. A `OnceLock` that is set can be read in a signal handler: the read is
+/// one atomic load.
 static CANCELLED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 extern "C" fn cancel(_signal: libc::c_int) {
@@ -12,8 +13,9 @@ extern "C" fn cancel(_signal: libc::c_int) {
     }
 }
 
-/// For commands: makes a write past `RLIMIT_FSIZE` an error (`EFBIG`) instead of the end of the process. Programs that the command
-/// starts have the signal as it was.
+/// For commands: turns a write beyond `RLIMIT_FSIZE` into an error (`EFBIG`) instead of a fatal
+/// signal. Child programs start with the default action. Does nothing if the signal is not at its
+/// default.
 pub fn errors_for_size_limits() {
     extern "C" fn nothing(_signal: libc::c_int) {}
     // SAFETY: both structures are plain data for which zeros are a value; the handler does nothing.
@@ -29,15 +31,16 @@ pub fn errors_for_size_limits() {
     }
 }
 
-/// For commands: makes SIGINT, SIGTERM and SIGHUP set a flag that ends transfers soon and in order. A second one of the same kind
-/// ends the process at once. A signal that was ignored (as under `nohup`) stays so.
+/// For commands: returns a flag that SIGINT, SIGTERM and SIGHUP set, to cancel transfers in an
+/// orderly way. A second signal of the same kind ends the process. Signals that were ignored (as
+/// under `nohup`) stay ignored.
 ///
-/// Calls that wait are interrupted, so that a transfer from a stream that is silent ends, too.
+/// Blocking calls are interrupted, so a transfer from a silent stream ends too.
 pub fn cancelled_by_signals() -> Arc<AtomicBool> {
     let cancelled = Arc::clone(CANCELLED.get_or_init(Arc::default));
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: both structures are plain data for which zeros are a value; the handler is a function that stores to an
-        // atomic and does nothing else, which is allowed at any point of a program.
+        // SAFETY: both structures are plain data for which zeros are a value; the handler only
+        // stores to an atomic, which is async-signal-safe.
         unsafe {
             let mut before: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(signal, std::ptr::null(), &raw mut before) != 0
@@ -47,7 +50,8 @@ pub fn cancelled_by_signals() -> Arc<AtomicBool> {
             }
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = cancel as extern "C" fn(libc::c_int) as usize;
-            // No SA_RESTART: a call that waits shall return. Reset: the second signal is meant.
+            // No SA_RESTART, so that blocking calls return. SA_RESETHAND, so that a second signal
+            // is fatal.
             action.sa_flags = libc::SA_RESETHAND;
             libc::sigaction(signal, &raw const action, std::ptr::null_mut());
         }

@@ -1,9 +1,10 @@
-//! Writing to a peer that has gone, or past the size that a file may have, without dying of it.
+//! Blocks the signals raised by a write to a closed peer or beyond the file size limit.
 //!
-//! `send` can be told not to raise SIGPIPE, `splice` and `sendfile` cannot. Rust's runtime ignores that signal for whole
-//! programs, but a C program that links a library written in Rust has what it has: by default, such a write ends it. SIGXFSZ
-//! (`RLIMIT_FSIZE`) ends every program by default. Changing what a signal does is the program's affair, so the signals are
-//! only blocked, in one thread and for as long as bytes are moved there, and taken back if they were raised meanwhile.
+//! `send` can suppress SIGPIPE; `splice` and `sendfile` cannot. Rust programs ignore SIGPIPE, but
+//! in a C program that links this library the default action ends the process. SIGXFSZ
+//! (`RLIMIT_FSIZE`) ends every program by default. Signal actions belong to the program, so the
+//! signals are only blocked, in one thread and while bytes are moved there, and discarded if raised
+//! during that time.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -11,27 +12,28 @@ use std::ptr;
 
 const SIGNALS: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
-/// SIGPIPE and SIGXFSZ are blocked in this thread, and in those that it starts, until this is dropped.
+/// Blocks SIGPIPE and SIGXFSZ in this thread, and in threads it starts, until dropped.
 ///
-/// A signal that was pending before is pending after. One that somebody else sends to the whole process meanwhile may be
-/// taken back as well: nobody does that.
+/// Signals that were pending before stay pending. A SIGPIPE or SIGXFSZ sent to the process during
+/// this time may be discarded too, which is acceptable because no program sends these.
 #[derive(Debug)]
 pub(crate) struct WriteSignalsBlocked {
-    /// The thread's mask before.
+    /// The thread's previous mask.
     before: libc::sigset_t,
-    /// Signals that were not pending before: those are taken back.
+    /// Signals that were not pending before and are discarded on drop.
     ours: libc::sigset_t,
-    /// A mask belongs to a thread.
+    /// The mask is per thread.
     not_send: PhantomData<*const ()>,
 }
 
 impl WriteSignalsBlocked {
-    /// Costs two system calls, and dropping it two more.
+    /// Blocks the signals. Cost: two system calls, and two more on drop.
     pub(crate) fn new() -> WriteSignalsBlocked {
         let blocked = set_of(|_| true);
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: both sets are live for the call, `blocked` is initialised; the call cannot fail with SIG_BLOCK. A
-        // zeroed set is an initialised one on Linux, so `before` is, whatever the call does.
+        // SAFETY: both sets are live for the call and `blocked` is initialised; the call cannot
+        // fail with SIG_BLOCK. A zeroed set is a valid one on Linux, so `before` is initialised in
+        // any case.
         let before = unsafe {
             libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, before.as_mut_ptr());
             before.assume_init()
@@ -45,20 +47,21 @@ impl WriteSignalsBlocked {
 impl Drop for WriteSignalsBlocked {
     fn drop(&mut self) {
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the set and the time are live and initialised for the call, and no information is asked for. It takes a
-        // pending signal or says that there is none; they are blocked, so none is delivered in between.
+        // SAFETY: the set and the time are live and initialised for the call, and no information is
+        // requested. The call takes a pending signal or fails; the signals are blocked, so none is
+        // delivered in between.
         let take = || unsafe { libc::sigtimedwait(&self.ours, ptr::null_mut(), &now) };
         while take() != -1
             || std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted
         {}
-        // SAFETY: `before` is the mask that this very thread had, as this value cannot be sent to another one.
+        // SAFETY: `before` is this thread's previous mask, because this value is not `Send`.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, ptr::null_mut()) };
     }
 }
 
 fn set_of(is_in: impl Fn(libc::c_int) -> bool) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: `sigemptyset` initialises the set it is given, and all of these are signals' numbers.
+    // SAFETY: `sigemptyset` initialises the set, and all numbers are valid signals.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in SIGNALS.into_iter().filter(|signal| is_in(*signal)) {
@@ -69,14 +72,14 @@ fn set_of(is_in: impl Fn(libc::c_int) -> bool) -> libc::sigset_t {
 }
 
 fn has(set: &libc::sigset_t, signal: libc::c_int) -> bool {
-    // SAFETY: the set is initialised, and this is a signal's number.
+    // SAFETY: the set is initialised, and the number is a valid signal.
     unsafe { libc::sigismember(set, signal) == 1 }
 }
 
 fn pending() -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: the set is live for the call, and a zeroed set is an initialised one on Linux, so it is that also if
-    // the call should fail.
+    // SAFETY: the set is live for the call. A zeroed set is a valid one on Linux, so it is
+    // initialised even if the call fails.
     unsafe {
         libc::sigpending(set.as_mut_ptr());
         set.assume_init()
@@ -88,12 +91,12 @@ mod tests {
     use super::*;
 
     fn raise(signal: libc::c_int) {
-        // SAFETY: raising a signal in one's own thread; it is blocked wherever this is called.
+        // SAFETY: raises a signal in the current thread; all callers have blocked it.
         unsafe { libc::raise(signal) };
     }
 
     #[test]
-    fn a_signal_that_came_while_it_was_blocked_is_taken_back_and_an_earlier_one_is_not() {
+    fn signals_raised_while_blocked_are_discarded_and_earlier_ones_stay_pending() {
         for (signal, other) in [(SIGNALS[0], SIGNALS[1]), (SIGNALS[1], SIGNALS[0])] {
             let outer = WriteSignalsBlocked::new();
             {
@@ -108,7 +111,7 @@ mod tests {
                 let _inner = WriteSignalsBlocked::new();
                 raise(other);
             }
-            assert!(has(&pending(), signal), "it was pending before, and is somebody else's");
+            assert!(has(&pending(), signal), "a signal pending before must stay pending");
             assert!(!has(&pending(), other));
             drop(outer);
         }

@@ -1,4 +1,4 @@
-//! A directory that has everything in it: its attributes, its name, and then perhaps those above it.
+//! Completion of a directory: its attributes, its name, then its parents.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::file::attributes::Subject;
 
 impl Shared<'_> {
-    /// One thing less is due in a directory. If it was the last, the directory is complete, and perhaps those above.
+    /// Finishes one unit of pending work of a directory. After the last one the directory is
+    /// completed, and possibly its parents.
     pub(super) fn completed(&self, directory: Arc<Directory>) {
         let mut next = Some(directory);
         while let Some(directory) = next {
@@ -21,7 +22,8 @@ impl Shared<'_> {
         }
     }
 
-    /// Brings attributes to a directory that has everything in it; gives back the parent, if nothing is held back.
+    /// Sets the attributes of a directory with complete contents. Returns the parent, unless the
+    /// directory is held back.
     fn complete(&self, directory: &Arc<Directory>) -> Option<Arc<Directory>> {
         match self.descriptors.pair(directory, &self.roots) {
             Ok(pair) => {

@@ -1,9 +1,9 @@
-//! A directory that is being copied: both its sides, and what is due before it is complete.
+//! A directory being copied: its two sides and its pending work.
 //!
-//! Everything is reached by descriptors of directories, never by paths: a path could be led elsewhere while the copy
-//! runs, and those of deep trees are longer than the kernel takes. Descriptors are bounded: the oldest pairs are closed when
-//! there are too many, and opened again from the nearest ancestor that is open, or through `..` from a child. Either way
-//! device and inode are compared with what was opened first.
+//! Entries are accessed through directory descriptors, never by path: a path could be redirected
+//! during the copy, and paths of deep trees exceed the kernel's limit. The number of open
+//! descriptors is limited. The oldest pairs are closed and reopened later, from the nearest open
+//! parent or through `..` of a child. Device and inode are then compared with the original ones.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr};
@@ -20,10 +20,10 @@ use super::queue::lock;
 use crate::error::{Error, Result};
 use crate::file::attributes::{Attributes, Made, Xattr};
 
-/// Device and inode.
+/// Device and inode number.
 pub(super) type DeviceInode = (u64, u64);
 
-/// For directories that are listed or made in. Never through a symbolic link.
+/// Flags for opening directories. Symbolic links are not followed.
 pub(super) const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -31,53 +31,54 @@ pub(super) fn identity(stat: &Stat) -> DeviceInode {
     (stat.st_dev, stat.st_ino)
 }
 
-/// How a directory got its place in the target.
+/// State of a directory in the target.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// It was there: what is in it is replaced one by one.
+    /// Existed before: its entries are replaced one by one.
     Existing,
-    /// New, under a temporary name until all in it is complete.
+    /// New, with a temporary name until its contents are complete.
     Fresh(CString),
-    /// Made within one that is fresh, under its own name: nobody sees it yet.
+    /// Inside a new directory, under its own name: not visible yet.
     Within,
 }
 
-/// Both sides, open.
+/// A directory's open descriptors on both sides.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) source: OwnedFd,
     pub(super) target: OwnedFd,
 }
 
-/// What files made in a directory are given by it, learned from the first one.
+/// Attributes that files created in a directory get, learned from the first one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Manners {
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// Files have the mode that they were created with, but for the umask.
+    /// True if files keep the mode given at creation, apart from the umask.
     pub(super) modes_hold: bool,
 }
 
-/// One directory of the tree.
+/// A directory of the tree.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) parent: Option<Arc<Directory>>,
-    /// In both trees; of the uppermost, the name that the target is to have.
+    /// Name in both trees. For the root, the final name of the target.
     pub(super) name: CString,
     pub(super) place: Place,
     pub(super) attributes: Attributes,
     pub(super) xattrs: Vec<Xattr>,
     pub(super) made: Made,
-    /// What is made here is given an ACL by it.
+    /// Files created here inherit an ACL.
     pub(super) gives_acls: bool,
     pub(super) manners: OnceLock<Manners>,
     pub(super) source_identity: DeviceInode,
     pub(super) target_identity: DeviceInode,
-    /// What must be complete before this is: its listing, shares of its files, its directories, links.
+    /// Pending work before this is complete: its listing, shares of its files, its directories,
+    /// links.
     pub(super) due: AtomicUsize,
-    /// Something beneath a fresh directory could not be copied.
+    /// An entry below a new directory could not be copied.
     pub(super) failed: AtomicBool,
-    /// It has its own name: it was there, or it was published.
+    /// True if it has its final name: it existed, or it was published.
     pub(super) is_named: AtomicBool,
     pair: Mutex<Option<Arc<Pair>>>,
 }
@@ -117,12 +118,12 @@ impl Directory {
         }
     }
 
-    /// Whether nobody else sees what is made here before the whole is complete.
+    /// Returns true if entries created here are invisible until the whole is published.
     pub(super) fn is_hidden(&self) -> bool {
         !matches!(self.place, Place::Existing)
     }
 
-    /// The name that it has in the target by now.
+    /// Returns its current name in the target.
     pub(super) fn target_name(&self) -> &CStr {
         match &self.place {
             Place::Fresh(temporary) if !self.is_named.load(Ordering::Acquire) => temporary,
@@ -130,7 +131,8 @@ impl Directory {
         }
     }
 
-    /// The fresh directory that this one appears with; `None` where everything is replaced one by one.
+    /// Returns the new directory that this one will appear with, or `None` if entries are replaced
+    /// one by one.
     pub(super) fn fresh(self: &Arc<Directory>) -> Option<Arc<Directory>> {
         let mut directory = self;
         loop {
@@ -142,7 +144,7 @@ impl Directory {
         }
     }
 
-    /// The path from the uppermost directory to `name` in this one, for messages: under `root`.
+    /// Returns the path of this directory, or of `name` in it, below `root`. For messages.
     pub(super) fn path(&self, root: &std::path::Path, name: Option<&CStr>) -> PathBuf {
         let mut parts: Vec<&CStr> = name.into_iter().collect();
         let mut directory = self;
@@ -165,7 +167,7 @@ impl Directory {
 }
 
 impl Drop for Directory {
-    /// Ancestors go one after the other: a tree may be deeper than the stack.
+    /// Drops parents iteratively: a tree may be deeper than the stack.
     fn drop(&mut self) {
         let mut parent = self.parent.take();
         while let Some(mut directory) = parent.and_then(Arc::into_inner) {
@@ -174,30 +176,30 @@ impl Drop for Directory {
     }
 }
 
-/// The pairs of descriptors that are open, oldest first.
+/// Open descriptor pairs, oldest first.
 #[derive(Debug)]
 pub(super) struct Descriptors {
     pairs_max: usize,
-    /// How a directory of the source is opened.
+    /// Flags for opening a directory of the source.
     source_flags: OFlags,
     open: Mutex<VecDeque<Weak<Directory>>>,
 }
 
 impl Descriptors {
-    /// `pairs_max` beside those that threads are using at the moment.
-    /// `follow_links`: a directory of the source may be reached through a symbolic link.
+    /// Allows `pairs_max` pairs in addition to those in use by threads. With `follow_links`, source
+    /// directories may be reached through symbolic links.
     pub(super) fn new(pairs_max: usize, follow_links: bool) -> Descriptors {
         let source_flags = if follow_links { DIRECTORY - OFlags::NOFOLLOW } else { DIRECTORY };
         Descriptors { pairs_max: pairs_max.max(1), source_flags, open: Mutex::new(VecDeque::new()) }
     }
 
-    /// How a directory of the source is opened.
+    /// Returns the flags for opening a directory of the source.
     pub(super) fn source_flags(&self) -> OFlags {
         self.source_flags
     }
 
-    /// Counts a pair that was opened, and closes the oldest if there are too many. The uppermost stays open: it
-    /// is what the others are reached from.
+    /// Registers an open pair, and closes the oldest ones above the limit. The root stays open,
+    /// because all others are reached from it.
     pub(super) fn opened(&self, directory: &Arc<Directory>) {
         if directory.parent.is_none() {
             return;
@@ -207,9 +209,9 @@ impl Descriptors {
         if open.len() <= self.pairs_max {
             return;
         }
-        // Most are closed already, as they are complete.
+        // Most are closed already, because they are complete.
         open.retain(|directory| directory.upgrade().is_some_and(|directory| directory.is_open()));
-        // Some room at once, so that this is not done for each.
+        // Free several at once, so that this is not repeated for each pair.
         let keep = self.pairs_max - self.pairs_max / 8;
         if open.len() > keep {
             let excess = open.len() - keep;
@@ -219,14 +221,14 @@ impl Descriptors {
         }
     }
 
-    /// Closes all that can be opened again.
+    /// Closes all pairs that can be reopened.
     fn relieve(&self) {
         for directory in lock(&self.open).drain(..).filter_map(|directory| directory.upgrade()) {
             lock(&directory.pair).take();
         }
     }
 
-    /// Calls what opens something; when the process has too many descriptors, once more with fewer.
+    /// Calls `open`. If no descriptors are left, closes pairs and calls it again.
     pub(super) fn relieving<T>(
         &self,
         mut open: impl FnMut() -> Result<T, Errno>,
@@ -240,7 +242,7 @@ impl Descriptors {
         }
     }
 
-    /// Both sides of `directory`, opened again if need be.
+    /// Returns both sides of `directory`, reopened if necessary.
     pub(super) fn pair(&self, directory: &Arc<Directory>, paths: &Roots) -> Result<Arc<Pair>> {
         if let Some(pair) = directory.open_pair() {
             return Ok(pair);
@@ -248,7 +250,7 @@ impl Descriptors {
         let mut closed = vec![directory];
         let mut pair = loop {
             let parent = closed.last().and_then(|directory| directory.parent.as_ref());
-            // The uppermost is never closed.
+            // The root is never closed.
             let Some(parent) = parent else {
                 return Err(Error::io("reach", directory.path(&paths.target, None))(Errno::BADF));
             };
@@ -270,13 +272,13 @@ impl Descriptors {
         Ok(pair)
     }
 
-    /// Opens the parent of a directory that is complete, if it was closed: soon something else in it is due, and from here
-    /// it is one step away.
+    /// Reopens the parent of a completed directory if it was closed. It is needed soon and is one
+    /// step away from here.
     pub(super) fn revive_parent(&self, parent: &Arc<Directory>, child: &Pair, paths: &Roots) {
         if parent.is_open() {
             return;
         }
-        // Whatever is wrong with this way, the one from above will find it or do without.
+        // Ignore errors: reopening from the root will report them if it is needed.
         if let Ok(pair) =
             self.open_sides(parent, child.source.as_fd(), c"..", child.target.as_fd(), c"..", paths)
         {
@@ -300,7 +302,7 @@ impl Descriptors {
         let opened =
             self.open_sides(directory, source, source_name, target, directory.target_name(), paths);
         match opened {
-            // It may have been published between looking at its name and opening that.
+            // It may have been published after `target_name` was read.
             Err(Error::Io { source: ref cause, .. })
                 if cause.kind() == std::io::ErrorKind::NotFound =>
             {
@@ -335,7 +337,7 @@ impl Descriptors {
                 true => Ok(opened),
                 false => Err(Error::SourceChanged {
                     path: directory.path(root, None),
-                    what: "another directory has its name now".into(),
+                    what: "replaced by another directory".into(),
                 }),
             }
         };
@@ -352,7 +354,7 @@ impl Descriptors {
     }
 }
 
-/// Where both trees begin, for messages.
+/// Paths of both roots, for messages.
 #[derive(Debug, Clone)]
 pub(super) struct Roots {
     pub(super) source: PathBuf,
@@ -364,7 +366,7 @@ pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// The directory that tests run in, on both sides.
+    /// Opens the current directory on both sides.
     pub(in super::super) fn pair() -> Arc<Pair> {
         let open = || OwnedFd::from(std::fs::File::open(".").unwrap());
         Arc::new(Pair { source: open(), target: open() })
@@ -392,19 +394,19 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_oldest_pairs_are_closed_when_there_are_too_many() {
+    fn oldest_pairs_are_closed_above_the_limit() {
         let (descriptors, pair) = (Descriptors::new(8, false), pair());
         let uppermost = child(None, &pair);
         let directories: Vec<_> =
             (0..50).map(|_| child(Some(Arc::clone(&uppermost)), &pair)).collect();
         directories.iter().for_each(|directory| descriptors.opened(directory));
         let open = directories.iter().filter(|directory| directory.is_open()).count();
-        assert!((1..=8).contains(&open), "{open} are open");
+        assert!((1..=8).contains(&open), "{open} open pairs");
         assert!(directories[49].is_open() && !directories[0].is_open());
     }
 
     #[test]
-    fn a_tree_deeper_than_the_stack_is_forgotten() {
+    fn tree_deeper_than_the_stack_is_dropped() {
         let small = std::thread::Builder::new().stack_size(128 << 10);
         let forgotten = small.spawn(|| {
             let pair = pair();

@@ -1,4 +1,4 @@
-//! Entering a directory: its target is opened or made, and what is in it is read and shared out.
+//! Entering a directory: opens or creates its target, and reads and distributes its entries.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -17,17 +17,17 @@ use super::worker::{At, Worker};
 use crate::error::{Error, Result};
 use crate::file::attributes::{self, Attributes, Keeper, Made, Subject, Xattr};
 
-/// Files of one directory that are given to a thread at a time. Directories with fewer have one thread, which has the lock
-/// that creating takes to itself.
+/// Files per share of a directory. A smaller directory is copied by one thread, without contention
+/// for the lock taken by file creation.
 const SHARE_FILES: usize = 128;
-/// Shares of the directory that is being read that wait for other threads; beyond that the reader copies some
-/// itself before it reads on.
+/// Maximum number of shares of the current directory waiting for other threads. Beyond that, the
+/// reader copies some itself before it reads on.
 const SHARES_WAITING: usize = 16;
-/// Bytes of one call that reads a directory: as the C library has it.
+/// Bytes per directory read, as in the C library.
 const LISTING_BYTES: usize = 32 << 10;
 
 impl Worker<'_> {
-    /// Enters a directory: opens it, makes or opens its target, and shares out what is in it.
+    /// Enters a directory: opens it, creates or opens its target, and distributes its entries.
     pub(super) fn directory(&mut self, parent: &Arc<Directory>, name: &CStr) -> Result<()> {
         let shared = self.shared;
         let pair = shared.descriptors.pair(parent, &shared.roots)?;
@@ -54,19 +54,17 @@ impl Worker<'_> {
     fn enter(&mut self, at: &At<'_>, source: OwnedFd) -> Result<(Arc<Directory>, Arc<Pair>)> {
         let shared = self.shared;
         let source_failed = |(operation, errno)| shared.source_error(operation, at, errno);
-        let stat = fs::fstat(&source).map_err(|errno| source_failed(("look at", errno)))?;
+        let stat =
+            fs::fstat(&source).map_err(|errno| source_failed(("read the attributes of", errno)))?;
         let source_identity = identity(&stat);
         if source_identity == shared.target_identity {
             return Err(Error::Usage(format!(
-                "{} is the target, which lies in the source by way of a mount: name another target",
+                "{} is the target, reached in the source through a mount: choose another target",
                 shared.source_path(at).display()
             )));
         }
         if shared.options.follow_links && is_above(at.directory, source_identity) {
-            return Err(source_failed((
-                "enter, as it lies in itself by way of a link,",
-                Errno::LOOP,
-            )));
+            return Err(source_failed(("follow the link to a parent directory", Errno::LOOP)));
         }
         let xattrs = self
             .keeper
@@ -83,7 +81,7 @@ impl Worker<'_> {
         entered
     }
 
-    /// Looks at the target of a directory, which is open on both sides now.
+    /// Creates the entry of a directory that is open on both sides.
     fn begin(
         &mut self,
         at: &At<'_>,
@@ -94,12 +92,12 @@ impl Worker<'_> {
         source_identity: DeviceInode,
     ) -> Result<(Arc<Directory>, Arc<Pair>)> {
         let shared = self.shared;
-        let failed = |errno| shared.target_error("make the directory", at, errno);
+        let failed = |errno| shared.target_error("create the directory", at, errno);
         let stat = fs::fstat(&pair.target).map_err(failed)?;
         let target_identity = identity(&stat);
         if target_identity == shared.source_identity {
             return Err(Error::Usage(format!(
-                "{} is the source: a tree is not merged into itself; name another target",
+                "{} is the source: choose another target",
                 shared.target_path(at).display()
             )));
         }
@@ -125,10 +123,10 @@ impl Worker<'_> {
         Ok((Arc::new(directory), pair))
     }
 
-    /// The directory in the target: the one that is there, or a new one.
+    /// Opens the directory's target, or creates it.
     fn target_of(&mut self, at: &At<'_>) -> Result<(OwnedFd, Place)> {
         let shared = self.shared;
-        let failed = |errno| shared.target_error("make the directory", at, errno);
+        let failed = |errno| shared.target_error("create the directory", at, errno);
         let open = |name: &CStr| {
             shared
                 .descriptors
@@ -143,7 +141,7 @@ impl Worker<'_> {
             Err(Errno::NOENT) => {
                 let make =
                     |target: BorrowedFd<'_>, name: &CStr| fs::mkdirat(target, name, Mode::RWXU);
-                let ((), temporary) = self.make_at(at, "make the directory", make)?;
+                let ((), temporary) = self.make_at(at, "create the directory", make)?;
                 let temporary = temporary.unwrap_or_else(|| at.name.to_owned());
                 match open(&temporary) {
                     Ok(target) => Ok((target, Place::Fresh(temporary))),
@@ -155,15 +153,13 @@ impl Worker<'_> {
             }
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 let path = shared.target_path(at);
-                Err(Error::io("make a directory in the place of what is no directory,", path)(
-                    Errno::NOTDIR,
-                ))
+                Err(Error::io("replace the non-directory", path)(Errno::NOTDIR))
             }
             Err(errno) => Err(failed(errno)),
         }
     }
 
-    /// Reads a directory and shares out what is in it.
+    /// Reads a directory and distributes its entries.
     pub(super) fn list(&mut self, directory: &Arc<Directory>, pair: &Pair) {
         TreeMeter::count(&self.shared.meter.directories, 1);
         let uppermost = self.shared.source_identity;
@@ -190,7 +186,7 @@ impl Worker<'_> {
         self.push_directories(directory, directories);
     }
 
-    /// What is few is copied at once. Of many files, shares are left to whoever has nothing to do.
+    /// Copies a few files directly. Many files are queued in shares for idle threads.
     fn share_out(&mut self, directory: &Arc<Directory>, pair: &Pair, mut files: Names) {
         files.sort_by_inode();
         let length = files.len();
@@ -230,14 +226,15 @@ impl Worker<'_> {
     }
 }
 
-/// Whether a directory of the source is `directory` or one above it.
+/// Returns true if `source_identity` is `directory` or one of its parents.
 fn is_above(directory: &Arc<Directory>, source_identity: DeviceInode) -> bool {
     std::iter::successors(Some(directory), |directory| directory.parent.as_ref())
         .any(|above| above.source_identity == source_identity)
 }
 
-/// Whether a directory may have an ACL that the source has not, and whether it gives ACLs to what is made in it. One that
-/// was just made gives none after this: in a fresh directory everything is as in the source.
+/// Returns whether the directory may have an ACL that the source lacks, and whether files created
+/// in it inherit an ACL. A new directory loses its default ACL here, so its content matches the
+/// source.
 pub(super) fn inherited_acls(
     keeper: &Keeper,
     place: &Place,

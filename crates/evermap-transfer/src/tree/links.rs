@@ -1,7 +1,9 @@
-//! Hard links among what is copied: the first name of an inode is copied, the others are linked to that copy.
+//! Hard links within a tree: the first name of an inode is copied, the others are linked to that
+//! copy.
 //!
-//! Only inodes with more than one name are in the table, and only until all their names were seen. While one thread
-//! copies the first name, others that come upon the inode leave their names here and go on: nobody waits.
+//! The table holds only inodes with several names, and only until all names were seen. While a
+//! thread copies the first name, other threads record further names here and continue without
+//! waiting.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -19,38 +21,39 @@ pub(super) struct Name {
 
 #[derive(Debug)]
 enum State {
-    /// One thread copies it; these names are to be linked when it is done.
+    /// A thread is copying it. These names will be linked afterwards.
     Copying(Vec<Name>),
-    /// Here it is.
+    /// It was copied under this name.
     Copied(Name),
 }
 
 #[derive(Debug)]
 struct Inode {
     state: State,
-    /// Names that were not seen yet, as far as the inode said when it was first seen.
+    /// Number of names not seen yet, by the link count when first seen.
     unseen: u64,
 }
 
-/// What to do with a name of an inode that has several.
+/// Action for a name of an inode with several names.
 #[derive(Debug)]
 pub(super) enum Claim {
-    /// It is the first: it is to be copied, and [`Links::settle`] called.
+    /// It is the first: copy it, and call [`Links::finish_first`].
     First,
-    /// To be linked to this.
+    /// Link it to this name.
     Copied(Name),
-    /// Whoever copies it will link this name, too. Its directory must not be complete before that.
+    /// The thread that copies the first name will link this one. The directory must stay incomplete
+    /// until then.
     Noted,
 }
 
-/// The inodes that have several names.
+/// Inodes with several names.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     inodes: Mutex<HashMap<DeviceInode, Inode>>,
 }
 
 impl Links {
-    /// Asks what to do with `name`, one of `names` that the inode has.
+    /// Returns the action for `name`, one of the inode's `names`.
     pub(super) fn claim(
         &self,
         inode: DeviceInode,
@@ -82,8 +85,8 @@ impl Links {
         }
     }
 
-    /// The first name was copied, or could not be: then another one will be the first. Gives back the names that were
-    /// left here meanwhile.
+    /// Records that the first name was copied, or failed, so that another becomes the first.
+    /// Returns the names recorded in the meantime.
     pub(super) fn settle(&self, inode: DeviceInode, copied: Option<Name>) -> Vec<Name> {
         let mut inodes = lock(&self.inodes);
         let Some(known) = inodes.remove(&inode) else { return Vec::new() };
@@ -91,13 +94,13 @@ impl Links {
             State::Copying(waiting) => waiting,
             State::Copied(_) => Vec::new(),
         };
-        // The waiting names are claimed again, and counted then.
+        // The waiting names are claimed again and then counted.
         let unseen = known.unseen + waiting.len() as u64;
         match copied {
             Some(name) if unseen > 0 => {
                 inodes.insert(inode, Inode { state: State::Copied(name), unseen });
             }
-            // All were seen; or the next one that is claimed is the first.
+            // All names were seen, or the next claimed name becomes the first.
             _ => {}
         }
         waiting
@@ -105,7 +108,7 @@ impl Links {
 }
 
 impl Links {
-    /// Files of which not all names were seen, each with the name of its copy.
+    /// Returns the inodes with unseen names, with the name of their copy.
     pub(super) fn copied(&self) -> Vec<(DeviceInode, Name)> {
         let inodes = lock(&self.inodes);
         let copied = inodes.iter().filter_map(|(inode, known)| match &known.state {
@@ -127,21 +130,21 @@ mod tests {
     }
 
     #[test]
-    fn all_names_are_linked_to_the_first_and_then_the_inode_is_forgotten() {
+    fn all_names_are_linked_and_then_the_inode_is_removed() {
         let (links, directory) = (Links::default(), directory());
         let claim = |name| links.claim((1, 2), 3u64, &directory, name);
         let first = Name { directory: Arc::clone(&directory), name: c"first".into() };
         assert!(matches!(claim(c"first"), Claim::First));
-        assert!(matches!(claim(c"meanwhile"), Claim::Noted));
+        assert!(matches!(claim(c"second"), Claim::Noted));
         let waiting = links.settle((1, 2), Some(first));
         assert_eq!(waiting.len(), 1);
-        assert!(matches!(claim(c"meanwhile"), Claim::Copied(_)));
+        assert!(matches!(claim(c"second"), Claim::Copied(_)));
         assert!(matches!(claim(c"later"), Claim::Copied(_)));
         assert!(lock(&links.inodes).is_empty());
     }
 
     #[test]
-    fn another_name_is_the_first_when_the_first_could_not_be_copied() {
+    fn failed_first_name_makes_the_next_name_the_first() {
         let (links, directory) = (Links::default(), directory());
         let claim = |name| links.claim((1, 2), 2u64, &directory, name);
         assert!(matches!(claim(c"first"), Claim::First));

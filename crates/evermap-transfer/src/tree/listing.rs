@@ -1,8 +1,7 @@
-//! What is in a directory, read in bounded pieces and put into the order of inodes.
+//! Directory entries, read in bounded pieces and sorted by inode.
 //!
-//! ext4 (and not only it) lists names in the order of their hashes, which is random; inodes and the data behind
-//! them lie on the disk in the order in which they were made. Read in that order, a cold directory is read with few, long
-//! reads.
+//! ext4 and other file systems list names in hash order, which is random. Inodes and their data lie
+//! on the disk in the order of creation. In inode order, a cold directory needs few, long reads.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -11,13 +10,13 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
-/// Entries that are read, sorted and shared out at a time: with names of ordinary length, about 200 KiB.
+/// Entries read, sorted and distributed at a time: about 200 KiB with names of common length.
 pub(super) const PIECE_ENTRIES: usize = 4096;
 
-/// Names with what the directory says they are. One allocation for all names, one for the entries.
+/// Names with their listed types. Uses one allocation for the names and one for the entries.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Each with its NUL.
+    /// Names, each with its NUL.
     bytes: Vec<u8>,
     entries: Vec<Entry>,
 }
@@ -31,7 +30,7 @@ struct Entry {
 }
 
 impl Names {
-    /// With one name.
+    /// Creates a list with one name.
     pub(super) fn one(name: &CStr, kind: FileType) -> Names {
         let mut names = Names::default();
         names.push(name, kind, 0);
@@ -53,7 +52,7 @@ impl Names {
         self.entries.sort_unstable_by_key(|entry| entry.inode);
     }
 
-    /// A name and what the directory says of it, which may be [`FileType::Unknown`].
+    /// Returns a name and its listed type, which may be [`FileType::Unknown`].
     pub(super) fn get(&self, index: usize) -> Option<(&CStr, FileType)> {
         let entry = self.entries.get(index)?;
         let (start, length) = (entry.start as usize, entry.length as usize);
@@ -62,19 +61,19 @@ impl Names {
     }
 }
 
-/// Reads a directory from wherever its descriptor stands.
+/// Reads a directory from its descriptor's current position.
 pub(super) struct Listing<'a> {
     raw: RawDir<'a, BorrowedFd<'a>>,
 }
 
 impl<'a> Listing<'a> {
-    /// `buffer` is what one call fills.
+    /// `buffer` holds the entries of one system call.
     pub(super) fn new(directory: BorrowedFd<'a>, buffer: &'a mut [MaybeUninit<u8>]) -> Listing<'a> {
         Listing { raw: RawDir::new(directory, buffer) }
     }
 
-    /// Adds up to [`PIECE_ENTRIES`] to what was given: directories to one, all else to the other. Whether there may be
-    /// more.
+    /// Reads up to [`PIECE_ENTRIES`] entries and appends directories and other entries to separate
+    /// lists. Returns true if there may be more.
     pub(super) fn piece(
         &mut self,
         files: &mut Names,

@@ -1,11 +1,12 @@
-//! What a copy of a tree counts while it runs; and how it is told to stop.
+//! Counters of a running tree copy, and its cancellation flag.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Counters of a copy of a tree, which another thread may read at any time.
+/// Counters of a tree copy. Other threads may read them at any time.
 ///
-/// Orders are relaxed: the figures are for people, and all threads have ended before any is relied on.
+/// All accesses are relaxed: the figures are informational, and all threads have ended before a
+/// result depends on one.
 #[derive(Debug, Default)]
 pub struct TreeMeter {
     pub(super) files: AtomicU64,
@@ -18,33 +19,33 @@ pub struct TreeMeter {
     cancelled: Arc<AtomicBool>,
 }
 
-/// What was copied.
+/// Numbers of copied entries and bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Counts {
-    /// Regular files, an inode with several names once.
+    /// Regular files. An inode with several names counts once.
     pub files: u64,
-    /// Directories, the uppermost among them.
+    /// Directories, including the root.
     pub directories: u64,
-    /// Further names of files that were copied under another one.
+    /// Further names of files copied under another name.
     pub links: u64,
     /// Symbolic links.
     pub symlinks: u64,
     /// FIFOs, sockets and devices.
     pub special: u64,
-    /// Bytes that were moved.
+    /// Bytes moved.
     pub bytes: u64,
-    /// Bytes that were not, as they lie in holes.
+    /// Bytes in holes, which were not moved.
     pub hole_bytes: u64,
 }
 
 impl TreeMeter {
-    /// One that `cancelled` stops.
+    /// Creates a meter with this cancellation flag.
     pub fn new(cancelled: Arc<AtomicBool>) -> TreeMeter {
         TreeMeter { cancelled, ..TreeMeter::default() }
     }
 
-    /// The counts up to now.
+    /// Returns the current counts.
     pub fn counts(&self) -> Counts {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -58,7 +59,7 @@ impl TreeMeter {
         }
     }
 
-    /// Whether somebody wants it to stop. Threads look between two files.
+    /// Returns true if the copy was cancelled. Threads check between two files.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }

@@ -1,13 +1,14 @@
-//! Directories: a tree with all that is in it, by several threads, all at once or not at all.
+//! Copies directory trees with several threads. A new tree appears complete or not at all.
 //!
-//! A target that is not there yet is made under a temporary name and named when it is complete. Into one
-//! that is there the tree is merged: each file is replaced as a whole, new directories appear with all they hold.
-//! Hard links among what is copied are kept, symbolic links are copied and never followed, special files are made anew where
-//! this user may.
+//! A new target is created under a temporary name and renamed when it is complete. Into an existing
+//! directory the tree is merged: each file is replaced atomically, and new directories appear
+//! complete. Hard links within the tree are preserved, symbolic links are copied and not followed,
+//! special files are recreated if this user may.
 //!
-//! Threads share out the tree by directories, and large directories by shares of their files (`queue`); a directory is
-//! complete when nothing in it is due any more, and gets its attributes then (`directory`, `worker`); small
-//! files have a path of their own (`regular`). `docs/transfer.md`, section 6, has the promises.
+//! The threads divide the tree by directories, and large directories by shares of their files
+//! (`queue`). A directory is complete when no work in it is pending, and then gets its attributes
+//! (`directory`, `worker`). Small files have a fast path (`regular`). `docs/transfer.md`, section
+//! 6, lists the guarantees.
 
 mod complete;
 mod directory;
@@ -54,32 +55,35 @@ pub use meter::{Counts, TreeMeter};
 pub(crate) use remove::tree as remove;
 pub use report::{Outcome, TreeReport};
 
-/// How a tree is copied.
+/// Options of a tree copy.
 #[derive(Debug, Clone)]
 pub struct TreeOptions {
-    /// What is kept beside the bytes.
+    /// Attributes to preserve.
     pub preserve: Preserve,
-    /// What survives a power cut.
+    /// Durability guaranteed when the copy returns.
     pub durability: Durability,
     /// Whether files may share extents with the source.
     pub reflink: Reflink,
-    /// Each file is read back from where it was stored and compared with its source, before anything is published.
+    /// Read each file back from the disk and compare it with its source before publishing.
     pub verify: bool,
-    /// All files go by this engine, whatever their size.
+    /// Use this engine for all files, whatever their size.
     pub engine: Option<EngineKind>,
-    /// What engines are told.
+    /// Parameters of the engines.
     pub tuning: Tuning,
-    /// Threads that copy; `None`: as many as there are processors, up to 8. Fewer where descriptors are short.
+    /// Number of threads. `None`: one per processor, up to 8. Reduced if file descriptors are
+    /// short.
     pub threads: Option<NonZeroUsize>,
-    /// Directories on other file systems than the uppermost one are made, and what is in them is left out.
+    /// Skip the contents of directories on other file systems than the root. The directories are
+    /// created.
     pub one_file_system: bool,
-    /// Symbolic links in the tree are followed: what they lead to is copied in their place.
+    /// Follow symbolic links within the tree: copy what they refer to.
     pub follow_links: bool,
-    /// Hard links to what other copies made.
+    /// Files of other copies to preserve hard links to.
     pub links: Option<Arc<SharedLinks>>,
-    /// A new target is published with what could be copied. Otherwise it is removed when anything could not be.
+    /// Publish a new target even if some entries could not be copied. Otherwise it is removed.
     pub keep_going: bool,
-    /// Errors, and things not kept, that the report lists; the others are counted.
+    /// Maximum number of listed errors, and of listed attributes not preserved. The rest is
+    /// counted.
     pub listed_max: usize,
 }
 
@@ -102,20 +106,22 @@ impl Default for TreeOptions {
     }
 }
 
-/// More threads than this only wait for each other: what is created in one file system shares a journal.
+/// More threads contend: files created in one file system share a journal.
 const THREADS_MAX: usize = 8;
-/// Pairs of descriptors beyond this only save opening directories of very wide trees again.
+/// More pairs of open descriptors save reopening only in very wide trees.
 const PAIRS_MAX: usize = 256;
-/// Descriptors that a thread has open at a time: two directories, two files, and two on the way.
+/// Descriptors that a thread uses at a time: two directories, two files, and two in transition.
 const DESCRIPTORS_A_THREAD: usize = 6;
 
-/// Copies the directory `source` to `target`: a new directory, or one that is there, into which the tree is merged.
+/// Copies the directory `source` to `target`. A missing target is created; an existing directory is
+/// merged into.
 ///
 /// # Errors
 ///
-/// [`Error::Incomplete`] when anything could not be copied, unless [`TreeOptions::keep_going`]: then the report lists it.
-/// [`Error::Cancelled`] when the meter was told to stop. Either way nothing is left under a temporary name, and a new target
-/// is not there. [`Error::Usage`] and [`Error::SameFile`] before anything is made, when the target lies in the source.
+/// [`Error::Incomplete`] with the report if some entries could not be copied, unless
+/// [`TreeOptions::keep_going`]. [`Error::Cancelled`] if the meter's flag was set. In both cases no
+/// temporary files remain and a new target does not exist. [`Error::Usage`] and [`Error::SameFile`]
+/// before any change if the target is within the source.
 ///
 /// # Example
 ///
@@ -170,7 +176,7 @@ pub fn copy(
     report(shared, &root, start, cpu, threads)
 }
 
-/// Runs all threads, this one among them, until nothing is left to do; gives back what they took.
+/// Runs all threads, including this one, until no work is left. Returns their processor time.
 fn run(shared: &Shared<'_>, root: &Root, threads: usize) -> Duration {
     let timed = |work: &mut dyn FnMut()| {
         let before = thread_cpu();
@@ -187,7 +193,8 @@ fn run(shared: &Shared<'_>, root: &Root, threads: usize) -> Duration {
         shared.failed(&root.directory, Error::io("open", &shared.roots.target)(errno));
         shared.queue.stop();
     }
-    // Listed by a thread like any other directory's entries; counted as due, so that no thread leaves before that.
+    // Queued like any directory's entries, so that the work counts as pending and no thread ends
+    // before.
     shared.queue.push(0, shared::Task::Uppermost(std::sync::Arc::clone(&root.directory)));
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads)
@@ -200,7 +207,7 @@ fn run(shared: &Shared<'_>, root: &Root, threads: usize) -> Duration {
     })
 }
 
-/// Publishes what is held back, or removes what is not to be published.
+/// Publishes the remaining entries, and removes those that must not be published.
 fn end(shared: &Shared<'_>, root: &Root) -> Result<()> {
     if !shared.queue.is_stopped() {
         let flushed = loop {
@@ -219,8 +226,8 @@ fn end(shared: &Shared<'_>, root: &Root) -> Result<()> {
         let target = shared.roots.target.display();
         return Err(Error::Cancelled {
             left: match root.directory.place {
-                Place::Existing => format!("what was copied to {target} before stays there"),
-                _ => "nothing is left behind".into(),
+                Place::Existing => format!("files already copied to {target} remain"),
+                _ => "no data was written".into(),
             },
         });
     }
@@ -269,7 +276,7 @@ fn report(
     }
 }
 
-/// What moved the bytes: of small files, reading and writing, or sharing; of large ones, whatever was picked.
+/// Returns the engines used. Small files count as `read-write` unless shared.
 fn engines_used(shared: &Shared<'_>) -> Vec<EngineUse> {
     let mut used = std::mem::take(&mut *lock(&shared.used));
     let large_bytes: u64 = used.iter().map(|used| used.bytes).sum();
@@ -280,7 +287,8 @@ fn engines_used(shared: &Shared<'_>) -> Vec<EngineUse> {
     used
 }
 
-/// Threads, and pairs of descriptors that may stay open, by what the process may still open.
+/// Returns the number of threads and of descriptor pairs, limited by the descriptors the process
+/// may still open.
 fn shares(options: &TreeOptions) -> (usize, usize) {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let limit = limit.map_or(usize::MAX, |limit| limit as usize);
@@ -289,14 +297,15 @@ fn shares(options: &TreeOptions) -> (usize, usize) {
     let processors =
         || std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS_MAX);
     let wanted = options.threads.map_or_else(processors, NonZeroUsize::get);
-    // A half for what threads have in their hands, a half for directories; and of either only a part, as the process
-    // has other things to open.
+    // One half is for the threads, one half for directories. Only a part of each is used, because
+    // the process needs descriptors for other purposes.
     let threads = wanted.min(free / 2 / DESCRIPTORS_A_THREAD).max(1);
     let pairs = (free.saturating_sub(threads * DESCRIPTORS_A_THREAD) / 4).clamp(1, PAIRS_MAX);
     (threads, pairs)
 }
 
-/// How files go that are not small. They are flushed with the tree, not each by itself.
+/// Returns the options for files that are not small. They are flushed with the tree, not
+/// individually.
 fn file_options(options: &TreeOptions) -> file::Options {
     let wish = Wish {
         durability: Durability::None,
@@ -308,9 +317,9 @@ fn file_options(options: &TreeOptions) -> file::Options {
     file::Options { wish, verify, tuning, ..file::Options::default() }
 }
 
-/// Whether small files are tried to be shared, too: some file systems share extents, and the others need not be asked.
+/// Returns true if small files should be shared too. Only some file systems can share extents.
 fn may_share(root: &Root, options: &TreeOptions) -> bool {
-    // What cannot be asked is one that nothing is known of.
+    // Treat a failed query as an unknown file system.
     let file_system = |directory: &OwnedFd| {
         FileSystem::of(directory.as_fd()).unwrap_or(FileSystem::from_magic(0))
     };

@@ -1,4 +1,5 @@
-//! What is no regular file and no directory: symbolic links, FIFOs, sockets, devices; and further names of what was copied.
+//! Entries that are neither files nor directories: symbolic links, FIFOs, sockets, devices; and
+//! further hard links.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
@@ -14,22 +15,23 @@ use crate::error::Result;
 use crate::file::attributes::{Attributes, Made, Refusal, Subject};
 
 impl Worker<'_> {
-    /// Makes the same symbolic link, wherever it leads.
+    /// Copies a symbolic link itself.
     pub(super) fn symlink(&mut self, at: &At<'_>, stat: &Stat, has_links: bool) -> Result<()> {
         let leads_to = fs::readlinkat(&at.pair.source, at.name, Vec::new())
             .map_err(|errno| self.shared.source_error("read the link", at, errno))?;
-        let ((), temporary) = self
-            .make_at(at, "make the link", |target, name| fs::symlinkat(&leads_to, target, name))?;
+        let ((), temporary) = self.make_at(at, "create the link", |target, name| {
+            fs::symlinkat(&leads_to, target, name)
+        })?;
         self.complete_named(at, stat, temporary, false, has_links)?;
         TreeMeter::count(&self.shared.meter.symlinks, 1);
         Ok(())
     }
 
-    /// Makes a FIFO, socket or device like the source's. Where this user may not, that is noted.
+    /// Recreates a FIFO, socket or device. If this user may not, that is recorded.
     pub(super) fn special(&mut self, at: &At<'_>, stat: &Stat, has_links: bool) -> Result<()> {
         let kind = FileType::from_raw_mode(stat.st_mode);
         let mode = Mode::from_raw_mode(stat.st_mode & 0o777);
-        let made = self.make_at(at, "make", |target, name| {
+        let made = self.make_at(at, "create", |target, name| {
             match fs::mknodat(target, name, kind, mode, stat.st_rdev as _) {
                 Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::INVAL)) => Ok(Err(errno)),
                 other => other.map(Ok),
@@ -51,7 +53,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Attributes of what cannot be opened, and its name.
+    /// Sets the attributes of an object that cannot be opened, then its name.
     fn complete_named(
         &mut self,
         at: &At<'_>,
@@ -80,19 +82,19 @@ impl Worker<'_> {
             .map_err(|(operation, errno)| shared.source_error(operation, at, errno))?;
         let target = Subject::Named(std::os::fd::AsFd::as_fd(&at.pair.target), name);
         let made = fs::statat(&at.pair.target, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|errno| shared.target_error("look at", at, errno))?;
-        // Links have no ACLs.
+            .map_err(|errno| shared.target_error("read the attributes of", at, errno))?;
+        // Symbolic links have no ACLs.
         let made = Made { may_have_acl: has_mode && at.directory.gives_acls, ..Made::of(&made) };
         self.keeper
             .keep(&Attributes::of(stat), &xattrs, target, &made, has_mode, &mut self.refusals)
             .map_err(|(operation, errno)| shared.target_error(operation, at, errno))
     }
 
-    /// Links to what an earlier copy made of the same file, if one did.
+    /// Links to a copy of the same file made by an earlier `Copy`, if there is one.
     pub(super) fn link_shared(&mut self, at: &At<'_>, inode: DeviceInode) -> Result<bool> {
         let Some(links) = self.shared.options.links.clone() else { return Ok(false) };
         let link = |target: BorrowedFd<'_>, name: &CStr| Ok(links.link(inode, target, name));
-        let (is_linked, temporary) = self.make_at(at, "link", link)?;
+        let (is_linked, temporary) = self.make_at(at, "create the link", link)?;
         if is_linked {
             self.publish_link(at, temporary)?;
         }
@@ -111,16 +113,19 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Gives what was copied a further name. `false` where that can't be: then it is copied again.
+    /// Links to the copy of the first name. Returns false if that is impossible. The caller then
+    /// copies the file again.
     pub(super) fn link(&mut self, at: &At<'_>, first: &Name) -> Result<bool> {
         let shared = self.shared;
-        // The first name's directory may be complete, closed to this user, or gone with what failed.
+        // The first name's directory may be complete, inaccessible, or removed after a failure.
         let Ok(pair) = shared.descriptors.pair(&first.directory, &shared.roots) else {
-            self.refusals
-                .push(Refusal::new("hard link", "the first name's directory cannot be reached"));
+            self.refusals.push(Refusal::new(
+                "hard link",
+                "the directory of the first name cannot be opened",
+            ));
             return Ok(false);
         };
-        let made = self.make_at(at, "link", |target, name| {
+        let made = self.make_at(at, "create the link", |target, name| {
             match fs::linkat(&pair.target, &first.name, target, name, AtFlags::empty()) {
                 Err(
                     errno @ (Errno::XDEV

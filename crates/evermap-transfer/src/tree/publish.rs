@@ -1,10 +1,11 @@
-//! Giving names to what is complete, and making it durable before.
+//! Publishes completed entries, after making them durable.
 //!
-//! Durability costs a tree one `syncfs`, and not an `fsync` for each file: an `fsync` commits the file system's journal and flushes the
-//! device's cache, and ten thousand of them do so ten thousand times; `syncfs` writes everything that is dirty, in the order of the
-//! disk, commits once and flushes once. What it costs is that other programs' dirty pages on that file system are written,
-//! too. Nothing has its name before that: what replaces files one by one is held back, some thousands at a
-//! time, and gets its names together.
+//! Durability costs one `syncfs` per tree instead of an `fsync` per file. An `fsync` commits the
+//! file system's journal and flushes the device's cache, which ten thousand files would do ten
+//! thousand times. `syncfs` writes all dirty data in disk order, commits once and flushes once. The
+//! drawback: it also writes other programs' dirty pages on that file system. Nothing is published
+//! before it. Files that replace others are held back, some thousands at a time, and published
+//! together.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,27 +23,27 @@ use super::worker::At;
 use crate::error::{Error, Result};
 use crate::policy::Durability;
 
-/// Held back at a time: so many temporary names at most are left by a kill.
+/// Maximum number of files held back, and so of temporary files that a kill leaves behind.
 const HELD_MAX: usize = 4096;
 
-/// Something complete that has not its name.
+/// A complete entry that is not published.
 #[derive(Debug)]
 enum Item {
     File { directory: Arc<Directory>, temporary: CString, name: CString },
     Tree(Arc<Directory>),
 }
 
-/// What is complete and has not its name; and all fresh directories that are being filled.
+/// Complete entries that are not published, and new directories being filled.
 #[derive(Debug, Default)]
 pub(super) struct Unpublished {
     held: Mutex<Vec<Item>>,
     fresh: Mutex<Vec<Arc<Directory>>>,
-    /// One descriptor for each file system that something is published on, by device number.
+    /// A descriptor for each file system to publish on, by device number.
     file_systems: Mutex<Vec<(u64, OwnedFd)>>,
 }
 
 impl Unpublished {
-    /// A directory under a temporary name has been made: it is published or removed, whatever happens.
+    /// Registers a directory with a temporary name, to be published or removed in any case.
     pub(super) fn begun(&self, directory: &Arc<Directory>) {
         lock(&self.fresh).push(Arc::clone(directory));
     }
@@ -51,7 +52,7 @@ impl Unpublished {
         lock(&self.fresh).retain(|fresh| !Arc::ptr_eq(fresh, directory));
     }
 
-    /// Something will be published in this directory.
+    /// Registers the file system of `directory` for flushing.
     pub(super) fn publishes_on(&self, device: u64, directory: BorrowedFd<'_>) -> Result<(), Errno> {
         let mut file_systems = lock(&self.file_systems);
         if file_systems.iter().all(|(known, _)| *known != device) {
@@ -62,7 +63,8 @@ impl Unpublished {
 }
 
 impl Shared<'_> {
-    /// Gives a file its name, or holds it back until it is durable. `at_once`: its name is needed for others to be linked to.
+    /// Publishes a file, or holds it back until it is durable. With `at_once`, it is published now
+    /// because other names are linked to it.
     pub(super) fn publish_file(&self, at: &At<'_>, temporary: &CStr, at_once: bool) -> Result<()> {
         let target = at.pair.target.as_fd();
         if self.is_durable() && !at_once {
@@ -80,7 +82,8 @@ impl Shared<'_> {
             .map_err(|errno| self.target_error("replace", at, errno))
     }
 
-    /// A fresh directory has everything in it. Gives back the parent, if nothing is held back.
+    /// Publishes a new directory with complete contents. Returns the parent, unless it is held
+    /// back.
     pub(super) fn publish_tree(&self, directory: &Arc<Directory>) -> Option<Arc<Directory>> {
         let has_failed = directory.failed.load(Ordering::Relaxed);
         if has_failed && !self.options.keep_going {
@@ -110,8 +113,8 @@ impl Shared<'_> {
         self.publish(full)
     }
 
-    /// Makes what is held back durable, and names it. Called at the end until nothing is left: what becomes complete by it may
-    /// be held back in turn.
+    /// Flushes and publishes the held entries. Returns false if there were none. Call it until
+    /// then, because completed directories may be held back in turn.
     pub(super) fn publish_held(&self) -> Result<bool> {
         let held = std::mem::take(&mut *lock(&self.unpublished.held));
         if held.is_empty() {
@@ -123,7 +126,7 @@ impl Shared<'_> {
 
     fn publish(&self, items: Vec<Item>) -> Result<()> {
         if let Err(error) = self.flush() {
-            // Nothing of it is known to be on the disk, so nothing gets its name.
+            // The data may not be on the disk, so nothing is published.
             items.iter().for_each(|item| self.drop_item(item));
             return Err(error);
         }
@@ -169,7 +172,8 @@ impl Shared<'_> {
                 RenameFlags::NOREPLACE,
             );
             match once {
-                // A file system without this flag: it still replaces no directory that has anything in it.
+                // The file system lacks this flag. `rename` still does not replace a non-empty
+                // directory.
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     fs::renameat(parent, temporary, parent, &directory.name)
                 }
@@ -184,7 +188,7 @@ impl Shared<'_> {
             }
             Ok(Err(errno)) => {
                 self.discard(directory);
-                Err(target_error("give its name to the copy", path(), errno))
+                Err(target_error("publish", path(), errno))
             }
             Err(error) => Err(error),
         }
@@ -206,7 +210,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Removes what is under a temporary name; says so when it can't.
+    /// Removes a directory with a temporary name. Records an error on failure.
     fn discard(&self, directory: &Arc<Directory>) {
         let Place::Fresh(temporary) = &directory.place else { return };
         self.unpublished.ended(directory);
@@ -232,7 +236,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Removes all that has no name of its own, after the threads have ended before their work was done.
+    /// Removes all unpublished entries, after the threads ended early.
     pub(super) fn discard_all(&self) {
         for item in std::mem::take(&mut *lock(&self.unpublished.held)) {
             self.drop_item(&item);
@@ -241,7 +245,7 @@ impl Shared<'_> {
         fresh.iter().for_each(|directory| self.discard(directory));
     }
 
-    /// Brings everything on the target's file systems to the disk.
+    /// Flushes the target's file systems.
     fn flush(&self) -> Result<()> {
         for (_, directory) in lock(&self.unpublished.file_systems).iter() {
             fs::syncfs(directory)
@@ -250,13 +254,13 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// Makes the names durable, too.
+    /// Makes the names durable.
     pub(super) fn flush_names(&self) -> Result<()> {
         if self.options.durability != Durability::Full {
             return Ok(());
         }
         let Some(parent) = &self.target_parent else { return self.flush() };
-        // Opened anew: for making names, no right to read it was needed.
+        // Reopened, because creating names needed no read permission.
         let path = &self.roots.target;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let failed = "flush the directory of";
@@ -266,13 +270,13 @@ impl Shared<'_> {
     }
 }
 
-/// A file that is needed under its name at once.
+/// Flushes one file that is published at once.
 fn flush_one(directory: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match fs::openat(directory, name, flags, Mode::empty()) {
         Ok(file) => fs::fdatasync(file)
             .or_else(|errno| if errno == Errno::INVAL { Ok(()) } else { Err(errno) }),
-        // No file, or none that this user may read.
+        // Not a file, or not readable by this user.
         Err(_) => fs::syncfs(directory),
     }
 }

@@ -1,11 +1,11 @@
-//! What is left to do, shared out over threads.
+//! Work queues of a tree copy, with work stealing.
 //!
-//! Each thread has a queue of its own, takes what it put there last (the depths of the directory that it is in, whose
-//! descriptors are open), and when it has nothing takes what another thread put there first: that is far from where
-//! the other one works, so that the two don't create files in one directory, whose lock they would share.
+//! Each thread takes the newest task of its own queue first, which is near its current directory
+//! with open descriptors. An idle thread steals the oldest task of another, which is far from where
+//! the other works, so that they do not contend for one directory's lock.
 //!
-//! A task is hundreds of files or a directory, tens of microseconds at least, so a mutex for each queue is measurably as good
-//! as a lock-free one.
+//! A task is hundreds of files or a directory and takes tens of microseconds at least, so mutexes
+//! measure as fast as a lock-free queue.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,16 +15,17 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     queues: Vec<Mutex<VecDeque<T>>>,
-    /// Tasks that were put in and are not finished: at 0, there is nothing more to come.
+    /// Tasks queued and not finished. At 0 no more tasks will come.
     due: AtomicUsize,
-    /// Threads that wait. Whoever puts something in looks here first, and mostly saves the call that wakes.
+    /// Number of waiting threads. Checked by `push`, which usually saves the system call that wakes
+    /// one.
     waiting: AtomicUsize,
     stopped: AtomicBool,
     sleep: Mutex<()>,
     wake: Condvar,
 }
 
-/// A lock whose holder panicked guards plain values here: they are as good as before.
+/// Locks a mutex. Poisoning is ignored, because the guarded values are plain data.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -41,18 +42,20 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Puts a task where `thread` takes it next, unless another one steals it.
+    /// Queues a task for `thread`. Other threads may steal it.
     pub(super) fn push(&self, thread: usize, task: T) {
         self.due.fetch_add(1, Ordering::SeqCst);
         lock(&self.queues[thread]).push_back(task);
-        // Sequentially consistent with the look before a wait: either the waiter sees the task, or this sees the waiter.
+        // Sequentially consistent with the check before a wait: either the waiter sees the task, or
+        // this sees the waiter.
         if self.waiting.load(Ordering::SeqCst) > 0 {
             let _awake = lock(&self.sleep);
             self.wake.notify_one();
         }
     }
 
-    /// A task for `thread`, its own newest or another's oldest; waits while others may still make some. `None` is the end.
+    /// Returns the newest own task or the oldest of another thread. Waits while other threads may
+    /// create tasks. Returns `None` at the end.
     pub(super) fn next(&self, thread: usize) -> Option<T> {
         loop {
             if let Some(task) = self.try_next(thread) {
@@ -60,7 +63,7 @@ impl<T> Queue<T> {
             }
             let guard = lock(&self.sleep);
             self.waiting.fetch_add(1, Ordering::SeqCst);
-            // Looked again now that a push would wake: no task is missed.
+            // Checked again after registering as a waiter, so that no task is missed.
             let task = self.try_next(thread);
             let is_over = self.is_over();
             if task.is_none() && !is_over {
@@ -73,7 +76,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The newest task of `thread`'s own, if it is one that is `wanted`, and there are more than `spare` of any kind.
+    /// Returns the newest own task if it is `wanted` and more than `spare` tasks are queued.
     pub(super) fn next_own_beyond(
         &self,
         thread: usize,
@@ -87,14 +90,14 @@ impl<T> Queue<T> {
         }
     }
 
-    /// A task that was taken is finished, and has put in whatever comes after it.
+    /// Marks a task as finished. Its subsequent tasks must be queued before.
     pub(super) fn finished(&self) {
         if self.due.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.wake_all();
         }
     }
 
-    /// Nothing more is given out.
+    /// Stops the queue: `next` returns `None` from now on.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.wake_all();
@@ -131,7 +134,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     #[test]
-    fn each_task_is_done_once_and_all_threads_end() {
+    fn each_task_runs_once_and_all_threads_end() {
         let queue = Queue::new(4);
         let (done, sum) = (AtomicU64::new(0), AtomicU64::new(0));
         queue.push(0, 12u64);
@@ -150,13 +153,13 @@ mod tests {
                 });
             }
         });
-        // A whole binary tree of 13 levels.
+        // A complete binary tree of 13 levels.
         assert_eq!(done.into_inner(), (1 << 13) - 1);
         assert_eq!(sum.into_inner(), (0..=12u64).map(|depth| depth << (12 - depth)).sum());
     }
 
     #[test]
-    fn what_is_stopped_ends_with_tasks_left() {
+    fn stopped_queue_ends_with_tasks_left() {
         let queue = Queue::new(2);
         queue.push(0, ());
         queue.push(1, ());
@@ -166,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken_by_a_task_and_by_the_end() {
+    fn waiting_thread_is_woken_by_a_task_and_by_the_end() {
         let queue = Queue::new(2);
         queue.push(0, 1);
         assert_eq!(queue.next(0), Some(1));
@@ -177,7 +180,8 @@ mod tests {
         };
         let has_first = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Said by the waiter itself: it may wait again before anybody sees that it did not.
+            // The waiter reports this itself, because it may wait again before another thread can
+            // observe it.
             let waiter = scope.spawn(|| {
                 let first = queue.next(1);
                 has_first.store(true, Ordering::SeqCst);
@@ -196,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_takes_its_newest_and_steals_the_oldest() {
+    fn thread_takes_its_newest_task_and_steals_the_oldest() {
         let queue = Queue::new(2);
         (1..=3).for_each(|task| queue.push(0, task));
         assert_eq!((queue.next(0), queue.next(1)), (Some(3), Some(1)));

@@ -1,7 +1,8 @@
-//! Regular files: small ones with as few calls as there can be, the rest by the way that single files go.
+//! Regular files: a fast path for small ones, and `file::copy_at` for the rest.
 //!
-//! A small file without holes takes ten calls: open, stat, read, list of extended attributes; create, write; stat of the source
-//! again; times; two closes. Buffers are the thread's, and nothing is allocated.
+//! A small file without holes takes ten calls: open, stat, read, list of extended attributes;
+//! create, write; stat of the source again; times; two closes. Buffers belong to the thread, and
+//! nothing is allocated.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,13 +24,14 @@ use crate::policy::Reflink;
 use crate::report::EngineUse;
 use crate::sys::close;
 
-/// Up to here a file is read at once and written at once; `docs/transfer.md`, section 4.
+/// Up to this size a file is read and written with one call each; see `docs/transfer.md`, section
+/// 4.
 pub(super) const SMALL_BYTES: usize = 256 << 10;
 
-/// The unit of `st_blocks`, whatever the file system's own is.
+/// Unit of `st_blocks` on all file systems.
 const BLOCK_BYTES: u64 = 512;
 
-/// A target that was created, and its name until it is published.
+/// A created target with its temporary name.
 pub(super) struct New {
     descriptor: OwnedFd,
     temporary: Option<CString>,
@@ -37,7 +39,7 @@ pub(super) struct New {
 }
 
 impl Worker<'_> {
-    /// Copies one; `stat` was taken of `source` when it was opened.
+    /// Copies a file. `stat` was queried after opening `source`.
     pub(super) fn regular(
         &mut self,
         at: &At<'_>,
@@ -51,7 +53,7 @@ impl Worker<'_> {
             && options.engine.is_none()
             && options.reflink != Reflink::Always;
         let source = source.as_fd();
-        // What will be shared need not be read.
+        // A file that will be shared is not read.
         let shares = stat.st_size > 0 && self.shared.may_share.load(Ordering::Relaxed);
         if !is_small || !(shares || self.read_small(at, source, stat)?) {
             return self.large(at, source, stat, has_links);
@@ -82,12 +84,12 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Reads all there is into the buffer, and notes where it is. `false`: this is no file that says the
-    /// truth about its size, or it changes.
+    /// Reads the file into the buffer and records its spans. Returns false if the size is wrong or
+    /// changing.
     fn read_small(&mut self, at: &At<'_>, source: BorrowedFd<'_>, stat: &Stat) -> Result<bool> {
         let size = stat.st_size as usize;
         if self.buffer.is_empty() {
-            // One more than can be in it: a read that leaves that free has seen the end.
+            // One byte more than the maximum: a read that leaves it free has seen the end.
             self.buffer = vec![0; SMALL_BYTES + 1];
         }
         self.spans.clear();
@@ -121,13 +123,13 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    /// Creates the target: under its own name where nobody sees it, else under a temporary one.
+    /// Creates the target: in a hidden directory under its own name, else under a temporary name.
     fn create(&mut self, at: &At<'_>, attributes: &Attributes, xattrs: &[Xattr]) -> Result<New> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (mode, got) = self.keeper.creation_mode(attributes, xattrs, at.directory.is_hidden());
         let (descriptor, temporary) =
-            self.make_at(at, "make", |target, name| fs::openat(target, name, flags, mode))?;
+            self.make_at(at, "create", |target, name| fs::openat(target, name, flags, mode))?;
         let manners = match at.directory.manners.get() {
             Some(manners) => *manners,
             None => self.learn(at, descriptor.as_fd(), mode, got)?,
@@ -138,16 +140,17 @@ impl Worker<'_> {
         Ok(New { descriptor, temporary, made })
     }
 
-    /// Looks at the first file made in a directory: those after it are given the same owner, and treat modes the same.
+    /// Learns the owner and mode handling from the first file created in a directory. They apply to
+    /// all others in it.
     fn learn(&self, at: &At<'_>, made: BorrowedFd<'_>, mode: Mode, got: u32) -> Result<Manners> {
-        let stat =
-            fs::fstat(made).map_err(|errno| self.shared.target_error("look at", at, errno))?;
+        let stat = fs::fstat(made)
+            .map_err(|errno| self.shared.target_error("read the attributes of", at, errno))?;
         let modes_hold = stat.st_mode & 0o7777 == got && mode.as_raw_mode() != 0;
         let manners = Manners { uid: stat.st_uid, gid: stat.st_gid, modes_hold };
         Ok(*at.directory.manners.get_or_init(|| manners))
     }
 
-    /// Writes what was read, makes sure that it is still what the source has, and brings the attributes.
+    /// Writes the buffered data, checks that the source has not changed, and copies the attributes.
     fn fill(
         &mut self,
         at: &At<'_>,
@@ -161,8 +164,8 @@ impl Worker<'_> {
         if !(shares && self.share(at, source, target, before)?) {
             self.write(at, target, before)?;
         }
-        let after =
-            fs::fstat(source).map_err(|errno| self.shared.source_error("look at", at, errno))?;
+        let after = fs::fstat(source)
+            .map_err(|errno| self.shared.source_error("read the attributes of", at, errno))?;
         if let Some(what) = identity_of(before).differs(&identity_of(&after)) {
             return Err(Error::SourceChanged { path: self.shared.source_path(at), what });
         }
@@ -172,7 +175,8 @@ impl Worker<'_> {
         close(new.descriptor).map_err(|errno| self.shared.target_error("write", at, errno))
     }
 
-    /// Shares the source's extents. `false`: it has been read instead, and no further file is tried.
+    /// Shares the source's extents. If refused, reads the file instead, stops trying for further
+    /// files, and returns false.
     fn share(
         &mut self,
         at: &At<'_>,
@@ -197,19 +201,20 @@ impl Worker<'_> {
             true => Ok(false),
             false => Err(Error::SourceChanged {
                 path: self.shared.source_path(at),
-                what: "it has fewer bytes than it had".to_string(),
+                what: "the size changed".to_string(),
             }),
         }
     }
 
-    /// Writes what was read.
+    /// Writes the buffered data.
     fn write(&self, at: &At<'_>, target: BorrowedFd<'_>, stat: &Stat) -> Result<()> {
         let failed = |errno| self.shared.target_error("write", at, errno);
         for &(begin, end) in &self.spans {
             let mut written = begin;
             while written < end {
                 match persist(|| pwrite(target, &self.buffer[written..end], written as u64)) {
-                    // A file system that takes nothing and gives no reason would be asked for ever.
+                    // Stop, or a target that accepts nothing without an error would be retried
+                    // forever.
                     Ok(0) => return Err(failed(Errno::IO)),
                     Ok(bytes) => written += bytes,
                     Err(errno) => return Err(failed(errno)),
@@ -222,8 +227,8 @@ impl Worker<'_> {
         }
     }
 
-    /// One that is not small, or not what it seems: by the way that single files go, then attributes and name as for all
-    /// others.
+    /// Copies a file that is large or has an unreliable size with `file::copy_at`, then sets
+    /// attributes and name like for all others.
     fn large(
         &mut self,
         at: &At<'_>,
@@ -235,7 +240,7 @@ impl Worker<'_> {
         let (source_path, target_path) = (shared.source_path(at), shared.target_path(at));
         let temporary = (!at.directory.is_hidden()).then(|| self.temporary.name(at.name));
         let name = temporary.as_deref().unwrap_or(at.name);
-        // Under a temporary name nobody looks for it, so that it need not be without one.
+        // A temporary name is as good as none here: no other program uses it.
         let place = Place {
             directory: at.pair.target.as_fd(),
             name,
@@ -296,7 +301,7 @@ impl Worker<'_> {
     }
 }
 
-/// What a change shows in.
+/// Extracts the identity from a `stat` result.
 fn identity_of(stat: &Stat) -> Identity {
     Identity {
         device: stat.st_dev,

@@ -1,7 +1,7 @@
-//! Takes away what was made under a temporary name: never through a symbolic link, never outside it.
+//! Removes a temporary tree, without following symbolic links or leaving the tree.
 //!
-//! Without recursion and with a bounded number of descriptors, as a tree may be deeper than either has room for. The way
-//! back up is `..`, and device and inode say whether that is where it came from.
+//! Works without recursion and with a limited number of descriptors, because a tree may be too deep
+//! for either. It ascends through `..` and compares device and inode.
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
@@ -12,20 +12,20 @@ use rustix::io::Errno;
 
 use super::directory::{DIRECTORY, DeviceInode, identity};
 
-/// Directories above the one that is being emptied that stay open.
+/// Number of parents of the current directory that stay open.
 const OPEN_MAX: usize = 16;
 
-/// A directory that is being emptied.
+/// A directory being emptied.
 struct Level {
     name: CString,
     identity: DeviceInode,
-    /// Closed when it is far above.
+    /// `None` while it is far above the current directory.
     descriptor: Option<OwnedFd>,
-    /// Its directories that are still there.
+    /// Remaining subdirectories.
     directories: Vec<CString>,
 }
 
-/// Removes the directory `name` with all that is in it.
+/// Removes the directory `name` and its contents.
 pub(crate) fn tree(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     let mut levels = vec![enter(parent, name)?];
     while let Some(level) = levels.last_mut() {
@@ -57,7 +57,7 @@ fn open_of(level: &Level) -> Result<BorrowedFd<'_>, Errno> {
 
 fn remove_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     match fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
-        // Attributes may have been brought to the parent already, write permission not among them.
+        // The parent may already have its final mode, without write permission.
         Err(Errno::ACCESS) => {
             fs::fchmod(parent, Mode::RWXU)?;
             fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
@@ -74,13 +74,14 @@ fn back_up(level: &Level, expected: DeviceInode) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Opens a directory and removes all in it but directories.
+/// Opens a directory and removes all entries except subdirectories.
 fn enter(parent: BorrowedFd<'_>, name: &CStr) -> Result<Level, Errno> {
     let descriptor = open(parent, name)?;
     let identity = identity(&fs::fstat(&descriptor)?);
     let mut directories = Vec::new();
     let mut buffer = [MaybeUninit::<u8>::uninit(); 16 << 10];
-    // Removing while reading may skip names on some file systems, so it is read until nothing was found.
+    // On some file systems removing during a listing skips names, so repeat until nothing was
+    // removed.
     loop {
         let mut removed = 0;
         directories.clear();
@@ -109,7 +110,7 @@ fn enter(parent: BorrowedFd<'_>, name: &CStr) -> Result<Level, Errno> {
     }
 }
 
-/// Whether the name is gone; `false` for a directory.
+/// Removes a name. Returns false for a directory.
 fn unlink(directory: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     let result = match fs::unlinkat(directory, name, AtFlags::empty()) {
         Err(Errno::ACCESS) => {
@@ -129,7 +130,7 @@ fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     match fs::openat(parent, name, DIRECTORY, Mode::empty()) {
         Err(Errno::ACCESS) => {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            // The parent's own mode may be what is in the way.
+            // The parent's own mode may deny access.
             let node = match fs::openat(parent, name, flags, Mode::empty()) {
                 Err(Errno::ACCESS) => {
                     fs::fchmod(parent, Mode::RWXU)?;

@@ -1,4 +1,4 @@
-//! What a copy of a tree says about itself.
+//! Report of a tree copy.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,67 +7,67 @@ use super::meter::Counts;
 use crate::error::Error;
 use crate::report::{EngineUse, NotKept};
 
-/// What became of the target.
+/// State of the target after a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The target is new, and was given its name when all was in it.
+    /// The target is new and complete, or has all entries that could be copied.
     Published,
-    /// The target was there, and the tree was merged into it, file by file.
+    /// The tree was merged into an existing target, file by file.
     Merged,
-    /// The target was to be new; nothing of it is left, as some could not be copied.
+    /// The new target was removed because some entries could not be copied.
     Removed,
 }
 
-/// What was copied, what was not, and what that took.
+/// Result of a tree copy.
 #[derive(Debug)]
 pub struct TreeReport {
-    /// The tree that was copied, as named.
+    /// The source, as given.
     pub source: PathBuf,
-    /// Its copy, as named.
+    /// The target, as given.
     pub target: PathBuf,
-    /// What became of it.
+    /// State of the target.
     pub outcome: Outcome,
-    /// What was copied. Of an [`Outcome::Removed`] target, what had been when it was given up.
+    /// Entries copied. If the target was [`Outcome::Removed`], entries copied before that.
     pub counts: Counts,
-    /// What moved the bytes.
+    /// Engines used.
     pub engines: Vec<EngineUse>,
-    /// What the target's file system or this user's rights refused, the first [`super::TreeOptions::listed_max`] of it.
+    /// Attributes not preserved, up to [`super::TreeOptions::listed_max`].
     pub not_kept: Vec<NotKept>,
-    /// How much of that there is, listed or not.
+    /// Number of attributes not preserved, listed or not.
     pub not_kept_total: u64,
-    /// What could not be copied, the first [`super::TreeOptions::listed_max`] of it.
+    /// Errors, up to [`super::TreeOptions::listed_max`].
     pub errors: Vec<Error>,
-    /// How much of that there is, listed or not.
+    /// Number of errors, listed or not.
     pub errors_total: u64,
-    /// From the first call to the last.
+    /// Wall time.
     pub wall: Duration,
-    /// Processor time, user and system, of all threads of the copy.
+    /// Processor time of all threads of the copy, user and system.
     pub cpu: Duration,
-    /// How many those were.
+    /// Number of threads.
     pub threads: usize,
 }
 
-/// In a sentence, for those who asked for all or nothing.
+/// Formats a failed copy as one sentence.
 impl std::fmt::Display for TreeReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let target = self.target.display();
-        let things = if self.errors_total == 1 {
-            "1 thing".to_string()
+        let entries = if self.errors_total == 1 {
+            "1 entry".to_string()
         } else {
-            format!("{} things", self.errors_total)
+            format!("{} entries", self.errors_total)
         };
-        write!(f, "{things} in {} could not be copied", self.source.display())?;
+        write!(f, "{entries} of {} could not be copied", self.source.display())?;
         if let Some(first) = self.errors.first() {
             write!(f, ", first: {first}")?;
         }
         match self.outcome {
             Outcome::Published => write!(f, "; {target} has the rest"),
-            Outcome::Merged => write!(f, "; what was copied to {target} before stays there"),
+            Outcome::Merged => write!(f, "; files already copied to {target} remain"),
             Outcome::Removed => write!(
                 f,
-                "; {target} was not made: remedy that and copy again, or ask for what can be had (keep going)"
+                "; {target} was not created: fix the cause and copy again, or publish the rest with `keep_going` (--keep-going)"
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! Where a copy begins: both trees' uppermost directories, and whether they may be copied at all.
+//! Opens the root directories of a copy, and refuses invalid combinations.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,22 +16,23 @@ use crate::error::{Error, Result};
 use crate::file::attributes::{Attributes, Keeper, Made, Refusal, Subject, Xattr};
 use crate::file::hold;
 
-/// Names that users give are followed if they are symbolic links; nothing within the trees is.
+/// Symbolic links given by the user are followed. Links within the trees are not.
 const NAMED_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// For directories that are only passed through.
+/// For directories that are only traversed.
 const PASSED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// The uppermost directories.
+/// The open root directories.
 pub(super) struct Root {
     pub(super) directory: Arc<Directory>,
     pub(super) pair: Arc<Pair>,
-    /// Where a new target gets its name.
+    /// Parent directory of a new target.
     pub(super) target_parent: Option<OwnedFd>,
     pub(super) refusals: Vec<Refusal>,
 }
 
 impl Root {
-    /// Opens the source, and opens or makes the target. Nothing is made when it is refused.
+    /// Opens the source, and opens or creates the target. If the copy is refused, nothing is
+    /// created.
     pub(super) fn open(
         source_path: &Path,
         target_path: &Path,
@@ -40,7 +41,7 @@ impl Root {
         let failed = |operation| Error::io(operation, source_path);
         let source = fs::openat(CWD, source_path, NAMED_DIRECTORY, Mode::empty())
             .map_err(failed("open the directory"))?;
-        let stat = fs::fstat(&source).map_err(failed("look at"))?;
+        let stat = fs::fstat(&source).map_err(failed("read the attributes of"))?;
         let source_identity = identity(&stat);
         let mut refusals = Vec::new();
         let xattrs = keeper
@@ -65,7 +66,7 @@ impl Root {
     }
 }
 
-/// The source, open.
+/// The open source with its attributes.
 struct Begun {
     source: OwnedFd,
     source_identity: DeviceInode,
@@ -83,12 +84,12 @@ impl Begun {
         keeper: &Keeper,
     ) -> Result<(Arc<Directory>, Arc<Pair>)> {
         hold(target.as_fd());
-        let stat = fs::fstat(&target).map_err(Error::io("look at", path))?;
+        let stat = fs::fstat(&target).map_err(Error::io("read the attributes of", path))?;
         let place = temporary.map_or(Place::Existing, Place::Fresh);
         let pair = Arc::new(Pair { source: self.source, target });
         let mut made = Made::of(&stat);
         let (may_have_acl, gives_acls) = inherited_acls(keeper, &place, &pair)
-            .map_err(Error::io("take the inherited ACL from", path))?;
+            .map_err(Error::io("remove the inherited ACL of", path))?;
         made.may_have_acl = may_have_acl;
         let identities = (self.source_identity, identity(&stat));
         let opened = Arc::clone(&pair);
@@ -107,13 +108,13 @@ impl Begun {
     }
 }
 
-/// What a target's name stands for.
+/// State of the target's name.
 enum Target {
     Existing(OwnedFd),
     New { parent: OwnedFd, name: CString },
 }
 
-/// A target, open.
+/// An open target.
 struct OpenTarget {
     descriptor: OwnedFd,
     name: CString,
@@ -125,7 +126,9 @@ impl Target {
     fn find(source_path: &Path, source: DeviceInode, path: &Path) -> Result<Target> {
         match fs::openat(CWD, path, NAMED_DIRECTORY, Mode::empty()) {
             Ok(target) => {
-                if identity(&fs::fstat(&target).map_err(Error::io("look at", path))?) == source {
+                if identity(&fs::fstat(&target).map_err(Error::io("read the attributes of", path))?)
+                    == source
+                {
                     return Err(Error::SameFile {
                         source_path: source_path.into(),
                         target_path: path.into(),
@@ -140,7 +143,7 @@ impl Target {
         let Some(name) = path.file_name().and_then(|name| CString::new(name.as_bytes()).ok())
         else {
             return Err(Error::Usage(format!(
-                "{} names no directory that could be made",
+                "{} has no directory name: use a path that ends with one",
                 path.display()
             )));
         };
@@ -150,12 +153,9 @@ impl Target {
         };
         let parent = fs::openat(CWD, &parent_path, PASSED, Mode::empty())
             .map_err(Error::io("open the directory", &parent_path))?;
-        // Something is there that could not be opened by following it: a link that leads nowhere.
+        // The name exists but cannot be followed: a dangling symbolic link.
         if fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-            return Err(Error::io(
-                "make a directory in the place of a symbolic link that leads nowhere,",
-                path,
-            )(Errno::EXIST));
+            return Err(Error::io("replace the dangling symbolic link", path)(Errno::EXIST));
         }
         refuse_within(source_path, source, parent.as_fd(), path)?;
         Ok(Target::New { parent, name })
@@ -163,7 +163,7 @@ impl Target {
 
     fn open(self, path: &Path) -> Result<OpenTarget> {
         let failed =
-            |errno| super::shared::target_error("make the directory", path.to_path_buf(), errno);
+            |errno| super::shared::target_error("create the directory", path.to_path_buf(), errno);
         let (parent, name) = match self {
             Target::Existing(descriptor) => {
                 return Ok(OpenTarget {
@@ -199,21 +199,21 @@ impl Target {
     }
 }
 
-/// Refuses a target in or under the source, which would be copied into itself for ever. Its parents are followed up to the
-/// uppermost one by descriptors: what a path looks like says nothing.
+/// Refuses a target in or below the source, which would be copied into itself endlessly. Walks up
+/// the target's parents by descriptor, because paths are not reliable.
 fn refuse_within(
     source_path: &Path,
     source: DeviceInode,
     target: BorrowedFd<'_>,
     path: &Path,
 ) -> Result<()> {
-    let failed = |errno: Errno| Error::io("look at the parents of", path)(errno);
+    let failed = |errno: Errno| Error::io("check the parents of", path)(errno);
     let mut directory = fs::openat(target, c".", PASSED, Mode::empty()).map_err(failed)?;
     let mut at = identity(&fs::fstat(&directory).map_err(failed)?);
     loop {
         if at == source {
             return Err(Error::Usage(format!(
-                "{} lies in {}: a tree is not copied into itself; name a target elsewhere",
+                "{} is inside {}: choose a target outside the source",
                 path.display(),
                 source_path.display()
             )));

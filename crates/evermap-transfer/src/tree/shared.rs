@@ -1,4 +1,4 @@
-//! What the threads of one copy share: what is asked for, what there is to do, what went wrong.
+//! State shared by the threads of a tree copy: options, queues, errors.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -24,18 +24,18 @@ use crate::file::{
 use crate::policy::Durability;
 use crate::report::{EngineUse, NotKept};
 
-/// A piece of work.
+/// A unit of work.
 #[derive(Debug)]
 pub(super) enum Task {
-    /// List the uppermost directory, which is open.
+    /// Lists the root directory, which is open.
     Uppermost(Arc<Directory>),
-    /// Copy these entries, `from..to`, none of them known to be a directory.
+    /// Copies the entries `from..to`, none of them listed as a directory.
     Files { directory: Arc<Directory>, names: Arc<Names>, from: usize, to: usize },
-    /// Enter these directories, from this one on.
+    /// Enters these directories, starting at `next`.
     Directories { parent: Arc<Directory>, names: Arc<Names>, next: usize },
 }
 
-/// A list that keeps the first of its things, and counts the others.
+/// A list that stores the first items and counts the rest.
 #[derive(Debug)]
 pub(super) struct Bounded<T> {
     pub(super) kept: Vec<T>,
@@ -56,20 +56,20 @@ impl<T> Bounded<T> {
     }
 }
 
-/// One copy.
+/// State of one tree copy.
 #[derive(Debug)]
 pub(super) struct Shared<'a> {
     pub(super) options: &'a TreeOptions,
     pub(super) meter: &'a TreeMeter,
     pub(super) keeper: Keeper,
-    /// How files go that are not small.
+    /// Options for files that are not small.
     pub(super) file: file::Options,
-    /// Whether small files are tried to be shared; not any more once that was refused.
+    /// True while small files may be shared. Cleared at the first refusal.
     pub(super) may_share: AtomicBool,
-    /// What moved the bytes of files that did not go by reading and writing.
+    /// Engines used, except `read-write` for small files.
     pub(super) used: Mutex<Vec<EngineUse>>,
     pub(super) roots: Roots,
-    /// Where the uppermost directory gets its name, if it is new.
+    /// Parent directory of a new root.
     pub(super) target_parent: Option<OwnedFd>,
     pub(super) source_identity: DeviceInode,
     pub(super) target_identity: DeviceInode,
@@ -81,7 +81,7 @@ pub(super) struct Shared<'a> {
     pub(super) not_kept: Mutex<Bounded<NotKept>>,
 }
 
-/// Adds to what an engine has moved.
+/// Adds an engine's bytes to the list.
 pub(super) fn add_used(all: &mut Vec<EngineUse>, used: EngineUse) {
     match all.iter_mut().find(|other| other.engine == used.engine && other.copies == used.copies) {
         Some(other) => other.bytes += used.bytes,
@@ -114,7 +114,7 @@ impl Shared<'_> {
         target_error(operation, self.target_path(at), errno)
     }
 
-    /// Something in `directory` could not be copied. The others are, unless none of them would have room.
+    /// Records an error of an entry in `directory`. The copy goes on, unless the disk is full.
     pub(super) fn failed(&self, directory: &Arc<Directory>, error: Error) {
         if matches!(error, Error::Cancelled { .. }) {
             return self.queue.stop();
@@ -133,7 +133,7 @@ impl Shared<'_> {
         lock(&self.not_kept).push(|| not_kept);
     }
 
-    /// Notes what was refused of one target.
+    /// Records the attributes refused for one target.
     pub(super) fn refused(&self, refusals: &mut Vec<Refusal>, path: impl Fn() -> PathBuf) {
         if refusals.is_empty() {
             return;
@@ -144,7 +144,7 @@ impl Shared<'_> {
         }
     }
 
-    /// `Err` when somebody wants it to stop.
+    /// Returns an error if the copy was cancelled.
     pub(super) fn go_on(&self) -> Result<()> {
         match self.meter.is_cancelled() {
             true => Err(Error::Cancelled { left: String::new() }),
@@ -153,7 +153,7 @@ impl Shared<'_> {
     }
 }
 
-/// An error on the target's side, where a full disk has a name of its own.
+/// Creates a target error, using `NoSpace` for a full disk.
 pub(super) fn target_error(operation: &'static str, path: PathBuf, errno: Errno) -> Error {
     match errno {
         Errno::NOSPC | Errno::DQUOT => Error::NoSpace { path, needed_bytes: 0 },

@@ -1,11 +1,11 @@
-//! Names for what is not complete: `.NAME.evermap-XXXXXXXX`.
+//! Temporary names: `.NAME.evermap-XXXXXXXX`.
 
 use std::ffi::{CStr, CString};
 
 use crate::file::beside;
 
-/// Makes names, for one thread. Another thread or process makes other ones: the first is random, and those after it follow
-/// from it without a call.
+/// Generator of temporary names for one thread. It starts at a random value, and each further name
+/// takes no system call.
 #[derive(Debug)]
 pub(super) struct Temporary {
     state: u64,
@@ -13,7 +13,8 @@ pub(super) struct Temporary {
 
 impl Temporary {
     pub(super) fn new() -> Temporary {
-        // Without randomness the names are the time's: they are created exclusively, so that is slow at worst.
+        // Without randomness, start at the time. Files are created exclusively, so collisions only
+        // cost time.
         let state = getrandom::u64().unwrap_or_else(|_| {
             let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             since.map_or(1, |since| since.as_nanos() as u64)
@@ -21,7 +22,7 @@ impl Temporary {
         Temporary { state }
     }
 
-    /// A name for what will be `name`; too long a one is cut.
+    /// Returns a temporary name for `name`, shortened if necessary.
     pub(super) fn name(&mut self, name: &CStr) -> CString {
         beside(name, &format!(".evermap-{:08x}", self.next() >> 32))
     }
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_differ_and_say_what_they_stand_for() {
+    fn names_differ_and_contain_the_final_name() {
         let mut temporary = Temporary::new();
         let (first, second) = (temporary.name(c"data"), temporary.name(c"data"));
         assert_ne!(first, second);
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_has_a_temporary_one() {
+    fn longest_name_has_a_temporary_name() {
         let long = CString::new(vec![b'x'; 255]).unwrap_or_default();
         assert_eq!(Temporary::new().name(&long).to_bytes().len(), 255);
     }

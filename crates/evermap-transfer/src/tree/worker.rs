@@ -1,4 +1,4 @@
-//! One thread of a copy: takes tasks, and leads each entry to the code for its kind.
+//! A thread of a tree copy: takes tasks and dispatches entries by their type.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,7 +24,7 @@ pub(super) struct At<'a> {
     pub(super) name: &'a CStr,
 }
 
-/// Ends the other threads, too, if this one ends by a panic: what it had taken would be waited for without end.
+/// Stops the other threads if this one panics. They would otherwise wait for its tasks forever.
 struct EndsAll<'a>(&'a Shared<'a>);
 
 impl Drop for EndsAll<'_> {
@@ -35,17 +35,17 @@ impl Drop for EndsAll<'_> {
     }
 }
 
-/// One thread's tools. Its buffers grow once and are used for all files.
+/// State of one thread. Its buffers are reused for all files.
 pub(super) struct Worker<'a> {
     pub(super) shared: &'a Shared<'a>,
     pub(super) thread: usize,
     pub(super) keeper: Keeper,
     pub(super) temporary: Temporary,
     pub(super) buffer: Vec<u8>,
-    /// Where the data of the file in the buffer begins and ends.
+    /// Spans of the buffered file that hold data.
     pub(super) spans: Vec<(usize, usize)>,
     pub(super) refusals: Vec<Refusal>,
-    /// Reading leaves no trace at the source, until that is refused once: it is for the owner of a file only.
+    /// Opens source files with `O_NOATIME`, until refused once: only a file's owner may use it.
     leave_no_trace: bool,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Until nothing is left to do, for any thread.
+    /// Runs tasks until no thread has work left.
     pub(super) fn run(&mut self) {
         let _ends = EndsAll(self.shared);
         while let Some(task) = self.shared.queue.next(self.thread) {
@@ -130,15 +130,15 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Copies one name that the directory says is no directory.
+    /// Copies an entry that the directory does not list as a directory.
     fn entry(&mut self, at: &At<'_>, kind: FileType) -> Result<()> {
-        let look = |errno| self.shared.source_error("look at", at, errno);
-        let looked = match kind {
+        let failed = |errno| self.shared.source_error("read the attributes of", at, errno);
+        let stat = match kind {
             FileType::RegularFile => None,
-            _ => Some(fs::statat(&at.pair.source, at.name, self.follow()).map_err(look)?),
+            _ => Some(fs::statat(&at.pair.source, at.name, self.follow()).map_err(failed)?),
         };
         let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if let Some(stat) = looked.filter(|stat| !is_file(stat)) {
+        if let Some(stat) = stat.filter(|stat| !is_file(stat)) {
             return self.linked(at, &stat, |worker, has_links| {
                 match FileType::from_raw_mode(stat.st_mode) {
                     FileType::Symlink => worker.symlink(at, &stat, has_links),
@@ -153,13 +153,13 @@ impl<'a> Worker<'a> {
                 }
             });
         }
-        // A FIFO that has the name by now would be waited for without `NONBLOCK`.
+        // Without `NONBLOCK`, a FIFO that has the name by now would block.
         let flags = match self.shared.options.follow_links {
             true => OFlags::RDONLY | OFlags::CLOEXEC,
             false => OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
         };
         let mut opened = self.open(at.pair.source.as_fd(), at.name, flags | OFlags::NONBLOCK);
-        // Somebody has a lease on it, as file servers do: that is worth waiting for.
+        // The file has a lease, as used by file servers: wait for it.
         if let (Err(Errno::AGAIN), FileType::RegularFile) = (&opened, kind) {
             opened = self.open(at.pair.source.as_fd(), at.name, flags);
         }
@@ -167,14 +167,14 @@ impl<'a> Worker<'a> {
             Errno::LOOP | Errno::NXIO => self.changed(at),
             errno => self.shared.source_error("open", at, errno),
         })?;
-        let stat = fs::fstat(&source).map_err(look)?;
+        let stat = fs::fstat(&source).map_err(failed)?;
         if !is_file(&stat) {
             return Err(self.changed(at));
         }
         self.linked(at, &stat, |worker, has_links| worker.regular(at, &source, &stat, has_links))
     }
 
-    /// Whether a name of the source is followed if it is a symbolic link.
+    /// Returns the flag that follows symbolic links of the source, or not.
     fn follow(&self) -> AtFlags {
         match self.shared.options.follow_links {
             true => AtFlags::empty(),
@@ -185,11 +185,11 @@ impl<'a> Worker<'a> {
     fn changed(&self, at: &At<'_>) -> Error {
         Error::SourceChanged {
             path: self.shared.source_path(at),
-            what: "it is no longer a regular file".into(),
+            what: "no longer a regular file".into(),
         }
     }
 
-    /// Copies what `stat` is of, or links it to what was copied under another name.
+    /// Copies an entry, or links it to a copy made under another name.
     fn linked(
         &mut self,
         at: &At<'_>,
@@ -200,7 +200,7 @@ impl<'a> Worker<'a> {
             return copy(self, false);
         }
         let inode = identity(stat);
-        // What waits here is due in its directory; if it need not wait, that is taken back.
+        // A waiting name is pending work of its directory. Undone below if it does not wait.
         at.directory.due.fetch_add(1, Ordering::Relaxed);
         let claim = self.shared.links.claim(inode, stat.st_nlink, at.directory, at.name);
         if !matches!(claim, Claim::Noted) {
@@ -229,7 +229,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Makes something: under its own name where nobody sees it, else under a temporary one, which is given back.
+    /// Creates an entry: in a hidden directory under its own name, else under a temporary name,
+    /// which is returned.
     pub(super) fn make_at<T>(
         &mut self,
         at: &At<'_>,
@@ -246,7 +247,7 @@ impl<'a> Worker<'a> {
         loop {
             let temporary = self.temporary.name(at.name);
             match shared.descriptors.relieving(|| make(target, &temporary)) {
-                // Somebody has just this name: another one.
+                // The name is taken: try another.
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(shared.target_error(operation, at, errno)),
                 Ok(made) => return Ok((made, Some(temporary))),

@@ -1,9 +1,9 @@
-//! The engine `mmap-direct`: the source's cached pages go to the target's device by direct writes. No processor
-//! copies a byte, and the target's cache stays empty.
+//! Engine `mmap-direct`: the source's cached pages are written to the target's device by direct
+//! I/O. The processor copies no byte, and the target's cache stays empty.
 //!
-//! For a source that is in the cache and a target that is to be durable at once. One write at a time: a window is
-//! long, the kernel cuts it into requests that are on their way together, and mapping the next one takes a hundredth of
-//! the time that the device does.
+//! For a cached source and a durable target. Only one write is in progress at a time: a window is
+//! long, the kernel splits it into parallel requests, and mapping the next window takes a hundredth
+//! of the device's time.
 
 use std::os::fd::AsFd;
 
@@ -22,7 +22,7 @@ pub struct MmapDirect {
 }
 
 impl MmapDirect {
-    /// With windows of `tuning.direct_window_bytes`.
+    /// Creates the engine with windows of `tuning.direct_window_bytes`.
     pub fn new(tuning: &Tuning) -> MmapDirect {
         MmapDirect { window_bytes: (tuning.direct_window_bytes as u64).max(page_bytes()) }
     }
@@ -36,9 +36,7 @@ impl Engine for MmapDirect {
     fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
         probe(ends)?;
         if ends.source.identity() == ends.target.identity() {
-            return Err(WhyNot::new(
-                "a direct write would throw away the cached pages that it is made from",
-            ));
+            return Err(WhyNot::new("a direct write would evict the cached pages it reads from"));
         }
         Blocks::of([&ends.target])?;
         refuse_checksums(&ends.target)?;
@@ -63,7 +61,7 @@ impl Engine for MmapDirect {
             let mut left = body;
             while !left.is_empty() {
                 let part = window_of(left, self.window_bytes.next_multiple_of(blocks.bytes()));
-                // Shorter by now, the source ends within a block, which is for an ordinary read to find out.
+                // The source was truncated inside a block: an ordinary read determines the end.
                 if super::source_bytes(ends)? < part.end {
                     move_ragged(ends, work, meter, part)?;
                 } else {

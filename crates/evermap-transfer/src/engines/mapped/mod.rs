@@ -1,9 +1,10 @@
-//! Windows of the source, mapped and handed to `write`: the kernel copies from its own cache, once.
+//! Engines that map windows of the source and write from the mapping. The kernel copies once, from
+//! its own cache.
 //!
-//! What both engines here have in common is the care for a source that changes meanwhile. Nothing but the kernel
-//! touches a window (see [`crate::sys::Mapping`]), so a source cut short is an errno. A page that the new end lies in stays
-//! mapped, though, and reads as zeros behind it: so the size is looked at after a write, and what was written
-//! from behind the end does not count.
+//! Both engines handle a source that changes during the copy. Only the kernel touches a window (see
+//! [`crate::sys::Mapping`]), so a truncated source causes an errno instead of a signal. The page
+//! that contains the new end stays mapped, though, and reads as zeros after it. Therefore the size
+//! is checked after each write, and bytes beyond the end are not counted.
 
 mod direct;
 mod write;
@@ -26,23 +27,25 @@ use crate::meter::Meter;
 use crate::span::{Span, Work};
 use crate::sys::{Mapping, page_bytes};
 
-/// What both engines ask of the ends.
+/// Checks the requirements of both engines.
 fn probe(ends: &Ends<'_>) -> Result<(), WhyNot> {
     if ends.source.kind() != Kind::File {
-        return Err(WhyNot::new("only regular files are mapped"));
+        return Err(WhyNot::new("only regular files can be mapped"));
     }
     Ok(())
 }
 
-/// What of `part` goes through one window: up to the next multiple of `window_bytes`, so that windows and the large
-/// folios of both caches begin at the same places.
+/// Returns the part of `part` that goes through one window, up to the next multiple of
+/// `window_bytes`. Windows then start at the boundaries of large folios in both caches.
 fn window_of(part: Span, window_bytes: u64) -> Span {
     let until = (part.begin / window_bytes + 1) * window_bytes;
     Span::new(part.begin, part.end.min(until))
 }
 
-/// Maps `part`, writes it to `target` (the target, or another descriptor of it), and strikes it off.
-/// `part` begins where something is due. One call writes `write_bytes_max` at most.
+/// Maps `part`, writes it to `target` and removes it from `work`.
+///
+/// `target` is the target or another descriptor of it. Remaining work starts at `part.begin`. One
+/// call writes `write_bytes_max` at most.
 fn move_window(
     ends: &Ends<'_>,
     target: BorrowedFd<'_>,
@@ -76,7 +79,7 @@ fn move_window(
                 });
             }
             Ok(written) => written as u64,
-            // The page is gone, or cannot be read: an ordinary read says which.
+            // The page is gone or unreadable: an ordinary read determines which.
             Err(Errno::FAULT) => return ended(ends, work, "write from a mapping", at, meter),
             Err(errno) => {
                 return Err(refusal_or_failure(
@@ -99,8 +102,10 @@ fn move_window(
     Ok(())
 }
 
-/// How many of the bytes that were written at `at` count, when the source has `size_bytes` after that. What was written
-/// from behind its end was never in it. A stream has what it was given, though, and stands behind it.
+/// Returns how many of the bytes written at `at` count if the source now has `size_bytes`.
+///
+/// Bytes written from beyond the source's end do not count. On a stream all of them count, because
+/// its position has moved.
 fn counted(at: u64, written: u64, size_bytes: u64, is_stream: bool) -> u64 {
     match is_stream {
         true => written,
@@ -108,48 +113,49 @@ fn counted(at: u64, written: u64, size_bytes: u64, is_stream: bool) -> u64 {
     }
 }
 
-/// Maps `part` and brings its pages in.
+/// Maps `part` and faults its pages in.
 fn map(ends: &Ends<'_>, meter: &Meter, part: Span) -> Result<Mapping, Stop> {
     meter.filling(|| {
         let refused =
-            |errno| Stop::Refused(WhyNot::new(format!("the source is not to be mapped: {errno}")));
+            |errno| Stop::Refused(WhyNot::new(format!("the source cannot be mapped: {errno}")));
         let mapping =
             Mapping::new(ends.source.fd(), part.begin, part.bytes() as usize).map_err(refused)?;
-        // What it says no to, the write says again, and knows where.
+        // Ignore errors: the write reports them too, with the position.
         let _ = mapping.populate();
         Ok(mapping)
     })
 }
 
-/// The size of the source as it is now.
+/// Returns the current size of the source.
 fn source_bytes(ends: &Ends<'_>) -> Result<u64, Stop> {
     match fstat(ends.source.fd()) {
         Ok(stat) => Ok(stat.st_size as u64),
-        Err(errno) => Err(Stop::Failed { side: Side::Source, operation: "look at", errno }),
+        Err(errno) => {
+            Err(Stop::Failed { side: Side::Source, operation: "read the attributes of", errno })
+        }
     }
 }
 
-/// A hole in tmpfs gets pages when a mapping of it is read: the source would grow. Where holes are copied
-/// as data, another engine reads them.
+/// Refuses holes on tmpfs. Reading a mapped hole allocates its pages, so the source would grow.
+/// Another engine reads such holes.
 fn refuse_tmpfs_holes(ends: &Ends<'_>, part: Span) -> Result<(), Stop> {
     if ends.source.file_system() != FileSystem::TMPFS {
         return Ok(());
     }
     match seek(ends.source.fd(), SeekFrom::Hole(part.begin)) {
         Ok(hole) if hole < part.end => {
-            let why = format!(
-                "a mapping that is read would fill the hole at byte {hole} of the source, on tmpfs"
-            );
+            let why =
+                format!("reading a mapping on tmpfs would fill the source's hole at byte {hole}");
             Err(Stop::Refused(WhyNot::new(why)))
         }
         _ => Ok(()),
     }
 }
 
-/// Refuses what has no known end: a mapping has one.
+/// Refuses spans without a known end, which cannot be mapped.
 fn refuse_open(span: Span) -> Result<(), Stop> {
     match span.is_open() {
-        true => Err(Stop::Refused(WhyNot::new("a mapping needs to know where the source ends"))),
+        true => Err(Stop::Refused(WhyNot::new("a mapping needs a source with a known end"))),
         false => Ok(()),
     }
 }
@@ -159,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_from_behind_the_end_does_not_count() {
+    fn bytes_beyond_the_end_of_a_file_do_not_count() {
         assert_eq!(counted(100, 50, 150, false), 50);
         assert_eq!(counted(100, 50, 149, false), 49);
         assert_eq!(counted(100, 50, 99, false), 0);
@@ -167,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_ends_at_a_multiple_of_its_size() {
+    fn window_ends_at_a_multiple_of_its_size() {
         assert_eq!(window_of(Span::new(3, 100), 8), Span::new(3, 8));
         assert_eq!(window_of(Span::new(8, 100), 8), Span::new(8, 16));
         assert_eq!(window_of(Span::new(8, 10), 8), Span::new(8, 10));

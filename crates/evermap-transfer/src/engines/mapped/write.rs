@@ -1,4 +1,4 @@
-//! The engine `mmap-write`: windows of the source are mapped and written, to whatever takes a write.
+//! Engine `mmap-write`: writes from mapped windows of the source to any descriptor.
 
 use super::{move_window, probe, refuse_open, window_of};
 use crate::end::Ends;
@@ -15,7 +15,7 @@ pub struct MmapWrite {
 }
 
 impl MmapWrite {
-    /// With windows of `tuning.window_bytes`.
+    /// Creates the engine with windows of `tuning.window_bytes`.
     pub fn new(tuning: &Tuning) -> MmapWrite {
         MmapWrite {
             window_bytes: (tuning.window_bytes as u64).max(page_bytes()),

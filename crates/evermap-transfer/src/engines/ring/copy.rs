@@ -1,8 +1,8 @@
-//! The engines `uring` and `uring-direct`: several parts of a file are read and written at the same time, each
-//! through a buffer of its own.
+//! Engines `uring` and `uring-direct`: several parts of a file are read and written in parallel,
+//! each through its own buffer.
 //!
-//! Direct, the device has enough to do and no processor copies a byte. Through the cache it is two copies, as by `read`
-//! and `write`, and never better than those.
+//! With direct I/O the device's queue stays full and the processor copies no byte. Through the
+//! cache each byte is copied twice, as with `read` and `write`, and it is never faster than those.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -29,7 +29,8 @@ pub struct Uring {
 }
 
 impl Uring {
-    /// `tuning.ring_depth` buffers of `tuning.chunk_bytes`, or, direct, of `tuning.ring_chunk_bytes`.
+    /// Creates the engine with `tuning.ring_depth` buffers of `tuning.chunk_bytes`, or
+    /// `tuning.ring_chunk_bytes` for direct I/O.
     pub fn new(kind: EngineKind, tuning: &Tuning) -> Uring {
         let slot_bytes = match kind {
             EngineKind::UringDirect => tuning.ring_chunk_bytes,
@@ -45,13 +46,13 @@ impl Uring {
         self.kind == EngineKind::UringDirect
     }
 
-    /// The ring, made when there is none that this thread may use.
+    /// Returns the ring. Creates it if there is none that this thread may use.
     fn ring(&mut self) -> Result<&mut Ring, WhyNot> {
         let ring = match self.ring.take().filter(Ring::is_usable) {
             Some(ring) => ring,
             None => {
                 let memory = Memory::new(self.depth, self.slot_bytes).map_err(|errno| {
-                    WhyNot::new(format!("no memory for a ring's buffers: {errno}"))
+                    WhyNot::new(format!("cannot allocate ring buffers: {errno}"))
                 })?;
                 Ring::new(self.depth, memory)?
             }
@@ -59,12 +60,12 @@ impl Uring {
         Ok(self.ring.insert(ring))
     }
 
-    /// The descriptors that do direct I/O, and the blocks that they do it in.
+    /// Opens both files for direct I/O. Returns them and the block size.
     fn open_direct(&self, ends: &Ends<'_>) -> Result<(OwnedFd, OwnedFd, Blocks), WhyNot> {
         let blocks = Blocks::of([&ends.source, &ends.target])?;
         if !(self.slot_bytes as u64).is_multiple_of(blocks.bytes()) {
             return Err(WhyNot::new(format!(
-                "buffers of {} bytes are no whole blocks",
+                "the buffer size of {} bytes is not a multiple of the block size",
                 self.slot_bytes
             )));
         }
@@ -81,7 +82,7 @@ impl Engine for Uring {
     fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
         if ends.source.kind() != Kind::File || !ends.have_offsets() {
             return Err(WhyNot::new(
-                "a ring reads a file and writes another, at offsets of its own choice",
+                "io_uring copies need a regular file and a target with offsets",
             ));
         }
         if self.is_direct() {
@@ -119,13 +120,13 @@ impl Engine for Uring {
     }
 
     fn drain(&mut self, _ends: &Ends<'_>, _work: &mut Work, _meter: &Meter) -> Result<(), Stop> {
-        // Its buffers are of files, and its memory is of use to nobody any more.
+        // Frees the buffers: they hold only file data, which can be read again.
         self.ring = None;
         Ok(())
     }
 }
 
-/// A part in a slot: read up to `filled`, then written up to `written`.
+/// Part of the file in a buffer: read up to `filled`, written up to `written`.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     part: Span,
@@ -133,16 +134,17 @@ struct Slot {
     written: usize,
 }
 
-/// One step of such an engine.
+/// State of one step.
 #[derive(Debug)]
 struct Copying<'f> {
     source: BorrowedFd<'f>,
     target: BorrowedFd<'f>,
     parts: Parts,
     slots: Vec<Option<Slot>>,
-    /// Reads and writes begin and end at multiples of this.
+    /// Alignment of reads and writes.
     block_bytes: u64,
-    /// Whole blocks that did not go as they should: ordinary reads and writes find out why.
+    /// Parts that were moved only partly or not at all. Retried by ordinary reads and writes, which
+    /// report the cause.
     odd: Vec<Span>,
     stop: Option<Stop>,
 }
@@ -161,7 +163,7 @@ impl<'f> Copying<'f> {
         }
     }
 
-    /// Moves all parts, then `ragged` ones, and what turned out to be odd.
+    /// Moves all parts, then the unaligned and retried ones.
     fn run(
         mut self,
         ring: &'f mut Ring,
@@ -184,7 +186,7 @@ impl<'f> Copying<'f> {
         others.into_iter().try_for_each(|part| move_ragged(ends, work, meter, part))
     }
 
-    /// Until nothing is on its way, and nothing more is to be.
+    /// Processes completions until no operation is in flight and none is to follow.
     fn fly(&mut self, flight: &mut Flight<'f>, work: &mut Work, meter: &Meter) -> Result<(), Stop> {
         loop {
             if meter.is_cancelled() {
@@ -200,7 +202,7 @@ impl<'f> Copying<'f> {
         }
     }
 
-    /// Gives each free slot a part to read.
+    /// Starts reading a part in each free slot.
     fn begin_parts(&mut self, flight: &mut Flight<'f>) -> Result<(), Errno> {
         for index in 0..self.slots.len() {
             if self.stop.is_some() || !self.odd.is_empty() {
@@ -215,7 +217,7 @@ impl<'f> Copying<'f> {
         Ok(())
     }
 
-    /// Puts in what a slot needs next.
+    /// Queues the next operation of a slot.
     fn push(&self, flight: &mut Flight<'f>, index: usize) -> Result<(), Errno> {
         let Some(Slot { part, filled, written }) = self.slots[index] else { return Ok(()) };
         let bytes = part.bytes() as usize;
@@ -237,7 +239,7 @@ impl<'f> Copying<'f> {
         }
     }
 
-    /// After an operation of a slot.
+    /// Handles a completed operation of a slot.
     fn go_on(
         &mut self,
         flight: &mut Flight<'f>,
@@ -267,8 +269,8 @@ impl<'f> Copying<'f> {
                 self.stop = graver(self.stop.take(), stop);
                 return Ok(());
             }
-            // Nothing moved: perhaps the source has ended. The kernel cancels by itself what it cannot get a thread for, as under a storm of
-            // signals.
+            // Nothing moved: perhaps the source has ended, or the kernel cancelled an operation it
+            // had no thread for, as under a storm of signals.
             _ => {
                 self.odd.push(Span::new(slot.part.begin + slot.written as u64, slot.part.end));
                 return Ok(());
@@ -280,7 +282,7 @@ impl<'f> Copying<'f> {
         }
         let at = if is_filled { slot.written } else { slot.filled } as u64;
         if !at.is_multiple_of(self.block_bytes) {
-            // Moved up to the middle of a block, which is no place to go on directly.
+            // Stopped inside a block, where direct I/O cannot continue.
             self.odd.push(Span::new(slot.part.begin + slot.written as u64, slot.part.end));
             return Ok(());
         }

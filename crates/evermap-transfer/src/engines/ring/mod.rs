@@ -1,4 +1,4 @@
-//! Engines that give the kernel several operations at a time, through a ring.
+//! Engines that submit several operations at a time through io_uring.
 
 mod copy;
 mod queue;
@@ -10,17 +10,17 @@ pub use splice::UringSplice;
 use super::{Stop, WhyNot};
 use crate::span::{Span, Work};
 
-/// Refuses what has no known end: a ring asks for several parts before it knows what came of the first.
+/// Refuses spans without a known end: several parts are queued before the first completes.
 fn refuse_open(work: &Work) -> Result<(), Stop> {
     match work.spans().last() {
         Some(last) if last.is_open() => {
-            Err(Stop::Refused(WhyNot::new("a ring needs to know where the source ends")))
+            Err(Stop::Refused(WhyNot::new("io_uring copies need a source with a known end")))
         }
         _ => Ok(()),
     }
 }
 
-/// Of two reasons to stop the one that matters more: a failure before a refusal, and the earlier of equals.
+/// Returns the more severe reason to stop: a failure before a refusal, otherwise the earlier one.
 fn graver(before: Option<Stop>, now: Stop) -> Option<Stop> {
     match (before, now) {
         (None, now) => Some(now),
@@ -31,12 +31,12 @@ fn graver(before: Option<Stop>, now: Stop) -> Option<Stop> {
     }
 }
 
-/// A stop for a ring that cannot be used any more.
+/// Returns the refusal for a ring that failed.
 fn broken(errno: rustix::io::Errno) -> Stop {
-    Stop::Refused(WhyNot::new(format!("io_uring says: {errno}")))
+    Stop::Refused(WhyNot::new(format!("io_uring failed: {errno}")))
 }
 
-/// Cuts spans into parts of `bytes_max` at most, which begin at its multiples.
+/// Splits spans into parts of `bytes_max` at most, aligned to `bytes_max`.
 #[derive(Debug)]
 struct Parts {
     spans: std::collections::VecDeque<Span>,
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_all_there_is() {
+    fn parts_cover_the_spans_and_are_aligned() {
         let parts: Vec<Span> =
             Parts::new([Span::new(5, 20), Span::new(24, 32), Span::new(40, 41)], 8).collect();
         let expected = [(5, 8), (8, 16), (16, 20), (24, 32), (40, 41)];

@@ -1,8 +1,9 @@
-//! A ring: operations are put into a queue that the kernel reads, and what became of them comes back in another.
+//! io_uring: submits operations and collects their completions.
 //!
-//! The unsafe part of the engines that use one. What the kernel reads and writes here is memory that the ring owns, and
-//! descriptors that a [`Flight`] borrows; a flight ends when nothing is on its way any more, however it is left: by
-//! success, error or panic. Memory whose operations cannot be waited for is never freed.
+//! This file holds the `unsafe` code of the io_uring engines. The kernel accesses only memory owned
+//! by the ring and descriptors borrowed by an [`InFlight`]. An `InFlight` ends when no operation is
+//! in flight, whether by success, error or panic. The memory of operations that cannot be waited
+//! for is never freed.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -19,40 +20,41 @@ use crate::engines::WhyNot;
 use crate::meter::Meter;
 use crate::sys::Memory;
 
-/// How long completions are waited for before somebody may have cancelled.
+/// Timeout of a wait, after which cancellation is checked.
 const PATIENCE: Timespec = Timespec::new().nsec(200_000_000);
-/// Names operations that only cancel others.
+/// Tag of operations that cancel others.
 const CANCELLING: u64 = u64::MAX;
-/// A wait that fails this often has no end.
+/// Number of failed waits after which waiting is given up.
 const FAILED_WAITS_MAX: usize = 16;
 
-/// A ring, and the memory that its operations use.
+/// An io_uring with the memory that its operations use.
 pub(super) struct Ring {
     uring: IoUring,
     memory: ManuallyDrop<Memory>,
-    /// Whether the kernel has pinned the memory once, and need not for each operation.
+    /// True if the memory is registered, so that the kernel does not pin it for each operation.
     is_registered: bool,
-    /// What the operations are called that are on their way.
+    /// Tags of the operations in flight.
     in_flight: Vec<u64>,
-    /// Who made it: the kernel lets nobody else put operations in.
+    /// Creator of the ring. The kernel accepts submissions only from this thread.
     thread: ThreadId,
 }
 
-/// One operation that is over.
+/// A completed operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Done {
-    /// What it was called.
+    /// Tag of the operation.
     pub(super) tag: u64,
-    /// The bytes that it moved.
+    /// Bytes moved.
     pub(super) result: Result<usize, Errno>,
 }
 
 impl Ring {
-    /// One for `operations` at a time. Refused where io_uring is forbidden or too old.
+    /// Creates a ring for `operations` in flight. Refuses if io_uring is forbidden or too old.
     pub(super) fn new(operations: usize, memory: Memory) -> Result<Ring, WhyNot> {
-        let why = |error: std::io::Error| WhyNot::new(format!("no io_uring is to be had: {error}"));
+        let why =
+            |error: std::io::Error| WhyNot::new(format!("cannot create an io_uring: {error}"));
         let entries = u32::try_from(operations.next_power_of_two() * 2).unwrap_or(u32::MAX);
-        // Linux 6.1 has these: completions are then worked off where they are waited for, with no interrupt of this
+        // Since Linux 6.1. Completions are then processed in the wait, without interrupting this
         // thread.
         let built = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries);
         let uring = match built {
@@ -61,9 +63,7 @@ impl Ring {
         }
         .map_err(why)?;
         if !uring.params().is_feature_ext_arg() {
-            return Err(WhyNot::new(
-                "io_uring of Linux before 5.11 does not wait with a time limit",
-            ));
+            return Err(WhyNot::new("io_uring before Linux 5.11 cannot wait with a timeout"));
         }
         let mut ring = Ring {
             uring,
@@ -76,18 +76,18 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Whether this thread may use it.
+    /// Returns true if this thread may use the ring.
     pub(super) fn is_usable(&self) -> bool {
         self.thread == std::thread::current().id() && self.in_flight.is_empty()
     }
 
-    /// How many slots its memory has.
+    /// Returns the number of memory slots.
     pub(super) fn slots(&self) -> usize {
         self.memory.slots()
     }
 
-    /// Has the kernel pin the memory. It may not: pinned memory counts against `ulimit -l`. Then each operation
-    /// pins what it uses, which costs a little more.
+    /// Registers the memory, which pins it. This may fail, because pinned memory counts against
+    /// `ulimit -l`. Then each operation pins its own part, which costs slightly more.
     fn register(&mut self) {
         let buffers: Vec<libc::iovec> = (0..self.memory.slots())
             .map(|slot| libc::iovec {
@@ -95,11 +95,12 @@ impl Ring {
                 iov_len: self.memory.slot_bytes(),
             })
             .collect();
-        // SAFETY: the slots are mapped memory that this ring owns, and frees after its operations are over.
+        // SAFETY: the slots are mapped memory owned by this ring, which frees it only after its
+        // operations have completed.
         self.is_registered = unsafe { self.uring.submitter().register_buffers(&buffers) }.is_ok();
     }
 
-    /// Operations on descriptors that live as long as `'f`.
+    /// Returns a guard for operations on descriptors that live for `'f`.
     pub(super) fn flight<'f>(&'f mut self) -> Flight<'f> {
         Flight { ring: self, descriptors: PhantomData }
     }
@@ -114,27 +115,27 @@ impl std::fmt::Debug for Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if self.in_flight.is_empty() {
-            // SAFETY: dropped once, here; nothing is on its way that would use the memory.
+            // SAFETY: dropped only here; no operation in flight uses the memory.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         }
     }
 }
 
-/// Operations on their way. Dropping it waits for all of them.
+/// Guard for operations in flight. Dropping it waits for all of them.
 #[derive(Debug)]
 pub(super) struct Flight<'f> {
     ring: &'f mut Ring,
-    /// What operations name stays open until they are over.
+    /// The descriptors of operations stay open until these complete.
     descriptors: PhantomData<BorrowedFd<'f>>,
 }
 
 impl<'f> Flight<'f> {
-    /// How many operations are on their way.
+    /// Returns the number of operations in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.ring.in_flight.len()
     }
 
-    /// Reads from `offset` of `file` into a part of slot `slot`.
+    /// Queues a read from `offset` of `file` into `part` of slot `slot`.
     pub(super) fn read(
         &mut self,
         tag: u64,
@@ -151,12 +152,12 @@ impl<'f> Flight<'f> {
             }
             false => opcode::Read::new(file, address, bytes).offset(offset).build(),
         };
-        // SAFETY: the part is within the ring's memory (`address` asserts it), which outlives the operation, as the
-        // descriptor does; no code of this process looks into that memory.
+        // SAFETY: the part is within the ring's memory (asserted by `address`). Memory and
+        // descriptor outlive the operation, and no code of this process accesses the memory.
         unsafe { self.push(entry.user_data(tag)) }
     }
 
-    /// Writes a part of slot `slot` to `offset` of `file`.
+    /// Queues a write of `part` of slot `slot` to `offset` of `file`.
     pub(super) fn write(
         &mut self,
         tag: u64,
@@ -173,12 +174,14 @@ impl<'f> Flight<'f> {
             }
             false => opcode::Write::new(file, address, bytes).offset(offset).build(),
         };
-        // SAFETY: as in `read`.
+        // SAFETY: the part is within the ring's memory (asserted by `address`). Memory and
+        // descriptor outlive the operation, and no code of this process accesses the memory.
         unsafe { self.push(entry.user_data(tag)) }
     }
 
-    /// Splices from one descriptor to another, at offsets where they have such. With `is_linked`, the operation that is put
-    /// in next begins when this one is over, if it moved all of `bytes`, and is cancelled if not.
+    /// Queues a splice between two descriptors, with offsets where they have them. If `is_linked`,
+    /// the next queued operation starts after this one, and is cancelled unless this one moves all
+    /// of `bytes`.
     pub(super) fn splice(
         &mut self,
         tag: u64,
@@ -195,26 +198,27 @@ impl<'f> Flight<'f> {
             .build()
             .user_data(tag);
         if is_linked {
-            // A chain that is handed over in two parts is two chains.
+            // A chain submitted in two calls would be two chains.
             self.make_room(2)?;
         }
         let flags = if is_linked { Flags::IO_LINK } else { Flags::empty() };
-        // SAFETY: it names no memory, and the descriptors outlive the operation.
+        // SAFETY: it uses no memory, and the descriptors outlive the operation.
         unsafe { self.push(entry.flags(flags)) }
     }
 
-    /// Asks the kernel to give up what is on its way. That is still to be waited for, and may have moved something.
+    /// Asks the kernel to cancel the operations in flight. They must still be waited for, and may
+    /// have moved bytes.
     pub(super) fn cancel(&mut self) -> Result<(), Errno> {
         for tag in self.ring.in_flight.clone() {
             let entry = opcode::AsyncCancel::new(tag).build().user_data(CANCELLING);
-            // SAFETY: it names neither memory nor descriptors.
+            // SAFETY: it uses neither memory nor descriptors.
             unsafe { self.push(entry) }?;
         }
         Ok(())
     }
 
-    /// Hands over what was put in, and waits until any operation is over: then says which are. Says none when a
-    /// signal came or some time went by.
+    /// Submits the queued operations, waits for a completion, and returns all completed operations.
+    /// Returns an empty list after a signal or the timeout.
     pub(super) fn wait(&mut self, meter: &Meter) -> Result<Vec<Done>, Errno> {
         meter.called();
         let outcome = self.enter(1);
@@ -237,16 +241,16 @@ impl<'f> Flight<'f> {
         }
     }
 
-    /// Where a part of a slot is, and how long.
+    /// Returns the address and length of a part of a slot.
     fn address(&self, slot: usize, part: &Range<usize>) -> (*mut u8, u32) {
         assert!(
             part.start <= part.end && part.end <= self.ring.memory.slot_bytes(),
-            "a part is within its slot"
+            "part exceeds its slot"
         );
         (self.ring.memory.address(slot, part.start), (part.end - part.start) as u32)
     }
 
-    /// Makes sure that `entries` more can be put in without handing over any.
+    /// Makes space for `entries` in the queue, submitting it if necessary.
     fn make_room(&mut self, entries: usize) -> Result<(), Errno> {
         let queue = self.ring.uring.submission();
         if queue.capacity() - queue.len() >= entries {
@@ -258,26 +262,27 @@ impl<'f> Flight<'f> {
         if queue.capacity() - queue.len() >= entries { Ok(()) } else { Err(Errno::BUSY) }
     }
 
-    /// Puts an operation in.
+    /// Queues an operation.
     ///
     /// # Safety
     ///
-    /// What the entry names must live until the operation is over.
+    /// The memory and descriptors named by the entry must live until the operation completes.
     unsafe fn push(&mut self, entry: Entry) -> Result<(), Errno> {
         self.make_room(1)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the memory and descriptors of `entry` outlive the
+        // operation.
         unsafe { self.ring.uring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
         self.ring.in_flight.push(entry.get_user_data());
         Ok(())
     }
 
-    /// Hands over what was put in, and waits for `wanted` completions, for a while.
+    /// Submits the queued operations and waits for `wanted` completions or the timeout.
     fn enter(&mut self, wanted: usize) -> Result<(), Errno> {
         let arguments = SubmitArgs::new().timespec(&PATIENCE);
         match self.ring.uring.submitter().submit_with_args(wanted, &arguments) {
             Ok(_) => Ok(()),
             Err(error) => match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-                // Nothing is wrong: time, a signal, completions that are to be taken first.
+                // Not errors: a timeout, a signal, or completions to take first.
                 Errno::TIME | Errno::INTR | Errno::AGAIN | Errno::BUSY => Ok(()),
                 errno => Err(errno),
             },
@@ -288,11 +293,11 @@ impl<'f> Flight<'f> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         let meter = Meter::default();
-        // A peer that takes nothing would be waited for, for ever.
+        // A peer that does not read would block this forever.
         let mut failed_waits = usize::from(self.in_flight() > 0 && self.cancel().is_err());
         while self.in_flight() > 0 && failed_waits < FAILED_WAITS_MAX {
             failed_waits += usize::from(self.wait(&meter).is_err());
         }
-        // What is left could not be waited for: the ring keeps its memory, see its `drop`.
+        // Operations left here could not be waited for: `Ring::drop` keeps their memory.
     }
 }

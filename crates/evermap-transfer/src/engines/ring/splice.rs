@@ -1,9 +1,9 @@
-//! The engine `uring-splice`: two pipes, each filled and drained by a pair of linked splices, so that one is filled while
-//! the other is drained.
+//! Engine `uring-splice`: two pipes, each filled and drained by a pair of linked splices, so that
+//! one fills while the other drains.
 //!
-//! A splice of a ring runs in a thread of the kernel's. If the first of a pair moves less than it was asked for, the
-//! second is cancelled, and put in anew for what the pipe holds. To a stream, pipes are drained in order: only
-//! the one whose turn it is has a pair, the other is filled ahead.
+//! The kernel runs these splices in its own threads. If the first of a pair moves less than
+//! requested, the second is cancelled and queued again for the pipe's content. To a stream, pipes
+//! must drain in order: only the first in order gets a pair, the other is filled ahead.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use crate::meter::Meter;
 use crate::span::{Span, Work};
 use crate::sys::{Memory, page_bytes};
 
-/// One is filled while the other is drained; more would wait for the target's lock.
+/// One fills while the other drains. More would wait for the target's lock.
 const PIPES: usize = 2;
 
 /// The engine `uring-splice`.
@@ -33,20 +33,20 @@ pub struct UringSplice {
 }
 
 impl UringSplice {
-    /// With pipes of `tuning.pipe_bytes`.
+    /// Creates the engine with pipes of `tuning.pipe_bytes`.
     pub fn new(tuning: &Tuning) -> UringSplice {
         UringSplice { pipe_bytes: tuning.pipe_bytes, pipes: Vec::new(), ring: None }
     }
 
-    /// Makes what is missing.
+    /// Creates the missing pipes and the ring.
     fn lay(&mut self) -> Result<(), WhyNot> {
         while self.pipes.len() < PIPES {
             self.pipes.push(Pipe::new(self.pipe_bytes)?);
         }
         if !self.ring.as_ref().is_some_and(Ring::is_usable) {
-            // Splices use no memory, and a ring has some: pages that are never touched.
+            // Splices use no memory. The ring's pages are never touched.
             let memory = Memory::new(1, page_bytes() as usize)
-                .map_err(|errno| WhyNot::new(format!("no memory for a ring: {errno}")))?;
+                .map_err(|errno| WhyNot::new(format!("cannot allocate ring memory: {errno}")))?;
             self.ring = Some(Ring::new(4 * PIPES, memory)?);
         }
         Ok(())
@@ -60,13 +60,13 @@ impl Engine for UringSplice {
 
     fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
         if ends.source.kind() != Kind::File {
-            return Err(WhyNot::new("linked splices take from regular files only"));
+            return Err(WhyNot::new("linked splices read only from regular files"));
         }
         if ends.target.appends() {
-            return Err(WhyNot::new("splice refuses a target that was opened for appending"));
+            return Err(WhyNot::new("splice refuses a target opened for appending"));
         }
         if !ends.target.writes_at_offsets() && ends.target.kind() != Kind::Socket {
-            return Err(WhyNot::new("linked splices go to files and sockets only"));
+            return Err(WhyNot::new("linked splices write only to files and sockets"));
         }
         self.lay()
     }
@@ -96,7 +96,7 @@ impl Engine for UringSplice {
         drop(flight);
         let (ended_at, stop) = (splicing.ended_at, splicing.stop);
         if outcome.is_err() || ended_at.is_some() || stop.is_some() {
-            // What lies in the pipes can be read again, from the target's offset.
+            // Bytes left in the pipes can be read again, from the target's offset.
             self.pipes.clear();
         }
         outcome?;
@@ -114,20 +114,20 @@ impl Engine for UringSplice {
     }
 }
 
-/// A part on its way through a pipe.
+/// Part of the file on its way through a pipe.
 #[derive(Debug, Clone, Copy)]
 struct Lane {
-    /// What has not arrived of it.
+    /// Bytes that have not arrived.
     part: Span,
-    /// What of that the pipe holds. Below zero between the two halves of a pair that are entered in the other order.
+    /// Bytes of `part` in the pipe. Negative if the drain of a pair is recorded before its fill.
     held: i64,
-    /// Operations that are not over.
+    /// Number of operations in flight.
     operations: usize,
-    /// Whether the last fill was an end that is to be confirmed.
+    /// True if the last fill returned 0: an end that must be confirmed.
     found_end: bool,
 }
 
-/// What an operation does; its tag is this, times two, and the lane.
+/// Kinds of operations. The tag is the lane index times two, plus the kind.
 const FILL: u64 = 0;
 const DRAIN: u64 = 1;
 
@@ -135,7 +135,7 @@ fn tag(index: usize, what: u64) -> u64 {
     index as u64 * 2 + what
 }
 
-/// One step.
+/// State of one step.
 #[derive(Debug)]
 struct Splicing<'f> {
     ends: &'f Ends<'f>,
@@ -155,7 +155,7 @@ impl<'f> Splicing<'f> {
             if meter.is_cancelled() && !has_cancelled {
                 has_cancelled = true;
                 self.stop = graver(self.stop.take(), Stop::Cancelled);
-                // A peer that takes nothing would be waited for, for ever.
+                // A peer that does not read would block this forever.
                 flight.cancel().map_err(broken)?;
             }
             self.begin_parts(flight).map_err(broken)?;
@@ -171,17 +171,17 @@ impl<'f> Splicing<'f> {
         }
     }
 
-    /// Whether nothing new is to be begun.
+    /// Returns true if no new part may be started.
     fn is_stopping(&self) -> bool {
         self.stop.is_some() || self.ended_at.is_some()
     }
 
-    /// Whether a lane's bytes may go to the target now.
+    /// Returns true if the lane may write to the target now.
     fn may_drain(&self, index: usize) -> bool {
         self.ends.target.writes_at_offsets() || self.turns.front() == Some(&index)
     }
 
-    /// Gives each free pipe a part.
+    /// Assigns a part to each free pipe.
     fn begin_parts(&mut self, flight: &mut Flight<'f>) -> Result<(), Errno> {
         for index in 0..self.lanes.len() {
             if self.is_stopping() {
@@ -197,7 +197,7 @@ impl<'f> Splicing<'f> {
         Ok(())
     }
 
-    /// Puts in what a lane needs next, if it waits for nothing.
+    /// Queues the lane's next operations, if none are in flight.
     fn go_on(&mut self, flight: &mut Flight<'f>, index: usize) -> Result<(), Errno> {
         let Some(mut lane) = self.lanes[index].filter(|lane| lane.operations == 0) else {
             return Ok(());
@@ -205,14 +205,14 @@ impl<'f> Splicing<'f> {
         if lane.part.is_empty() {
             self.lanes[index] = None;
             self.turns.retain(|turn| *turn != index);
-            // It may be another one's turn now.
+            // Another lane may be first in order now.
             return (0..self.lanes.len()).try_for_each(|other| self.go_on(flight, other));
         }
         if lane.found_end && lane.held == 0 {
             self.ended_at =
                 Some(self.ended_at.map_or(lane.part.begin, |at| at.min(lane.part.begin)));
         }
-        // Once it is to stop, nothing new is begun; what a pipe holds can be read again.
+        // Start nothing new after a stop. Bytes in a pipe can be read again.
         if self.stop.is_some() || (self.ended_at.is_some() && lane.held == 0) {
             return Ok(());
         }
@@ -257,7 +257,7 @@ impl<'f> Splicing<'f> {
         flight.splice(tag(index, DRAIN), (self.pipes[index].reader(), None), to, bytes, false)
     }
 
-    /// Enters into a lane what became of one of its operations.
+    /// Records a completed operation in its lane.
     fn note(&mut self, done: Done, work: &mut Work, meter: &Meter) {
         let index = (done.tag / 2) as usize;
         let Some(lane) = self.lanes.get_mut(index).and_then(Option::as_mut) else { return };
@@ -276,7 +276,8 @@ impl<'f> Splicing<'f> {
                 lane.held -= moved as i64;
                 return;
             }
-            // The link was broken by a fill that was short, or somebody cancelled: the lane, or the stop, says.
+            // A short fill broke the link, or the transfer was cancelled. The lane or `stop` shows
+            // which.
             (_, Err(Errno::CANCELED | Errno::INTR)) => return,
             (_, Err(Errno::AGAIN)) => return wait(&[(self.ends.target.fd(), PollFlags::OUT)]),
             (FILL, Err(errno)) => refusal_or_failure("splice", Side::Source, "read", errno),

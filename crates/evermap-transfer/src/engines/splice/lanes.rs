@@ -1,7 +1,8 @@
-//! Lanes: pipes that work at the same time, each on spans of its own, between two ends that have offsets.
+//! Lanes: pipes that work in parallel between two ends with offsets, each on its own spans.
 //!
-//! As a file's spans are shared out, so a lane needs nothing of another's. The kernel serialises what it must: two drains into
-//! one inode take turns at its lock, which is why two pipes gain where filling waits and nowhere else.
+//! Lanes are independent, because the file's spans are divided between them. The kernel serialises
+//! where necessary: two drains into one inode take turns at its lock, so two pipes gain only where
+//! filling waits.
 
 use super::pipe::Pipe;
 use crate::end::Ends;
@@ -10,19 +11,19 @@ use crate::engines::{Stop, WhyNot};
 use crate::meter::Meter;
 use crate::span::{Span, Work};
 
-/// How a file is shared out between lanes.
+/// Division of a file between lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// Each lane has one part: with two lanes, halves.
+    /// One part per lane: halves for two lanes.
     Parts,
-    /// Each takes the next chunk that is as long as its pipe.
+    /// Alternating chunks of the pipe's size.
     Interleaved,
 }
 
-/// Parts begin at multiples of this: smaller pieces of a page-cache folio would be locked by two lanes in turn.
+/// Alignment of parts. With smaller pieces two lanes would contend for one page-cache folio.
 const PART_BYTES: u64 = 1 << 20;
 
-/// The spans of each lane.
+/// Divides the spans between the lanes.
 pub(super) fn share_out(
     spans: &[Span],
     lanes: usize,
@@ -49,7 +50,7 @@ pub(super) fn share_out(
     shares
 }
 
-/// Moves each lane's share in a thread of its own, and strikes off what arrived.
+/// Moves each lane's share in its own thread, and removes the arrived bytes from `work`.
 pub(super) fn run(
     pipes: &mut [Pipe],
     shares: &[Vec<Span>],
@@ -65,16 +66,16 @@ pub(super) fn run(
             .collect();
         let first = first.map(|(pipe, share)| lane(pipe, share, ends, meter));
         let joined = others.into_iter().map(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|_| (Vec::new(), Err(Stop::Refused(WhyNot::new("a lane broke")))))
+            thread.join().unwrap_or_else(|_| {
+                (Vec::new(), Err(Stop::Refused(WhyNot::new("a lane's thread panicked"))))
+            })
         });
         first.into_iter().chain(joined).collect()
     });
     let mut result = Ok(());
     for (arrived, outcome) in outcomes {
         arrived.into_iter().for_each(|part| work.arrived_at(part));
-        // One that failed matters more than one that was only refused, and the earliest of equals.
+        // A failure replaces a refusal; otherwise the first error is kept.
         if matches!(
             (&result, &outcome),
             (Ok(()), Err(_)) | (Err(Stop::Refused(_)), Err(Stop::Failed { .. }))
@@ -85,7 +86,7 @@ pub(super) fn run(
     result
 }
 
-/// One lane: what arrived, and what stopped it.
+/// Runs one lane. Returns the spans that arrived and the outcome.
 fn lane(
     pipe: &mut Pipe,
     share: &[Span],
@@ -104,7 +105,7 @@ fn lane(
     (arrived, Ok(()))
 }
 
-/// Moves `span`; `at` is always the target's offset.
+/// Moves `span`. `at` is always the target's offset.
 fn span_through(
     pipe: &mut Pipe,
     span: Span,
@@ -117,7 +118,7 @@ fn span_through(
             return Err(match has_ended(ends, *at, meter)? {
                 true => Stop::SourceEnded { at_bytes: *at },
                 false => Stop::Refused(WhyNot::new(format!(
-                    "splice moves nothing at byte {at}, where there is more"
+                    "splice moved nothing at byte {at}, before the end of the source"
                 ))),
             });
         }
@@ -137,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_byte_is_in_one_share(
+        fn each_byte_is_in_exactly_one_share(
             lengths in prop::collection::vec((1u64..5_000_000, 1u64..3_000_000), 1..5),
             lanes in 1usize..6,
             interleaved: bool,
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lanes_have_halves() {
+    fn two_lanes_get_one_half_each() {
         let shares = share_out(&[Span::new(0, 8 << 20)], 2, Pattern::Parts, 1 << 20);
         assert_eq!(shares, [vec![Span::new(0, 4 << 20)], vec![Span::new(4 << 20, 8 << 20)]]);
     }

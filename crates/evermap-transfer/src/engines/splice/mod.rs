@@ -1,10 +1,11 @@
-//! `splice`: pages of the source's cache go into a pipe by reference, and from there to the target.
+//! Engines that `splice` references to cached pages of the source into a pipe, and from there to
+//! the target.
 //!
-//! To a socket that is no copy at all. To a file it is one: the kernel copies each page from the pipe into the target's
-//! cache (there is no way to move a page from one file to another any more, whatever `SPLICE_F_MOVE` is called).
+//! To a socket nothing is copied. To a file the kernel copies each page once, from the pipe into
+//! the target's cache: it no longer moves pages between files, whatever `SPLICE_F_MOVE` says.
 //!
-//! One engine serves for one pipe, for two in parallel and for any number: what differs is how the
-//! file is shared out.
+//! One engine type implements one pipe, two parallel pipes and any number: they differ only in how
+//! the file is divided.
 
 mod lanes;
 mod pipe;
@@ -27,25 +28,25 @@ pub struct Splice {
     lanes: usize,
     pattern: Pattern,
     pipes: Vec<Pipe>,
-    /// What was read out of a pipe, and has not arrived.
+    /// Bytes read from a pipe that have not arrived.
     rest: Option<ReadWrite>,
 }
 
 impl Splice {
-    /// With one pipe a lane, `tuning.lanes` of them.
+    /// Creates the engine with `tuning.lanes` pipes, one per lane.
     pub fn new(kind: EngineKind, tuning: &Tuning, pattern: Pattern) -> Splice {
         let lanes = tuning.lanes.max(1);
         Splice { kind, tuning: tuning.clone(), lanes, pattern, pipes: Vec::new(), rest: None }
     }
 
-    /// With two at least.
+    /// Creates the engine with two pipes at least.
     pub fn dual(kind: EngineKind, tuning: &Tuning, pattern: Pattern) -> Splice {
         let mut splice = Splice::new(kind, tuning, pattern);
         splice.lanes = splice.lanes.max(2);
         splice
     }
 
-    /// Makes the pipes that are missing.
+    /// Creates the missing pipes.
     fn lay_pipes(&mut self) -> Result<(), WhyNot> {
         while self.pipes.len() < self.lanes {
             self.pipes.push(Pipe::new(self.tuning.pipe_bytes)?);
@@ -53,7 +54,7 @@ impl Splice {
         Ok(())
     }
 
-    /// Writes what was read out of a pipe.
+    /// Writes the bytes read from a pipe to the target.
     fn bring_rest(&mut self, ends: &Ends<'_>, work: &mut Work, meter: &Meter) -> Result<(), Stop> {
         if let Some(rest) = &mut self.rest {
             rest.drain(ends, work, meter)?;
@@ -70,7 +71,7 @@ impl Engine for Splice {
 
     fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
         if ends.target.appends() {
-            return Err(WhyNot::new("splice refuses a target that was opened for appending"));
+            return Err(WhyNot::new("splice refuses a target opened for appending"));
         }
         self.lay_pipes()
     }
@@ -84,7 +85,7 @@ impl Engine for Splice {
     ) -> Result<(), Stop> {
         self.bring_rest(ends, work, meter)?;
         if ends.source.reads_at_offsets() {
-            // After a step that failed: what they hold is read again, from the target's offset.
+            // After a failed step, bytes left in a pipe are read again from the target's offset.
             self.pipes.retain(|pipe| pipe.held_bytes() == 0);
         }
         self.lay_pipes().map_err(Stop::Refused)?;
@@ -102,8 +103,9 @@ impl Engine for Splice {
     }
 
     fn drain(&mut self, ends: &Ends<'_>, work: &mut Work, meter: &Meter) -> Result<(), Stop> {
-        // What came from a file can be read again, from the target's offset. What came from a stream is nowhere
-        // else, and what refused a splice takes a write. It is kept until it is there: a full target may be emptied.
+        // Bytes from a file can be read again, from the target's offset. Bytes from a stream exist
+        // only here. A target that refuses a splice accepts a write. The bytes are kept until
+        // written: space may be freed on a full target.
         for mut pipe in self.pipes.drain(..) {
             if pipe.held_bytes() > 0 && !ends.source.reads_at_offsets() {
                 let failed = |errno| Stop::Failed { side: Side::Source, operation: "read", errno };

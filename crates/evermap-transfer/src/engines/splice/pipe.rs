@@ -1,4 +1,4 @@
-//! A pipe as a place where the kernel keeps references to pages between two splices.
+//! A pipe that holds references to pages between two splices.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -14,11 +14,11 @@ use crate::engines::{Stop, WhyNot};
 use crate::error::Side;
 use crate::meter::Meter;
 
-/// Less than this, and `sendfile`, whose pipe is the kernel's own and holds 64 KiB, makes fewer turns. The
-/// kernel gives a user 8 KiB once all pipes of that user hold 64 MiB.
+/// Minimum capacity. With less, `sendfile` needs fewer calls: its internal pipe holds 64 KiB. The
+/// kernel limits new pipes to 8 KiB once all pipes of the user hold 64 MiB.
 const CAPACITY_BYTES_MIN: usize = 64 << 10;
 
-/// A pipe of our own.
+/// Pipe of an engine.
 #[derive(Debug)]
 pub(in crate::engines) struct Pipe {
     reader: OwnedFd,
@@ -28,44 +28,44 @@ pub(in crate::engines) struct Pipe {
 }
 
 impl Pipe {
-    /// One that holds `wanted_bytes`, or as much as this user may have.
+    /// Creates a pipe of `wanted_bytes`, or the largest the user may have.
     pub(in crate::engines) fn new(wanted_bytes: usize) -> Result<Pipe, WhyNot> {
-        let why = |errno: Errno| WhyNot::new(format!("no pipe is to be had: {errno}"));
+        let why = |errno: Errno| WhyNot::new(format!("cannot create a pipe: {errno}"));
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(why)?;
-        // Refused above `/proc/sys/fs/pipe-max-size`: what it has then is what counts.
+        // Fails above `/proc/sys/fs/pipe-max-size`. Then the default size applies.
         let capacity_bytes = match fcntl_setpipe_size(&writer, wanted_bytes) {
             Ok(bytes) => bytes,
             Err(_) => fcntl_getpipe_size(&writer).map_err(why)?,
         };
         if capacity_bytes < CAPACITY_BYTES_MIN && capacity_bytes < wanted_bytes {
             return Err(WhyNot::new(format!(
-                "pipes hold {capacity_bytes} bytes, as this user has used up what /proc/sys/fs/pipe-user-pages-soft allows"
+                "pipes are limited to {capacity_bytes} bytes because this user reached /proc/sys/fs/pipe-user-pages-soft"
             )));
         }
         Ok(Pipe { reader, writer, capacity_bytes, held_bytes: 0 })
     }
 
-    /// What it can hold.
+    /// Returns its capacity in bytes.
     pub(in crate::engines) fn capacity_bytes(&self) -> usize {
         self.capacity_bytes
     }
 
-    /// Where it is read.
+    /// Returns the read end.
     pub(in crate::engines) fn reader(&self) -> BorrowedFd<'_> {
         self.reader.as_fd()
     }
 
-    /// Where it is written.
+    /// Returns the write end.
     pub(in crate::engines) fn writer(&self) -> BorrowedFd<'_> {
         self.writer.as_fd()
     }
 
-    /// What is in it.
+    /// Returns the bytes in the pipe.
     pub(in crate::engines) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Takes up to `bytes_max` from the source; 0 is an end that is to be confirmed.
+    /// Reads up to `bytes_max` from the source. Returns 0 at an end that must be confirmed.
     pub(in crate::engines) fn fill(
         &mut self,
         ends: &Ends<'_>,
@@ -88,7 +88,7 @@ impl Pipe {
         Ok(filled)
     }
 
-    /// Brings some of what it holds to `offset` of the target; says how much.
+    /// Writes some of the held bytes at `offset` of the target. Returns the count.
     pub(in crate::engines) fn drain(
         &mut self,
         ends: &Ends<'_>,
@@ -113,7 +113,7 @@ impl Pipe {
         }
     }
 
-    /// What is in it, read out: for ends that no splice can bring it to.
+    /// Reads out the held bytes, for ends that refuse a splice.
     pub(in crate::engines) fn read_out(&mut self) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; self.held_bytes];
         let mut read_bytes = 0;

@@ -1,7 +1,7 @@
-//! Splicing where one end is a stream: bytes arrive in order, whatever the number of pipes.
+//! Splicing to or from a stream. Bytes arrive in order with any number of pipes.
 //!
-//! One pipe is filled and drained in turn. With two, a thread fills one while this one drains the other: the second pipe
-//! reads ahead, and that is all it can do, as the order is fixed.
+//! One pipe is filled and drained in turn. With two, a thread fills one while this thread drains
+//! the other. The fixed order limits the second pipe to reading ahead.
 
 use std::sync::mpsc::sync_channel;
 
@@ -20,7 +20,7 @@ pub(super) fn run(
     meter: &Meter,
     bytes_max: u64,
 ) -> Result<(), Stop> {
-    // Left over from a step that failed.
+    // Write the rest of a failed step.
     drain(pipe, ends, work, meter)?;
     let mut left = bytes_max;
     while left > 0 {
@@ -35,7 +35,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Brings all that the pipe holds to the target.
+/// Writes all held bytes to the target.
 fn drain(pipe: &mut Pipe, ends: &Ends<'_>, work: &mut Work, meter: &Meter) -> Result<(), Stop> {
     while pipe.held_bytes() > 0 {
         let Some(span) = work.first() else { break };
@@ -46,11 +46,11 @@ fn drain(pipe: &mut Pipe, ends: &Ends<'_>, work: &mut Work, meter: &Meter) -> Re
     Ok(())
 }
 
-/// What the filling thread sends along with a pipe: what came of filling it, from which offset.
+/// A pipe from the filling thread, with its source offset and the result of the fill.
 type Filled = (Pipe, u64, Result<usize, Stop>);
 
-/// The same with several pipes, filled ahead by a thread of its own. The source must have offsets: what lies in a pipe when
-/// the target fails can be read again.
+/// Like [`run`], with several pipes that a second thread fills ahead. The source must have offsets,
+/// so that bytes left in a pipe after an error can be read again.
 pub(super) fn run_ahead(
     pipes: &mut Vec<Pipe>,
     ends: &Ends<'_>,
@@ -62,10 +62,10 @@ pub(super) fn run_ahead(
     let (to_fill, empties) = sync_channel::<Pipe>(pipes.len());
     let (to_drain, filled) = sync_channel::<Filled>(pipes.len());
     for pipe in pipes.drain(..) {
-        // The channel has room for all of them.
+        // Never blocks: the channel's capacity is the number of pipes.
         let _ = to_fill.send(pipe);
     }
-    // Moved in, the channel's end is gone when this side returns early, and the filling thread ends as well.
+    // The channels are moved in, so an early return closes them and ends the filling thread.
     std::thread::scope(move |scope| {
         scope.spawn(move || {
             for span in plan {

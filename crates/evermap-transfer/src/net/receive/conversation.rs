@@ -1,4 +1,4 @@
-//! A receiver's side of the protocol: what is said before the bytes, and after.
+//! Receiver's side of the protocol: handshake, digests, completion.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -20,24 +20,24 @@ use crate::net::wire::{
 };
 use crate::policy::Durability;
 
-/// How long the sender is waited for to have taken the reason why this end gives up.
+/// Timeout for sending a failure to the sender.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A manifest comes at least this fast, beyond the time for the hello.
+/// Minimum rate of a manifest, in addition to the time for the hello.
 const MANIFEST_BYTES_PER_SECOND: u32 = 64 << 10;
 
-/// What a sender begins with.
+/// First message of a connection.
 #[derive(Debug)]
 pub(super) struct Greeting {
     pub hello: Hello,
-    /// On a transfer's first connection.
+    /// Present on a transfer's first connection.
     pub manifest: Option<Manifest>,
 }
 
-/// Where further connections of a transfer come from: the next one that comes before the time is over.
+/// Source of further connections of a transfer. Returns the next one before the deadline.
 pub(super) type Joins<'a> = dyn FnMut(Instant) -> Result<Option<(Socket, Hello)>> + 'a;
 
-/// Reads what a stranger begins with, and tells those off that speak something else.
+/// Reads the first message of an unidentified peer. Answers invalid ones with a failure.
 pub(super) fn greet(receive: &Receive, socket: &Socket) -> Result<Greeting> {
     let refuse = |what: Malformed| {
         let reason = match what {
@@ -49,7 +49,7 @@ pub(super) fn greet(receive: &Receive, socket: &Socket) -> Result<Greeting> {
     };
     let patience = Patience::within(receive.handshake, &receive.cancelled);
     let mut bytes = [0; HELLO_BYTES];
-    socket.read_exact(&mut bytes, patience, "before it had said hello")?;
+    socket.read_exact(&mut bytes, patience, "before its hello arrived")?;
     let hello = Hello::decode(&bytes).map_err(refuse)?;
     if hello.index > 0 {
         return Ok(Greeting { hello, manifest: None });
@@ -61,19 +61,19 @@ pub(super) fn greet(receive: &Receive, socket: &Socket) -> Result<Greeting> {
     Ok(Greeting { hello, manifest: Some(manifest) })
 }
 
-/// Memory is taken as bytes come, and not as they are announced.
+/// Reads a manifest. Memory is allocated as bytes arrive, not by the announced length.
 fn read_manifest(socket: &Socket, length: usize, patience: Patience<'_>) -> Result<Vec<u8>> {
     const PIECE_BYTES: usize = 64 << 10;
     let mut bytes = Vec::new();
     while bytes.len() < length {
         let begin = bytes.len();
         bytes.resize(length.min(begin + PIECE_BYTES), 0);
-        socket.read_exact(&mut bytes[begin..], patience, "before its manifest had come")?;
+        socket.read_exact(&mut bytes[begin..], patience, "before its manifest arrived")?;
     }
     Ok(bytes)
 }
 
-/// Receives what `hello` and `manifest` announce. Whatever goes wrong, the sender is told, and nothing is left.
+/// Receives the announced file. On error the sender is told the reason, and no data is left.
 pub(super) fn receive(
     receive: &Receive,
     target: &Target,
@@ -93,7 +93,7 @@ pub(super) fn receive(
     received
 }
 
-#[expect(clippy::too_many_arguments, reason = "what a transfer begins with, from one caller")]
+#[expect(clippy::too_many_arguments, reason = "inputs of a transfer, from one caller")]
 fn whole(
     receive: &Receive,
     target: &Target,
@@ -106,7 +106,7 @@ fn whole(
 ) -> Result<ReceiveReport> {
     let handshake = || Patience::within(receive.handshake, &receive.cancelled);
     if let Some(why) = target.why_refused(&manifest.name, receive.dot_files) {
-        return Err(first.error(format!("the name it sends, {why}")));
+        return Err(first.error(format!("the file name {why}")));
     }
     let file = target.prepare(manifest, receive.room_bytes_max)?;
     let digest_chunk_bytes = match (manifest.digest_chunk_bytes, receive.verify && file.is_some()) {
@@ -115,7 +115,7 @@ fn whole(
     };
     if digest_chunk_bytes > 0 && file.is_none() {
         return Err(Error::Usage(
-            "what is thrown away cannot be verified: send without `verify`".into(),
+            "discarded data cannot be verified: send without `verify`".into(),
         ));
     }
     let ready = Frame::Ready { digest_chunk_bytes, discards: file.is_none() };
@@ -136,7 +136,7 @@ fn whole(
     let (path, not_kept) = match file {
         Some(file) => {
             let not_kept = set_attributes(&file, manifest)?;
-            // It is the receiver's to keep by now: whether the sender is still there is no matter.
+            // The file is kept from here on, even if the sender is gone.
             let sign = || {
                 let _ = first.say(&Frame::Working, handshake());
                 Ok(())
@@ -149,9 +149,10 @@ fn whole(
         }
         None => (None, Vec::new()),
     };
-    // The file has its name: a sender that is gone by now, and will say that it is not sure, changes nothing of that.
+    // The file is published. If the sender is gone, it will report an uncertain outcome, but the
+    // file stays.
     if let Err(error) = first.say(&Frame::Published, handshake()) {
-        tracing::debug!(%error, "the sender was not told that its file is published");
+        tracing::debug!(%error, "could not confirm publication to the sender");
     }
     if let Some(progress) = &receive.on_progress {
         progress(meter.arrived_bytes(), manifest.data_bytes());
@@ -165,7 +166,7 @@ fn whole(
     })
 }
 
-/// Waits for all of a transfer's connections. One that has no place here is refused, and changes nothing.
+/// Waits for all connections of a transfer. A connection that does not belong to it is refused.
 fn gather(
     receive: &Receive,
     first: &Socket,
@@ -179,7 +180,7 @@ fn gather(
     while come < hello.connections {
         let Some((socket, other)) = joins(end)? else {
             return Err(first.error(format!(
-                "{come} of its {} connections came: see whether something between the two limits how many there may be",
+                "only {come} of {} connections arrived: check whether a firewall or proxy limits their number",
                 hello.connections
             )));
         };
@@ -193,7 +194,7 @@ fn gather(
             _ => say_failed(
                 &socket,
                 Reason::Malformed,
-                "there is no place for this connection in its transfer",
+                "this connection does not belong to the transfer",
             ),
         }
     }
@@ -203,7 +204,7 @@ fn gather(
     Ok(sockets.into_iter().flatten().collect())
 }
 
-/// Reads the file back from its disk and sends the digest of each chunk.
+/// Reads the file back from the disk and sends a digest of each chunk.
 fn read_back(
     receive: &Receive,
     file: &file::Target<'_>,
@@ -223,14 +224,14 @@ fn read_back(
             )));
         };
         if let Err(error) = socket.say(&Frame::Digest { span, digest }, idle) {
-            // It may have said why it no longer listens.
+            // The sender may have sent a reason before closing.
             return Err(discarded(socket, manifest, Some(file), Duration::ZERO).unwrap_or(error));
         }
     }
     Ok(())
 }
 
-/// Waits for the sender's word that the file is to be kept.
+/// Waits for the sender's request to keep the file.
 fn until_kept(
     socket: &Socket,
     idle: Patience<'_>,
@@ -238,7 +239,7 @@ fn until_kept(
     file: Option<&file::Target<'_>>,
 ) -> Result<()> {
     loop {
-        match socket.listen(idle, "before it said that the file is to be kept")? {
+        match socket.listen(idle, "before it asked to keep the file")? {
             Frame::Keep => return Ok(()),
             Frame::Working => {}
             Frame::Failed { reason, at, text } => {
@@ -246,7 +247,7 @@ fn until_kept(
             }
             other => {
                 return Err(socket.error(format!(
-                    "it says `{}` where that has no meaning: it is no sender to rely on",
+                    "the sender sent `{}` unexpectedly: it violates the protocol",
                     other.name()
                 )));
             }
@@ -254,7 +255,7 @@ fn until_kept(
     }
 }
 
-/// Why the sender gave up, if it said so.
+/// Returns the sender's reason for giving up, if it sent one.
 fn discarded(
     socket: &Socket,
     manifest: &Manifest,
@@ -276,7 +277,7 @@ fn why_discarded(
     let there = format!("{} at {}", name_of(&manifest.name).display(), socket.address());
     match (reason, file) {
         (Reason::SourceChanged, _) => {
-            Error::SourceChanged { path: there.into(), what: "the sender says so".into() }
+            Error::SourceChanged { path: there.into(), what: "reported by the sender".into() }
         }
         (Reason::Differs, Some(file)) => Error::Differs {
             source_path: there.into(),
@@ -290,7 +291,7 @@ fn why_discarded(
     }
 }
 
-/// Tells a sender that this is the end, if it still listens.
+/// Sends a failure to the peer, if it still reads.
 pub(super) fn say_failed(socket: &Socket, reason: Reason, text: &str) {
     let never = std::sync::atomic::AtomicBool::new(false);
     let frame = Frame::Failed { reason, at: 0, text: text.into() };
@@ -298,24 +299,24 @@ pub(super) fn say_failed(socket: &Socket, reason: Reason, text: &str) {
     socket.end_sending();
 }
 
-/// What a stranger may know of an error: no paths of this machine.
+/// Describes an error to an unidentified peer, without paths of this machine.
 fn in_words_for_the_sender(error: &Error) -> (Reason, String) {
     match error {
         Error::NoSpace { needed_bytes, .. } => {
-            (Reason::NoSpace, format!("it has no space for {needed_bytes} bytes"))
+            (Reason::NoSpace, format!("not enough space for {needed_bytes} bytes"))
         }
-        Error::TooLarge { needed_bytes, most_bytes, .. } => (
+        Error::TooLarge { needed_bytes, limit_bytes, .. } => (
             Reason::NoSpace,
             format!(
-                "it takes at most {most_bytes} bytes from one transfer, and this one has {needed_bytes}"
+                "the receiver accepts at most {limit_bytes} bytes per transfer, not {needed_bytes}"
             ),
         ),
         Error::Io { operation, source, .. } => {
-            (Reason::Other, format!("it cannot {operation} its file: {source}"))
+            (Reason::Other, format!("the receiver cannot {operation} its file: {source}"))
         }
-        Error::Cancelled { .. } => (Reason::Cancelled, "it was interrupted".into()),
-        Error::Peer { what, .. } => (Reason::Malformed, format!("it says of this end: {what}")),
+        Error::Cancelled { .. } => (Reason::Cancelled, "the receiver was interrupted".into()),
+        Error::Peer { what, .. } => (Reason::Malformed, format!("{what}")),
         Error::Usage(what) => (Reason::Other, what.clone()),
-        _ => (Reason::Other, "it gave up".into()),
+        _ => (Reason::Other, "the receiver gave up".into()),
     }
 }

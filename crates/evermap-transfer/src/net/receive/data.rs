@@ -1,4 +1,4 @@
-//! The bytes of the file, from all connections at a time, each in a thread of its own.
+//! Receives the bytes of a file from all connections in parallel, with a thread for each.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,17 +19,17 @@ use crate::net::wire::{Manifest, RANGE_BYTES, Range};
 use crate::span::{Span, Work};
 use crate::sys::write_signals::WriteSignalsBlocked;
 
-/// All that the connections share.
+/// State shared by the connections.
 struct Shared<'a> {
     receive: &'a Receive,
     manifest: &'a Manifest,
-    /// None: thrown away.
+    /// `None` discards the data.
     file: Option<&'a file::Target<'a>>,
     account: Mutex<Account>,
     meter: &'a Meter,
 }
 
-/// Receives all that `manifest` announces.
+/// Receives all extents of `manifest`.
 pub(super) fn receive(
     receive: &Receive,
     manifest: &Manifest,
@@ -60,7 +60,7 @@ pub(super) fn receive(
         on_each(sockets, Direction::Receiving, |socket| shared.one_connection(socket))
     })?;
     let Some(first) = sockets.first() else { return Ok(OfAll::default()) };
-    // What the watch shut down has ended for a reason that it knows better.
+    // If the watch shut down the sockets, its reason is the cause.
     if let Some(error) = seen.and_then(|seen| seen.error(first)) {
         return Err(error);
     }
@@ -69,14 +69,14 @@ pub(super) fn receive(
     match missing {
         0 => Ok(carried),
         missing => Err(first.error(format!(
-            "it says that it has sent everything, and {missing} of {} bytes are missing: it is no sender to rely on",
+            "the sender finished, but {missing} of {} bytes are missing: it violates the protocol",
             manifest.data_bytes()
         ))),
     }
 }
 
 impl Shared<'_> {
-    /// Takes span after span, each where its header says, if that is where something is due.
+    /// Receives span after span. Each header must name unclaimed bytes.
     fn one_connection(&self, socket: &Socket) -> Result<OfOne> {
         let _no_signal = WriteSignalsBlocked::new();
         let kinds = self.receive.engines();
@@ -90,7 +90,7 @@ impl Shared<'_> {
         loop {
             let mut header = [0; RANGE_BYTES];
             self.meter.called();
-            socket.read_exact(&mut header, patience, "before all bytes had come")?;
+            socket.read_exact(&mut header, patience, "before all bytes arrived")?;
             let span = match Range::decode(&header).map_err(|what| socket.malformed(what))? {
                 Range::Bytes(span) => span,
                 Range::End => break,
@@ -116,8 +116,8 @@ impl Shared<'_> {
         Ok((connection, taker.not_used().to_vec()))
     }
 
-    /// Takes one span. It is known how much is still to come, so that all but the last of it needs to be looked at only when a
-    /// good part has come.
+    /// Receives one span. All but its last part is read with a wake threshold, because enough bytes
+    /// are known to follow.
     fn take(
         &self,
         span: Span,

@@ -1,7 +1,7 @@
-//! Listening: who connects is a stranger until a hello was read, and belongs to one transfer from then on.
+//! Listening: accepts connections and assigns them to transfers by their hello.
 //!
-//! Each stranger and each transfer has a thread of its own, so that nobody waits for anybody else: one who says nothing, or
-//! sends a byte a minute, only holds up itself. How many there may be at a time is limited.
+//! Each unidentified connection and each transfer has its own thread, so a peer that is silent or
+//! slow delays only itself. Their numbers are limited.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -26,13 +26,14 @@ use crate::net::socket::{Peer, Socket};
 use crate::net::watch::start;
 use crate::net::wire::{Hello, Manifest, Reason, TransferId};
 
-/// Connections without a hello at a time. At one more, the peer that has most of them loses its oldest.
+/// Maximum number of connections without a hello. Beyond it, the oldest connection of the peer with
+/// the most is dropped.
 const STRANGERS_MAX: usize = 64;
 
-/// How long a wait lasts before somebody may have cancelled.
+/// Interval at which a wait checks for cancellation.
 const TURN: Duration = Duration::from_millis(100);
 
-/// A receiver that listens. Dropped, it no longer does.
+/// A listening receiver. It stops listening when dropped.
 #[derive(Debug)]
 pub struct Listening {
     receive: Receive,
@@ -45,32 +46,32 @@ impl Listening {
         Ok(Listening { receive, target, listener: Listener::new(address)? })
     }
 
-    /// Where it listens: with the port that it got, if it was to be any.
+    /// Returns the address, with the actual port.
     pub fn address(&self) -> &Address {
         self.listener.address()
     }
 
-    /// Accepts one transfer. Who connects and speaks something else is sent away, and told to
-    /// [`on_refused`](Receive::on_refused); the first one that announces a file properly has its transfer, and how that
-    /// ends is how this ends.
+    /// Accepts one transfer and returns its outcome. Connections that do not announce a file
+    /// correctly are refused and reported to [`on_refused`](Receive::on_refused).
     ///
     /// # Errors
     ///
-    /// As [`Receive::over`]; [`Error::Peer`] when nobody came in time.
+    /// Same as [`Receive::over`]; [`Error::Peer`] if no sender came within the timeout.
     pub fn once(self) -> Result<ReceiveReport> {
         self.one(&self.receive, &self.target, Others::AreSentAway)
     }
 
-    /// Accepts one transfer as [`Listening::once`] does, and goes on listening: who connects once all
-    /// connections of that transfer are there, or between two calls, waits for the next one. Where to, how,
-    /// and for how long is what `receive` says, and no longer what it was made with.
+    /// Like [`Listening::once`], but keeps listening. Connections that arrive after all connections
+    /// of the transfer, or between two calls, wait for the next call. Uses the options and target
+    /// of `receive` instead of the original ones.
     ///
     /// ```
     /// use evermap_transfer::net::{Receive, Send};
     ///
-    /// let place = tempfile::tempdir()?;
-    /// let (file, one, two) = (place.path().join("file"), place.path().join("one"), place.path().join("two"));
-    /// std::fs::write(&file, "what is sent")?;
+    /// let directory = tempfile::tempdir()?;
+    /// let path = |name: &str| directory.path().join(name);
+    /// let (file, one, two) = (path("file"), path("one"), path("two"));
+    /// std::fs::write(&file, "contents")?;
     ///
     /// let receiver = Receive::new(&one).listen(&"127.0.0.1:0".parse()?)?;
     /// let address = receiver.address().clone();
@@ -80,7 +81,7 @@ impl Listening {
     /// });
     /// for target in [one, two] {
     ///     receiver.next(&Receive::new(&target))?;
-    ///     assert_eq!(std::fs::read(target)?, b"what is sent");
+    ///     assert_eq!(std::fs::read(target)?, b"contents");
     /// }
     /// # sent.join().unwrap()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -88,7 +89,7 @@ impl Listening {
     ///
     /// # Errors
     ///
-    /// As [`Listening::once`], and [`Error::Io`] when there is no directory for the target.
+    /// Same as [`Listening::once`], and [`Error::Io`] if the target's directory does not exist.
     pub fn next(&self, receive: &Receive) -> Result<ReceiveReport> {
         self.one(receive, &receive.target()?, Others::Wait)
     }
@@ -99,73 +100,76 @@ impl Listening {
         Hub::new(&self.listener, receive, target, others, &ended)?.run(receive.wait)?;
         match outcome.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(result) => result,
-            None => Err(Error::Cancelled { left: "nothing is left behind".into() }),
+            None => Err(Error::Cancelled { left: "no data was written".into() }),
         }
     }
 
-    /// Accepts transfers, up to 16 at a time, until it is cancelled, and calls `ended` with the outcome of each.
+    /// Accepts transfers, up to 16 at a time, until cancelled. Calls `ended` with the outcome of
+    /// each.
     ///
     /// ```
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicBool, Ordering};
     /// use evermap_transfer::net::{Receive, Send};
     ///
-    /// let place = tempfile::tempdir()?;
-    /// let (file, inbox) = (place.path().join("file"), place.path().join("inbox"));
-    /// std::fs::write(&file, "what is sent")?;
+    /// let directory = tempfile::tempdir()?;
+    /// let (file, inbox) = (directory.path().join("file"), directory.path().join("inbox"));
+    /// std::fs::write(&file, "contents")?;
     /// std::fs::create_dir(&inbox)?;
     ///
-    /// let enough = Arc::new(AtomicBool::new(false));
-    /// let receiver = Receive::new(&inbox).cancelled_by(enough.clone()).listen(&"127.0.0.1:0".parse()?)?;
+    /// let stop = Arc::new(AtomicBool::new(false));
+    /// let receiver = Receive::new(&inbox)
+    ///     .cancelled_by(stop.clone())
+    ///     .listen(&"127.0.0.1:0".parse()?)?;
     /// let address = receiver.address().clone();
     /// let server = std::thread::spawn(move || receiver.serve(|outcome| println!("{outcome:?}")));
     /// Send::new(&file).to(&address)?;
     /// Send::new(&file).to(&address)?;
-    /// enough.store(true, Ordering::Relaxed);
+    /// stop.store(true, Ordering::Relaxed);
     /// # server.join().unwrap()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]: nothing can be accepted any more.
+    /// [`Error::Io`] if the listener fails.
     pub fn serve(self, ended: impl Fn(Result<ReceiveReport>) + Sync) -> Result<()> {
         Hub::new(&self.listener, &self.receive, &self.target, Others::AreServed, &ended)?.run(None)
     }
 }
 
-/// What is called when a transfer ended.
+/// Callback for the outcome of a transfer.
 type Ended<'a> = dyn Fn(Result<ReceiveReport>) + Sync + 'a;
 
-/// What becomes of senders who come while another one's transfer is received.
+/// Treatment of other senders during a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Others {
-    /// They have theirs at the same time.
+    /// Served at the same time.
     AreServed,
-    /// They are told that it is busy.
+    /// Refused as busy.
     AreSentAway,
-    /// They are not accepted, once all connections of that transfer are there: the kernel lets them wait.
+    /// Not accepted once all connections of the transfer exist: the kernel queues them.
     Wait,
 }
 
-/// All that threads of one listener share.
+/// State shared by the threads of a listener.
 struct Hub<'a> {
     listener: &'a Listener,
     receive: &'a Receive,
     target: &'a Target,
     others: Others,
     ended: &'a Ended<'a>,
-    /// By the order in which they came.
+    /// Connections without a hello, by order of arrival.
     strangers: Mutex<BTreeMap<u64, Socket>>,
     strangers_so_far: AtomicU64,
     places: Mutex<Places>,
-    /// The one transfer there is to be has begun.
+    /// Set when the only transfer has begun.
     is_taken: AtomicBool,
-    /// All its connections are there.
+    /// Set when all its connections exist.
     is_joined: AtomicBool,
-    /// It has ended.
+    /// Set when it has ended.
     is_over: AtomicBool,
-    /// Ends the wait for connections when there are to be no more.
+    /// Ends the wait for connections.
     wake: OwnedFd,
 }
 
@@ -178,7 +182,7 @@ impl<'a> Hub<'a> {
         ended: &'a Ended<'a>,
     ) -> Result<Hub<'a>> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(Error::io("make a signal for", "a listener"))?;
+            .map_err(Error::io("create an eventfd for", "the listener"))?;
         Ok(Hub {
             listener,
             receive,
@@ -209,14 +213,15 @@ impl<'a> Hub<'a> {
                         break Err(Error::Peer {
                             address: self.listener.address().to_string(),
                             what: format!(
-                                "no sender came in {time:?}; send with `evermap send FILE` and this address"
+                                "no sender connected within {time:?}; send with `evermap send FILE` and this address"
                             ),
                         });
                     }
                     _ => {}
                 }
                 self.wait(self.accepts());
-                // Looked again: who connected during the wait may have come after the transfer's last connection.
+                // Checked again: a connection made during the wait may follow the transfer's last
+                // one.
                 if !self.accepts() {
                     continue;
                 }
@@ -226,18 +231,18 @@ impl<'a> Hub<'a> {
                     Err(error) => break Err(error),
                 }
             };
-            // Their threads end at once, and with them this scope.
+            // Ends the threads of unidentified connections, so that the scope ends.
             lock(&self.strangers).values().for_each(Socket::end_receiving);
             outcome
         })
     }
 
-    /// Whether anybody who connects now is meant for this.
+    /// Returns true if new connections should be accepted now.
     fn accepts(&self) -> bool {
         self.others != Others::Wait || !self.is_joined.load(Ordering::Acquire)
     }
 
-    /// Whether it ends with its first transfer.
+    /// Returns true if it ends with its first transfer.
     fn is_for_one(&self) -> bool {
         self.others != Others::AreServed
     }
@@ -246,19 +251,19 @@ impl<'a> Hub<'a> {
         self.receive.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Until somebody connects, if that is of interest, a transfer has ended, or it is time to look up.
+    /// Waits for a connection (if `accepts`), the end of a transfer, or the poll interval.
     fn wait(&self, accepts: bool) {
         let comers = if accepts { PollFlags::IN } else { PollFlags::empty() };
         let mut polled =
             [PollFd::new(self.listener, comers), PollFd::new(&self.wake, PollFlags::IN)];
         let turn = Timespec { tv_sec: 0, tv_nsec: i64::from(TURN.subsec_nanos()) };
-        // A failure is a wait that was short; should it be for lack of memory, the turn is kept.
+        // A failure only shortens the wait. If memory is short, sleep to avoid spinning.
         if poll(&mut polled, Some(&turn)).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
             std::thread::sleep(TURN);
         }
     }
 
-    /// Gives somebody who connected a thread.
+    /// Starts a thread for a new connection.
     fn admit<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, socket: Socket) {
         let number = self.strangers_so_far.fetch_add(1, Ordering::Relaxed);
         {
@@ -278,7 +283,7 @@ impl<'a> Hub<'a> {
         }
     }
 
-    /// Reads what a stranger begins with, and brings it to its transfer.
+    /// Reads the first message and dispatches the connection.
     fn meet(&self, number: u64, socket: &Socket) {
         let receive = self.receive;
         let greeting = match receive.raw {
@@ -298,9 +303,7 @@ impl<'a> Hub<'a> {
 
     fn take_raw(&self, socket: &Socket) {
         match self.is_for_one() && self.is_taken.swap(true, Ordering::AcqRel) {
-            true => self.refused(
-                &socket.error("another sender's bytes are being received: send again later"),
-            ),
+            true => self.refused(&socket.error("busy with another sender: send again later")),
             false => {
                 self.is_joined.store(true, Ordering::Release);
                 self.end(raw::receive(self.receive, self.target, socket));
@@ -308,12 +311,12 @@ impl<'a> Hub<'a> {
         }
     }
 
-    /// A transfer's first connection: the transfer, if there is room for it.
+    /// Starts a transfer on its first connection, if a slot is free.
     fn begin(&self, socket: &Socket, hello: Hello, manifest: &Manifest) {
         let Some(taken) = self.take_place(hello.id, socket) else {
-            say_failed(socket, Reason::Busy, "it is busy with another transfer");
+            say_failed(socket, Reason::Busy, "the receiver is busy with another transfer");
             return self.refused(
-                &socket.error("it was refused, as there is a transfer already: send again later"),
+                &socket.error("refused because another transfer is in progress: send again later"),
             );
         };
         let receive = self.receive;
@@ -332,7 +335,7 @@ impl<'a> Hub<'a> {
         self.end(outcome);
     }
 
-    /// A place for a transfer, if it may have one.
+    /// Takes a slot for a transfer, if one is free.
     fn take_place(&self, id: TransferId, socket: &Socket) -> Option<Taken> {
         let mut places = lock(&self.places);
         if self.is_for_one() && self.is_taken.swap(true, Ordering::AcqRel) {
@@ -341,7 +344,7 @@ impl<'a> Hub<'a> {
         places.take(id, socket)
     }
 
-    /// A further connection of a transfer.
+    /// Passes a further connection to its transfer.
     fn join(&self, socket: &Socket, hello: Hello) {
         let transfer = lock(&self.places).joining(&hello.id);
         let is_taken =
@@ -350,10 +353,10 @@ impl<'a> Hub<'a> {
             say_failed(
                 socket,
                 Reason::Malformed,
-                "it knows of no transfer that this connection belongs to",
+                "the receiver knows no transfer of this connection",
             );
             self.refused(&socket.error(
-                "it belongs to no transfer that there is: it came too late, or is no sender's",
+                "the connection belongs to no current transfer: it came too late or is invalid",
             ));
         }
     }
@@ -365,7 +368,7 @@ impl<'a> Hub<'a> {
     ) -> Result<Option<(Socket, Hello)>> {
         loop {
             if self.is_cancelled() {
-                return Err(Error::Cancelled { left: "nothing is left behind".into() });
+                return Err(Error::Cancelled { left: "no data was written".into() });
             }
             let left = end.saturating_duration_since(Instant::now());
             match joining.recv_timeout(left.min(TURN)) {
@@ -376,7 +379,7 @@ impl<'a> Hub<'a> {
         }
     }
 
-    /// A transfer has ended.
+    /// Reports the outcome of a transfer.
     fn end(&self, outcome: Result<ReceiveReport>) {
         (self.ended)(outcome);
         if self.is_for_one() {
@@ -386,14 +389,14 @@ impl<'a> Hub<'a> {
     }
 
     fn refused(&self, error: &Error) {
-        tracing::debug!(%error, "somebody was sent away");
+        tracing::debug!(%error, "connection refused");
         if let Some(refused) = &self.receive.on_refused {
             refused(error);
         }
     }
 }
 
-/// Of those who have not said hello, the one that came first from the peer that has most.
+/// Returns the oldest connection of the peer with the most connections without a hello.
 fn oldest_of_the_busiest_peer(strangers: &BTreeMap<u64, Socket>) -> Option<u64> {
     let mut peers: HashMap<Peer, (usize, u64)> = HashMap::new();
     for (number, socket) in strangers {

@@ -31,20 +31,20 @@ pub use listening::Listening;
 use places::Standing;
 use target::Target;
 
-/// Called with why somebody who connected was sent away.
+/// Callback for connections that were refused.
 type OnRefused = dyn Fn(&Error) + Send + Sync;
 
-/// Receives files.
+/// Builder for receiving files.
 ///
-/// A file has its name when all of it is there, and when the sender has said that its source did not change meanwhile. What
-/// had the name before is replaced in one step. A transfer that fails leaves nothing.
+/// A file is published when all of it has arrived and the sender has confirmed that its source did
+/// not change. An existing file is replaced atomically. A failed transfer leaves nothing behind.
 ///
 /// ```
 /// use evermap_transfer::net::{Receive, Send};
 ///
-/// let place = tempfile::tempdir()?;
-/// let (file, copy) = (place.path().join("file"), place.path().join("copy"));
-/// std::fs::write(&file, "what is sent")?;
+/// let directory = tempfile::tempdir()?;
+/// let (file, copy) = (directory.path().join("file"), directory.path().join("copy"));
+/// std::fs::write(&file, "contents")?;
 ///
 /// let receiver = Receive::new(&copy).listen(&"127.0.0.1:0".parse()?)?;
 /// let address = receiver.address().clone();
@@ -52,11 +52,11 @@ type OnRefused = dyn Fn(&Error) + Send + Sync;
 ///
 /// let report = receiver.once()?;
 /// assert_eq!(report.path, Some(copy.clone()));
-/// assert_eq!(std::fs::read(copy)?, b"what is sent");
+/// assert_eq!(std::fs::read(copy)?, b"contents");
 /// # sent.join().unwrap()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "nothing is received before `listen`, `on` or `over`"]
+#[must_use = "call `listen`, `on` or `over` to receive"]
 #[derive(Clone)]
 pub struct Receive {
     target: PathBuf,
@@ -76,7 +76,8 @@ pub struct Receive {
 }
 
 impl Receive {
-    /// Into a file of this name, or into a directory, where it gets the sender's name for it.
+    /// Creates a receiver. `target` is a file, or a directory in which the sender's file name is
+    /// used.
     pub fn new(target: impl Into<PathBuf>) -> Receive {
         Receive {
             target: target.into(),
@@ -96,95 +97,103 @@ impl Receive {
         }
     }
 
-    /// Moves the bytes in this way and in no other. Else `splice`, then `read-write`.
+    /// Uses only this engine. Default: `splice`, then `read-write`.
     pub fn engine(mut self, engine: EngineKind) -> Receive {
         self.engine = Some(engine);
         self
     }
 
-    /// Reads back what was stored, also if the sender doesn't ask for it, and lets the sender compare.
+    /// Reads back the stored data and lets the sender compare it, even if the sender did not ask
+    /// for it.
     pub fn verify(mut self, verify: bool) -> Receive {
         self.verify = verify;
         self
     }
 
-    /// Takes all bytes of one connection for the contents of the file: from programs that are not Evermap. A sender
-    /// that is killed looks like one that has come to its end.
+    /// Stores all bytes of one connection as the file, from programs other than Evermap. A killed
+    /// sender cannot be distinguished from one that finished.
     pub fn raw(mut self, raw: bool) -> Receive {
         self.raw = raw;
         self
     }
 
-    /// Throws away what comes, as cheaply as the kernel can, to measure senders and networks. The target is not looked at.
+    /// Discards the data as cheaply as the kernel can, to measure senders and networks. The target
+    /// is ignored.
     pub fn discard(mut self, discard: bool) -> Receive {
         self.discard = discard;
         self
     }
 
-    /// What holds when the sender is told that its file is published, and this end returns: with `data` the contents are on the disk
-    /// before the file has its name, with `full` the name is there as well. What is no file is not flushed.
+    /// Sets the durability guaranteed when the sender is told that the file is published. With
+    /// `Data` the contents are on the disk before the file has its name; with `Full` the name is
+    /// too. Targets that are not files are not flushed.
     pub fn durability(mut self, durability: Durability) -> Receive {
         self.durability = durability;
         self
     }
 
-    /// Bytes that one transfer may bring. Default: half of the target's free space when the transfer begins, and on a file
-    /// system in memory at most an eighth of the machine's memory. A sender that announces more is refused before its first
-    /// byte ([`Error::TooLarge`]); raw bytes are cut off when more have come.
+    /// Sets the maximum number of bytes per transfer. Default: half of the target's free space at
+    /// the start, and on a file system in memory at most an eighth of the machine's memory. A
+    /// sender that announces more is refused before its first byte ([`Error::TooLarge`]). Raw
+    /// transfers are ended when more has arrived.
     pub fn room_bytes_max(mut self, bytes: u64) -> Receive {
         self.room_bytes_max = Some(bytes);
         self
     }
 
-    /// Accepts senders' names that begin with a dot, such as `.bashrc`, into a directory. Default: no. Names with control
-    /// characters, and those of this crate's unfinished files, are refused in any case.
+    /// Accepts names with a leading dot, such as `.bashrc`, in a target directory. Default: no.
+    /// Names with control characters and names of this crate's unfinished files are always refused.
     pub fn dot_files(mut self, accepted: bool) -> Receive {
         self.dot_files = accepted;
         self
     }
 
-    /// How long a stranger may take to say hello, and a sender to make all of its connections: 10 seconds.
+    /// Sets the timeout for a peer's hello, and for all connections of a sender. Default: 10
+    /// seconds.
     pub fn handshake_timeout(mut self, time: Duration) -> Receive {
         self.handshake = time;
         self
     }
 
-    /// How long nothing may move: 60 seconds. A sender that is at work gives a sign every second, so less than three would
-    /// end transfers that are well.
+    /// Sets the timeout without progress. Default: 60 seconds. A busy sender sends a keep-alive
+    /// every second, so values below 3 seconds end healthy transfers.
     pub fn idle_timeout(mut self, time: Duration) -> Receive {
         self.idle = time;
         self
     }
 
-    /// How long [`Listening::once`] waits for a sender; else for as long as it takes.
+    /// Sets how long [`Listening::once`] waits for a sender. Default: forever.
     pub fn wait_timeout(mut self, time: Duration) -> Receive {
         self.wait = Some(time);
         self
     }
 
-    /// Ends the transfer, or the listening, a tenth of a second after it was set.
+    /// Cancels the transfer, or the listener, within a tenth of a second after the flag is set.
     pub fn cancelled_by(mut self, cancelled: Arc<AtomicBool>) -> Receive {
         self.cancelled = cancelled;
         self
     }
 
-    /// Is called ten times a second with the bytes that have come, and all that there are (0 if that is not known).
+    /// Sets a callback that is called ten times a second with the bytes received and the total (0
+    /// if unknown).
     pub fn on_progress(mut self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> Receive {
         self.on_progress = Some(Arc::new(progress));
         self
     }
 
-    /// Is called with the reason whenever somebody who connected to a listener was sent away before a transfer began.
+    /// Sets a callback for connections that a listener refused before a transfer began, with the
+    /// reason.
     pub fn on_refused(mut self, refused: impl Fn(&Error) + Send + Sync + 'static) -> Receive {
         self.on_refused = Some(Arc::new(refused));
         self
     }
 
-    /// Listens at `address`; nothing is accepted yet.
+    /// Starts listening at `address`. Does not accept connections yet.
     ///
     /// # Errors
     ///
-    /// [`Error::Peer`]: the address cannot be had. [`Error::Io`]: the target's directory is not there. [`Error::Usage`].
+    /// [`Error::Peer`] if the address is unavailable, [`Error::Io`] if the target's directory does
+    /// not exist, [`Error::Usage`].
     pub fn listen(&self, address: &Address) -> Result<Listening> {
         Listening::new(self.clone(), self.target()?, address)
     }
@@ -193,7 +202,7 @@ impl Receive {
     ///
     /// # Errors
     ///
-    /// As both.
+    /// Same as both.
     pub fn on(&self, address: &Address) -> Result<ReceiveReport> {
         self.listen(address)?.once()
     }
@@ -202,20 +211,22 @@ impl Receive {
     ///
     /// # Errors
     ///
-    /// - [`Error::Peer`]: what comes is no transfer, or the connection broke.
-    /// - [`Error::NoSpace`], [`Error::TooLarge`], [`Error::Io`]: the file cannot be made or written.
-    /// - [`Error::SourceChanged`], [`Error::Differs`], [`Error::PeerRefused`]: the sender said that nothing is to be kept.
-    /// - [`Error::Refused`]: the engine that was asked for cannot do it.
+    /// - [`Error::Peer`]: the peer violated the protocol, or the connection failed.
+    /// - [`Error::NoSpace`], [`Error::TooLarge`], [`Error::Io`]: the file cannot be created or
+    ///   written.
+    /// - [`Error::SourceChanged`], [`Error::Differs`], [`Error::PeerRefused`]: the sender asked to
+    ///   discard the data.
+    /// - [`Error::Refused`]: the requested engine cannot receive this file.
     /// - [`Error::Cancelled`], [`Error::Usage`].
     pub fn over(&self, socket: impl Into<OwnedFd>) -> Result<ReceiveReport> {
         self.over_all(vec![socket.into()])
     }
 
-    /// The same over several, the first of which is the sender's first.
+    /// Receives over several sockets. The first one must be the sender's first.
     ///
     /// # Errors
     ///
-    /// As [`Receive::over`].
+    /// Same as [`Receive::over`].
     pub fn over_all(&self, sockets: Vec<OwnedFd>) -> Result<ReceiveReport> {
         let target = self.target()?;
         let mut sockets = sockets.into_iter().map(|socket| Socket::new(socket, "the sender"));
@@ -228,7 +239,7 @@ impl Receive {
         let Greeting { hello, manifest } = conversation::greet(self, &first)?;
         let Some(manifest) = manifest else {
             return Err(first
-                .error("it is a further connection of a transfer, and the first one is missing"));
+                .error("this is a further connection of a transfer whose first one is missing"));
         };
         let mut joins = |_end: Instant| -> Result<Option<(Socket, Hello)>> {
             let Some(socket) = sockets.next().transpose()? else { return Ok(None) };
@@ -242,7 +253,7 @@ impl Receive {
     fn target(&self) -> Result<Target> {
         if self.raw && self.verify {
             return Err(Error::Usage(
-                "nobody compares raw bytes with what was sent: leave out `raw` or `verify`".into(),
+                "raw bytes cannot be verified: omit `raw` or `verify`".into(),
             ));
         }
         match self.discard {

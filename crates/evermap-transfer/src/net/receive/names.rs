@@ -1,34 +1,36 @@
-//! Names that a sender may give to a file in a directory of the receiver's.
+//! Validation of a sender's file name for a target directory.
 //!
-//! A sender is a stranger. Its name must not hide the file, change how a terminal shows a listing, configure a shell or
-//! an editor, or pass for an unfinished file of this program, which a clean-up removes.
+//! The sender is not trusted. Its name must not hide the file, manipulate a terminal that lists it,
+//! configure a shell or an editor, or look like an unfinished file of this program, which `clean`
+//! would remove.
 
 use crate::file::unfinished_name;
 
-/// Why a name is refused, in words for both ends; `None` for a name that may be used. `dot_files` says whether names
-/// that begin with a dot may be.
+/// Returns why a name is refused, in words for both ends, or `None` if it is allowed. `dot_files`
+/// allows names with a leading dot.
 pub(super) fn why_refused(name: &[u8], dot_files: bool) -> Option<String> {
     let shown = String::from_utf8_lossy(name);
     if unfinished_name(name).is_some() {
         return Some(format!(
-            "{shown:?} is how unfinished files are named here: rename the file, and send it again"
+            "{shown:?} is reserved for unfinished files: rename the file and send it again"
         ));
     }
     if has_control_characters(name) {
         return Some(format!(
-            "{shown:?} has a control character in it: rename the file, and send it again"
+            "{shown:?} contains a control character: rename the file and send it again"
         ));
     }
     if name.first() == Some(&b'.') && !dot_files {
         return Some(format!(
             "{shown:?} begins with a dot, and such files configure programs: allow them with `dot_files` (--dot-files), \
-             or name the file that is to be made"
+             or give the target file a name",
         ));
     }
     None
 }
 
-/// ASCII's and Unicode's control characters. Bytes that are no UTF-8 are looked at one by one.
+/// Returns true for names with ASCII or Unicode control characters. Bytes that are not UTF-8 are
+/// skipped.
 fn has_control_characters(name: &[u8]) -> bool {
     name.utf8_chunks().any(|chunk| chunk.valid().chars().any(char::is_control))
 }
@@ -48,13 +50,13 @@ mod tests {
         {
             assert_eq!(why_refused(name.as_bytes(), false), None, "{name:?}");
         }
-        // Not UTF-8, as a file of an old system may be named.
+        // Not UTF-8, as file names from old systems may be.
         assert_eq!(why_refused(b"caf\xe9", false), None);
         assert!(why_refused(b"caf\xe9\x1b[2J", false).is_some());
     }
 
     #[test]
-    fn a_leading_dot_takes_an_option_and_a_temporary_name_is_never_taken() {
+    fn dot_names_need_the_option_and_unfinished_names_are_refused() {
         for name in [&b".bashrc"[..], b".ssh", b"..."] {
             assert!(why_refused(name, false).is_some());
             assert_eq!(why_refused(name, true), None);

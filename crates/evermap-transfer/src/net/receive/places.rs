@@ -1,7 +1,8 @@
-//! Places for transfers, and who has them: a peer that stalls must not keep others out.
+//! Slots for concurrent transfers. A stalled peer must not block others.
 //!
-//! There are [`TRANSFERS_MAX`] places, of which one peer may have [`PEER_MAX`]. When no place is free for a newcomer, the
-//! transfer that has waited longest for its sender loses its place, if it has waited a twelfth of the idle timeout.
+//! There are [`TRANSFERS_MAX`] slots, of which one peer may use [`PEER_MAX`]. If no slot is free
+//! for a new transfer, the transfer that has waited longest for its sender is evicted, provided it
+//! has waited a twelfth of the idle timeout.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,19 +13,19 @@ use crate::error::Error;
 use crate::net::socket::{Peer, Socket};
 use crate::net::wire::{Hello, TransferId};
 
-/// Transfers at a time.
+/// Maximum number of concurrent transfers.
 pub(super) const TRANSFERS_MAX: usize = 16;
 
-/// Transfers at a time of one peer: half of all, so that no peer can take all.
+/// Maximum number of concurrent transfers per peer: half of all, so that no peer can use all.
 pub(super) const PEER_MAX: usize = TRANSFERS_MAX / 2;
 
-/// A transfer that has waited for this part of the idle timeout may lose its place to a newcomer: 5 of 60 seconds.
+/// Fraction of the idle timeout after which a waiting transfer may be evicted: 5 of 60 seconds.
 const STALLED_SHARE: u32 = 12;
 
-/// Where the hub sends further connections of a transfer.
+/// Channel for further connections of a transfer.
 type Joining = Sender<(Socket, Hello)>;
 
-/// Tells whether a transfer waits for its sender, and whether it has lost its place.
+/// State of a transfer: whether it waits for its sender, and whether it was evicted.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     state: Mutex<State>,
@@ -32,28 +33,28 @@ pub(super) struct Standing {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Since when it waits for its sender; `None` while this end is at work.
+    /// Start of the wait for the sender; `None` while this end is busy.
     waiting_since: Option<Instant>,
-    /// How long it had waited when its place was given to somebody else.
+    /// Time it had waited when it was evicted.
     displaced_after: Option<Duration>,
 }
 
 impl Standing {
-    /// The sender has said or sent something, and more is awaited.
+    /// Records progress by the sender: the wait starts again.
     pub(super) fn awaits_more(&self) {
         self.state().waiting_since = Some(Instant::now());
     }
 
-    /// This end is at work: the sender is not to blame for the time it takes.
+    /// Records that this end is busy, so that the sender is not blamed for the time.
     pub(super) fn is_at_work(&self) {
         self.state().waiting_since = None;
     }
 
-    /// The error of a transfer that has lost its place.
+    /// Returns the error of an evicted transfer.
     pub(super) fn displaced(&self, socket: &Socket) -> Option<Error> {
         let waited = self.state().displaced_after?;
         Some(socket.error(format!(
-            "nothing came for {waited:.0?}, and another sender needed the place; nothing was kept: send again"
+            "evicted for another sender after {waited:.0?} without data; nothing was kept: send again"
         )))
     }
 
@@ -70,25 +71,25 @@ impl Standing {
     }
 }
 
-/// Who has a place.
+/// The slots in use.
 pub(super) struct Places {
     taken: HashMap<TransferId, Place>,
-    /// A transfer that has waited so long may lose its place.
+    /// Waiting time after which a transfer may be evicted.
     stalled: Duration,
 }
 
 struct Place {
     peer: Peer,
-    /// The transfer's first connection.
+    /// First connection of the transfer.
     socket: Socket,
     standing: Arc<Standing>,
     joining: Joining,
 }
 
-/// A place as its transfer has it.
+/// A slot, from the side of its transfer.
 pub(super) struct Taken {
     pub standing: Arc<Standing>,
-    /// Further connections of the transfer come out here.
+    /// Receives further connections of the transfer.
     pub joined: Receiver<(Socket, Hello)>,
 }
 
@@ -97,7 +98,7 @@ impl Places {
         Places { taken: HashMap::new(), stalled: idle_timeout / STALLED_SHARE }
     }
 
-    /// Takes a place for the transfer that begins on `socket`; `None` when there is none for it.
+    /// Takes a slot for the transfer that begins on `socket`. Returns `None` if none is available.
     pub(super) fn take(&mut self, id: TransferId, socket: &Socket) -> Option<Taken> {
         if self.taken.contains_key(&id) {
             return None;
@@ -117,19 +118,19 @@ impl Places {
         Some(Taken { standing, joined })
     }
 
-    /// Frees the place of a transfer that has the one that `taken` is.
+    /// Frees the slot `taken`, unless it now belongs to another transfer.
     pub(super) fn free(&mut self, id: TransferId, taken: &Taken) {
         if self.taken.get(&id).is_some_and(|place| Arc::ptr_eq(&place.standing, &taken.standing)) {
             self.taken.remove(&id);
         }
     }
 
-    /// Where further connections of a transfer go.
+    /// Returns the channel for further connections of a transfer.
     pub(super) fn joining(&self, id: &TransferId) -> Option<Joining> {
         self.taken.get(id).map(|place| place.joining.clone())
     }
 
-    /// Takes the place of whichever of these has stalled for longest.
+    /// Evicts the transfer among these that has stalled longest.
     fn displace(&mut self, among: impl Fn(&Place) -> bool) -> Option<()> {
         let stalled =
             self.taken.iter().filter(|(_, place)| among(place)).filter_map(|(id, place)| {

@@ -1,4 +1,4 @@
-//! Raw bytes: whatever comes until the end of the stream.
+//! Raw transfer: stores all bytes until the end of the stream.
 
 use std::os::fd::OwnedFd;
 
@@ -16,7 +16,7 @@ use crate::net::watch::{Direction, Seen, Watched};
 use crate::span::Work;
 use crate::sys::write_signals::WriteSignalsBlocked;
 
-/// Receives what comes over `socket`. The end of the stream is taken for the end of the file: nothing says otherwise.
+/// Receives all bytes of `socket`. The end of the stream is taken as the end of the file.
 pub(super) fn receive(
     receive: &Receive,
     target: &Target,
@@ -27,7 +27,7 @@ pub(super) fn receive(
     let kinds = receive.engines();
     let meter = Meter::new(receive.cancelled.clone());
     let file = target.prepare_raw()?;
-    // Nothing is announced, so the bound holds for what has come.
+    // The size is not announced, so the limit applies to the received bytes.
     let most_bytes = match &file {
         Some(file) => Room::of(file, file.path(), receive.room_bytes_max)?.most_bytes(),
         None => u64::MAX,
@@ -58,14 +58,15 @@ pub(super) fn receive(
     };
     let mut take = || taker.take(socket, &mut work, &meter);
     let (taken, seen) = watched.during(|| match target {
-        // Somebody may wait for each byte of it.
+        // A reader may wait for each byte.
         Target::Stream(_) => take(),
         _ => socket.seldom_woken(take),
     })?;
     if let (Some(file), Some(Seen::TooMuch)) = (&file, seen) {
         return Err(too_large(file.path(), meter.arrived_bytes(), most_bytes));
     }
-    // A socket that the watch shut down has ended as well: that is no end of the file.
+    // A socket shut down by the watch also reports the end of the stream, which is not the end of
+    // the file.
     if let Some(error) = seen.and_then(|seen| seen.error(socket)) {
         return Err(error);
     }

@@ -1,8 +1,8 @@
-//! Disk space that a transfer may take: a bound on what a sender announces, and reservations as bytes arrive.
+//! Disk space of a transfer: a limit on announcements, and reservations as bytes arrive.
 //!
-//! A sender is a stranger. An announcement costs it 150 bytes, so an announcement alone must take nothing: space is
-//! reserved a step ahead of what has arrived. The bound keeps one transfer from filling the disk, or on a file system
-//! in memory, the machine's memory.
+//! The sender is not trusted. An announcement costs it 150 bytes, so it must not take any space:
+//! space is reserved one step ahead of the arrived bytes. The limit keeps one transfer from filling
+//! the disk, or the machine's memory on a file system in memory.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -15,33 +15,35 @@ use crate::error::{Error, Result};
 use crate::net::again;
 use crate::span::Span;
 
-/// Bytes that one reservation takes. A signal makes some file systems give back what one call reserved, so one call must
-/// not take long; and a sender that stalls holds no more than this for each of its connections.
+/// Bytes per reservation. A signal makes some file systems undo a whole reservation call, so a call
+/// must be short. A stalled sender holds at most this much per connection.
 pub(super) const STEP_BYTES: u64 = 64 << 20;
 
-/// Smaller spans find a full disk by writing, which is one call as well.
+/// Smaller spans are not reserved: writing them is one call too, and finds a full disk as soon.
 const RESERVED_BYTES_MIN: u64 = 256 << 10;
 
-/// Part of the machine's memory that one transfer may take by default on a file system in memory: an eighth.
+/// Fraction of the machine's memory that one transfer may use by default on a file system in
+/// memory: an eighth.
 const MEMORY_SHARE: u64 = 8;
 
-/// Space on the file system of a target.
+/// Space on the target's file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Room {
-    /// Bytes that are free now.
+    /// Bytes free now.
     free_bytes: u64,
-    /// Bytes that one transfer may bring.
+    /// Maximum bytes per transfer.
     most_bytes: u64,
 }
 
 impl Room {
-    /// Looks at the file system of `file`. `asked` replaces the default bound: half of the free space, and on a file
-    /// system in memory at most an eighth of the machine's memory. Two system calls.
+    /// Queries the file system of `file`. `asked` replaces the default limit: half of the free
+    /// space, and on a file system in memory at most an eighth of the machine's memory. Cost: two
+    /// system calls.
     pub(super) fn of(file: impl AsFd, path: &Path, asked: Option<u64>) -> Result<Room> {
-        let look = || Error::io("look at the file system of", path);
-        let found = again(|| rustix::fs::fstatvfs(&file)).map_err(look())?;
+        let failed = || Error::io("read the free space of", path);
+        let found = again(|| rustix::fs::fstatvfs(&file)).map_err(failed())?;
         let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
-        let in_memory = FileSystem::of(file.as_fd()).map_err(look())?.is_memory();
+        let in_memory = FileSystem::of(file.as_fd()).map_err(failed())?.is_memory();
         Ok(Room {
             free_bytes,
             most_bytes: asked
@@ -49,15 +51,16 @@ impl Room {
         })
     }
 
-    /// Bytes that one transfer may bring.
+    /// Returns the maximum bytes per transfer.
     pub(super) fn most_bytes(&self) -> u64 {
         self.most_bytes
     }
 
-    /// Checks an announcement.
+    /// Checks an announced size.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: more than is free. [`Error::TooLarge`]: more than one transfer may bring.
+    /// [`Error::NoSpace`] if less is free. [`Error::TooLarge`] if it exceeds the limit per
+    /// transfer.
     pub(super) fn check(&self, path: &Path, needed_bytes: u64) -> Result<()> {
         if needed_bytes > self.free_bytes {
             return Err(Error::NoSpace { path: path.into(), needed_bytes });
@@ -69,7 +72,7 @@ impl Room {
     }
 }
 
-/// The error about a transfer that brings, or would bring, more than it may.
+/// Creates the error for a transfer above the limit.
 pub(super) fn too_large(path: &Path, needed_bytes: u64, most_bytes: u64) -> Error {
     Error::TooLarge { path: path.into(), needed_bytes, most_bytes }
 }
@@ -79,7 +82,7 @@ fn default_most(free_bytes: u64, in_memory: bool, memory_bytes: u64) -> u64 {
     if in_memory { half.min(memory_bytes / MEMORY_SHARE) } else { half }
 }
 
-/// Bytes of memory that the machine has.
+/// Returns the machine's memory in bytes.
 fn memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     // The types of the fields differ between architectures.
@@ -87,8 +90,8 @@ fn memory_bytes() -> u64 {
     (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit))
 }
 
-/// Reserves space for a span that is about to arrive, at most [`STEP_BYTES`] of it. File systems that cannot reserve
-/// find out when the bytes are written.
+/// Reserves space for a span of at most [`STEP_BYTES`] that is about to arrive. File systems
+/// without reservations detect a full disk when the bytes are written.
 ///
 /// # Errors
 /// [`Error::NoSpace`].
@@ -102,7 +105,7 @@ pub(super) fn reserve(file: impl AsFd, path: &Path, span: Span, needed_bytes: u6
     match reserved {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
         Err(Errno::NOSPC | Errno::DQUOT) => Err(Error::NoSpace { path: path.into(), needed_bytes }),
-        Err(errno) => Err(Error::io("make room for", path)(errno)),
+        Err(errno) => Err(Error::io("reserve space for", path)(errno)),
     }
 }
 
@@ -112,14 +115,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_bound_is_half_of_the_disk_or_an_eighth_of_the_memory() {
+    fn default_limit_is_half_of_the_disk_or_an_eighth_of_memory() {
         assert_eq!(default_most(1000, false, 80), 500);
         assert_eq!(default_most(1000, true, 80), 10);
         assert_eq!(default_most(10, true, 8000), 5);
     }
 
     #[test]
-    fn an_announcement_is_held_against_free_space_first() {
+    fn free_space_is_checked_before_the_limit() {
         let room = Room { free_bytes: 100, most_bytes: 50 };
         let path = Path::new("file");
         assert!(room.check(path, 50).is_ok());
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_replaces_the_default() {
+    fn requested_limit_replaces_the_default() {
         let file = tempfile::tempfile().unwrap();
         let room = Room::of(&file, Path::new("file"), Some(7)).unwrap();
         assert_eq!(room.most_bytes(), 7);

@@ -1,4 +1,4 @@
-//! Takes spans from a connection, into a file or nowhere.
+//! Destination of a connection's bytes: a file, or nowhere.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -16,19 +16,20 @@ use crate::net::socket::Socket;
 use crate::report::NotUsed;
 use crate::span::Work;
 
-/// Thrown away by one call.
+/// Bytes discarded per call.
 const THROWN_BYTES: usize = 1 << 20;
 
-/// Where the bytes of one connection go.
+/// Destination of a connection's bytes.
 pub(super) enum Taker<'a> {
-    /// To a file or a stream, by engines.
+    /// A file or stream, written by engines.
     Engines { ends: Box<Ends<'a>>, carrier: Carrier },
-    /// Nowhere: TCP drops bytes by their number, without a copy. The buffer only has a length: none of its pages is ever touched.
+    /// Discard: TCP drops bytes by count without a copy. Only the buffer's length is used; its
+    /// pages are never touched.
     Nowhere { buffer: Vec<u8> },
 }
 
 impl<'a> Taker<'a> {
-    /// Into what `target` is, named `path`.
+    /// Creates a destination for `target`, called `path` in messages.
     pub(super) fn into_file(
         socket: &'a Socket,
         target: &'a impl AsFd,
@@ -42,7 +43,8 @@ impl<'a> Taker<'a> {
         Ok(Taker::Engines { ends: Box::new(ends), carrier: Carrier::new(kinds) })
     }
 
-    /// Into nothing. UNIX sockets cannot drop bytes, so theirs are spliced to `/dev/null`, which is opened into `nowhere`.
+    /// Creates a destination that discards. UNIX sockets cannot drop bytes, so theirs are spliced
+    /// to `/dev/null`, opened into `nowhere`.
     pub(super) fn into_nothing(
         socket: &'a Socket,
         nowhere: &'a mut Option<OwnedFd>,
@@ -55,7 +57,7 @@ impl<'a> Taker<'a> {
         Taker::into_file(socket, nowhere, Path::new("/dev/null"), kinds)
     }
 
-    /// Takes all of `work` from the socket.
+    /// Reads all of `work` from the socket.
     pub(super) fn take(
         &mut self,
         socket: &Socket,
@@ -82,12 +84,12 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// What stopped it, as an error about the connection or about the target.
+    /// Converts a stop into an error about the connection or the target.
     pub(super) fn error(&self, stop: Stop, socket: &Socket, needed_bytes: u64) -> Error {
-        const DOING: &str = "before all bytes had come";
+        const DOING: &str = "before all bytes arrived";
         match (stop, self) {
             (Stop::SourceEnded { at_bytes }, _) => socket.error(format!(
-                "it closed the connection {DOING}, at byte {at_bytes}; nothing was kept: look at what it says, and send again"
+                "the peer closed the connection {DOING}, at byte {at_bytes}; nothing was kept: check the peer's messages and send again"
             )),
             (Stop::Failed { side: Side::Source, errno, .. }, _) => socket.broken(errno, DOING),
             (Stop::Failed { errno: Errno::NOSPC | Errno::DQUOT, .. }, Taker::Engines { ends, .. }) => {
@@ -98,7 +100,7 @@ impl<'a> Taker<'a> {
                 stop.into_error(engine.unwrap_or(EngineKind::ReadWrite), ends)
             }
             (Stop::Cancelled, Taker::Nowhere { .. }) => {
-                Error::Cancelled { left: "nothing is left behind".into() }
+                Error::Cancelled { left: "no data was written".into() }
             }
             (stop, Taker::Nowhere { .. }) => socket.error(format!("{stop:?}")),
         }

@@ -1,4 +1,4 @@
-//! Where what arrives goes: a name in a directory, an open stream, or nowhere.
+//! Targets of a receiver: a directory, a file, an open stream, or nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -21,20 +21,21 @@ use crate::policy::Durability;
 use crate::report::NotKept;
 use crate::sys::write_signals::WriteSignalsBlocked;
 
-/// The target as it was named.
+/// The target as given.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// A directory: what arrives has the sender's name there.
+    /// A directory, in which the sender's file name is used.
     Directory(Directory),
-    /// One file, whatever the sender calls it.
+    /// A file, regardless of the sender's file name.
     File(Directory, OsString),
-    /// What is there and is no regular file: a terminal, a FIFO, `/dev/null`. It is written into.
+    /// An existing object that is not a regular file, such as a terminal, a FIFO, `/dev/null`. It
+    /// is written into.
     Stream(PathBuf),
-    /// What arrives is thrown away.
+    /// Data is discarded.
     Nothing,
 }
 
-/// A directory that is open: should it get another name meanwhile, what arrives is still put there.
+/// An open directory. If it is renamed, files are still placed in it.
 #[derive(Debug)]
 pub(super) struct Directory {
     opened: OwnedFd,
@@ -49,7 +50,8 @@ impl Directory {
         Ok(Directory { opened, path: path.into() })
     }
 
-    /// Flushes the names in it. One that may not be read is flushed with the rest of its file system, through `file` in it.
+    /// Flushes its names. If the directory is not readable, flushes the whole file system through
+    /// `file` in it.
     fn flush(&self, file: BorrowedFd<'_>) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let flushed = match again(|| rustix::fs::openat(&self.opened, ".", flags, Mode::empty())) {
@@ -59,7 +61,7 @@ impl Directory {
         flushed.map_err(Error::io("flush the directory", &self.path))
     }
 
-    /// A file that is to be called `name` there, and has no name yet. A directory that has it is refused.
+    /// Creates an unnamed file to be called `name`. Fails if a directory has that name.
     fn file(&self, name: &OsStr) -> Result<file::Target<'_>> {
         let path = self.path.join(name);
         let in_the_way = rustix::fs::statat(&self.opened, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -73,15 +75,15 @@ impl Directory {
 }
 
 impl Target {
-    /// Looks at what `path` is. Links are followed.
+    /// Resolves `path`. Links are followed.
     pub(super) fn of(path: &Path) -> Result<Target> {
-        let look = Error::io("look at", path);
+        let failed = Error::io("read the attributes of", path);
         let whole = match fs::metadata(path) {
             Ok(found) if found.is_dir() => return Directory::open(path).map(Target::Directory),
             Ok(found) if !found.is_file() => return Ok(Target::Stream(path.into())),
-            Ok(_) => fs::canonicalize(path).map_err(look)?,
+            Ok(_) => fs::canonicalize(path).map_err(failed)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => path.into(),
-            Err(error) => return Err(look(error)),
+            Err(error) => return Err(failed(error)),
         };
         let is_directory = path.as_os_str().as_bytes().ends_with(b"/");
         let (Some(name), false) = (whole.file_name(), is_directory) else {
@@ -94,7 +96,7 @@ impl Target {
         Ok(Target::File(Directory::open(directory)?, name.into()))
     }
 
-    /// Why a sender's name for its file is refused here; `None` where it may be used, or is not used at all.
+    /// Returns why the sender's file name is refused, or `None` if it is allowed or not used.
     pub(super) fn why_refused(&self, name: &[u8], dot_files: bool) -> Option<String> {
         match self {
             Target::Directory(_) => names::why_refused(name, dot_files),
@@ -102,10 +104,11 @@ impl Target {
         }
     }
 
-    /// Makes the file of a manifest, with its length. Takes no space yet.
+    /// Creates the file of a manifest and sets its length. Takes no space yet.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::TooLarge`]: more is announced than is free, or than `room_bytes_max` allows.
+    /// [`Error::NoSpace`] or [`Error::TooLarge`] if more is announced than is free or than
+    /// `room_bytes_max` allows.
     pub(super) fn prepare(
         &self,
         manifest: &Manifest,
@@ -117,7 +120,7 @@ impl Target {
             Target::File(directory, name) => directory.file(name)?,
             Target::Stream(path) => {
                 return Err(Error::Usage(format!(
-                    "{} is no file that could be replaced: name a file or a directory, or receive raw bytes",
+                    "{} is not a regular file: choose a file or a directory, or receive raw bytes",
                     path.display()
                 )));
             }
@@ -130,7 +133,7 @@ impl Target {
         Ok(Some(file))
     }
 
-    /// Gives a file of this target its name, and sees to it that as much is on the disk as was asked for. Says what it is called.
+    /// Publishes a file of this target and flushes it as required. Returns its path.
     pub(super) fn publish(
         &self,
         file: file::Target<'_>,
@@ -157,13 +160,13 @@ impl Target {
         Ok(path)
     }
 
-    /// Makes the file of raw bytes, of which nothing is known.
+    /// Creates the file of a raw transfer.
     pub(super) fn prepare_raw(&self) -> Result<Option<file::Target<'_>>> {
         match self {
             Target::Nothing | Target::Stream(_) => Ok(None),
             Target::File(directory, name) => directory.file(name).map(Some),
             Target::Directory(directory) => Err(Error::Usage(format!(
-                "{} is a directory, and raw bytes have no name: name a file in it",
+                "{} is a directory, but raw bytes have no name: choose a file in it",
                 directory.path.display()
             ))),
         }
@@ -174,12 +177,12 @@ fn no_room(file: &file::Target<'_>, manifest: &Manifest) -> impl FnOnce(Errno) -
     let (path, needed_bytes) = (file.path().to_path_buf(), manifest.data_bytes());
     move |errno| match errno {
         Errno::NOSPC | Errno::DQUOT => Error::NoSpace { path, needed_bytes },
-        errno => Error::io("make room for", path)(errno),
+        errno => Error::io("set the length of", path)(errno),
     }
 }
 
-/// Gives a file the permissions and times of a manifest; what the file system or this user's rights don't allow, in
-/// words. A stranger decides neither whose program a file is run as nor who may delete it: only the nine lowest bits count.
+/// Sets permissions and times from a manifest. Returns the attributes that could not be set. Only
+/// the nine lowest mode bits count: an untrusted sender must not set setuid, setgid or sticky bits.
 pub(super) fn set_attributes(file: &file::Target<'_>, manifest: &Manifest) -> Result<Vec<NotKept>> {
     let mut not_kept = Vec::new();
     let mode = Mode::from_raw_mode(manifest.mode & 0o777);
@@ -204,7 +207,7 @@ pub(super) fn set_attributes(file: &file::Target<'_>, manifest: &Manifest) -> Re
     Ok(not_kept)
 }
 
-/// Gives a file of which nothing is known the permissions that any new file has.
+/// Sets the default permissions of a new file.
 pub(super) fn set_usual_mode(file: &file::Target<'_>) -> Result<()> {
     let mode = Mode::from_raw_mode(0o666 & !umask().unwrap_or(0o077));
     match again(|| rustix::fs::fchmod(file, mode)) {
@@ -217,21 +220,21 @@ fn timespec(stamp: Stamp) -> Timespec {
     Timespec { tv_sec: stamp.seconds, tv_nsec: stamp.nanoseconds.into() }
 }
 
-/// Brings a file to its disk and takes it out of memory, so that what is read next comes from there. File systems in memory
-/// have nowhere else to read it from.
+/// Flushes a file and drops it from the cache, so that the next read comes from the disk. File
+/// systems in memory have no other copy.
 pub(super) fn flush(file: &file::Target<'_>) -> Result<()> {
     again(|| rustix::fs::fdatasync(file)).map_err(Error::io("flush", file.path()))?;
     let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
     Ok(())
 }
 
-/// Opens what is there and is written into.
+/// Opens an existing stream for writing.
 pub(super) fn open_stream(path: &Path) -> Result<OwnedFd> {
     let file = fs::OpenOptions::new().write(true).open(path).map_err(Error::io("open", path))?;
     Ok(file.into())
 }
 
-/// What is thrown away goes here, where the kernel knows no shorter way.
+/// Opens `/dev/null`, for discarding where no faster way exists.
 pub(super) fn open_nowhere() -> Result<OwnedFd> {
     open_stream(Path::new("/dev/null"))
 }

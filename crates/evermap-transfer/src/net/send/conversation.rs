@@ -1,4 +1,4 @@
-//! A sender's side of the protocol: what is said before the bytes, and after.
+//! Sender's side of the protocol: handshake, digests, completion.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -17,19 +17,19 @@ use crate::net::wire::{
     DIGEST_CHUNK_BYTES, Frame, Hello, Manifest, Reason, TransferId, is_digest_chunk, name_of,
 };
 
-/// How long the receiver is waited for to have taken the word that it is to discard.
+/// Timeout for sending a failure to the receiver.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What a receiver answered to the manifest.
+/// Receiver's answer to the manifest.
 #[derive(Debug, Clone, Copy)]
 struct Terms {
-    /// It will read back, with a digest for so many bytes each.
+    /// Bytes per digest of the data it reads back; 0 for none.
     digest_chunk_bytes: u64,
-    /// It will keep nothing.
+    /// It discards the data.
     discards: bool,
 }
 
-/// Sends `source` over `connections`, which `more` makes.
+/// Sends `source` over `connections` connections, which `more` creates.
 pub(super) fn send(
     send: &Send,
     source: &Source,
@@ -38,7 +38,7 @@ pub(super) fn send(
 ) -> Result<SendReport> {
     if !source.has_a_size()? {
         return Err(Error::Usage(format!(
-            "{} is no file whose size says how much there is to send; send it with `raw` to a receiver with `raw`",
+            "{} has no known size: send it with `raw` to a receiver with `raw`",
             source.path().display()
         )));
     }
@@ -76,7 +76,7 @@ fn new_id() -> Result<TransferId> {
     Ok(id)
 }
 
-/// Says hello, sends the manifest, and gets the receiver's answer.
+/// Sends hello and manifest, and reads the receiver's answer.
 fn introduce(
     send: &Send,
     socket: &Socket,
@@ -101,14 +101,14 @@ fn introduce(
         || (send.verify && terms.digest_chunk_bytes != manifest.digest_chunk_bytes)
     {
         return Err(socket.error(format!(
-            "it agreed to digests of {} bytes each, and {} were asked for: it is no receiver to rely on",
+            "the receiver agreed to digests of {} bytes each instead of {}: it violates the protocol",
             terms.digest_chunk_bytes, manifest.digest_chunk_bytes
         )));
     }
     Ok(terms)
 }
 
-/// One more connection.
+/// Adds a connection.
 fn join(send: &Send, socket: &Socket, first: &Socket, hello: Hello) -> Result<()> {
     let patience = Patience::within(send.handshake, &send.cancelled);
     let answered = socket
@@ -119,11 +119,11 @@ fn join(send: &Send, socket: &Socket, first: &Socket, hello: Hello) -> Result<()
 
 fn answer(send: &Send, socket: &Socket) -> Result<Terms> {
     loop {
-        // A receiver that reserves room for a large file gives signs meanwhile.
+        // A receiver that reserves space for a large file sends keep-alives meanwhile.
         let patience = Patience::within(send.handshake, &send.cancelled);
         match socket.listen(
             patience,
-            "while its answer was awaited (is it an `evermap receive` without `--raw`?)",
+            "while waiting for its answer (is it an `evermap receive` without `--raw`?)",
         )? {
             Frame::Ready { digest_chunk_bytes, discards } => {
                 return Ok(Terms { digest_chunk_bytes, discards });
@@ -134,7 +134,7 @@ fn answer(send: &Send, socket: &Socket) -> Result<Terms> {
     }
 }
 
-/// After the last byte: compares what was stored with what there is, and says whether it is to be kept.
+/// After the last byte: checks the stored data and tells the receiver to keep it.
 fn conclude(
     send: &Send,
     source: &Source,
@@ -147,7 +147,7 @@ fn conclude(
     if stored != manifest.data_bytes() {
         discard(send, socket, Reason::Other, 0, "not all bytes were stored");
         return Err(socket.error(format!(
-            "it stored {stored} bytes of {}: it is no receiver to rely on",
+            "the receiver stored {stored} bytes of {}: it violates the protocol",
             manifest.data_bytes()
         )));
     }
@@ -161,13 +161,13 @@ fn conclude(
     or_last_words(published, socket).map_err(|error| match error {
         Error::Peer { address, what } => Error::Peer {
             address,
-            what: format!("{what} (it had everything by then: the file may be there)"),
+            what: format!("{what} (it had all data before: the file may exist there)"),
         },
         error => error,
     })
 }
 
-/// Compares digests as they come, and gets the bytes that the receiver says it has stored.
+/// Compares digests as they arrive. Returns the number of bytes that the receiver stored.
 fn compare(
     send: &Send,
     source: &Source,
@@ -182,7 +182,7 @@ fn compare(
         (chunk_bytes > 0).then(|| chunks(&manifest.extents, chunk_bytes)).into_iter().flatten();
     let mut sign = Instant::now();
     loop {
-        match socket.listen(patience, "while it was to say what it has stored")? {
+        match socket.listen(patience, "while waiting for its confirmation")? {
             Frame::Working => {}
             Frame::Digest { span, digest } => {
                 if due.next() != Some(span) {
@@ -197,7 +197,7 @@ fn compare(
                         source.unchanged()?;
                     }
                 }
-                // Reading may take longer here than there.
+                // Reading may take longer at this end.
                 if sign.elapsed() >= SIGN_EVERY {
                     socket.say(&Frame::Working, patience)?;
                     sign = Instant::now();
@@ -209,13 +209,13 @@ fn compare(
     }
 }
 
-/// A digest that is not the source's: the source changed, or the copy is bad.
+/// Handles a wrong digest: the source changed, or the copy is damaged.
 fn differs(send: &Send, source: &Source, socket: &Socket, manifest: &Manifest, at: u64) -> Error {
     if let Err(changed) = source.unchanged() {
         discard(send, socket, Reason::SourceChanged, 0, "the source changed while it was sent");
         return changed;
     }
-    discard(send, socket, Reason::Differs, at, "what was read back is not what was sent");
+    discard(send, socket, Reason::Differs, at, "the data read back differs from the data sent");
     let name = name_of(&manifest.name).display();
     Error::Differs {
         source_path: source.path().into(),
@@ -227,7 +227,7 @@ fn differs(send: &Send, source: &Source, socket: &Socket, manifest: &Manifest, a
 fn until_published(send: &Send, socket: &Socket) -> Result<()> {
     let patience = Patience::idle(send.idle, &send.cancelled);
     loop {
-        match socket.listen(patience, "before it said that the file is published")? {
+        match socket.listen(patience, "before it confirmed publication")? {
             Frame::Published => return Ok(()),
             Frame::Working => {}
             other => return Err(unexpected(socket, other)),
@@ -235,19 +235,19 @@ fn until_published(send: &Send, socket: &Socket) -> Result<()> {
     }
 }
 
-/// Tells the receiver to keep nothing. It does so as well if this never arrives.
+/// Tells the receiver to discard the file. It also does so if this message never arrives.
 fn discard(send: &Send, socket: &Socket, reason: Reason, at: u64, text: &str) {
     let frame = Frame::Failed { reason, at, text: text.into() };
     let _ = socket.say(&frame, Patience::within(FAREWELL, &send.cancelled));
     socket.end_sending();
 }
 
-/// A frame that is not expected: the receiver's reason, if it is one.
+/// Creates the error for an unexpected frame. A failure frame contains the receiver's reason.
 fn unexpected(socket: &Socket, frame: Frame) -> Error {
     match frame {
         Frame::Failed { reason, at: _, text } => refused(socket, reason, &text),
         other => socket.error(format!(
-            "it says `{}` where that has no meaning: it is no receiver to rely on",
+            "the receiver sent `{}` unexpectedly: it violates the protocol",
             other.name()
         )),
     }
@@ -255,12 +255,12 @@ fn unexpected(socket: &Socket, frame: Frame) -> Error {
 
 fn refused(socket: &Socket, reason: Reason, text: &str) -> Error {
     let remedy = match reason {
-        Reason::NoSpace => "free some there, or receive elsewhere",
+        Reason::NoSpace => "free space there or receive elsewhere",
         Reason::Busy => "try again later",
         Reason::NewerVersion => "update the receiver",
-        Reason::Cancelled => "start the receiver and send again",
+        Reason::Cancelled => "restart the receiver and send again",
         Reason::Malformed | Reason::SourceChanged | Reason::Differs | Reason::Other => {
-            "see what the receiver says"
+            "check the receiver's messages"
         }
     };
     Error::PeerRefused {
@@ -269,7 +269,7 @@ fn refused(socket: &Socket, reason: Reason, text: &str) -> Error {
     }
 }
 
-/// If the connection failed: why the receiver gave up, if it said so.
+/// Replaces a connection error by the receiver's reason, if it sent one.
 fn or_last_words<T>(result: Result<T>, socket: &Socket) -> Result<T> {
     match result {
         Err(error @ Error::Peer { .. }) => Err(last_words(socket, Duration::ZERO).unwrap_or(error)),
@@ -277,7 +277,7 @@ fn or_last_words<T>(result: Result<T>, socket: &Socket) -> Result<T> {
     }
 }
 
-/// Why the receiver gave up, if it says so in `time`.
+/// Returns the receiver's reason for giving up, if it arrives within `time`.
 pub(super) fn last_words(socket: &Socket, time: Duration) -> Option<Error> {
     let (reason, _, text) = socket.last_words(time)?;
     Some(refused(socket, reason, &text))

@@ -1,7 +1,7 @@
-//! The bytes of the file, over all connections at a time.
+//! Sends the bytes of a file over all connections in parallel.
 //!
-//! The extents are cut into pieces, and each connection takes the next one when it is through with its last: whichever is slower
-//! carries less.
+//! The extents are split into pieces. Each connection takes the next piece when it has sent its
+//! last one, so a slower connection carries less.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,23 +24,23 @@ use crate::segments::FullSegments;
 use crate::span::{Span, Work};
 use crate::sys::write_signals::WriteSignalsBlocked;
 
-/// Pieces for several connections: long enough that a header and a turn of the pipe don't count, short enough that all
-/// connections end at about the same time.
+/// Piece sizes with several connections: large enough that headers and pipe turns are negligible,
+/// small enough that all connections finish at about the same time.
 const PIECE_BYTES_MIN: u64 = 1 << 20;
 const PIECE_BYTES_MAX: u64 = 64 << 20;
 
-/// How long the receiver may take to say why it has given up.
+/// Timeout for reading the receiver's reason after a failure.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Why a connection's part was not sent.
+/// Failure of one connection.
 enum Broke {
-    /// For a reason on this side.
+    /// Error at this end.
     Here(Error),
-    /// The connection failed, and the receiver may have said why.
+    /// Connection error. The receiver may have sent a reason.
     Connection(Error),
 }
 
-/// Sends all of `extents` and says on each connection that it was all.
+/// Sends all of `extents` and the end marker on each connection.
 pub(super) fn send(
     send: &Send,
     source: &Source,
@@ -77,7 +77,7 @@ pub(super) fn send(
     }
 }
 
-/// Takes piece after piece and sends each with its header.
+/// Sends pieces, each with its header, until none is left.
 fn one_connection(
     send: &Send,
     source: &Source,
@@ -89,13 +89,13 @@ fn one_connection(
     const DOING: &str = "while bytes were sent";
     let _no_signal = WriteSignalsBlocked::new();
     let file = source.another().map_err(Broke::Here)?;
-    let look = || -> Result<Ends<'_>> {
+    let open = || -> Result<Ends<'_>> {
         Ok(Ends {
             source: End::new(file.as_fd(), source.path())?,
             target: End::new(socket.as_fd(), &socket.path())?,
         })
     };
-    let ends = look().map_err(Broke::Here)?;
+    let ends = open().map_err(Broke::Here)?;
     let patience = Patience::idle(send.idle, &send.cancelled);
     let _full = FullSegments::of(&ends);
     let mut carrier = Carrier::new(&send.engines());
@@ -118,7 +118,7 @@ fn one_connection(
     Ok((connection, carrier.not_used().to_vec()))
 }
 
-/// What stopped an engine, as an error of this side or of the connection.
+/// Converts an engine's stop into an error of this end or of the connection.
 fn broke(stop: Stop, carrier: &Carrier, ends: &Ends<'_>, socket: &Socket, doing: &str) -> Broke {
     match stop {
         Stop::Failed { side: Side::Target, errno, .. } => {
@@ -128,13 +128,13 @@ fn broke(stop: Stop, carrier: &Carrier, ends: &Ends<'_>, socket: &Socket, doing:
     }
 }
 
-/// What stopped an engine, as an error about the file.
+/// Converts an engine's stop into an error about the file.
 pub(super) fn error(stop: Stop, carrier: &Carrier, ends: &Ends<'_>) -> Error {
     let engine = carrier.used().or(carrier.not_used().last().map(|not| not.engine));
     stop.into_error(engine.unwrap_or(EngineKind::ReadWrite), ends)
 }
 
-/// The pieces that are shared out. One connection takes extents as they are.
+/// Splits the extents into pieces. A single connection sends extents unsplit.
 fn cut(extents: &[Span], connections: usize) -> Vec<Span> {
     if connections < 2 {
         return extents.to_vec();
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_of_several_connections_has_pieces_to_take() {
+    fn several_connections_get_several_pieces() {
         let extents = [Span::new(0, 16 << 20), Span::new(100 << 20, 101 << 20)];
         assert_eq!(cut(&extents, 1), extents);
         let pieces = cut(&extents, 2);

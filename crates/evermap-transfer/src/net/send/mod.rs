@@ -23,14 +23,14 @@ use crate::engines::EngineKind;
 use crate::error::{Error, Result};
 use source::Source;
 
-/// Sends one file to a receiver.
+/// Builder for sending one file to a receiver.
 ///
 /// ```
 /// use evermap_transfer::net::{Address, Receive, Send};
 ///
-/// let place = tempfile::tempdir()?;
-/// let (file, inbox) = (place.path().join("file"), place.path().join("inbox"));
-/// std::fs::write(&file, "what is sent")?;
+/// let directory = tempfile::tempdir()?;
+/// let (file, inbox) = (directory.path().join("file"), directory.path().join("inbox"));
+/// std::fs::write(&file, "contents")?;
 /// std::fs::create_dir(&inbox)?;
 ///
 /// let receiver = Receive::new(&inbox).listen(&"127.0.0.1:0".parse()?)?;
@@ -39,11 +39,11 @@ use source::Source;
 ///
 /// let report = Send::new(&file).connections(2).verify(true).to(&address)?;
 /// assert!(report.published && report.verified);
-/// assert_eq!(std::fs::read(inbox.join("file"))?, b"what is sent");
+/// assert_eq!(std::fs::read(inbox.join("file"))?, b"contents");
 /// # received.join().unwrap()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "nothing is sent before `to` or `over`"]
+#[must_use = "call `to` or `over` to send"]
 #[derive(Clone)]
 pub struct Send {
     path: PathBuf,
@@ -58,7 +58,7 @@ pub struct Send {
 }
 
 impl Send {
-    /// Of the file at `path`; a symbolic link is followed.
+    /// Creates a sender of the file at `path`. Symbolic links are followed.
     pub fn new(path: impl Into<PathBuf>) -> Send {
         Send {
             path: path.into(),
@@ -73,52 +73,55 @@ impl Send {
         }
     }
 
-    /// Moves the bytes in this way and in no other. Else `splice`, then `sendfile`, then `read-write`.
+    /// Uses only this engine. Default: `splice`, then `sendfile`, then `read-write`.
     pub fn engine(mut self, engine: EngineKind) -> Send {
         self.engine = Some(engine);
         self
     }
 
-    /// Over so many connections at a time, from 1 (the default) to 64. The receiver's copying is what takes longest, and with two it is
-    /// done by two threads.
+    /// Sets the number of connections, 1 (default) to 64. The receiver's copying takes longest; two
+    /// connections use two threads for it.
     pub fn connections(mut self, connections: u16) -> Send {
         self.connections = connections;
         self
     }
 
-    /// Lets the receiver read back what it stored, and compares that with the source before the file gets its name.
+    /// Makes the receiver read back its copy, and compares digests before the file is published.
     pub fn verify(mut self, verify: bool) -> Send {
         self.verify = verify;
         self
     }
 
-    /// Sends the file's bytes and nothing else, over one connection: to programs that are not Evermap. The only sign of the
-    /// end is the end, so nobody says what became of them. Any source will do, streams as well.
+    /// Sends only the file's bytes, over one connection, to programs other than Evermap. The
+    /// receiver sees the end of the stream as the end of the file, and there is no confirmation.
+    /// The source may be a stream.
     pub fn raw(mut self, raw: bool) -> Send {
         self.raw = raw;
         self
     }
 
-    /// How long connecting and each answer before the first byte may take: 10 seconds.
+    /// Sets the timeout for connecting and for each answer before the first byte. Default: 10
+    /// seconds.
     pub fn handshake_timeout(mut self, time: Duration) -> Send {
         self.handshake = time;
         self
     }
 
-    /// How long nothing may move: 60 seconds. A receiver that is at work gives a sign every second, so less than three would end
-    /// transfers that are well.
+    /// Sets the timeout without progress. Default: 60 seconds. A busy receiver sends a keep-alive
+    /// every second, so values below 3 seconds end healthy transfers.
     pub fn idle_timeout(mut self, time: Duration) -> Send {
         self.idle = time;
         self
     }
 
-    /// Ends the transfer, a tenth of a second after it was set.
+    /// Cancels the transfer within a tenth of a second after the flag is set.
     pub fn cancelled_by(mut self, cancelled: Arc<AtomicBool>) -> Send {
         self.cancelled = cancelled;
         self
     }
 
-    /// Is called ten times a second with the bytes that were sent, and all that there are (0 if that is not known).
+    /// Sets a callback that is called ten times a second with the bytes sent and the total (0 if
+    /// unknown).
     pub fn on_progress(
         mut self,
         progress: impl Fn(u64, u64) + std::marker::Send + Sync + 'static,
@@ -127,23 +130,25 @@ impl Send {
         self
     }
 
-    /// Connects and sends. Success means that the receiver has published the file, unless it throws away or the bytes are
-    /// raw: then that they were handed to the network.
+    /// Connects and sends.
+    ///
+    /// Success means that the receiver has published the file. If the receiver discards the data or
+    /// the bytes are raw, it means that they were passed to the network.
     ///
     /// # Errors
     ///
     /// - [`Error::Io`]: the file cannot be read.
-    /// - [`Error::SourceChanged`], [`Error::Differs`]: the receiver was told to discard, and has.
-    /// - [`Error::Peer`]: there is no connection, or it broke. If that was after everything else, it says that the file
-    ///   may be there.
+    /// - [`Error::SourceChanged`], [`Error::Differs`]: the receiver was told to discard the file.
+    /// - [`Error::Peer`]: no connection, or it failed. If it failed at the very end, the message
+    ///   says that the file may exist.
     /// - [`Error::PeerRefused`]: the receiver's own reason.
-    /// - [`Error::Refused`]: the engine that was asked for cannot do it.
+    /// - [`Error::Refused`]: the requested engine cannot send this file.
     /// - [`Error::Cancelled`], [`Error::Usage`].
     pub fn to(&self, address: &Address) -> Result<SendReport> {
         self.check(self.connections)?;
         if matches!(address, Address::Tcp { port: 0, .. }) {
             return Err(Error::Usage(format!(
-                "{address}: nobody listens at port 0; name the receiver's"
+                "{address}: port 0 is not a destination; use the receiver's port"
             )));
         }
         let source = Source::open(&self.path)?;
@@ -154,15 +159,15 @@ impl Send {
         }
     }
 
-    /// The same over a connected stream socket.
+    /// Sends over a connected stream socket. Like [`Send::to`] otherwise.
     ///
     /// ```
     /// use std::os::unix::net::UnixStream;
     /// use evermap_transfer::net::{Receive, Send};
     ///
-    /// let place = tempfile::tempdir()?;
-    /// let (file, copy) = (place.path().join("file"), place.path().join("copy"));
-    /// std::fs::write(&file, "what is sent")?;
+    /// let directory = tempfile::tempdir()?;
+    /// let (file, copy) = (directory.path().join("file"), directory.path().join("copy"));
+    /// std::fs::write(&file, "contents")?;
     /// let (here, there) = UnixStream::pair()?;
     /// let receiver = Receive::new(&copy);
     /// let received = std::thread::spawn(move || receiver.over(there));
@@ -173,16 +178,16 @@ impl Send {
     ///
     /// # Errors
     ///
-    /// As [`Send::to`].
+    /// Same as [`Send::to`].
     pub fn over(&self, socket: impl Into<OwnedFd>) -> Result<SendReport> {
         self.over_all(vec![socket.into()])
     }
 
-    /// The same over several, which all lead to one receiver: that many connections are used.
+    /// Sends over several sockets to one receiver, using one connection each.
     ///
     /// # Errors
     ///
-    /// As [`Send::to`].
+    /// Same as [`Send::to`].
     pub fn over_all(&self, sockets: Vec<OwnedFd>) -> Result<SendReport> {
         let connections = u16::try_from(sockets.len()).unwrap_or(u16::MAX);
         self.check(connections)?;
@@ -201,12 +206,12 @@ impl Send {
     fn check(&self, connections: u16) -> Result<()> {
         if connections == 0 || connections > CONNECTIONS_MAX {
             return Err(Error::Usage(format!(
-                "{connections} connections: a transfer has 1 to {CONNECTIONS_MAX}"
+                "invalid number of connections {connections}: use 1 to {CONNECTIONS_MAX}"
             )));
         }
         if self.raw && (connections > 1 || self.verify) {
             return Err(Error::Usage(
-                "raw bytes go over one connection, and nobody reads them back: leave out `raw`, or `connections` and `verify`"
+                "raw bytes use one connection and cannot be verified: omit `raw`, or `connections` and `verify`"
                     .into(),
             ));
         }

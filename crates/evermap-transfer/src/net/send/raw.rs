@@ -1,4 +1,4 @@
-//! Raw bytes: what is in the file, and then the end of the stream.
+//! Raw transfer: the bytes of the file, then the end of the stream.
 
 use std::os::fd::AsFd;
 
@@ -19,8 +19,8 @@ use crate::segments::FullSegments;
 use crate::span::{Span, Work};
 use crate::sys::write_signals::WriteSignalsBlocked;
 
-/// Sends all of `source` over `socket` and ends the stream. One that fails is reset, where the kind of socket has that, so that
-/// nobody takes what was sent for the whole.
+/// Sends all of `source` over `socket` and ends the stream. On failure the connection is reset if
+/// possible, so that the receiver does not mistake the part for the whole.
 pub(super) fn send(send: &Send, source: &Source, socket: &Socket) -> Result<SendReport> {
     let begin = Moment::now();
     let meter = Meter::new(send.cancelled.clone());

@@ -1,4 +1,4 @@
-//! What is sent: a file whose contents must not change meanwhile.
+//! The file to send, which must not change during the transfer.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,7 @@ use crate::net::again;
 use crate::net::wire::{EXTENTS_MAX, Manifest, NANOSECONDS, Stamp};
 use crate::span::Span;
 
-/// A source that is open.
+/// An open source.
 #[derive(Debug)]
 pub(super) struct Source {
     file: OwnedFd,
@@ -28,7 +28,7 @@ impl Source {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
         let file = again(|| rustix::fs::open(path, flags, Mode::empty()))
             .map_err(Error::io("open", path))?;
-        let stat = look(file.as_fd()).map_err(Error::io("look at", path))?;
+        let stat = look(file.as_fd()).map_err(Error::io("read the attributes of", path))?;
         let kind = End::new(file.as_fd(), path)?.kind();
         Ok(Source { file, path: path.into(), stat, kind })
     }
@@ -41,8 +41,8 @@ impl Source {
         self.stat.stx_size
     }
 
-    /// Whether its size says how much there is. A file system in user space may say 0 of a file that has contents, so that
-    /// is confirmed.
+    /// Returns true if the size is reliable. A size of 0 is confirmed by a read, because user-space
+    /// file systems may report 0 for files with contents.
     pub(super) fn has_a_size(&self) -> Result<bool> {
         if self.kind != Kind::File || self.size_bytes() > 0 {
             return Ok(self.kind == Kind::File);
@@ -51,8 +51,8 @@ impl Source {
         Ok(read.map_err(Error::io("read", &self.path))? == 0)
     }
 
-    /// The same file through a descriptor of its own, as read-ahead is planned for each descriptor; the same one where that cannot be
-    /// had. The kernel is told that it will be read from front to back.
+    /// Opens the file again, because read-ahead works per descriptor, and advises sequential
+    /// reading. Duplicates the descriptor if reopening fails.
     pub(super) fn another(&self) -> Result<OwnedFd> {
         let by_number = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -66,7 +66,8 @@ impl Source {
         Ok(file)
     }
 
-    /// Where there is data, in up to [`EXTENTS_MAX`] extents: of a file with more, the smallest holes are sent as zeros.
+    /// Returns the extents with data, at most [`EXTENTS_MAX`]. In a file with more, the smallest
+    /// holes are sent as zeros.
     pub(super) fn extents(&self) -> Result<Vec<Span>> {
         let allocated_bytes = self.stat.stx_blocks.saturating_mul(512);
         let mut extents = again(|| extents(self.file.as_fd(), self.size_bytes(), allocated_bytes))
@@ -79,11 +80,11 @@ impl Source {
         Ok(extents)
     }
 
-    /// What the receiver is told of it.
+    /// Builds the manifest.
     pub(super) fn manifest(&self, digest_chunk_bytes: u64) -> Result<Manifest> {
         let name = self.path.file_name().ok_or_else(|| {
             Error::Usage(format!(
-                "{} has no name that a file could be sent under",
+                "{} has no file name: use a path that ends with one",
                 self.path.display()
             ))
         })?;
@@ -98,9 +99,10 @@ impl Source {
         })
     }
 
-    /// An error if it is not what it was when it was opened.
+    /// Returns an error if the source changed since it was opened.
     pub(super) fn unchanged(&self) -> Result<()> {
-        let now = look(self.file.as_fd()).map_err(Error::io("look at", &self.path))?;
+        let now =
+            look(self.file.as_fd()).map_err(Error::io("read the attributes of", &self.path))?;
         match Identity::of(&self.stat).differs(&Identity::of(&now)) {
             None => Ok(()),
             Some(what) => Err(Error::SourceChanged { path: self.path.clone(), what }),
@@ -114,12 +116,12 @@ impl AsFd for Source {
     }
 }
 
-/// Reads ahead twice as far in a cold file; costs nothing in a warm one. Pipes know no such advice.
+/// Doubles read-ahead for an uncached file; no effect on a cached one. Fails on pipes.
 pub(super) fn advise(file: &OwnedFd) {
     let _ = rustix::fs::fadvise(file, 0, None, Advice::Sequential);
 }
 
-/// Makes one of extents with a hole of less than `hole_bytes_min` between them.
+/// Joins extents separated by a hole of less than `hole_bytes_min`.
 fn close_holes(extents: &mut Vec<Span>, hole_bytes_min: u64) {
     extents.dedup_by(|next, last| {
         let is_near = next.begin - last.end < hole_bytes_min;
@@ -139,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smallest_holes_are_closed_first() {
+    fn smallest_holes_are_closed_first() {
         let mut extents =
             vec![Span::new(0, 1), Span::new(2, 3), Span::new(8, 9), Span::new(10, 12)];
         close_holes(&mut extents, 2);

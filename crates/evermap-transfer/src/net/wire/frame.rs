@@ -1,35 +1,35 @@
-//! What the two ends say to each other beside the file's bytes: 64 bytes each, some with a few words.
+//! Control messages: frames of 64 bytes, some with a text.
 
 use super::{Malformed, checked, field, u32_at, u64_at};
 use crate::span::Span;
 
-/// A frame's length, without its text.
+/// Length of a frame without its text.
 pub(in crate::net) const FRAME_BYTES: usize = 64;
 
-/// The most that a frame's text may have.
+/// Maximum length of a frame's text.
 pub(in crate::net) const TEXT_BYTES_MAX: usize = 1024;
 
-/// The kind of [`Frame::Failed`].
+/// Kind number of [`Frame::Failed`].
 const FAILED: u32 = 7;
 
-/// Why a transfer was refused, discarded, or failed at the other end.
+/// Reason for refusing, discarding or failing a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::net) enum Reason {
-    /// What was sent is none of the protocol's, or breaks its rules.
+    /// The data is not of this protocol or violates it.
     Malformed,
-    /// It is of a newer version.
+    /// The protocol version is newer.
     NewerVersion,
-    /// Another transfer is under way, or too many are.
+    /// Another transfer is in progress, or too many are.
     Busy,
-    /// No room for the file.
+    /// Not enough space for the file.
     NoSpace,
-    /// The source changed while it was sent.
+    /// The source changed during the transfer.
     SourceChanged,
-    /// What was read back is not what the source has.
+    /// The data read back differs from the source.
     Differs,
-    /// Somebody interrupted it.
+    /// The transfer was cancelled.
     Cancelled,
-    /// Anything else; the text says more.
+    /// Other; see the text.
     Other,
 }
 
@@ -44,23 +44,24 @@ const REASONS: [Reason; 8] = [
     Reason::Cancelled,
 ];
 
-/// One frame.
+/// A control message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::net) enum Frame {
-    /// The receiver wants the bytes, and with digests of so many bytes each (0: none). It may say that it will keep nothing.
+    /// The receiver is ready, and sends digests of this many bytes each (0: none). `discards`: it
+    /// will not keep the data.
     Ready { digest_chunk_bytes: u64, discards: bool },
-    /// Nothing new, and still at work.
+    /// Keep-alive.
     Working,
-    /// What the receiver read back of this span has this BLAKE3 digest.
+    /// BLAKE3 digest of this span, as read back by the receiver.
     Digest { span: Span, digest: [u8; 32] },
-    /// The receiver has stored so many bytes, all there are.
+    /// The receiver stored all data, with its byte count.
     Stored { bytes: u64 },
-    /// The sender's source is what it was: the file is to get its name.
+    /// The source is unchanged: the receiver shall publish the file.
     Keep,
-    /// The file has its name.
+    /// The file is published.
     Published,
-    /// It ends here, and nothing is to be kept: from either end. `at` is the first byte that differs, where that is
-    /// the reason.
+    /// The transfer ends and nothing is kept. Sent by either end. `at` is the first differing byte
+    /// for [`Reason::Differs`].
     Failed { reason: Reason, at: u64, text: String },
 }
 
@@ -94,18 +95,18 @@ impl Frame {
         bytes
     }
 
-    /// The length of the text that follows, once the frame is known to be one.
+    /// Validates the frame and returns the length of its text.
     pub(in crate::net) fn text_bytes(bytes: &[u8; FRAME_BYTES]) -> Result<usize, Malformed> {
         checked(bytes, "frame")?;
         match u32_at(bytes, 4) as usize {
             length @ 0..=TEXT_BYTES_MAX => Ok(length),
             length => Err(Malformed::new(format!(
-                "it announces a message of {length} bytes, and {TEXT_BYTES_MAX} are the most"
+                "the peer announces a message of {length} bytes, more than {TEXT_BYTES_MAX}"
             ))),
         }
     }
 
-    /// With the text that came behind it.
+    /// Decodes a frame with its text.
     pub(in crate::net) fn decode(
         bytes: &[u8; FRAME_BYTES],
         text: &[u8],
@@ -124,18 +125,16 @@ impl Frame {
                 let reason = REASONS.get(code).copied().unwrap_or(Reason::Other);
                 Ok(Frame::Failed { reason, at: a, text: shown(&String::from_utf8_lossy(text)) })
             }
-            kind => {
-                Err(Malformed::new(format!("it says something of kind {kind}, which there is not")))
-            }
+            kind => Err(Malformed::new(format!("the peer sent a message of unknown kind {kind}"))),
         }
     }
 
-    /// Whether a frame that begins so says that this is the end.
+    /// Returns true if a frame with this kind field is a failure.
     pub(in crate::net) fn is_failed(kind: &[u8; 4]) -> bool {
         u32::from_le_bytes(*kind) == FAILED
     }
 
-    /// For messages.
+    /// Returns the name for messages.
     pub(in crate::net) fn name(&self) -> &'static str {
         match self {
             Frame::Ready { .. } => "ready",
@@ -149,14 +148,14 @@ impl Frame {
     }
 }
 
-/// Words from elsewhere for a message of our own: nothing in them drives a terminal.
+/// Replaces control characters in a peer's text, which could manipulate a terminal.
 pub(in crate::net) fn shown(text: &str) -> String {
     text.chars()
         .map(|character| if character.is_control() { '\u{fffd}' } else { character })
         .collect()
 }
 
-/// `str::floor_char_boundary` came later than the oldest Rust that this is built with.
+/// `str::floor_char_boundary`, which the oldest supported Rust lacks.
 trait FloorCharBoundary {
     fn floor_char_boundary_of(&self, bytes_max: usize) -> usize;
 }
@@ -199,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_frame_comes_back_as_it_went(frame in a_frame()) {
+        fn frame_round_trips(frame in a_frame()) {
             let bytes = frame.encode();
             let (head, text) = parts(&bytes);
             prop_assert_eq!(Frame::text_bytes(&head).unwrap(), text.len());
@@ -211,7 +210,7 @@ mod tests {
         }
 
         #[test]
-        fn one_wrong_byte_is_never_taken_for_a_frame(frame in a_frame(), at in 0..FRAME_BYTES, by in 1u8..) {
+        fn frame_with_one_wrong_byte_is_refused(frame in a_frame(), at in 0..FRAME_BYTES, by in 1u8..) {
             let (mut head, _) = parts(&frame.encode());
             head[at] ^= by;
             prop_assert!(Frame::text_bytes(&head).is_err());
@@ -219,18 +218,18 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_says_cannot_drive_the_terminal() {
+    fn control_characters_in_a_peers_text_are_replaced() {
         let frame = Frame::Failed { reason: Reason::Other, at: 0, text: "\u{1b}[2Jgone\n".into() };
         let bytes = frame.encode();
         let (head, text) = parts(&bytes);
         let Frame::Failed { text, .. } = Frame::decode(&head, text).unwrap() else {
-            panic!("another frame")
+            panic!("decoded to another kind of frame")
         };
         assert!(text.chars().all(|character| !character.is_control()), "{text:?}");
     }
 
     #[test]
-    fn a_long_message_is_cut_between_characters() {
+    fn long_text_is_cut_between_characters() {
         let text = "ü".repeat(TEXT_BYTES_MAX);
         let bytes = Frame::Failed { reason: Reason::Other, at: 0, text }.encode();
         let (head, text) = parts(&bytes);

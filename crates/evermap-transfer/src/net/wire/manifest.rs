@@ -1,4 +1,4 @@
-//! What a sender announces: the file's name, size and attributes, and where in it there is data.
+//! Announcement of a file: name, size, attributes, and extents with data.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,50 +6,50 @@ use std::os::unix::ffi::OsStrExt;
 use super::{Malformed, checked, i64_at, u32_at, u64_at};
 use crate::span::Span;
 
-/// Extents that a manifest may have. A sender of a file that has more fills its smallest holes.
+/// Maximum number of extents. A sender of a file with more fills its smallest holes.
 pub(in crate::net) const EXTENTS_MAX: usize = 1 << 20;
 
-/// Before the name.
+/// Bytes before the name.
 const HEAD_BYTES: usize = 56;
 const NAME_BYTES_MAX: usize = 255;
 const EXTENT_BYTES: usize = 16;
 const SUM_BYTES: usize = 4;
 
-/// With the longest name and as many extents as there may be: 16 MiB.
+/// Size with the longest name and the maximum number of extents: 16 MiB.
 pub(super) const MANIFEST_BYTES_MAX: usize =
     HEAD_BYTES + NAME_BYTES_MAX + EXTENTS_MAX * EXTENT_BYTES + SUM_BYTES;
 const _: () = assert!(MANIFEST_BYTES_MAX < u32::MAX as usize);
 
-/// A digest for each so many bytes: small enough to show where two files differ and that somebody is still at work, large
-/// enough to cost nothing.
+/// Bytes per digest: small enough to locate a difference and to show progress, large enough to cost
+/// nothing.
 pub(in crate::net) const DIGEST_CHUNK_BYTES: u64 = 16 << 20;
 
-/// A second's.
+/// Nanoseconds per second.
 pub(in crate::net) const NANOSECONDS: u32 = 1_000_000_000;
 
-/// Nothing in a file lies behind this.
+/// Largest offset in a file.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
-/// A point in time: seconds since 1970 and nanoseconds since that second.
+/// A point in time: seconds since 1970, and nanoseconds within the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::net) struct Stamp {
     pub seconds: i64,
     pub nanoseconds: u32,
 }
 
-/// What is to be sent.
+/// Announcement of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::net) struct Manifest {
-    /// One component of a path.
+    /// File name: one path component.
     pub name: Vec<u8>,
     pub size_bytes: u64,
-    /// The permissions, the twelve lowest bits.
+    /// Permissions: the twelve lowest bits.
     pub mode: u32,
     pub accessed: Stamp,
     pub modified: Stamp,
-    /// For how many bytes at a time a digest is wished; 0 for none.
+    /// Requested bytes per digest; 0 for none.
     pub digest_chunk_bytes: u64,
-    /// Where there is data: in ascending order, none empty, none overlapping, all within the size.
+    /// Extents with data: ascending, non-empty, disjoint, within the size.
     pub extents: Vec<Span>,
 }
 
@@ -81,7 +81,7 @@ impl Manifest {
     pub(in crate::net) fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
         if bytes.len() < HEAD_BYTES + SUM_BYTES {
             return Err(Malformed::new(format!(
-                "its manifest has {} bytes, which is too short",
+                "the manifest of {} bytes is too short",
                 bytes.len()
             )));
         }
@@ -89,12 +89,12 @@ impl Manifest {
         let (name_bytes, extents) = (u32_at(bytes, 12) as usize, u32_at(bytes, 48) as usize);
         if name_bytes > NAME_BYTES_MAX || extents > EXTENTS_MAX {
             return Err(Malformed::new(format!(
-                "it announces a name of {name_bytes} bytes and {extents} extents: {NAME_BYTES_MAX} and {EXTENTS_MAX} are the most"
+                "the peer announces a name of {name_bytes} bytes and {extents} extents: at most {NAME_BYTES_MAX} and {EXTENTS_MAX} are allowed"
             )));
         }
         let extents_at = HEAD_BYTES + name_bytes;
         if bytes.len() != extents_at + extents * EXTENT_BYTES + SUM_BYTES {
-            return Err(Malformed::new("the length of its manifest is not that of what is in it"));
+            return Err(Malformed::new("the length of the manifest does not match its contents"));
         }
         let span = |pair: &[u8]| Span::new(u64_at(pair, 0), u64_at(pair, 8));
         let manifest = Manifest {
@@ -113,24 +113,22 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// What must hold for whatever is between the lengths.
+    /// Checks all fields except the lengths.
     fn check(&self, reserved: u32) -> Result<(), Malformed> {
         if !is_plain_name(&self.name) {
             return Err(Malformed::new(format!(
-                "the name it sends, {:?}, is not that of a file in a directory: nothing is written",
+                "the name {:?} is not a plain file name: nothing is written",
                 OsStr::from_bytes(&self.name)
             )));
         }
         let times_are_real =
             self.accessed.nanoseconds < NANOSECONDS && self.modified.nanoseconds < NANOSECONDS;
         if self.mode & !0o7777 != 0 || !times_are_real || reserved != 0 {
-            return Err(Malformed::new(
-                "mode or times of its manifest are none that a file can have",
-            ));
+            return Err(Malformed::new("the manifest has an invalid mode or time"));
         }
         if self.digest_chunk_bytes != 0 && !is_digest_chunk(self.digest_chunk_bytes) {
             return Err(Malformed::new(format!(
-                "it wishes digests of {} bytes each",
+                "the peer requests digests of {} bytes each, an unsupported size",
                 self.digest_chunk_bytes
             )));
         }
@@ -138,7 +136,7 @@ impl Manifest {
         for extent in &self.extents {
             if extent.begin < end || extent.is_empty() {
                 return Err(Malformed::new(
-                    "the extents of its manifest overlap, or are not in order",
+                    "the extents of the manifest overlap or are not in order",
                 ));
             }
             end = extent.end;
@@ -146,31 +144,31 @@ impl Manifest {
         match end <= self.size_bytes && self.size_bytes <= OFFSET_MAX {
             true => Ok(()),
             false => Err(Malformed::new(format!(
-                "it announces {} bytes, with data up to byte {end}",
+                "the peer announces {} bytes, but data up to byte {end}",
                 self.size_bytes
             ))),
         }
     }
 
-    /// The bytes that will come.
+    /// Returns the bytes in the extents.
     pub(in crate::net) fn data_bytes(&self) -> u64 {
         self.extents.iter().map(Span::bytes).sum()
     }
 }
 
-/// From 64 KiB to 1 GiB, a power of two.
+/// Returns true for powers of two from 64 KiB to 1 GiB.
 pub(in crate::net) fn is_digest_chunk(bytes: u64) -> bool {
     bytes.is_power_of_two() && (1 << 16..=1 << 30).contains(&bytes)
 }
 
-/// Whether this names a file in a directory, and nothing elsewhere.
+/// Returns true if this is a plain file name, without a path.
 pub(in crate::net) fn is_plain_name(name: &[u8]) -> bool {
     let is_a_name =
         !name.is_empty() && name.len() <= NAME_BYTES_MAX && name != b"." && name != b"..";
     is_a_name && !name.contains(&b'/') && !name.contains(&0)
 }
 
-/// As a part of a path.
+/// Converts the bytes to a path component.
 pub(in crate::net) fn name_of(bytes: &[u8]) -> &OsStr {
     OsStr::from_bytes(bytes)
 }
@@ -214,7 +212,7 @@ mod tests {
         )
     }
 
-    /// With a checksum that is right, as a hostile peer's would be.
+    /// Fixes the checksum, as a hostile peer would.
     fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
         let at = bytes.len() - SUM_BYTES;
         let sum = crc32c::crc32c(&bytes[..at]);
@@ -224,12 +222,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_manifest_comes_back_as_it_went(manifest in a_manifest()) {
+        fn manifest_round_trips(manifest in a_manifest()) {
             prop_assert_eq!(Manifest::decode(&manifest.encode()).unwrap(), manifest);
         }
 
         #[test]
-        fn a_manifest_that_was_cut_or_changed_is_refused(manifest in a_manifest(), at: prop::sample::Index, by in 1u8..) {
+        fn truncated_or_modified_manifest_is_refused(manifest in a_manifest(), at: prop::sample::Index, by in 1u8..) {
             let mut bytes = manifest.encode();
             let at = at.index(bytes.len());
             prop_assert!(Manifest::decode(&bytes[..at]).is_err());
@@ -238,7 +236,7 @@ mod tests {
         }
 
         #[test]
-        fn what_a_liar_gets_accepted_keeps_the_rules(manifest in a_manifest(), at: prop::sample::Index, by in 1u8..) {
+        fn accepted_manifest_is_valid_even_if_forged(manifest in a_manifest(), at: prop::sample::Index, by in 1u8..) {
             let mut bytes = manifest.encode();
             let at = at.index(bytes.len() - SUM_BYTES);
             bytes[at] ^= by;
@@ -252,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_elsewhere_are_none() {
+    fn names_with_paths_are_refused() {
         for name in
             [&b""[..], b".", b"..", b"/", b"a/b", b"../a", b"/etc/passwd", b"a\0b", &[b'x'; 256]]
         {

@@ -1,7 +1,7 @@
-//! The bytes on the wire, and nothing but: encoding, decoding, and what is refused.
+//! Encoding, decoding and validation of the protocol's bytes.
 //!
-//! `docs/transfer-protocol.md` has the tables. Everything is little-endian, every length has a limit that is checked before
-//! anything is allocated, and nothing here reads or writes a socket.
+//! `docs/transfer-protocol.md` has the tables. All integers are little-endian, every length is
+//! checked against a limit before memory is allocated, and this module does no I/O.
 
 mod frame;
 mod hello;
@@ -15,12 +15,12 @@ pub(super) use manifest::{
 };
 pub(super) use range::{RANGE_BYTES, Range};
 
-/// Bytes that are none of this protocol's, or break its rules: what is wrong with them.
+/// Reason why received bytes are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Malformed {
-    /// Of a version that came later.
+    /// Newer protocol version.
     Newer(u16),
-    /// Anything else, in words.
+    /// Any other violation.
     Bytes(String),
 }
 
@@ -35,15 +35,15 @@ impl std::fmt::Display for Malformed {
         match self {
             Malformed::Newer(version) => write!(
                 f,
-                "it speaks version {version} of the protocol, and this end version {VERSION}: update this end, or send with \
-                 the older program"
+                "the peer uses protocol version {version}, and this program version {VERSION}: update this program, or send with \
+                 the older one"
             ),
             Malformed::Bytes(what) => f.write_str(what),
         }
     }
 }
 
-/// The `N` bytes at `at`; zeros where `bytes` is shorter, which no caller lets happen.
+/// Returns the `N` bytes at `at`, or zeros if `bytes` is shorter, which all callers exclude.
 fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     debug_assert!(at + N <= bytes.len());
     bytes.get(at..at + N).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
@@ -65,13 +65,13 @@ fn i64_at(bytes: &[u8], at: usize) -> i64 {
     i64::from_le_bytes(field(bytes, at))
 }
 
-/// Checks that the last four of `bytes` are the CRC-32C of the others.
+/// Checks that the last four bytes are the CRC-32C of the rest.
 fn checked(bytes: &[u8], of: &str) -> Result<(), Malformed> {
     let (content, sum) = bytes.split_at(bytes.len().saturating_sub(4));
     match sum == crc32c::crc32c(content).to_le_bytes() {
         true => Ok(()),
         false => Err(Malformed::new(format!(
-            "the checksum of its {of} is wrong: what came is not what was sent"
+            "the checksum of the {of} is wrong: it was corrupted on the way"
         ))),
     }
 }

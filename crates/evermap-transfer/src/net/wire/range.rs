@@ -1,17 +1,17 @@
-//! The 16 bytes before the bytes of a span: where they belong.
+//! Header of 16 bytes before the bytes of a span: their offsets.
 
 use super::{Malformed, u64_at};
 use crate::span::Span;
 
-/// A header's length.
+/// Length of a range header.
 pub(in crate::net) const RANGE_BYTES: usize = 16;
 
-/// What comes next on a connection.
+/// Next item on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::net) enum Range {
-    /// The bytes of this span.
+    /// Bytes of this span follow.
     Bytes(Span),
-    /// No bytes any more.
+    /// No more bytes follow.
     End,
 }
 
@@ -27,13 +27,13 @@ impl Range {
         bytes
     }
 
-    /// Whether the span was announced is for the account to say.
+    /// Decodes a header. The caller checks that the span was announced.
     pub(in crate::net) fn decode(bytes: &[u8; RANGE_BYTES]) -> Result<Range, Malformed> {
         let span = Span::new(u64_at(bytes, 0), u64_at(bytes, 8));
         match (span.begin, span.end) {
             (u64::MAX, u64::MAX) => Ok(Range::End),
             _ if span.is_empty() || span.is_open() => Err(Malformed::new(format!(
-                "it announces bytes {} to {}, which are none",
+                "the peer announces bytes {} to {}, an empty span",
                 span.begin, span.end
             ))),
             _ => Ok(Range::Bytes(span)),
@@ -49,13 +49,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_range_comes_back_as_it_went(begin in 0..u64::MAX - 1, bytes in 1u64..) {
+        fn range_round_trips(begin in 0..u64::MAX - 1, bytes in 1u64..) {
             let range = Range::Bytes(Span::new(begin, begin.saturating_add(bytes).min(u64::MAX - 1)));
             prop_assert_eq!(Range::decode(&range.encode()).unwrap(), range);
         }
 
         #[test]
-        fn any_bytes_are_a_range_with_something_in_it_or_refused(bytes: [u8; RANGE_BYTES]) {
+        fn decoded_range_is_never_empty_or_open(bytes: [u8; RANGE_BYTES]) {
             if let Ok(Range::Bytes(span)) = Range::decode(&bytes) {
                 prop_assert!(!span.is_empty() && !span.is_open());
             }
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_no_span() {
+    fn end_is_distinct_from_a_span() {
         assert_eq!(Range::decode(&Range::End.encode()).unwrap(), Range::End);
         assert!(Range::decode(&[0; RANGE_BYTES]).is_err());
     }
