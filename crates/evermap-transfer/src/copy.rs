@@ -15,12 +15,12 @@ use rustix::io::Errno;
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::file::{
-    self, Identity, Options, Place, Placing, Preserve, SharedLinks, Source, c_name, copy_symlink,
-    look, with_temporary_name,
+    self, Destination, Identity, Options, Preserve, PublishMode, SharedLinks, Source, c_name,
+    copy_symlink, statx_of, with_temporary_name,
 };
 use crate::meter::Meter;
-use crate::policy::rates::Kept;
-use crate::policy::{Durability, Reflink, Wish};
+use crate::policy::rates::RateCache;
+use crate::policy::{Durability, Reflink, Request};
 use crate::report::{Report, TreeSummary};
 use crate::sys::write_signals::WriteSignalsBlocked;
 use crate::tree::{self, TreeMeter, TreeOptions};
@@ -82,7 +82,7 @@ impl Copy {
 
     /// Uses only this engine. Data that it cannot move is an error.
     pub fn engine(mut self, engine: EngineKind) -> Copy {
-        self.options.wish.engine = Some(engine);
+        self.options.request.engine = Some(engine);
         self
     }
 
@@ -94,13 +94,13 @@ impl Copy {
 
     /// Sets the durability guaranteed when [`Copy::run`] returns. Default: [`Durability::None`].
     pub fn durability(mut self, durability: Durability) -> Copy {
-        self.options.wish.durability = durability;
+        self.options.request.durability = durability;
         self
     }
 
     /// Sets whether extents may be shared with the source. Default: shared if possible.
     pub fn reflink(mut self, reflink: Reflink) -> Copy {
-        self.options.wish.reflink = reflink;
+        self.options.request.reflink = reflink;
         self
     }
 
@@ -184,14 +184,15 @@ impl Copy {
     ///
     /// # Errors
     ///
-    /// Any [`Error`]. On error the target is unchanged, except for [`Error::Incomplete`], whose
-    /// report says what was published.
+    /// Any [`Error`]. On error a target file is unchanged and a new target does not exist. A directory
+    /// that the source was merged into keeps the files already copied.
     pub fn run(&self) -> Result<Report> {
         if self.follow == Follow::None && !ends_with(&self.source, b"/") {
-            let stat = fs::lstat(&self.source).map_err(Error::io("look at", &self.source))?;
+            let stat = fs::lstat(&self.source)
+                .map_err(Error::io("read the attributes of", &self.source))?;
             if fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::Symlink {
                 let target = self.named_target(|| Ok(file_name(&self.source)?.to_os_string()))?;
-                let durability = self.options.wish.durability;
+                let durability = self.options.request.durability;
                 return copy_symlink(
                     &self.source,
                     &stat,
@@ -204,7 +205,8 @@ impl Copy {
         // Threads that copy a tree inherit the signal mask.
         let _no_signal = WriteSignalsBlocked::new();
         let file = open_source(&self.source)?;
-        let stat = look(file.as_fd()).map_err(Error::io("look at", &self.source))?;
+        let stat =
+            statx_of(file.as_fd()).map_err(Error::io("read the attributes of", &self.source))?;
         if fs::FileType::from_raw_mode(stat.stx_mode.into()) == fs::FileType::Directory {
             return self.run_tree();
         }
@@ -241,20 +243,20 @@ impl Copy {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = fs::open(directory, flags, Mode::empty())
             .map_err(Error::io("open the directory", directory))?;
-        let place = Place {
+        let destination = Destination {
             directory: opened.as_fd(),
             name: &c_name(name)?,
             path,
-            placing: Placing::Replacing,
+            publish_mode: PublishMode::Replace,
         };
         let inode = (identity.device, identity.inode);
         let links = self.tree.links.as_ref().filter(|_| names > 1);
         if let Some(links) = links
-            && link_in_place(links, inode, &place)?
+            && link_in_place(links, inode, &destination)?
         {
             return Ok(Report { size_bytes: identity.size_bytes, ..Report::default() });
         }
-        let mut report = file::copy_at(source, place, &self.options, &self.meter)?;
+        let mut report = file::copy_at(source, destination, &self.options, &self.meter)?;
         if let Some(links) = links {
             links.copied(inode, path);
         }
@@ -277,10 +279,10 @@ impl Copy {
         };
         let options = TreeOptions {
             preserve: self.options.preserve,
-            durability: self.options.wish.durability,
-            reflink: self.options.wish.reflink,
+            durability: self.options.request.durability,
+            reflink: self.options.request.reflink,
             verify: self.options.verify,
-            engine: self.options.wish.engine,
+            engine: self.options.request.engine,
             tuning: self.options.tuning.clone(),
             ..self.tree.clone()
         };
@@ -330,13 +332,13 @@ impl Progress {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            wish: Wish::default(),
+            request: Request::default(),
             tuning: Tuning::default(),
             verify: false,
             resume: false,
             preserve: Preserve::default(),
             explain: false,
-            kept: Kept::of_user(),
+            rate_cache: RateCache::of_user(),
         }
     }
 }
@@ -351,20 +353,26 @@ enum Resolved {
 
 /// Replaces the name with a hard link to another copy of the same inode. Returns false if there is
 /// no such copy.
-fn link_in_place(links: &SharedLinks, inode: (u64, u64), place: &Place<'_>) -> Result<bool> {
-    let failed = Error::io("give its name to", place.path);
-    let linked =
-        with_temporary_name(place.name, |name| match links.link(inode, place.directory, name) {
+fn link_in_place(
+    links: &SharedLinks,
+    inode: (u64, u64),
+    destination: &Destination<'_>,
+) -> Result<bool> {
+    let failed = Error::io("publish", destination.path);
+    let linked = with_temporary_name(destination.name, |name| {
+        match links.link(inode, destination.directory, name) {
             true => Ok(()),
             false => Err(Errno::NOENT),
-        });
+        }
+    });
     let Ok(((), temporary)) = linked else { return Ok(false) };
-    fs::renameat(place.directory, &temporary, place.directory, place.name).map_err(|errno| {
-        let _ = fs::unlinkat(place.directory, &temporary, fs::AtFlags::empty());
-        failed(errno)
-    })?;
+    fs::renameat(destination.directory, &temporary, destination.directory, destination.name)
+        .map_err(|errno| {
+            let _ = fs::unlinkat(destination.directory, &temporary, fs::AtFlags::empty());
+            failed(errno)
+        })?;
     // `rename` does nothing if both names are links to the same file.
-    let _ = fs::unlinkat(place.directory, &temporary, fs::AtFlags::empty());
+    let _ = fs::unlinkat(destination.directory, &temporary, fs::AtFlags::empty());
     Ok(true)
 }
 
@@ -381,8 +389,8 @@ fn open_source(path: &Path) -> Result<OwnedFd> {
 fn resolve(source: &Path, path: PathBuf, identity: &Identity) -> Result<Resolved> {
     let stat = match fs::stat(&path) {
         Ok(stat) => stat,
-        Err(Errno::NOENT) => return name_that_is_free(path),
-        Err(errno) => return Err(Error::io("look at", path)(errno)),
+        Err(Errno::NOENT) => return resolve_free_name(path),
+        Err(errno) => return Err(Error::io("read the attributes of", path)(errno)),
     };
     if (stat.st_dev, stat.st_ino) == (identity.device, identity.inode) {
         return Err(Error::SameFile { source_path: source.into(), target_path: path });
@@ -404,7 +412,7 @@ fn resolve(source: &Path, path: PathBuf, identity: &Identity) -> Result<Resolved
 }
 
 /// Resolves a path that `stat` does not find: a free name or a dangling link.
-fn name_that_is_free(path: PathBuf) -> Result<Resolved> {
+fn resolve_free_name(path: PathBuf) -> Result<Resolved> {
     if std::fs::symlink_metadata(&path).is_ok() {
         return Err(Error::Usage(format!(
             "{} is a symbolic link to nothing: remove it, or name the file it should point to",

@@ -13,17 +13,17 @@ use evermap_observe::Moment;
 use rustix::fs;
 use rustix::process::{Resource, getrlimit};
 
-use crate::drive::{Drive, Driven};
+use crate::drive::{Drive, DriveSummary};
 use crate::end::{Ends, Kind};
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::file::describe;
 use crate::meter::Meter;
-use crate::policy::rates::Kept;
-use crate::policy::{Choice, Durability, Facts, Reflink, Wish, plan};
+use crate::policy::rates::RateCache;
+use crate::policy::{Choice, Durability, Facts, Reflink, Request, plan};
 use crate::report::Report;
-use crate::room;
 use crate::segments::FullSegments;
+use crate::space;
 use crate::span::{Span, Work};
 use crate::sys::write_signals::WriteSignalsBlocked;
 
@@ -59,10 +59,10 @@ pub struct Move<'a> {
     spans: Option<Vec<Span>>,
     sparse: bool,
     engines: Vec<EngineKind>,
-    wish: Wish,
+    request: Request,
     tuning: Tuning,
     explain: bool,
-    kept: Kept,
+    rate_cache: RateCache,
     meter: Arc<Meter>,
 }
 
@@ -76,10 +76,10 @@ impl<'a> Move<'a> {
             spans: None,
             sparse: false,
             engines: Vec::new(),
-            wish: Wish::default(),
+            request: Request::default(),
             tuning: Tuning::default(),
             explain: false,
-            kept: Kept::of_user(),
+            rate_cache: RateCache::of_user(),
             meter: Arc::default(),
         }
     }
@@ -113,7 +113,7 @@ impl<'a> Move<'a> {
     /// that need a fixed order: the default order depends on measurements.
     pub fn engines(mut self, engines: impl IntoIterator<Item = EngineKind>) -> Move<'a> {
         self.engines = engines.into_iter().collect();
-        self.wish.engine = self.engines.first().copied();
+        self.request.engine = self.engines.first().copied();
         self
     }
 
@@ -126,13 +126,13 @@ impl<'a> Move<'a> {
     /// Sets the durability guaranteed when [`Move::run`] returns. With `Data` and `Full` a target
     /// file or device is flushed. The caller flushes the target's directory.
     pub fn durability(mut self, durability: Durability) -> Move<'a> {
-        self.wish.durability = durability;
+        self.request.durability = durability;
         self
     }
 
     /// Sets whether extents may be shared with the source. Default: shared if possible.
     pub fn reflink(mut self, reflink: Reflink) -> Move<'a> {
-        self.wish.reflink = reflink;
+        self.request.reflink = reflink;
         self
     }
 
@@ -180,7 +180,7 @@ impl<'a> Move<'a> {
         if ends.have_offsets() && ends.source.identity() == ends.target.identity() {
             return Err(Error::SameFile { source_path: names.0, target_path: names.1 });
         }
-        let mut work = self.due(&ends)?;
+        let mut work = self.pending_work(&ends)?;
         let mut report = Report::default();
         if self.explain {
             report.source_resident_before = evermap_observe::residency(self.source);
@@ -215,7 +215,7 @@ impl<'a> Move<'a> {
     }
 
     /// Returns the spans to move. An open end is closed at the source file's size.
-    fn due(&self, ends: &Ends<'_>) -> Result<Work> {
+    fn pending_work(&self, ends: &Ends<'_>) -> Result<Work> {
         let mut spans = match &self.spans {
             Some(spans) => spans.clone(),
             None => vec![Span::new(0, Span::OPEN)],
@@ -241,21 +241,21 @@ impl<'a> Move<'a> {
         let drive = Drive {
             ends,
             facts: &facts,
-            wish: &self.wish,
+            request: &self.request,
             tuning: &self.tuning,
             meter: &self.meter,
-            kept: &self.kept,
+            rate_cache: &self.rate_cache,
             reserve: &reserve,
         };
-        let (driven, moved) = match self.sparse && is_between_files(ends) {
+        let (summary, moved) = match self.sparse && is_between_files(ends) {
             true => self.without_holes(&drive, work),
             false => self.by_engines_or_plan(&drive, work),
         };
-        describe(driven, ends, report);
+        describe(summary, ends, report);
         moved
     }
 
-    fn by_engines_or_plan(&self, drive: &Drive<'_>, work: &mut Work) -> (Driven, Result<()>) {
+    fn by_engines_or_plan(&self, drive: &Drive<'_>, work: &mut Work) -> (DriveSummary, Result<()>) {
         match self.engines.is_empty() {
             true => drive.run(work),
             false => drive.run_by(&self.engines, work),
@@ -264,53 +264,55 @@ impl<'a> Move<'a> {
 
     /// Shares extents first if that is the first choice: one call copies all holes too. For the
     /// other engines the holes are removed from the work.
-    fn without_holes(&self, drive: &Drive<'_>, work: &mut Work) -> (Driven, Result<()>) {
+    fn without_holes(&self, drive: &Drive<'_>, work: &mut Work) -> (DriveSummary, Result<()>) {
         let first = match self.engines.first() {
             Some(engine) => Some(*engine),
-            None => plan(drive.facts, &self.wish).choices.first().map(|choice| choice.engine),
+            None => plan(drive.facts, &self.request).choices.first().map(|choice| choice.engine),
         };
         if first != Some(EngineKind::Reflink) {
-            let data = self.leave_holes_out(drive.ends, work);
+            let data = self.remove_holes(drive.ends, work);
             return match data {
                 Ok(()) => self.by_engines_or_plan(drive, work),
-                Err(error) => (Driven::default(), Err(error)),
+                Err(error) => (DriveSummary::default(), Err(error)),
             };
         }
-        let (mut driven, shared) = drive.run_by(&[EngineKind::Reflink], work);
+        let (mut summary, shared) = drive.run_by(&[EngineKind::Reflink], work);
         let others: Vec<EngineKind> =
             self.engines.iter().copied().filter(|engine| *engine != EngineKind::Reflink).collect();
         let is_last = match self.engines.is_empty() {
-            true => self.wish.reflink == Reflink::Always,
+            true => self.request.reflink == Reflink::Always,
             false => others.is_empty(),
         };
         match shared {
             Err(Error::Refused { .. }) if !is_last => {}
-            shared => return (driven, shared),
+            shared => return (summary, shared),
         }
-        if let Err(error) = self.leave_holes_out(drive.ends, work) {
-            return (driven, Err(error));
+        if let Err(error) = self.remove_holes(drive.ends, work) {
+            return (summary, Err(error));
         }
         let (rest, moved) = match self.engines.is_empty() {
             true => {
-                let wish = Wish { reflink: Reflink::Never, ..self.wish };
-                Drive { wish: &wish, ..drive.clone() }.run(work)
+                let request = Request { reflink: Reflink::Never, ..self.request };
+                Drive { request: &request, ..drive.clone() }.run(work)
             }
             false => drive.run_by(&others, work),
         };
-        let refused = std::mem::take(&mut driven.not);
-        driven.add(rest);
+        let refused = std::mem::take(&mut summary.rejected);
+        summary.add(rest);
         let is_other = |choice: &Choice| choice.engine != EngineKind::Reflink;
-        driven.not.retain(is_other);
-        driven.not.splice(0..0, refused);
-        (driven, moved)
+        summary.rejected.retain(is_other);
+        summary.rejected.splice(0..0, refused);
+        (summary, moved)
     }
 
     /// Narrows `work` to the source's extents. Extends the target to its final length if no write
     /// will do so.
-    fn leave_holes_out(&self, ends: &Ends<'_>, work: &mut Work) -> Result<()> {
+    fn remove_holes(&self, ends: &Ends<'_>, work: &mut Work) -> Result<()> {
         let source = &ends.source;
-        let stat = fs::fstat(source.fd()).map_err(Error::io("look at", source.path()))?;
-        let position = fs::tell(source.fd()).map_err(Error::io("look at", source.path()))?;
+        let stat =
+            fs::fstat(source.fd()).map_err(Error::io("read the attributes of", source.path()))?;
+        let position =
+            fs::tell(source.fd()).map_err(Error::io("read the position of", source.path()))?;
         let extents =
             evermap_observe::extents(source.fd(), stat.st_size as u64, stat.st_blocks as u64 * 512)
                 .map_err(Error::io("find the data of", source.path()))?;
@@ -336,7 +338,7 @@ impl<'a> Move<'a> {
         if target.kind() != Kind::File || target.appends() {
             return Ok(());
         }
-        room::reserve(target.fd(), target.path(), due, target.file_system(), &self.meter)
+        space::reserve(target.fd(), target.path(), due, target.file_system(), &self.meter)
     }
 
     fn flush(&self, ends: &Ends<'_>, report: &mut Report) -> Result<()> {
@@ -345,7 +347,7 @@ impl<'a> Move<'a> {
             return Ok(());
         }
         let flushing = Instant::now();
-        let flushed = match self.wish.durability {
+        let flushed = match self.request.durability {
             Durability::None => return Ok(()),
             Durability::Data => fs::fdatasync(target.fd()),
             Durability::Full => fs::fsync(target.fd()),
@@ -415,14 +417,15 @@ mod tests {
             eprintln!("SKIPPED: page cache residency is unknown here, so no race runs");
             return;
         }
-        let tuning = Tuning { raced_bytes_min: 2 << 20, heat_bytes: 64 << 10, ..Tuning::default() };
+        let tuning =
+            Tuning { race_bytes_min: 2 << 20, race_round_bytes: 64 << 10, ..Tuning::default() };
         let run = |bytes: u64| {
             let target = file();
             let mut moved = Move::new(&source, &target)
                 .spans([Span::new(0, bytes)])
                 .reflink(Reflink::Never)
                 .tuning(tuning.clone());
-            moved.kept = Kept::at(directory.path().join("rates"));
+            moved.rate_cache = RateCache::at(directory.path().join("rates"));
             let report = moved.run().unwrap();
             let mut copied = vec![0; bytes as usize];
             target.read_exact_at(&mut copied, 0).unwrap();
@@ -439,7 +442,7 @@ mod tests {
         let losers = moved.len() - 1;
         assert!(losers >= 1 && moved[..losers].iter().all(|bytes| *bytes == heats), "{raced:?}");
         assert_eq!(moved.iter().sum::<u64>(), 4 << 20);
-        assert!(raced.log.iter().any(|line| line.contains("us a MiB")), "{raced:?}");
+        assert!(raced.log.iter().any(|line| line.contains("us/MiB")), "{raced:?}");
         // The winner is used from now on, for small and large moves.
         let fastest = raced.engines.iter().max_by_key(|engine| engine.bytes).unwrap().engine;
         for bytes in [1 << 20, 4 << 20] {

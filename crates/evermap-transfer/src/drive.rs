@@ -11,8 +11,8 @@ use crate::engines::{self, EngineKind, Stop, Tuning};
 use crate::error::Error;
 use crate::meter::Meter;
 use crate::policy::adapt::{Adapt, WINDOW_BYTES, Window};
-use crate::policy::rates::Kept;
-use crate::policy::{BY_NAME, Choice, Facts, Plan, Reflink, Wish, plan};
+use crate::policy::rates::RateCache;
+use crate::policy::{BY_NAME, Choice, Facts, Plan, Reflink, Request, plan};
 use crate::span::{Span, Work};
 
 /// Above this cached share of the source, read-ahead and extra lanes are not used.
@@ -22,13 +22,13 @@ const RACE_ROUNDS: usize = 3;
 
 /// Outcome of a plan or a part of it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Driven {
+pub(crate) struct DriveSummary {
     /// Engines that moved bytes, with counts.
     pub(crate) moved: Vec<(EngineKind, u64)>,
     /// Reason for the first engine.
     pub(crate) why: String,
     /// Engines not used or refused, with reasons.
-    pub(crate) not: Vec<Choice>,
+    pub(crate) rejected: Vec<Choice>,
     /// Events, such as lanes added.
     pub(crate) log: Vec<String>,
 }
@@ -38,23 +38,23 @@ pub(crate) struct Driven {
 pub(crate) struct Drive<'a> {
     pub(crate) ends: &'a Ends<'a>,
     pub(crate) facts: &'a Facts,
-    pub(crate) wish: &'a Wish,
+    pub(crate) request: &'a Request,
     pub(crate) tuning: &'a Tuning,
     pub(crate) meter: &'a Meter,
     /// Stored measurements.
-    pub(crate) kept: &'a Kept,
+    pub(crate) rate_cache: &'a RateCache,
     /// Called once before the first byte is moved. Not called if extents are shared, which takes no
     /// space.
     pub(crate) reserve: &'a dyn Fn(&Work) -> Result<(), Error>,
 }
 
-impl Driven {
+impl DriveSummary {
     /// Merges the result of a later run.
-    pub(crate) fn add(&mut self, step: Driven) {
+    pub(crate) fn add(&mut self, step: DriveSummary) {
         step.moved.into_iter().for_each(|(engine, bytes)| note_moved(self, engine, bytes));
         if self.why.is_empty() {
             self.why = step.why;
-            self.not = step.not;
+            self.rejected = step.rejected;
             self.log = step.log;
         }
     }
@@ -62,58 +62,58 @@ impl Driven {
 
 impl Drive<'_> {
     /// Moves all of `work`.
-    pub(crate) fn run(&self, work: &mut Work) -> (Driven, Result<(), Error>) {
-        let mut driven = Driven::default();
-        let mut wish = *self.wish;
+    pub(crate) fn run(&self, work: &mut Work) -> (DriveSummary, Result<(), Error>) {
+        let mut summary = DriveSummary::default();
+        let mut request = *self.request;
         // Share extents first: it does not depend on the cache, and a cache query takes longer than
         // sharing.
-        match self.share(work, &mut driven) {
-            Ok(true) if work.is_done() => return (driven, Ok(())),
-            Ok(true) => wish.sharing_was_tried = true,
+        match self.share(work, &mut summary) {
+            Ok(true) if work.is_done() => return (summary, Ok(())),
+            Ok(true) => request.sharing_was_tried = true,
             Ok(false) => {}
-            Err(error) => return (driven, Err(error)),
+            Err(error) => return (summary, Err(error)),
         }
         let mut facts = self.facts.clone();
-        if wish.engine.is_none() {
-            facts.look_at_memory(self.ends);
+        if request.engine.is_none() {
+            facts.query_memory(self.ends);
         }
-        let drive = Drive { facts: &facts, wish: &wish, ..self.clone() };
-        let result = drive.run_planned(work, &mut driven);
-        (driven, result)
+        let drive = Drive { facts: &facts, request: &request, ..self.clone() };
+        let result = drive.run_planned(work, &mut summary);
+        (summary, result)
     }
 
     /// Shares extents if the plan begins with that. Returns true if it was tried.
-    fn share(&self, work: &mut Work, driven: &mut Driven) -> Result<bool, Error> {
-        let first = plan(self.facts, self.wish).choices.into_iter().next();
+    fn share(&self, work: &mut Work, summary: &mut DriveSummary) -> Result<bool, Error> {
+        let first = plan(self.facts, self.request).choices.into_iter().next();
         let Some(choice) = first.filter(|choice| choice.engine == EngineKind::Reflink) else {
             return Ok(false);
         };
-        if self.wish.engine.is_some() || self.wish.reflink == Reflink::Always {
+        if self.request.engine.is_some() || self.request.reflink == Reflink::Always {
             return Ok(false);
         }
-        match self.go_through(&[choice], false, work, driven) {
+        match self.go_through(&[choice], false, work, summary) {
             Ok(()) | Err(Error::Refused { .. }) => Ok(true),
             Err(error) => Err(error),
         }
     }
 
     /// Moves all of `work` by the engines of the plan.
-    fn run_planned(&self, work: &mut Work, driven: &mut Driven) -> Result<(), Error> {
-        let mut wish = *self.wish;
+    fn run_planned(&self, work: &mut Work, summary: &mut DriveSummary) -> Result<(), Error> {
+        let mut request = *self.request;
         let mut reserved = false;
         if self.may_race(work) {
             (self.reserve)(work)?;
             reserved = true;
-            wish.warm = self.fastest(work, driven);
+            request.warm = self.fastest(work, summary);
         }
-        let Plan { choices, not } = plan(self.facts, &wish);
+        let Plan { choices, rejected } = plan(self.facts, &request);
         // Engines that were tried have reported their own reason.
-        let untried = not
+        let untried = rejected
             .into_iter()
-            .filter(|not| !driven.not.iter().any(|tried| tried.engine == not.engine));
+            .filter(|not| !summary.rejected.iter().any(|tried| tried.engine == not.engine));
         let untried: Vec<Choice> = untried.collect();
-        driven.not.extend(untried);
-        self.go_through(&choices, reserved, work, driven)
+        summary.rejected.extend(untried);
+        self.go_through(&choices, reserved, work, summary)
     }
 
     /// Moves all of `work` by these engines only, in this order.
@@ -121,12 +121,12 @@ impl Drive<'_> {
         &self,
         engines: &[EngineKind],
         work: &mut Work,
-    ) -> (Driven, Result<(), Error>) {
+    ) -> (DriveSummary, Result<(), Error>) {
         let named = |engine: &EngineKind| Choice { engine: *engine, why: BY_NAME.to_string() };
         let choices: Vec<Choice> = engines.iter().map(named).collect();
-        let mut driven = Driven::default();
-        let result = self.go_through(&choices, false, work, &mut driven);
-        (driven, result)
+        let mut summary = DriveSummary::default();
+        let result = self.go_through(&choices, false, work, &mut summary);
+        (summary, result)
     }
 
     fn go_through(
@@ -134,7 +134,7 @@ impl Drive<'_> {
         choices: &[Choice],
         mut reserved: bool,
         work: &mut Work,
-        driven: &mut Driven,
+        summary: &mut DriveSummary,
     ) -> Result<(), Error> {
         let mut last_stop = None;
         for choice in choices {
@@ -142,7 +142,7 @@ impl Drive<'_> {
                 break;
             }
             if !reserved && choice.engine != EngineKind::Reflink {
-                if self.adapts(choice, work) {
+                if self.is_adaptive(choice, work) {
                     // Start read-ahead while space is reserved, which takes 10 ms for 64 MiB on
                     // tmpfs.
                     self.advise(work, 2 * WINDOW_BYTES);
@@ -151,20 +151,20 @@ impl Drive<'_> {
                 reserved = true;
             }
             let before_bytes = self.meter.arrived_bytes();
-            let outcome = match self.adapts(choice, work) {
-                true => self.adapting(work, driven),
-                false => self.with(choice.engine, self.tuning, work, u64::MAX),
+            let outcome = match self.is_adaptive(choice, work) {
+                true => self.run_adaptive(work, summary),
+                false => self.run_engine(choice.engine, self.tuning, work, u64::MAX),
             };
             let moved_bytes = self.meter.arrived_bytes() - before_bytes;
-            note_moved(driven, choice.engine, moved_bytes);
-            if moved_bytes > 0 && driven.why.is_empty() {
-                driven.why.clone_from(&choice.why);
+            note_moved(summary, choice.engine, moved_bytes);
+            if moved_bytes > 0 && summary.why.is_empty() {
+                summary.why.clone_from(&choice.why);
             }
             match outcome {
                 Ok(()) => last_stop = None,
                 Err(Stop::Refused(why)) => {
                     tracing::debug!(engine = %choice.engine, %why, "refused");
-                    driven.not.push(Choice { engine: choice.engine, why: why.0.clone() });
+                    summary.rejected.push(Choice { engine: choice.engine, why: why.0.clone() });
                     last_stop = Some((choice.engine, Stop::Refused(why)));
                 }
                 Err(stop) => return Err(stop.into_error(choice.engine, self.ends)),
@@ -178,7 +178,7 @@ impl Drive<'_> {
 
     /// Runs one engine until the work is done, `bytes_max` have arrived, or it stops. Always drains
     /// it.
-    fn with(
+    fn run_engine(
         &self,
         kind: EngineKind,
         tuning: &Tuning,
@@ -197,9 +197,9 @@ impl Drive<'_> {
         outcome.and(drained)
     }
 
-    fn adapts(&self, choice: &Choice, work: &Work) -> bool {
+    fn is_adaptive(&self, choice: &Choice, work: &Work) -> bool {
         choice.engine == EngineKind::Splice
-            && self.wish.engine.is_none()
+            && self.request.engine.is_none()
             && self.ends.have_offsets()
             && work.bytes().is_some_and(|bytes| bytes >= 2 * WINDOW_BYTES)
             && self.facts.resident.is_some_and(|share| share <= ADAPTED_RESIDENT_MAX)
@@ -207,7 +207,7 @@ impl Drive<'_> {
 
     /// Runs `splice` in windows that are read ahead, and adapts the number of lanes to the
     /// measurements.
-    fn adapting(&self, work: &mut Work, driven: &mut Driven) -> Result<(), Stop> {
+    fn run_adaptive(&self, work: &mut Work, summary: &mut DriveSummary) -> Result<(), Stop> {
         let mut adapt = Adapt::new();
         let mut outcome = Ok(());
         while outcome.is_ok() && !work.is_done() {
@@ -219,7 +219,7 @@ impl Drive<'_> {
                 Instant::now(),
             );
             let tuning = Tuning { lanes: adapt.lanes(), ..self.tuning.clone() };
-            outcome = self.with(EngineKind::Splice, &tuning, work, WINDOW_BYTES);
+            outcome = self.run_engine(EngineKind::Splice, &tuning, work, WINDOW_BYTES);
             adapt.observe(Window {
                 bytes: self.meter.arrived_bytes() - before.0,
                 fill_ns: self.meter.fill_ns() - before.1,
@@ -227,7 +227,7 @@ impl Drive<'_> {
                 wall_ns: before.3.elapsed().as_nanos() as u64,
             });
         }
-        driven.log.extend(adapt.into_log());
+        summary.log.extend(adapt.into_log());
         outcome
     }
 
@@ -247,8 +247,8 @@ impl Drive<'_> {
     }
 
     fn may_race(&self, work: &Work) -> bool {
-        let first = plan(self.facts, self.wish).choices.first().map(|choice| choice.engine);
-        self.wish.engine.is_none()
+        let first = plan(self.facts, self.request).choices.first().map(|choice| choice.engine);
+        self.request.engine.is_none()
             && self.ends.have_offsets()
             && matches!(
                 first,
@@ -260,17 +260,17 @@ impl Drive<'_> {
 
     /// Returns the fastest engine for cached files between these devices: the stored result, or the
     /// winner of a race by processor time over the first bytes of a large file.
-    fn fastest(&self, work: &mut Work, driven: &mut Driven) -> Option<EngineKind> {
+    fn fastest(&self, work: &mut Work, summary: &mut DriveSummary) -> Option<EngineKind> {
         let (source, target) = (self.ends.source.device(), self.ends.target.device());
-        if let Some(engine) = self.kept.fastest(source, target) {
+        if let Some(engine) = self.rate_cache.fastest(source, target) {
             return Some(engine);
         }
-        if work.bytes().is_none_or(|bytes| bytes < self.tuning.raced_bytes_min) {
+        if work.bytes().is_none_or(|bytes| bytes < self.tuning.race_bytes_min) {
             return None;
         }
         let mut runners = vec![EngineKind::MmapWrite, EngineKind::Splice];
         // Omit `copy_file_range` if the plan omits it because extents must not be shared.
-        let planned = plan(self.facts, self.wish).choices;
+        let planned = plan(self.facts, self.request).choices;
         if planned.iter().any(|choice| choice.engine == EngineKind::CopyFileRange) {
             runners.push(EngineKind::CopyFileRange);
         }
@@ -280,9 +280,10 @@ impl Drive<'_> {
                 let (before, start) = (self.meter.arrived_bytes(), processor_time());
                 // An engine that stops leaves the race. A permanent error will be reported by the
                 // plan's engines.
-                let outcome = self.with(*runner, self.tuning, work, self.tuning.race_round_bytes);
+                let outcome =
+                    self.run_engine(*runner, self.tuning, work, self.tuning.race_round_bytes);
                 let bytes = self.meter.arrived_bytes() - before;
-                note_moved(driven, *runner, bytes);
+                note_moved(summary, *runner, bytes);
                 if outcome.is_err() || bytes == 0 {
                     continue;
                 }
@@ -293,19 +294,19 @@ impl Drive<'_> {
         let measured: Vec<(EngineKind, f64)> =
             runners.into_iter().zip(best_ns).filter(|(_, ns)| ns.is_finite()).collect();
         for (engine, ns_per_mib) in &measured {
-            driven.log.push(format!("{engine} takes {:.0} us/MiB", ns_per_mib / 1000.0));
+            summary.log.push(format!("{engine} takes {:.0} us/MiB", ns_per_mib / 1000.0));
         }
-        self.kept.keep_warm(source, target, &measured);
+        self.rate_cache.store(source, target, &measured);
         measured.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(engine, _)| engine)
     }
 }
 
-fn note_moved(driven: &mut Driven, engine: EngineKind, bytes: u64) {
+fn note_moved(summary: &mut DriveSummary, engine: EngineKind, bytes: u64) {
     if bytes == 0 {
         return;
     }
-    match driven.moved.iter_mut().find(|(kind, _)| *kind == engine) {
+    match summary.moved.iter_mut().find(|(kind, _)| *kind == engine) {
         Some((_, sum)) => *sum += bytes,
-        None => driven.moved.push((engine, bytes)),
+        None => summary.moved.push((engine, bytes)),
     }
 }

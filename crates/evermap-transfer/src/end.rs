@@ -159,7 +159,7 @@ impl<'a> Ends<'a> {
     }
 
     /// Returns true if both ends are on one file system.
-    pub fn share_a_file_system(&self) -> bool {
+    pub fn same_file_system(&self) -> bool {
         self.source.device == self.target.device
     }
 

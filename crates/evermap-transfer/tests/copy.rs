@@ -1,4 +1,4 @@
-//! What a copy of one file promises, whatever it is moved by.
+//! Guarantees of copying one file, with every engine.
 #![allow(clippy::unwrap_used)]
 
 use std::ffi::OsStr;
@@ -13,11 +13,11 @@ use evermap_transfer::engines::EngineKind;
 use evermap_transfer::{Copy, Durability, Error, Reflink};
 use tempfile::TempDir;
 
-fn place() -> TempDir {
+fn temp_dir() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// Bytes that no two places of a file have in common.
+/// Returns bytes that differ at every position.
 fn bytes(length: usize) -> Vec<u8> {
     (0..length.div_ceil(8) as u64)
         .flat_map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
@@ -32,14 +32,14 @@ fn names(directory: &Path) -> Vec<std::ffi::OsString> {
     names
 }
 
-fn from_to(place: &TempDir) -> (PathBuf, PathBuf) {
-    (place.path().join("from"), place.path().join("to"))
+fn from_to(temp: &TempDir) -> (PathBuf, PathBuf) {
+    (temp.path().join("from"), temp.path().join("to"))
 }
 
 #[test]
-fn every_size_arrives_whole_by_every_engine_that_takes_it() {
-    let place = place();
-    let (from, to) = from_to(&place);
+fn every_engine_copies_every_size_completely() {
+    let temp = temp_dir();
+    let (from, to) = from_to(&temp);
     for size in [0, 1, 4095, 4096, 4097, 256 << 10, (256 << 10) + 1, (3 << 20) + 511, 20 << 20] {
         let content = bytes(size);
         fs::write(&from, &content).unwrap();
@@ -57,13 +57,13 @@ fn every_size_arrives_whole_by_every_engine_that_takes_it() {
             assert!(fs::read(&to).unwrap() == content, "{engine:?}, {size} bytes");
         }
     }
-    assert_eq!(names(place.path()), ["from", "to"]);
+    assert_eq!(names(temp.path()), ["from", "to"]);
 }
 
 #[test]
-fn holes_at_start_middle_and_end_stay_holes() {
-    let place = place();
-    let (from, to) = from_to(&place);
+fn holes_at_start_middle_and_end_are_preserved() {
+    let temp = temp_dir();
+    let (from, to) = from_to(&temp);
     for data in [vec![], vec![0], vec![32 << 20], vec![(64 << 20) - 4096], vec![1 << 20, 33 << 20]]
     {
         let file = File::create(&from).unwrap();
@@ -83,21 +83,21 @@ fn holes_at_start_middle_and_end_stay_holes() {
 }
 
 #[test]
-fn a_target_has_what_it_had_when_a_copy_is_stopped() {
-    let place = place();
-    let (from, to) = from_to(&place);
+fn cancelled_copy_leaves_the_target_unchanged() {
+    let temp = temp_dir();
+    let (from, to) = from_to(&temp);
     fs::write(&from, bytes(8 << 20)).unwrap();
     fs::write(&to, "before").unwrap();
     let result = Copy::new(&from, &to).cancelled_by(Arc::new(AtomicBool::new(true))).run();
     assert!(matches!(result, Err(Error::Cancelled { .. })), "{result:?}");
     assert_eq!(fs::read(&to).unwrap(), b"before");
-    assert_eq!(names(place.path()), ["from", "to"]);
+    assert_eq!(names(temp.path()), ["from", "to"]);
 }
 
 #[test]
-fn an_interrupted_copy_is_gone_on_with_where_it_was() {
-    let place = place();
-    let (from, to) = from_to(&place);
+fn interrupted_copy_resumes_where_it_stopped() {
+    let temp = temp_dir();
+    let (from, to) = from_to(&temp);
     let content = bytes(200 << 20);
     fs::write(&from, &content).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
@@ -122,10 +122,10 @@ fn an_interrupted_copy_is_gone_on_with_where_it_was() {
     assert!(report.resumed_bytes >= 64 << 20, "{}", report.resumed_bytes);
     assert_eq!(report.resumed_bytes + report.moved_bytes(), 200 << 20);
     assert!(fs::read(&to).unwrap() == content);
-    assert_eq!(names(place.path()), ["from", "to"]);
+    assert_eq!(names(temp.path()), ["from", "to"]);
 }
 
-/// Leaves a part with its first 64 MiB or more.
+/// Leaves a part with at least its first 64 MiB.
 fn interrupted(from: &Path, to: &Path) {
     let stop = Arc::new(AtomicBool::new(false));
     let copy = Copy::new(from, to)
@@ -145,13 +145,13 @@ fn interrupted(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_part_that_was_damaged_or_is_of_another_source_is_begun_anew() {
-    let place = place();
-    let (from, to) = from_to(&place);
+fn damaged_or_foreign_part_is_restarted() {
+    let temp = temp_dir();
+    let (from, to) = from_to(&temp);
     let content = bytes(100 << 20);
     fs::write(&from, &content).unwrap();
     interrupted(&from, &to);
-    let part = place.path().join(".to.evermap-part");
+    let part = temp.path().join(".to.evermap-part");
     File::options().write(true).open(&part).unwrap().write_all_at(b"damage", 1 << 20).unwrap();
     let report = Copy::new(&from, &to).resume(true).run().unwrap();
     assert_eq!(report.resumed_bytes, 0);
@@ -164,17 +164,17 @@ fn a_part_that_was_damaged_or_is_of_another_source_is_begun_anew() {
     let report = Copy::new(&from, &to).resume(true).run().unwrap();
     assert_eq!(report.resumed_bytes, 0);
     assert!(fs::read(&to).unwrap() == other);
-    assert_eq!(names(place.path()), ["from", "to"]);
+    assert_eq!(names(temp.path()), ["from", "to"]);
 }
 
 #[test]
-fn a_file_is_not_copied_onto_itself_under_any_name() {
-    let place = place();
-    let (from, to) = from_to(&place);
+fn copying_a_file_onto_itself_is_refused_under_any_name() {
+    let temp = temp_dir();
+    let (from, to) = from_to(&temp);
     fs::write(&from, "content").unwrap();
     fs::hard_link(&from, &to).unwrap();
-    symlink(&from, place.path().join("link")).unwrap();
-    for target in [&from, &to, &place.path().join("link"), place.path()] {
+    symlink(&from, temp.path().join("link")).unwrap();
+    for target in [&from, &to, &temp.path().join("link"), temp.path()] {
         let result = Copy::new(&from, target).run();
         assert!(matches!(result, Err(Error::SameFile { .. })), "{result:?}");
     }
@@ -182,33 +182,33 @@ fn a_file_is_not_copied_onto_itself_under_any_name() {
 }
 
 #[test]
-fn a_directory_means_the_name_in_it_and_a_link_the_file_behind_it() {
-    let place = place();
-    let (from, _) = from_to(&place);
+fn target_may_be_a_directory_or_a_link_to_a_file() {
+    let temp = temp_dir();
+    let (from, _) = from_to(&temp);
     fs::write(&from, "content").unwrap();
-    fs::create_dir(place.path().join("directory")).unwrap();
-    Copy::new(&from, place.path().join("directory")).run().unwrap();
-    assert_eq!(fs::read(place.path().join("directory/from")).unwrap(), b"content");
+    fs::create_dir(temp.path().join("directory")).unwrap();
+    Copy::new(&from, temp.path().join("directory")).run().unwrap();
+    assert_eq!(fs::read(temp.path().join("directory/from")).unwrap(), b"content");
 
-    fs::write(place.path().join("behind"), "before").unwrap();
-    symlink("behind", place.path().join("link")).unwrap();
-    Copy::new(&from, place.path().join("link")).run().unwrap();
-    assert!(fs::symlink_metadata(place.path().join("link")).unwrap().is_symlink());
-    assert_eq!(fs::read(place.path().join("behind")).unwrap(), b"content");
+    fs::write(temp.path().join("behind"), "before").unwrap();
+    symlink("behind", temp.path().join("link")).unwrap();
+    Copy::new(&from, temp.path().join("link")).run().unwrap();
+    assert!(fs::symlink_metadata(temp.path().join("link")).unwrap().is_symlink());
+    assert_eq!(fs::read(temp.path().join("behind")).unwrap(), b"content");
 
-    symlink("nowhere", place.path().join("dangling")).unwrap();
-    let result = Copy::new(&from, place.path().join("dangling")).run();
+    symlink("nowhere", temp.path().join("dangling")).unwrap();
+    let result = Copy::new(&from, temp.path().join("dangling")).run();
     assert!(matches!(result, Err(Error::Usage(_))), "{result:?}");
 }
 
 #[test]
-fn names_have_any_bytes_and_any_length() {
-    let place = place();
-    let (from, _) = from_to(&place);
+fn names_may_have_any_bytes_and_length() {
+    let temp = temp_dir();
+    let (from, _) = from_to(&temp);
     fs::write(&from, "content").unwrap();
     let long = vec![b'n'; 255];
     for name in [b"line\nline".as_slice(), b"\xff\xfe", b" ", b"-", &long] {
-        let to = place.path().join(OsStr::from_bytes(name));
+        let to = temp.path().join(OsStr::from_bytes(name));
         for _ in 0..2 {
             Copy::new(&from, &to).durability(Durability::Full).run().unwrap();
         }
@@ -217,9 +217,9 @@ fn names_have_any_bytes_and_any_length() {
 }
 
 #[test]
-fn what_makes_its_contents_up_is_copied_whole() {
-    let place = place();
-    let (_, to) = from_to(&place);
+fn generated_files_are_copied_completely() {
+    let temp = temp_dir();
+    let (_, to) = from_to(&temp);
     for source in
         ["/proc/version", "/proc/self/maps", "/sys/kernel/mm/transparent_hugepage/enabled"]
     {
@@ -237,26 +237,26 @@ fn what_makes_its_contents_up_is_copied_whole() {
 }
 
 #[test]
-fn what_cannot_be_read_written_or_found_is_named() {
-    let place = place();
-    let (from, to) = from_to(&place);
-    let said = |result: Result<_, Error>| {
+fn errors_name_the_file_or_engine() {
+    let temp = temp_dir();
+    let (from, to) = from_to(&temp);
+    let message = |result: Result<_, Error>| {
         result.map(|_: evermap_transfer::Report| ()).unwrap_err().to_string()
     };
-    let missing = said(Copy::new(&from, &to).run());
+    let missing = message(Copy::new(&from, &to).run());
     assert!(missing.contains("from") && missing.contains("No such file"), "{missing}");
     fs::write(&from, "content").unwrap();
-    let no_directory = said(Copy::new(&from, place.path().join("none/to")).run());
+    let no_directory = message(Copy::new(&from, temp.path().join("none/to")).run());
     assert!(no_directory.contains("none"), "{no_directory}");
-    let refused = said(Copy::new("/proc/version", &to).engine(EngineKind::Reflink).run());
+    let refused = message(Copy::new("/proc/version", &to).engine(EngineKind::Reflink).run());
     assert!(refused.contains("reflink"), "{refused}");
     assert!(!to.exists());
 }
 
 #[test]
-fn shared_extents_or_nothing_is_what_always_means() {
-    let place = place();
-    let (from, to) = from_to(&place);
+fn reflink_always_shares_or_fails() {
+    let temp = temp_dir();
+    let (from, to) = from_to(&temp);
     fs::write(&from, bytes(1 << 20)).unwrap();
     match Copy::new(&from, &to).reflink(Reflink::Always).run() {
         Ok(report) => assert_eq!(report.engines[0].engine, EngineKind::Reflink),
@@ -266,9 +266,9 @@ fn shared_extents_or_nothing_is_what_always_means() {
 }
 
 #[test]
-fn a_source_that_grows_while_it_is_copied_is_an_error() {
-    let place = place();
-    let (from, to) = from_to(&place);
+fn source_that_grows_during_the_copy_is_an_error() {
+    let temp = temp_dir();
+    let (from, to) = from_to(&temp);
     fs::write(&from, bytes(100 << 20)).unwrap();
     let copy = Copy::new(&from, &to).engine(EngineKind::ReadWrite);
     let meter = copy.progress();
@@ -291,9 +291,9 @@ fn a_source_that_grows_while_it_is_copied_is_an_error() {
 }
 
 #[test]
-fn a_source_that_is_cut_short_while_it_is_copied_is_an_error() {
-    let place = place();
-    let (from, to) = from_to(&place);
+fn source_truncated_during_the_copy_is_an_error() {
+    let temp = temp_dir();
+    let (from, to) = from_to(&temp);
     for engine in EngineKind::ALL {
         fs::write(&from, bytes(64 << 20)).unwrap();
         let copy = Copy::new(&from, &to).engine(engine);
@@ -315,7 +315,7 @@ fn a_source_that_is_cut_short_while_it_is_copied_is_an_error() {
             result
         });
         match result {
-            // Too late: all had arrived, and the source was looked at before it was cut.
+            // Truncated too late: the copy was complete and the source already checked.
             Ok(_) => fs::remove_file(&to).unwrap(),
             Err(Error::SourceChanged { .. } | Error::Refused { .. }) => assert!(!to.exists()),
             Err(error) => panic!("{engine}: {error}"),
@@ -324,17 +324,17 @@ fn a_source_that_is_cut_short_while_it_is_copied_is_an_error() {
 }
 
 #[test]
-fn a_copy_has_mode_times_and_extended_attributes_of_its_source() {
+fn mode_times_and_extended_attributes_are_preserved() {
     use std::os::unix::fs::PermissionsExt;
-    let place = place();
-    let (from, to) = from_to(&place);
+    let temp = temp_dir();
+    let (from, to) = from_to(&temp);
     fs::write(&from, "content").unwrap();
     fs::set_permissions(&from, fs::Permissions::from_mode(0o641)).unwrap();
     let has_xattrs =
         match rustix::fs::setxattr(&from, "user.note", b"kept", rustix::fs::XattrFlags::empty()) {
             Ok(()) => true,
             Err(_) => {
-                eprintln!("SKIPPED: this file system has no extended attributes of users");
+                eprintln!("SKIPPED: this file system has no user extended attributes");
                 false
             }
         };

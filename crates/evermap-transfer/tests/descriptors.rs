@@ -1,4 +1,4 @@
-//! What moving between open descriptors promises: files, pipes, sockets.
+//! Guarantees of moving between open descriptors: files, pipes, sockets.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
@@ -23,7 +23,7 @@ fn file_of(content: &[u8]) -> File {
     file
 }
 
-/// Bytes that no two places of a file have in common.
+/// Returns bytes that differ at every position.
 fn bytes(length: usize) -> Vec<u8> {
     (0..length.div_ceil(8) as u64)
         .flat_map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
@@ -37,7 +37,7 @@ fn content(file: &File) -> Vec<u8> {
     content
 }
 
-/// What comes out of a stream while `body` moves into it.
+/// Returns the bytes read from a stream while `body` moves into it.
 fn read_while(mut reader: impl Read + Send, body: impl FnOnce() -> Result<Report>) -> Vec<u8> {
     std::thread::scope(|scope| {
         let read = scope.spawn(move || {
@@ -51,7 +51,7 @@ fn read_while(mut reader: impl Read + Send, body: impl FnOnce() -> Result<Report
 }
 
 #[test]
-fn spans_arrive_by_every_engine_and_nothing_around_them_changes() {
+fn every_engine_moves_spans_without_changing_other_bytes() {
     let content_of_source = bytes(3 << 20);
     let source = file_of(&content_of_source);
     let spans =
@@ -75,7 +75,7 @@ fn spans_arrive_by_every_engine_and_nothing_around_them_changes() {
 }
 
 #[test]
-fn the_positions_of_descriptors_play_no_part_and_stay() {
+fn positions_of_descriptors_are_ignored_and_unchanged() {
     let (mut source, mut target) = (file_of(&bytes(300_000)), file());
     source.seek(SeekFrom::Start(1234)).unwrap();
     target.seek(SeekFrom::Start(77)).unwrap();
@@ -88,7 +88,7 @@ fn the_positions_of_descriptors_play_no_part_and_stay() {
 }
 
 #[test]
-fn holes_are_left_out_where_it_is_asked_for_and_the_length_is_that_of_the_source() {
+fn sparse_move_skips_holes_and_sets_the_length() {
     let source = file();
     source.set_len(64 << 20).unwrap();
     source.write_all_at(&bytes(8192), 20 << 20).unwrap();
@@ -98,7 +98,7 @@ fn holes_are_left_out_where_it_is_asked_for_and_the_length_is_that_of_the_source
     assert_eq!(report.hole_bytes, (64 << 20) - 8192);
     assert!(sparse.metadata().unwrap().blocks() <= source.metadata().unwrap().blocks());
     assert!(content(&sparse) == content(&source));
-    // And a part of it: the spans' own end, wherever the source's is.
+    // A part of it: the target ends at the spans' end, not the source's.
     let part = file();
     let spans = [Span::new(0, (20 << 20) + 4096), Span::new(30 << 20, 31 << 20)];
     let report = Move::new(&source, &part).spans(spans).sparse(true).reflink(Reflink::Never).run();
@@ -108,7 +108,7 @@ fn holes_are_left_out_where_it_is_asked_for_and_the_length_is_that_of_the_source
 }
 
 #[test]
-fn a_move_that_may_share_extents_has_the_same_bytes_in_the_end() {
+fn move_that_may_share_extents_copies_the_same_bytes() {
     let source = file();
     source.set_len(16 << 20).unwrap();
     source.write_all_at(&bytes(2 << 20), 1 << 20).unwrap();
@@ -124,9 +124,9 @@ fn a_move_that_may_share_extents_has_the_same_bytes_in_the_end() {
 }
 
 #[test]
-fn engines_go_on_where_others_are_refused() {
+fn refused_engine_is_replaced_by_the_next() {
     let (source, (mut reader, writer)) = (file_of(&bytes(1 << 20)), std::io::pipe().unwrap());
-    // Between a file and a pipe nothing can be shared or copied by ranges.
+    // Ranges cannot be shared or copied between a file and a pipe.
     let engines = [EngineKind::CopyFileRange, EngineKind::Splice];
     let moved = Move::new(&source, &writer).engines(engines);
     let got = std::thread::scope(|scope| {
@@ -137,14 +137,14 @@ fn engines_go_on_where_others_are_refused() {
         });
         let report = moved.run().unwrap();
         assert_eq!(report.moved_bytes(), 1 << 20);
-        assert_eq!(report.why, "asked for by name");
+        assert_eq!(report.why, "requested by name");
         read.join().unwrap()
     });
     assert!(got == bytes(1 << 20));
 }
 
 #[test]
-fn files_go_into_pipes_and_sockets_by_every_engine_that_takes_them() {
+fn every_supporting_engine_moves_files_into_pipes_and_sockets() {
     let source = file_of(&bytes((2 << 20) + 3));
     let span = Span::new(5, (2 << 20) + 1);
     let expected = &bytes((2 << 20) + 3)[5..(2 << 20) + 1];
@@ -179,10 +179,10 @@ fn tcp_pair() -> (TcpStream, TcpStream) {
     (here, listener.accept().unwrap().0)
 }
 
-/// Full segments are asked for, and no owner of a connection notices: the last bytes go out at once, and what the owner
-/// had asked for holds.
+/// Full segments are enabled only during the move: the last bytes are sent at once, and the
+/// caller's setting is unchanged.
 #[test]
-fn a_connection_is_left_as_it_was() {
+fn connection_settings_are_restored() {
     use rustix::net::sockopt::{set_tcp_cork, tcp_cork};
     let source = file_of(&bytes(100_000));
     for corked in [false, true] {
@@ -191,7 +191,7 @@ fn a_connection_is_left_as_it_was() {
         Move::new(&source, &here).run().unwrap();
         assert_eq!(tcp_cork(&here), Ok(corked));
         if !corked {
-            // The connection stays open: nothing but the move itself can have pushed them out.
+            // The connection stays open, so only the move itself can have sent them.
             let mut got = vec![0; 100_000];
             there.read_exact(&mut got).unwrap();
             assert!(got == bytes(100_000));
@@ -200,7 +200,7 @@ fn a_connection_is_left_as_it_was() {
 }
 
 #[test]
-fn streams_go_into_files_at_the_spans_offset_to_their_own_end() {
+fn streams_are_stored_at_the_spans_offset_up_to_their_end() {
     for into_socket in [false, true] {
         let target = file_of(b"head");
         let write = |mut writer: Box<dyn Write + Send>| writer.write_all(&bytes(500_000)).unwrap();
@@ -227,19 +227,19 @@ fn streams_go_into_files_at_the_spans_offset_to_their_own_end() {
 }
 
 #[test]
-fn no_more_is_taken_from_a_stream_than_the_spans_have() {
+fn stream_is_read_only_for_the_bytes_of_the_spans() {
     let ((mut reader, mut writer), target) = (std::io::pipe().unwrap(), file());
-    writer.write_all(b"what is moved; what is left").unwrap();
+    writer.write_all(b"bytes to move; bytes to keep").unwrap();
     drop(writer);
     Move::new(&reader, &target).spans([Span::new(0, 13)]).run().unwrap();
-    assert_eq!(content(&target), b"what is moved");
+    assert_eq!(content(&target), b"bytes to move");
     let mut rest = String::new();
     reader.read_to_string(&mut rest).unwrap();
-    assert_eq!(rest, "; what is left");
+    assert_eq!(rest, "; bytes to keep");
 }
 
 #[test]
-fn a_source_that_ends_within_a_span_is_an_error_and_the_bytes_before_it_arrive() {
+fn source_that_ends_within_a_span_is_an_error_after_its_bytes_arrive() {
     let (source, target) = (file_of(&bytes(10_000)), file());
     let moved =
         Move::new(&source, &target).spans([Span::new(0, 20_000)]).engine(EngineKind::ReadWrite);
@@ -253,18 +253,18 @@ fn a_source_that_ends_within_a_span_is_an_error_and_the_bytes_before_it_arrive()
 }
 
 #[test]
-fn a_full_file_system_is_known_before_the_first_byte() {
-    // More than a file system in memory can have at all is refused at once; it is not filled up first.
+fn full_file_system_is_detected_before_the_first_byte() {
+    // A move larger than the file system is refused at once, without filling it.
     let (Ok(source), Ok(target)) =
         (tempfile::tempfile_in("/dev/shm"), tempfile::tempfile_in("/dev/shm"))
     else {
-        return eprintln!("SKIPPED: no file can be made in /dev/shm");
+        return eprintln!("SKIPPED: cannot create files in /dev/shm");
     };
     const TMPFS: i64 = 0x0102_1994;
     let status = rustix::fs::fstatfs(&target).unwrap();
     let size_bytes = status.f_blocks * status.f_bsize as u64;
     if status.f_type as i64 != TMPFS || size_bytes == 0 {
-        return eprintln!("SKIPPED: /dev/shm has no limit, or is no tmpfs");
+        return eprintln!("SKIPPED: /dev/shm has no size limit or is not a tmpfs");
     }
     source.set_len(2 * size_bytes).unwrap();
     source.write_all_at(&bytes(4096), 0).unwrap();
@@ -272,7 +272,7 @@ fn a_full_file_system_is_known_before_the_first_byte() {
     let moved = Move::new(&source, &target).cancelled_by(Arc::clone(&stop));
     let (meter, over) = (moved.meter(), AtomicBool::new(false));
     let error = std::thread::scope(|scope| {
-        // Should it begin all the same, it is not to fill the machine's memory.
+        // If it starts in spite of that, stop it before it fills the machine's memory.
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 stop.fetch_or(meter.arrived_bytes() > 0, Ordering::Relaxed);
@@ -288,13 +288,13 @@ fn a_full_file_system_is_known_before_the_first_byte() {
         "{error}"
     );
     assert_eq!(moved.meter().arrived_bytes(), 0);
-    // Without its holes it fits.
+    // It fits without its holes.
     Move::new(&source, &target).sparse(true).run().unwrap();
     assert_eq!(target.metadata().unwrap().len(), 2 * size_bytes);
 }
 
 #[test]
-fn a_peer_that_has_gone_is_an_error() {
+fn closed_peer_is_an_error() {
     let (source, (reader, writer)) = (file_of(&bytes(1 << 20)), std::io::pipe().unwrap());
     drop(reader);
     let error = Move::new(&source, &writer).run().unwrap_err();
@@ -304,7 +304,7 @@ fn a_peer_that_has_gone_is_an_error() {
 }
 
 #[test]
-fn a_cancelled_move_says_that_some_has_arrived_and_counts_it() {
+fn cancelled_move_reports_and_counts_the_arrived_bytes() {
     let (source, target) = (file_of(&bytes(64 << 20)), file());
     let stop = Arc::new(AtomicBool::new(false));
     let moved = Move::new(&source, &target)
@@ -332,7 +332,7 @@ fn a_cancelled_move_says_that_some_has_arrived_and_counts_it() {
 }
 
 #[test]
-fn a_second_run_counts_for_itself() {
+fn second_run_has_its_own_counts() {
     let (source, target) = (file_of(&bytes(100_000)), file());
     let moved = Move::new(&source, &target).engine(EngineKind::ReadWrite);
     let first = moved.run().unwrap();
@@ -341,7 +341,7 @@ fn a_second_run_counts_for_itself() {
 }
 
 #[test]
-fn what_is_no_move_is_refused() {
+fn invalid_moves_are_refused() {
     let source = file_of(b"some");
     let target = file();
     let again = source.try_clone().unwrap();

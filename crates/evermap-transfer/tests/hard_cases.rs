@@ -1,6 +1,6 @@
-//! Copies that are killed, disks that are full, ends that are streams.
+//! Killed copies, full disks, streams.
 //!
-//! What needs a small disk mounts one: as root, or in a user namespace of its own.
+//! Tests that need a small disk mount one, as root or in a user namespace.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use evermap_transfer::engines::EngineKind;
 use evermap_transfer::{Copy, Durability, Error};
 use tempfile::TempDir;
 
-fn place() -> TempDir {
+fn temp_dir() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
@@ -32,7 +32,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Starts one of this program's ignored tests, which act as programs of their own.
+/// Starts an ignored test of this program as a child process.
 fn child(act: &str, arguments: &[(&str, &Path)]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([act, "--exact", "--ignored", "--nocapture"]).stdout(Stdio::null());
@@ -47,8 +47,8 @@ fn argument(name: &str) -> Option<PathBuf> {
 }
 
 #[test]
-#[ignore = "a program that other tests start"]
-fn act_of_copying_for_ever() {
+#[ignore = "child process of other tests"]
+fn child_copying_forever() {
     let (Some(a), Some(b), Some(to)) = (argument("A"), argument("B"), argument("TO")) else {
         return;
     };
@@ -61,7 +61,7 @@ fn act_of_copying_for_ever() {
     }
 }
 
-/// Ends with its scope, whatever the test does.
+/// Kills the child on drop.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -72,9 +72,9 @@ impl Drop for Killed {
 }
 
 #[test]
-fn whoever_is_killed_while_copying_leaves_one_whole_state() {
-    let place = place();
-    let path = |name: &str| place.path().join(name);
+fn killed_copy_leaves_a_complete_old_or_new_file() {
+    let temp = temp_dir();
+    let path = |name: &str| temp.path().join(name);
     let contents = [bytes(700_000, 1), bytes(1_500_000, 2)];
     fs::write(path("a"), &contents[0]).unwrap();
     fs::write(path("b"), &contents[1]).unwrap();
@@ -87,7 +87,7 @@ fn whoever_is_killed_while_copying_leaves_one_whole_state() {
         }
         let arguments: Vec<_> =
             arguments.iter().map(|(name, value)| (*name, value.as_path())).collect();
-        let copying = Killed(child("act_of_copying_for_ever", &arguments).spawn().unwrap());
+        let copying = Killed(child("child_copying_forever", &arguments).spawn().unwrap());
         let start = std::time::Instant::now();
         while !to.exists() && start.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(1));
@@ -96,7 +96,7 @@ fn whoever_is_killed_while_copying_leaves_one_whole_state() {
         drop(copying);
         let content = fs::read(&to).unwrap();
         assert!(contents.contains(&content), "{} bytes", content.len());
-        // A new file's only other name is there for the instant between its link and its rename.
+        // A temporary name exists only between the new file's link and its rename.
         let left: Vec<_> = names(&path("into")).into_iter().filter(|name| name != "to").collect();
         assert!(
             left.len() <= 1 && left.iter().all(|name| name.starts_with(".to.evermap-")),
@@ -108,8 +108,8 @@ fn whoever_is_killed_while_copying_leaves_one_whole_state() {
 }
 
 #[test]
-#[ignore = "a program that other tests start, with a small disk of its own"]
-fn act_of_filling_a_disk() {
+#[ignore = "child process of other tests, with its own small disk"]
+fn child_filling_a_disk() {
     let (Some(from), Some(disk)) = (argument("FROM"), argument("DISK")) else { return };
     let to = disk.join("to");
     for engine in [None].into_iter().chain(EngineKind::ALL.map(Some)) {
@@ -127,7 +127,7 @@ fn act_of_filling_a_disk() {
         assert_eq!(fs::read(&to).unwrap(), b"before", "{engine:?}");
         assert_eq!(names(&disk), ["to"], "{engine:?}");
     }
-    // What fits goes through afterwards: nothing was left that takes room.
+    // A file that fits is copied afterwards, so no space is leaked.
     let fits = disk.join("fits");
     fs::write(&fits, vec![1; 3 << 20]).unwrap();
     Copy::new(&fits, &to).verify(true).run().unwrap();
@@ -136,15 +136,15 @@ fn act_of_filling_a_disk() {
 }
 
 #[test]
-fn a_full_disk_is_known_before_the_first_byte_and_nothing_is_left_there() {
-    let place = place();
-    let from = place.path().join("from");
-    let disk = place.path().join("disk");
+fn full_disk_is_detected_before_the_first_byte_and_left_clean() {
+    let temp = temp_dir();
+    let from = temp.path().join("from");
+    let disk = temp.path().join("disk");
     fs::create_dir(&disk).unwrap();
     fs::write(&from, bytes(16 << 20, 3)).unwrap();
-    // The mount is the namespace's own: it goes with its last process.
+    // The mount belongs to the namespace and ends with its last process.
     let script = "mount -t tmpfs -o size=8m,mode=777 none \"$DISK\" || exit 77; exec \"$@\"";
-    let program = child("act_of_filling_a_disk", &[]);
+    let program = child("child_filling_a_disk", &[]);
     let namespaces: &[&str] = match rustix::process::geteuid().is_root() {
         true => &["--mount"],
         false => &["--mount", "--user", "--map-root-user"],
@@ -158,16 +158,16 @@ fn a_full_disk_is_known_before_the_first_byte_and_nothing_is_left_there() {
         .env("DISK", &disk)
         .status();
     match status.map(|status| status.code()) {
-        Ok(Some(0)) => assert!(from.with_extension("done").exists(), "the act did not run"),
+        Ok(Some(0)) => assert!(from.with_extension("done").exists(), "the child did not run"),
         Ok(Some(77 | 1)) | Err(_) => eprintln!("SKIPPED: no small disk can be mounted here"),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn a_fifo_is_copied_from_and_into() {
-    let place = place();
-    let (fifo, to) = (place.path().join("fifo"), place.path().join("to"));
+fn fifo_works_as_source_and_target() {
+    let temp = temp_dir();
+    let (fifo, to) = (temp.path().join("fifo"), temp.path().join("to"));
     rustix::fs::mknodat(
         rustix::fs::CWD,
         &fifo,
@@ -180,7 +180,7 @@ fn a_fifo_is_copied_from_and_into() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut writer = File::options().write(true).open(&fifo).unwrap();
-            // Slow at first: the reader waits, and what is there is no end.
+            // Slow at first: the reader waits, and a short read is not an end.
             for part in content.chunks(500_000) {
                 writer.write_all(part).unwrap();
                 std::thread::sleep(Duration::from_millis(2));
@@ -208,11 +208,11 @@ fn a_fifo_is_copied_from_and_into() {
 }
 
 #[test]
-fn more_than_one_call_can_move_arrives_whole() {
-    let place = place();
-    let (from, to) = (place.path().join("from"), place.path().join("to"));
+fn file_larger_than_one_call_is_copied_completely() {
+    let temp = temp_dir();
+    let (from, to) = (temp.path().join("from"), temp.path().join("to"));
     let file = File::create(&from).unwrap();
-    // Data on both sides of the limit of a call, and of 32 bits.
+    // Data on both sides of the limits of one call and of 32 bits.
     let size = (5u64 << 30) + 123;
     file.set_len(size).unwrap();
     let marks = [0u64, 0x7fff_f000 - 4096, 0x8000_0000, (1 << 32) - 4096, 1 << 32, size - 123];
@@ -231,19 +231,19 @@ fn more_than_one_call_can_move_arrives_whole() {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_or_a_directory_that_may_not_be_written_is_named() {
+fn permission_errors_name_the_file_or_directory() {
     if rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: root may read and write everything");
         return;
     }
-    let place = place();
-    let from = place.path().join("from");
+    let temp = temp_dir();
+    let from = temp.path().join("from");
     fs::write(&from, "content").unwrap();
     fs::set_permissions(&from, fs::Permissions::from_mode(0o000)).unwrap();
-    let error = Copy::new(&from, place.path().join("to")).run().unwrap_err().to_string();
+    let error = Copy::new(&from, temp.path().join("to")).run().unwrap_err().to_string();
     assert!(error.contains("from") && error.contains("denied"), "{error}");
     fs::set_permissions(&from, fs::Permissions::from_mode(0o600)).unwrap();
-    let closed = place.path().join("closed");
+    let closed = temp.path().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
     let error = Copy::new(&from, closed.join("to")).run().unwrap_err().to_string();

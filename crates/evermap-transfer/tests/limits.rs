@@ -1,4 +1,4 @@
-//! The largest file that a process may write. A program of its own, as its limits are those of all its threads.
+//! The file size limit of a process. A separate program, because limits apply to all threads.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{File, OpenOptions};
@@ -29,19 +29,19 @@ fn finish(kind: EngineKind, ends: &Ends<'_>, work: &mut Work) {
 }
 
 #[test]
-fn a_file_may_not_grow_beyond_its_limit_and_the_account_says_how_far_it_came() {
-    // SAFETY: an ignored signal runs no code. Without it the limit would end this program.
+fn size_limit_stops_each_engine_with_exact_remaining_work() {
+    // SAFETY: an ignored signal runs no code. Without this the limit would end this program.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let unlimited = getrlimit(Resource::Fsize);
     let bytes = noise(3 << 20);
-    for place in [
+    for temp in [
         tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).ok(),
         tempfile::tempdir_in("/dev/shm").ok(),
     ] {
-        let Some(place) = place else { continue };
-        let (source, from) = create(place.path(), "source", &bytes);
+        let Some(temp) = temp else { continue };
+        let (source, from) = create(temp.path(), "source", &bytes);
         for kind in EngineKind::ALL {
-            let (target, to) = create(place.path(), "target", b"");
+            let (target, to) = create(temp.path(), "target", b"");
             let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
             let mut engine = engines::make(kind, &Tuning::default());
             if engine.probe(&ends).is_err() {
@@ -65,13 +65,13 @@ fn a_file_may_not_grow_beyond_its_limit_and_the_account_says_how_far_it_came() {
             assert!(is_limit || matches!(stop, Stop::Refused(_)), "{kind}: {stop:?}");
             engine.drain(&ends, &mut work, &meter).unwrap();
             let found = std::fs::read(&to).unwrap();
-            let mut is_due = vec![false; bytes.len()];
-            work.spans()
-                .iter()
-                .for_each(|due| is_due[due.begin as usize..due.end as usize].fill(true));
+            let mut remains = vec![false; bytes.len()];
+            work.spans().iter().for_each(|remaining| {
+                remains[remaining.begin as usize..remaining.end as usize].fill(true)
+            });
             let is_true =
-                (0..bytes.len()).all(|at| is_due[at] || found.get(at) == Some(&bytes[at]));
-            assert!(is_true, "{kind}: something is said to be there that is not");
+                (0..bytes.len()).all(|at| remains[at] || found.get(at) == Some(&bytes[at]));
+            assert!(is_true, "{kind}: bytes counted as arrived are missing in the target");
             finish(EngineKind::ReadWrite, &ends, &mut work);
             assert!(std::fs::read(&to).unwrap() == bytes, "{kind}");
         }

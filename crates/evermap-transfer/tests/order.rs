@@ -1,7 +1,8 @@
-//! The order of changes, flushes and names, as the kernel is asked for them: what a power cut leaves depends on it.
+//! Order of writes, flushes and renames in the system calls, on which the state after a power cut
+//! depends.
 //!
-//! Each copy runs in a process of its own under `strace`; where that is not installed, or may not trace, nothing is tested here. (`make
-//! test-vm` cuts the power.)
+//! Each copy runs in a child process under `strace`. Skipped if `strace` is missing or may not
+//! trace. (`make test-vm` tests real power cuts.)
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::net::UnixStream;
@@ -13,21 +14,23 @@ use evermap_transfer::net::{Receive, Send};
 use evermap_transfer::{Copy, Durability};
 use tempfile::TempDir;
 
-/// How the process that is traced is told what to copy: a durability and a kind.
+/// Environment variable with the durability and kind of copy for the traced process.
 const ORDER: &str = "EVERMAP_TEST_ORDER";
-const PLACE: &str = "EVERMAP_TEST_PLACE";
+const DIRECTORY: &str = "EVERMAP_TEST_DIRECTORY";
 
 #[test]
-#[ignore = "a program that other tests trace"]
-fn act_of_one_copy() {
-    let (Ok(order), Some(place)) = (std::env::var(ORDER), std::env::var_os(PLACE)) else { return };
+#[ignore = "child process that other tests trace"]
+fn child_with_one_copy() {
+    let (Ok(order), Some(temp)) = (std::env::var(ORDER), std::env::var_os(DIRECTORY)) else {
+        return;
+    };
     let (durability, kind) = order.split_once(' ').unwrap();
     let durability = match durability {
         "none" => Durability::None,
         "data" => Durability::Data,
         _ => Durability::Full,
     };
-    let (from, to) = (Path::new(&place).join("from"), Path::new(&place).join("to"));
+    let (from, to) = (Path::new(&temp).join("from"), Path::new(&temp).join("to"));
     if kind.starts_with("received") {
         let (here, there) = UnixStream::pair().unwrap();
         let is_raw = kind == "received raw";
@@ -38,7 +41,7 @@ fn act_of_one_copy() {
         receiver.join().unwrap();
         return;
     }
-    // An engine whose calls are among those that are traced.
+    // An engine whose calls are traced.
     let copy = Copy::new(from, to).durability(durability).engine(EngineKind::ReadWrite);
     copy.resume(kind == "resumed").run().unwrap();
 }
@@ -47,31 +50,31 @@ fn can_trace() -> bool {
     let traced = Command::new("strace").args(["-e", "trace=none", "true"]).output();
     let can_trace = traced.is_ok_and(|output| output.status.success());
     if !can_trace {
-        eprintln!("SKIPPED: strace is not installed, or may not trace");
+        eprintln!("SKIPPED: strace is not installed or may not trace");
     }
     can_trace
 }
 
-/// Calls that change what is to be copied, make it durable, or give it a name.
+/// Calls that change the copy, make it durable, or name it.
 const CALLS: &str = "trace=write,pwrite64,ftruncate,fchown,fchownat,fchmod,fchmodat,utimensat,fsetxattr,fsync,\
                      fdatasync,syncfs,linkat,renameat,renameat2";
 
-/// Copies under `strace`, and says what was done in `place`, in order. What repeats is said once.
-fn traced(place: &TempDir, durability: &str, kind: &str) -> Vec<String> {
-    let (trace, place) = (place.path().join("trace"), place.path().canonicalize().unwrap());
+/// Copies under `strace`. Returns the events in `temp` in order, without repetitions.
+fn traced(temp: &TempDir, durability: &str, kind: &str) -> Vec<String> {
+    let (trace, temp) = (temp.path().join("trace"), temp.path().canonicalize().unwrap());
     let status = Command::new("strace")
         .args(["-f", "-qq", "-y", "-s", "0", "-e", "signal=none", "-e", CALLS, "-o"])
         .arg(&trace)
         .arg(std::env::current_exe().unwrap())
-        .args(["act_of_one_copy", "--exact", "--ignored"])
+        .args(["child_with_one_copy", "--exact", "--ignored"])
         .env(ORDER, format!("{durability} {kind}"))
-        .env(PLACE, &place)
+        .env(DIRECTORY, &temp)
         .stdout(Stdio::null())
         .status();
     assert!(status.unwrap().success());
     let text = std::fs::read_to_string(&trace).unwrap();
     let mut done: Vec<String> = Vec::new();
-    for event in text.lines().filter_map(|line| event(line, place.to_str().unwrap())) {
+    for event in text.lines().filter_map(|line| event(line, temp.to_str().unwrap())) {
         if done.last() != Some(&event) {
             done.push(event);
         }
@@ -79,17 +82,18 @@ fn traced(place: &TempDir, durability: &str, kind: &str) -> Vec<String> {
     done
 }
 
-/// What a line of the trace is about: `PID CALL(FD<PATH>, ...) = 0`. `None`: nothing in `place`, or a call that failed.
-fn event(line: &str, place: &str) -> Option<String> {
+/// Parses a trace line: `PID CALL(FD<PATH>, ...) = 0`. Returns `None` for other paths and failed
+/// calls.
+fn event(line: &str, temp: &str) -> Option<String> {
     let (_, call) = line.split_once(' ')?;
     let (name, rest) = call.trim().split_once('(')?;
     if rest.contains(") = -1 ") {
         return None;
     }
     if matches!(name, "linkat" | "renameat" | "renameat2") {
-        return rest.contains(place).then(|| "name".to_string());
+        return rest.contains(temp).then(|| "name".to_string());
     }
-    let path = rest.split_once('<')?.1.strip_prefix(place)?;
+    let path = rest.split_once('<')?.1.strip_prefix(temp)?;
     let what = match path.split_once('>')?.0 {
         "" => "directory",
         path if path.ends_with(".journal") => "journal",
@@ -102,14 +106,14 @@ fn event(line: &str, place: &str) -> Option<String> {
     })
 }
 
-fn place_with_a_file() -> TempDir {
-    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    std::fs::write(place.path().join("from"), vec![7; 300_000]).unwrap();
-    place
+fn temp_dir_with_file() -> TempDir {
+    let temp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::fs::write(temp.path().join("from"), vec![7; 300_000]).unwrap();
+    temp
 }
 
 #[test]
-fn a_file_is_flushed_before_it_has_its_name_and_its_directory_after() {
+fn file_is_flushed_before_it_is_named_and_its_directory_after() {
     if !can_trace() {
         return;
     }
@@ -120,35 +124,35 @@ fn a_file_is_flushed_before_it_has_its_name_and_its_directory_after() {
             ("full", vec!["change copy", "fsync copy", "name", "fsync directory"]),
         ];
         for (durability, expected) in expected {
-            let place = place_with_a_file();
+            let temp = temp_dir_with_file();
             if kind == "replacing" {
-                std::fs::write(place.path().join("to"), "before").unwrap();
+                std::fs::write(temp.path().join("to"), "before").unwrap();
             }
-            assert_eq!(traced(&place, durability, kind), expected, "{durability}, {kind}");
+            assert_eq!(traced(&temp, durability, kind), expected, "{durability}, {kind}");
         }
     }
 }
 
 #[test]
-fn a_part_is_flushed_before_its_journal_vouches_for_it() {
+fn part_is_flushed_before_its_journal_records_it() {
     if !can_trace() {
         return;
     }
-    let begun = ["change journal", "fsync journal"];
-    let vouched = ["fdatasync copy", "change journal", "fdatasync journal", "change copy"];
+    let started = ["change journal", "fsync journal"];
+    let recorded = ["fdatasync copy", "change journal", "fdatasync journal", "change copy"];
     let expected = [
         ("none", vec!["name"]),
         ("data", vec!["fdatasync copy", "name"]),
         ("full", vec!["fsync copy", "name", "fsync directory"]),
     ];
-    for (durability, ended) in expected {
-        let expected = [&begun[..], &["change copy"], &vouched, &ended].concat();
-        assert_eq!(traced(&place_with_a_file(), durability, "resumed"), expected, "{durability}");
+    for (durability, finished) in expected {
+        let expected = [&started[..], &["change copy"], &recorded, &finished].concat();
+        assert_eq!(traced(&temp_dir_with_file(), durability, "resumed"), expected, "{durability}");
     }
 }
 
 #[test]
-fn all_of_a_tree_is_flushed_before_it_has_its_name() {
+fn whole_tree_is_flushed_before_it_is_named() {
     if !can_trace() {
         return;
     }
@@ -158,11 +162,11 @@ fn all_of_a_tree_is_flushed_before_it_has_its_name() {
         ("full", vec!["change copy", "syncfs", "name", "fsync directory"]),
     ];
     for (durability, expected) in expected {
-        let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        std::fs::create_dir_all(place.path().join("from/inner")).unwrap();
+        let temp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        std::fs::create_dir_all(temp.path().join("from/inner")).unwrap();
         for (name, bytes) in [("small", 5_000), ("inner/small", 100), ("inner/large", 300_000)] {
-            std::fs::write(place.path().join("from").join(name), vec![7; bytes]).unwrap();
+            std::fs::write(temp.path().join("from").join(name), vec![7; bytes]).unwrap();
         }
-        assert_eq!(traced(&place, durability, "tree"), expected, "{durability}");
+        assert_eq!(traced(&temp, durability, "tree"), expected, "{durability}");
     }
 }

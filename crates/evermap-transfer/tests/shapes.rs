@@ -1,4 +1,5 @@
-//! What a source's and a target's names mean, beside `cp`; hard links between sources; what killed copies leave.
+//! Meaning of source and target names compared with `cp`; hard links between sources; cleaning
+//! after killed copies.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -10,31 +11,31 @@ use std::sync::Arc;
 use evermap_transfer::{Copy, Error, Follow, SharedLinks, clean};
 use tempfile::TempDir;
 
-fn place() -> TempDir {
+fn temp_dir() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// A place with a source of every kind: a file, a tree with links, links to each, one that leads nowhere.
-fn sources(place: &Path) {
-    fs::create_dir_all(place.join("tree/inner")).unwrap();
-    fs::write(place.join("file"), "of the file").unwrap();
-    fs::write(place.join("tree/inner/file"), "within").unwrap();
-    symlink("inner/file", place.join("tree/link")).unwrap();
-    symlink("inner", place.join("tree/directory")).unwrap();
-    symlink("file", place.join("to-file")).unwrap();
-    symlink("tree", place.join("to-tree")).unwrap();
-    symlink("nowhere", place.join("dangling")).unwrap();
+/// Creates sources of every kind: a file, a tree with links, links to each, a dangling link.
+fn sources(temp: &Path) {
+    fs::create_dir_all(temp.join("tree/inner")).unwrap();
+    fs::write(temp.join("file"), "of the file").unwrap();
+    fs::write(temp.join("tree/inner/file"), "within").unwrap();
+    symlink("inner/file", temp.join("tree/link")).unwrap();
+    symlink("inner", temp.join("tree/directory")).unwrap();
+    symlink("file", temp.join("to-file")).unwrap();
+    symlink("tree", temp.join("to-tree")).unwrap();
+    symlink("nowhere", temp.join("dangling")).unwrap();
 }
 
-/// A target of every kind.
-fn targets(place: &Path) {
-    fs::create_dir_all(place.join("there/inner")).unwrap();
-    fs::write(place.join("there/inner/file"), "before").unwrap();
-    fs::write(place.join("there/other"), "kept").unwrap();
-    fs::write(place.join("old"), "before").unwrap();
+/// Creates targets of every kind.
+fn targets(temp: &Path) {
+    fs::create_dir_all(temp.join("there/inner")).unwrap();
+    fs::write(temp.join("there/inner/file"), "before").unwrap();
+    fs::write(temp.join("there/other"), "kept").unwrap();
+    fs::write(temp.join("old"), "before").unwrap();
 }
 
-/// All paths below, with what they are.
+/// Lists all paths below `root` with their contents.
 fn listing(root: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     let mut waiting = vec![root.to_path_buf()];
@@ -58,9 +59,9 @@ fn listing(root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn names_of_sources_and_targets_mean_what_they_mean_to_cp() {
+fn source_and_target_names_mean_the_same_as_for_cp() {
     if Command::new("cp").arg("--version").output().is_err() {
-        return eprintln!("SKIPPED: there is no GNU cp here");
+        return eprintln!("SKIPPED: GNU cp is not installed");
     }
     let follows = [(Follow::None, "-P"), (Follow::Named, "-H"), (Follow::All, "-L")];
     let sources_named = [
@@ -79,7 +80,7 @@ fn names_of_sources_and_targets_mean_what_they_mean_to_cp() {
         for target in ["new", "there", "old"] {
             for exact in [false, true] {
                 for (follow, option) in follows {
-                    let (ours, theirs) = (place(), place());
+                    let (ours, theirs) = (temp_dir(), temp_dir());
                     for one in [&ours, &theirs] {
                         sources(one.path());
                         targets(one.path());
@@ -106,13 +107,13 @@ fn names_of_sources_and_targets_mean_what_they_mean_to_cp() {
 }
 
 #[test]
-fn a_link_that_leads_to_a_directory_above_is_an_error_and_no_endless_tree() {
-    let place = place();
-    let tree = place.path().join("tree");
+fn link_to_a_parent_directory_is_an_error() {
+    let temp = temp_dir();
+    let tree = temp.path().join("tree");
     fs::create_dir_all(tree.join("inner")).unwrap();
     symlink("..", tree.join("inner/up")).unwrap();
     symlink("nowhere", tree.join("dangling")).unwrap();
-    let copy = place.path().join("copy");
+    let copy = temp.path().join("copy");
     let report =
         Copy::new(&tree, &copy).follow(Follow::All).keep_going(true).run().unwrap().tree.unwrap();
     assert_eq!(report.errors_total, 2, "{report:?}");
@@ -120,9 +121,9 @@ fn a_link_that_leads_to_a_directory_above_is_an_error_and_no_endless_tree() {
 }
 
 #[test]
-fn hard_links_are_kept_across_all_sources_that_share_them() {
-    let place = place();
-    let path = |name: &str| place.path().join(name);
+fn hard_links_are_preserved_across_sources() {
+    let temp = temp_dir();
+    let path = |name: &str| temp.path().join(name);
     for directory in ["one", "two", "into"] {
         fs::create_dir(path(directory)).unwrap();
     }
@@ -139,24 +140,24 @@ fn hard_links_are_kept_across_all_sources_that_share_them() {
         .map(|stat| (stat.ino(), stat.nlink()))
         .to_vec();
     assert!(inodes.iter().all(|one| *one == (inodes[0].0, 4)), "{inodes:?}");
-    // A second time, onto what is there.
+    // Again, onto the existing copies.
     for source in ["single", "again"] {
         Copy::new(path(source), path("into")).links(Arc::clone(&links)).run().unwrap();
     }
     assert_eq!(fs::metadata(path("into/again")).unwrap().nlink(), 4);
-    // A copy that was replaced meanwhile is not linked to.
+    // A copy that was replaced since then is not linked to.
     fs::remove_file(path("into/again")).unwrap();
     fs::write(path("into/again"), "another").unwrap();
     Copy::new(path("single"), path("into")).links(links).run().unwrap();
     assert_eq!(fs::read_to_string(path("into/single")).unwrap(), "linked");
     let names = fs::read_dir(path("into")).unwrap().count();
-    assert_eq!(names, 4, "nothing is left under a temporary name");
+    assert_eq!(names, 4, "temporary files remain");
 }
 
 #[test]
-fn cleaning_removes_left_overs_and_nothing_else() {
-    let place = place();
-    let path = |name: &str| place.path().join(name);
+fn clean_removes_only_unfinished_copies() {
+    let temp = temp_dir();
+    let path = |name: &str| temp.path().join(name);
     let left = [".film.evermap-0123abcd", "sub/.f.evermap-ffffffff"];
     let parts = [".film.evermap-part", ".film.evermap-part.journal"];
     let others = ["film", ".hidden", ".a.evermap-0123ABCD", "b.evermap-0123abcd", "sub/file"];
@@ -166,25 +167,25 @@ fn cleaning_removes_left_overs_and_nothing_else() {
     }
     fs::write(path("sub/.tree.evermap-00000000/deep/file"), "text").unwrap();
     symlink("film", path(".l.evermap-00000001")).unwrap();
-    // A link to elsewhere is not gone through.
-    let elsewhere = self::place();
+    // Links to other directories are not followed.
+    let elsewhere = self::temp_dir();
     fs::write(elsewhere.path().join(".f.evermap-00000002"), "text").unwrap();
     symlink(elsewhere.path(), path("link")).unwrap();
-    let cleaned = clean(place.path(), false).unwrap();
+    let cleaned = clean(temp.path(), false).unwrap();
     assert!(cleaned.errors.is_empty() && cleaned.in_use.is_empty(), "{cleaned:?}");
     assert_eq!((cleaned.removed.len(), cleaned.parts.len()), (4, 2), "{cleaned:?}");
     assert!(parts.iter().chain(&others).all(|name| path(name).exists()));
     assert!(elsewhere.path().join(".f.evermap-00000002").exists());
-    let cleaned = clean(place.path(), true).unwrap();
+    let cleaned = clean(temp.path(), true).unwrap();
     assert_eq!((cleaned.removed.len(), cleaned.parts.len()), (2, 0), "{cleaned:?}");
     assert!(others.iter().all(|name| path(name).exists()));
     assert!(matches!(clean(&path("none"), false), Err(Error::Io { .. })));
 }
 
 #[test]
-fn what_a_running_copy_has_is_left_alone() {
-    let place = place();
-    let path = |name: &str| place.path().join(name);
+fn clean_skips_files_of_a_running_copy() {
+    let temp = temp_dir();
+    let path = |name: &str| temp.path().join(name);
     let lock = |path: PathBuf| {
         let file = fs::File::open(path).unwrap();
         rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared).unwrap();
@@ -202,10 +203,10 @@ fn what_a_running_copy_has_is_left_alone() {
         lock(path(".f.evermap-00000001")),
         lock(path("merged")),
     ];
-    for directory in [place.path().to_path_buf(), path("merged"), path("merged/below")] {
+    for directory in [temp.path().to_path_buf(), path("merged"), path("merged/below")] {
         let cleaned = clean(&directory, true).unwrap();
         assert!(cleaned.removed.is_empty() && !cleaned.in_use.is_empty(), "{cleaned:?}");
     }
     drop(held);
-    assert_eq!(clean(place.path(), true).unwrap().removed.len(), 4);
+    assert_eq!(clean(temp.path(), true).unwrap().removed.len(), 4);
 }

@@ -1,5 +1,5 @@
-//! Signals at any moment, with a handler that does not have calls restarted: every engine goes on. A program of its own,
-//! as a handler is of a whole process.
+//! Signals at any time, with a handler that does not restart calls. A separate program, because a
+//! handler applies to the whole process.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{File, OpenOptions};
@@ -18,9 +18,9 @@ extern "C" fn count(_: libc::c_int) {
     SIGNALS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Has the handler called for each signal, and calls not restarted after it.
+/// Installs the handler without restarting interrupted calls.
 fn handle() {
-    // SAFETY: the structure is zeros and a handler, which only adds to an atomic number.
+    // SAFETY: the structure is zeroed except for a handler, which only adds to an atomic.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = count as *const () as usize;
@@ -28,20 +28,21 @@ fn handle() {
     }
 }
 
-/// Sends signals to this thread while `work` is done: a process's own would go to the main thread, which only waits.
+/// Sends signals to this thread during `work`. Signals to the process would go to the main thread,
+/// which only waits.
 fn storm(work: impl FnOnce()) {
-    // SAFETY: asks for this thread's name.
+    // SAFETY: only returns this thread's identifier.
     let thread = unsafe { libc::pthread_self() };
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                // SAFETY: the thread lives: it waits for this one at the end of the scope.
+                // SAFETY: the thread is alive: it joins this one at the end of the scope.
                 unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
                 std::thread::sleep(Duration::from_micros(50));
             }
         });
-        // Also told when the work panics, or the storm would have no end.
+        // Ends the storm even if `work` panics.
         let _over = Over(&is_over);
         work();
     });
@@ -66,7 +67,7 @@ fn create(directory: &Path, name: &str) -> (File, PathBuf) {
     (file, path)
 }
 
-/// Moves all; what the engine refuses beforehand, `read-write` does.
+/// Moves all of `work`. If the engine refuses, `read-write` moves it.
 fn run(kind: EngineKind, ends: &Ends<'_>, work: &mut Work) {
     let tuning = Tuning {
         chunk_bytes: 16 << 10,
@@ -78,7 +79,7 @@ fn run(kind: EngineKind, ends: &Ends<'_>, work: &mut Work) {
     };
     let meter = Meter::default();
     let mut engine = engines::make(kind, &tuning);
-    // Refused later, for reasons that only the file system knows.
+    // These may refuse later, for reasons that only the file system knows.
     let may_refuse = [EngineKind::Reflink, EngineKind::CopyFileRange].contains(&kind);
     let mut outcome = engine.probe(ends).map_err(Stop::Refused);
     let is_served =
@@ -95,18 +96,18 @@ fn run(kind: EngineKind, ends: &Ends<'_>, work: &mut Work) {
 }
 
 #[test]
-fn signals_disturb_no_engine() {
+fn signals_do_not_disturb_any_engine() {
     let bytes = noise((6 << 20) + 99);
-    let places = [
+    let temp_dirs = [
         tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).ok(),
         tempfile::tempdir_in("/dev/shm").ok(),
     ];
     handle();
-    for place in places.iter().flatten() {
-        let (mut source, from) = create(place.path(), "source");
+    for temp in temp_dirs.iter().flatten() {
+        let (mut source, from) = create(temp.path(), "source");
         source.write_all(&bytes).unwrap();
         for kind in EngineKind::ALL {
-            let (target, to) = create(place.path(), "target");
+            let (target, to) = create(temp.path(), "target");
             let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
             storm(|| run(kind, &ends, &mut Work::new([Span::new(0, bytes.len() as u64)])));
             assert!(std::fs::read(&to).unwrap() == bytes, "{kind} to a file");
@@ -126,7 +127,7 @@ fn signals_disturb_no_engine() {
             assert!(received == bytes, "{kind} to a socket");
 
             let (mut near, far) = UnixStream::pair().unwrap();
-            let (target, to) = create(place.path(), "target");
+            let (target, to) = create(temp.path(), "target");
             std::thread::scope(|scope| {
                 let bytes = &bytes;
                 scope.spawn(move || near.write_all(bytes).unwrap());
@@ -136,5 +137,5 @@ fn signals_disturb_no_engine() {
             assert!(std::fs::read(&to).unwrap() == bytes, "{kind} from a socket");
         }
     }
-    assert!(SIGNALS.load(Ordering::Relaxed) > 100, "there were signals");
+    assert!(SIGNALS.load(Ordering::Relaxed) > 100, "too few signals arrived");
 }

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::{Stop, WhyNot};
+use super::{Refusal, Stop};
 use crate::end::Ends;
 use crate::error::Side;
 use crate::meter::Meter;
@@ -16,14 +16,14 @@ pub(crate) const CALL_BYTES_MAX: u64 = 0x7fff_f000;
 
 /// Bytes per call for calls that could move 2 GiB and react only to fatal signals. A cancelled
 /// transfer stops soon, and the overhead is negligible. A multiple of any file system's block size.
-pub(super) const TURN_BYTES_MAX: u64 = 64 << 20;
-const _: () = assert!(TURN_BYTES_MAX <= CALL_BYTES_MAX);
+pub(super) const CANCELLABLE_BYTES_MAX: u64 = 64 << 20;
+const _: () = assert!(CANCELLABLE_BYTES_MAX <= CALL_BYTES_MAX);
 
 /// Timeout of a wait, after which cancellation is checked.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Retries a call on `EINTR` and `EAGAIN`. On `EAGAIN` it waits until one of `waits_for` is ready.
-pub(super) fn persist<T>(
+pub(super) fn retry<T>(
     meter: &Meter,
     waits_for: &[(BorrowedFd<'_>, PollFlags)],
     mut call: impl FnMut() -> Result<T, Errno>,
@@ -45,7 +45,7 @@ pub(super) fn wait(descriptors: &[(BorrowedFd<'_>, PollFlags)]) {
     let mut polled: Vec<PollFd<'_>> =
         descriptors.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
     // Ignore errors: the retried call will report the cause.
-    let _ = poll(&mut polled, Some(&PATIENCE));
+    let _ = poll(&mut polled, Some(&POLL_TIMEOUT));
 }
 
 /// Classifies the errno of a call specific to one engine.
@@ -63,7 +63,7 @@ pub(super) fn refusal_or_failure(
         | Errno::BADF
         | Errno::PERM
         | Errno::NOTTY
-        | Errno::TXTBSY => Stop::Refused(WhyNot::new(format!("{call} failed: {errno}"))),
+        | Errno::TXTBSY => Stop::Refused(Refusal::new(format!("{call} failed: {errno}"))),
         errno => Stop::Failed { side, operation, errno },
     }
 }
@@ -94,7 +94,7 @@ pub(super) fn has_ended(ends: &Ends<'_>, offset: u64, meter: &Meter) -> Result<b
     }
     let mut byte = [0u8];
     meter.called();
-    let read = persist(meter, &[], || rustix::io::pread(ends.source.fd(), &mut byte, offset))?;
+    let read = retry(meter, &[], || rustix::io::pread(ends.source.fd(), &mut byte, offset))?;
     match read {
         Ok(bytes) => Ok(bytes == 0),
         Err(errno) => Err(Stop::Failed { side: Side::Source, operation: "read", errno }),
@@ -110,7 +110,7 @@ pub(super) fn ended(
     meter: &Meter,
 ) -> Result<(), Stop> {
     if !has_ended(ends, offset, meter)? {
-        return Err(Stop::Refused(WhyNot::new(format!(
+        return Err(Stop::Refused(Refusal::new(format!(
             "{call} moved nothing at byte {offset}, before the end of the source"
         ))));
     }

@@ -6,8 +6,8 @@
 
 use rustix::fs::copy_file_range;
 
-use super::calls::{TURN_BYTES_MAX, ended, persist, refusal_or_failure_of_either};
-use super::{Engine, EngineKind, Stop, WhyNot};
+use super::calls::{CANCELLABLE_BYTES_MAX, ended, refusal_or_failure_of_either, retry};
+use super::{Engine, EngineKind, Refusal, Stop};
 use crate::end::{Ends, Kind};
 use crate::meter::Meter;
 use crate::span::Work;
@@ -21,15 +21,15 @@ impl Engine for CopyFileRange {
         EngineKind::CopyFileRange
     }
 
-    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), Refusal> {
         if ends.source.kind() != Kind::File || ends.target.kind() != Kind::File {
-            return Err(WhyNot::new("copy_file_range supports only regular files"));
+            return Err(Refusal::new("copy_file_range supports only regular files"));
         }
         if ends.target.appends() {
-            return Err(WhyNot::new("copy_file_range refuses a target opened for appending"));
+            return Err(Refusal::new("copy_file_range refuses a target opened for appending"));
         }
         if ends.source.identity() == ends.target.identity() {
-            return Err(WhyNot::new("copy_file_range refuses overlapping ranges of one file"));
+            return Err(Refusal::new("copy_file_range refuses overlapping ranges of one file"));
         }
         Ok(())
     }
@@ -44,8 +44,8 @@ impl Engine for CopyFileRange {
         let mut left = bytes_max;
         while left > 0 {
             let Some(span) = work.first() else { break };
-            let wanted = span.bytes().min(left).min(TURN_BYTES_MAX) as usize;
-            let copied = persist(meter, &[], || {
+            let wanted = span.bytes().min(left).min(CANCELLABLE_BYTES_MAX) as usize;
+            let copied = retry(meter, &[], || {
                 let (mut from, mut to) = (span.begin, span.begin);
                 let (source, target) = (ends.source.fd(), ends.target.fd());
                 meter.draining(|| {

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::fs::{IFlags, Mode, OFlags, ioctl_getflags, open};
 
-use super::{Engine, ReadWrite, Stop, Tuning, WhyNot};
+use super::{Engine, ReadWrite, Refusal, Stop, Tuning};
 use crate::end::{End, Ends, Kind};
 use crate::meter::Meter;
 use crate::span::{Span, Work};
@@ -21,11 +21,11 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// Returns the block size that suits all `ends`.
-    pub(super) fn of<'e, const N: usize>(ends: [&End<'e>; N]) -> Result<Blocks, WhyNot> {
+    pub(super) fn of<'e, const N: usize>(ends: [&End<'e>; N]) -> Result<Blocks, Refusal> {
         let mut bytes = page_bytes();
         for end in ends {
             let Some(asked) = end.direct() else {
-                return Err(WhyNot::new(format!(
+                return Err(Refusal::new(format!(
                     "the file system of {} does not support direct I/O",
                     end.path().display()
                 )));
@@ -57,7 +57,7 @@ impl Blocks {
 }
 
 /// Moves the unaligned `part` by ordinary reads and writes.
-pub(super) fn move_ragged(
+pub(super) fn move_unaligned(
     ends: &Ends<'_>,
     work: &mut Work,
     meter: &Meter,
@@ -70,27 +70,27 @@ pub(super) fn move_ragged(
 }
 
 /// Opens the source again for direct reads.
-pub(super) fn reopen_source(ends: &Ends<'_>) -> Result<OwnedFd, WhyNot> {
+pub(super) fn reopen_source(ends: &Ends<'_>) -> Result<OwnedFd, Refusal> {
     reopen(&ends.source, OFlags::RDONLY)
 }
 
 /// Opens the target again for direct writes.
-pub(super) fn reopen_target(ends: &Ends<'_>) -> Result<OwnedFd, WhyNot> {
+pub(super) fn reopen_target(ends: &Ends<'_>) -> Result<OwnedFd, Refusal> {
     if ends.target.appends() {
-        return Err(WhyNot::new("the target was opened for appending"));
+        return Err(Refusal::new("the target was opened for appending"));
     }
     reopen(&ends.target, OFlags::WRONLY)
 }
 
-fn reopen(end: &End<'_>, access: OFlags) -> Result<OwnedFd, WhyNot> {
+fn reopen(end: &End<'_>, access: OFlags) -> Result<OwnedFd, Refusal> {
     // Reopening a FIFO or a device may block or have side effects.
     if end.kind() != Kind::File {
-        return Err(WhyNot::new(format!("{} is not a regular file", end.path().display())));
+        return Err(Refusal::new(format!("{} is not a regular file", end.path().display())));
     }
     let path = format!("/proc/self/fd/{}", end.fd().as_raw_fd());
     open(path, access | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).map_err(
         |errno| {
-            WhyNot::new(format!(
+            Refusal::new(format!(
                 "{} cannot be opened for direct I/O: {errno}",
                 end.path().display()
             ))
@@ -101,13 +101,13 @@ fn reopen(end: &End<'_>, access: OFlags) -> Result<OwnedFd, WhyNot> {
 /// Refuses btrfs files with checksums. btrfs copies direct writes to them, so that pages stay
 /// unchanged while it computes the checksum, which is the slowest way of all. Files without
 /// checksums (`chattr +C`) are written directly.
-pub(super) fn refuse_checksums(target: &End<'_>) -> Result<(), WhyNot> {
+pub(super) fn refuse_checksums(target: &End<'_>) -> Result<(), Refusal> {
     if !target.file_system().checks_what_is_written() {
         return Ok(());
     }
     match ioctl_getflags(target.fd()) {
         Ok(flags) if flags.contains(IFlags::NOCOW) => Ok(()),
-        _ => Err(WhyNot::new("btrfs copies direct writes of files that have checksums")),
+        _ => Err(Refusal::new("btrfs copies direct writes of files that have checksums")),
     }
 }
 

@@ -37,7 +37,7 @@ pub trait Engine: Send {
 
     /// Checks whether the engine supports these ends, as far as possible without moving bytes. It
     /// refuses ends that the kernel would refuse or that it would copy incorrectly.
-    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot>;
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), Refusal>;
 
     /// Moves up to about `bytes_max` of the remaining bytes and removes the arrived ones from
     /// `work`.
@@ -221,16 +221,16 @@ pub fn make(kind: EngineKind, tuning: &Tuning) -> Box<dyn Engine> {
 
 /// Reason why an engine cannot start or continue. Not an error: another engine may work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WhyNot(pub String);
+pub struct Refusal(pub String);
 
-impl WhyNot {
+impl Refusal {
     /// Creates a refusal with this reason.
-    pub fn new(why: impl Into<String>) -> WhyNot {
-        WhyNot(why.into())
+    pub fn new(why: impl Into<String>) -> Refusal {
+        Refusal(why.into())
     }
 }
 
-impl std::fmt::Display for WhyNot {
+impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
@@ -240,7 +240,7 @@ impl std::fmt::Display for WhyNot {
 #[derive(Debug)]
 pub enum Stop {
     /// The kernel refuses this mechanism. Another engine continues from here.
-    Refused(WhyNot),
+    Refused(Refusal),
     /// The source was confirmed to end at this offset, before the end of the work.
     SourceEnded {
         /// Offset of the end.

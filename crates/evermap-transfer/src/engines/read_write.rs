@@ -6,8 +6,8 @@
 use rustix::event::PollFlags;
 use rustix::io::{Errno, pread, pwrite, read, write};
 
-use super::calls::{ended, persist};
-use super::{Engine, EngineKind, Stop, Tuning, WhyNot};
+use super::calls::{ended, retry};
+use super::{Engine, EngineKind, Refusal, Stop, Tuning};
 use crate::end::Ends;
 use crate::error::Side;
 use crate::meter::Meter;
@@ -43,7 +43,7 @@ impl ReadWrite {
     ) -> Result<usize, Stop> {
         let source = &ends.source;
         let buffer = &mut self.buffer[..bytes_max];
-        let read = persist(meter, &[(source.fd(), PollFlags::IN)], || {
+        let read = retry(meter, &[(source.fd(), PollFlags::IN)], || {
             meter.filling(|| match source.reads_at_offsets() {
                 true => pread(source.fd(), &mut *buffer, offset),
                 false => read(source.fd(), &mut *buffer),
@@ -58,7 +58,7 @@ impl ReadWrite {
         while self.held.0 < self.held.1 {
             let Some(span) = work.first() else { break };
             let bytes = &self.buffer[self.held.0..self.held.1];
-            let written = persist(meter, &[(target.fd(), PollFlags::OUT)], || {
+            let written = retry(meter, &[(target.fd(), PollFlags::OUT)], || {
                 meter.draining(|| match target.writes_at_offsets() {
                     true => pwrite(target.fd(), bytes, span.begin),
                     false => write(target.fd(), bytes),
@@ -92,7 +92,7 @@ impl Engine for ReadWrite {
         EngineKind::ReadWrite
     }
 
-    fn probe(&mut self, _ends: &Ends<'_>) -> Result<(), WhyNot> {
+    fn probe(&mut self, _ends: &Ends<'_>) -> Result<(), Refusal> {
         Ok(())
     }
 

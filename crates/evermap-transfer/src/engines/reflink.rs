@@ -7,8 +7,8 @@
 use evermap_observe::FileSystem;
 use rustix::fs::{fstat, fstatfs};
 
-use super::calls::{ended, persist, refusal_or_failure};
-use super::{Engine, EngineKind, Stop, WhyNot};
+use super::calls::{ended, refusal_or_failure, retry};
+use super::{Engine, EngineKind, Refusal, Stop};
 use crate::end::{Ends, Kind};
 use crate::error::Side;
 use crate::meter::Meter;
@@ -16,7 +16,7 @@ use crate::span::{Span, Work};
 use crate::sys;
 
 /// Bytes per call, so that a cancelled transfer stops soon. Sharing many extents takes a while.
-const TURN_BYTES_MAX: u64 = 16 << 30;
+const CANCELLABLE_BYTES_MAX: u64 = 16 << 30;
 
 /// The engine `reflink`.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Reflink;
 /// Result of checking the start of a span.
 enum Share {
     Bytes(u64),
-    Nothing(WhyNot),
+    Nothing(Refusal),
     SourceEnded,
 }
 
@@ -46,10 +46,10 @@ impl Reflink {
                 "byte {} is inside a block of {block_bytes} bytes, and only whole blocks are shared",
                 span.begin
             );
-            return Ok(Share::Nothing(WhyNot::new(why)));
+            return Ok(Share::Nothing(Refusal::new(why)));
         }
         let until = span.end.min(source_bytes);
-        let bytes = (until - span.begin).min(TURN_BYTES_MAX);
+        let bytes = (until - span.begin).min(CANCELLABLE_BYTES_MAX);
         if span.begin + bytes == source_bytes {
             return Ok(Share::Bytes(bytes));
         }
@@ -58,7 +58,7 @@ impl Reflink {
                 let why = format!(
                     "byte {until} is inside a block of {block_bytes} bytes, and only whole blocks are shared"
                 );
-                Ok(Share::Nothing(WhyNot::new(why)))
+                Ok(Share::Nothing(Refusal::new(why)))
             }
             bytes => Ok(Share::Bytes(bytes)),
         }
@@ -70,26 +70,28 @@ impl Engine for Reflink {
         EngineKind::Reflink
     }
 
-    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), Refusal> {
         if ends.source.kind() != Kind::File || ends.target.kind() != Kind::File {
-            return Err(WhyNot::new("only regular files share extents"));
+            return Err(Refusal::new("only regular files share extents"));
         }
         // Subvolumes of one btrfs have different device numbers but share extents.
-        let may_share = ends.share_a_file_system()
+        let may_share = ends.same_file_system()
             || [&ends.source, &ends.target]
                 .iter()
                 .all(|end| end.file_system() == FileSystem::BTRFS);
         if !may_share {
-            return Err(WhyNot::new("source and target are on different file systems"));
+            return Err(Refusal::new("source and target are on different file systems"));
         }
         if ends.source.identity() == ends.target.identity() {
-            return Err(WhyNot::new("source and target are the same file"));
+            return Err(Refusal::new("source and target are the same file"));
         }
         if ends.target.appends() {
-            return Err(WhyNot::new("extents cannot be shared with a target opened for appending"));
+            return Err(Refusal::new(
+                "extents cannot be shared with a target opened for appending",
+            ));
         }
         if ends.target.file_system().never_shares() {
-            return Err(WhyNot::new("the file system does not share extents"));
+            return Err(Refusal::new("the file system does not share extents"));
         }
         Ok(())
     }
@@ -108,7 +110,7 @@ impl Engine for Reflink {
                 Share::Nothing(why) => return Err(Stop::Refused(why)),
                 Share::SourceEnded => return ended(ends, work, "FICLONERANGE", span.begin, meter),
             };
-            let shared = persist(meter, &[], || {
+            let shared = retry(meter, &[], || {
                 meter.draining(|| {
                     sys::clone_range(ends.source.fd(), ends.target.fd(), span.begin, bytes)
                 })

@@ -6,8 +6,8 @@
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, seek, sendfile};
 
-use super::calls::{TURN_BYTES_MAX, ended, persist, refusal_or_failure_of_either};
-use super::{Engine, EngineKind, Stop, WhyNot};
+use super::calls::{CANCELLABLE_BYTES_MAX, ended, refusal_or_failure_of_either, retry};
+use super::{Engine, EngineKind, Refusal, Stop};
 use crate::end::Ends;
 use crate::meter::Meter;
 use crate::span::{Span, Work};
@@ -20,7 +20,7 @@ impl Sendfile {
     /// Makes one call at the start of `span`. Returns the bytes moved; 0 means an end to confirm.
     fn send(ends: &Ends<'_>, meter: &Meter, span: Span, bytes_max: u64) -> Result<usize, Stop> {
         let (source, target) = (&ends.source, &ends.target);
-        let sent = persist(meter, &[(target.fd(), PollFlags::OUT)], || {
+        let sent = retry(meter, &[(target.fd(), PollFlags::OUT)], || {
             if target.writes_at_offsets() {
                 // Set it each time: after an interrupted call the position is unspecified.
                 seek(target.fd(), SeekFrom::Start(span.begin))?;
@@ -37,12 +37,12 @@ impl Engine for Sendfile {
         EngineKind::Sendfile
     }
 
-    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), Refusal> {
         if !ends.source.reads_at_offsets() {
-            return Err(WhyNot::new("sendfile reads only from files"));
+            return Err(Refusal::new("sendfile reads only from files"));
         }
         if ends.target.appends() {
-            return Err(WhyNot::new("sendfile refuses a target opened for appending"));
+            return Err(Refusal::new("sendfile refuses a target opened for appending"));
         }
         Ok(())
     }
@@ -58,7 +58,8 @@ impl Engine for Sendfile {
         while left > 0 {
             let Some(span) = work.first() else { break };
             let sent =
-                Self::send(ends, meter, span, span.bytes().min(left).min(TURN_BYTES_MAX))? as u64;
+                Self::send(ends, meter, span, span.bytes().min(left).min(CANCELLABLE_BYTES_MAX))?
+                    as u64;
             if sent == 0 {
                 return ended(ends, work, "sendfile", span.begin, meter);
             }

@@ -39,14 +39,14 @@ impl Default for Preserve {
 
 /// A [`NotKept`] without its path, which is only built for the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct RefusedAttribute {
     pub(crate) what: String,
     pub(crate) why: String,
 }
 
-impl Refusal {
-    pub(crate) fn new(what: impl Into<String>, why: impl Into<String>) -> Refusal {
-        Refusal { what: what.into(), why: why.into() }
+impl RefusedAttribute {
+    pub(crate) fn new(what: impl Into<String>, why: impl Into<String>) -> RefusedAttribute {
+        RefusedAttribute { what: what.into(), why: why.into() }
     }
 
     pub(crate) fn at(self, path: &Path) -> NotKept {
@@ -86,7 +86,7 @@ impl Attributes {
 
 /// Attributes that a new target already has, so that none is set twice.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Made {
+pub(crate) struct InitialAttributes {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     /// Mode bits, or [`InitialAttributes::UNKNOWN`] if the mode must be set in any case.
@@ -95,11 +95,11 @@ pub(crate) struct Made {
     pub(crate) may_have_acl: bool,
 }
 
-impl Made {
+impl InitialAttributes {
     pub(crate) const UNKNOWN: u32 = u32::MAX;
 
-    pub(crate) fn of(stat: &Stat) -> Made {
-        Made {
+    pub(crate) fn of(stat: &Stat) -> InitialAttributes {
+        InitialAttributes {
             uid: stat.st_uid,
             gid: stat.st_gid,
             mode: stat.st_mode & 0o7777,
@@ -117,24 +117,24 @@ pub(crate) struct Xattr {
 
 /// Copies attributes for one thread, with its buffers.
 #[derive(Debug, Clone)]
-pub(crate) struct Keeper {
+pub(crate) struct AttributeCopier {
     preserve: Preserve,
     /// The process's umask, or `None` if unknown.
     umask: Option<u32>,
     list: Vec<u8>,
 }
 
-impl Keeper {
+impl AttributeCopier {
     /// Reads the umask from a file of `/proc`. Create one per copy and clone it for each thread.
-    pub(crate) fn new(preserve: Preserve) -> Keeper {
-        Keeper { preserve, umask: umask(), list: vec![0; 1 << 10] }
+    pub(crate) fn new(preserve: Preserve) -> AttributeCopier {
+        AttributeCopier { preserve, umask: umask(), list: vec![0; 1 << 10] }
     }
 
     /// Creates a copier for a file that is created accessible only to its owner. The umask is read
     /// only if the mode is not preserved.
-    pub(crate) fn for_one(preserve: Preserve) -> Keeper {
+    pub(crate) fn for_single_file(preserve: Preserve) -> AttributeCopier {
         let umask = if preserve.mode { None } else { umask() };
-        Keeper { preserve, umask, list: vec![0; 1 << 10] }
+        AttributeCopier { preserve, umask, list: vec![0; 1 << 10] }
     }
 
     pub(crate) fn preserve(&self) -> Preserve {
@@ -145,7 +145,7 @@ impl Keeper {
     pub(crate) fn xattrs(
         &mut self,
         source: Subject<'_>,
-        refusals: &mut Vec<Refusal>,
+        refusals: &mut Vec<RefusedAttribute>,
     ) -> Result<Vec<Xattr>, Failure> {
         if !self.preserve.xattrs {
             return Ok(Vec::new());
@@ -157,7 +157,7 @@ impl Keeper {
                 // The kernel limits lists to 64 KiB.
                 Err(Errno::RANGE) if self.list.len() < 64 << 10 => self.list.resize(64 << 10, 0),
                 Err(errno) if is_refusal(errno) => {
-                    refusals.push(Refusal::new("xattrs", errno.to_string()));
+                    refusals.push(RefusedAttribute::new("xattrs", errno.to_string()));
                     return Ok(Vec::new());
                 }
                 Err(errno) => return Err(("list the extended attributes of", errno)),
@@ -192,27 +192,27 @@ impl Keeper {
         is_hidden: bool,
     ) -> (Mode, u32) {
         let wanted = if is_hidden && xattrs.is_empty() { source.mode & 0o777 } else { 0o600 };
-        let got = self.umask.map_or(Made::UNKNOWN, |umask| wanted & !umask);
+        let got = self.umask.map_or(InitialAttributes::UNKNOWN, |umask| wanted & !umask);
         (Mode::from_raw_mode(wanted), got)
     }
 
     /// Sets owner, extended attributes, mode and times of the target, in this order.
-    pub(crate) fn keep(
+    pub(crate) fn apply(
         &self,
         source: &Attributes,
         xattrs: &[Xattr],
         target: Subject<'_>,
-        made: &Made,
+        made: &InitialAttributes,
         has_mode: bool,
-        refusals: &mut Vec<Refusal>,
+        refusals: &mut Vec<RefusedAttribute>,
     ) -> Result<(), Failure> {
-        let is_owner_kept = self.keep_owner(source, target, made, refusals)?;
+        let owner_applied = self.apply_owner(source, target, made, refusals)?;
         let mut mode = Some(made.mode);
         let mut acl_lost = None;
         if self.preserve.xattrs {
             let is_acl = |xattr: &Xattr| xattr.name.as_c_str() == acl::ACCESS;
             if made.may_have_acl {
-                drop_acls(target, xattrs)?;
+                remove_acls(target, xattrs)?;
                 mode = None;
             }
             for xattr in xattrs {
@@ -224,7 +224,7 @@ impl Keeper {
             }
         }
         if has_mode {
-            self.keep_mode(source, target, mode, is_owner_kept, acl_lost, refusals)?;
+            self.apply_mode(source, target, mode, owner_applied, acl_lost, refusals)?;
         }
         if self.preserve.times {
             refuse_or_fail(
@@ -238,12 +238,12 @@ impl Keeper {
     }
 
     /// Sets owner and group. Returns true if the target has the source's owner and group.
-    fn keep_owner(
+    fn apply_owner(
         &self,
         source: &Attributes,
         target: Subject<'_>,
-        made: &Made,
-        refusals: &mut Vec<Refusal>,
+        made: &InitialAttributes,
+        refusals: &mut Vec<RefusedAttribute>,
     ) -> Result<bool, Failure> {
         if (source.uid, source.gid) == (made.uid, made.gid) {
             return Ok(true);
@@ -268,14 +268,14 @@ impl Keeper {
         Ok(false)
     }
 
-    fn keep_mode(
+    fn apply_mode(
         &self,
         source: &Attributes,
         target: Subject<'_>,
         has: Option<u32>,
-        is_owner_kept: bool,
+        owner_applied: bool,
         acl_lost: Option<&Vec<u8>>,
-        refusals: &mut Vec<Refusal>,
+        refusals: &mut Vec<RefusedAttribute>,
     ) -> Result<(), Failure> {
         const SET_IDS: u32 = 0o6000;
         let mut wanted = match (self.preserve.mode, self.umask) {
@@ -284,7 +284,7 @@ impl Keeper {
             (false, None) => return Ok(()),
         };
         // Setuid and setgid must not apply to another owner.
-        if !is_owner_kept {
+        if !owner_applied {
             wanted &= !SET_IDS;
         }
         if let Some(acl) = acl_lost {
@@ -304,7 +304,10 @@ impl Keeper {
         if is_set && wanted & SET_IDS != 0 {
             let got = target.mode().map_err(|errno| ("read the mode of", errno))?;
             if got != wanted {
-                refusals.push(Refusal::new(what(), format!("the kernel changed it to {got:o}")));
+                refusals.push(RefusedAttribute::new(
+                    what(),
+                    format!("the kernel changed it to {got:o}"),
+                ));
             }
         }
         Ok(())
@@ -312,7 +315,7 @@ impl Keeper {
 }
 
 /// Removes inherited ACLs that the source does not have.
-fn drop_acls(target: Subject<'_>, xattrs: &[Xattr]) -> Result<(), Failure> {
+fn remove_acls(target: Subject<'_>, xattrs: &[Xattr]) -> Result<(), Failure> {
     for name in [acl::ACCESS, acl::DEFAULT] {
         if xattrs.iter().any(|xattr| xattr.name.as_c_str() == name) {
             continue;
@@ -326,12 +329,12 @@ fn drop_acls(target: Subject<'_>, xattrs: &[Xattr]) -> Result<(), Failure> {
 }
 
 /// Returns true if files created in `directory` inherit an ACL.
-pub(crate) fn gives_acls(directory: BorrowedFd<'_>) -> bool {
+pub(crate) fn has_default_acl(directory: BorrowedFd<'_>) -> bool {
     fs::fgetxattr_query(directory, acl::DEFAULT).is_ok_and(|length| length > 0)
 }
 
 /// Removes the default ACL of a new directory, so that files created in it inherit none.
-pub(crate) fn take_default_acl(directory: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(crate) fn remove_default_acl(directory: BorrowedFd<'_>) -> Result<(), Errno> {
     fs::fremovexattr(directory, acl::DEFAULT)
 }
 
@@ -357,7 +360,7 @@ fn read_xattr(source: Subject<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Errno
 fn set_xattr(
     target: Subject<'_>,
     xattr: &Xattr,
-    refusals: &mut Vec<Refusal>,
+    refusals: &mut Vec<RefusedAttribute>,
 ) -> Result<bool, Failure> {
     match target.set_xattr(&xattr.name, &xattr.value) {
         Ok(()) => Ok(false),
@@ -374,8 +377,8 @@ fn set_xattr(
     }
 }
 
-fn refused_xattr(name: &CStr, errno: Errno) -> Refusal {
-    Refusal::new(format!("xattr {}", name.to_string_lossy()), errno.to_string())
+fn refused_xattr(name: &CStr, errno: Errno) -> RefusedAttribute {
+    RefusedAttribute::new(format!("xattr {}", name.to_string_lossy()), errno.to_string())
 }
 
 /// Returns true on success. A refusal is recorded and returns false.
@@ -383,12 +386,12 @@ fn refuse_or_fail(
     result: Result<(), Errno>,
     operation: &'static str,
     what: impl Fn() -> String,
-    refusals: &mut Vec<Refusal>,
+    refusals: &mut Vec<RefusedAttribute>,
 ) -> Result<bool, Failure> {
     match result {
         Ok(()) => Ok(true),
         Err(errno) if is_refusal(errno) => {
-            refusals.push(Refusal::new(what(), errno.to_string()));
+            refusals.push(RefusedAttribute::new(what(), errno.to_string()));
             Ok(false)
         }
         Err(errno) => Err((operation, errno)),

@@ -45,6 +45,6 @@ impl Identity {
 }
 
 /// Calls `statx` on a descriptor.
-pub(crate) fn look(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
+pub(crate) fn statx_of(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
     statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
 }

@@ -26,7 +26,7 @@ use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::{Errno, pwrite};
 
 use super::identity::Identity;
-use super::whole::read_fully;
+use super::read_fully::read_fully;
 use crate::span::Span;
 
 const MAGIC: &[u8; 8] = b"EVMPART\n";
@@ -65,12 +65,12 @@ impl Journal {
             return Ok((journal, spans));
         }
         let mut journal = Journal { file, name: name.into(), salt: 0, records: 0 };
-        journal.begin_anew(source)?;
+        journal.reset(source)?;
         Ok((journal, Vec::new()))
     }
 
     /// Discards all records and writes a new header.
-    pub(super) fn begin_anew(&mut self, source: &Identity) -> Result<(), Errno> {
+    pub(super) fn reset(&mut self, source: &Identity) -> Result<(), Errno> {
         self.salt = getrandom::u32().map_err(|_| Errno::IO)?;
         self.records = 0;
         fs::ftruncate(&self.file, 0)?;

@@ -9,13 +9,13 @@ pub(crate) mod attributes;
 mod identity;
 mod journal;
 mod part;
+mod read_fully;
 mod shared_links;
 mod subject;
 mod symlink;
 mod target;
 mod unfinished;
 mod verify;
-mod whole;
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,33 +26,33 @@ use evermap_observe::Moment;
 use rustix::fs;
 use rustix::io::Errno;
 
-use crate::drive::{Drive, Driven};
+use crate::drive::{Drive, DriveSummary};
 use crate::end::{Ends, Kind};
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::meter::Meter;
-use crate::policy::rates::Kept;
-use crate::policy::{Durability, Facts, Wish};
+use crate::policy::rates::RateCache;
+use crate::policy::{Durability, Facts, Request};
 use crate::report::{EngineUse, NotUsed, Report};
-use crate::room;
+use crate::space;
 use crate::span::{Span, Work};
 use crate::sys::write_signals::WriteSignalsBlocked;
 
 pub use attributes::Preserve;
-use attributes::{Attributes, Keeper, Made, Subject, gives_acls};
-pub(crate) use identity::{Identity, look};
+use attributes::{AttributeCopier, Attributes, InitialAttributes, Subject, has_default_acl};
+pub(crate) use identity::{Identity, statx_of};
 use part::Part;
 pub use shared_links::SharedLinks;
 pub(crate) use symlink::copy_symlink;
-pub(crate) use target::{Placing, Target, beside, c_name, with_temporary_name};
+pub(crate) use target::{PublishMode, Target, c_name, sibling_name, with_temporary_name};
 pub use unfinished::temporary_name;
-pub(crate) use unfinished::{Unfinished, hold, unfinished_name};
-use verify::Named;
+pub(crate) use unfinished::{Unfinished, lock_unfinished, unfinished_name};
+use verify::NamedFile;
 
 /// Options of a file copy.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    pub(crate) wish: Wish,
+    pub(crate) request: Request,
     pub(crate) tuning: Tuning,
     pub(crate) verify: bool,
     pub(crate) resume: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Options {
     pub(crate) preserve: Preserve,
     /// Record in the report how much is cached before and after.
     pub(crate) explain: bool,
-    pub(crate) kept: Kept,
+    pub(crate) rate_cache: RateCache,
 }
 
 /// An open source with its name for messages.
@@ -72,23 +72,23 @@ pub(crate) struct Source<'a> {
 
 /// The target's name in an open directory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Destination<'a> {
     pub(crate) directory: BorrowedFd<'a>,
     pub(crate) name: &'a CStr,
     /// Full path, for messages.
     pub(crate) path: &'a Path,
-    pub(crate) placing: Placing,
+    pub(crate) publish_mode: PublishMode,
 }
 
 /// Copies a file or the contents of a stream to a name.
 pub(crate) fn copy_at(
     source: Source<'_>,
-    place: Place<'_>,
+    destination: Destination<'_>,
     options: &Options,
     meter: &Meter,
 ) -> Result<Report> {
     let start = Moment::now();
-    let stat = look(source.file).map_err(Error::io("read the attributes of", source.path))?;
+    let stat = statx_of(source.file).map_err(Error::io("read the attributes of", source.path))?;
     let identity = Identity::of(&stat);
     // Before reading, which changes the access time.
     let attributes = Attributes::of(
@@ -103,13 +103,14 @@ pub(crate) fn copy_at(
     }
     let mut work = Work::new(spans);
     let (mut part, target) =
-        match options.resume && place.placing == Placing::Replacing && !work.is_done() {
+        match options.resume && destination.publish_mode == PublishMode::Replace && !work.is_done()
+        {
             true => {
-                let named = Named { file: source.file, path: source.path };
+                let named = NamedFile { file: source.file, path: source.path };
                 let (part, target, resumed_bytes) = Part::open(
-                    place.directory,
-                    place.name,
-                    place.path,
+                    destination.directory,
+                    destination.name,
+                    destination.path,
                     named,
                     &identity,
                     &mut work,
@@ -118,14 +119,22 @@ pub(crate) fn copy_at(
                 report.resumed_bytes = resumed_bytes;
                 (Some(part), target)
             }
-            false => (None, Target::new(place.directory, place.name, place.path, place.placing)?),
+            false => (
+                None,
+                Target::new(
+                    destination.directory,
+                    destination.name,
+                    destination.path,
+                    destination.publish_mode,
+                )?,
+            ),
         };
-    let copy = Copying { source, place, options, meter, identity, attributes };
+    let copy = Copying { source, destination, options, meter, identity, attributes };
     copy.contents(&target, &mut work, part.as_mut(), &mut report)
         .and_then(|()| copy.finish(&target, &mut report))
         .map_err(|error| match (error, &part) {
             (Error::Cancelled { .. }, Some(_)) => {
-                let path = part::path_of(place.path, place.name);
+                let path = part::path_of(destination.path, destination.name);
                 Error::Cancelled {
                     left: format!("the data copied so far is in {} for `resume`", path.display()),
                 }
@@ -137,12 +146,15 @@ pub(crate) fn copy_at(
         report.target_resident_after = evermap_observe::residency(target.as_fd());
     }
     match part {
-        Some(part) => part.publish(place.directory, place.name)?,
-        None => target.publish(place.placing)?,
+        Some(part) => part.publish(destination.directory, destination.name)?,
+        None => target.publish(destination.publish_mode)?,
     }
-    if options.wish.durability == Durability::Full && place.placing == Placing::Replacing {
+    if options.request.durability == Durability::Full
+        && destination.publish_mode == PublishMode::Replace
+    {
         let flushing = Instant::now();
-        fs::fsync(place.directory).map_err(Error::io("flush the directory of", place.path))?;
+        fs::fsync(destination.directory)
+            .map_err(Error::io("flush the directory of", destination.path))?;
         report.flush_s += flushing.elapsed().as_secs_f64();
     }
     report.calls = meter.calls();
@@ -160,7 +172,7 @@ pub(crate) fn write_into(
     meter: &Meter,
 ) -> Result<Report> {
     let start = Moment::now();
-    let stat = look(source.file).map_err(Error::io("read the attributes of", source.path))?;
+    let stat = statx_of(source.file).map_err(Error::io("read the attributes of", source.path))?;
     let identity = Identity::of(&stat);
     let ends = Ends::new((&source.file, source.path), (&target, target_path))?;
     let is_file = ends.source.kind() == Kind::File && identity.size_bytes > 0;
@@ -172,13 +184,13 @@ pub(crate) fn write_into(
     let drive = Drive {
         ends: &ends,
         facts: &facts,
-        wish: &options.wish,
+        request: &options.request,
         tuning: &options.tuning,
         meter,
-        kept: &options.kept,
+        rate_cache: &options.rate_cache,
         reserve: &|_| Ok(()),
     };
-    let (driven, moved) = {
+    let (summary, moved) = {
         // The reader may close the pipe or socket.
         let _no_signal = WriteSignalsBlocked::new();
         drive.run(&mut work)
@@ -187,7 +199,7 @@ pub(crate) fn write_into(
     let arrived_bytes = meter.arrived_bytes();
     let mut report =
         Report { size_bytes: arrived_bytes, data_bytes: arrived_bytes, ..Report::default() };
-    describe(driven, &ends, &mut report);
+    describe(summary, &ends, &mut report);
     report.calls = meter.calls();
     report.usage = start.since();
     Ok(report)
@@ -196,7 +208,7 @@ pub(crate) fn write_into(
 /// State of a running copy.
 struct Copying<'a> {
     source: Source<'a>,
-    place: Place<'a>,
+    destination: Destination<'a>,
     options: &'a Options,
     meter: &'a Meter,
     identity: Identity,
@@ -219,26 +231,26 @@ impl Copying<'_> {
         } else if work.spans().last().is_none_or(|last| last.end < self.identity.size_bytes) {
             // The file ends with a hole, so no write reaches its end.
             fs::ftruncate(target, self.identity.size_bytes)
-                .map_err(|errno| self.not_written(errno, "set the length of"))?;
+                .map_err(|errno| self.write_error(errno, "set the length of"))?;
         }
         let facts = Facts::of(&ends, report.data_bytes);
         let reserve = |due: &Work| {
-            room::reserve(target.as_fd(), target.path(), due, facts.target_file_system, self.meter)
+            space::reserve(target.as_fd(), target.path(), due, facts.target_file_system, self.meter)
         };
         let drive = Drive {
             ends: &ends,
             facts: &facts,
-            wish: &self.options.wish,
+            request: &self.options.request,
             tuning: &self.options.tuning,
             meter: self.meter,
-            kept: &self.options.kept,
+            rate_cache: &self.options.rate_cache,
             reserve: &reserve,
         };
-        let (driven, moved) = match part {
+        let (summary, moved) = match part {
             None => drive.run(work),
             Some(part) => self.in_steps(&drive, target, work, part),
         };
-        describe(driven, &ends, report);
+        describe(summary, &ends, report);
         if !is_file {
             report.size_bytes = self.meter.arrived_bytes();
             report.data_bytes = report.size_bytes;
@@ -259,63 +271,63 @@ impl Copying<'_> {
         target: &Target<'_>,
         work: &mut Work,
         part: &mut Part,
-    ) -> (Driven, Result<()>) {
-        let mut driven = Driven::default();
+    ) -> (DriveSummary, Result<()>) {
+        let mut summary = DriveSummary::default();
         while !work.is_done() {
             let step = work.take(part::STEP_BYTES);
             let mut due = Work::new(step.iter().copied());
             let (stepped, moved) = drive.run(&mut due);
-            driven.add(stepped);
+            summary.add(stepped);
             let mut arrived = Work::new(step.iter().copied());
             due.spans().iter().for_each(|span| arrived.arrived_at(*span));
             arrived.spans().iter().for_each(|span| work.arrived_at(*span));
             let recorded = part.record(target.as_fd(), arrived.spans());
             if let Err(error) = moved.and(recorded) {
-                return (driven, Err(error));
+                return (summary, Err(error));
             }
         }
-        (driven, Ok(()))
+        (summary, Ok(()))
     }
 
     /// Does the remaining steps before publishing: verification, attributes, flush.
     fn finish(&self, target: &Target<'_>, report: &mut Report) -> Result<()> {
         if self.options.verify {
-            let source = Named { file: self.source.file, path: self.source.path };
-            let stored = Named { file: target.as_fd(), path: target.path() };
+            let source = NamedFile { file: self.source.file, path: self.source.path };
+            let stored = NamedFile { file: target.as_fd(), path: target.path() };
             verify::compare(source, stored, self.meter)?;
             self.source_is_unchanged()?;
             report.verified = true;
         }
         // After the last read of the target, which would change its access time.
-        if self.place.placing == Placing::Replacing {
-            self.keep_attributes(target, report)?;
+        if self.destination.publish_mode == PublishMode::Replace {
+            self.apply_attributes(target, report)?;
         }
         let flushing = Instant::now();
         // Files in a new directory are flushed together with it.
-        let flushed = match (self.place.placing, self.options.wish.durability) {
-            (Placing::Direct, _) | (_, Durability::None) => Ok(()),
+        let flushed = match (self.destination.publish_mode, self.options.request.durability) {
+            (PublishMode::AtCreation, _) | (_, Durability::None) => Ok(()),
             (_, Durability::Data) => fs::fdatasync(target),
             (_, Durability::Full) => fs::fsync(target),
         };
-        flushed.map_err(|errno| self.not_written(errno, "flush"))?;
+        flushed.map_err(|errno| self.write_error(errno, "flush"))?;
         report.flush_s += flushing.elapsed().as_secs_f64();
         Ok(())
     }
 
     /// Copies owner, extended attributes, mode and times. Not called for files in a new directory,
     /// whose attributes `tree` sets.
-    fn keep_attributes(&self, target: &Target<'_>, report: &mut Report) -> Result<()> {
-        let mut keeper = Keeper::for_one(self.options.preserve);
+    fn apply_attributes(&self, target: &Target<'_>, report: &mut Report) -> Result<()> {
+        let mut copier = AttributeCopier::for_single_file(self.options.preserve);
         let mut refusals = Vec::new();
         let failed = |path| move |(operation, errno)| Error::io(operation, path)(errno);
-        let xattrs = keeper
+        let xattrs = copier
             .xattrs(Subject::Open(self.source.file), &mut refusals)
             .map_err(failed(self.source.path))?;
         let stat = fs::fstat(target).map_err(Error::io("read the attributes of", target.path()))?;
-        let may_have_acl = gives_acls(self.place.directory);
-        let made = Made { may_have_acl, ..Made::of(&stat) };
-        keeper
-            .keep(
+        let may_have_acl = has_default_acl(self.destination.directory);
+        let made = InitialAttributes { may_have_acl, ..InitialAttributes::of(&stat) };
+        copier
+            .apply(
                 &self.attributes,
                 &xattrs,
                 Subject::Open(target.as_fd()),
@@ -324,12 +336,13 @@ impl Copying<'_> {
                 &mut refusals,
             )
             .map_err(failed(target.path()))?;
-        report.not_kept = refusals.into_iter().map(|refusal| refusal.at(self.place.path)).collect();
+        report.not_kept =
+            refusals.into_iter().map(|refusal| refusal.at(self.destination.path)).collect();
         Ok(())
     }
 
     fn source_is_unchanged(&self) -> Result<()> {
-        let now = look(self.source.file)
+        let now = statx_of(self.source.file)
             .map_err(Error::io("read the attributes of", self.source.path))?;
         match self.identity.differs(&Identity::of(&now)) {
             Some(what) => Err(Error::SourceChanged { path: self.source.path.into(), what }),
@@ -337,8 +350,8 @@ impl Copying<'_> {
         }
     }
 
-    fn not_written(&self, errno: Errno, operation: &'static str) -> Error {
-        let path = self.place.path;
+    fn write_error(&self, errno: Errno, operation: &'static str) -> Error {
+        let path = self.destination.path;
         match errno {
             Errno::NOSPC | Errno::DQUOT => {
                 Error::NoSpace { path: path.into(), needed_bytes: self.identity.size_bytes }
@@ -349,15 +362,18 @@ impl Copying<'_> {
 }
 
 /// Adds the engines used and not used to the report.
-pub(crate) fn describe(driven: Driven, ends: &Ends<'_>, report: &mut Report) {
+pub(crate) fn describe(summary: DriveSummary, ends: &Ends<'_>, report: &mut Report) {
     let used = |(engine, bytes): (EngineKind, u64)| EngineUse {
         engine,
         bytes,
         copies: engine.copies(ends),
     };
-    report.engines = driven.moved.into_iter().map(used).collect();
-    report.why = driven.why;
-    report.log = driven.log;
-    report.not_used =
-        driven.not.into_iter().map(|not| NotUsed { engine: not.engine, why: not.why }).collect();
+    report.engines = summary.moved.into_iter().map(used).collect();
+    report.why = summary.why;
+    report.log = summary.log;
+    report.not_used = summary
+        .rejected
+        .into_iter()
+        .map(|not| NotUsed { engine: not.engine, why: not.why })
+        .collect();
 }

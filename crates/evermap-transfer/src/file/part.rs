@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use super::identity::Identity;
 use super::journal::Journal;
-use super::target::{Target, beside};
-use super::verify::{Named, first_difference};
+use super::target::{Target, sibling_name};
+use super::verify::{NamedFile, first_difference};
 use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::span::{Span, Work};
@@ -29,7 +29,7 @@ pub(super) struct Part {
 /// Returns the path of a part, for messages.
 pub(super) fn path_of(target_path: &Path, name: &CStr) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
-    let part = beside(name, ".evermap-part");
+    let part = sibling_name(name, ".evermap-part");
     target_path.with_file_name(std::ffi::OsStr::from_bytes(part.to_bytes()))
 }
 
@@ -40,12 +40,12 @@ impl Part {
         directory: BorrowedFd<'a>,
         name: &CStr,
         target_path: &Path,
-        source: Named<'_>,
+        source: NamedFile<'_>,
         identity: &Identity,
         work: &mut Work,
         meter: &Meter,
     ) -> Result<(Part, Target<'a>, u64)> {
-        let part_name = beside(name, ".evermap-part");
+        let part_name = sibling_name(name, ".evermap-part");
         let path = path_of(target_path, name);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = fs::openat(directory, &part_name, flags, Mode::RUSR | Mode::WUSR)
@@ -56,20 +56,20 @@ impl Part {
                 errno => Error::io("lock the unfinished copy", &path)(errno),
             },
         )?;
-        let journal_name = beside(name, ".evermap-part.journal");
+        let journal_name = sibling_name(name, ".evermap-part.journal");
         let failed = || Error::io("write the journal of", &path);
-        let (mut journal, mut vouched) =
+        let (mut journal, mut recorded_spans) =
             Journal::open(directory, &journal_name, identity).map_err(failed())?;
-        let arrived = Named { file: file.as_fd(), path: &path };
-        if first_difference(source, arrived, &vouched, meter)?.is_some() {
-            journal.begin_anew(identity).map_err(failed())?;
-            vouched.clear();
+        let arrived = NamedFile { file: file.as_fd(), path: &path };
+        if first_difference(source, arrived, &recorded_spans, meter)?.is_some() {
+            journal.reset(identity).map_err(failed())?;
+            recorded_spans.clear();
         }
-        if vouched.is_empty() {
+        if recorded_spans.is_empty() {
             fs::ftruncate(&file, 0).map_err(Error::io("empty the unfinished copy", &path))?;
         }
-        vouched.iter().for_each(|span| work.arrived_at(*span));
-        let resumed_bytes = vouched.iter().map(Span::bytes).sum();
+        recorded_spans.iter().for_each(|span| work.arrived_at(*span));
+        let resumed_bytes = recorded_spans.iter().map(Span::bytes).sum();
         Ok((
             Part { journal, name: part_name, path },
             Target::resumed(directory, name, target_path, file),

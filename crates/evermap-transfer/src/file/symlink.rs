@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::attributes::{Attributes, Keeper, Made, Preserve, Subject};
+use super::attributes::{AttributeCopier, Attributes, InitialAttributes, Preserve, Subject};
 use super::target::{c_name, with_temporary_name};
 use crate::error::{Error, Result};
 use crate::policy::Durability;
@@ -38,20 +38,20 @@ pub(crate) fn copy_symlink(
         with_temporary_name(&target_name, |name| fs::symlinkat(&leads_to, to, name))
             .map_err(failed("create the link"))?;
     let mut refusals = Vec::new();
-    let mut keeper = Keeper::for_one(preserve);
-    let named = keeper
+    let mut copier = AttributeCopier::for_single_file(preserve);
+    let named = copier
         .xattrs(Subject::Named(from, &source_name), &mut refusals)
         .map_err(|(operation, errno)| Error::io(operation, source)(errno))
         .and_then(|xattrs| {
             let made = fs::statat(to, &temporary, AtFlags::SYMLINK_NOFOLLOW)
                 .map_err(failed("read the attributes of"))?;
             let subject = Subject::Named(to, &temporary);
-            keeper
-                .keep(
+            copier
+                .apply(
                     &Attributes::of(stat),
                     &xattrs,
                     subject,
-                    &Made::of(&made),
+                    &InitialAttributes::of(&made),
                     false,
                     &mut refusals,
                 )

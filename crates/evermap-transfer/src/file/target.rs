@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::unfinished::hold;
+use super::unfinished::lock_unfinished;
 use crate::error::{Error, Result};
 
 /// Mode of an unfinished copy: only its owner can read it.
@@ -24,11 +24,11 @@ const ATTEMPTS: usize = 16;
 
 /// Time at which a copy gets its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Placing {
+pub(crate) enum PublishMode {
     /// At creation, in a directory that is not visible yet. The name must be free.
-    Direct,
+    AtCreation,
     /// On completion, replacing an existing file.
-    Replacing,
+    Replace,
 }
 
 /// An unfinished target file.
@@ -49,7 +49,7 @@ impl<'a> Target<'a> {
         directory: BorrowedFd<'a>,
         name: &CStr,
         path: &Path,
-        placing: Placing,
+        publish_mode: PublishMode,
     ) -> Result<Target<'a>> {
         let target = |file, named| Target {
             file,
@@ -60,7 +60,7 @@ impl<'a> Target<'a> {
             published: false,
         };
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        if placing == Placing::Direct {
+        if publish_mode == PublishMode::AtCreation {
             let flags = flags | OFlags::CREATE | OFlags::EXCL;
             let file = fs::openat(directory, name, flags, MODE_WHILE_MADE)
                 .map_err(Error::io("create", path))?;
@@ -75,7 +75,7 @@ impl<'a> Target<'a> {
                     fs::openat(directory, temporary, flags, MODE_WHILE_MADE)
                 })
                 .map_err(Error::io("create", path))?;
-                hold(file.as_fd());
+                lock_unfinished(file.as_fd());
                 Ok(target(file, Some(named)))
             }
             Err(errno) => Err(Error::io("create", path)(errno)),
@@ -106,9 +106,9 @@ impl<'a> Target<'a> {
 
     /// Gives the file its name, replacing an existing file. The file must be complete and flushed
     /// as required.
-    pub(crate) fn publish(mut self, placing: Placing) -> Result<()> {
+    pub(crate) fn publish(mut self, publish_mode: PublishMode) -> Result<()> {
         self.published = true;
-        if placing == Placing::Direct {
+        if publish_mode == PublishMode::AtCreation {
             return Ok(());
         }
         let failed = Error::io("publish", &self.path);
@@ -117,7 +117,7 @@ impl<'a> Target<'a> {
             None => match self.link(&self.name) {
                 Ok(()) => return Ok(()),
                 Err(Errno::EXIST) => {
-                    hold(self.file.as_fd());
+                    lock_unfinished(self.file.as_fd());
                     match with_temporary_name(&self.name, |name| self.link(name)) {
                         Ok(((), temporary)) => temporary,
                         Err(errno) => return Err(failed(errno)),
@@ -168,7 +168,7 @@ pub(crate) fn with_temporary_name<T>(
     let mut last = Errno::EXIST;
     for _ in 0..ATTEMPTS {
         let random = getrandom::u32().map_err(|_| Errno::IO)?;
-        let temporary = beside(name, &format!(".evermap-{random:08x}"));
+        let temporary = sibling_name(name, &format!(".evermap-{random:08x}"));
         match make(&temporary) {
             Ok(made) => return Ok((made, temporary)),
             Err(Errno::EXIST) => last = Errno::EXIST,
@@ -179,7 +179,7 @@ pub(crate) fn with_temporary_name<T>(
 }
 
 /// Returns `.NAME` plus `ending`, shortened to the maximum name length.
-pub(crate) fn beside(name: &CStr, ending: &str) -> CString {
+pub(crate) fn sibling_name(name: &CStr, ending: &str) -> CString {
     let room = NAME_BYTES_MAX - 1 - ending.len();
     let kept = &name.to_bytes()[..name.to_bytes().len().min(room)];
     let bytes = [b".", kept, ending.as_bytes()].concat();
@@ -210,7 +210,8 @@ mod tests {
 
     fn made<'a>(directory: &'a File, name: &CStr, bytes: &[u8]) -> Target<'a> {
         let target =
-            Target::new(directory.as_fd(), name, Path::new("target"), Placing::Replacing).unwrap();
+            Target::new(directory.as_fd(), name, Path::new("target"), PublishMode::Replace)
+                .unwrap();
         File::from(target.file.try_clone().unwrap()).write_all(bytes).unwrap();
         target
     }
@@ -231,7 +232,7 @@ mod tests {
         let opened = File::open(directory.path()).unwrap();
         let target = made(&opened, c"name", b"after");
         assert_eq!(std::fs::read(&file).unwrap(), b"before");
-        target.publish(Placing::Replacing).unwrap();
+        target.publish(PublishMode::Replace).unwrap();
         assert_eq!(std::fs::read(&file).unwrap(), b"after");
         assert_eq!(names(directory.path()), ["name"]);
     }
@@ -242,7 +243,7 @@ mod tests {
         let opened = File::open(directory.path()).unwrap();
         let name = CString::new(vec![b'n'; 255]).unwrap();
         for bytes in [b"first".as_slice(), b"second"] {
-            made(&opened, &name, bytes).publish(Placing::Replacing).unwrap();
+            made(&opened, &name, bytes).publish(PublishMode::Replace).unwrap();
         }
         assert_eq!(names(directory.path()).len(), 1);
     }

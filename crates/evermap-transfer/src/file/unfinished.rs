@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{self, FlockOperation};
 use rustix::io::Errno;
 
-use super::target::{beside, c_name};
+use super::target::{c_name, sibling_name};
 use crate::error::{Error, Result};
 
 /// Timeout for the lock while `clean` examines the file.
@@ -44,13 +44,13 @@ pub(crate) fn unfinished_name(name: &[u8]) -> Option<Unfinished> {
 pub fn temporary_name(name: &OsStr) -> Result<OsString> {
     let random =
         getrandom::u32().map_err(|_| Error::io("choose a temporary name for", name)(Errno::IO))?;
-    let name = beside(&c_name(name)?, &format!(".evermap-{random:08x}"));
+    let name = sibling_name(&c_name(name)?, &format!(".evermap-{random:08x}"));
     Ok(OsString::from_vec(name.into_bytes()))
 }
 
 /// Takes a shared lock on an unfinished file or directory, held while the descriptor is open. Waits
 /// up to [`LOCK_WAIT`] for a running `clean`. File systems without locks are ignored.
-pub(crate) fn hold(unfinished: BorrowedFd<'_>) {
+pub(crate) fn lock_unfinished(unfinished: BorrowedFd<'_>) {
     let begin = Instant::now();
     while fs::flock(unfinished, FlockOperation::NonBlockingLockShared) == Err(Errno::AGAIN)
         && begin.elapsed() < LOCK_WAIT
@@ -65,7 +65,7 @@ mod tests {
     use std::ffi::CString;
 
     use super::*;
-    use crate::file::{beside, with_temporary_name};
+    use crate::file::{sibling_name, with_temporary_name};
 
     #[test]
     fn unfinished_names_are_recognised() {
@@ -78,7 +78,7 @@ mod tests {
         ] {
             let longest = CString::new(vec![b'n'; 255]).unwrap();
             for name in [c"film.mkv", &longest] {
-                assert_eq!(unfinished_name(beside(name, ending).to_bytes()), Some(kind));
+                assert_eq!(unfinished_name(sibling_name(name, ending).to_bytes()), Some(kind));
             }
         }
         for other in [

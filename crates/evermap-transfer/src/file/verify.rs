@@ -6,8 +6,8 @@ use std::path::Path;
 use evermap_observe::extents;
 use rustix::fs::{Advice, fadvise, fdatasync};
 
-use super::identity::look;
-use super::whole::read_fully;
+use super::identity::statx_of;
+use super::read_fully::read_fully;
 use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::span::Span;
@@ -16,7 +16,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// An open file with its name for messages.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Named<'a> {
+pub(crate) struct NamedFile<'a> {
     pub(crate) file: BorrowedFd<'a>,
     pub(crate) path: &'a Path,
 }
@@ -24,12 +24,12 @@ pub(crate) struct Named<'a> {
 /// Compares two files. Returns [`Error::Differs`] with the first differing byte.
 ///
 /// The target is first flushed and dropped from the cache, so that its data is read from the disk.
-pub(crate) fn compare(source: Named<'_>, target: Named<'_>, meter: &Meter) -> Result<()> {
+pub(crate) fn compare(source: NamedFile<'_>, target: NamedFile<'_>, meter: &Meter) -> Result<()> {
     fdatasync(target.file).map_err(Error::io("flush", target.path))?;
     // Advice only. Pages that stay cached are compared too, though not from the disk.
     let _ = fadvise(target.file, 0, None, Advice::DontNeed);
-    let size_of = |named: Named<'_>| {
-        look(named.file)
+    let size_of = |named: NamedFile<'_>| {
+        statx_of(named.file)
             .map(|stat| (stat.stx_size, stat.stx_blocks * 512))
             .map_err(Error::io("read the attributes of", named.path))
     };
@@ -56,8 +56,8 @@ pub(crate) fn compare(source: Named<'_>, target: Named<'_>, meter: &Meter) -> Re
 
 /// Returns the offset of the first difference within `spans`.
 pub(crate) fn first_difference(
-    source: Named<'_>,
-    target: Named<'_>,
+    source: NamedFile<'_>,
+    target: NamedFile<'_>,
     spans: &[Span],
     meter: &Meter,
 ) -> Result<Option<u64>> {
@@ -85,7 +85,7 @@ pub(crate) fn first_difference(
     Ok(None)
 }
 
-fn read(named: Named<'_>, buffer: &mut [u8], offset: u64) -> Result<usize> {
+fn read(named: NamedFile<'_>, buffer: &mut [u8], offset: u64) -> Result<usize> {
     read_fully(named.file, buffer, offset).map_err(Error::io("read", named.path))
 }
 
@@ -118,7 +118,8 @@ mod tests {
             file.write_all_at(&[7; 10_000], 3 << 20).unwrap();
         }
         change(&files[1]);
-        let named = |index: usize| Named { file: files[index].as_fd(), path: Path::new("file") };
+        let named =
+            |index: usize| NamedFile { file: files[index].as_fd(), path: Path::new("file") };
         compare(named(0), named(1), &Meter::default())
     }
 

@@ -12,14 +12,14 @@ use crate::end::Ends;
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::meter::Meter;
-use crate::policy::rates::Kept;
-use crate::policy::{Facts, Wish};
+use crate::policy::rates::RateCache;
+use crate::policy::{Facts, Request};
 use crate::span::{Span, Work};
 
 /// Measurement of one engine at one file size.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Cell {
+pub struct Measurement {
     /// The engine.
     pub engine: EngineKind,
     /// Size of the file in bytes.
@@ -36,7 +36,7 @@ pub struct Cell {
     pub refused: Option<String>,
 }
 
-impl Cell {
+impl Measurement {
     /// Returns the median wall time in seconds.
     pub fn median_s(&self) -> Option<f64> {
         self.wall_s.get(self.wall_s.len() / 2).copied()
@@ -135,11 +135,11 @@ impl Measure {
     ///
     /// [`Error::Io`] and [`Error::NoSpace`]. A refusal by an engine is not an error: its
     /// measurement contains the reason.
-    pub fn run(&self) -> Result<Vec<Cell>> {
+    pub fn run(&self) -> Result<Vec<Measurement>> {
         let mut cells = Vec::new();
         for size_bytes in &self.sizes {
             let source = self.source(*size_bytes)?;
-            let mut of_size: Vec<Cell> =
+            let mut of_size: Vec<Measurement> =
                 self.engines.iter().map(|engine| empty(*engine, *size_bytes)).collect();
             for _ in 0..self.rounds {
                 for cell in &mut of_size {
@@ -159,7 +159,7 @@ impl Measure {
 
     /// Creates a file that is flushed and cached, with incompressible contents.
     fn source(&self, size_bytes: u64) -> Result<OwnedFd> {
-        let file = nameless(&self.directory)?;
+        let file = unnamed_file(&self.directory)?;
         let mut state = 0x2545_f491_4f6c_dd1du64;
         let mut chunk = vec![0u8; 1 << 20];
         let mut at = 0;
@@ -184,23 +184,23 @@ impl Measure {
         Ok(file)
     }
 
-    fn round(&self, source: &OwnedFd, cell: &mut Cell) -> Result<()> {
+    fn round(&self, source: &OwnedFd, cell: &mut Measurement) -> Result<()> {
         if self.cold {
             // Advice only; drops pages that have been flushed.
             let _ = fs::fadvise(source, 0, None, Advice::DontNeed);
         }
         let start = (Moment::now(), Instant::now());
-        let target = nameless(&self.target)?;
+        let target = unnamed_file(&self.target)?;
         let ends = Ends::new((source, &self.directory), (&target, &self.target))?;
         let meter = Meter::default();
         let facts = Facts::of(&ends, 0);
         let drive = Drive {
             ends: &ends,
             facts: &facts,
-            wish: &Wish { engine: Some(cell.engine), ..Wish::default() },
+            request: &Request { engine: Some(cell.engine), ..Request::default() },
             tuning: &Tuning::default(),
             meter: &meter,
-            kept: &Kept::default(),
+            rate_cache: &RateCache::default(),
             reserve: &|_| Ok(()),
         };
         let (_, moved) = drive.run(&mut Work::new([Span::new(0, cell.size_bytes)]));
@@ -225,8 +225,8 @@ impl Measure {
     }
 }
 
-fn empty(engine: EngineKind, size_bytes: u64) -> Cell {
-    Cell {
+fn empty(engine: EngineKind, size_bytes: u64) -> Measurement {
+    Measurement {
         engine,
         size_bytes,
         wall_s: Vec::new(),
@@ -238,7 +238,7 @@ fn empty(engine: EngineKind, size_bytes: u64) -> Cell {
 }
 
 /// Creates an unnamed file.
-fn nameless(directory: &Path) -> Result<OwnedFd> {
+fn unnamed_file(directory: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     fs::openat(fs::CWD, directory, flags, Mode::RUSR | Mode::WUSR)
         .map_err(Error::io("create an unnamed file in", directory))

@@ -2,4 +2,4 @@
 
 mod engines;
 
-pub use engines::{Cell, Measure};
+pub use engines::{Measure, Measurement};

@@ -18,7 +18,7 @@ use super::socket::Socket;
 use crate::error::{Error, Result};
 
 /// Interval between attempts to connect to a UNIX listener with a full queue.
-const PAUSE: Duration = Duration::from_millis(5);
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Connects within `time` to the first of the host's addresses that answers.
 pub(super) fn connect(address: &Address, time: Duration, cancelled: &AtomicBool) -> Result<Socket> {
@@ -30,7 +30,7 @@ pub(super) fn connect(address: &Address, time: Duration, cancelled: &AtomicBool)
     Socket::new(descriptor, &address.to_string())
 }
 
-fn cannot_connect(address: &Address, error: &io::Error) -> Error {
+fn connect_error(address: &Address, error: &io::Error) -> Error {
     let remedy = match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
             "check that a receiver is listening there"
@@ -48,19 +48,19 @@ fn connect_tcp(address: &Address, host: &str, port: u16, deadline: Instant) -> R
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         match TcpStream::connect_timeout(&candidate, left) {
             Ok(stream) => {
-                unpace_within_machine(&stream);
+                disable_pacing(&stream);
                 return Ok(stream.into());
             }
             Err(error) => last = error,
         }
     }
-    Err(cannot_connect(address, &last))
+    Err(connect_error(address, &last))
 }
 
 /// Disables pacing on connections within this machine. Congestion control that paces, such as BBR,
 /// sets a timer for each segment: 1 GiB took 750 ms with it and 100 ms without. Reno does not pace
 /// and is available to all users.
-fn unpace_within_machine(stream: &TcpStream) {
+fn disable_pacing(stream: &TcpStream) {
     if let (Ok(here), Ok(there)) = (stream.local_addr(), stream.peer_addr())
         && here.ip() == there.ip()
     {
@@ -92,7 +92,7 @@ fn connect_unix(
     deadline: Instant,
     cancelled: &AtomicBool,
 ) -> Result<OwnedFd> {
-    let failed = |errno: Errno| cannot_connect(address, &errno.into());
+    let failed = |errno: Errno| connect_error(address, &errno.into());
     let name = SocketAddrUnix::new(path).map_err(failed)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
@@ -105,7 +105,7 @@ fn connect_unix(
             Err(Errno::AGAIN)
                 if Instant::now() < deadline && !cancelled.load(Ordering::Relaxed) =>
             {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(RETRY_INTERVAL);
             }
             Err(Errno::AGAIN) => return Err(failed(Errno::TIMEDOUT)),
             Err(errno) => return Err(failed(errno)),
@@ -220,8 +220,8 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             let is_socket =
                 fs::symlink_metadata(path).is_ok_and(|status| status.file_type().is_socket());
-            let is_deserted = || matches!(UnixStream::connect(path), Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused);
-            match is_socket && is_deserted() {
+            let is_stale = || matches!(UnixStream::connect(path), Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused);
+            match is_socket && is_stale() {
                 true => fs::remove_file(path).and_then(|()| UnixListener::bind(path)),
                 false => Err(error),
             }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::{Errno, pread};
 
-use super::again;
+use super::retry_interrupted;
 use crate::span::Span;
 
 /// Bytes per read: small enough to stay in the processor's cache until hashed.
@@ -42,7 +42,7 @@ impl Digester {
         let mut at = span.begin;
         while at < span.end {
             let wanted = (span.end - at).min(BUFFER_BYTES as u64) as usize;
-            let read = again(|| pread(file, &mut self.buffer[..wanted], at))?;
+            let read = retry_interrupted(|| pread(file, &mut self.buffer[..wanted], at))?;
             if read == 0 {
                 return Ok(None);
             }

@@ -7,16 +7,16 @@
 //! Connections are neither encrypted nor authenticated: use them within one machine, in a trusted
 //! network, or through a tunnel.
 
-mod account;
 mod address;
-mod carrier;
 mod connect;
 mod digest;
+mod engine_chain;
 mod parallel;
 mod receive;
 mod report;
 mod send;
 mod socket;
+mod unclaimed;
 mod watch;
 mod wire;
 
@@ -30,13 +30,13 @@ pub use report::{Connection, ReceiveReport, SendReport, Traffic};
 pub use send::Send;
 
 /// Timeout for connecting, and for each answer before the first byte.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout without any byte moving.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Retries a call that a signal interrupts.
-fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+fn retry_interrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::INTR) => {}

@@ -9,29 +9,29 @@ use crate::error::Result;
 use crate::report::NotUsed;
 
 /// Result of one connection, with the engines refused there.
-pub(super) type OfOne = (Connection, Vec<NotUsed>);
+pub(super) type ConnectionResult = (Connection, Vec<NotUsed>);
 
 /// Results of all connections.
-pub(super) type OfAll = (Vec<Connection>, Vec<NotUsed>);
+pub(super) type AllResults = (Vec<Connection>, Vec<NotUsed>);
 
 /// Runs `one` for each socket, the first one in this thread. The first error shuts down all
 /// connections and is returned; later errors are its consequences.
 pub(super) fn on_each<E: Send>(
     sockets: &[Socket],
     direction: Direction,
-    one: impl Fn(&Socket) -> Result<OfOne, E> + Sync,
-) -> Result<Result<OfAll, E>> {
-    let broke = Mutex::new(None);
+    one: impl Fn(&Socket) -> Result<ConnectionResult, E> + Sync,
+) -> Result<Result<AllResults, E>> {
+    let failure = Mutex::new(None);
     let end = || sockets.iter().for_each(|socket| direction.shut(socket));
     let guarded = |socket: &Socket| {
         let noted = |error| {
-            broke.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             end();
         };
         one(socket).map_err(noted).ok()
     };
     let guarded = &guarded;
-    let carried: Vec<OfOne> = std::thread::scope(|scope| {
+    let carried: Vec<ConnectionResult> = std::thread::scope(|scope| {
         let mut others = Vec::new();
         for socket in sockets.iter().skip(1) {
             let thread = start(scope, move || guarded(socket)).inspect_err(|_| end())?;
@@ -41,15 +41,15 @@ pub(super) fn on_each<E: Send>(
         let others = others.into_iter().filter_map(|thread| thread.join().unwrap_or(None));
         Ok::<_, crate::Error>(first.into_iter().chain(others).collect())
     })?;
-    match broke.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) => Ok(Err(error)),
-        None => Ok(Ok(of_all(carried))),
+        None => Ok(Ok(merge(carried))),
     }
 }
 
 /// Merges the results. Each refused engine is listed once.
-fn of_all(carried: Vec<OfOne>) -> OfAll {
-    let mut all = OfAll::default();
+fn merge(carried: Vec<ConnectionResult>) -> AllResults {
+    let mut all = AllResults::default();
     for (connection, not_used) in carried {
         all.0.push(connection);
         for not in not_used {

@@ -19,19 +19,19 @@ use rustix::net::{
 
 use super::wire::{FRAME_BYTES, Frame, Malformed, Reason, TEXT_BYTES_MAX};
 use crate::error::{Error, Result};
-use crate::sys::queue::wake_after;
+use crate::sys::queue::set_wake_threshold;
 
 /// Bytes to receive before the receiver wakes. Waking it for each segment of 64 KiB costs the
 /// sender 658 ms of processor time per GiB if TCP paces segments, and 180 ms with this value.
 /// Larger values gain nothing more.
-pub(super) const WAKING_BYTES: u64 = 128 << 10;
+pub(super) const WAKE_BYTES: u64 = 128 << 10;
 
 /// Interval at which a wait checks for cancellation.
-const TURN: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Timeout of a read or write.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience<'a> {
+pub(super) struct Timeout<'a> {
     cancelled: &'a AtomicBool,
     limit: Limit,
 }
@@ -44,16 +44,16 @@ enum Limit {
     Idle(Duration),
 }
 
-impl<'a> Patience<'a> {
+impl<'a> Timeout<'a> {
     /// Creates a timeout for the whole operation: for short messages and for data from unidentified
     /// peers.
-    pub(super) fn within(time: Duration, cancelled: &'a AtomicBool) -> Patience<'a> {
-        Patience { cancelled, limit: Limit::Deadline(Instant::now() + time, time) }
+    pub(super) fn within(time: Duration, cancelled: &'a AtomicBool) -> Timeout<'a> {
+        Timeout { cancelled, limit: Limit::Deadline(Instant::now() + time, time) }
     }
 
     /// Creates a timeout that restarts with each byte moved.
-    pub(super) fn idle(time: Duration, cancelled: &'a AtomicBool) -> Patience<'a> {
-        Patience { cancelled, limit: Limit::Idle(time) }
+    pub(super) fn idle(time: Duration, cancelled: &'a AtomicBool) -> Timeout<'a> {
+        Timeout { cancelled, limit: Limit::Idle(time) }
     }
 
     /// Returns the remaining time if the last byte moved at `moved`.
@@ -123,29 +123,29 @@ impl Socket {
     /// Wraps a connected stream socket and makes it blocking. `otherwise` names peers without an
     /// address, as of UNIX sockets.
     pub(super) fn new(descriptor: OwnedFd, otherwise: &str) -> Result<Socket> {
-        let look = |errno| Error::io("use as a socket", otherwise)(errno);
-        if sockopt::socket_type(&descriptor).map_err(look)? != SocketType::STREAM {
+        let failed = |errno| Error::io("use as a socket", otherwise)(errno);
+        if sockopt::socket_type(&descriptor).map_err(failed)? != SocketType::STREAM {
             return Err(Error::Usage(format!(
                 "{otherwise} is not a stream socket, which transfers require"
             )));
         }
-        let is_tcp = sockopt::socket_domain(&descriptor).map_err(look)? != AddressFamily::UNIX;
+        let is_tcp = sockopt::socket_domain(&descriptor).map_err(failed)? != AddressFamily::UNIX;
         let peer = match rustix::net::getpeername(&descriptor) {
             Ok(peer) => peer,
             Err(Errno::NOTCONN) => {
                 let what = "not connected, or closed by the peer before the transfer began".into();
                 return Err(Error::Peer { address: otherwise.into(), what });
             }
-            Err(errno) => return Err(look(errno)),
+            Err(errno) => return Err(failed(errno)),
         };
         let id = Peer::of(&descriptor, peer.clone());
         let address = match peer.and_then(named) {
             Some(address) => address,
             None => otherwise.to_string(),
         };
-        let flags = rustix::fs::fcntl_getfl(&descriptor).map_err(look)?;
+        let flags = rustix::fs::fcntl_getfl(&descriptor).map_err(failed)?;
         if flags.contains(OFlags::NONBLOCK) {
-            rustix::fs::fcntl_setfl(&descriptor, flags - OFlags::NONBLOCK).map_err(look)?;
+            rustix::fs::fcntl_setfl(&descriptor, flags - OFlags::NONBLOCK).map_err(failed)?;
         }
         if is_tcp {
             // Messages are questions and answers, so there is nothing to wait for. Proxies may
@@ -184,7 +184,7 @@ impl Socket {
     }
 
     /// Creates an error for a failed call on this connection.
-    pub(super) fn broken(&self, errno: Errno, doing: &str) -> Error {
+    pub(super) fn connection_error(&self, errno: Errno, doing: &str) -> Error {
         match errno {
             Errno::PIPE | Errno::CONNRESET | Errno::CONNABORTED | Errno::NOTCONN => {
                 self.error(format!(
@@ -201,7 +201,7 @@ impl Socket {
     pub(super) fn read_exact(
         &self,
         buffer: &mut [u8],
-        patience: Patience<'_>,
+        timeout: Timeout<'_>,
         doing: &str,
     ) -> Result<()> {
         let (mut read, mut moved) = (0, Instant::now());
@@ -214,8 +214,8 @@ impl Socket {
                 }
                 Ok((bytes, _)) => (read, moved) = (read + bytes, Instant::now()),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.wait(PollFlags::IN, patience, moved, doing)?,
-                Err(errno) => return Err(self.broken(errno, doing)),
+                Err(Errno::AGAIN) => self.wait(PollFlags::IN, timeout, moved, doing)?,
+                Err(errno) => return Err(self.connection_error(errno, doing)),
             }
         }
         Ok(())
@@ -226,7 +226,7 @@ impl Socket {
         &self,
         bytes: &[u8],
         more: bool,
-        patience: Patience<'_>,
+        timeout: Timeout<'_>,
         doing: &str,
     ) -> Result<()> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -236,33 +236,33 @@ impl Socket {
             match rustix::net::send(self, &bytes[sent..], flags) {
                 Ok(bytes) => (sent, moved) = (sent + bytes, Instant::now()),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.wait(PollFlags::OUT, patience, moved, doing)?,
-                Err(errno) => return Err(self.broken(errno, doing)),
+                Err(Errno::AGAIN) => self.wait(PollFlags::OUT, timeout, moved, doing)?,
+                Err(errno) => return Err(self.connection_error(errno, doing)),
             }
         }
         Ok(())
     }
 
-    pub(super) fn say(&self, frame: &Frame, patience: Patience<'_>) -> Result<()> {
-        self.write_all(&frame.encode(), false, patience, "while a message was sent")
+    pub(super) fn send_frame(&self, frame: &Frame, timeout: Timeout<'_>) -> Result<()> {
+        self.write_all(&frame.encode(), false, timeout, "while a message was sent")
     }
 
     /// Reads the next frame. `awaiting` describes the situation in error messages.
-    pub(super) fn listen(&self, patience: Patience<'_>, awaiting: &str) -> Result<Frame> {
+    pub(super) fn read_frame(&self, timeout: Timeout<'_>, awaiting: &str) -> Result<Frame> {
         let mut head = [0; FRAME_BYTES];
-        self.read_exact(&mut head, patience, awaiting)?;
+        self.read_exact(&mut head, timeout, awaiting)?;
         let text_bytes = Frame::text_bytes(&head).map_err(|what| self.malformed(what))?;
         let mut text = [0; TEXT_BYTES_MAX];
-        self.read_exact(&mut text[..text_bytes], patience, awaiting)?;
+        self.read_exact(&mut text[..text_bytes], timeout, awaiting)?;
         Frame::decode(&head, &text[..text_bytes]).map_err(|what| self.malformed(what))
     }
 
     /// Reads the reason for which the peer gave up, if it sent one.
-    pub(super) fn last_words(&self, time: Duration) -> Option<(Reason, u64, String)> {
+    pub(super) fn read_failure(&self, time: Duration) -> Option<(Reason, u64, String)> {
         let never = AtomicBool::new(false);
-        let patience = Patience::within(time, &never);
+        let timeout = Timeout::within(time, &never);
         loop {
-            match self.listen(patience, "") {
+            match self.read_frame(timeout, "") {
                 Ok(Frame::Failed { reason, at, text }) => return Some((reason, at, text)),
                 Ok(_) => {}
                 Err(_) => return None,
@@ -284,11 +284,11 @@ impl Socket {
     /// Calls `body` with a wake threshold: a waiting receiver wakes only after [`WAKE_BYTES`]
     /// arrived or the stream ended. Unless `body` reads to the end of the stream, at least that
     /// many bytes must follow what it reads, or it never wakes. TCP only.
-    pub(super) fn seldom_woken<T>(&self, body: impl FnOnce() -> T) -> T {
-        let is_set = self.is_tcp() && wake_after(self.as_fd(), WAKING_BYTES as i32);
+    pub(super) fn with_wake_threshold<T>(&self, body: impl FnOnce() -> T) -> T {
+        let is_set = self.is_tcp() && set_wake_threshold(self.as_fd(), WAKE_BYTES as i32);
         let result = body();
         if is_set {
-            wake_after(self.as_fd(), 1);
+            set_wake_threshold(self.as_fd(), 1);
         }
         result
     }
@@ -323,25 +323,25 @@ impl Socket {
     fn wait(
         &self,
         flags: PollFlags,
-        patience: Patience<'_>,
+        timeout: Timeout<'_>,
         moved: Instant,
         doing: &str,
     ) -> Result<()> {
-        if patience.cancelled.load(Ordering::Relaxed) {
+        if timeout.cancelled.load(Ordering::Relaxed) {
             return Err(Error::Cancelled { left: "no data was written".into() });
         }
-        let Some(left) = patience.left(moved) else {
-            let time = patience.time();
+        let Some(left) = timeout.left(moved) else {
+            let time = timeout.time();
             return Err(self.error(format!(
                 "no progress for {time:?} {doing}; nothing was kept: check that the peer is running and the network is up"
             )));
         };
-        let turn = left.min(TURN);
+        let turn = left.min(POLL_INTERVAL);
         let turn = Timespec { tv_sec: 0, tv_nsec: i64::from(turn.subsec_nanos()) };
         let mut polled = [PollFd::new(self, flags)];
         match poll(&mut polled, Some(&turn)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(self.broken(errno, doing)),
+            Err(errno) => Err(self.connection_error(errno, doing)),
         }
     }
 }

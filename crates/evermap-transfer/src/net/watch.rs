@@ -12,23 +12,23 @@ use super::socket::Socket;
 use crate::error::{Error, Result};
 use crate::meter::Meter;
 
-const TURN: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Interval of keep-alive messages from a busy end.
-pub(super) const SIGN_EVERY: Duration = Duration::from_secs(1);
+pub(super) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Callback with the bytes arrived and the total (0 if unknown).
 pub(super) type OnProgress = dyn Fn(u64, u64) + Send + Sync;
 
 /// Reason for which the watch shut down the sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum StopCause {
     /// No progress for this time.
     Idle(Duration),
     /// The transfer was cancelled.
     Cancelled,
     /// The peer closed the connection or sent a failure.
-    Words,
+    GaveUp,
     /// More bytes arrived than allowed.
     TooMuch,
 }
@@ -44,13 +44,13 @@ pub(super) enum Direction {
 pub(super) struct Watched<'a> {
     pub sockets: &'a [Socket],
     /// Connection on which the peer would send a failure.
-    pub words: Option<&'a Socket>,
+    pub control: Option<&'a Socket>,
     pub direction: Direction,
     pub meter: &'a Meter,
     pub idle: Duration,
     pub total_bytes: u64,
     /// Maximum number of bytes that may arrive.
-    pub most_bytes: u64,
+    pub bytes_max: u64,
     pub on_progress: Option<&'a OnProgress>,
     /// Called about ten times a second while data moves.
     pub on_moved: Option<&'a (dyn Fn() + Sync)>,
@@ -58,7 +58,7 @@ pub(super) struct Watched<'a> {
 
 impl Watched<'_> {
     /// Runs `body` while watching.
-    pub(super) fn during<T>(&self, body: impl FnOnce() -> T) -> Result<(T, Option<Seen>)> {
+    pub(super) fn during<T>(&self, body: impl FnOnce() -> T) -> Result<(T, Option<StopCause>)> {
         let (stop, stopped) = channel::<()>();
         std::thread::scope(|scope| {
             let watch = start(scope, move || self.run(&stopped))?;
@@ -68,11 +68,12 @@ impl Watched<'_> {
         })
     }
 
-    fn run(&self, stopped: &Receiver<()>) -> Option<Seen> {
+    fn run(&self, stopped: &Receiver<()>) -> Option<StopCause> {
         let mut state = self.state();
         let mut moved = Instant::now();
         loop {
-            if stopped.recv_timeout(TURN.min(self.idle)) != Err(RecvTimeoutError::Timeout) {
+            if stopped.recv_timeout(POLL_INTERVAL.min(self.idle)) != Err(RecvTimeoutError::Timeout)
+            {
                 return None;
             }
             if let Some(progress) = self.on_progress {
@@ -88,24 +89,24 @@ impl Watched<'_> {
                     on_moved();
                 }
             }
-            if let Some(seen) = self.look(moved) {
+            if let Some(cause) = self.check(moved) {
                 self.sockets.iter().for_each(|socket| self.direction.shut(socket));
-                return Some(seen);
+                return Some(cause);
             }
         }
     }
 
-    fn look(&self, moved: Instant) -> Option<Seen> {
+    fn check(&self, moved: Instant) -> Option<StopCause> {
         if self.meter.is_cancelled() {
-            return Some(Seen::Cancelled);
+            return Some(StopCause::Cancelled);
         }
-        if self.words.is_some_and(Socket::has_given_up) {
-            return Some(Seen::Words);
+        if self.control.is_some_and(Socket::has_given_up) {
+            return Some(StopCause::GaveUp);
         }
-        if self.meter.arrived_bytes() > self.most_bytes {
-            return Some(Seen::TooMuch);
+        if self.meter.arrived_bytes() > self.bytes_max {
+            return Some(StopCause::TooMuch);
         }
-        (moved.elapsed() >= self.idle).then_some(Seen::Idle(self.idle))
+        (moved.elapsed() >= self.idle).then_some(StopCause::Idle(self.idle))
     }
 
     /// Returns a value that changes when bytes move. The sockets' queues are included because one
@@ -124,16 +125,16 @@ impl Direction {
     }
 }
 
-impl Seen {
+impl StopCause {
     /// Converts this into an error about `socket`, if it has one.
     pub(super) fn error(self, socket: &Socket) -> Option<Error> {
         match self {
-            Seen::Idle(time) => Some(socket.error(format!(
+            StopCause::Idle(time) => Some(socket.error(format!(
                 "no progress for {time:?}; nothing was kept: check that the peer is running and the network is up"
             ))),
-            Seen::Cancelled => Some(Error::Cancelled { left: "no data was written".into() }),
+            StopCause::Cancelled => Some(Error::Cancelled { left: "no data was written".into() }),
             // The caller builds these errors.
-            Seen::Words | Seen::TooMuch => None,
+            StopCause::GaveUp | StopCause::TooMuch => None,
         }
     }
 }
@@ -148,22 +149,22 @@ pub(super) fn start<'scope, T: Send + 'scope>(
         .map_err(Error::io("start a thread for", "the transfer"))
 }
 
-/// Runs a long operation and calls `sign` about every second meanwhile, until a call fails.
-pub(super) fn with_signs<T>(
-    mut sign: impl FnMut() -> Result<()> + Send,
+/// Runs a long operation and calls `keep_alive` about every second meanwhile, until a call fails.
+pub(super) fn with_keep_alive<T>(
+    mut keep_alive: impl FnMut() -> Result<()> + Send,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     let (stop, stopped) = channel::<()>();
     std::thread::scope(|scope| {
-        let signs = start(scope, move || {
-            while stopped.recv_timeout(SIGN_EVERY) == Err(RecvTimeoutError::Timeout) {
-                sign()?;
+        let keep_alives = start(scope, move || {
+            while stopped.recv_timeout(KEEP_ALIVE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                keep_alive()?;
             }
             Ok(())
         })?;
         let result = work();
         drop(stop);
-        let signs = signs.join().unwrap_or(Ok(()));
-        result.and_then(|result| signs.map(|()| result))
+        let keep_alives = keep_alives.join().unwrap_or(Ok(()));
+        result.and_then(|result| keep_alives.map(|()| result))
     })
 }

@@ -50,7 +50,7 @@ impl Facts {
             data_bytes,
             source_file_system: source.file_system(),
             target_file_system: target.file_system(),
-            same_device: ends.share_a_file_system(),
+            same_device: ends.same_file_system(),
             direct: Direct { source: source.direct(), target: target.direct() },
             resident: None,
             available_bytes: None,

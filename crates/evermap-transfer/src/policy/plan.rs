@@ -15,7 +15,7 @@ const MEMORY_SHARE_MAX: f64 = 0.25;
 
 /// Up to this size there is no setup: half of the file would be copied before a lane could be
 /// added.
-const BRIEF_BYTES_MAX: u64 = 2 * WINDOW_BYTES;
+const NO_SETUP_BYTES_MAX: u64 = 2 * WINDOW_BYTES;
 
 /// Reason given for an engine that the caller requested.
 pub(crate) const BY_NAME: &str = "requested by name";
@@ -48,7 +48,7 @@ pub enum Reflink {
 
 /// Request of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Wish {
+pub(crate) struct Request {
     /// Use only this engine.
     pub(crate) engine: Option<EngineKind>,
     pub(crate) durability: Durability,
@@ -70,50 +70,50 @@ pub(crate) struct Choice {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Plan {
     pub(crate) choices: Vec<Choice>,
-    pub(crate) not: Vec<Choice>,
+    pub(crate) rejected: Vec<Choice>,
 }
 
 impl Plan {
-    fn then(&mut self, engine: EngineKind, why: impl Into<String>) {
+    fn add(&mut self, engine: EngineKind, why: impl Into<String>) {
         if !self.choices.iter().any(|choice| choice.engine == engine) {
             self.choices.push(Choice { engine, why: why.into() });
         }
     }
 
-    fn not(&mut self, engine: EngineKind, why: impl Into<String>) {
-        self.not.push(Choice { engine, why: why.into() });
+    fn reject(&mut self, engine: EngineKind, why: impl Into<String>) {
+        self.rejected.push(Choice { engine, why: why.into() });
     }
 }
 
 /// Plans the engines for a transfer.
-pub(crate) fn plan(facts: &Facts, wish: &Wish) -> Plan {
+pub(crate) fn plan(facts: &Facts, request: &Request) -> Plan {
     let mut plan = Plan::default();
-    if let Some(engine) = wish.engine {
-        plan.then(engine, BY_NAME);
+    if let Some(engine) = request.engine {
+        plan.add(engine, BY_NAME);
         return plan;
     }
-    if wish.reflink == Reflink::Always {
-        plan.then(EngineKind::Reflink, "only sharing extents was requested");
+    if request.reflink == Reflink::Always {
+        plan.add(EngineKind::Reflink, "only sharing extents was requested");
         return plan;
     }
     match (facts.source, facts.target) {
         (Kind::File | Kind::Block, Kind::File | Kind::Block) if facts.size_bytes > 0 => {
-            between_files(&mut plan, facts, wish);
+            between_files(&mut plan, facts, request);
         }
         (Kind::File | Kind::Block, Kind::Socket | Kind::Pipe) if facts.size_bytes > 0 => {
-            to_a_stream(&mut plan, facts)
+            to_stream(&mut plan, facts)
         }
         (Kind::Socket | Kind::Pipe, _) if !facts.target_appends => {
-            plan.then(EngineKind::Splice, "from a stream: one copy instead of two");
+            plan.add(EngineKind::Splice, "from a stream: one copy instead of two");
         }
         (Kind::Generated, _) => {
             for engine in [EngineKind::Splice, EngineKind::Sendfile, EngineKind::CopyFileRange] {
-                plan.not(engine, "the source generates its contents when read");
+                plan.reject(engine, "the source generates its contents when read");
             }
         }
         _ => {}
     }
-    plan.then(
+    plan.add(
         EngineKind::ReadWrite,
         match plan.choices.is_empty() {
             true => "works for every kind of end",
@@ -123,14 +123,14 @@ pub(crate) fn plan(facts: &Facts, wish: &Wish) -> Plan {
     plan
 }
 
-fn between_files(plan: &mut Plan, facts: &Facts, wish: &Wish) {
-    shared(plan, facts, wish);
+fn between_files(plan: &mut Plan, facts: &Facts, request: &Request) {
+    shared(plan, facts, request);
     if facts.data_bytes <= SMALL_BYTES_MAX {
-        plan.then(EngineKind::ReadWrite, "up to 256 KiB: one read and one write");
+        plan.add(EngineKind::ReadWrite, "up to 256 KiB: one read and one write");
         return;
     }
-    direct(plan, facts, wish);
-    through_the_cache(plan, facts, wish);
+    direct(plan, facts, request);
+    through_the_cache(plan, facts, request);
 }
 
 /// Returns true if the file systems may be able to share extents.
@@ -142,31 +142,33 @@ fn is_one_file_system(same_device: bool, source: FileSystem, target: FileSystem)
     same_device || (source == target && source.has_many_devices())
 }
 
-fn shared(plan: &mut Plan, facts: &Facts, wish: &Wish) {
+fn shared(plan: &mut Plan, facts: &Facts, request: &Request) {
     let engine = EngineKind::Reflink;
     let one_file_system =
         is_one_file_system(facts.same_device, facts.source_file_system, facts.target_file_system);
     match () {
-        () if wish.sharing_was_tried => {}
-        () if wish.reflink == Reflink::Never => plan.not(engine, "sharing extents is disabled"),
+        () if request.sharing_was_tried => {}
+        () if request.reflink == Reflink::Never => {
+            plan.reject(engine, "sharing extents is disabled")
+        }
         () if !one_file_system => {
-            plan.not(engine, "source and target are on different file systems")
+            plan.reject(engine, "source and target are on different file systems")
         }
         () if facts.target_file_system.never_shares() => {
             let name = facts.target_file_system.name();
-            plan.not(engine, format!("{name} does not share extents"));
+            plan.reject(engine, format!("{name} does not share extents"));
         }
-        () => plan.then(engine, "one file system that may share extents: no bytes move"),
+        () => plan.add(engine, "one file system that may share extents: no bytes move"),
     }
 }
 
 /// Adds direct I/O if the copy must be durable or is large, so the cache would not help. Other
 /// copies return sooner through the cache, which is written back later: 48 ms instead of 90 for 64
 /// MiB of cold data.
-fn direct(plan: &mut Plan, facts: &Facts, wish: &Wish) {
+fn direct(plan: &mut Plan, facts: &Facts, request: &Request) {
     let (both, mapped) = (EngineKind::UringDirect, EngineKind::MmapDirect);
     let is_cold = facts.resident.is_some_and(|share| share < COLD_RESIDENT_MAX);
-    let is_durable = wish.durability != Durability::None;
+    let is_durable = request.durability != Durability::None;
     let is_large = facts
         .available_bytes
         .is_some_and(|bytes| facts.data_bytes as f64 > bytes as f64 * MEMORY_SHARE_MAX);
@@ -187,8 +189,8 @@ fn direct(plan: &mut Plan, facts: &Facts, wish: &Wish) {
         () => None,
     };
     if let Some(why_not) = why_not {
-        plan.not(both, why_not.clone());
-        plan.not(mapped, why_not);
+        plan.reject(both, why_not.clone());
+        plan.reject(mapped, why_not);
         return;
     }
     let why = match () {
@@ -196,71 +198,72 @@ fn direct(plan: &mut Plan, facts: &Facts, wish: &Wish) {
         () => "durable: written to the device once, without a copy",
     };
     match is_cold {
-        false => plan.then(
+        false => plan.add(
             mapped,
             "cached source and a write to the device: cached pages are written directly",
         ),
-        true => plan.not(mapped, "the source is cold"),
+        true => plan.reject(mapped, "the source is cold"),
     }
     match facts.direct.source {
-        Some(_) => plan.then(both, why),
-        None => plan.not(both, "the source reports no support for direct I/O"),
+        Some(_) => plan.add(both, why),
+        None => plan.reject(both, "the source reports no support for direct I/O"),
     }
 }
 
 /// Adds the engines that use the page cache.
-fn through_the_cache(plan: &mut Plan, facts: &Facts, wish: &Wish) {
+fn through_the_cache(plan: &mut Plan, facts: &Facts, request: &Request) {
     let is_cold = facts.resident.is_some_and(|share| share < COLD_RESIDENT_MAX);
     let may_copy_range = match () {
         () if !facts.same_device => Err("source and target are on different file systems"),
         // The call shares extents on some file systems.
-        () if wish.reflink == Reflink::Never && !facts.target_file_system.never_shares() => {
+        () if request.reflink == Reflink::Never && !facts.target_file_system.never_shares() => {
             Err("it may share extents, which is disabled")
         }
         () => Ok(()),
     };
-    if facts.data_bytes <= BRIEF_BYTES_MAX {
-        brief(plan, may_copy_range.is_ok());
+    if facts.data_bytes <= NO_SETUP_BYTES_MAX {
+        without_setup(plan, may_copy_range.is_ok());
     } else if is_cold {
-        plan.then(EngineKind::Splice, "cold, through the cache: lanes are added if filling waits");
+        plan.add(EngineKind::Splice, "cold, through the cache: lanes are added if filling waits");
     }
     let may = |engine| engine != EngineKind::CopyFileRange || may_copy_range.is_ok();
-    if let Some(engine) = wish.warm.filter(|engine| may(*engine)) {
-        plan.then(engine, "cached: measured as the fastest between these devices");
+    if let Some(engine) = request.warm.filter(|engine| may(*engine)) {
+        plan.add(engine, "cached: measured as the fastest between these devices");
     }
     let in_memory = facts.target_file_system.is_memory();
     if facts.same_device && !in_memory {
-        plan.then(EngineKind::MmapWrite, "cached, one file system: one copy, shortest loop");
+        plan.add(EngineKind::MmapWrite, "cached, one file system: one copy, shortest loop");
     }
     match may_copy_range {
         // No write-back and no block allocation: the in-kernel copy is the shortest path.
-        Ok(()) if in_memory => plan
-            .then(EngineKind::CopyFileRange, "one file system in memory: one copy in the kernel"),
-        Ok(()) => {
-            plan.then(EngineKind::CopyFileRange, "one file system: one copy in the kernel");
+        Ok(()) if in_memory => {
+            plan.add(EngineKind::CopyFileRange, "one file system in memory: one copy in the kernel")
         }
-        Err(why_not) => plan.not(EngineKind::CopyFileRange, why_not),
+        Ok(()) => {
+            plan.add(EngineKind::CopyFileRange, "one file system: one copy in the kernel");
+        }
+        Err(why_not) => plan.reject(EngineKind::CopyFileRange, why_not),
     }
-    plan.then(EngineKind::Splice, "one copy through a pipe of 1 MiB");
-    plan.then(EngineKind::MmapWrite, "one copy from a mapping");
-    plan.then(EngineKind::Sendfile, "one copy through the kernel's own pipe");
+    plan.add(EngineKind::Splice, "one copy through a pipe of 1 MiB");
+    plan.add(EngineKind::MmapWrite, "one copy from a mapping");
+    plan.add(EngineKind::Sendfile, "one copy through the kernel's own pipe");
 }
 
 /// Adds an engine without setup, for files too small to repay a mapping, a 1 MiB pipe or lanes. 4
 /// MiB of cold data took 4.7 ms instead of 6.1, and 6.5 instead of 7.9 to another file system.
-fn brief(plan: &mut Plan, may_copy_range: bool) {
+fn without_setup(plan: &mut Plan, may_copy_range: bool) {
     match may_copy_range {
-        true => plan.then(EngineKind::CopyFileRange, "up to 32 MiB: one copy, no setup"),
-        false => plan.then(EngineKind::Sendfile, "up to 32 MiB: one copy, no setup"),
+        true => plan.add(EngineKind::CopyFileRange, "up to 32 MiB: one copy, no setup"),
+        false => plan.add(EngineKind::Sendfile, "up to 32 MiB: one copy, no setup"),
     }
 }
 
-fn to_a_stream(plan: &mut Plan, facts: &Facts) {
+fn to_stream(plan: &mut Plan, facts: &Facts) {
     if facts.size_bytes <= SMALL_BYTES_MAX {
-        plan.then(EngineKind::Sendfile, "up to 256 KiB: one call, no copy");
+        plan.add(EngineKind::Sendfile, "up to 256 KiB: one call, no copy");
     }
-    plan.then(EngineKind::Splice, "to a stream: no copy");
-    plan.then(EngineKind::Sendfile, "to a stream: no copy");
+    plan.add(EngineKind::Splice, "to a stream: no copy");
+    plan.add(EngineKind::Sendfile, "to a stream: no copy");
 }
 
 #[cfg(test)]
@@ -296,12 +299,12 @@ mod tests {
         }
     }
 
-    fn first(facts: &Facts, wish: Wish) -> EngineKind {
-        plan(facts, &wish).choices[0].engine
+    fn first(facts: &Facts, request: Request) -> EngineKind {
+        plan(facts, &request).choices[0].engine
     }
 
-    fn durable() -> Wish {
-        Wish { durability: Durability::Data, ..Wish::default() }
+    fn durable() -> Request {
+        Request { durability: Durability::Data, ..Request::default() }
     }
 
     #[test]
@@ -312,19 +315,19 @@ mod tests {
             data_bytes: 0,
             ..facts(0, 1.0, (PROC, EXT4))
         };
-        assert_eq!(first(&proc, Wish::default()), EngineKind::ReadWrite);
+        assert_eq!(first(&proc, Request::default()), EngineKind::ReadWrite);
         let empty = facts(0, 1.0, (EXT4, EXT4));
-        assert_eq!(first(&empty, Wish::default()), EngineKind::ReadWrite);
+        assert_eq!(first(&empty, Request::default()), EngineKind::ReadWrite);
     }
 
     #[test]
     fn extents_are_shared_if_possible_and_allowed() {
-        assert_eq!(first(&facts(GIB, 1.0, (XFS, XFS)), Wish::default()), EngineKind::Reflink);
+        assert_eq!(first(&facts(GIB, 1.0, (XFS, XFS)), Request::default()), EngineKind::Reflink);
         assert_eq!(first(&facts(4096, 1.0, (XFS, XFS)), durable()), EngineKind::Reflink);
-        let never = Wish { reflink: Reflink::Never, ..Wish::default() };
+        let never = Request { reflink: Reflink::Never, ..Request::default() };
         assert_eq!(first(&facts(GIB, 1.0, (XFS, XFS)), never), EngineKind::MmapWrite);
         let subvolumes = Facts { same_device: false, ..facts(GIB, 1.0, (BTRFS, BTRFS)) };
-        assert_eq!(first(&subvolumes, Wish::default()), EngineKind::Reflink);
+        assert_eq!(first(&subvolumes, Request::default()), EngineKind::Reflink);
     }
 
     #[test]
@@ -335,18 +338,18 @@ mod tests {
     #[test]
     fn files_up_to_32_mib_use_an_engine_without_setup() {
         for resident in [0.0, 1.0] {
-            for wish in [Wish::default(), durable()] {
+            for request in [Request::default(), durable()] {
                 let same = facts(4 << 20, resident, (EXT4, EXT4));
-                assert_eq!(first(&same, wish), EngineKind::CopyFileRange);
+                assert_eq!(first(&same, request), EngineKind::CopyFileRange);
                 let across = facts(4 << 20, resident, (EXT4, TMPFS));
-                assert_eq!(first(&across, wish), EngineKind::Sendfile);
+                assert_eq!(first(&across, request), EngineKind::Sendfile);
             }
         }
     }
 
     #[test]
     fn refused_sharing_leaves_copy_file_range_in_the_plan() {
-        let tried = Wish { sharing_was_tried: true, ..Wish::default() };
+        let tried = Request { sharing_was_tried: true, ..Request::default() };
         for size in [4 << 20, 64 << 20] {
             let plan = plan(&facts(size, 1.0, (XFS, XFS)), &tried);
             let engines: Vec<_> = plan.choices.iter().map(|choice| choice.engine).collect();
@@ -357,12 +360,12 @@ mod tests {
 
     #[test]
     fn disabled_sharing_excludes_every_sharing_engine() {
-        let never = Wish { reflink: Reflink::Never, ..Wish::default() };
+        let never = Request { reflink: Reflink::Never, ..Request::default() };
         // Excluded even if measured to be the fastest.
-        let measured = Wish { warm: Some(EngineKind::CopyFileRange), ..never };
+        let measured = Request { warm: Some(EngineKind::CopyFileRange), ..never };
         for size in [4 << 20, 64 << 20, GIB] {
-            for (resident, wish) in [(0.0, never), (1.0, never), (1.0, measured)] {
-                let plan = plan(&facts(size, resident, (XFS, XFS)), &wish);
+            for (resident, request) in [(0.0, never), (1.0, never), (1.0, measured)] {
+                let plan = plan(&facts(size, resident, (XFS, XFS)), &request);
                 let sharing = [EngineKind::CopyFileRange, EngineKind::Reflink];
                 assert!(!plan.choices.iter().any(|choice| sharing.contains(&choice.engine)));
             }
@@ -373,15 +376,15 @@ mod tests {
     fn cold_durable_or_large_copies_bypass_the_cache() {
         let cold = facts(64 << 20, 0.0, (EXT4, EXT4));
         assert_eq!(first(&cold, durable()), EngineKind::UringDirect);
-        assert_eq!(first(&cold, Wish::default()), EngineKind::Splice);
+        assert_eq!(first(&cold, Request::default()), EngineKind::Splice);
         assert_eq!(first(&facts(64 << 20, 1.0, (EXT4, EXT4)), durable()), EngineKind::MmapDirect);
         let large = facts(8 * GIB, 0.1, (EXT4, EXT4));
-        assert_eq!(first(&large, Wish::default()), EngineKind::UringDirect);
+        assert_eq!(first(&large, Request::default()), EngineKind::UringDirect);
     }
 
     #[test]
     fn file_systems_that_copy_direct_writes_are_excluded() {
-        let never = Wish { reflink: Reflink::Never, ..durable() };
+        let never = Request { reflink: Reflink::Never, ..durable() };
         let engines = |facts: &Facts| {
             plan(facts, &never).choices.iter().map(|c| c.engine).collect::<Vec<_>>()
         };
@@ -395,22 +398,22 @@ mod tests {
     #[test]
     fn cached_files_go_through_the_cache() {
         let same = facts(GIB, 1.0, (EXT4, EXT4));
-        assert_eq!(first(&same, Wish::default()), EngineKind::MmapWrite);
-        let measured = Wish { warm: Some(EngineKind::CopyFileRange), ..Wish::default() };
+        assert_eq!(first(&same, Request::default()), EngineKind::MmapWrite);
+        let measured = Request { warm: Some(EngineKind::CopyFileRange), ..Request::default() };
         assert_eq!(first(&same, measured), EngineKind::CopyFileRange);
-        assert_eq!(first(&facts(GIB, 1.0, (EXT4, TMPFS)), Wish::default()), EngineKind::Splice);
+        assert_eq!(first(&facts(GIB, 1.0, (EXT4, TMPFS)), Request::default()), EngineKind::Splice);
         let memory = facts(GIB, 1.0, (TMPFS, TMPFS));
-        assert_eq!(first(&memory, Wish::default()), EngineKind::CopyFileRange);
+        assert_eq!(first(&memory, Request::default()), EngineKind::CopyFileRange);
     }
 
     #[test]
     fn streams_are_spliced() {
         let socket = Facts { target: Kind::Socket, ..facts(GIB, 1.0, (EXT4, NONE)) };
-        assert_eq!(first(&socket, Wish::default()), EngineKind::Splice);
+        assert_eq!(first(&socket, Request::default()), EngineKind::Splice);
         let received = Facts { source: Kind::Socket, size_bytes: 0, ..facts(0, 1.0, (NONE, EXT4)) };
-        assert_eq!(first(&received, Wish::default()), EngineKind::Splice);
+        assert_eq!(first(&received, Request::default()), EngineKind::Splice);
         let appending = Facts { target_appends: true, ..received };
-        assert_eq!(first(&appending, Wish::default()), EngineKind::ReadWrite);
+        assert_eq!(first(&appending, Request::default()), EngineKind::ReadWrite);
     }
 
     #[test]
@@ -418,7 +421,7 @@ mod tests {
         for size in [0, 1, 4096, 300_000, 64 << 20, 20 * GIB] {
             for resident in [0.0, 0.5, 1.0] {
                 for pair in [(EXT4, EXT4), (XFS, BTRFS), (BTRFS, TMPFS), (TMPFS, TMPFS)] {
-                    let plan = plan(&facts(size, resident, pair), &Wish::default());
+                    let plan = plan(&facts(size, resident, pair), &Request::default());
                     assert!(
                         plan.choices.iter().any(|choice| choice.engine == EngineKind::ReadWrite)
                     );

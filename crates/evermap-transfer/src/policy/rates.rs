@@ -10,19 +10,19 @@ use crate::engines::EngineKind;
 /// Cache file of measured rates. Stores nothing if the user has no cache directory.
 /// `evermap-observe` keeps device rates in a separate file.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Kept {
+pub(crate) struct RateCache {
     lines: KeptLines,
 }
 
-impl Kept {
+impl RateCache {
     /// Uses `$XDG_CACHE_HOME/evermap`, or `~/.cache/evermap`.
-    pub(crate) fn of_user() -> Kept {
-        Kept { lines: KeptLines::of_user("transfer-rates") }
+    pub(crate) fn of_user() -> RateCache {
+        RateCache { lines: KeptLines::of_user("transfer-rates") }
     }
 
     #[cfg(test)]
-    pub(crate) fn at(file: PathBuf) -> Kept {
-        Kept { lines: KeptLines::at(file) }
+    pub(crate) fn at(file: PathBuf) -> RateCache {
+        RateCache { lines: KeptLines::at(file) }
     }
 
     /// Returns the fastest engine for cached files between two devices, if measured.
@@ -42,7 +42,7 @@ impl Kept {
     }
 
     /// Stores the measured nanoseconds per MiB of each engine.
-    pub(crate) fn keep_warm(&self, source: u64, target: u64, measured: &[(EngineKind, f64)]) {
+    pub(crate) fn store(&self, source: u64, target: u64, measured: &[(EngineKind, f64)]) {
         let prefix = format!("warm {source} {target} ");
         let lines =
             measured.iter().map(|(engine, ns_per_mib)| format!("{prefix}{engine} {ns_per_mib:.0}"));
@@ -59,13 +59,13 @@ mod tests {
     #[test]
     fn stored_rates_are_found_and_replaced_by_newer_ones() {
         let directory = tempfile::tempdir().unwrap();
-        let kept = Kept::at(directory.path().join("cache/rates"));
-        assert_eq!(kept.fastest(1, 2), None);
-        kept.keep_warm(1, 2, &[(EngineKind::Splice, 300.0), (EngineKind::MmapWrite, 200.0)]);
-        kept.keep_warm(1, 3, &[(EngineKind::Sendfile, 100.0)]);
-        assert_eq!(kept.fastest(1, 2), Some(EngineKind::MmapWrite));
-        kept.keep_warm(1, 2, &[(EngineKind::Splice, 100.0), (EngineKind::MmapWrite, 200.0)]);
-        assert_eq!(kept.fastest(1, 2), Some(EngineKind::Splice));
+        let rate_cache = RateCache::at(directory.path().join("cache/rates"));
+        assert_eq!(rate_cache.fastest(1, 2), None);
+        rate_cache.store(1, 2, &[(EngineKind::Splice, 300.0), (EngineKind::MmapWrite, 200.0)]);
+        rate_cache.store(1, 3, &[(EngineKind::Sendfile, 100.0)]);
+        assert_eq!(rate_cache.fastest(1, 2), Some(EngineKind::MmapWrite));
+        rate_cache.store(1, 2, &[(EngineKind::Splice, 100.0), (EngineKind::MmapWrite, 200.0)]);
+        assert_eq!(rate_cache.fastest(1, 2), Some(EngineKind::Splice));
     }
 
     #[test]
@@ -73,10 +73,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("rates");
         fs::write(&file, "warm 1 2\nwarm x\n\u{0}\nwarm 1 2 splice fast\n").unwrap();
-        let kept = Kept::at(file);
-        assert_eq!(kept.fastest(1, 2), None);
+        let rate_cache = RateCache::at(file);
+        assert_eq!(rate_cache.fastest(1, 2), None);
         // Fresh enough to be read, but still malformed.
-        kept.lines.replace("warm 1 2 splice ", ["warm 1 2 splice fast".to_string()]);
-        assert_eq!(kept.fastest(1, 2), None);
+        rate_cache.lines.replace("warm 1 2 splice ", ["warm 1 2 splice fast".to_string()]);
+        assert_eq!(rate_cache.fastest(1, 2), None);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn unread_bytes(socket: BorrowedFd<'_>) -> u64 {
 
 /// Sets the bytes that must arrive before a waiting receiver wakes (`SO_RCVLOWAT`). It also wakes
 /// at the end or if the buffer is full. Returns true on success.
-pub(crate) fn wake_after(socket: BorrowedFd<'_>, bytes: libc::c_int) -> bool {
+pub(crate) fn set_wake_threshold(socket: BorrowedFd<'_>, bytes: libc::c_int) -> bool {
     let length = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the option is one int, which is read before the call returns.
     let result = unsafe {

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::directory::{Directory, Pair, Place};
+use super::directory::{Directory, Pair, Placement};
 use super::shared::{Shared, target_error};
 use crate::error::Result;
 use crate::file::attributes::Subject;
@@ -15,7 +15,7 @@ impl Shared<'_> {
     pub(super) fn completed(&self, directory: Arc<Directory>) {
         let mut next = Some(directory);
         while let Some(directory) = next {
-            if directory.due.fetch_sub(1, Ordering::AcqRel) > 1 || self.queue.is_stopped() {
+            if directory.pending.fetch_sub(1, Ordering::AcqRel) > 1 || self.queue.is_stopped() {
                 break;
             }
             next = self.complete(&directory);
@@ -27,25 +27,25 @@ impl Shared<'_> {
     fn complete(&self, directory: &Arc<Directory>) -> Option<Arc<Directory>> {
         match self.descriptors.pair(directory, &self.roots) {
             Ok(pair) => {
-                if let Err(error) = self.keep_attributes(directory, &pair) {
+                if let Err(error) = self.apply_attributes(directory, &pair) {
                     self.failed(directory, error);
                 }
                 if let Some(parent) = &directory.parent {
-                    self.descriptors.revive_parent(parent, &pair, &self.roots);
+                    self.descriptors.reopen_parent(parent, &pair, &self.roots);
                 }
             }
             Err(error) => self.failed(directory, error),
         }
-        match directory.place {
-            Place::Fresh(_) => self.publish_tree(directory),
-            Place::Existing | Place::Within => directory.parent.clone(),
+        match directory.placement {
+            Placement::New(_) => self.publish_tree(directory),
+            Placement::Existing | Placement::InsideNew => directory.parent.clone(),
         }
     }
 
-    fn keep_attributes(&self, directory: &Directory, pair: &Pair) -> Result<()> {
+    fn apply_attributes(&self, directory: &Directory, pair: &Pair) -> Result<()> {
         let mut refusals = Vec::new();
         let target = Subject::Open(pair.target.as_fd());
-        let kept = self.keeper.keep(
+        let kept = self.copier.apply(
             &directory.attributes,
             &directory.xattrs,
             target,

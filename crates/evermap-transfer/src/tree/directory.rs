@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use super::queue::lock;
 use crate::error::{Error, Result};
-use crate::file::attributes::{Attributes, Made, Xattr};
+use crate::file::attributes::{Attributes, InitialAttributes, Xattr};
 
 /// Device and inode number.
 pub(super) type DeviceInode = (u64, u64);
@@ -33,13 +33,13 @@ pub(super) fn identity(stat: &Stat) -> DeviceInode {
 
 /// State of a directory in the target.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Placement {
     /// Existed before: its entries are replaced one by one.
     Existing,
     /// New, with a temporary name until its contents are complete.
-    Fresh(CString),
+    New(CString),
     /// Inside a new directory, under its own name: not visible yet.
-    Within,
+    InsideNew,
 }
 
 /// A directory's open descriptors on both sides.
@@ -51,11 +51,11 @@ pub(super) struct Pair {
 
 /// Attributes that files created in a directory get, learned from the first one.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Manners {
+pub(super) struct CreationDefaults {
     pub(super) uid: u32,
     pub(super) gid: u32,
     /// True if files keep the mode given at creation, apart from the umask.
-    pub(super) modes_hold: bool,
+    pub(super) keeps_mode: bool,
 }
 
 /// A directory of the tree.
@@ -64,18 +64,18 @@ pub(super) struct Directory {
     pub(super) parent: Option<Arc<Directory>>,
     /// Name in both trees. For the root, the final name of the target.
     pub(super) name: CString,
-    pub(super) place: Place,
+    pub(super) placement: Placement,
     pub(super) attributes: Attributes,
     pub(super) xattrs: Vec<Xattr>,
-    pub(super) made: Made,
+    pub(super) made: InitialAttributes,
     /// Files created here inherit an ACL.
-    pub(super) gives_acls: bool,
-    pub(super) manners: OnceLock<Manners>,
+    pub(super) has_default_acl: bool,
+    pub(super) creation_defaults: OnceLock<CreationDefaults>,
     pub(super) source_identity: DeviceInode,
     pub(super) target_identity: DeviceInode,
     /// Pending work before this is complete: its listing, shares of its files, its directories,
     /// links.
-    pub(super) due: AtomicUsize,
+    pub(super) pending: AtomicUsize,
     /// An entry below a new directory could not be copied.
     pub(super) failed: AtomicBool,
     /// True if it has its final name: it existed, or it was published.
@@ -91,27 +91,27 @@ impl Directory {
     pub(super) fn new(
         parent: Option<Arc<Directory>>,
         name: CString,
-        place: Place,
+        placement: Placement,
         attributes: Attributes,
         xattrs: Vec<Xattr>,
-        made: Made,
-        gives_acls: bool,
+        made: InitialAttributes,
+        has_default_acl: bool,
         identities: (DeviceInode, DeviceInode),
         pair: Arc<Pair>,
     ) -> Directory {
-        let is_named = !matches!(place, Place::Fresh(_));
+        let is_named = !matches!(placement, Placement::New(_));
         Directory {
             parent,
             name,
-            place,
+            placement,
             attributes,
             xattrs,
             made,
-            gives_acls,
-            manners: OnceLock::new(),
+            has_default_acl,
+            creation_defaults: OnceLock::new(),
             source_identity: identities.0,
             target_identity: identities.1,
-            due: AtomicUsize::new(1),
+            pending: AtomicUsize::new(1),
             failed: AtomicBool::new(false),
             is_named: AtomicBool::new(is_named),
             pair: Mutex::new(Some(pair)),
@@ -120,26 +120,26 @@ impl Directory {
 
     /// Returns true if entries created here are invisible until the whole is published.
     pub(super) fn is_hidden(&self) -> bool {
-        !matches!(self.place, Place::Existing)
+        !matches!(self.placement, Placement::Existing)
     }
 
     /// Returns its current name in the target.
     pub(super) fn target_name(&self) -> &CStr {
-        match &self.place {
-            Place::Fresh(temporary) if !self.is_named.load(Ordering::Acquire) => temporary,
+        match &self.placement {
+            Placement::New(temporary) if !self.is_named.load(Ordering::Acquire) => temporary,
             _ => &self.name,
         }
     }
 
     /// Returns the new directory that this one will appear with, or `None` if entries are replaced
     /// one by one.
-    pub(super) fn fresh(self: &Arc<Directory>) -> Option<Arc<Directory>> {
+    pub(super) fn new_root(self: &Arc<Directory>) -> Option<Arc<Directory>> {
         let mut directory = self;
         loop {
-            match directory.place {
-                Place::Fresh(_) => return Some(Arc::clone(directory)),
-                Place::Existing => return None,
-                Place::Within => directory = directory.parent.as_ref()?,
+            match directory.placement {
+                Placement::New(_) => return Some(Arc::clone(directory)),
+                Placement::Existing => return None,
+                Placement::InsideNew => directory = directory.parent.as_ref()?,
             }
         }
     }
@@ -222,20 +222,20 @@ impl Descriptors {
     }
 
     /// Closes all pairs that can be reopened.
-    fn relieve(&self) {
+    fn close_pairs(&self) {
         for directory in lock(&self.open).drain(..).filter_map(|directory| directory.upgrade()) {
             lock(&directory.pair).take();
         }
     }
 
     /// Calls `open`. If no descriptors are left, closes pairs and calls it again.
-    pub(super) fn relieving<T>(
+    pub(super) fn with_free_descriptors<T>(
         &self,
         mut open: impl FnMut() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         match open() {
             Err(Errno::MFILE | Errno::NFILE) => {
-                self.relieve();
+                self.close_pairs();
                 open()
             }
             other => other,
@@ -260,7 +260,7 @@ impl Descriptors {
             }
         };
         for directory in closed.into_iter().rev() {
-            pair = Arc::new(self.open_again(
+            pair = Arc::new(self.reopen(
                 directory,
                 pair.source.as_fd(),
                 &directory.name,
@@ -274,7 +274,7 @@ impl Descriptors {
 
     /// Reopens the parent of a completed directory if it was closed. It is needed soon and is one
     /// step away from here.
-    pub(super) fn revive_parent(&self, parent: &Arc<Directory>, child: &Pair, paths: &Roots) {
+    pub(super) fn reopen_parent(&self, parent: &Arc<Directory>, child: &Pair, paths: &Roots) {
         if parent.is_open() {
             return;
         }
@@ -291,7 +291,7 @@ impl Descriptors {
         self.opened(directory);
     }
 
-    fn open_again(
+    fn reopen(
         &self,
         directory: &Arc<Directory>,
         source: BorrowedFd<'_>,
@@ -330,8 +330,9 @@ impl Descriptors {
     ) -> Result<Pair> {
         let open = |at: BorrowedFd<'_>, name: &CStr, flags, expected, root: &PathBuf| {
             let failed = |errno: Errno| Error::io("open again", directory.path(root, None))(errno);
-            let opened =
-                self.relieving(|| fs::openat(at, name, flags, Mode::empty())).map_err(failed)?;
+            let opened = self
+                .with_free_descriptors(|| fs::openat(at, name, flags, Mode::empty()))
+                .map_err(failed)?;
             let found = identity(&fs::fstat(&opened).map_err(failed)?);
             match found == expected {
                 true => Ok(opened),
@@ -377,13 +378,13 @@ pub(super) mod tests {
         pair: &Arc<Pair>,
     ) -> Arc<Directory> {
         let stat = fs::fstat(&pair.source).unwrap();
-        let (attributes, made) = (Attributes::of(&stat), Made::of(&stat));
+        let (attributes, made) = (Attributes::of(&stat), InitialAttributes::of(&stat));
         let (name, identities) = (c"name".to_owned(), (identity(&stat), identity(&stat)));
-        let (place, pair) = (Place::Existing, Arc::clone(pair));
+        let (placement, pair) = (Placement::Existing, Arc::clone(pair));
         Arc::new(Directory::new(
             parent,
             name,
-            place,
+            placement,
             attributes,
             vec![],
             made,
@@ -396,9 +397,8 @@ pub(super) mod tests {
     #[test]
     fn oldest_pairs_are_closed_above_the_limit() {
         let (descriptors, pair) = (Descriptors::new(8, false), pair());
-        let uppermost = child(None, &pair);
-        let directories: Vec<_> =
-            (0..50).map(|_| child(Some(Arc::clone(&uppermost)), &pair)).collect();
+        let root = child(None, &pair);
+        let directories: Vec<_> = (0..50).map(|_| child(Some(Arc::clone(&root)), &pair)).collect();
         directories.iter().for_each(|directory| descriptors.opened(directory));
         let open = directories.iter().filter(|directory| directory.is_open()).count();
         assert!((1..=8).contains(&open), "{open} open pairs");

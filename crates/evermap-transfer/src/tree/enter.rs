@@ -9,13 +9,15 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{self, AtFlags, Mode};
 use rustix::io::Errno;
 
-use super::directory::{DIRECTORY, DeviceInode, Directory, Pair, Place, identity};
+use super::directory::{DIRECTORY, DeviceInode, Directory, Pair, Placement, identity};
 use super::listing::{Listing, Names};
 use super::meter::TreeMeter;
 use super::shared::Task;
 use super::worker::{At, Worker};
 use crate::error::{Error, Result};
-use crate::file::attributes::{self, Attributes, Keeper, Made, Subject, Xattr};
+use crate::file::attributes::{
+    self, AttributeCopier, Attributes, InitialAttributes, Subject, Xattr,
+};
 
 /// Files per share of a directory. A smaller directory is copied by one thread, without contention
 /// for the lock taken by file creation.
@@ -34,16 +36,16 @@ impl Worker<'_> {
         let at = At { directory: parent, pair: &pair, name };
         let source = shared
             .descriptors
-            .relieving(|| {
+            .with_free_descriptors(|| {
                 self.open(at.pair.source.as_fd(), name, shared.descriptors.source_flags())
             })
             .map_err(|errno| shared.source_error("open the directory", &at, errno))?;
         let entered = self.enter(&at, source);
         shared.refused(&mut self.refusals, || shared.target_path(&at));
         let (directory, pair) = entered?;
-        parent.due.fetch_add(1, Ordering::Relaxed);
-        if matches!(directory.place, Place::Fresh(_)) {
-            shared.unpublished.begun(&directory);
+        parent.pending.fetch_add(1, Ordering::Relaxed);
+        if matches!(directory.placement, Placement::New(_)) {
+            shared.unpublished.started(&directory);
         }
         shared.descriptors.opened(&directory);
         self.list(&directory, &pair);
@@ -67,14 +69,15 @@ impl Worker<'_> {
             return Err(source_failed(("follow the link to a parent directory", Errno::LOOP)));
         }
         let xattrs = self
-            .keeper
+            .copier
             .xattrs(Subject::Open(source.as_fd()), &mut self.refusals)
             .map_err(source_failed)?;
-        let (target, place) = self.target_of(at)?;
+        let (target, placement) = self.target_of(at)?;
         let temporary =
-            if let Place::Fresh(temporary) = &place { Some(temporary.clone()) } else { None };
+            if let Placement::New(temporary) = &placement { Some(temporary.clone()) } else { None };
         let pair = Pair { source, target };
-        let entered = self.begin(at, pair, place, Attributes::of(&stat), xattrs, source_identity);
+        let entered =
+            self.begin(at, pair, placement, Attributes::of(&stat), xattrs, source_identity);
         if let (Err(_), Some(temporary)) = (&entered, temporary) {
             let _ = fs::unlinkat(&at.pair.target, temporary, AtFlags::REMOVEDIR);
         }
@@ -86,7 +89,7 @@ impl Worker<'_> {
         &mut self,
         at: &At<'_>,
         pair: Pair,
-        place: Place,
+        placement: Placement,
         attributes: Attributes,
         xattrs: Vec<Xattr>,
         source_identity: DeviceInode,
@@ -101,50 +104,60 @@ impl Worker<'_> {
                 shared.target_path(at).display()
             )));
         }
-        if matches!(place, Place::Existing) && target_identity.0 != at.directory.target_identity.0 {
+        if matches!(placement, Placement::Existing)
+            && target_identity.0 != at.directory.target_identity.0
+        {
             shared
                 .unpublished
                 .publishes_on(target_identity.0, pair.target.as_fd())
                 .map_err(failed)?;
         }
-        let mut made = Made::of(&stat);
-        let mut gives_acls = false;
-        if !matches!(place, Place::Within) {
-            (made.may_have_acl, gives_acls) =
-                inherited_acls(&shared.keeper, &place, &pair).map_err(failed)?;
+        let mut made = InitialAttributes::of(&stat);
+        let mut has_default_acl = false;
+        if !matches!(placement, Placement::InsideNew) {
+            (made.may_have_acl, has_default_acl) =
+                inherited_acls(&shared.copier, &placement, &pair).map_err(failed)?;
         }
         let pair = Arc::new(pair);
         let (parent, name) = (Some(Arc::clone(at.directory)), at.name.to_owned());
         let identities = (source_identity, target_identity);
         let opened = Arc::clone(&pair);
         let directory = Directory::new(
-            parent, name, place, attributes, xattrs, made, gives_acls, identities, opened,
+            parent,
+            name,
+            placement,
+            attributes,
+            xattrs,
+            made,
+            has_default_acl,
+            identities,
+            opened,
         );
         Ok((Arc::new(directory), pair))
     }
 
     /// Opens the directory's target, or creates it.
-    fn target_of(&mut self, at: &At<'_>) -> Result<(OwnedFd, Place)> {
+    fn target_of(&mut self, at: &At<'_>) -> Result<(OwnedFd, Placement)> {
         let shared = self.shared;
         let failed = |errno| shared.target_error("create the directory", at, errno);
         let open = |name: &CStr| {
-            shared
-                .descriptors
-                .relieving(|| fs::openat(&at.pair.target, name, DIRECTORY, Mode::empty()))
+            shared.descriptors.with_free_descriptors(|| {
+                fs::openat(&at.pair.target, name, DIRECTORY, Mode::empty())
+            })
         };
         if at.directory.is_hidden() {
             fs::mkdirat(&at.pair.target, at.name, Mode::RWXU).map_err(failed)?;
-            return Ok((open(at.name).map_err(failed)?, Place::Within));
+            return Ok((open(at.name).map_err(failed)?, Placement::InsideNew));
         }
         match open(at.name) {
-            Ok(target) => Ok((target, Place::Existing)),
+            Ok(target) => Ok((target, Placement::Existing)),
             Err(Errno::NOENT) => {
                 let make =
                     |target: BorrowedFd<'_>, name: &CStr| fs::mkdirat(target, name, Mode::RWXU);
                 let ((), temporary) = self.make_at(at, "create the directory", make)?;
                 let temporary = temporary.unwrap_or_else(|| at.name.to_owned());
                 match open(&temporary) {
-                    Ok(target) => Ok((target, Place::Fresh(temporary))),
+                    Ok(target) => Ok((target, Placement::New(temporary))),
                     Err(errno) => {
                         let _ = fs::unlinkat(&at.pair.target, &temporary, AtFlags::REMOVEDIR);
                         Err(failed(errno))
@@ -162,8 +175,8 @@ impl Worker<'_> {
     /// Reads a directory and distributes its entries.
     pub(super) fn list(&mut self, directory: &Arc<Directory>, pair: &Pair) {
         TreeMeter::count(&self.shared.meter.directories, 1);
-        let uppermost = self.shared.source_identity;
-        if self.shared.options.one_file_system && directory.source_identity.0 != uppermost.0 {
+        let root = self.shared.source_identity;
+        if self.shared.options.one_file_system && directory.source_identity.0 != root.0 {
             return;
         }
         let mut buffer = [MaybeUninit::<u8>::uninit(); LISTING_BYTES];
@@ -172,7 +185,7 @@ impl Worker<'_> {
         loop {
             let mut files = Names::default();
             let piece = listing.piece(&mut files, &mut directories);
-            self.share_out(directory, pair, files);
+            self.distribute(directory, pair, files);
             match piece {
                 Ok(true) if !self.shared.queue.is_stopped() => {}
                 Ok(_) => break,
@@ -187,7 +200,7 @@ impl Worker<'_> {
     }
 
     /// Copies a few files directly. Many files are queued in shares for idle threads.
-    fn share_out(&mut self, directory: &Arc<Directory>, pair: &Pair, mut files: Names) {
+    fn distribute(&mut self, directory: &Arc<Directory>, pair: &Pair, mut files: Names) {
         files.sort_by_inode();
         let length = files.len();
         if length <= SHARE_FILES {
@@ -196,7 +209,7 @@ impl Worker<'_> {
         let names = Arc::new(files);
         for from in (0..length).step_by(SHARE_FILES) {
             let to = length.min(from + SHARE_FILES);
-            directory.due.fetch_add(1, Ordering::Relaxed);
+            directory.pending.fetch_add(1, Ordering::Relaxed);
             let task = Task::Files {
                 directory: Arc::clone(directory),
                 names: Arc::clone(&names),
@@ -219,7 +232,7 @@ impl Worker<'_> {
             return;
         }
         names.sort_by_inode();
-        parent.due.fetch_add(1, Ordering::Relaxed);
+        parent.pending.fetch_add(1, Ordering::Relaxed);
         let task =
             Task::Directories { parent: Arc::clone(parent), names: Arc::new(names), next: 0 };
         self.shared.queue.push(self.thread, task);
@@ -236,16 +249,16 @@ fn is_above(directory: &Arc<Directory>, source_identity: DeviceInode) -> bool {
 /// in it inherit an ACL. A new directory loses its default ACL here, so its content matches the
 /// source.
 pub(super) fn inherited_acls(
-    keeper: &Keeper,
-    place: &Place,
+    copier: &AttributeCopier,
+    placement: &Placement,
     pair: &Pair,
 ) -> Result<(bool, bool), Errno> {
     let target = pair.target.as_fd();
-    let gives_acls = attributes::gives_acls(target);
-    match place {
-        _ if !keeper.preserve().xattrs => Ok((false, gives_acls)),
-        Place::Existing => Ok((true, gives_acls)),
-        _ if gives_acls => attributes::take_default_acl(target).map(|()| (true, false)),
+    let has_default_acl = attributes::has_default_acl(target);
+    match placement {
+        _ if !copier.preserve().xattrs => Ok((false, has_default_acl)),
+        Placement::Existing => Ok((true, has_default_acl)),
+        _ if has_default_acl => attributes::remove_default_acl(target).map(|()| (true, false)),
         _ => Ok((false, false)),
     }
 }

@@ -43,7 +43,7 @@ pub(super) enum Claim {
     Copied(Name),
     /// The thread that copies the first name will link this one. The directory must stay incomplete
     /// until then.
-    Noted,
+    Waiting,
 }
 
 /// Inodes with several names.
@@ -73,7 +73,7 @@ impl Links {
         match &mut known.state {
             State::Copying(waiting) => {
                 waiting.push(Name { directory: Arc::clone(directory), name: name.to_owned() });
-                Claim::Noted
+                Claim::Waiting
             }
             State::Copied(first) => {
                 let first = first.clone();
@@ -87,7 +87,7 @@ impl Links {
 
     /// Records that the first name was copied, or failed, so that another becomes the first.
     /// Returns the names recorded in the meantime.
-    pub(super) fn settle(&self, inode: DeviceInode, copied: Option<Name>) -> Vec<Name> {
+    pub(super) fn finish_first(&self, inode: DeviceInode, copied: Option<Name>) -> Vec<Name> {
         let mut inodes = lock(&self.inodes);
         let Some(known) = inodes.remove(&inode) else { return Vec::new() };
         let waiting = match known.state {
@@ -135,8 +135,8 @@ mod tests {
         let claim = |name| links.claim((1, 2), 3u64, &directory, name);
         let first = Name { directory: Arc::clone(&directory), name: c"first".into() };
         assert!(matches!(claim(c"first"), Claim::First));
-        assert!(matches!(claim(c"second"), Claim::Noted));
-        let waiting = links.settle((1, 2), Some(first));
+        assert!(matches!(claim(c"second"), Claim::Waiting));
+        let waiting = links.finish_first((1, 2), Some(first));
         assert_eq!(waiting.len(), 1);
         assert!(matches!(claim(c"second"), Claim::Copied(_)));
         assert!(matches!(claim(c"later"), Claim::Copied(_)));
@@ -148,8 +148,8 @@ mod tests {
         let (links, directory) = (Links::default(), directory());
         let claim = |name| links.claim((1, 2), 2u64, &directory, name);
         assert!(matches!(claim(c"first"), Claim::First));
-        assert!(matches!(claim(c"second"), Claim::Noted));
-        assert_eq!(links.settle((1, 2), None).len(), 1);
+        assert!(matches!(claim(c"second"), Claim::Waiting));
+        assert_eq!(links.finish_first((1, 2), None).len(), 1);
         assert!(matches!(claim(c"second"), Claim::First));
     }
 }

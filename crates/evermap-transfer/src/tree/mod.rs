@@ -24,7 +24,7 @@ mod remove;
 mod report;
 mod root;
 mod shared;
-mod temporary;
+mod temporary_names;
 mod worker;
 
 use std::num::NonZeroUsize;
@@ -39,11 +39,11 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
-use crate::file::attributes::Keeper;
+use crate::file::attributes::AttributeCopier;
 use crate::file::{self, Preserve, SharedLinks};
-use crate::policy::{self, Durability, Reflink, Wish};
+use crate::policy::{self, Durability, Reflink, Request};
 use crate::report::EngineUse;
-use directory::{Descriptors, Place, Roots};
+use directory::{Descriptors, Placement, Roots};
 use links::Links;
 use publish::Unpublished;
 use queue::{Queue, lock};
@@ -111,7 +111,7 @@ const THREADS_MAX: usize = 8;
 /// More pairs of open descriptors save reopening only in very wide trees.
 const PAIRS_MAX: usize = 256;
 /// Descriptors that a thread uses at a time: two directories, two files, and two in transition.
-const DESCRIPTORS_A_THREAD: usize = 6;
+const DESCRIPTORS_PER_THREAD: usize = 6;
 
 /// Copies the directory `source` to `target`. A missing target is created; an existing directory is
 /// merged into.
@@ -149,13 +149,13 @@ pub fn copy(
     meter: &TreeMeter,
 ) -> Result<TreeReport> {
     let start = Instant::now();
-    let mut keeper = Keeper::new(options.preserve);
-    let mut root = Root::open(source, target, &mut keeper)?;
-    let (threads, pairs) = shares(options);
+    let mut copier = AttributeCopier::new(options.preserve);
+    let mut root = Root::open(source, target, &mut copier)?;
+    let (threads, pairs) = limits(options);
     let shared = Shared {
         options,
         meter,
-        keeper,
+        copier,
         file: file_options(options),
         may_share: AtomicBool::new(may_share(&root, options)),
         used: Mutex::default(),
@@ -172,7 +172,7 @@ pub fn copy(
     };
     shared.refused(&mut root.refusals, || target.to_path_buf());
     let cpu = run(&shared, &root, threads);
-    end(&shared, &root)?;
+    finish(&shared, &root)?;
     report(shared, &root, start, cpu, threads)
 }
 
@@ -183,8 +183,8 @@ fn run(shared: &Shared<'_>, root: &Root, threads: usize) -> Duration {
         work();
         thread_cpu().saturating_sub(before)
     };
-    if matches!(root.directory.place, Place::Fresh(_)) {
-        shared.unpublished.begun(&root.directory);
+    if matches!(root.directory.placement, Placement::New(_)) {
+        shared.unpublished.started(&root.directory);
     }
     let device = root.directory.target_identity.0;
     if let Err(errno) =
@@ -195,7 +195,7 @@ fn run(shared: &Shared<'_>, root: &Root, threads: usize) -> Duration {
     }
     // Queued like any directory's entries, so that the work counts as pending and no thread ends
     // before.
-    shared.queue.push(0, shared::Task::Uppermost(std::sync::Arc::clone(&root.directory)));
+    shared.queue.push(0, shared::Task::Root(std::sync::Arc::clone(&root.directory)));
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads)
             .map(|thread| scope.spawn(move || timed(&mut || Worker::new(shared, thread).run())))
@@ -208,7 +208,7 @@ fn run(shared: &Shared<'_>, root: &Root, threads: usize) -> Duration {
 }
 
 /// Publishes the remaining entries, and removes those that must not be published.
-fn end(shared: &Shared<'_>, root: &Root) -> Result<()> {
+fn finish(shared: &Shared<'_>, root: &Root) -> Result<()> {
     if !shared.queue.is_stopped() {
         let flushed = loop {
             match shared.publish_held() {
@@ -225,8 +225,8 @@ fn end(shared: &Shared<'_>, root: &Root) -> Result<()> {
     if shared.meter.is_cancelled() && shared.queue.is_stopped() {
         let target = shared.roots.target.display();
         return Err(Error::Cancelled {
-            left: match root.directory.place {
-                Place::Existing => format!("files already copied to {target} remain"),
+            left: match root.directory.placement {
+                Placement::Existing => format!("files already copied to {target} remain"),
                 _ => "no data was written".into(),
             },
         });
@@ -254,16 +254,16 @@ fn report(
     let report = TreeReport {
         source: shared.roots.source.clone(),
         target: shared.roots.target.clone(),
-        outcome: match (&root.directory.place, is_named) {
-            (Place::Existing, _) => Outcome::Merged,
+        outcome: match (&root.directory.placement, is_named) {
+            (Placement::Existing, _) => Outcome::Merged,
             (_, true) => Outcome::Published,
             (_, false) => Outcome::Removed,
         },
         counts: shared.meter.counts(),
         engines,
-        not_kept: not_kept.kept,
+        not_kept: not_kept.listed,
         not_kept_total: not_kept.total,
-        errors: errors.kept,
+        errors: errors.listed,
         errors_total: errors.total,
         wall: start.elapsed(),
         cpu,
@@ -289,7 +289,7 @@ fn engines_used(shared: &Shared<'_>) -> Vec<EngineUse> {
 
 /// Returns the number of threads and of descriptor pairs, limited by the descriptors the process
 /// may still open.
-fn shares(options: &TreeOptions) -> (usize, usize) {
+fn limits(options: &TreeOptions) -> (usize, usize) {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let limit = limit.map_or(usize::MAX, |limit| limit as usize);
     let used = std::fs::read_dir("/proc/self/fd").map_or(limit / 2, Iterator::count);
@@ -299,22 +299,22 @@ fn shares(options: &TreeOptions) -> (usize, usize) {
     let wanted = options.threads.map_or_else(processors, NonZeroUsize::get);
     // One half is for the threads, one half for directories. Only a part of each is used, because
     // the process needs descriptors for other purposes.
-    let threads = wanted.min(free / 2 / DESCRIPTORS_A_THREAD).max(1);
-    let pairs = (free.saturating_sub(threads * DESCRIPTORS_A_THREAD) / 4).clamp(1, PAIRS_MAX);
+    let threads = wanted.min(free / 2 / DESCRIPTORS_PER_THREAD).max(1);
+    let pairs = (free.saturating_sub(threads * DESCRIPTORS_PER_THREAD) / 4).clamp(1, PAIRS_MAX);
     (threads, pairs)
 }
 
 /// Returns the options for files that are not small. They are flushed with the tree, not
 /// individually.
 fn file_options(options: &TreeOptions) -> file::Options {
-    let wish = Wish {
+    let request = Request {
         durability: Durability::None,
         reflink: options.reflink,
         engine: options.engine,
-        ..Wish::default()
+        ..Request::default()
     };
     let (verify, tuning) = (options.verify, options.tuning.clone());
-    file::Options { wish, verify, tuning, ..file::Options::default() }
+    file::Options { request, verify, tuning, ..file::Options::default() }
 }
 
 /// Returns true if small files should be shared too. Only some file systems can share extents.

@@ -12,7 +12,7 @@ use super::links::Name;
 use super::meter::TreeMeter;
 use super::worker::{At, Worker};
 use crate::error::Result;
-use crate::file::attributes::{Attributes, Made, Refusal, Subject};
+use crate::file::attributes::{Attributes, InitialAttributes, RefusedAttribute, Subject};
 
 impl Worker<'_> {
     /// Copies a symbolic link itself.
@@ -45,7 +45,7 @@ impl Worker<'_> {
                     FileType::Socket => "socket",
                     _ => "device",
                 };
-                self.refusals.push(Refusal::new(what, errno.to_string()));
+                self.refusals.push(RefusedAttribute::new(what, errno.to_string()));
                 return Ok(());
             }
         }
@@ -63,30 +63,40 @@ impl Worker<'_> {
         has_links: bool,
     ) -> Result<()> {
         let name = temporary.as_deref().unwrap_or(at.name);
-        let completed = self.keep_named(at, stat, name, has_mode).and_then(|()| match &temporary {
-            Some(temporary) => self.shared.publish_file(at, temporary, has_links),
-            None => Ok(()),
-        });
+        let completed =
+            self.apply_attributes_named(at, stat, name, has_mode).and_then(|()| match &temporary {
+                Some(temporary) => self.shared.publish_file(at, temporary, has_links),
+                None => Ok(()),
+            });
         if completed.is_err() {
             let _ = fs::unlinkat(&at.pair.target, name, AtFlags::empty());
         }
         completed
     }
 
-    fn keep_named(&mut self, at: &At<'_>, stat: &Stat, name: &CStr, has_mode: bool) -> Result<()> {
+    fn apply_attributes_named(
+        &mut self,
+        at: &At<'_>,
+        stat: &Stat,
+        name: &CStr,
+        has_mode: bool,
+    ) -> Result<()> {
         let shared = self.shared;
         let source = Subject::Named(std::os::fd::AsFd::as_fd(&at.pair.source), at.name);
         let xattrs = self
-            .keeper
+            .copier
             .xattrs(source, &mut self.refusals)
             .map_err(|(operation, errno)| shared.source_error(operation, at, errno))?;
         let target = Subject::Named(std::os::fd::AsFd::as_fd(&at.pair.target), name);
         let made = fs::statat(&at.pair.target, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|errno| shared.target_error("read the attributes of", at, errno))?;
         // Symbolic links have no ACLs.
-        let made = Made { may_have_acl: has_mode && at.directory.gives_acls, ..Made::of(&made) };
-        self.keeper
-            .keep(&Attributes::of(stat), &xattrs, target, &made, has_mode, &mut self.refusals)
+        let made = InitialAttributes {
+            may_have_acl: has_mode && at.directory.has_default_acl,
+            ..InitialAttributes::of(&made)
+        };
+        self.copier
+            .apply(&Attributes::of(stat), &xattrs, target, &made, has_mode, &mut self.refusals)
             .map_err(|(operation, errno)| shared.target_error(operation, at, errno))
     }
 
@@ -119,7 +129,7 @@ impl Worker<'_> {
         let shared = self.shared;
         // The first name's directory may be complete, inaccessible, or removed after a failure.
         let Ok(pair) = shared.descriptors.pair(&first.directory, &shared.roots) else {
-            self.refusals.push(Refusal::new(
+            self.refusals.push(RefusedAttribute::new(
                 "hard link",
                 "the directory of the first name cannot be opened",
             ));
@@ -144,7 +154,7 @@ impl Worker<'_> {
                 Ok(true)
             }
             (Err(errno), _) => {
-                self.refusals.push(Refusal::new("hard link", errno.to_string()));
+                self.refusals.push(RefusedAttribute::new("hard link", errno.to_string()));
                 Ok(false)
             }
         }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::directory::{Directory, Place};
+use super::directory::{Directory, Placement};
 use super::queue::lock;
 use super::remove;
 use super::shared::{Shared, target_error};
@@ -37,19 +37,19 @@ enum Item {
 #[derive(Debug, Default)]
 pub(super) struct Unpublished {
     held: Mutex<Vec<Item>>,
-    fresh: Mutex<Vec<Arc<Directory>>>,
+    new_directories: Mutex<Vec<Arc<Directory>>>,
     /// A descriptor for each file system to publish on, by device number.
     file_systems: Mutex<Vec<(u64, OwnedFd)>>,
 }
 
 impl Unpublished {
     /// Registers a directory with a temporary name, to be published or removed in any case.
-    pub(super) fn begun(&self, directory: &Arc<Directory>) {
-        lock(&self.fresh).push(Arc::clone(directory));
+    pub(super) fn started(&self, directory: &Arc<Directory>) {
+        lock(&self.new_directories).push(Arc::clone(directory));
     }
 
-    fn ended(&self, directory: &Arc<Directory>) {
-        lock(&self.fresh).retain(|fresh| !Arc::ptr_eq(fresh, directory));
+    fn finished(&self, directory: &Arc<Directory>) {
+        lock(&self.new_directories).retain(|new| !Arc::ptr_eq(new, directory));
     }
 
     /// Registers the file system of `directory` for flushing.
@@ -68,8 +68,8 @@ impl Shared<'_> {
     pub(super) fn publish_file(&self, at: &At<'_>, temporary: &CStr, at_once: bool) -> Result<()> {
         let target = at.pair.target.as_fd();
         if self.is_durable() && !at_once {
-            at.directory.due.fetch_add(1, Ordering::Relaxed);
-            return self.hold(Item::File {
+            at.directory.pending.fetch_add(1, Ordering::Relaxed);
+            return self.hold_back(Item::File {
                 directory: Arc::clone(at.directory),
                 temporary: temporary.to_owned(),
                 name: at.name.to_owned(),
@@ -91,7 +91,7 @@ impl Shared<'_> {
             return directory.parent.clone();
         }
         if self.is_durable() {
-            if let Err(error) = self.hold(Item::Tree(Arc::clone(directory))) {
+            if let Err(error) = self.hold_back(Item::Tree(Arc::clone(directory))) {
                 self.failed(directory, error);
             }
             return None;
@@ -102,7 +102,7 @@ impl Shared<'_> {
         directory.parent.clone()
     }
 
-    fn hold(&self, item: Item) -> Result<()> {
+    fn hold_back(&self, item: Item) -> Result<()> {
         let mut held = lock(&self.unpublished.held);
         held.push(item);
         if held.len() < HELD_MAX {
@@ -161,7 +161,7 @@ impl Shared<'_> {
     }
 
     fn name_tree(&self, directory: &Arc<Directory>) -> Result<()> {
-        let Place::Fresh(temporary) = &directory.place else { return Ok(()) };
+        let Placement::New(temporary) = &directory.placement else { return Ok(()) };
         let path = || directory.path(&self.roots.target, None);
         let named = self.in_parent(directory, |parent| {
             let once = fs::renameat_with(
@@ -183,7 +183,7 @@ impl Shared<'_> {
         match named {
             Ok(Ok(())) => {
                 directory.is_named.store(true, Ordering::Release);
-                self.unpublished.ended(directory);
+                self.unpublished.finished(directory);
                 Ok(())
             }
             Ok(Err(errno)) => {
@@ -212,8 +212,8 @@ impl Shared<'_> {
 
     /// Removes a directory with a temporary name. Records an error on failure.
     fn discard(&self, directory: &Arc<Directory>) {
-        let Place::Fresh(temporary) = &directory.place else { return };
-        self.unpublished.ended(directory);
+        let Placement::New(temporary) = &directory.placement else { return };
+        self.unpublished.finished(directory);
         let failed = match self.in_parent(directory, |parent| remove::tree(parent, temporary)) {
             Ok(Ok(()) | Err(Errno::NOENT)) => return,
             Ok(Err(errno)) => {
@@ -241,8 +241,8 @@ impl Shared<'_> {
         for item in std::mem::take(&mut *lock(&self.unpublished.held)) {
             self.drop_item(&item);
         }
-        let fresh = std::mem::take(&mut *lock(&self.unpublished.fresh));
-        fresh.iter().for_each(|directory| self.discard(directory));
+        let new_directories = std::mem::take(&mut *lock(&self.unpublished.new_directories));
+        new_directories.iter().for_each(|directory| self.discard(directory));
     }
 
     /// Flushes the target's file systems.

@@ -16,7 +16,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(super) struct Queue<T> {
     queues: Vec<Mutex<VecDeque<T>>>,
     /// Tasks queued and not finished. At 0 no more tasks will come.
-    due: AtomicUsize,
+    pending: AtomicUsize,
     /// Number of waiting threads. Checked by `push`, which usually saves the system call that wakes
     /// one.
     waiting: AtomicUsize,
@@ -34,7 +34,7 @@ impl<T> Queue<T> {
     pub(super) fn new(threads: usize) -> Queue<T> {
         Queue {
             queues: (0..threads.max(1)).map(|_| Mutex::new(VecDeque::new())).collect(),
-            due: AtomicUsize::new(0),
+            pending: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
             sleep: Mutex::new(()),
@@ -44,7 +44,7 @@ impl<T> Queue<T> {
 
     /// Queues a task for `thread`. Other threads may steal it.
     pub(super) fn push(&self, thread: usize, task: T) {
-        self.due.fetch_add(1, Ordering::SeqCst);
+        self.pending.fetch_add(1, Ordering::SeqCst);
         lock(&self.queues[thread]).push_back(task);
         // Sequentially consistent with the check before a wait: either the waiter sees the task, or
         // this sees the waiter.
@@ -92,7 +92,7 @@ impl<T> Queue<T> {
 
     /// Marks a task as finished. Its subsequent tasks must be queued before.
     pub(super) fn finished(&self) {
-        if self.due.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if self.pending.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.wake_all();
         }
     }
@@ -108,7 +108,7 @@ impl<T> Queue<T> {
     }
 
     fn is_over(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst) || self.due.load(Ordering::SeqCst) == 0
+        self.stopped.load(Ordering::SeqCst) || self.pending.load(Ordering::SeqCst) == 0
     }
 
     fn wake_all(&self) {

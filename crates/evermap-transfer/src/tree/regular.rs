@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{self, AtFlags, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::{Errno, pread, pwrite};
 
-use super::directory::Manners;
+use super::directory::CreationDefaults;
 use super::meter::TreeMeter;
 use super::worker::{At, Worker};
 use crate::engines::EngineKind;
 use crate::error::{Error, Result};
-use crate::file::attributes::{Attributes, Made, Subject, Xattr};
-use crate::file::{self, Identity, Place, Placing, Source};
+use crate::file::attributes::{Attributes, InitialAttributes, Subject, Xattr};
+use crate::file::{self, Destination, Identity, PublishMode, Source};
 use crate::meter::Meter;
 use crate::policy::Reflink;
 use crate::report::EngineUse;
@@ -35,7 +35,7 @@ const BLOCK_BYTES: u64 = 512;
 pub(super) struct New {
     descriptor: OwnedFd,
     temporary: Option<CString>,
-    made: Made,
+    made: InitialAttributes,
 }
 
 impl Worker<'_> {
@@ -61,7 +61,7 @@ impl Worker<'_> {
         let attributes = Attributes::of(stat);
         let failed = |(operation, errno)| self.shared.source_error(operation, at, errno);
         let xattrs =
-            self.keeper.xattrs(Subject::Open(source), &mut self.refusals).map_err(failed)?;
+            self.copier.xattrs(Subject::Open(source), &mut self.refusals).map_err(failed)?;
         let new = self.create(at, &attributes, &xattrs)?;
         let name = new.temporary.clone();
         let written = self.fill(at, source, stat, shares, (&attributes, &xattrs), new);
@@ -95,8 +95,8 @@ impl Worker<'_> {
         self.spans.clear();
         let failed = |errno| self.shared.source_error("read", at, errno);
         if (stat.st_blocks as u64) * BLOCK_BYTES >= size as u64 {
-            let read =
-                persist(|| pread(source, &mut self.buffer[..size + 1], 0)).map_err(failed)?;
+            let read = retry_interrupted(|| pread(source, &mut self.buffer[..size + 1], 0))
+                .map_err(failed)?;
             self.spans.extend((size > 0).then_some((0, size)));
             return Ok(read == size);
         }
@@ -112,8 +112,9 @@ impl Worker<'_> {
             if begin >= size || end > size || end <= begin {
                 return Ok(false);
             }
-            let read = persist(|| pread(source, &mut self.buffer[begin..end], begin as u64))
-                .map_err(failed)?;
+            let read =
+                retry_interrupted(|| pread(source, &mut self.buffer[begin..end], begin as u64))
+                    .map_err(failed)?;
             if read != end - begin {
                 return Ok(false);
             }
@@ -127,27 +128,42 @@ impl Worker<'_> {
     fn create(&mut self, at: &At<'_>, attributes: &Attributes, xattrs: &[Xattr]) -> Result<New> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (mode, got) = self.keeper.creation_mode(attributes, xattrs, at.directory.is_hidden());
+        let (mode, got) = self.copier.creation_mode(attributes, xattrs, at.directory.is_hidden());
         let (descriptor, temporary) =
             self.make_at(at, "create", |target, name| fs::openat(target, name, flags, mode))?;
-        let manners = match at.directory.manners.get() {
-            Some(manners) => *manners,
-            None => self.learn(at, descriptor.as_fd(), mode, got)?,
+        let creation_defaults = match at.directory.creation_defaults.get() {
+            Some(creation_defaults) => *creation_defaults,
+            None => self.learn_defaults(at, descriptor.as_fd(), mode, got)?,
         };
-        let may_have_acl = at.directory.gives_acls;
-        let mode = if manners.modes_hold && !may_have_acl { got } else { Made::UNKNOWN };
-        let made = Made { uid: manners.uid, gid: manners.gid, mode, may_have_acl };
+        let may_have_acl = at.directory.has_default_acl;
+        let mode = if creation_defaults.keeps_mode && !may_have_acl {
+            got
+        } else {
+            InitialAttributes::UNKNOWN
+        };
+        let made = InitialAttributes {
+            uid: creation_defaults.uid,
+            gid: creation_defaults.gid,
+            mode,
+            may_have_acl,
+        };
         Ok(New { descriptor, temporary, made })
     }
 
     /// Learns the owner and mode handling from the first file created in a directory. They apply to
     /// all others in it.
-    fn learn(&self, at: &At<'_>, made: BorrowedFd<'_>, mode: Mode, got: u32) -> Result<Manners> {
+    fn learn_defaults(
+        &self,
+        at: &At<'_>,
+        made: BorrowedFd<'_>,
+        mode: Mode,
+        got: u32,
+    ) -> Result<CreationDefaults> {
         let stat = fs::fstat(made)
             .map_err(|errno| self.shared.target_error("read the attributes of", at, errno))?;
-        let modes_hold = stat.st_mode & 0o7777 == got && mode.as_raw_mode() != 0;
-        let manners = Manners { uid: stat.st_uid, gid: stat.st_gid, modes_hold };
-        Ok(*at.directory.manners.get_or_init(|| manners))
+        let keeps_mode = stat.st_mode & 0o7777 == got && mode.as_raw_mode() != 0;
+        let creation_defaults = CreationDefaults { uid: stat.st_uid, gid: stat.st_gid, keeps_mode };
+        Ok(*at.directory.creation_defaults.get_or_init(|| creation_defaults))
     }
 
     /// Writes the buffered data, checks that the source has not changed, and copies the attributes.
@@ -169,8 +185,8 @@ impl Worker<'_> {
         if let Some(what) = identity_of(before).differs(&identity_of(&after)) {
             return Err(Error::SourceChanged { path: self.shared.source_path(at), what });
         }
-        self.keeper
-            .keep(attributes, xattrs, Subject::Open(target), &new.made, true, &mut self.refusals)
+        self.copier
+            .apply(attributes, xattrs, Subject::Open(target), &new.made, true, &mut self.refusals)
             .map_err(|(operation, errno)| self.shared.target_error(operation, at, errno))?;
         close(new.descriptor).map_err(|errno| self.shared.target_error("write", at, errno))
     }
@@ -184,7 +200,7 @@ impl Worker<'_> {
         target: BorrowedFd<'_>,
         stat: &Stat,
     ) -> Result<bool> {
-        match persist(|| fs::ioctl_ficlone(target, source)) {
+        match retry_interrupted(|| fs::ioctl_ficlone(target, source)) {
             Ok(()) => {
                 self.spans.clear();
                 self.spans.push((0, stat.st_size as usize));
@@ -212,7 +228,9 @@ impl Worker<'_> {
         for &(begin, end) in &self.spans {
             let mut written = begin;
             while written < end {
-                match persist(|| pwrite(target, &self.buffer[written..end], written as u64)) {
+                match retry_interrupted(|| {
+                    pwrite(target, &self.buffer[written..end], written as u64)
+                }) {
                     // Stop, or a target that accepts nothing without an error would be retried
                     // forever.
                     Ok(0) => return Err(failed(Errno::IO)),
@@ -241,23 +259,24 @@ impl Worker<'_> {
         let temporary = (!at.directory.is_hidden()).then(|| self.temporary.name(at.name));
         let name = temporary.as_deref().unwrap_or(at.name);
         // A temporary name is as good as none here: no other program uses it.
-        let place = Place {
+        let destination = Destination {
             directory: at.pair.target.as_fd(),
             name,
             path: &target_path,
-            placing: Placing::Direct,
+            publish_mode: PublishMode::AtCreation,
         };
         let meter = Meter::new(Arc::clone(shared.meter.cancelled()));
         let report = file::copy_at(
             Source { file: source, path: &source_path },
-            place,
+            destination,
             &shared.file,
             &meter,
         )?;
-        let completed = self.keep_large(at, source, stat, name).and_then(|()| match &temporary {
-            Some(temporary) => shared.publish_file(at, temporary, has_links),
-            None => Ok(()),
-        });
+        let completed =
+            self.apply_attributes_large(at, source, stat, name).and_then(|()| match &temporary {
+                Some(temporary) => shared.publish_file(at, temporary, has_links),
+                None => Ok(()),
+            });
         if completed.is_err() {
             let _ = fs::unlinkat(&at.pair.target, name, AtFlags::empty());
         }
@@ -270,7 +289,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn keep_large(
+    fn apply_attributes_large(
         &mut self,
         at: &At<'_>,
         source: BorrowedFd<'_>,
@@ -282,13 +301,13 @@ impl Worker<'_> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let target = fs::openat(&at.pair.target, name, flags, Mode::empty()).map_err(failed)?;
         let xattrs = self
-            .keeper
+            .copier
             .xattrs(Subject::Open(source), &mut self.refusals)
             .map_err(|(operation, errno)| shared.source_error(operation, at, errno))?;
-        let made = Made::of(&fs::fstat(&target).map_err(failed)?);
-        let made = Made { may_have_acl: at.directory.gives_acls, ..made };
-        self.keeper
-            .keep(
+        let made = InitialAttributes::of(&fs::fstat(&target).map_err(failed)?);
+        let made = InitialAttributes { may_have_acl: at.directory.has_default_acl, ..made };
+        self.copier
+            .apply(
                 &Attributes::of(stat),
                 &xattrs,
                 Subject::Open(target.as_fd()),
@@ -312,7 +331,7 @@ fn identity_of(stat: &Stat) -> Identity {
     }
 }
 
-fn persist<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+fn retry_interrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::INTR) => {}

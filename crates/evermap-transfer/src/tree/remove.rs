@@ -41,7 +41,7 @@ pub(crate) fn tree(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
         match levels.last_mut() {
             Some(above) => {
                 if above.descriptor.is_none() {
-                    above.descriptor = Some(back_up(&level, above.identity)?);
+                    above.descriptor = Some(open_parent(&level, above.identity)?);
                 }
                 remove_directory(open_of(above)?, &level.name)?;
             }
@@ -66,7 +66,7 @@ fn remove_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     }
 }
 
-fn back_up(level: &Level, expected: DeviceInode) -> Result<OwnedFd, Errno> {
+fn open_parent(level: &Level, expected: DeviceInode) -> Result<OwnedFd, Errno> {
     let above = fs::openat(open_of(level)?, c"..", DIRECTORY, Mode::empty())?;
     match identity(&fs::fstat(&above)?) == expected {
         true => Ok(above),

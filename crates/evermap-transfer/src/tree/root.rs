@@ -9,12 +9,14 @@ use std::sync::Arc;
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::directory::{DIRECTORY, DeviceInode, Directory, Pair, Place, identity};
+use super::directory::{DIRECTORY, DeviceInode, Directory, Pair, Placement, identity};
 use super::enter::inherited_acls;
-use super::temporary::Temporary;
+use super::temporary_names::TemporaryNames;
 use crate::error::{Error, Result};
-use crate::file::attributes::{Attributes, Keeper, Made, Refusal, Subject, Xattr};
-use crate::file::hold;
+use crate::file::attributes::{
+    AttributeCopier, Attributes, InitialAttributes, RefusedAttribute, Subject, Xattr,
+};
+use crate::file::lock_unfinished;
 
 /// Symbolic links given by the user are followed. Links within the trees are not.
 const NAMED_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -27,7 +29,7 @@ pub(super) struct Root {
     pub(super) pair: Arc<Pair>,
     /// Parent directory of a new target.
     pub(super) target_parent: Option<OwnedFd>,
-    pub(super) refusals: Vec<Refusal>,
+    pub(super) refusals: Vec<RefusedAttribute>,
 }
 
 impl Root {
@@ -36,7 +38,7 @@ impl Root {
     pub(super) fn open(
         source_path: &Path,
         target_path: &Path,
-        keeper: &mut Keeper,
+        copier: &mut AttributeCopier,
     ) -> Result<Root> {
         let failed = |operation| Error::io(operation, source_path);
         let source = fs::openat(CWD, source_path, NAMED_DIRECTORY, Mode::empty())
@@ -44,15 +46,16 @@ impl Root {
         let stat = fs::fstat(&source).map_err(failed("read the attributes of"))?;
         let source_identity = identity(&stat);
         let mut refusals = Vec::new();
-        let xattrs = keeper
+        let xattrs = copier
             .xattrs(Subject::Open(source.as_fd()), &mut refusals)
             .map_err(|(operation, errno)| failed(operation)(errno))?;
         let target = Target::find(source_path, source_identity, target_path)?;
         let target = target.open(target_path)?;
-        let made = Begun { source, source_identity, attributes: Attributes::of(&stat), xattrs };
+        let made =
+            OpenSource { source, source_identity, attributes: Attributes::of(&stat), xattrs };
         let (parent, temporary) = (target.parent, target.temporary);
         let begun =
-            made.directory(target.descriptor, target.name, temporary.clone(), target_path, keeper);
+            made.directory(target.descriptor, target.name, temporary.clone(), target_path, copier);
         match (begun, temporary, &parent) {
             (Err(error), Some(temporary), Some(parent)) => {
                 let _ = fs::unlinkat(parent, temporary, AtFlags::REMOVEDIR);
@@ -67,28 +70,28 @@ impl Root {
 }
 
 /// The open source with its attributes.
-struct Begun {
+struct OpenSource {
     source: OwnedFd,
     source_identity: DeviceInode,
     attributes: Attributes,
     xattrs: Vec<Xattr>,
 }
 
-impl Begun {
+impl OpenSource {
     fn directory(
         self,
         target: OwnedFd,
         name: CString,
         temporary: Option<CString>,
         path: &Path,
-        keeper: &Keeper,
+        copier: &AttributeCopier,
     ) -> Result<(Arc<Directory>, Arc<Pair>)> {
-        hold(target.as_fd());
+        lock_unfinished(target.as_fd());
         let stat = fs::fstat(&target).map_err(Error::io("read the attributes of", path))?;
-        let place = temporary.map_or(Place::Existing, Place::Fresh);
+        let placement = temporary.map_or(Placement::Existing, Placement::New);
         let pair = Arc::new(Pair { source: self.source, target });
-        let mut made = Made::of(&stat);
-        let (may_have_acl, gives_acls) = inherited_acls(keeper, &place, &pair)
+        let mut made = InitialAttributes::of(&stat);
+        let (may_have_acl, has_default_acl) = inherited_acls(copier, &placement, &pair)
             .map_err(Error::io("remove the inherited ACL of", path))?;
         made.may_have_acl = may_have_acl;
         let identities = (self.source_identity, identity(&stat));
@@ -96,11 +99,11 @@ impl Begun {
         let directory = Directory::new(
             None,
             name,
-            place,
+            placement,
             self.attributes,
             self.xattrs,
             made,
-            gives_acls,
+            has_default_acl,
             identities,
             opened,
         );
@@ -175,7 +178,7 @@ impl Target {
             }
             Target::New { parent, name } => (parent, name),
         };
-        let mut temporaries = Temporary::new();
+        let mut temporaries = TemporaryNames::new();
         let temporary = loop {
             let temporary = temporaries.name(&name);
             match fs::mkdirat(&parent, &temporary, Mode::RWXU) {

@@ -19,7 +19,7 @@ use super::worker::At;
 use crate::error::{Error, Result};
 use crate::file::{
     self,
-    attributes::{Keeper, Refusal},
+    attributes::{AttributeCopier, RefusedAttribute},
 };
 use crate::policy::Durability;
 use crate::report::{EngineUse, NotKept};
@@ -28,7 +28,7 @@ use crate::report::{EngineUse, NotKept};
 #[derive(Debug)]
 pub(super) enum Task {
     /// Lists the root directory, which is open.
-    Uppermost(Arc<Directory>),
+    Root(Arc<Directory>),
     /// Copies the entries `from..to`, none of them listed as a directory.
     Files { directory: Arc<Directory>, names: Arc<Names>, from: usize, to: usize },
     /// Enters these directories, starting at `next`.
@@ -38,20 +38,20 @@ pub(super) enum Task {
 /// A list that stores the first items and counts the rest.
 #[derive(Debug)]
 pub(super) struct Bounded<T> {
-    pub(super) kept: Vec<T>,
+    pub(super) listed: Vec<T>,
     pub(super) total: u64,
     max: usize,
 }
 
 impl<T> Bounded<T> {
     pub(super) fn new(max: usize) -> Bounded<T> {
-        Bounded { kept: Vec::new(), total: 0, max }
+        Bounded { listed: Vec::new(), total: 0, max }
     }
 
     fn push(&mut self, thing: impl FnOnce() -> T) {
         self.total += 1;
-        if self.kept.len() < self.max {
-            self.kept.push(thing());
+        if self.listed.len() < self.max {
+            self.listed.push(thing());
         }
     }
 }
@@ -61,7 +61,7 @@ impl<T> Bounded<T> {
 pub(super) struct Shared<'a> {
     pub(super) options: &'a TreeOptions,
     pub(super) meter: &'a TreeMeter,
-    pub(super) keeper: Keeper,
+    pub(super) copier: AttributeCopier,
     /// Options for files that are not small.
     pub(super) file: file::Options,
     /// True while small files may be shared. Cleared at the first refusal.
@@ -121,8 +121,8 @@ impl Shared<'_> {
         }
         let is_hopeless = matches!(error, Error::NoSpace { .. });
         lock(&self.errors).push(|| error);
-        if let Some(fresh) = directory.fresh() {
-            fresh.failed.store(true, Ordering::Relaxed);
+        if let Some(root) = directory.new_root() {
+            root.failed.store(true, Ordering::Relaxed);
         }
         if is_hopeless && !self.options.keep_going {
             self.queue.stop();
@@ -134,7 +134,7 @@ impl Shared<'_> {
     }
 
     /// Records the attributes refused for one target.
-    pub(super) fn refused(&self, refusals: &mut Vec<Refusal>, path: impl Fn() -> PathBuf) {
+    pub(super) fn refused(&self, refusals: &mut Vec<RefusedAttribute>, path: impl Fn() -> PathBuf) {
         if refusals.is_empty() {
             return;
         }
@@ -145,7 +145,7 @@ impl Shared<'_> {
     }
 
     /// Returns an error if the copy was cancelled.
-    pub(super) fn go_on(&self) -> Result<()> {
+    pub(super) fn check_cancelled(&self) -> Result<()> {
         match self.meter.is_cancelled() {
             true => Err(Error::Cancelled { left: String::new() }),
             false => Ok(()),

@@ -12,9 +12,9 @@ use super::directory::{Directory, Pair, identity};
 use super::links::{Claim, Name};
 use super::listing::Names;
 use super::shared::{Shared, Task};
-use super::temporary::Temporary;
+use super::temporary_names::TemporaryNames;
 use crate::error::{Error, Result};
-use crate::file::attributes::{Keeper, Refusal};
+use crate::file::attributes::{AttributeCopier, RefusedAttribute};
 
 /// A name in a directory that is open on both sides.
 #[derive(Debug, Clone, Copy)]
@@ -25,9 +25,9 @@ pub(super) struct At<'a> {
 }
 
 /// Stops the other threads if this one panics. They would otherwise wait for its tasks forever.
-struct EndsAll<'a>(&'a Shared<'a>);
+struct StopOnPanic<'a>(&'a Shared<'a>);
 
-impl Drop for EndsAll<'_> {
+impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.queue.stop();
@@ -39,14 +39,14 @@ impl Drop for EndsAll<'_> {
 pub(super) struct Worker<'a> {
     pub(super) shared: &'a Shared<'a>,
     pub(super) thread: usize,
-    pub(super) keeper: Keeper,
-    pub(super) temporary: Temporary,
+    pub(super) copier: AttributeCopier,
+    pub(super) temporary: TemporaryNames,
     pub(super) buffer: Vec<u8>,
     /// Spans of the buffered file that hold data.
     pub(super) spans: Vec<(usize, usize)>,
-    pub(super) refusals: Vec<Refusal>,
+    pub(super) refusals: Vec<RefusedAttribute>,
     /// Opens source files with `O_NOATIME`, until refused once: only a file's owner may use it.
-    leave_no_trace: bool,
+    use_noatime: bool,
 }
 
 impl<'a> Worker<'a> {
@@ -54,18 +54,18 @@ impl<'a> Worker<'a> {
         Worker {
             shared,
             thread,
-            keeper: shared.keeper.clone(),
-            temporary: Temporary::new(),
+            copier: shared.copier.clone(),
+            temporary: TemporaryNames::new(),
             buffer: Vec::new(),
             spans: Vec::new(),
             refusals: Vec::new(),
-            leave_no_trace: true,
+            use_noatime: true,
         }
     }
 
     /// Runs tasks until no thread has work left.
     pub(super) fn run(&mut self) {
-        let _ends = EndsAll(self.shared);
+        let _stop_on_panic = StopOnPanic(self.shared);
         while let Some(task) = self.shared.queue.next(self.thread) {
             self.perform(task);
             self.shared.queue.finished();
@@ -74,7 +74,7 @@ impl<'a> Worker<'a> {
 
     pub(super) fn perform(&mut self, task: Task) {
         match task {
-            Task::Uppermost(directory) => {
+            Task::Root(directory) => {
                 match self.shared.descriptors.pair(&directory, &self.shared.roots) {
                     Ok(pair) => self.list(&directory, &pair),
                     Err(error) => self.shared.failed(&directory, error),
@@ -95,12 +95,12 @@ impl<'a> Worker<'a> {
                         names: Arc::clone(&names),
                         next: next + 1,
                     };
-                    parent.due.fetch_add(1, Ordering::Relaxed);
+                    parent.pending.fetch_add(1, Ordering::Relaxed);
                     self.shared.queue.push(self.thread, rest);
                 }
                 if let Some((name, _)) = names.get(next)
                     && let Err(error) =
-                        self.shared.go_on().and_then(|()| self.directory(&parent, name))
+                        self.shared.check_cancelled().and_then(|()| self.directory(&parent, name))
                 {
                     self.shared.failed(&parent, error);
                 }
@@ -123,7 +123,7 @@ impl<'a> Worker<'a> {
                 break;
             }
             let at = At { directory, pair, name };
-            if let Err(error) = self.shared.go_on().and_then(|()| self.entry(&at, kind)) {
+            if let Err(error) = self.shared.check_cancelled().and_then(|()| self.entry(&at, kind)) {
                 self.shared.failed(directory, error);
             }
             self.shared.refused(&mut self.refusals, || self.shared.target_path(&at));
@@ -201,13 +201,13 @@ impl<'a> Worker<'a> {
         }
         let inode = identity(stat);
         // A waiting name is pending work of its directory. Undone below if it does not wait.
-        at.directory.due.fetch_add(1, Ordering::Relaxed);
+        at.directory.pending.fetch_add(1, Ordering::Relaxed);
         let claim = self.shared.links.claim(inode, stat.st_nlink, at.directory, at.name);
-        if !matches!(claim, Claim::Noted) {
-            at.directory.due.fetch_sub(1, Ordering::Relaxed);
+        if !matches!(claim, Claim::Waiting) {
+            at.directory.pending.fetch_sub(1, Ordering::Relaxed);
         }
         match claim {
-            Claim::Noted => Ok(()),
+            Claim::Waiting => Ok(()),
             Claim::Copied(first) => match self.link(at, &first)? {
                 true => Ok(()),
                 false => copy(self, true),
@@ -218,7 +218,8 @@ impl<'a> Worker<'a> {
                     false => copy(self, true),
                 };
                 let first = Name { directory: Arc::clone(at.directory), name: at.name.to_owned() };
-                let waiting = self.shared.links.settle(inode, copied.is_ok().then_some(first));
+                let waiting =
+                    self.shared.links.finish_first(inode, copied.is_ok().then_some(first));
                 for name in waiting {
                     let names = Arc::new(Names::one(&name.name, FileType::Unknown));
                     let task = Task::Files { directory: name.directory, names, from: 0, to: 1 };
@@ -239,14 +240,14 @@ impl<'a> Worker<'a> {
     ) -> Result<(T, Option<CString>)> {
         let (shared, target) = (self.shared, at.pair.target.as_fd());
         if at.directory.is_hidden() {
-            let made = shared.descriptors.relieving(|| make(target, at.name));
+            let made = shared.descriptors.with_free_descriptors(|| make(target, at.name));
             return made
                 .map(|made| (made, None))
                 .map_err(|errno| shared.target_error(operation, at, errno));
         }
         loop {
             let temporary = self.temporary.name(at.name);
-            match shared.descriptors.relieving(|| make(target, &temporary)) {
+            match shared.descriptors.with_free_descriptors(|| make(target, &temporary)) {
                 // The name is taken: try another.
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(shared.target_error(operation, at, errno)),
@@ -262,11 +263,13 @@ impl<'a> Worker<'a> {
         flags: OFlags,
     ) -> Result<OwnedFd, Errno> {
         let open = |flags| {
-            self.shared.descriptors.relieving(|| fs::openat(directory, name, flags, Mode::empty()))
+            self.shared
+                .descriptors
+                .with_free_descriptors(|| fs::openat(directory, name, flags, Mode::empty()))
         };
-        if self.leave_no_trace {
+        if self.use_noatime {
             match open(flags | OFlags::NOATIME) {
-                Err(Errno::PERM) => self.leave_no_trace = false,
+                Err(Errno::PERM) => self.use_noatime = false,
                 other => return other,
             }
         }

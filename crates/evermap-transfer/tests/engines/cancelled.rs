@@ -1,4 +1,4 @@
-//! Transfers that somebody stops.
+//! Cancelled transfers.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use evermap_transfer::{Ends, Meter};
 use super::common::*;
 
 #[test]
-fn a_cancelled_meter_stops_every_engine_between_steps() {
-    for place in places() {
+fn cancelling_stops_every_engine_between_steps() {
+    for dir in test_dirs() {
         let bytes = noise(1 << 20, 1);
-        let (source, from) = place.file("source", &bytes);
+        let (source, from) = dir.file("source", &bytes);
         for kind in EngineKind::ALL {
-            let (target, to) = place.file("target", b"");
+            let (target, to) = dir.file("target", b"");
             let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
             let cancelled = Arc::new(AtomicBool::new(false));
             let (meter, mut work) = (Meter::new(cancelled.clone()), whole(bytes.len()));
@@ -26,26 +26,26 @@ fn a_cancelled_meter_stops_every_engine_between_steps() {
             }
             engine.step(&ends, &mut work, &meter, 300_000).unwrap();
             cancelled.store(true, Ordering::Relaxed);
-            let due = work.clone();
+            let remaining = work.clone();
             if !work.is_done() {
                 let stop = engine.step(&ends, &mut work, &meter, 300_000).unwrap_err();
                 assert!(matches!(stop, Stop::Cancelled), "{kind}: {stop:?}");
             }
             engine.drain(&ends, &mut work, &meter).unwrap();
-            assert_eq!(work, due, "{kind}: nothing arrives once it is cancelled");
-            assert_account(kind.name(), &work, &to, &bytes);
+            assert_eq!(work, remaining, "{kind}: bytes arrived after cancelling");
+            assert_exact(kind.name(), &work, &to, &bytes);
         }
     }
 }
 
 #[test]
-fn the_account_is_true_wherever_a_transfer_is_cancelled() {
-    for place in places() {
+fn remaining_work_is_exact_wherever_a_transfer_is_cancelled() {
+    for dir in test_dirs() {
         let bytes = noise(8 << 20, 2);
-        let (source, from) = place.file("source", &bytes);
+        let (source, from) = dir.file("source", &bytes);
         for kind in EngineKind::ALL {
             for round in 0..6u64 {
-                let (target, to) = place.file("target", b"");
+                let (target, to) = dir.file("target", b"");
                 let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
                 let cancelled = Arc::new(AtomicBool::new(false));
                 let (meter, mut work) = (Meter::new(cancelled.clone()), whole(bytes.len()));
@@ -56,14 +56,14 @@ fn the_account_is_true_wherever_a_transfer_is_cancelled() {
                     });
                     attempt(kind, &small(), &ends, &mut work, &meter, u64::MAX)
                 });
-                let what = format!("{kind} on {}", place.name);
+                let what = format!("{kind} on {}", dir.name);
                 match outcome {
                     None => break,
                     Some(Ok(())) => assert!(work.is_done(), "{what}"),
                     Some(Err(Stop::Cancelled | Stop::Refused(_))) => {}
                     Some(Err(stop)) => panic!("{what}: {stop:?}"),
                 }
-                assert_account(&what, &work, &to, &bytes);
+                assert_exact(&what, &work, &to, &bytes);
                 assert_eq!(
                     Some(bytes.len() as u64 - meter.arrived_bytes()),
                     work.bytes(),
@@ -75,13 +75,13 @@ fn the_account_is_true_wherever_a_transfer_is_cancelled() {
 }
 
 #[test]
-fn a_peer_that_takes_nothing_is_not_waited_for_once_cancelled() {
-    let place = disk();
+fn cancelling_ends_the_wait_for_a_peer_that_does_not_read() {
+    let dir = disk();
     let bytes = noise(8 << 20, 3);
-    let (source, from) = place.file("source", &bytes);
+    let (source, from) = dir.file("source", &bytes);
     for kind in EngineKind::ALL {
         let (ours, peer) = UnixStream::pair().unwrap();
-        // A call on a socket that blocks ends by a signal only; a ring has its own ways.
+        // Only a signal ends a call on a blocking socket. A ring can cancel its operations.
         ours.set_nonblocking(kind != EngineKind::UringSplice).unwrap();
         let ends = Ends::new((&source, &from), (&ours, "peer".as_ref())).unwrap();
         let cancelled = Arc::new(AtomicBool::new(false));
@@ -95,7 +95,7 @@ fn a_peer_that_takes_nothing_is_not_waited_for_once_cancelled() {
         });
         let Some(outcome) = outcome else { continue };
         assert!(matches!(outcome, Err(Stop::Cancelled)), "{kind}: {outcome:?}");
-        // What the peer has, and no byte more, is struck off.
+        // Exactly the bytes the peer received are removed from the work.
         drop(ours);
         let mut received = Vec::new();
         std::io::Read::read_to_end(&mut &peer, &mut received).unwrap();

@@ -1,4 +1,4 @@
-//! Files with known contents, places to put them, and a run of one engine with its account checked.
+//! Helpers: files with known contents, test directories, and runs of one engine with checks.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,7 @@ use evermap_transfer::engines::{self, EngineKind, Stop, Tuning};
 use evermap_transfer::{Ends, Meter, Span, Work};
 use tempfile::TempDir;
 
-/// Parts so small that a few hundred kilobytes take many of them.
+/// Returns sizes so small that a few hundred kilobytes need many steps.
 pub fn small() -> Tuning {
     Tuning {
         chunk_bytes: 16 << 10,
@@ -25,19 +25,19 @@ pub fn small() -> Tuning {
 }
 
 /// A directory on some file system.
-pub struct Place {
+pub struct TestDir {
     pub name: &'static str,
-    // Dropped in this order: files before their file system.
+    // Drop order: files before their file system.
     directory: TempDir,
     _mount: Option<Mount>,
 }
 
-impl Place {
+impl TestDir {
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// A file with these contents, open for both.
+    /// Creates a file with these contents, open for reading and writing.
     pub fn file(&self, name: &str, contents: &[u8]) -> (File, PathBuf) {
         let path = self.path().join(name);
         let file = OpenOptions::new()
@@ -52,40 +52,40 @@ impl Place {
     }
 }
 
-/// The disk that the tests are built on.
-pub fn disk() -> Place {
+/// Returns a directory on the disk of the build.
+pub fn disk() -> TestDir {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    Place { name: "disk", directory, _mount: None }
+    TestDir { name: "disk", directory, _mount: None }
 }
 
-/// Memory.
-pub fn memory() -> Option<Place> {
+/// Returns a directory on tmpfs.
+pub fn memory() -> Option<TestDir> {
     match tempfile::tempdir_in("/dev/shm") {
-        Ok(directory) => Some(Place { name: "tmpfs", directory, _mount: None }),
+        Ok(directory) => Some(TestDir { name: "tmpfs", directory, _mount: None }),
         Err(error) => skip(&format!("/dev/shm: {error}")),
     }
 }
 
-/// Those that are always there.
-pub fn places() -> Vec<Place> {
+/// Returns directories on the file systems that always exist.
+pub fn test_dirs() -> Vec<TestDir> {
     [Some(disk()), memory()].into_iter().flatten().collect()
 }
 
-/// A file system of its own, with room for `mebibytes`: `tmpfs`, or one that is made in an image file. `None`, said aloud,
-/// where that takes rights or programs that are not here.
-pub fn made(file_system: &'static str, mebibytes: u64) -> Option<Place> {
+/// Creates a file system with space for `mebibytes`: a `tmpfs`, or one in an image file. Returns
+/// `None` with a message if rights or programs are missing.
+pub fn mounted(file_system: &'static str, mebibytes: u64) -> Option<TestDir> {
     let mount = Mount::new(file_system, mebibytes)?;
     let directory = tempfile::tempdir_in(mount.point.path()).unwrap();
-    Some(Place { name: file_system, directory, _mount: Some(mount) })
+    Some(TestDir { name: file_system, directory, _mount: Some(mount) })
 }
 
-/// Says aloud that something is not tested here.
+/// Reports a skipped test on stderr.
 pub fn skip<T>(why: &str) -> Option<T> {
     eprintln!("SKIPPED: {why}");
     None
 }
 
-/// A mounted file system; unmounted, and its loop device freed, when it is dropped, also by a panic.
+/// A mounted file system. Unmounted and its loop device freed on drop, even after a panic.
 pub struct Mount {
     point: TempDir,
     _image: Option<tempfile::NamedTempFile>,
@@ -99,7 +99,7 @@ impl Mount {
             let size = format!("size={mebibytes}m");
             return match run("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", at]) {
                 true => Some(Mount { point, _image: None }),
-                false => skip("mounting a tmpfs takes root"),
+                false => skip("mounting a tmpfs needs root"),
             };
         }
         let image = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -111,7 +111,7 @@ impl Mount {
         match run("mount", &["-o", "loop", path, at]) {
             true => Some(Mount { point, _image: Some(image) }),
             false => skip(&format!(
-                "mounting {file_system} takes root, a loop device and the kernel's module"
+                "mounting {file_system} needs root, a loop device and the kernel module"
             )),
         }
     }
@@ -119,7 +119,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // A file that a panicking thread still has open would keep it busy; detached, it goes when that is closed.
+        // A panicking thread may still have a file open. A detached mount ends when that is closed.
         if !run("umount", &[self.point.path().to_str().unwrap()]) {
             run("umount", &["-l", self.point.path().to_str().unwrap()]);
         }
@@ -132,7 +132,7 @@ fn run(program: &str, arguments: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Bytes of which no two neighbouring pages are alike.
+/// Returns bytes in which neighbouring pages differ.
 pub fn noise(bytes: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut made = Vec::with_capacity(bytes + 8);
@@ -146,7 +146,8 @@ pub fn noise(bytes: usize, seed: u64) -> Vec<u8> {
     made
 }
 
-/// Moves `work` with one engine, `step_bytes` at a time, and drains it. `None` if it refuses these ends.
+/// Moves `work` with one engine, `step_bytes` at a time, and drains it. Returns `None` if the
+/// engine refuses these ends.
 pub fn attempt(
     kind: EngineKind,
     tuning: &Tuning,
@@ -162,13 +163,13 @@ pub fn attempt(
     while outcome.is_ok() && !work.is_done() {
         let before = work.clone();
         outcome = engine.step(ends, work, meter, step_bytes);
-        assert!(outcome.is_err() || *work != before, "{kind}: a step that is `Ok` moves something");
+        assert!(outcome.is_err() || *work != before, "{kind}: a successful step moved nothing");
     }
     let drained = engine.drain(ends, work, meter);
     Some(outcome.and(drained))
 }
 
-/// The same, to the end: what one engine refuses, `read-write` does.
+/// Like [`attempt`], but completes the work with `read-write` if the engine refuses.
 pub fn finish(
     kind: EngineKind,
     tuning: &Tuning,
@@ -177,7 +178,8 @@ pub fn finish(
     step_bytes: u64,
 ) {
     use EngineKind::*;
-    // Extents, blocks and holes are known when they are met; these know all that they need beforehand.
+    // Other engines may refuse when they meet extents, blocks or holes. These know all requirements
+    // beforehand.
     let knows = [Splice, DualPipe, DualPipeInterleaved, Sendfile, Uring, UringSplice, UringDirect];
     let may_refuse = !knows.contains(&kind) || work.bytes().is_none();
     let meter = Meter::default();
@@ -191,17 +193,17 @@ pub fn finish(
     assert!(work.is_done());
 }
 
-/// All of a file.
+/// Returns work for a whole file.
 pub fn whole(bytes: usize) -> Work {
     Work::new([Span::new(0, bytes as u64)])
 }
 
-/// What a file has.
+/// Reads a file.
 pub fn contents(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// Says where they differ, not what a megabyte of each is.
+/// Reports the first difference instead of printing both contents.
 #[track_caller]
 pub fn assert_same(what: &str, found: &[u8], expected: &[u8]) {
     if let Some(at) = found.iter().zip(expected).position(|(found, expected)| found != expected) {
@@ -210,29 +212,29 @@ pub fn assert_same(what: &str, found: &[u8], expected: &[u8]) {
     assert_eq!(found.len(), expected.len(), "{what}: length");
 }
 
-/// All that is not due any more is in the target.
+/// Checks that all bytes not in `work` are in the target.
 #[track_caller]
-pub fn assert_account(what: &str, work: &Work, target: &Path, source: &[u8]) {
+pub fn assert_exact(what: &str, work: &Work, target: &Path, source: &[u8]) {
     let found = contents(target);
     let mut at = 0;
-    for due in work.spans().iter().chain([&Span::new(source.len() as u64, u64::MAX)]) {
-        let (begin, end) = (at as usize, due.begin as usize);
+    for remaining in work.spans().iter().chain([&Span::new(source.len() as u64, u64::MAX)]) {
+        let (begin, end) = (at as usize, remaining.begin as usize);
         assert!(
             found.len() >= end || begin == end,
-            "{what}: {end} bytes are said to be there, {} are",
+            "{what}: {end} bytes counted as arrived, {} found",
             found.len()
         );
         if begin < end {
             assert_same(what, &found[begin..end], &source[begin..end]);
         }
-        at = due.end.min(source.len() as u64);
+        at = remaining.end.min(source.len() as u64);
     }
 }
 
-/// Whether this kernel lets this process have rings.
+/// Returns true if this process may use io_uring.
 pub fn has_rings() -> bool {
-    let place = disk();
-    let ((source, from), (target, to)) = (place.file("source", b"x"), place.file("target", b""));
+    let dir = disk();
+    let ((source, from), (target, to)) = (dir.file("source", b"x"), dir.file("target", b""));
     let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
     let probed = engines::make(EngineKind::Uring, &small()).probe(&ends);
     probed.map_err(|why| skip::<()>(&why.0)).is_ok()

@@ -1,4 +1,4 @@
-//! File systems that share extents, made in image files where this user may.
+//! File systems that share extents, created in image files if permitted.
 
 use std::os::unix::fs::FileExt;
 
@@ -7,20 +7,20 @@ use evermap_transfer::{Ends, Meter, Span, Work};
 
 use super::common::*;
 
-/// Begins and ends.
+/// Begin and end of spans.
 type Pairs<'a> = &'a [(u64, u64)];
 
 #[test]
-fn every_engine_on_every_file_system() {
+fn every_engine_works_on_every_file_system() {
     for file_system in ["xfs", "btrfs", "ext4"] {
-        let Some(place) = made(file_system, 400) else { continue };
+        let Some(dir) = mounted(file_system, 400) else { continue };
         let bytes = noise((3 << 20) + 1234, 31);
-        let (source, from) = place.file("source", &bytes);
+        let (source, from) = dir.file("source", &bytes);
         let other = disk();
         let (far_source, far_from) = other.file("source", &bytes);
         for kind in EngineKind::ALL {
             for (source, from) in [(&source, &from), (&far_source, &far_from)] {
-                let (target, to) = place.file("target", b"");
+                let (target, to) = dir.file("target", b"");
                 let ends = Ends::new((source, from), (&target, &to)).unwrap();
                 finish(kind, &small(), &ends, &mut whole(bytes.len()), 1_000_000);
                 assert_same(&format!("{kind} on {file_system}"), &contents(&to), &bytes);
@@ -32,40 +32,47 @@ fn every_engine_on_every_file_system() {
 #[test]
 fn reflink_shares_whole_blocks_and_the_last_one_of_the_source() {
     for file_system in ["xfs", "btrfs"] {
-        let Some(place) = made(file_system, 400) else { continue };
+        let Some(dir) = mounted(file_system, 400) else { continue };
         let bytes = noise((1 << 20) + 1234, 32);
-        let (source, from) = place.file("source", &bytes);
+        let (source, from) = dir.file("source", &bytes);
         let size = bytes.len() as u64;
         let cases: [(Pairs<'_>, Pairs<'_>); 5] = [
             (&[(0, size)], &[]),
             (&[(8192, size)], &[]),
-            // Up to the last whole block; the rest is for another engine.
+            // Shares up to the last whole block and leaves the rest to another engine.
             (&[(0, 10_000)], &[(8192, 10_000)]),
             (&[(4096, 8192), (65_536, size)], &[]),
             (&[(100, 9000)], &[(100, 9000)]),
         ];
-        for (due, left) in cases {
+        for (remaining, left) in cases {
             let spans = |pairs: Pairs<'_>| {
                 Work::new(pairs.iter().map(|(begin, end)| Span::new(*begin, *end)))
             };
-            let (target, to) = place.file("target", b"");
+            let (target, to) = dir.file("target", b"");
             let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
-            let mut work = spans(due);
+            let mut work = spans(remaining);
             let outcome =
                 attempt(EngineKind::Reflink, &small(), &ends, &mut work, &Meter::default(), 1);
-            let outcome = outcome.unwrap_or_else(|| panic!("{file_system} shares extents"));
-            assert_eq!(outcome.is_ok(), left.is_empty(), "{file_system} {due:?}: {outcome:?}");
-            assert_eq!(work, spans(left), "{file_system} {due:?}");
+            let outcome =
+                outcome.unwrap_or_else(|| panic!("{file_system} refused to share extents"));
+            assert_eq!(
+                outcome.is_ok(),
+                left.is_empty(),
+                "{file_system} {remaining:?}: {outcome:?}"
+            );
+            assert_eq!(work, spans(left), "{file_system} {remaining:?}");
             let (mut found, mut expected) = (contents(&to), vec![0; bytes.len()]);
             found.resize(bytes.len(), 0);
-            for (begin, end) in due.iter().map(|(begin, end)| (*begin as usize, *end as usize)) {
+            for (begin, end) in
+                remaining.iter().map(|(begin, end)| (*begin as usize, *end as usize))
+            {
                 let end = left.first().map_or(end, |left| end.min(left.0 as usize)).max(begin);
                 expected[begin..end].copy_from_slice(&bytes[begin..end]);
             }
-            assert_same(&format!("{file_system} {due:?}"), &found, &expected);
+            assert_same(&format!("{file_system} {remaining:?}"), &found, &expected);
         }
-        // An unaligned end within a target that goes on behind it.
-        let (target, to) = place.file("target", &vec![7; 2 << 20]);
+        // An unaligned end within a target that continues after it.
+        let (target, to) = dir.file("target", &vec![7; 2 << 20]);
         let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
         let mut work = whole(bytes.len());
         finish(EngineKind::Reflink, &small(), &ends, &mut work, u64::MAX);
@@ -76,14 +83,14 @@ fn reflink_shares_whole_blocks_and_the_last_one_of_the_source() {
 }
 
 #[test]
-fn a_sparse_file_of_many_gigabytes_is_shared_at_once() {
+fn large_sparse_file_is_shared() {
     for file_system in ["xfs", "btrfs"] {
-        let Some(place) = made(file_system, 400) else { continue };
-        let (source, from) = place.file("source", b"begin");
+        let Some(dir) = mounted(file_system, 400) else { continue };
+        let (source, from) = dir.file("source", b"begin");
         let size = (40u64 << 30) + 77;
         source.write_all_at(b"end", size - 3).unwrap();
         for kind in [EngineKind::Reflink, EngineKind::CopyFileRange] {
-            let (target, to) = place.file("target", b"");
+            let (target, to) = dir.file("target", b"");
             let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
             let mut work = Work::new([Span::new(0, size)]);
             attempt(kind, &small(), &ends, &mut work, &Meter::default(), u64::MAX)
@@ -101,16 +108,16 @@ fn a_sparse_file_of_many_gigabytes_is_shared_at_once() {
 }
 
 #[test]
-fn btrfs_takes_direct_writes_only_without_checksums() {
-    let Some(place) = made("btrfs", 400) else { return };
+fn btrfs_accepts_direct_writes_only_without_checksums() {
+    let Some(dir) = mounted("btrfs", 400) else { return };
     let bytes = noise(1 << 20, 33);
     let sources = disk();
     let (source, from) = sources.file("source", &bytes);
     for kind in [EngineKind::UringDirect, EngineKind::MmapDirect] {
-        let (target, to) = place.file("target", b"");
+        let (target, to) = dir.file("target", b"");
         let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
         if ends.target.direct().is_none() {
-            return skip("btrfs of this kernel does not say what direct I/O asks")
+            return skip("this kernel's btrfs does not report its direct I/O alignment")
                 .unwrap_or_default();
         }
         assert!(make(kind, &Tuning::default()).probe(&ends).is_err(), "{kind}");

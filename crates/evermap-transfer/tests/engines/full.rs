@@ -1,4 +1,4 @@
-//! Targets without room.
+//! Full targets.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,8 +12,8 @@ use rustix::io::Errno;
 
 use super::common::*;
 
-/// Removes `filler`, and waits until its room may be used: a journal gives it back some time after it was written.
-fn make_room(filler: &Path, target: &File, bytes: usize) {
+/// Removes `filler` and waits until its space is usable: a journal frees it with a delay.
+fn free_space(filler: &Path, target: &File, bytes: usize) {
     std::fs::remove_file(filler).unwrap();
     for _ in 0..1000 {
         if rustix::fs::fallocate(target, FallocateFlags::KEEP_SIZE, 0, bytes as u64).is_ok() {
@@ -21,29 +21,29 @@ fn make_room(filler: &Path, target: &File, bytes: usize) {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("{} gave no room back", filler.display());
+    panic!("removing {} freed no space", filler.display());
 }
 
-/// Waits until `place` is as empty as it was: what a ring's workers in the kernel had open is closed, and gives its
-/// room back, some time after the ring was.
-fn settle(place: &Place, free_blocks: u64) {
-    let is_settled = || rustix::fs::statvfs(place.path()).unwrap().f_bfree + 16 >= free_blocks;
+/// Waits until `dir` is as empty as before: the kernel's ring workers close their files, and free
+/// the space, with a delay.
+fn wait_until_empty(dir: &TestDir, free_blocks: u64) {
+    let is_empty = || rustix::fs::statvfs(dir.path()).unwrap().f_bfree + 16 >= free_blocks;
     for _ in 0..1000 {
-        if is_settled() {
+        if is_empty() {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("{} did not become as empty as it was", place.name);
+    panic!("{} did not become as empty as before", dir.name);
 }
 
-/// Fills `place` but for about `left` bytes. Room is made by removing the file.
-fn fill_up(place: &Place, left: u64) -> PathBuf {
-    let (filler, path) = place.file("filler", b"");
+/// Fills `dir` except for about `left` bytes. Returns the file to remove later.
+fn fill_up(dir: &TestDir, left: u64) -> PathBuf {
+    let (filler, path) = dir.file("filler", b"");
     let (mut filled, mut chunk) = (0, 32u64 << 20);
     while chunk >= 64 << 10 {
-        let free = rustix::fs::statvfs(place.path()).unwrap();
-        // Root may use what is kept for it.
+        let free = rustix::fs::statvfs(dir.path()).unwrap();
+        // Root may use the reserved blocks.
         let is_too_much = free.f_bfree * free.f_frsize < left + chunk;
         match !is_too_much
             && rustix::fs::fallocate(&filler, FallocateFlags::empty(), filled, chunk).is_ok()
@@ -56,13 +56,13 @@ fn fill_up(place: &Place, left: u64) -> PathBuf {
 }
 
 #[test]
-fn a_full_target_fails_and_room_made_meanwhile_is_used() {
-    // xfs gives room back some time after a file was removed, which no test can wait for.
+fn full_target_fails_and_freed_space_is_used() {
+    // xfs frees space of a removed file too late for a test.
     for (file_system, mebibytes) in [("tmpfs", 4), ("ext4", 48)] {
-        let Some(place) = made(file_system, mebibytes) else { continue };
+        let Some(dir) = mounted(file_system, mebibytes) else { continue };
         let sources = disk();
         let bytes = noise(3 << 20, 6);
-        let free_blocks = rustix::fs::statvfs(place.path()).unwrap().f_bfree;
+        let free_blocks = rustix::fs::statvfs(dir.path()).unwrap().f_bfree;
         let (source, from) = sources.file("source", &bytes);
         for first in EngineKind::ALL {
             for second in [
@@ -72,9 +72,9 @@ fn a_full_target_fails_and_room_made_meanwhile_is_used() {
                 EngineKind::UringSplice,
                 EngineKind::UringDirect,
             ] {
-                settle(&place, free_blocks);
-                let filler = fill_up(&place, 1 << 20);
-                let (target, to) = place.file("target", b"");
+                wait_until_empty(&dir, free_blocks);
+                let filler = fill_up(&dir, 1 << 20);
+                let (target, to) = dir.file("target", b"");
                 let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
                 let (meter, mut work) = (Meter::default(), whole(bytes.len()));
                 let mut engine = engines::make(first, &small());
@@ -82,10 +82,9 @@ fn a_full_target_fails_and_room_made_meanwhile_is_used() {
                     let what = format!("{first}, then {second}, on {file_system}");
                     let stop = loop {
                         match engine.step(&ends, &mut work, &meter, 700_000) {
-                            Ok(()) => assert!(
-                                !work.is_done(),
-                                "{what}: more arrived than there is room for"
-                            ),
+                            Ok(()) => {
+                                assert!(!work.is_done(), "{what}: more bytes arrived than fit")
+                            }
                             Err(stop) => break stop,
                         }
                     };
@@ -94,10 +93,10 @@ fn a_full_target_fails_and_room_made_meanwhile_is_used() {
                         Stop::Failed { side: Side::Target, errno: Errno::NOSPC, .. }
                     );
                     assert!(is_full || matches!(stop, Stop::Refused(_)), "{what}: {stop:?}");
-                    assert_account(&what, &work, &to, &bytes);
-                    make_room(&filler, &target, bytes.len());
+                    assert_exact(&what, &work, &to, &bytes);
+                    free_space(&filler, &target, bytes.len());
                     if first == second && is_full {
-                        // The same one, as it was left.
+                        // Continue with the same engine.
                         while !work.is_done() {
                             engine.step(&ends, &mut work, &meter, 700_000).unwrap();
                         }
@@ -115,15 +114,15 @@ fn a_full_target_fails_and_room_made_meanwhile_is_used() {
 }
 
 #[test]
-fn what_was_taken_from_a_stream_survives_a_full_target() {
-    let Some(place) = made("tmpfs", 4) else { return };
+fn bytes_taken_from_a_stream_survive_a_full_target() {
+    let Some(dir) = mounted("tmpfs", 4) else { return };
     let bytes = noise(3 << 20, 7);
-    let free_blocks = rustix::fs::statvfs(place.path()).unwrap().f_bfree;
+    let free_blocks = rustix::fs::statvfs(dir.path()).unwrap().f_bfree;
     for kind in EngineKind::ALL {
         for second in [kind, EngineKind::ReadWrite, EngineKind::Splice] {
-            settle(&place, free_blocks);
-            let filler = fill_up(&place, 1 << 20);
-            let (target, to) = place.file("target", b"");
+            wait_until_empty(&dir, free_blocks);
+            let filler = fill_up(&dir, 1 << 20);
+            let (target, to) = dir.file("target", b"");
             let (mut peer, ours) = UnixStream::pair().unwrap();
             let ends = Ends::new((&ours, "peer".as_ref()), (&target, &to)).unwrap();
             let mut engine = engines::make(kind, &small());
@@ -146,15 +145,15 @@ fn what_was_taken_from_a_stream_survives_a_full_target() {
                         ),
                         "{stop:?}"
                     );
-                    // Still no room: what it holds stays with it.
+                    // Still full: the engine keeps the bytes it holds.
                     let again = engine.drain(&ends, &mut work, &meter);
                     assert!(
                         matches!(again, Ok(()) | Err(Stop::Failed { .. })),
                         "{kind}: {again:?}"
                     );
-                    make_room(&filler, &target, bytes.len());
+                    free_space(&filler, &target, bytes.len());
                     if second == kind {
-                        // The same one, as it was left.
+                        // Continue with the same engine.
                         while !work.is_done() {
                             engine.step(&ends, &mut work, &meter, 100_000).unwrap();
                         }
@@ -171,16 +170,16 @@ fn what_was_taken_from_a_stream_survives_a_full_target() {
 }
 
 #[test]
-fn a_full_pipe_before_a_full_target_is_emptied_before_more_is_taken() {
-    let Some(place) = made("tmpfs", 4) else { return };
+fn full_pipe_is_drained_before_more_is_read() {
+    let Some(dir) = mounted("tmpfs", 4) else { return };
     let bytes = noise(1 << 20, 8);
-    let (target, to) = place.file("target", b"");
-    let filler = fill_up(&place, 0);
+    let (target, to) = dir.file("target", b"");
+    let filler = fill_up(&dir, 0);
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     let ends = Ends::new((&reader, "pipe".as_ref()), (&target, &to)).unwrap();
     let (meter, mut work) = (Meter::default(), Work::open(0));
     std::thread::scope(|scope| {
-        // Full before the first step, so that the engine's own pipe is filled to its last page.
+        // Filled before the first step, so that the engine's own pipe is filled to its last page.
         let mut writer = File::from(writer);
         writer.write_all(&bytes[..64 << 10]).unwrap();
         let rest = &bytes[64 << 10..];
@@ -193,7 +192,7 @@ fn a_full_pipe_before_a_full_target_is_emptied_before_more_is_taken() {
                 "{stop:?}"
             );
         }
-        make_room(&filler, &target, bytes.len());
+        free_space(&filler, &target, bytes.len());
         while !work.is_done() {
             engine.step(&ends, &mut work, &meter, u64::MAX).unwrap();
         }
@@ -203,10 +202,10 @@ fn a_full_pipe_before_a_full_target_is_emptied_before_more_is_taken() {
 }
 
 #[test]
-fn a_device_that_is_always_full_fails() {
-    let place = disk();
+fn always_full_device_fails() {
+    let dir = disk();
     let bytes = noise(300_000, 2);
-    let (source, from) = place.file("source", &bytes);
+    let (source, from) = dir.file("source", &bytes);
     for kind in EngineKind::ALL {
         let target = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let ends = Ends::new((&source, &from), (&target, "/dev/full".as_ref())).unwrap();

@@ -1,12 +1,12 @@
-//! Every engine, on every kind of end that is to be had here: what arrives is what was due, and nothing else changes.
+//! Runs every engine on every available kind of end. Exactly the requested bytes must arrive.
 #![allow(clippy::unwrap_used)]
 
 mod cancelled;
 mod common;
-mod cut_short;
 mod file_systems;
 mod files;
 mod full;
 mod replaced;
 mod streams;
 mod threads;
+mod truncated;

@@ -1,4 +1,4 @@
-//! One engine after another.
+//! One engine continuing after another.
 
 use evermap_transfer::engines::{self, EngineKind, Stop};
 use evermap_transfer::{Ends, Meter};
@@ -6,13 +6,13 @@ use evermap_transfer::{Ends, Meter};
 use super::common::*;
 
 #[test]
-fn any_engine_goes_on_where_any_other_was() {
-    for place in places() {
+fn every_engine_continues_after_every_other() {
+    for dir in test_dirs() {
         let bytes = noise((1 << 20) + 77, 11);
-        let (source, from) = place.file("source", &bytes);
+        let (source, from) = dir.file("source", &bytes);
         for first in EngineKind::ALL {
             for second in EngineKind::ALL {
-                let (target, to) = place.file("target", b"");
+                let (target, to) = dir.file("target", b"");
                 let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
                 let (meter, mut work) = (Meter::default(), whole(bytes.len()));
                 let mut engine = engines::make(first, &small());
@@ -22,10 +22,10 @@ fn any_engine_goes_on_where_any_other_was() {
                         Err(stop) => panic!("{first}: {stop:?}"),
                     }
                     engine.drain(&ends, &mut work, &meter).unwrap();
-                    assert_account(first.name(), &work, &to, &bytes);
+                    assert_exact(first.name(), &work, &to, &bytes);
                 }
                 finish(second, &small(), &ends, &mut work, 250_000);
-                let what = format!("{first}, then {second}, on {}", place.name);
+                let what = format!("{first}, then {second}, on {}", dir.name);
                 assert_same(&what, &contents(&to), &bytes);
             }
         }

@@ -1,4 +1,4 @@
-//! Sockets and pipes, on either side.
+//! Sockets and pipes as source or target.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,10 +11,10 @@ use evermap_transfer::{Ends, Meter, Span, Work};
 
 use super::common::*;
 
-/// Its name, an end for an engine, the other for a thread.
+/// Name, end for an engine, end for a thread.
 type Connection = (&'static str, Box<dyn Descriptor>, Box<dyn Descriptor>);
 
-/// One of each kind.
+/// Creates one connection of each kind.
 fn connections() -> [Connection; 4] {
     let (near, far) = UnixStream::pair().unwrap();
     let (near_waiting, far_waiting) = UnixStream::pair().unwrap();
@@ -27,7 +27,7 @@ fn connections() -> [Connection; 4] {
         ("UNIX socket", Box::new(near), Box::new(far)),
         ("UNIX socket that does not block", Box::new(near_waiting), Box::new(far_waiting)),
         ("TCP", Box::new(dialled), Box::new(accepted)),
-        // Its writing end is for who writes: see the two tests.
+        // The write end comes first. The tests swap the ends as needed.
         ("pipe", Box::new(File::from(writer)), Box::new(File::from(reader))),
     ]
 }
@@ -36,11 +36,11 @@ trait Descriptor: Read + Write + AsFd + Send {}
 impl<T: Read + Write + AsFd + Send> Descriptor for T {}
 
 #[test]
-fn a_file_arrives_at_a_stream_in_order() {
-    let place = disk();
+fn file_arrives_at_a_stream_in_order() {
+    let dir = disk();
     let bytes = noise((2 << 20) + 12_345, 21);
-    let (source, from) = place.file("source", &bytes);
-    // Holes were left out by who asked: spans of a stream follow each other.
+    let (source, from) = dir.file("source", &bytes);
+    // The caller has removed the holes: spans follow each other in the stream.
     let spans = [Span::new(0, 100_001), Span::new(500_000, bytes.len() as u64)];
     let expected = [&bytes[..100_001], &bytes[500_000..]].concat();
     let mut served = Vec::new();
@@ -56,7 +56,7 @@ fn a_file_arrives_at_a_stream_in_order() {
                             0 => return received,
                             read => received.extend_from_slice(&chunk[..read]),
                         }
-                        // A slow peer, at first: the sender waits.
+                        // Slow at first, so that the sender waits.
                         if received.len() < 300_000 {
                             std::thread::sleep(std::time::Duration::from_millis(2));
                         }
@@ -84,27 +84,27 @@ fn a_file_arrives_at_a_stream_in_order() {
         assert_eq!(
             served.iter().filter(|(served, _)| *served == kind).count(),
             4,
-            "{kind} serves all streams"
+            "{kind} must support all streams"
         );
     }
     if has_rings() {
         assert_eq!(
             served.iter().filter(|(served, _)| *served == UringSplice).count(),
             3,
-            "sockets, no pipes"
+            "must support sockets but not pipes"
         );
     }
 }
 
 #[test]
-fn a_stream_arrives_in_a_file() {
-    for place in places() {
+fn stream_arrives_in_a_file() {
+    for dir in test_dirs() {
         let bytes = noise((2 << 20) + 12_345, 22);
         for kind in EngineKind::ALL {
             for (name, near, far) in connections() {
-                // A pipe is written at its near end.
+                // The near end of a pipe is its write end.
                 let (reader, mut writer) = if name == "pipe" { (far, near) } else { (near, far) };
-                let (target, to) = place.file("target", b"");
+                let (target, to) = dir.file("target", b"");
                 let reader_fd = reader.as_fd();
                 let ends = Ends::new((&reader_fd, name.as_ref()), (&target, &to)).unwrap();
                 let (meter, mut work) = (Meter::default(), Work::open(0));
@@ -127,7 +127,7 @@ fn a_stream_arrives_in_a_file() {
                         outcome.unwrap_or_else(|stop| panic!("{kind} from {name}: {stop:?}"));
                         assert!(work.is_done());
                         assert_same(
-                            &format!("{kind} from {name} on {}", place.name),
+                            &format!("{kind} from {name} on {}", dir.name),
                             &contents(&to),
                             &bytes,
                         );
@@ -139,10 +139,10 @@ fn a_stream_arrives_in_a_file() {
 }
 
 #[test]
-fn a_peer_that_went_away_is_a_failure() {
-    let place = disk();
+fn closed_peer_is_a_failure() {
+    let dir = disk();
     let bytes = noise(4 << 20, 23);
-    let (source, from) = place.file("source", &bytes);
+    let (source, from) = dir.file("source", &bytes);
     for kind in EngineKind::ALL {
         let (near, far) = UnixStream::pair().unwrap();
         let ends = Ends::new((&source, &from), (&near, "peer".as_ref())).unwrap();

@@ -1,4 +1,4 @@
-//! What a thread may do, and which thread does it.
+//! Engines in restricted threads, and moving between threads.
 
 use evermap_transfer::engines::{self, EngineKind, Stop, Tuning};
 use evermap_transfer::{Ends, Meter};
@@ -7,7 +7,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use super::common::*;
 
-/// Runs `claim` in a thread that may not make this call.
+/// Runs `claim` in a thread in which this system call is forbidden.
 fn without(call: libc::c_long, claim: impl FnOnce() + Send) {
     let sandboxed = || {
         let forbidden = [(call, Vec::new())].into_iter().collect();
@@ -15,7 +15,7 @@ fn without(call: libc::c_long, claim: impl FnOnce() + Send) {
         let machine = std::env::consts::ARCH.try_into().unwrap();
         let program: BpfProgram =
             SeccompFilter::new(forbidden, allow, refuse, machine).unwrap().try_into().unwrap();
-        // Of this thread, and what it starts.
+        // Applies to this thread and threads it starts.
         seccompiler::apply_filter(&program).unwrap();
         claim();
     };
@@ -23,10 +23,10 @@ fn without(call: libc::c_long, claim: impl FnOnce() + Send) {
 }
 
 #[test]
-fn rings_that_are_forbidden_are_a_refusal() {
-    let place = disk();
+fn forbidden_io_uring_is_a_refusal() {
+    let dir = disk();
     let bytes = noise(1 << 20, 41);
-    let ((source, from), (target, to)) = (place.file("source", &bytes), place.file("target", b""));
+    let ((source, from), (target, to)) = (dir.file("source", &bytes), dir.file("target", b""));
     without(libc::SYS_io_uring_setup, || {
         let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
         for kind in [EngineKind::Uring, EngineKind::UringSplice, EngineKind::UringDirect] {
@@ -39,16 +39,16 @@ fn rings_that_are_forbidden_are_a_refusal() {
 }
 
 #[test]
-fn rings_do_without_pinned_memory() {
+fn rings_work_without_registered_memory() {
     if !has_rings() {
         return;
     }
-    let place = disk();
+    let dir = disk();
     let bytes = noise((3 << 20) + 17, 43);
-    let (source, from) = place.file("source", &bytes);
+    let (source, from) = dir.file("source", &bytes);
     without(libc::SYS_io_uring_register, || {
         for kind in [EngineKind::Uring, EngineKind::UringDirect] {
-            let (target, to) = place.file("target", b"");
+            let (target, to) = dir.file("target", b"");
             let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
             let mut work = whole(bytes.len());
             match attempt(kind, &small(), &ends, &mut work, &Meter::default(), u64::MAX) {
@@ -63,12 +63,12 @@ fn rings_do_without_pinned_memory() {
 }
 
 #[test]
-fn an_engine_goes_from_thread_to_thread() {
-    let place = disk();
+fn engine_can_move_between_threads() {
+    let dir = disk();
     let bytes = noise(4 << 20, 42);
-    let (source, from) = place.file("source", &bytes);
+    let (source, from) = dir.file("source", &bytes);
     for kind in EngineKind::ALL {
-        let (target, to) = place.file("target", b"");
+        let (target, to) = dir.file("target", b"");
         let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
         let (meter, mut work) = (Meter::default(), whole(bytes.len()));
         let mut engine = engines::make(kind, &Tuning::default());

@@ -1,4 +1,4 @@
-//! A place for files, a receiver in a thread, and pairs of sockets.
+//! Helpers: a test directory, a receiver in a thread, and pairs of sockets.
 
 use std::ffi::OsString;
 use std::net::{TcpListener, TcpStream};
@@ -12,22 +12,22 @@ use std::time::Duration;
 use evermap_transfer::Error;
 use evermap_transfer::net::{Address, Receive, ReceiveReport, Send, SendReport};
 
-/// Long enough for a machine that does other things, short enough for a test that hangs.
+/// Timeout of tests: long enough for a busy machine, short enough for a test that hangs.
 pub const SOON: Duration = Duration::from_secs(20);
 
 pub type Received = Result<ReceiveReport, Error>;
 pub type Sent = Result<SendReport, Error>;
 
-/// A directory with an inbox in it.
-pub struct Place {
+/// A temporary directory with an inbox.
+pub struct TestDir {
     directory: tempfile::TempDir,
 }
 
-impl Place {
-    pub fn new() -> Place {
+impl TestDir {
+    pub fn new() -> TestDir {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("inbox")).unwrap();
-        Place { directory }
+        TestDir { directory }
     }
 
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -44,7 +44,7 @@ impl Place {
         path
     }
 
-    /// What is in the inbox, temporary names included.
+    /// Returns the names in the inbox, including temporary ones.
     pub fn received(&self) -> Vec<OsString> {
         let entries = std::fs::read_dir(self.inbox()).unwrap();
         let mut names: Vec<OsString> = entries.map(|entry| entry.unwrap().file_name()).collect();
@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-/// Bytes that don't repeat.
+/// Returns bytes that do not repeat.
 pub fn bytes(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut bytes = Vec::with_capacity(length + 8);
@@ -67,59 +67,59 @@ pub fn bytes(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Allocated on the disk.
+/// Returns the bytes allocated on the disk.
 pub fn allocated_bytes(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().blocks() * 512
 }
 
-/// The receiver, listening in a thread.
+/// Starts a receiver that listens in a thread.
 pub fn listening(receive: &Receive, address: &str) -> (Address, JoinHandle<Received>) {
     let listening = receive.listen(&address.parse().unwrap()).unwrap();
     let address = listening.address().clone();
     (address, std::thread::spawn(move || listening.once()))
 }
 
-/// One transfer over an address of this kind.
+/// Runs one transfer over an address of this kind.
 pub fn transfer(send: &Send, receive: &Receive, address: &str) -> (Sent, Received) {
     let (address, receiver) = listening(receive, address);
     let sent = send.to(&address);
     (sent, receiver.join().unwrap())
 }
 
-/// One transfer that is well.
+/// Runs one transfer that must succeed.
 pub fn ok(send: &Send, receive: &Receive, address: &str) -> (SendReport, ReceiveReport) {
     let (sent, received) = transfer(send, receive, address);
     (sent.unwrap(), received.unwrap())
 }
 
-/// The receiver over one end of a pair of sockets, in a thread.
+/// Runs a receiver on one end of a socket pair in a thread. Returns the other end.
 pub fn over_pair(receive: &Receive) -> (UnixStream, JoinHandle<Received>) {
     let (here, there) = UnixStream::pair().unwrap();
     let receive = receive.clone();
     (here, std::thread::spawn(move || receive.over(there)))
 }
 
-/// A connection over loopback.
+/// Returns a connection over loopback.
 pub fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (here, listener.accept().unwrap().0)
 }
 
-/// Both kinds of connection.
+/// Returns one TCP and one UNIX connection.
 pub fn pairs() -> [(&'static str, OwnedFd, OwnedFd); 2] {
     let (tcp_here, tcp_there) = tcp_pair();
     let (unix_here, unix_there) = UnixStream::pair().unwrap();
     [("tcp", tcp_here.into(), tcp_there.into()), ("unix", unix_here.into(), unix_there.into())]
 }
 
-/// That a peer's error says this.
-pub fn assert_peer(error: &Error, says: &str) {
+/// Checks that this is a peer's error with this text.
+pub fn assert_peer(error: &Error, expected_text: &str) {
     assert!(matches!(error, Error::Peer { .. } | Error::PeerRefused { .. }), "{error:?}");
-    assert!(error.to_string().contains(says), "{says:?} is not in: {error}");
+    assert!(error.to_string().contains(expected_text), "{expected_text:?} is not in: {error}");
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = std::time::Instant::now();
     while !holds() {

@@ -1,14 +1,15 @@
-//! Greetings and conversations with bytes changed, cut, doubled, moved: no panic, no hang, nothing left.
+//! Handshakes and transfers with bytes changed, cut, doubled or moved: no panic, no hang, no files
+//! left.
 
 use std::io::Write;
 use std::time::Duration;
 
 use evermap_transfer::net::{Receive, Send};
 
-use crate::common::{Place, over_pair};
+use crate::common::{TestDir, over_pair};
 use crate::wire::{Hello, KEEP, end, frame, manifest_with, range, summed};
 
-/// A source of numbers that gives the same for the same seed.
+/// Deterministic random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -43,7 +44,8 @@ impl Numbers {
     }
 }
 
-/// What a sender says, in parts that are changed apart, so that checksums can be made right again behind a lie.
+/// Returns a sender's messages as parts that are mutated separately, so that checksums can be fixed
+/// after a mutation.
 fn parts() -> Vec<Vec<u8>> {
     let manifest = manifest_with(b"file", 300, 0o644, 1 << 16, &[(0, 100), (200, 300)]);
     let hello = Hello::new(&manifest).bytes();
@@ -61,11 +63,11 @@ fn parts() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn no_conversation_however_changed_does_harm() {
+fn mutated_transfers_do_no_harm() {
     let seed =
         std::env::var("EVERMAP_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7u64);
     eprintln!("EVERMAP_FUZZ_SEED={seed}");
-    let place = Place::new();
+    let dir = TestDir::new();
     let mut numbers = Numbers(seed);
     let (mut kept, mut refused) = (0, 0);
     for round in 0..1500 {
@@ -74,7 +76,7 @@ fn no_conversation_however_changed_does_harm() {
             let which = numbers.next(parts.len());
             let is_summed = which == 0 || which == 1 || which == 7;
             if is_summed && numbers.next(4) > 0 {
-                // A lie with a checksum that is right.
+                // A mutation with a correct checksum.
                 let length = parts[which].len().saturating_sub(4);
                 parts[which].truncate(length);
                 numbers.change(&mut parts[which]);
@@ -83,40 +85,40 @@ fn no_conversation_however_changed_does_harm() {
                 numbers.change(&mut parts[which]);
             }
         }
-        let receive = Receive::new(place.inbox())
+        let receive = Receive::new(dir.inbox())
             .discard(numbers.next(8) == 0)
             .handshake_timeout(Duration::from_secs(5))
             .idle_timeout(Duration::from_secs(5));
         let (mut stream, receiver) = over_pair(&receive);
-        // It may be gone already.
+        // The receiver may have closed already.
         let _ = stream.write_all(&parts.concat());
         let _ = stream.shutdown(std::net::Shutdown::Write);
         match receiver.join().unwrap_or_else(|_| panic!("round {round} of seed {seed} panicked")) {
             Ok(report) => {
                 kept += 1;
                 if let Some(path) = report.path {
-                    assert_eq!(path.parent(), Some(place.inbox().as_path()), "round {round}");
+                    assert_eq!(path.parent(), Some(dir.inbox().as_path()), "round {round}");
                     std::fs::remove_file(path).unwrap();
                 }
             }
             Err(_) => refused += 1,
         }
         assert!(
-            place.received().is_empty(),
+            dir.received().is_empty(),
             "round {round} of seed {seed} left {:?}",
-            place.received()
+            dir.received()
         );
     }
     assert!(
         kept > 50 && refused > 500,
-        "{kept} kept, {refused} refused: changes that change nothing"
+        "{kept} kept, {refused} refused: too few mutations had an effect"
     );
 }
 
 #[test]
-fn no_answer_however_changed_does_harm_to_a_sender() {
-    let place = Place::new();
-    let file = place.file("file", vec![b'x'; 100]);
+fn mutated_answers_do_no_harm_to_a_sender() {
+    let dir = TestDir::new();
+    let file = dir.file("file", vec![b'x'; 100]);
     let mut numbers = Numbers(11);
     for round in 0..300 {
         let mut answers = [frame(1, 0, 0), frame(4, 100, 0), frame(6, 0, 0)];

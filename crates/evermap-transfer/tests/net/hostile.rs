@@ -1,30 +1,30 @@
-//! Senders that lie: each fails its own transfer, by a typed error, and nothing is left.
+//! Hostile senders: each one fails its own transfer with a typed error and leaves no files.
 
 use std::io::Write;
 
 use evermap_transfer::Error;
 use evermap_transfer::net::{Receive, Send};
 
-use crate::common::{Place, Received, assert_peer, ok, over_pair};
+use crate::common::{Received, TestDir, assert_peer, ok, over_pair};
 use crate::wire::{
-    FAILED, Hello, KEEP, end, expect, frame, greet, manifest, manifest_with, range, summed,
+    FAILED, Hello, KEEP, end, expect, frame, manifest, manifest_with, range, send_greeting, summed,
 };
 
-/// What a receiver makes of a greeting.
-fn greeted_with(place: &Place, bytes: &[u8]) -> (Received, String) {
-    let (mut stream, receiver) = over_pair(&Receive::new(place.inbox()));
+/// Sends a greeting to a receiver. Returns its result and the text of its failure.
+fn receive_greeting(dir: &TestDir, bytes: &[u8]) -> (Received, String) {
+    let (mut stream, receiver) = over_pair(&Receive::new(dir.inbox()));
     stream.write_all(bytes).unwrap();
-    let (_, words) = expect(&mut stream, FAILED);
-    (receiver.join().unwrap(), words)
+    let (_, text) = expect(&mut stream, FAILED);
+    (receiver.join().unwrap(), text)
 }
 
 #[test]
-fn a_hello_that_is_none_is_refused_and_told_why() {
-    let place = Place::new();
+fn invalid_hello_is_refused_with_a_reason() {
+    let dir = TestDir::new();
     let manifest = manifest(b"file", 4, &[(0, 4)]);
     let good = Hello::new(&manifest);
     let mut cases = vec![
-        (Hello { magic: *b"GET / HT", ..good.clone() }.bytes(), "none of an Evermap sender's"),
+        (Hello { magic: *b"GET / HT", ..good.clone() }.bytes(), "not an Evermap sender"),
         (Hello { version: 2, ..good.clone() }.bytes(), "version 2"),
         (Hello { version: 0, ..good.clone() }.bytes(), "version 0"),
         (Hello { flags: 0x8000, ..good.clone() }.bytes(), "0x8000"),
@@ -38,17 +38,17 @@ fn a_hello_that_is_none_is_refused_and_told_why() {
     let mut damaged = good.bytes();
     damaged[20] ^= 1;
     cases.push((damaged, "checksum"));
-    for (hello, says) in cases {
-        let (received, words) = greeted_with(&place, &hello);
-        assert_peer(&received.unwrap_err(), says);
-        assert!(words.contains(says), "{words}");
-        assert!(place.received().is_empty());
+    for (hello, expected_text) in cases {
+        let (received, text) = receive_greeting(&dir, &hello);
+        assert_peer(&received.unwrap_err(), expected_text);
+        assert!(text.contains(expected_text), "{text}");
+        assert!(dir.received().is_empty());
     }
 }
 
 #[test]
-fn a_manifest_that_lies_is_refused_and_told_why() {
-    let place = Place::new();
+fn invalid_manifest_is_refused_with_a_reason() {
+    let dir = TestDir::new();
     let with_length = |at: usize, length: u32| {
         let mut bytes = manifest(b"file", 4, &[(0, 4)]);
         bytes[at..at + 4].copy_from_slice(&length.to_le_bytes());
@@ -71,38 +71,38 @@ fn a_manifest_that_lies_is_refused_and_told_why() {
         (with_length(48, u32::MAX), "4294967295 extents"),
         (summed(vec![0; 8]), "too short"),
     ];
-    for (manifest, says) in cases {
-        let (received, words) =
-            greeted_with(&place, &[Hello::new(&manifest).bytes(), manifest].concat());
-        assert_peer(&received.unwrap_err(), says);
-        assert!(words.contains(says), "{words}");
-        assert!(place.received().is_empty());
+    for (manifest, expected_text) in cases {
+        let (received, text) =
+            receive_greeting(&dir, &[Hello::new(&manifest).bytes(), manifest].concat());
+        assert_peer(&received.unwrap_err(), expected_text);
+        assert!(text.contains(expected_text), "{text}");
+        assert!(dir.received().is_empty());
     }
 }
 
 #[test]
-fn a_name_that_leads_elsewhere_is_refused() {
-    let place = Place::new();
+fn name_with_a_path_is_refused() {
+    let dir = TestDir::new();
     for name in
         [&b""[..], b".", b"..", b"../escaped", b"/tmp/escaped", b"a/b", b"a\0b", b"escaped/"]
     {
         let manifest = manifest(name, 0, &[]);
         let (received, _) =
-            greeted_with(&place, &[Hello::new(&manifest).bytes(), manifest].concat());
+            receive_greeting(&dir, &[Hello::new(&manifest).bytes(), manifest].concat());
         assert_peer(&received.unwrap_err(), "name");
     }
-    // The name of a directory that is there is none for a file.
-    std::fs::create_dir(place.path("inbox/folder")).unwrap();
+    // The name of an existing directory is refused for a file.
+    std::fs::create_dir(dir.path("inbox/folder")).unwrap();
     let manifest = manifest(b"folder", 0, &[]);
-    let (received, _) = greeted_with(&place, &[Hello::new(&manifest).bytes(), manifest].concat());
+    let (received, _) = receive_greeting(&dir, &[Hello::new(&manifest).bytes(), manifest].concat());
     assert!(matches!(received, Err(Error::Io { .. })), "{received:?}");
-    assert_eq!(place.received(), ["folder"]);
-    assert!(!place.path("escaped").exists());
+    assert_eq!(dir.received(), ["folder"]);
+    assert!(!dir.path("escaped").exists());
 }
 
 #[test]
-fn names_that_hide_mislead_or_configure_are_refused_in_a_directory() {
-    let place = Place::new();
+fn hidden_or_misleading_names_are_refused_in_a_directory() {
+    let dir = TestDir::new();
     let names: [(&[u8], &str); 6] = [
         (b"a\x1b[2Jb", "control character"),
         (b"a\nb", "control character"),
@@ -111,25 +111,25 @@ fn names_that_hide_mislead_or_configure_are_refused_in_a_directory() {
         (b".film.evermap-part.journal", "unfinished"),
         (b".film.evermap-0123abcd", "unfinished"),
     ];
-    for (name, says) in names {
+    for (name, expected_text) in names {
         let manifest = manifest(name, 0, &[]);
-        let (received, words) =
-            greeted_with(&place, &[Hello::new(&manifest).bytes(), manifest].concat());
-        assert_peer(&received.unwrap_err(), says);
-        assert!(words.contains(says), "{words}");
-        assert!(place.received().is_empty());
+        let (received, text) =
+            receive_greeting(&dir, &[Hello::new(&manifest).bytes(), manifest].concat());
+        assert_peer(&received.unwrap_err(), expected_text);
+        assert!(text.contains(expected_text), "{text}");
+        assert!(dir.received().is_empty());
     }
-    // With the option a dot is a dot; and who names the file decides for themselves.
-    let file = place.file(".profile", "text");
-    ok(&Send::new(&file), &Receive::new(place.inbox()).dot_files(true), "127.0.0.1:0");
-    assert_eq!(place.received(), [".profile"]);
-    ok(&Send::new(&file), &Receive::new(place.inbox().join("named")), "127.0.0.1:0");
-    assert_eq!(place.received(), [".profile", "named"]);
+    // Dot names are allowed with the option. With a target file the sender's name does not matter.
+    let file = dir.file(".profile", "text");
+    ok(&Send::new(&file), &Receive::new(dir.inbox()).dot_files(true), "127.0.0.1:0");
+    assert_eq!(dir.received(), [".profile"]);
+    ok(&Send::new(&file), &Receive::new(dir.inbox().join("named")), "127.0.0.1:0");
+    assert_eq!(dir.received(), [".profile", "named"]);
 }
 
 #[test]
-fn spans_that_were_not_announced_are_refused_before_a_byte_of_them_is_stored() {
-    let place = Place::new();
+fn unannounced_spans_are_refused_before_storing_a_byte() {
+    let dir = TestDir::new();
     let manifest = manifest(b"file", 100, &[(0, 10), (50, 60)]);
     let bytes = |length: usize| vec![b'x'; length];
     let cases: Vec<Vec<Vec<u8>>> = vec![
@@ -144,34 +144,34 @@ fn spans_that_were_not_announced_are_refused_before_a_byte_of_them_is_stored() {
         vec![range(2, 4), bytes(2), range(3, 5)],
     ];
     for case in cases {
-        let (mut stream, receiver) = over_pair(&Receive::new(place.inbox()));
-        greet(&mut stream, &manifest);
+        let (mut stream, receiver) = over_pair(&Receive::new(dir.inbox()));
+        send_greeting(&mut stream, &manifest);
         stream.write_all(&case.concat()).unwrap();
-        let (_, words) = expect(&mut stream, FAILED);
-        assert!(words.contains("bytes"), "{words}");
+        let (_, text) = expect(&mut stream, FAILED);
+        assert!(text.contains("bytes"), "{text}");
         assert_peer(&receiver.join().unwrap().unwrap_err(), "bytes");
-        assert!(place.received().is_empty(), "{case:?}");
+        assert!(dir.received().is_empty(), "{case:?}");
     }
 }
 
 #[test]
-fn fewer_or_more_bytes_than_announced_are_refused() {
-    let place = Place::new();
+fn missing_or_extra_bytes_are_refused() {
+    let dir = TestDir::new();
     let manifest = manifest(b"file", 100, &[(0, 10), (50, 60)]);
-    let (mut stream, receiver) = over_pair(&Receive::new(place.inbox()));
-    greet(&mut stream, &manifest);
+    let (mut stream, receiver) = over_pair(&Receive::new(dir.inbox()));
+    send_greeting(&mut stream, &manifest);
     stream.write_all(&[range(0, 10), vec![b'x'; 10], end(), frame(KEEP, 0, 0)].concat()).unwrap();
     assert_peer(&receiver.join().unwrap().unwrap_err(), "10 of 20 bytes are missing");
-    // What comes behind the end is taken for what is said there, and says nothing.
-    let (mut stream, receiver) = over_pair(&Receive::new(place.inbox()));
-    greet(&mut stream, &manifest);
+    // Bytes after the end marker are read as a frame, which is invalid.
+    let (mut stream, receiver) = over_pair(&Receive::new(dir.inbox()));
+    send_greeting(&mut stream, &manifest);
     let all = [range(0, 10), vec![b'x'; 10], range(50, 60), vec![b'x'; 10], end()].concat();
     stream.write_all(&[all.clone(), vec![b'x'; 64]].concat()).unwrap();
     assert_peer(&receiver.join().unwrap().unwrap_err(), "checksum");
-    assert!(place.received().is_empty());
-    // In any order, and the same is well.
-    let (mut stream, receiver) = over_pair(&Receive::new(place.inbox()));
-    greet(&mut stream, &manifest);
+    assert!(dir.received().is_empty());
+    // In any order the same bytes are accepted.
+    let (mut stream, receiver) = over_pair(&Receive::new(dir.inbox()));
+    send_greeting(&mut stream, &manifest);
     let parts = [
         range(57, 60),
         b"890".to_vec(),
@@ -182,7 +182,7 @@ fn fewer_or_more_bytes_than_announced_are_refused() {
     ];
     stream.write_all(&[parts.concat(), end(), frame(KEEP, 0, 0)].concat()).unwrap();
     receiver.join().unwrap().unwrap();
-    let found = std::fs::read(place.path("inbox/file")).unwrap();
+    let found = std::fs::read(dir.path("inbox/file")).unwrap();
     assert_eq!(
         (&found[..10], &found[50..60], found.len()),
         (&b"abcdefghij"[..], &b"1234567890"[..], 100)
@@ -190,21 +190,21 @@ fn fewer_or_more_bytes_than_announced_are_refused() {
 }
 
 #[test]
-fn a_size_that_no_disk_has_takes_none() {
-    let place = Place::new();
-    // Announced and never sent: room is reserved for what is announced, so this is refused, or taken back.
+fn impossible_size_takes_no_space() {
+    let dir = TestDir::new();
+    // Announced and never sent: it is refused, or the space is freed.
     let size = 1 << 60;
     let manifest = manifest(b"file", size, &[(0, size)]);
-    let (received, _) = greeted_with(&place, &[Hello::new(&manifest).bytes(), manifest].concat());
+    let (received, _) = receive_greeting(&dir, &[Hello::new(&manifest).bytes(), manifest].concat());
     assert!(matches!(received, Err(Error::NoSpace { .. } | Error::Io { .. })), "{received:?}");
-    assert!(place.received().is_empty());
+    assert!(dir.received().is_empty());
 }
 
 #[test]
-fn a_further_connection_alone_is_no_transfer() {
-    let place = Place::new();
+fn further_connection_alone_is_refused() {
+    let dir = TestDir::new();
     let hello = Hello { index: 1, connections: 2, manifest_bytes: 0, ..Hello::new(b"") };
-    let (mut stream, receiver) = over_pair(&Receive::new(place.inbox()));
+    let (mut stream, receiver) = over_pair(&Receive::new(dir.inbox()));
     stream.write_all(&hello.bytes()).unwrap();
     assert_peer(&receiver.join().unwrap().unwrap_err(), "first one is missing");
 }

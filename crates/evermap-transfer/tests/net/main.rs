@@ -9,6 +9,6 @@ mod hostile;
 mod listening;
 mod processes;
 mod raw;
-mod room;
-mod waking;
+mod space;
+mod wake_threshold;
 mod wire;

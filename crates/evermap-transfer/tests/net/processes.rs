@@ -1,6 +1,7 @@
-//! Whole processes: killed in the middle, with signals that interrupt every call, with SIGPIPE as C programs have it.
+//! Child processes: killed during a transfer, interrupted by signals in every call, with the
+//! default SIGPIPE action.
 //!
-//! The test program starts itself again; what a child is to be stands in its environment.
+//! The test program starts itself. The environment determines the child's role.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,29 +13,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use evermap_transfer::engines::EngineKind;
 use evermap_transfer::net::{Address, Receive, Send};
 
-use crate::common::{Place, assert_peer, bytes, listening, ok, until};
+use crate::common::{TestDir, assert_peer, bytes, listening, ok, until};
 use crate::wire::{Hello, READY, expect, frame};
 
 const ROLE: &str = "EVERMAP_TEST_ROLE";
 
-/// A child that is killed when the test is over, however that ends.
-struct Own(Child);
+/// A child that is killed on drop.
+struct ChildProcess(Child);
 
-impl Drop for Own {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn start(role: &str, address: &Address, path: &Path) -> Own {
+fn start(role: &str, address: &Address, path: &Path) -> ChildProcess {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "processes::child", "--nocapture"]).env(ROLE, role);
     command.env("EVERMAP_TEST_ADDRESS", address.to_string()).env("EVERMAP_TEST_PATH", path);
-    Own(command.stdout(Stdio::piped()).spawn().unwrap())
+    ChildProcess(command.stdout(Stdio::piped()).spawn().unwrap())
 }
 
-/// What children do. Nothing, in a run of the tests.
+/// Body of the child processes. Does nothing in a test run.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -44,8 +45,9 @@ fn child() {
         "send" => drop(Send::new(path).connections(2).to(&address)),
         "receive" => drop(Receive::new(path).on(&address)),
         "sigpipe" => {
-            // As a C program has it: a write to a closed socket ends it.
-            // SAFETY: the default action of a signal, before this process has any other thread that cares.
+            // The default action, as in a C program: a write to a closed socket is fatal.
+            // SAFETY: sets the default action of a signal before this process has any other thread
+            // that depends on it.
             unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
             for engine in [
                 EngineKind::Splice,
@@ -71,10 +73,10 @@ fn child() {
 }
 
 #[test]
-fn a_sender_that_is_killed_leaves_nothing_at_the_receiver() {
-    let place = Place::new();
-    let file = place.file("file", bytes(64 << 20));
-    let (address, receiver) = listening(&Receive::new(place.inbox()), "127.0.0.1:0");
+fn killed_sender_leaves_nothing_at_the_receiver() {
+    let dir = TestDir::new();
+    let file = dir.file("file", bytes(64 << 20));
+    let (address, receiver) = listening(&Receive::new(dir.inbox()), "127.0.0.1:0");
     let (has_begun, is_killed) =
         (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let front = proxy(&address, has_begun.clone(), is_killed.clone());
@@ -84,11 +86,11 @@ fn a_sender_that_is_killed_leaves_nothing_at_the_receiver() {
     sender.0.wait().unwrap();
     is_killed.store(true, Ordering::Relaxed);
     assert_peer(&receiver.join().unwrap().unwrap_err(), "");
-    assert!(place.received().is_empty());
+    assert!(dir.received().is_empty());
 }
 
-/// Passes two connections on. Each lets four megabytes through, so that the sender is in the middle for sure, and breaks off
-/// when that was killed.
+/// Forwards two connections. Each passes four megabytes, so that the transfer has surely begun, and
+/// breaks when the sender was killed.
 fn proxy(to: &Address, has_begun: Arc<AtomicBool>, is_killed: Arc<AtomicBool>) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().into();
@@ -104,7 +106,7 @@ fn proxy(to: &Address, has_begun: Arc<AtomicBool>, is_killed: Arc<AtomicBool>) -
             std::thread::spawn(move || {
                 std::io::copy(&mut (&mut front).take(4 << 20), &mut back).unwrap();
                 has_begun.store(true, Ordering::Relaxed);
-                until("the sender's death", || is_killed.load(Ordering::Relaxed));
+                until("killing the sender", || is_killed.load(Ordering::Relaxed));
                 let _ = back.shutdown(std::net::Shutdown::Both);
             });
         }
@@ -113,13 +115,13 @@ fn proxy(to: &Address, has_begun: Arc<AtomicBool>, is_killed: Arc<AtomicBool>) -
 }
 
 #[test]
-fn a_receiver_that_is_killed_is_an_error_at_the_sender_and_leaves_nothing() {
-    let place = Place::new();
-    let socket = Address::Unix(place.path("socket"));
-    let mut receiver = start("receive", &socket, &place.inbox());
-    until("the listening", || place.path("socket").exists());
-    // Announced and begun by hand, so that it surely is in the middle.
-    let mut stream = std::os::unix::net::UnixStream::connect(place.path("socket")).unwrap();
+fn killed_receiver_is_an_error_at_the_sender_and_leaves_nothing() {
+    let dir = TestDir::new();
+    let socket = Address::Unix(dir.path("socket"));
+    let mut receiver = start("receive", &socket, &dir.inbox());
+    until("the listener's socket", || dir.path("socket").exists());
+    // Started by hand, so that the transfer has surely begun.
+    let mut stream = std::os::unix::net::UnixStream::connect(dir.path("socket")).unwrap();
     let manifest = crate::wire::manifest(b"file", 1 << 20, &[(0, 1 << 20)]);
     stream.write_all(&[Hello::new(&manifest).bytes(), manifest].concat()).unwrap();
     expect(&mut stream, READY);
@@ -128,10 +130,10 @@ fn a_receiver_that_is_killed_is_an_error_at_the_sender_and_leaves_nothing() {
     receiver.0.wait().unwrap();
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
-    assert!(place.received().is_empty());
-    // The next one takes its socket over, and a sender sees a receiver die.
-    let file = place.file("file", bytes(1 << 20));
-    let mut receiver = start("receive", &socket, &place.inbox());
+    assert!(dir.received().is_empty());
+    // The next receiver replaces the socket, and a sender notices a killed receiver.
+    let file = dir.file("file", bytes(1 << 20));
+    let mut receiver = start("receive", &socket, &dir.inbox());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().into();
     let sender = std::thread::spawn(move || Send::new(&file).to(&address));
@@ -144,13 +146,13 @@ fn a_receiver_that_is_killed_is_an_error_at_the_sender_and_leaves_nothing() {
 }
 
 #[test]
-fn a_program_with_the_default_sigpipe_survives_a_receiver_that_goes_away() {
-    let place = Place::new();
-    let file = place.file("file", bytes(16 << 20));
+fn program_with_the_default_sigpipe_survives_a_closed_receiver() {
+    let dir = TestDir::new();
+    let file = dir.file("file", bytes(16 << 20));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().into();
     std::thread::spawn(move || {
-        // Each connection is welcomed, and closed a little later with everything unread.
+        // Accept each connection and close it soon with unread data.
         while let Ok((mut stream, _)) = listener.accept() {
             let _ = stream.write_all(&frame(READY, 0, 0));
             let _ = stream.read_exact(&mut vec![0; 100_000]);
@@ -162,15 +164,15 @@ fn a_program_with_the_default_sigpipe_survives_a_receiver_that_goes_away() {
 }
 
 #[test]
-fn a_storm_of_signals_interrupts_every_call_and_nothing_is_lost() {
-    let place = Place::new();
+fn signals_in_every_call_lose_no_data() {
+    let dir = TestDir::new();
     let nowhere = "127.0.0.1:1".parse().unwrap();
-    let mut child = start("storm", &nowhere, &place.path(""));
+    let mut child = start("storm", &nowhere, &dir.path(""));
     let status = child.0.wait().unwrap();
     assert_eq!(status.code(), Some(42), "{status}");
 }
 
-/// In a process of its own, as signals are the whole process's.
+/// Runs in a child process, because signals apply to the whole process.
 fn transfers_in_a_storm(directory: &Path) {
     let contents = bytes((24 << 20) + 7);
     let file = directory.join("file");
@@ -194,13 +196,14 @@ fn transfers_in_a_storm(directory: &Path) {
     drop(storm);
 }
 
-/// A signal every 200 microseconds, to whichever thread, whose handler does nothing and restarts no call.
+/// Sends a signal every 200 microseconds to any thread. The handler does nothing and restarts no
+/// call.
 struct Storm;
 
 impl Storm {
     fn begin() -> Storm {
         extern "C" fn nothing(_: libc::c_int) {}
-        // SAFETY: the handler does nothing at all, the structures are initialised and live for the calls.
+        // SAFETY: the handler does nothing; the structures are initialised and live for the calls.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = nothing as *const () as usize;
@@ -213,7 +216,7 @@ impl Storm {
     fn every(us: libc::suseconds_t) {
         let time = libc::timeval { tv_sec: 0, tv_usec: us };
         let timer = libc::itimerval { it_interval: time, it_value: time };
-        // SAFETY: the timer is live for the call, and the old one is not asked for.
+        // SAFETY: the timer is live for the call, and the old one is not requested.
         unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
     }
 }

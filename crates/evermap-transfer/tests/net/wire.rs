@@ -1,5 +1,5 @@
-//! The protocol's bytes, written down a second time, from the page that describes them: what a peer sends that
-//! is no Evermap.
+//! The protocol's bytes, implemented a second time from its specification, to act as a foreign
+//! peer.
 
 use std::io::{Read, Write};
 
@@ -41,13 +41,13 @@ impl Hello {
     }
 }
 
-/// With its checksum.
+/// Appends the checksum.
 pub fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
     bytes
 }
 
-/// A manifest of this file.
+/// Returns the manifest of a file.
 pub fn manifest(name: &[u8], size_bytes: u64, extents: &[(u64, u64)]) -> Vec<u8> {
     manifest_with(name, size_bytes, 0o644, 0, extents)
 }
@@ -83,7 +83,7 @@ pub fn range(begin: u64, end: u64) -> Vec<u8> {
     bytes
 }
 
-/// What ends the bytes of a connection.
+/// Returns the end marker of a connection.
 pub fn end() -> Vec<u8> {
     range(u64::MAX, u64::MAX)
 }
@@ -95,7 +95,7 @@ pub const KEEP: u32 = 5;
 pub const PUBLISHED: u32 = 6;
 pub const FAILED: u32 = 7;
 
-/// A frame with its two numbers.
+/// Returns a frame with its two numbers.
 pub fn frame(kind: u32, a: u64, b: u64) -> Vec<u8> {
     frame_with(kind, a, b, [0; 32])
 }
@@ -110,12 +110,12 @@ pub fn frame_with(kind: u32, a: u64, b: u64, digest: [u8; 32]) -> Vec<u8> {
     summed(bytes)
 }
 
-/// Reads frames up to one of this kind; gives its first number and its text. `working` ones are passed over.
+/// Reads frames until one of this kind, skipping `working`. Returns its first number and its text.
 pub fn expect(stream: &mut impl Read, kind: u32) -> (u64, String) {
     loop {
         let mut bytes = [0; 64];
         stream.read_exact(&mut bytes).unwrap();
-        assert_eq!(bytes[60..], crc32c::crc32c(&bytes[..60]).to_le_bytes(), "a checksum");
+        assert_eq!(bytes[60..], crc32c::crc32c(&bytes[..60]).to_le_bytes(), "wrong checksum");
         let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
         let mut text = vec![0; number(4) as usize];
         stream.read_exact(&mut text).unwrap();
@@ -127,8 +127,8 @@ pub fn expect(stream: &mut impl Read, kind: u32) -> (u64, String) {
     }
 }
 
-/// Hello and manifest of one connection, and the receiver's answer.
-pub fn greet(stream: &mut (impl Read + Write), manifest: &[u8]) {
+/// Sends hello and manifest of one connection and reads the receiver's answer.
+pub fn send_greeting(stream: &mut (impl Read + Write), manifest: &[u8]) {
     stream.write_all(&[Hello::new(manifest).bytes(), manifest.to_vec()].concat()).unwrap();
     expect(stream, READY);
 }

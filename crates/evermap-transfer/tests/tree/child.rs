@@ -1,5 +1,5 @@
-//! Copies in a process of their own, which can be killed, or be another user's: this program again, with only `copies` to
-//! run.
+//! Copies in a child process, which can be killed or run as another user. The child is this
+//! program, running only the test `copies`.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ const SOURCE: &str = "EVERMAP_TEST_TREE_SOURCE";
 const TARGET: &str = "EVERMAP_TEST_TREE_TARGET";
 const KEEP_GOING: &str = "EVERMAP_TEST_TREE_KEEP_GOING";
 
-/// What the child does; in the parent's run of the tests, nothing.
+/// Body of the child process. Does nothing in the parent.
 #[test]
 fn copies() {
     let (Some(source), Some(target)) = (std::env::var_os(SOURCE), std::env::var_os(TARGET)) else {
@@ -43,7 +43,7 @@ fn copies() {
     }
 }
 
-/// A command that copies.
+/// Returns a command that copies.
 pub fn command(source: &Path, target: &Path, keep_going: bool) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child::copies", "--nocapture", "--test-threads=1"]);
@@ -54,7 +54,7 @@ pub fn command(source: &Path, target: &Path, keep_going: bool) -> Command {
     command
 }
 
-/// Sets a flag when a copy has got so far, and gives back when the copy has ended.
+/// Sets the flag once a copy has completed `files` files.
 pub fn cancel_after(meter: &TreeMeter, files: u64, cancelled: &std::sync::atomic::AtomicBool) {
     while meter.counts().files < files {
         std::thread::yield_now();

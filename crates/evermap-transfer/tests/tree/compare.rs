@@ -1,4 +1,5 @@
-//! Walks a tree by names, independently of the code under test, and notes all that a copy has to keep.
+//! Walks a tree by paths, independently of the code under test, and records everything a copy must
+//! preserve.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -9,27 +10,27 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::SeekFrom;
 
-/// All that is known of one name.
+/// State of one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     pub kind: &'static str,
     pub mode: u32,
     pub owner: (u32, u32),
     pub modified: (i64, i64),
-    /// Of files and special files: looking into a directory or along a link changes it.
+    /// Only for files and special files: listing a directory or following a link changes it.
     pub accessed: Option<(i64, i64)>,
     pub device: u64,
     pub xattrs: BTreeMap<OsString, Vec<u8>>,
     pub content: Vec<u8>,
-    /// Where data begins and ends.
+    /// Begin and end of each extent.
     pub extents: Vec<(u64, u64)>,
-    /// The first name, in order, of the same inode.
+    /// First name of the inode, in order.
     pub first_name: PathBuf,
 }
 
 pub type Tree = BTreeMap<PathBuf, Node>;
 
-/// Notes the tree at `root`, by names relative to it.
+/// Records the tree at `root` by relative names.
 pub fn tree(root: &Path) -> Tree {
     let mut names = vec![PathBuf::new()];
     let mut nodes = Tree::new();
@@ -83,7 +84,7 @@ fn node(path: &Path) -> Node {
     node
 }
 
-/// Without leaving a trace.
+/// Reads a file without changing its access time, if possible.
 fn read(path: &Path) -> Vec<u8> {
     let mut content = Vec::new();
     let open = |flags| std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
@@ -115,7 +116,7 @@ fn extents(path: &Path) -> Vec<(u64, u64)> {
     extents
 }
 
-/// Fails with the names that differ, and how.
+/// Panics with the names that differ and their differences.
 pub fn assert_same(source: &Tree, target: &Tree) {
     let names = |tree: &Tree| tree.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(source), names(target), "the names differ");
@@ -131,7 +132,7 @@ pub fn assert_same(source: &Tree, target: &Tree) {
     }
 }
 
-/// What is in a directory and has a temporary name.
+/// Returns the paths below a directory that have temporary names.
 pub fn temporary_names(directory: &Path) -> Vec<PathBuf> {
     let mut names = Vec::new();
     let mut directories = vec![directory.to_path_buf()];

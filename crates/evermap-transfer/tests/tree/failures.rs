@@ -1,4 +1,4 @@
-//! When something goes wrong: what is said, and what is left.
+//! Failures of tree copies: reported errors and remaining files.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -29,11 +29,11 @@ fn names(directory: &Path) -> Vec<std::ffi::OsString> {
 }
 
 #[test]
-fn a_target_in_its_source_is_refused_before_anything_is_made() {
-    let place = tempfile::tempdir().unwrap();
-    let source = place.path().join("source");
+fn target_within_the_source_is_refused_before_any_change() {
+    let temp = tempfile::tempdir().unwrap();
+    let source = temp.path().join("source");
     fs::create_dir_all(source.join("inner")).unwrap();
-    symlink(source.join("inner"), place.path().join("link")).unwrap();
+    symlink(source.join("inner"), temp.path().join("link")).unwrap();
     let refused = |target: &Path| {
         let refused = tree::copy(&source, target, &TreeOptions::default(), &TreeMeter::default());
         assert!(matches!(refused, Err(Error::Usage(_))), "{target:?}: {refused:?}");
@@ -42,16 +42,16 @@ fn a_target_in_its_source_is_refused_before_anything_is_made() {
     refused(&source.join("inner/target"));
     refused(&source.join("inner"));
     refused(&source.join("inner/../target"));
-    refused(&place.path().join("link/target"));
-    refused(&place.path().join("link"));
+    refused(&temp.path().join("link/target"));
+    refused(&temp.path().join("link"));
     let same = tree::copy(&source, &source, &TreeOptions::default(), &TreeMeter::default());
     assert!(matches!(same, Err(Error::SameFile { .. })), "{same:?}");
     assert_eq!(names(&source), ["inner"]);
-    assert_eq!(names(place.path()), ["link", "source"]);
-    // A name that only begins like the source's is another one.
+    assert_eq!(names(temp.path()), ["link", "source"]);
+    // A name that only starts like the source's is unrelated.
     tree::copy(
         &source,
-        &place.path().join("source 2"),
+        &temp.path().join("source 2"),
         &TreeOptions::default(),
         &TreeMeter::default(),
     )
@@ -59,15 +59,15 @@ fn a_target_in_its_source_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn a_target_in_its_source_by_way_of_a_mount_does_not_grow_for_ever() {
+fn target_within_the_source_through_a_mount_does_not_grow_forever() {
     if !is_root() {
         return skip("mounts: not root");
     }
-    let place = tempfile::tempdir().unwrap();
-    let source = place.path().join("source");
+    let temp = tempfile::tempdir().unwrap();
+    let source = temp.path().join("source");
     fs::create_dir_all(source.join("inner")).unwrap();
     fs::write(source.join("file"), "x").unwrap();
-    let at = place.path().join("mounted");
+    let at = temp.path().join("mounted");
     let arguments =
         [OsStr::new("--bind"), source.join("inner").as_os_str()].map(OsStr::to_os_string);
     let Some(_mounted) =
@@ -81,37 +81,36 @@ fn a_target_in_its_source_by_way_of_a_mount_does_not_grow_for_ever() {
 }
 
 #[test]
-fn other_file_systems_are_left_out_if_asked() {
+fn other_file_systems_are_skipped_on_request() {
     if !is_root() {
         return skip("mounts: not root");
     }
-    let place = tempfile::tempdir().unwrap();
-    let source = place.path().join("source");
+    let temp = tempfile::tempdir().unwrap();
+    let source = temp.path().join("source");
     fs::create_dir_all(&source).unwrap();
     let at = source.join("mounted");
     let arguments = ["-t", "tmpfs", "none"].map(OsStr::new);
     let Some(_mounted) = Mounted::new(&arguments, &at) else { return };
     fs::write(at.join("file"), "x").unwrap();
-    copy_with(&source, &place.path().join("all"), &TreeOptions::default());
+    copy_with(&source, &temp.path().join("all"), &TreeOptions::default());
     copy_with(
         &source,
-        &place.path().join("one"),
+        &temp.path().join("one"),
         &TreeOptions { one_file_system: true, ..TreeOptions::default() },
     );
-    assert!(place.path().join("all/mounted/file").exists());
+    assert!(temp.path().join("all/mounted/file").exists());
     assert!(
-        place.path().join("one/mounted").is_dir()
-            && !place.path().join("one/mounted/file").exists()
+        temp.path().join("one/mounted").is_dir() && !temp.path().join("one/mounted/file").exists()
     );
 }
 
 #[test]
-fn a_full_disk_leaves_nothing_of_a_new_target() {
+fn full_disk_leaves_nothing_of_a_new_target() {
     if !is_root() {
         return skip("a small file system: not root");
     }
-    let place = fast();
-    let source = place.path().join("source");
+    let temp = fast();
+    let source = temp.path().join("source");
     fs::create_dir(&source).unwrap();
     for directory in 0..20 {
         fs::create_dir(source.join(directory.to_string())).unwrap();
@@ -120,7 +119,7 @@ fn a_full_disk_leaves_nothing_of_a_new_target() {
         }
     }
     fs::write(source.join("large"), vec![1; 600 << 10]).unwrap();
-    let at = place.path().join("small");
+    let at = temp.path().join("small");
     let arguments = ["-t", "tmpfs", "-o", "size=2m", "none"].map(OsStr::new);
     let Some(_mounted) = Mounted::new(&arguments, &at) else { return };
     for durability in [Durability::None, Durability::Full] {
@@ -130,13 +129,13 @@ fn a_full_disk_leaves_nothing_of_a_new_target() {
         assert!(matches!(report.errors[0], Error::NoSpace { .. }), "{report}");
         assert!(names(&at).is_empty());
     }
-    // Merged, what was replaced before stays.
+    // In a merge, files replaced before the error stay.
     fs::create_dir(at.join("target")).unwrap();
     let report = incomplete(&source, &at.join("target"), &TreeOptions::default());
     assert_eq!(report.outcome, Outcome::Merged);
     assert!(temporary_names(&at).is_empty());
     fs::remove_dir_all(at.join("target")).unwrap();
-    // What there is room for is published, if that is asked.
+    // With `keep_going`, the files that fit are published.
     let report = copy_with(
         &source,
         &at.join("target"),
@@ -147,16 +146,16 @@ fn a_full_disk_leaves_nothing_of_a_new_target() {
     let all: Vec<_> = crate::compare::tree(&at.join("target")).into_iter().collect();
     assert!(
         all.iter().all(|(_, node)| node.kind != "file" || node.content.len() >= 16 << 10),
-        "a part was published"
+        "an incomplete file was published"
     );
 }
 
 #[test]
-fn a_source_that_is_written_to_is_an_error() {
-    // In place, and beyond the end; of a small file and of a large one.
+fn source_written_during_the_copy_is_an_error() {
+    // Writes in place and at the end, for a small and a large file.
     for (bytes, grows) in [(100, false), (100, true), (1 << 20, false), (1 << 20, true)] {
-        let place = fast();
-        let source = place.path().join("source");
+        let temp = fast();
+        let source = temp.path().join("source");
         fs::create_dir(&source).unwrap();
         let file = source.join("written to");
         fs::write(&file, vec![0; bytes]).unwrap();
@@ -169,7 +168,7 @@ fn a_source_that_is_written_to_is_an_error() {
                 while !done.load(Ordering::Relaxed) {
                     file.write_all_at(b"more", if grows { end } else { 0 }).unwrap();
                     end += 4;
-                    // It must not outgrow the copy.
+                    // Do not outgrow the copy.
                     if grows && end > 2 * bytes as u64 {
                         end = bytes as u64;
                         file.set_len(end).unwrap();
@@ -177,9 +176,9 @@ fn a_source_that_is_written_to_is_an_error() {
                 }
             })
         };
-        // Some copies are done between two writes.
+        // Some copies complete between two writes.
         let seen = (0..10_000).any(|attempt| {
-            let target = place.path().join(format!("target {attempt}"));
+            let target = temp.path().join(format!("target {attempt}"));
             match tree::copy(&source, &target, &TreeOptions::default(), &TreeMeter::default()) {
                 Err(Error::Incomplete(report)) => {
                     assert!(matches!(report.errors[0], Error::SourceChanged { .. }), "{report}");
@@ -192,15 +191,15 @@ fn a_source_that_is_written_to_is_an_error() {
         });
         done.store(true, Ordering::Relaxed);
         writer.join().unwrap();
-        assert!(seen, "no copy noticed");
-        assert!(temporary_names(place.path()).is_empty());
+        assert!(seen, "no copy detected the change");
+        assert!(temporary_names(temp.path()).is_empty());
     }
 }
 
 #[test]
-fn cancelled_it_leaves_nothing() {
-    let place = fast();
-    let source = place.path().join("source");
+fn cancelled_copy_leaves_nothing() {
+    let temp = fast();
+    let source = temp.path().join("source");
     for directory in 0..40 {
         fs::create_dir_all(source.join(format!("{directory}/inner"))).unwrap();
         for file in 0..50 {
@@ -214,7 +213,7 @@ fn cancelled_it_leaves_nothing() {
         (300, Durability::None, true),
         (300, Durability::Full, true),
     ] {
-        let target = place.path().join("target");
+        let target = temp.path().join("target");
         if merges {
             fs::create_dir_all(target.join("1/inner")).unwrap();
         }
@@ -228,7 +227,7 @@ fn cancelled_it_leaves_nothing() {
         });
         assert!(matches!(copied, Err(Error::Cancelled { .. })), "{copied:?}");
         assert_eq!(target.exists(), merges);
-        assert!(temporary_names(place.path()).is_empty());
+        assert!(temporary_names(temp.path()).is_empty());
         if merges {
             fs::remove_dir_all(&target).unwrap();
         }
@@ -236,9 +235,9 @@ fn cancelled_it_leaves_nothing() {
 }
 
 #[test]
-fn only_so_many_errors_are_listed_and_all_are_counted() {
-    let place = tempfile::tempdir().unwrap();
-    let (source, target) = (place.path().join("source"), place.path().join("target"));
+fn listed_errors_are_limited_and_all_are_counted() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, target) = (temp.path().join("source"), temp.path().join("target"));
     for name in 0..20 {
         fs::create_dir_all(target.join(format!("{name}/in the way"))).unwrap();
         fs::create_dir_all(&source).unwrap();
@@ -250,13 +249,13 @@ fn only_so_many_errors_are_listed_and_all_are_counted() {
 }
 
 #[test]
-fn a_target_whose_place_is_not_there_is_an_error_that_names_it() {
-    let place = tempfile::tempdir().unwrap();
-    fs::create_dir(place.path().join("source")).unwrap();
-    fs::write(place.path().join("file"), "x").unwrap();
-    symlink("nowhere", place.path().join("dangling")).unwrap();
+fn invalid_targets_are_named_in_the_error() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::create_dir(temp.path().join("source")).unwrap();
+    fs::write(temp.path().join("file"), "x").unwrap();
+    symlink("nowhere", temp.path().join("dangling")).unwrap();
     let copy = |source: &str, target: &str| {
-        let (source, target) = (place.path().join(source), place.path().join(target));
+        let (source, target) = (temp.path().join(source), temp.path().join(target));
         tree::copy(&source, &target, &TreeOptions::default(), &TreeMeter::default())
             .unwrap_err()
             .to_string()
@@ -266,5 +265,5 @@ fn a_target_whose_place_is_not_there_is_an_error_that_names_it() {
     assert!(copy("source", "dangling").contains("symbolic link"));
     assert!(copy("file", "target").contains("file"));
     assert!(copy("missing", "target").contains("missing"));
-    assert_eq!(names(place.path()), ["dangling", "file", "source"]);
+    assert_eq!(names(temp.path()), ["dangling", "file", "source"]);
 }

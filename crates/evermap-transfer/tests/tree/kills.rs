@@ -1,4 +1,4 @@
-//! A copy that is killed at any time: the target's name stands for nothing, or for the whole.
+//! Copies killed at any time: the target is missing or complete.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -12,9 +12,9 @@ use crate::make::fast;
 const KILLS: u32 = 40;
 
 #[test]
-fn a_killed_copy_has_its_name_wholly_or_not_at_all() {
-    let place = fast();
-    let source = place.path().join("source");
+fn killed_copy_is_complete_or_absent() {
+    let temp = fast();
+    let source = temp.path().join("source");
     for directory in 0..30 {
         fs::create_dir_all(source.join(format!("{directory}/inner"))).unwrap();
         for file in 0..30 {
@@ -24,15 +24,15 @@ fn a_killed_copy_has_its_name_wholly_or_not_at_all() {
     }
     fs::write(source.join("large"), vec![1; 2 << 20]).unwrap();
     let before = tree(&source);
-    // The kills are spread over what a whole copy takes here.
+    // Spread the kills over the duration of one copy.
     let started = std::time::Instant::now();
-    let whole = place.path().join("whole");
+    let whole = temp.path().join("whole");
     assert!(command(&source, &whole, false).stdout(Stdio::null()).status().unwrap().success());
     assert_same(&before, &tree(&whole));
     let duration = started.elapsed();
     let (mut absent, mut left) = (0, 0);
     for kill in 0..KILLS {
-        let target = place.path().join("target");
+        let target = temp.path().join("target");
         let mut child = command(&source, &target, false).stdout(Stdio::null()).spawn().unwrap();
         std::thread::sleep(duration * kill / KILLS + Duration::from_micros(u64::from(kill) * 37));
         child.kill().unwrap();
@@ -43,7 +43,7 @@ fn a_killed_copy_has_its_name_wholly_or_not_at_all() {
         } else {
             absent += 1;
         }
-        for temporary in temporary_names(place.path()) {
+        for temporary in temporary_names(temp.path()) {
             let name = temporary.file_name().unwrap();
             assert!(name.as_bytes().starts_with(b".target.evermap-"), "{name:?}");
             left += 1;
@@ -51,16 +51,14 @@ fn a_killed_copy_has_its_name_wholly_or_not_at_all() {
         }
         assert_same(&before, &tree(&source));
     }
-    eprintln!(
-        "{KILLS} kills: {absent} without a target, {left} left something under a temporary name"
-    );
-    assert!(absent > 0, "no kill came before the end");
+    eprintln!("{KILLS} kills: {absent} without a target, {left} with temporary files");
+    assert!(absent > 0, "every copy completed before its kill");
 }
 
 #[test]
-fn a_killed_merge_leaves_each_file_old_or_new() {
-    let place = fast();
-    let (source, target) = (place.path().join("source"), place.path().join("target"));
+fn killed_merge_leaves_each_file_old_or_new() {
+    let temp = fast();
+    let (source, target) = (temp.path().join("source"), temp.path().join("target"));
     let names: Vec<String> = (0..300).map(|name| format!("{}/{name}", name % 10)).collect();
     for name in &names {
         fs::create_dir_all(source.join(name).parent().unwrap()).unwrap();
@@ -68,7 +66,7 @@ fn a_killed_merge_leaves_each_file_old_or_new() {
     }
     let started = std::time::Instant::now();
     assert!(
-        command(&source, &place.path().join("whole"), false)
+        command(&source, &temp.path().join("whole"), false)
             .stdout(Stdio::null())
             .status()
             .unwrap()

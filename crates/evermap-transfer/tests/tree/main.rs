@@ -1,10 +1,11 @@
-//! Trees: what is kept, what is merged, what is left when something goes wrong.
+//! Tree copies: preserved attributes, merges, failures.
 #![allow(clippy::unwrap_used)]
 
+mod attributes;
 mod child;
 mod compare;
+mod engines;
 mod failures;
-mod keeps;
 mod kills;
 mod make;
 mod merges;
@@ -12,4 +13,3 @@ mod merges;
 mod programs;
 mod shapes;
 mod unprivileged;
-mod ways;

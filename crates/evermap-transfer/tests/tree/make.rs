@@ -14,12 +14,12 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Says on stderr that something was not tested, and why.
+/// Reports a skipped test on stderr.
 pub fn skip(what: &str) {
     eprintln!("SKIPPED: {what}");
 }
 
-/// A directory on the fastest file system there is, for tests that make many files.
+/// Returns a directory on the fastest file system, for tests with many files.
 pub fn fast() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -36,7 +36,7 @@ pub fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Times that no file has by itself: a nanosecond apart, long ago.
+/// Sets times long ago with distinct nanoseconds, which no file has by chance.
 pub fn set_times(path: &Path, seed: i64) {
     let time = |nanoseconds| Timespec { tv_sec: 1_000_000_000 + seed, tv_nsec: nanoseconds };
     let times = Timestamps { last_access: time(123_456_789), last_modification: time(987_654_321) };
@@ -47,7 +47,7 @@ pub fn set_xattr(path: &Path, name: &str, value: &[u8]) -> bool {
     rustix::fs::lsetxattr(path, name, value, XattrFlags::empty()).is_ok()
 }
 
-/// `user::rw- user:1234:rwx group::r-- mask::rwx other::---`, as the kernel has it.
+/// Returns `user::rw- user:1234:rwx group::r-- mask::rwx other::---` in the kernel's format.
 pub fn acl(group: u16) -> Vec<u8> {
     let none = u32::MAX;
     let entries =
@@ -61,7 +61,7 @@ pub fn acl(group: u16) -> Vec<u8> {
     bytes
 }
 
-/// Data at the given offsets, holes between.
+/// Creates a file with data at the given offsets and holes between.
 pub fn sparse(path: &Path, length: u64, data: &[(u64, usize)]) {
     let file = fs::File::create(path).unwrap();
     for (offset, bytes) in data {
@@ -70,7 +70,7 @@ pub fn sparse(path: &Path, length: u64, data: &[(u64, usize)]) {
     file.set_len(length).unwrap();
 }
 
-/// One of each thing that a tree can hold.
+/// Creates a tree with one of each kind of entry.
 pub fn everything(root: &Path) {
     let inner = root.join("inner/deeper");
     fs::create_dir_all(&inner).unwrap();
@@ -136,21 +136,21 @@ fn everything_of_root(root: &Path) {
         device,
     );
     if made.is_err() {
-        skip("devices: this root may not make any");
+        skip("devices: not permitted even as root");
     }
     for (name, owner) in
         [("setgid", (1234, 5678)), ("link to nothing", (1, 2)), ("FIFO", (3, 4)), ("inner", (5, 6))]
     {
         std::os::unix::fs::lchown(root.join(name), Some(owner.0), Some(owner.1)).unwrap();
     }
-    // A change of owner has taken it.
+    // The change of owner cleared it.
     set_mode(&root.join("setgid"), 0o2711);
     let capability = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     set_xattr(&root.join("setuid"), "security.capability", &capability);
     set_xattr(&root.join("link to a directory"), "trusted.of-a-link", b"kept");
 }
 
-/// Directories one in the other, deeper than a path can say.
+/// Creates nested directories, deeper than a path can express.
 pub fn chain(root: &Path, levels: usize) {
     fs::create_dir(root).unwrap();
     let mut directory = fs::File::open(root).unwrap();
@@ -170,7 +170,7 @@ pub fn chain(root: &Path, levels: usize) {
     }
 }
 
-/// How many directories there are in a row, and the files beside them.
+/// Returns the nesting depth and the contents of the files in it.
 pub fn chain_of(root: &Path) -> (usize, Vec<String>) {
     let (mut levels, mut files) = (0, Vec::new());
     let mut directory: std::os::fd::OwnedFd = fs::File::open(root).unwrap().into();
@@ -190,16 +190,16 @@ fn open_flags() -> rustix::fs::OFlags {
     rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::RDONLY
 }
 
-/// What the library's own removal has too few descriptors for.
+/// Removes a tree too deep for the standard library's removal.
 pub fn remove(path: &Path) {
     assert!(std::process::Command::new("rm").arg("-rf").arg(path).status().unwrap().success());
 }
 
-/// A mount that is undone when the test ends, however it does.
+/// A mount, undone on drop.
 pub struct Mounted(PathBuf);
 
 impl Mounted {
-    /// `None`, said visibly, where this user may not.
+    /// Mounts. Returns `None` with a message if that is not permitted.
     pub fn new(arguments: &[&OsStr], at: &Path) -> Option<Mounted> {
         fs::create_dir_all(at).unwrap();
         let mounted = std::process::Command::new("mount").args(arguments).arg(at).output();

@@ -1,4 +1,4 @@
-//! Into a directory that is there.
+//! Merging into an existing directory.
 
 use std::fs;
 use std::io::Read;
@@ -12,17 +12,17 @@ use crate::compare::{assert_same, temporary_names, tree};
 use crate::make::{copy, copy_with, everything};
 
 fn two_trees() -> (tempfile::TempDir, std::path::PathBuf, std::path::PathBuf) {
-    let place = tempfile::tempdir().unwrap();
-    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    let temp = tempfile::tempdir().unwrap();
+    let (source, target) = (temp.path().join("source"), temp.path().join("target"));
     fs::create_dir_all(source.join("both")).unwrap();
     fs::create_dir_all(target.join("both")).unwrap();
-    (place, source, target)
+    (temp, source, target)
 }
 
 #[test]
-fn files_are_replaced_and_what_else_is_there_stays() {
+fn files_are_replaced_and_other_entries_stay() {
     for durability in [Durability::None, Durability::Data, Durability::Full] {
-        let (place, source, target) = two_trees();
+        let (temp, source, target) = two_trees();
         for (directory, word) in [(&source, "new"), (&target, "old")] {
             fs::write(directory.join("both/file"), word).unwrap();
             fs::write(directory.join(format!("only {word}")), word).unwrap();
@@ -41,16 +41,16 @@ fn files_are_replaced_and_what_else_is_there_stays() {
         );
         let mut old = String::new();
         held.read_to_string(&mut old).unwrap();
-        assert_eq!(old, "old", "the file that was there was written into");
-        assert!(temporary_names(place.path()).is_empty());
+        assert_eq!(old, "old", "the existing file was overwritten in temp");
+        assert!(temporary_names(temp.path()).is_empty());
     }
 }
 
 #[test]
-fn merged_twice_it_is_the_source_again() {
+fn merging_twice_yields_the_source() {
     for durability in [Durability::None, Durability::Full] {
-        let place = tempfile::tempdir().unwrap();
-        let (source, target) = (place.path().join("source"), place.path().join("target"));
+        let temp = tempfile::tempdir().unwrap();
+        let (source, target) = (temp.path().join("source"), temp.path().join("target"));
         everything(&source);
         let before = tree(&source);
         fs::create_dir(&target).unwrap();
@@ -59,14 +59,14 @@ fn merged_twice_it_is_the_source_again() {
             copy_with(&source, &target, &options);
             assert_same(&before, &tree(&target));
         }
-        assert!(temporary_names(place.path()).is_empty());
+        assert!(temporary_names(temp.path()).is_empty());
     }
 }
 
 #[test]
-fn what_links_in_the_target_point_to_is_left_alone() {
-    let (place, source, target) = two_trees();
-    let outside = place.path().join("outside");
+fn links_in_the_target_are_not_followed() {
+    let (temp, source, target) = two_trees();
+    let outside = temp.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("file"), "outside").unwrap();
     fs::write(source.join("file"), "new").unwrap();
@@ -84,8 +84,8 @@ fn what_links_in_the_target_point_to_is_left_alone() {
 }
 
 #[test]
-fn a_directory_in_a_files_place_stays_and_the_rest_is_copied() {
-    let (place, source, target) = two_trees();
+fn type_conflicts_are_errors_and_the_rest_is_copied() {
+    let (temp, source, target) = two_trees();
     fs::write(source.join("a"), "file").unwrap();
     fs::create_dir_all(target.join("a/kept")).unwrap();
     fs::create_dir(source.join("b")).unwrap();
@@ -96,15 +96,15 @@ fn a_directory_in_a_files_place_stays_and_the_rest_is_copied() {
         tree::copy(&source, &target, &TreeOptions::default(), &TreeMeter::default()).unwrap_err();
     let Error::Incomplete(report) = failed else { panic!("{failed}") };
     assert_eq!((report.errors_total, report.outcome), (2, Outcome::Merged));
-    assert!(report.to_string().contains("stays there"), "{report}");
+    assert!(report.to_string().contains("remain"), "{report}");
     assert!(target.join("a/kept").is_dir());
     assert_eq!(fs::read_to_string(target.join("b")).unwrap(), "kept");
     assert_eq!(fs::read_to_string(target.join("both/c")).unwrap(), "new");
-    assert!(temporary_names(place.path()).is_empty());
+    assert!(temporary_names(temp.path()).is_empty());
 }
 
 #[test]
-fn hard_links_are_kept_in_a_merge() {
+fn hard_links_are_preserved_in_a_merge() {
     let (_place, source, target) = two_trees();
     fs::write(source.join("a"), "new").unwrap();
     fs::hard_link(source.join("a"), source.join("both/b")).unwrap();
@@ -118,24 +118,24 @@ fn hard_links_are_kept_in_a_merge() {
 }
 
 #[test]
-fn a_source_below_its_target_is_never_written_to() {
-    let place = tempfile::tempdir().unwrap();
-    let source = place.path().join("sub");
+fn source_below_its_target_is_never_written() {
+    let temp = tempfile::tempdir().unwrap();
+    let source = temp.path().join("sub");
     fs::create_dir_all(source.join("sub")).unwrap();
     fs::write(source.join("sub/file"), "inner").unwrap();
     fs::write(source.join("file"), "outer").unwrap();
-    // Merging would lead `sub/sub` onto `sub`, the source.
-    let failed = tree::copy(&source, place.path(), &TreeOptions::default(), &TreeMeter::default());
+    // Merging would map `sub/sub` to `sub`, the source.
+    let failed = tree::copy(&source, temp.path(), &TreeOptions::default(), &TreeMeter::default());
     assert!(matches!(failed, Err(Error::Incomplete(_))), "{failed:?}");
     assert_eq!(fs::read_to_string(source.join("file")).unwrap(), "outer");
-    assert_eq!(fs::read_to_string(place.path().join("file")).unwrap(), "outer");
+    assert_eq!(fs::read_to_string(temp.path().join("file")).unwrap(), "outer");
 }
 
 #[test]
-fn a_target_named_by_a_link_is_the_directory_behind_it() {
-    let (place, source, target) = two_trees();
+fn target_link_to_a_directory_is_followed() {
+    let (temp, source, target) = two_trees();
     fs::write(source.join("both/file"), "new").unwrap();
-    let link = place.path().join("link");
+    let link = temp.path().join("link");
     symlink(Path::new("target"), &link).unwrap();
     copy(&source, &link);
     assert!(link.symlink_metadata().unwrap().is_symlink());

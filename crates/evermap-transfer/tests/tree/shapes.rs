@@ -1,4 +1,4 @@
-//! Trees of all shapes: deep, wide, linked, random.
+//! Trees of various shapes: deep, wide, linked, random.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,8 +14,8 @@ use crate::make::{chain, chain_of, copy, copy_with, fast, remove, set_mode, set_
 #[test]
 fn ten_thousand_levels_are_copied() {
     const LEVELS: usize = 10_000;
-    let place = fast();
-    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    let temp = fast();
+    let (source, target) = (temp.path().join("source"), temp.path().join("target"));
     chain(&source, LEVELS);
     let report = copy(&source, &target);
     assert_eq!(report.counts.directories, LEVELS as u64 + 1);
@@ -26,9 +26,9 @@ fn ten_thousand_levels_are_copied() {
 }
 
 #[test]
-fn ten_thousand_levels_that_are_not_published_are_removed() {
-    let place = fast();
-    let (source, target) = (place.path().join("source"), place.path().join("target"));
+fn cancelled_copy_of_ten_thousand_levels_is_removed() {
+    let temp = fast();
+    let (source, target) = (temp.path().join("source"), temp.path().join("target"));
     chain(&source, 10_000);
     let cancelled = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let meter = TreeMeter::new(std::sync::Arc::clone(&cancelled));
@@ -38,14 +38,14 @@ fn ten_thousand_levels_that_are_not_published_are_removed() {
         copying.join().unwrap()
     });
     assert!(matches!(copied, Err(Error::Cancelled { .. })), "{copied:?}");
-    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "something is left");
+    assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "temporary files remain");
     remove(&source);
 }
 
 #[test]
-fn a_deep_tree_with_branches_needs_few_descriptors() {
-    let place = fast();
-    let (source, target) = (place.path().join("source"), place.path().join("target"));
+fn deep_branching_tree_needs_few_descriptors() {
+    let temp = fast();
+    let (source, target) = (temp.path().join("source"), temp.path().join("target"));
     let mut path = source.clone();
     for level in 0..300 {
         for branch in ["a", "b", "c"] {
@@ -71,9 +71,9 @@ fn a_deep_tree_with_branches_needs_few_descriptors() {
 }
 
 #[test]
-fn a_hundred_thousand_entries_in_one_directory_are_copied() {
-    let place = fast();
-    let (source, target) = (place.path().join("source"), place.path().join("target"));
+fn hundred_thousand_entries_in_one_directory_are_copied() {
+    let temp = fast();
+    let (source, target) = (temp.path().join("source"), temp.path().join("target"));
     fs::create_dir(&source).unwrap();
     for name in 0..90_000 {
         fs::File::create(source.join(format!("file {name}"))).unwrap();
@@ -93,9 +93,9 @@ fn a_hundred_thousand_entries_in_one_directory_are_copied() {
 }
 
 #[test]
-fn one_inode_with_names_in_many_directories_is_one_inode() {
-    let place = fast();
-    let (source, target) = (place.path().join("source"), place.path().join("target"));
+fn inode_with_names_in_many_directories_stays_one_inode() {
+    let temp = fast();
+    let (source, target) = (temp.path().join("source"), temp.path().join("target"));
     fs::create_dir(&source).unwrap();
     fs::write(source.join("first"), vec![7; 300 << 10]).unwrap();
     for name in 0..500 {
@@ -122,7 +122,7 @@ impl Random {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    /// A tree of a few names of every kind.
+    /// Creates a tree with a few names of every kind.
     fn tree(&mut self, root: &Path) {
         fs::create_dir(root).unwrap();
         let (mut directories, mut files) = (vec![root.to_path_buf()], Vec::<PathBuf>::new());
@@ -164,19 +164,20 @@ impl Random {
 }
 
 #[test]
-fn a_thousand_random_trees_are_copied_and_merged() {
+fn thousand_random_trees_are_copied_and_merged() {
     let seed = std::env::var("EVERMAP_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
     eprintln!("EVERMAP_TEST_SEED={seed}");
-    let place = fast();
+    let temp = fast();
     for round in 0..1000 {
         let mut random = Random(seed + round);
-        let (source, target) = (place.path().join("source"), place.path().join("target"));
+        let (source, target) = (temp.path().join("source"), temp.path().join("target"));
         random.tree(&source);
         let before = tree(&source);
         let merges = random.below(3) == 0;
         if merges {
-            // Names of another tree: some of them collide, and all of those are files on one side and directories on the other.
+            // Another random tree. Some names collide, all of them files on one side and
+            // directories on the other.
             Random(seed + round + 1_000_000).tree(&target);
         }
         let threads = std::num::NonZeroUsize::new(1 + random.below(4) as usize);
@@ -206,7 +207,7 @@ fn a_thousand_random_trees_are_copied_and_merged() {
             );
             assert_same(&before, &after);
         }
-        assert!(temporary_names(place.path()).is_empty(), "round {round}");
+        assert!(temporary_names(temp.path()).is_empty(), "round {round}");
         fs::remove_dir_all(&source).unwrap();
         fs::remove_dir_all(&target).unwrap();
     }

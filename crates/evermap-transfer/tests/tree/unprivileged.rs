@@ -1,4 +1,4 @@
-//! Copies of a user who may not do everything. As root they run in a process of another user.
+//! Copies by an unprivileged user. As root, these tests run a child process as another user.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,24 +10,25 @@ use crate::child::command;
 use crate::compare::temporary_names;
 use crate::make::{is_root, set_mode, set_times, set_xattr, skip};
 
-/// Nobody, on most systems; any other would do.
+/// User `nobody` on most systems. Any other unprivileged user works too.
 const USER: u32 = 65534;
 
-/// A place where that user may make things, and this program where that user may run it.
-fn place() -> Option<(tempfile::TempDir, PathBuf)> {
+/// Creates a directory in which that user may create files, with a copy of this program that it may
+/// run.
+fn temp_dir() -> Option<(tempfile::TempDir, PathBuf)> {
     if !is_root() {
-        // The tests' own user is unprivileged already, and owns what it makes.
+        // The current user is unprivileged already and owns its files.
         skip("files of other users: not root");
         return None;
     }
-    let place = crate::make::fast();
-    set_mode(place.path(), 0o755);
-    let program = place.path().join("program");
+    let temp = crate::make::fast();
+    set_mode(temp.path(), 0o755);
+    let program = temp.path().join("program");
     crate::programs::copy_program(&std::env::current_exe().unwrap(), &program);
     set_mode(&program, 0o755);
-    fs::create_dir(place.path().join("work")).unwrap();
-    std::os::unix::fs::chown(place.path().join("work"), Some(USER), Some(USER)).unwrap();
-    Some((place, program))
+    fs::create_dir(temp.path().join("work")).unwrap();
+    std::os::unix::fs::chown(temp.path().join("work"), Some(USER), Some(USER)).unwrap();
+    Some((temp, program))
 }
 
 fn copy_as_user(program: &Path, source: &Path, target: &Path, keep_going: bool) -> Output {
@@ -40,14 +41,14 @@ fn copy_as_user(program: &Path, source: &Path, target: &Path, keep_going: bool) 
     command.output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn stdout_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
-fn a_file_that_cannot_be_read_keeps_the_whole_from_being_published() {
-    let Some((place, program)) = place() else { return };
-    let (source, target) = (place.path().join("source"), place.path().join("work/target"));
+fn unreadable_file_prevents_publication_unless_keep_going() {
+    let Some((temp, program)) = temp_dir() else { return };
+    let (source, target) = (temp.path().join("source"), temp.path().join("work/target"));
     fs::create_dir_all(source.join("inner")).unwrap();
     fs::create_dir_all(source.join("closed")).unwrap();
     fs::write(source.join("inner/secret"), "secret").unwrap();
@@ -55,29 +56,29 @@ fn a_file_that_cannot_be_read_keeps_the_whole_from_being_published() {
     set_mode(&source.join("inner/secret"), 0o600);
     set_mode(&source.join("closed"), 0o700);
     let output = copy_as_user(&program, &source, &target, false);
-    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
-    assert!(said(&output).contains("2 things"), "{}", said(&output));
-    assert!(fs::read_dir(place.path().join("work")).unwrap().next().is_none(), "something is left");
+    assert_eq!(output.status.code(), Some(7), "{}", stdout_of(&output));
+    assert!(stdout_of(&output).contains("2 entries"), "{}", stdout_of(&output));
+    assert!(fs::read_dir(temp.path().join("work")).unwrap().next().is_none(), "files remain");
 
     let output = copy_as_user(&program, &source, &target, true);
     assert!(
-        output.status.success() && said(&output).contains("Published 2 errors"),
+        output.status.success() && stdout_of(&output).contains("Published 2 errors"),
         "{}",
-        said(&output)
+        stdout_of(&output)
     );
     assert!(
-        said(&output).contains("inner/secret") && said(&output).contains("closed"),
+        stdout_of(&output).contains("inner/secret") && stdout_of(&output).contains("closed"),
         "{}",
-        said(&output)
+        stdout_of(&output)
     );
     assert_eq!(fs::read_to_string(target.join("inner/open")).unwrap(), "open");
     assert!(!target.join("inner/secret").exists());
 }
 
 #[test]
-fn what_only_root_may_keep_is_said_and_no_error() {
-    let Some((place, program)) = place() else { return };
-    let (source, target) = (place.path().join("source"), place.path().join("work/target"));
+fn attributes_that_need_root_are_reported_without_error() {
+    let Some((temp, program)) = temp_dir() else { return };
+    let (source, target) = (temp.path().join("source"), temp.path().join("work/target"));
     fs::create_dir(&source).unwrap();
     fs::write(source.join("setuid"), "x").unwrap();
     set_mode(&source.join("setuid"), 0o6755);
@@ -93,28 +94,37 @@ fn what_only_root_may_keep_is_said_and_no_error() {
         rustix::fs::mknodat(rustix::fs::CWD, source.join("device"), kind, mode, device).is_ok();
     let output = copy_as_user(&program, &source, &target, false);
     assert!(
-        output.status.success() && said(&output).contains("Published 0 errors"),
+        output.status.success() && stdout_of(&output).contains("Published 0 errors"),
         "{}",
-        said(&output)
+        stdout_of(&output)
     );
-    assert!(said(&output).contains("not kept: owner 0:0"), "{}", said(&output));
-    assert_eq!(said(&output).contains("not kept: device"), has_device, "{}", said(&output));
+    assert!(stdout_of(&output).contains("not kept: owner 0:0"), "{}", stdout_of(&output));
+    assert_eq!(
+        stdout_of(&output).contains("not kept: device"),
+        has_device,
+        "{}",
+        stdout_of(&output)
+    );
     let setuid = fs::metadata(target.join("setuid")).unwrap();
     assert_eq!(
         (setuid.uid(), setuid.permissions().mode() & 0o7777),
         (USER, 0o755),
-        "setuid went to another user"
+        "setuid was set for another owner"
     );
     let own = &crate::compare::tree(&target)[Path::new("own")];
     assert_eq!((own.mode & 0o7777, own.modified), (0o444, (1_000_000_005, 987_654_321)));
-    assert_eq!(own.xattrs.len(), usize::from(has_xattr), "no write permission, no attribute");
+    assert_eq!(
+        own.xattrs.len(),
+        usize::from(has_xattr),
+        "xattrs of a read-only file must be preserved"
+    );
     assert!(!target.join("device").exists());
 }
 
 #[test]
-fn directories_that_are_closed_to_their_owner_are_filled_first_and_removed_if_need_be() {
-    let Some((place, program)) = place() else { return };
-    let source = place.path().join("source");
+fn directories_without_owner_rights_are_copied_and_removed() {
+    let Some((temp, program)) = temp_dir() else { return };
+    let source = temp.path().join("source");
     for directory in ["read only", "no rights at all"] {
         fs::create_dir_all(source.join(directory).join("inner")).unwrap();
         fs::write(source.join(directory).join("inner/file"), "x").unwrap();
@@ -123,11 +133,11 @@ fn directories_that_are_closed_to_their_owner_are_filled_first_and_removed_if_ne
         set_mode(&source.join(directory).join("inner"), 0o500);
     }
     set_mode(&source.join("read only"), 0o555);
-    // The group's and others' only: its copy's owner has none, who is not this one's.
+    // Readable for group and others only. The copy's owner is another user and has no rights.
     set_mode(&source.join("no rights at all"), 0o055);
-    let (target, other) = (place.path().join("work/target"), place.path().join("work/other"));
+    let (target, other) = (temp.path().join("work/target"), temp.path().join("work/other"));
     let output = copy_as_user(&program, &source, &target, false);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stdout_of(&output));
     let mode = |name: &str| fs::metadata(target.join(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!(
         (mode("read only"), mode("read only/inner"), mode("no rights at all")),
@@ -138,27 +148,27 @@ fn directories_that_are_closed_to_their_owner_are_filled_first_and_removed_if_ne
     fs::write(source.join("secret"), "x").unwrap();
     set_mode(&source.join("secret"), 0);
     let output = copy_as_user(&program, &source, &other, false);
-    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(7), "{}", stdout_of(&output));
     assert!(!other.exists());
     assert!(
-        temporary_names(&place.path().join("work")).is_empty(),
+        temporary_names(&temp.path().join("work")).is_empty(),
         "{:?}",
-        temporary_names(place.path())
+        temporary_names(temp.path())
     );
 }
 
 #[test]
-fn a_target_where_nothing_may_be_made_is_an_error() {
-    let Some((place, program)) = place() else { return };
-    let source = place.path().join("source");
+fn unwritable_target_directory_is_an_error() {
+    let Some((temp, program)) = temp_dir() else { return };
+    let source = temp.path().join("source");
     fs::create_dir(&source).unwrap();
-    let output = copy_as_user(&program, &source, &place.path().join("target"), false);
+    let output = copy_as_user(&program, &source, &temp.path().join("target"), false);
     assert_eq!(output.status.code(), Some(8));
-    assert!(said(&output).contains("Permission denied"), "{}", said(&output));
-    // A merge into a directory of another user.
-    fs::create_dir(place.path().join("target")).unwrap();
+    assert!(stdout_of(&output).contains("Permission denied"), "{}", stdout_of(&output));
+    // Merging into a directory of another user.
+    fs::create_dir(temp.path().join("target")).unwrap();
     fs::write(source.join("file"), "x").unwrap();
-    let output = copy_as_user(&program, &source, &place.path().join("target"), false);
-    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
-    assert!(fs::read_dir(place.path().join("target")).unwrap().next().is_none());
+    let output = copy_as_user(&program, &source, &temp.path().join("target"), false);
+    assert_eq!(output.status.code(), Some(7), "{}", stdout_of(&output));
+    assert!(fs::read_dir(temp.path().join("target")).unwrap().next().is_none());
 }

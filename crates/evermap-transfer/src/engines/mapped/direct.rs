@@ -9,8 +9,8 @@ use std::os::fd::AsFd;
 
 use super::{move_window, probe, refuse_open, window_of};
 use crate::end::Ends;
-use crate::engines::direct::{Blocks, move_ragged, refuse_checksums, reopen_target};
-use crate::engines::{Engine, EngineKind, Stop, Tuning, WhyNot};
+use crate::engines::direct::{Blocks, move_unaligned, refuse_checksums, reopen_target};
+use crate::engines::{Engine, EngineKind, Refusal, Stop, Tuning};
 use crate::meter::Meter;
 use crate::span::Work;
 use crate::sys::page_bytes;
@@ -33,10 +33,10 @@ impl Engine for MmapDirect {
         EngineKind::MmapDirect
     }
 
-    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), Refusal> {
         probe(ends)?;
         if ends.source.identity() == ends.target.identity() {
-            return Err(WhyNot::new("a direct write would evict the cached pages it reads from"));
+            return Err(Refusal::new("a direct write would evict the cached pages it reads from"));
         }
         Blocks::of([&ends.target])?;
         refuse_checksums(&ends.target)?;
@@ -57,19 +57,19 @@ impl Engine for MmapDirect {
         }
         for span in work.take(blocks.whole(bytes_max)) {
             let (head, body, tail) = blocks.split(span);
-            move_ragged(ends, work, meter, head)?;
+            move_unaligned(ends, work, meter, head)?;
             let mut left = body;
             while !left.is_empty() {
                 let part = window_of(left, self.window_bytes.next_multiple_of(blocks.bytes()));
                 // The source was truncated inside a block: an ordinary read determines the end.
                 if super::source_bytes(ends)? < part.end {
-                    move_ragged(ends, work, meter, part)?;
+                    move_unaligned(ends, work, meter, part)?;
                 } else {
                     move_window(ends, target.as_fd(), work, meter, part, u64::MAX)?;
                 }
                 left.begin = part.end;
             }
-            move_ragged(ends, work, meter, tail)?;
+            move_unaligned(ends, work, meter, tail)?;
         }
         Ok(())
     }

@@ -19,8 +19,8 @@ use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::Errno;
 
-use super::calls::{ended, persist, refusal_or_failure};
-use super::{Stop, WhyNot};
+use super::calls::{ended, refusal_or_failure, retry};
+use super::{Refusal, Stop};
 use crate::end::{Ends, Kind};
 use crate::error::Side;
 use crate::meter::Meter;
@@ -28,9 +28,9 @@ use crate::span::{Span, Work};
 use crate::sys::{Mapping, page_bytes};
 
 /// Checks the requirements of both engines.
-fn probe(ends: &Ends<'_>) -> Result<(), WhyNot> {
+fn probe(ends: &Ends<'_>) -> Result<(), Refusal> {
     if ends.source.kind() != Kind::File {
-        return Err(WhyNot::new("only regular files can be mapped"));
+        return Err(Refusal::new("only regular files can be mapped"));
     }
     Ok(())
 }
@@ -67,7 +67,7 @@ fn move_window(
         let offset = ends.target.writes_at_offsets().then_some(at);
         let until = part.end.min(at.saturating_add(write_bytes_max));
         let unwritten = (at - base) as usize..(until - base) as usize;
-        let written = persist(meter, &[(target, PollFlags::OUT)], || {
+        let written = retry(meter, &[(target, PollFlags::OUT)], || {
             meter.draining(|| mapping.write_to(unwritten.clone(), target, offset))
         })?;
         let written = match written {
@@ -117,7 +117,7 @@ fn counted(at: u64, written: u64, size_bytes: u64, is_stream: bool) -> u64 {
 fn map(ends: &Ends<'_>, meter: &Meter, part: Span) -> Result<Mapping, Stop> {
     meter.filling(|| {
         let refused =
-            |errno| Stop::Refused(WhyNot::new(format!("the source cannot be mapped: {errno}")));
+            |errno| Stop::Refused(Refusal::new(format!("the source cannot be mapped: {errno}")));
         let mapping =
             Mapping::new(ends.source.fd(), part.begin, part.bytes() as usize).map_err(refused)?;
         // Ignore errors: the write reports them too, with the position.
@@ -146,7 +146,7 @@ fn refuse_tmpfs_holes(ends: &Ends<'_>, part: Span) -> Result<(), Stop> {
         Ok(hole) if hole < part.end => {
             let why =
                 format!("reading a mapping on tmpfs would fill the source's hole at byte {hole}");
-            Err(Stop::Refused(WhyNot::new(why)))
+            Err(Stop::Refused(Refusal::new(why)))
         }
         _ => Ok(()),
     }
@@ -155,7 +155,7 @@ fn refuse_tmpfs_holes(ends: &Ends<'_>, part: Span) -> Result<(), Stop> {
 /// Refuses spans without a known end, which cannot be mapped.
 fn refuse_open(span: Span) -> Result<(), Stop> {
     match span.is_open() {
-        true => Err(Stop::Refused(WhyNot::new("a mapping needs a source with a known end"))),
+        true => Err(Stop::Refused(Refusal::new("a mapping needs a source with a known end"))),
         false => Ok(()),
     }
 }

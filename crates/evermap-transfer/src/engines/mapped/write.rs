@@ -2,7 +2,7 @@
 
 use super::{move_window, probe, refuse_open, window_of};
 use crate::end::Ends;
-use crate::engines::{Engine, EngineKind, Stop, Tuning, WhyNot};
+use crate::engines::{Engine, EngineKind, Refusal, Stop, Tuning};
 use crate::meter::Meter;
 use crate::span::{Span, Work};
 use crate::sys::page_bytes;
@@ -29,7 +29,7 @@ impl Engine for MmapWrite {
         EngineKind::MmapWrite
     }
 
-    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), Refusal> {
         probe(ends)
     }
 

@@ -8,12 +8,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use super::queue::{Done, Flight, Ring};
-use super::{Parts, broken, graver, refuse_open};
+use super::queue::{Done, InFlight, Ring};
+use super::{Parts, more_severe, refuse_open, ring_failed};
 use crate::end::{Ends, Kind};
 use crate::engines::calls::refusal_or_failure;
-use crate::engines::direct::{Blocks, move_ragged, refuse_checksums, reopen_source, reopen_target};
-use crate::engines::{Engine, EngineKind, Stop, Tuning, WhyNot};
+use crate::engines::direct::{
+    Blocks, move_unaligned, refuse_checksums, reopen_source, reopen_target,
+};
+use crate::engines::{Engine, EngineKind, Refusal, Stop, Tuning};
 use crate::error::Side;
 use crate::meter::Meter;
 use crate::span::{Span, Work};
@@ -47,12 +49,12 @@ impl Uring {
     }
 
     /// Returns the ring. Creates it if there is none that this thread may use.
-    fn ring(&mut self) -> Result<&mut Ring, WhyNot> {
+    fn ring(&mut self) -> Result<&mut Ring, Refusal> {
         let ring = match self.ring.take().filter(Ring::is_usable) {
             Some(ring) => ring,
             None => {
                 let memory = Memory::new(self.depth, self.slot_bytes).map_err(|errno| {
-                    WhyNot::new(format!("cannot allocate ring buffers: {errno}"))
+                    Refusal::new(format!("cannot allocate ring buffers: {errno}"))
                 })?;
                 Ring::new(self.depth, memory)?
             }
@@ -61,10 +63,10 @@ impl Uring {
     }
 
     /// Opens both files for direct I/O. Returns them and the block size.
-    fn open_direct(&self, ends: &Ends<'_>) -> Result<(OwnedFd, OwnedFd, Blocks), WhyNot> {
+    fn open_direct(&self, ends: &Ends<'_>) -> Result<(OwnedFd, OwnedFd, Blocks), Refusal> {
         let blocks = Blocks::of([&ends.source, &ends.target])?;
         if !(self.slot_bytes as u64).is_multiple_of(blocks.bytes()) {
-            return Err(WhyNot::new(format!(
+            return Err(Refusal::new(format!(
                 "the buffer size of {} bytes is not a multiple of the block size",
                 self.slot_bytes
             )));
@@ -79,9 +81,9 @@ impl Engine for Uring {
         self.kind
     }
 
-    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), Refusal> {
         if ends.source.kind() != Kind::File || !ends.have_offsets() {
-            return Err(WhyNot::new(
+            return Err(Refusal::new(
                 "io_uring copies need a regular file and a target with offsets",
             ));
         }
@@ -107,16 +109,16 @@ impl Engine for Uring {
             return Copying::new(files, parts, 1).run(ring, ends, work, meter, Vec::new());
         }
         let (source, target, blocks) = self.open_direct(ends).map_err(Stop::Refused)?;
-        let (mut ragged, mut whole) = (Vec::new(), Vec::new());
+        let (mut unaligned, mut whole) = (Vec::new(), Vec::new());
         for span in work.take(blocks.whole(bytes_max)) {
             let (head, body, tail) = blocks.split(span);
-            ragged.extend([head, tail]);
+            unaligned.extend([head, tail]);
             whole.push(body);
         }
         let parts = Parts::new(whole, slot_bytes);
         let ring = self.ring().map_err(Stop::Refused)?;
         Copying::new((source.as_fd(), target.as_fd()), parts, blocks.bytes())
-            .run(ring, ends, work, meter, ragged)
+            .run(ring, ends, work, meter, unaligned)
     }
 
     fn drain(&mut self, _ends: &Ends<'_>, _work: &mut Work, _meter: &Meter) -> Result<(), Stop> {
@@ -145,7 +147,7 @@ struct Copying<'f> {
     block_bytes: u64,
     /// Parts that were moved only partly or not at all. Retried by ordinary reads and writes, which
     /// report the cause.
-    odd: Vec<Span>,
+    retries: Vec<Span>,
     stop: Option<Stop>,
 }
 
@@ -158,7 +160,7 @@ impl<'f> Copying<'f> {
             parts,
             slots: Vec::new(),
             block_bytes,
-            odd: Vec::new(),
+            retries: Vec::new(),
             stop: None,
         }
     }
@@ -170,66 +172,71 @@ impl<'f> Copying<'f> {
         ends: &Ends<'_>,
         work: &mut Work,
         meter: &Meter,
-        ragged: Vec<Span>,
+        unaligned: Vec<Span>,
     ) -> Result<(), Stop> {
         self.slots = vec![None; ring.slots()];
-        let mut flight = ring.flight();
-        let outcome = self.fly(&mut flight, work, meter);
-        drop(flight);
+        let mut operations = ring.operations();
+        let outcome = self.process(&mut operations, work, meter);
+        drop(operations);
         outcome?;
         if let Some(stop) = self.stop {
             return Err(stop);
         }
-        let mut others = ragged;
-        others.extend(self.odd);
+        let mut others = unaligned;
+        others.extend(self.retries);
         others.sort_by_key(|part| part.begin);
-        others.into_iter().try_for_each(|part| move_ragged(ends, work, meter, part))
+        others.into_iter().try_for_each(|part| move_unaligned(ends, work, meter, part))
     }
 
     /// Processes completions until no operation is in flight and none is to follow.
-    fn fly(&mut self, flight: &mut Flight<'f>, work: &mut Work, meter: &Meter) -> Result<(), Stop> {
+    fn process(
+        &mut self,
+        operations: &mut InFlight<'f>,
+        work: &mut Work,
+        meter: &Meter,
+    ) -> Result<(), Stop> {
         loop {
             if meter.is_cancelled() {
-                self.stop = graver(self.stop.take(), Stop::Cancelled);
+                self.stop = more_severe(self.stop.take(), Stop::Cancelled);
             }
-            self.begin_parts(flight).map_err(broken)?;
-            if flight.in_flight() == 0 {
+            self.begin_parts(operations).map_err(ring_failed)?;
+            if operations.in_flight() == 0 {
                 return Ok(());
             }
-            for done in flight.wait(meter).map_err(broken)? {
-                self.go_on(flight, done, work, meter).map_err(broken)?;
+            for done in operations.wait(meter).map_err(ring_failed)? {
+                self.advance(operations, done, work, meter).map_err(ring_failed)?;
             }
         }
     }
 
     /// Starts reading a part in each free slot.
-    fn begin_parts(&mut self, flight: &mut Flight<'f>) -> Result<(), Errno> {
+    fn begin_parts(&mut self, operations: &mut InFlight<'f>) -> Result<(), Errno> {
         for index in 0..self.slots.len() {
-            if self.stop.is_some() || !self.odd.is_empty() {
+            if self.stop.is_some() || !self.retries.is_empty() {
                 return Ok(());
             }
             if self.slots[index].is_none() {
                 let Some(part) = self.parts.next() else { return Ok(()) };
                 self.slots[index] = Some(Slot { part, filled: 0, written: 0 });
-                self.push(flight, index)?;
+                self.push(operations, index)?;
             }
         }
         Ok(())
     }
 
     /// Queues the next operation of a slot.
-    fn push(&self, flight: &mut Flight<'f>, index: usize) -> Result<(), Errno> {
+    fn push(&self, operations: &mut InFlight<'f>, index: usize) -> Result<(), Errno> {
         let Some(Slot { part, filled, written }) = self.slots[index] else { return Ok(()) };
         let bytes = part.bytes() as usize;
         match filled < bytes {
-            true => flight.read(
+            true => operations.read(
                 index as u64,
                 self.source,
                 index,
                 filled..bytes,
                 part.begin + filled as u64,
             ),
-            false => flight.write(
+            false => operations.write(
                 index as u64,
                 self.target,
                 index,
@@ -240,9 +247,9 @@ impl<'f> Copying<'f> {
     }
 
     /// Handles a completed operation of a slot.
-    fn go_on(
+    fn advance(
         &mut self,
-        flight: &mut Flight<'f>,
+        operations: &mut InFlight<'f>,
         done: Done,
         work: &mut Work,
         meter: &Meter,
@@ -266,13 +273,13 @@ impl<'f> Copying<'f> {
                     true => refusal_or_failure("a write in a ring", Side::Target, "write", errno),
                     false => refusal_or_failure("a read in a ring", Side::Source, "read", errno),
                 };
-                self.stop = graver(self.stop.take(), stop);
+                self.stop = more_severe(self.stop.take(), stop);
                 return Ok(());
             }
             // Nothing moved: perhaps the source has ended, or the kernel cancelled an operation it
             // had no thread for, as under a storm of signals.
             _ => {
-                self.odd.push(Span::new(slot.part.begin + slot.written as u64, slot.part.end));
+                self.retries.push(Span::new(slot.part.begin + slot.written as u64, slot.part.end));
                 return Ok(());
             }
         }
@@ -283,10 +290,10 @@ impl<'f> Copying<'f> {
         let at = if is_filled { slot.written } else { slot.filled } as u64;
         if !at.is_multiple_of(self.block_bytes) {
             // Stopped inside a block, where direct I/O cannot continue.
-            self.odd.push(Span::new(slot.part.begin + slot.written as u64, slot.part.end));
+            self.retries.push(Span::new(slot.part.begin + slot.written as u64, slot.part.end));
             return Ok(());
         }
         self.slots[index] = Some(slot);
-        self.push(flight, index)
+        self.push(operations, index)
     }
 }

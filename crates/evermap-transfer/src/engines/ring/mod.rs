@@ -7,21 +7,21 @@ mod splice;
 pub use copy::Uring;
 pub use splice::UringSplice;
 
-use super::{Stop, WhyNot};
+use super::{Refusal, Stop};
 use crate::span::{Span, Work};
 
 /// Refuses spans without a known end: several parts are queued before the first completes.
 fn refuse_open(work: &Work) -> Result<(), Stop> {
     match work.spans().last() {
         Some(last) if last.is_open() => {
-            Err(Stop::Refused(WhyNot::new("io_uring copies need a source with a known end")))
+            Err(Stop::Refused(Refusal::new("io_uring copies need a source with a known end")))
         }
         _ => Ok(()),
     }
 }
 
 /// Returns the more severe reason to stop: a failure before a refusal, otherwise the earlier one.
-fn graver(before: Option<Stop>, now: Stop) -> Option<Stop> {
+fn more_severe(before: Option<Stop>, now: Stop) -> Option<Stop> {
     match (before, now) {
         (None, now) => Some(now),
         (Some(Stop::Refused(_)), now @ (Stop::Failed { .. } | Stop::SourceEnded { .. })) => {
@@ -32,8 +32,8 @@ fn graver(before: Option<Stop>, now: Stop) -> Option<Stop> {
 }
 
 /// Returns the refusal for a ring that failed.
-fn broken(errno: rustix::io::Errno) -> Stop {
-    Stop::Refused(WhyNot::new(format!("io_uring failed: {errno}")))
+fn ring_failed(errno: rustix::io::Errno) -> Stop {
+    Stop::Refused(Refusal::new(format!("io_uring failed: {errno}")))
 }
 
 /// Splits spans into parts of `bytes_max` at most, aligned to `bytes_max`.

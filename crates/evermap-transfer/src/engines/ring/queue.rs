@@ -16,14 +16,14 @@ use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode};
 use rustix::io::Errno;
 
-use crate::engines::WhyNot;
+use crate::engines::Refusal;
 use crate::meter::Meter;
 use crate::sys::Memory;
 
 /// Timeout of a wait, after which cancellation is checked.
-const PATIENCE: Timespec = Timespec::new().nsec(200_000_000);
+const WAIT_TIMEOUT: Timespec = Timespec::new().nsec(200_000_000);
 /// Tag of operations that cancel others.
-const CANCELLING: u64 = u64::MAX;
+const CANCEL_TAG: u64 = u64::MAX;
 /// Number of failed waits after which waiting is given up.
 const FAILED_WAITS_MAX: usize = 16;
 
@@ -50,9 +50,9 @@ pub(super) struct Done {
 
 impl Ring {
     /// Creates a ring for `operations` in flight. Refuses if io_uring is forbidden or too old.
-    pub(super) fn new(operations: usize, memory: Memory) -> Result<Ring, WhyNot> {
+    pub(super) fn new(operations: usize, memory: Memory) -> Result<Ring, Refusal> {
         let why =
-            |error: std::io::Error| WhyNot::new(format!("cannot create an io_uring: {error}"));
+            |error: std::io::Error| Refusal::new(format!("cannot create an io_uring: {error}"));
         let entries = u32::try_from(operations.next_power_of_two() * 2).unwrap_or(u32::MAX);
         // Since Linux 6.1. Completions are then processed in the wait, without interrupting this
         // thread.
@@ -63,7 +63,7 @@ impl Ring {
         }
         .map_err(why)?;
         if !uring.params().is_feature_ext_arg() {
-            return Err(WhyNot::new("io_uring before Linux 5.11 cannot wait with a timeout"));
+            return Err(Refusal::new("io_uring before Linux 5.11 cannot wait with a timeout"));
         }
         let mut ring = Ring {
             uring,
@@ -101,8 +101,8 @@ impl Ring {
     }
 
     /// Returns a guard for operations on descriptors that live for `'f`.
-    pub(super) fn flight<'f>(&'f mut self) -> Flight<'f> {
-        Flight { ring: self, descriptors: PhantomData }
+    pub(super) fn operations<'f>(&'f mut self) -> InFlight<'f> {
+        InFlight { ring: self, descriptors: PhantomData }
     }
 }
 
@@ -123,13 +123,13 @@ impl Drop for Ring {
 
 /// Guard for operations in flight. Dropping it waits for all of them.
 #[derive(Debug)]
-pub(super) struct Flight<'f> {
+pub(super) struct InFlight<'f> {
     ring: &'f mut Ring,
     /// The descriptors of operations stay open until these complete.
     descriptors: PhantomData<BorrowedFd<'f>>,
 }
 
-impl<'f> Flight<'f> {
+impl<'f> InFlight<'f> {
     /// Returns the number of operations in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.ring.in_flight.len()
@@ -199,7 +199,7 @@ impl<'f> Flight<'f> {
             .user_data(tag);
         if is_linked {
             // A chain submitted in two calls would be two chains.
-            self.make_room(2)?;
+            self.reserve_entries(2)?;
         }
         let flags = if is_linked { Flags::IO_LINK } else { Flags::empty() };
         // SAFETY: it uses no memory, and the descriptors outlive the operation.
@@ -210,7 +210,7 @@ impl<'f> Flight<'f> {
     /// have moved bytes.
     pub(super) fn cancel(&mut self) -> Result<(), Errno> {
         for tag in self.ring.in_flight.clone() {
-            let entry = opcode::AsyncCancel::new(tag).build().user_data(CANCELLING);
+            let entry = opcode::AsyncCancel::new(tag).build().user_data(CANCEL_TAG);
             // SAFETY: it uses neither memory nor descriptors.
             unsafe { self.push(entry) }?;
         }
@@ -234,7 +234,7 @@ impl<'f> Flight<'f> {
             };
             all_done.push(Done { tag, result });
         }
-        all_done.retain(|done| done.tag != CANCELLING);
+        all_done.retain(|done| done.tag != CANCEL_TAG);
         match all_done.is_empty() {
             true => outcome.map(|()| all_done),
             false => Ok(all_done),
@@ -251,7 +251,7 @@ impl<'f> Flight<'f> {
     }
 
     /// Makes space for `entries` in the queue, submitting it if necessary.
-    fn make_room(&mut self, entries: usize) -> Result<(), Errno> {
+    fn reserve_entries(&mut self, entries: usize) -> Result<(), Errno> {
         let queue = self.ring.uring.submission();
         if queue.capacity() - queue.len() >= entries {
             return Ok(());
@@ -268,7 +268,7 @@ impl<'f> Flight<'f> {
     ///
     /// The memory and descriptors named by the entry must live until the operation completes.
     unsafe fn push(&mut self, entry: Entry) -> Result<(), Errno> {
-        self.make_room(1)?;
+        self.reserve_entries(1)?;
         // SAFETY: the caller guarantees that the memory and descriptors of `entry` outlive the
         // operation.
         unsafe { self.ring.uring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
@@ -278,7 +278,7 @@ impl<'f> Flight<'f> {
 
     /// Submits the queued operations and waits for `wanted` completions or the timeout.
     fn enter(&mut self, wanted: usize) -> Result<(), Errno> {
-        let arguments = SubmitArgs::new().timespec(&PATIENCE);
+        let arguments = SubmitArgs::new().timespec(&WAIT_TIMEOUT);
         match self.ring.uring.submitter().submit_with_args(wanted, &arguments) {
             Ok(_) => Ok(()),
             Err(error) => match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
@@ -290,7 +290,7 @@ impl<'f> Flight<'f> {
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let meter = Meter::default();
         // A peer that does not read would block this forever.

@@ -10,12 +10,12 @@ use std::collections::VecDeque;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use super::queue::{Done, Flight, Ring};
-use super::{Parts, broken, graver, refuse_open};
+use super::queue::{Done, InFlight, Ring};
+use super::{Parts, more_severe, refuse_open, ring_failed};
 use crate::end::{Ends, Kind};
 use crate::engines::calls::{ended, refusal_or_failure, wait};
 use crate::engines::splice::Pipe;
-use crate::engines::{Engine, EngineKind, Stop, Tuning, WhyNot};
+use crate::engines::{Engine, EngineKind, Refusal, Stop, Tuning};
 use crate::error::Side;
 use crate::meter::Meter;
 use crate::span::{Span, Work};
@@ -39,14 +39,14 @@ impl UringSplice {
     }
 
     /// Creates the missing pipes and the ring.
-    fn lay(&mut self) -> Result<(), WhyNot> {
+    fn prepare(&mut self) -> Result<(), Refusal> {
         while self.pipes.len() < PIPES {
             self.pipes.push(Pipe::new(self.pipe_bytes)?);
         }
         if !self.ring.as_ref().is_some_and(Ring::is_usable) {
             // Splices use no memory. The ring's pages are never touched.
             let memory = Memory::new(1, page_bytes() as usize)
-                .map_err(|errno| WhyNot::new(format!("cannot allocate ring memory: {errno}")))?;
+                .map_err(|errno| Refusal::new(format!("cannot allocate ring memory: {errno}")))?;
             self.ring = Some(Ring::new(4 * PIPES, memory)?);
         }
         Ok(())
@@ -58,17 +58,17 @@ impl Engine for UringSplice {
         EngineKind::UringSplice
     }
 
-    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), Refusal> {
         if ends.source.kind() != Kind::File {
-            return Err(WhyNot::new("linked splices read only from regular files"));
+            return Err(Refusal::new("linked splices read only from regular files"));
         }
         if ends.target.appends() {
-            return Err(WhyNot::new("splice refuses a target opened for appending"));
+            return Err(Refusal::new("splice refuses a target opened for appending"));
         }
         if !ends.target.writes_at_offsets() && ends.target.kind() != Kind::Socket {
-            return Err(WhyNot::new("linked splices write only to files and sockets"));
+            return Err(Refusal::new("linked splices write only to files and sockets"));
         }
-        self.lay()
+        self.prepare()
     }
 
     fn step(
@@ -79,7 +79,7 @@ impl Engine for UringSplice {
         bytes_max: u64,
     ) -> Result<(), Stop> {
         refuse_open(work)?;
-        self.lay().map_err(Stop::Refused)?;
+        self.prepare().map_err(Stop::Refused)?;
         let Some(ring) = self.ring.as_mut() else { return Ok(()) };
         let part_bytes = self.pipes.iter().map(Pipe::capacity_bytes).min().unwrap_or(1) as u64;
         let mut splicing = Splicing {
@@ -91,9 +91,9 @@ impl Engine for UringSplice {
             ended_at: None,
             stop: None,
         };
-        let mut flight = ring.flight();
-        let outcome = splicing.fly(&mut flight, work, meter);
-        drop(flight);
+        let mut operations = ring.operations();
+        let outcome = splicing.process(&mut operations, work, meter);
+        drop(operations);
         let (ended_at, stop) = (splicing.ended_at, splicing.stop);
         if outcome.is_err() || ended_at.is_some() || stop.is_some() {
             // Bytes left in the pipes can be read again, from the target's offset.
@@ -149,24 +149,29 @@ struct Splicing<'f> {
 }
 
 impl<'f> Splicing<'f> {
-    fn fly(&mut self, flight: &mut Flight<'f>, work: &mut Work, meter: &Meter) -> Result<(), Stop> {
+    fn process(
+        &mut self,
+        operations: &mut InFlight<'f>,
+        work: &mut Work,
+        meter: &Meter,
+    ) -> Result<(), Stop> {
         let mut has_cancelled = false;
         loop {
             if meter.is_cancelled() && !has_cancelled {
                 has_cancelled = true;
-                self.stop = graver(self.stop.take(), Stop::Cancelled);
+                self.stop = more_severe(self.stop.take(), Stop::Cancelled);
                 // A peer that does not read would block this forever.
-                flight.cancel().map_err(broken)?;
+                operations.cancel().map_err(ring_failed)?;
             }
-            self.begin_parts(flight).map_err(broken)?;
-            if flight.in_flight() == 0 {
+            self.begin_parts(operations).map_err(ring_failed)?;
+            if operations.in_flight() == 0 {
                 return Ok(());
             }
-            for done in flight.wait(meter).map_err(broken)? {
-                self.note(done, work, meter);
+            for done in operations.wait(meter).map_err(ring_failed)? {
+                self.record(done, work, meter);
             }
             for index in 0..self.lanes.len() {
-                self.go_on(flight, index).map_err(broken)?;
+                self.advance(operations, index).map_err(ring_failed)?;
             }
         }
     }
@@ -182,7 +187,7 @@ impl<'f> Splicing<'f> {
     }
 
     /// Assigns a part to each free pipe.
-    fn begin_parts(&mut self, flight: &mut Flight<'f>) -> Result<(), Errno> {
+    fn begin_parts(&mut self, operations: &mut InFlight<'f>) -> Result<(), Errno> {
         for index in 0..self.lanes.len() {
             if self.is_stopping() {
                 return Ok(());
@@ -191,14 +196,14 @@ impl<'f> Splicing<'f> {
                 let Some(part) = self.parts.next() else { return Ok(()) };
                 self.lanes[index] = Some(Lane { part, held: 0, operations: 0, found_end: false });
                 self.turns.push_back(index);
-                self.go_on(flight, index)?;
+                self.advance(operations, index)?;
             }
         }
         Ok(())
     }
 
     /// Queues the lane's next operations, if none are in flight.
-    fn go_on(&mut self, flight: &mut Flight<'f>, index: usize) -> Result<(), Errno> {
+    fn advance(&mut self, operations: &mut InFlight<'f>, index: usize) -> Result<(), Errno> {
         let Some(mut lane) = self.lanes[index].filter(|lane| lane.operations == 0) else {
             return Ok(());
         };
@@ -206,7 +211,7 @@ impl<'f> Splicing<'f> {
             self.lanes[index] = None;
             self.turns.retain(|turn| *turn != index);
             // Another lane may be first in order now.
-            return (0..self.lanes.len()).try_for_each(|other| self.go_on(flight, other));
+            return (0..self.lanes.len()).try_for_each(|other| self.advance(operations, other));
         }
         if lane.found_end && lane.held == 0 {
             self.ended_at =
@@ -219,14 +224,14 @@ impl<'f> Splicing<'f> {
         let may_drain = self.may_drain(index);
         if lane.held == 0 {
             let bytes = lane.part.bytes() as usize;
-            self.fill(flight, index, lane.part.begin, bytes, may_drain)?;
+            self.fill(operations, index, lane.part.begin, bytes, may_drain)?;
             lane.operations += 1;
             if may_drain {
-                self.drain(flight, index, lane.part.begin, bytes)?;
+                self.drain(operations, index, lane.part.begin, bytes)?;
                 lane.operations += 1;
             }
         } else if may_drain {
-            self.drain(flight, index, lane.part.begin, lane.held as usize)?;
+            self.drain(operations, index, lane.part.begin, lane.held as usize)?;
             lane.operations += 1;
         }
         self.lanes[index] = Some(lane);
@@ -235,30 +240,36 @@ impl<'f> Splicing<'f> {
 
     fn fill(
         &self,
-        flight: &mut Flight<'f>,
+        operations: &mut InFlight<'f>,
         index: usize,
         at: u64,
         bytes: usize,
         is_linked: bool,
     ) -> Result<(), Errno> {
         let from = (self.ends.source.fd(), Some(at));
-        flight.splice(tag(index, FILL), from, (self.pipes[index].writer(), None), bytes, is_linked)
+        operations.splice(
+            tag(index, FILL),
+            from,
+            (self.pipes[index].writer(), None),
+            bytes,
+            is_linked,
+        )
     }
 
     fn drain(
         &self,
-        flight: &mut Flight<'f>,
+        operations: &mut InFlight<'f>,
         index: usize,
         at: u64,
         bytes: usize,
     ) -> Result<(), Errno> {
         let target = &self.ends.target;
         let to = (target.fd(), target.writes_at_offsets().then_some(at));
-        flight.splice(tag(index, DRAIN), (self.pipes[index].reader(), None), to, bytes, false)
+        operations.splice(tag(index, DRAIN), (self.pipes[index].reader(), None), to, bytes, false)
     }
 
     /// Records a completed operation in its lane.
-    fn note(&mut self, done: Done, work: &mut Work, meter: &Meter) {
+    fn record(&mut self, done: Done, work: &mut Work, meter: &Meter) {
         let index = (done.tag / 2) as usize;
         let Some(lane) = self.lanes.get_mut(index).and_then(Option::as_mut) else { return };
         lane.operations -= 1;
@@ -284,6 +295,6 @@ impl<'f> Splicing<'f> {
             (_, Err(errno)) => refusal_or_failure("splice", Side::Target, "write", errno),
             (_, Ok(_)) => Stop::Failed { side: Side::Target, operation: "write", errno: Errno::IO },
         };
-        self.stop = graver(self.stop.take(), stop);
+        self.stop = more_severe(self.stop.take(), stop);
     }
 }

@@ -7,7 +7,7 @@
 use super::pipe::Pipe;
 use crate::end::Ends;
 use crate::engines::calls::has_ended;
-use crate::engines::{Stop, WhyNot};
+use crate::engines::{Refusal, Stop};
 use crate::meter::Meter;
 use crate::span::{Span, Work};
 
@@ -24,7 +24,7 @@ pub enum Pattern {
 const PART_BYTES: u64 = 1 << 20;
 
 /// Divides the spans between the lanes.
-pub(super) fn share_out(
+pub(super) fn divide(
     spans: &[Span],
     lanes: usize,
     pattern: Pattern,
@@ -67,7 +67,7 @@ pub(super) fn run(
         let first = first.map(|(pipe, share)| lane(pipe, share, ends, meter));
         let joined = others.into_iter().map(|thread| {
             thread.join().unwrap_or_else(|_| {
-                (Vec::new(), Err(Stop::Refused(WhyNot::new("a lane's thread panicked"))))
+                (Vec::new(), Err(Stop::Refused(Refusal::new("a lane's thread panicked"))))
             })
         });
         first.into_iter().chain(joined).collect()
@@ -117,7 +117,7 @@ fn span_through(
         if pipe.fill(ends, meter, *at, span.end - *at)? == 0 {
             return Err(match has_ended(ends, *at, meter)? {
                 true => Stop::SourceEnded { at_bytes: *at },
-                false => Stop::Refused(WhyNot::new(format!(
+                false => Stop::Refused(Refusal::new(format!(
                     "splice moved nothing at byte {at}, before the end of the source"
                 ))),
             });
@@ -150,7 +150,7 @@ mod tests {
                 span
             }).collect();
             let pattern = if interleaved { Pattern::Interleaved } else { Pattern::Parts };
-            let shares = share_out(&spans, lanes, pattern, 1 << 20);
+            let shares = divide(&spans, lanes, pattern, 1 << 20);
             prop_assert_eq!(shares.len(), lanes);
             let mut work = Work::new(spans.clone());
             for part in shares.iter().flatten() {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn two_lanes_get_one_half_each() {
-        let shares = share_out(&[Span::new(0, 8 << 20)], 2, Pattern::Parts, 1 << 20);
+        let shares = divide(&[Span::new(0, 8 << 20)], 2, Pattern::Parts, 1 << 20);
         assert_eq!(shares, [vec![Span::new(0, 4 << 20)], vec![Span::new(4 << 20, 8 << 20)]]);
     }
 }

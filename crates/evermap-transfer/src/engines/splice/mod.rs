@@ -14,7 +14,7 @@ mod stream;
 pub use lanes::Pattern;
 pub(super) use pipe::Pipe;
 
-use super::{Engine, EngineKind, ReadWrite, Stop, Tuning, WhyNot};
+use super::{Engine, EngineKind, ReadWrite, Refusal, Stop, Tuning};
 use crate::end::Ends;
 use crate::error::Side;
 use crate::meter::Meter;
@@ -47,7 +47,7 @@ impl Splice {
     }
 
     /// Creates the missing pipes.
-    fn lay_pipes(&mut self) -> Result<(), WhyNot> {
+    fn create_pipes(&mut self) -> Result<(), Refusal> {
         while self.pipes.len() < self.lanes {
             self.pipes.push(Pipe::new(self.tuning.pipe_bytes)?);
         }
@@ -55,7 +55,7 @@ impl Splice {
     }
 
     /// Writes the bytes read from a pipe to the target.
-    fn bring_rest(&mut self, ends: &Ends<'_>, work: &mut Work, meter: &Meter) -> Result<(), Stop> {
+    fn write_rest(&mut self, ends: &Ends<'_>, work: &mut Work, meter: &Meter) -> Result<(), Stop> {
         if let Some(rest) = &mut self.rest {
             rest.drain(ends, work, meter)?;
             self.rest = None;
@@ -69,11 +69,11 @@ impl Engine for Splice {
         self.kind
     }
 
-    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), Refusal> {
         if ends.target.appends() {
-            return Err(WhyNot::new("splice refuses a target opened for appending"));
+            return Err(Refusal::new("splice refuses a target opened for appending"));
         }
-        self.lay_pipes()
+        self.create_pipes()
     }
 
     fn step(
@@ -83,17 +83,17 @@ impl Engine for Splice {
         meter: &Meter,
         bytes_max: u64,
     ) -> Result<(), Stop> {
-        self.bring_rest(ends, work, meter)?;
+        self.write_rest(ends, work, meter)?;
         if ends.source.reads_at_offsets() {
             // After a failed step, bytes left in a pipe are read again from the target's offset.
             self.pipes.retain(|pipe| pipe.held_bytes() == 0);
         }
-        self.lay_pipes().map_err(Stop::Refused)?;
+        self.create_pipes().map_err(Stop::Refused)?;
         let is_open = work.bytes().is_none();
         if self.lanes > 1 && !is_open && ends.have_offsets() {
             let chunk_bytes = self.pipes[0].capacity_bytes() as u64;
             let shares =
-                lanes::share_out(&work.take(bytes_max), self.lanes, self.pattern, chunk_bytes);
+                lanes::divide(&work.take(bytes_max), self.lanes, self.pattern, chunk_bytes);
             return lanes::run(&mut self.pipes, &shares, ends, work, meter);
         }
         if self.lanes > 1 && !is_open && ends.source.reads_at_offsets() {
@@ -112,6 +112,6 @@ impl Engine for Splice {
                 self.rest = Some(ReadWrite::holding(pipe.read_out().map_err(failed)?));
             }
         }
-        self.bring_rest(ends, work, meter)
+        self.write_rest(ends, work, meter)
     }
 }

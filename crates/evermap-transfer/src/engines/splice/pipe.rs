@@ -9,8 +9,8 @@ use rustix::pipe::{
 };
 
 use crate::end::Ends;
-use crate::engines::calls::{persist, refusal_or_failure};
-use crate::engines::{Stop, WhyNot};
+use crate::engines::calls::{refusal_or_failure, retry};
+use crate::engines::{Refusal, Stop};
 use crate::error::Side;
 use crate::meter::Meter;
 
@@ -29,8 +29,8 @@ pub(in crate::engines) struct Pipe {
 
 impl Pipe {
     /// Creates a pipe of `wanted_bytes`, or the largest the user may have.
-    pub(in crate::engines) fn new(wanted_bytes: usize) -> Result<Pipe, WhyNot> {
-        let why = |errno: Errno| WhyNot::new(format!("cannot create a pipe: {errno}"));
+    pub(in crate::engines) fn new(wanted_bytes: usize) -> Result<Pipe, Refusal> {
+        let why = |errno: Errno| Refusal::new(format!("cannot create a pipe: {errno}"));
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(why)?;
         // Fails above `/proc/sys/fs/pipe-max-size`. Then the default size applies.
         let capacity_bytes = match fcntl_setpipe_size(&writer, wanted_bytes) {
@@ -38,7 +38,7 @@ impl Pipe {
             Err(_) => fcntl_getpipe_size(&writer).map_err(why)?,
         };
         if capacity_bytes < CAPACITY_BYTES_MIN && capacity_bytes < wanted_bytes {
-            return Err(WhyNot::new(format!(
+            return Err(Refusal::new(format!(
                 "pipes are limited to {capacity_bytes} bytes because this user reached /proc/sys/fs/pipe-user-pages-soft"
             )));
         }
@@ -75,7 +75,7 @@ impl Pipe {
     ) -> Result<usize, Stop> {
         let source = &ends.source;
         let bytes_max = bytes_max.min(self.capacity_bytes as u64) as usize;
-        let filled = persist(meter, &[(source.fd(), PollFlags::IN)], || {
+        let filled = retry(meter, &[(source.fd(), PollFlags::IN)], || {
             let mut at = offset;
             let at = source.reads_at_offsets().then_some(&mut at);
             meter.filling(|| {
@@ -96,7 +96,7 @@ impl Pipe {
         offset: u64,
     ) -> Result<usize, Stop> {
         let target = &ends.target;
-        let drained = persist(meter, &[(target.fd(), PollFlags::OUT)], || {
+        let drained = retry(meter, &[(target.fd(), PollFlags::OUT)], || {
             let mut at = offset;
             let at = target.writes_at_offsets().then_some(&mut at);
             meter.draining(|| {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use evermap_observe::Moment;
 
-use super::places::Standing;
+use super::slots::WaitState;
 use super::target::{Target, flush, set_attributes};
 use super::{Receive, data};
 use crate::error::{Error, Result};
@@ -13,15 +13,15 @@ use crate::file;
 use crate::meter::Meter;
 use crate::net::digest::{Digester, chunks};
 use crate::net::report::{ReceiveReport, Traffic};
-use crate::net::socket::{Patience, Socket};
-use crate::net::watch::with_signs;
+use crate::net::socket::{Socket, Timeout};
+use crate::net::watch::with_keep_alive;
 use crate::net::wire::{
     DIGEST_CHUNK_BYTES, Frame, HELLO_BYTES, Hello, Malformed, Manifest, Reason, name_of,
 };
 use crate::policy::Durability;
 
 /// Timeout for sending a failure to the sender.
-const FAREWELL: Duration = Duration::from_secs(1);
+const FAILURE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Minimum rate of a manifest, in addition to the time for the hello.
 const MANIFEST_BYTES_PER_SECOND: u32 = 64 << 10;
@@ -38,37 +38,37 @@ pub(super) struct Greeting {
 pub(super) type Joins<'a> = dyn FnMut(Instant) -> Result<Option<(Socket, Hello)>> + 'a;
 
 /// Reads the first message of an unidentified peer. Answers invalid ones with a failure.
-pub(super) fn greet(receive: &Receive, socket: &Socket) -> Result<Greeting> {
+pub(super) fn read_greeting(receive: &Receive, socket: &Socket) -> Result<Greeting> {
     let refuse = |what: Malformed| {
         let reason = match what {
             Malformed::Newer(_) => Reason::NewerVersion,
             Malformed::Bytes(_) => Reason::Malformed,
         };
-        say_failed(socket, reason, &what.to_string());
+        send_failure(socket, reason, &what.to_string());
         socket.malformed(what)
     };
-    let patience = Patience::within(receive.handshake, &receive.cancelled);
+    let timeout = Timeout::within(receive.handshake, &receive.cancelled);
     let mut bytes = [0; HELLO_BYTES];
-    socket.read_exact(&mut bytes, patience, "before its hello arrived")?;
+    socket.read_exact(&mut bytes, timeout, "before its hello arrived")?;
     let hello = Hello::decode(&bytes).map_err(refuse)?;
     if hello.index > 0 {
         return Ok(Greeting { hello, manifest: None });
     }
     let more = Duration::from_secs((hello.manifest_bytes / MANIFEST_BYTES_PER_SECOND).into());
-    let patience = Patience::within(receive.handshake + more, &receive.cancelled);
-    let manifest = read_manifest(socket, hello.manifest_bytes as usize, patience)?;
+    let timeout = Timeout::within(receive.handshake + more, &receive.cancelled);
+    let manifest = read_manifest(socket, hello.manifest_bytes as usize, timeout)?;
     let manifest = Manifest::decode(&manifest).map_err(refuse)?;
     Ok(Greeting { hello, manifest: Some(manifest) })
 }
 
 /// Reads a manifest. Memory is allocated as bytes arrive, not by the announced length.
-fn read_manifest(socket: &Socket, length: usize, patience: Patience<'_>) -> Result<Vec<u8>> {
+fn read_manifest(socket: &Socket, length: usize, timeout: Timeout<'_>) -> Result<Vec<u8>> {
     const PIECE_BYTES: usize = 64 << 10;
     let mut bytes = Vec::new();
     while bytes.len() < length {
         let begin = bytes.len();
         bytes.resize(length.min(begin + PIECE_BYTES), 0);
-        socket.read_exact(&mut bytes[begin..], patience, "before its manifest arrived")?;
+        socket.read_exact(&mut bytes[begin..], timeout, "before its manifest arrived")?;
     }
     Ok(bytes)
 }
@@ -81,31 +81,31 @@ pub(super) fn receive(
     hello: Hello,
     manifest: &Manifest,
     joins: &mut Joins<'_>,
-    standing: &Standing,
+    wait_state: &WaitState,
 ) -> Result<ReceiveReport> {
     let begin = Moment::now();
-    let received = whole(receive, target, first, hello, manifest, joins, standing, &begin)
-        .map_err(|error| standing.displaced(first).unwrap_or(error));
+    let received = transfer(receive, target, first, hello, manifest, joins, wait_state, &begin)
+        .map_err(|error| wait_state.eviction_error(first).unwrap_or(error));
     if let Err(error) = &received {
-        let (reason, text) = in_words_for_the_sender(error);
-        say_failed(first, reason, &text);
+        let (reason, text) = reason_for_sender(error);
+        send_failure(first, reason, &text);
     }
     received
 }
 
 #[expect(clippy::too_many_arguments, reason = "inputs of a transfer, from one caller")]
-fn whole(
+fn transfer(
     receive: &Receive,
     target: &Target,
     first: &Socket,
     hello: Hello,
     manifest: &Manifest,
     joins: &mut Joins<'_>,
-    standing: &Standing,
+    wait_state: &WaitState,
     begin: &Moment,
 ) -> Result<ReceiveReport> {
-    let handshake = || Patience::within(receive.handshake, &receive.cancelled);
-    if let Some(why) = target.why_refused(&manifest.name, receive.dot_files) {
+    let handshake = || Timeout::within(receive.handshake, &receive.cancelled);
+    if let Some(why) = target.refusal_reason(&manifest.name, receive.dot_files) {
         return Err(first.error(format!("the file name {why}")));
     }
     let file = target.prepare(manifest, receive.room_bytes_max)?;
@@ -119,31 +119,31 @@ fn whole(
         ));
     }
     let ready = Frame::Ready { digest_chunk_bytes, discards: file.is_none() };
-    first.say(&ready, handshake())?;
-    let sockets = gather(receive, first, hello, joins, &ready)?;
+    first.send_frame(&ready, handshake())?;
+    let sockets = collect_connections(receive, first, hello, joins, &ready)?;
     let meter = Meter::new(receive.cancelled.clone());
     let (connections, not_used) =
-        data::receive(receive, manifest, file.as_ref(), &sockets, &meter, standing)?;
-    standing.is_at_work();
+        data::receive(receive, manifest, file.as_ref(), &sockets, &meter, wait_state)?;
+    wait_state.set_busy();
     if let (Some(file), 1..) = (&file, digest_chunk_bytes) {
         read_back(receive, file, first, manifest, digest_chunk_bytes)?;
     }
-    let idle = Patience::idle(receive.idle, &receive.cancelled);
-    first.say(&Frame::Stored { bytes: meter.arrived_bytes() }, idle)?;
-    standing.awaits_more();
-    until_kept(first, idle, manifest, file.as_ref())?;
-    standing.is_at_work();
+    let idle = Timeout::idle(receive.idle, &receive.cancelled);
+    first.send_frame(&Frame::Stored { bytes: meter.arrived_bytes() }, idle)?;
+    wait_state.set_waiting();
+    wait_keep(first, idle, manifest, file.as_ref())?;
+    wait_state.set_busy();
     let (path, not_kept) = match file {
         Some(file) => {
             let not_kept = set_attributes(&file, manifest)?;
             // The file is kept from here on, even if the sender is gone.
-            let sign = || {
-                let _ = first.say(&Frame::Working, handshake());
+            let keep_alive = || {
+                let _ = first.send_frame(&Frame::Working, handshake());
                 Ok(())
             };
             let path = match receive.durability {
                 Durability::None => target.publish(file, Durability::None)?,
-                durability => with_signs(sign, || target.publish(file, durability))?,
+                durability => with_keep_alive(keep_alive, || target.publish(file, durability))?,
             };
             (Some(path), not_kept)
         }
@@ -151,7 +151,7 @@ fn whole(
     };
     // The file is published. If the sender is gone, it will report an uncertain outcome, but the
     // file stays.
-    if let Err(error) = first.say(&Frame::Published, handshake()) {
+    if let Err(error) = first.send_frame(&Frame::Published, handshake()) {
         tracing::debug!(%error, "could not confirm publication to the sender");
     }
     if let Some(progress) = &receive.on_progress {
@@ -167,7 +167,7 @@ fn whole(
 }
 
 /// Waits for all connections of a transfer. A connection that does not belong to it is refused.
-fn gather(
+fn collect_connections(
     receive: &Receive,
     first: &Socket,
     hello: Hello,
@@ -186,20 +186,20 @@ fn gather(
         };
         let is_of_this = other.id == hello.id && other.connections == hello.connections;
         match sockets.get_mut(usize::from(other.index)) {
-            Some(place @ None) if is_of_this && other.index > 0 => {
-                socket.say(ready, Patience::within(receive.handshake, &receive.cancelled))?;
-                *place = Some(socket);
+            Some(slot @ None) if is_of_this && other.index > 0 => {
+                socket.send_frame(ready, Timeout::within(receive.handshake, &receive.cancelled))?;
+                *slot = Some(socket);
                 come += 1;
             }
-            _ => say_failed(
+            _ => send_failure(
                 &socket,
                 Reason::Malformed,
                 "this connection does not belong to the transfer",
             ),
         }
     }
-    if let Some(place) = sockets.first_mut() {
-        *place = Some(first.clone());
+    if let Some(slot) = sockets.first_mut() {
+        *slot = Some(first.clone());
     }
     Ok(sockets.into_iter().flatten().collect())
 }
@@ -212,8 +212,8 @@ fn read_back(
     manifest: &Manifest,
     chunk_bytes: u64,
 ) -> Result<()> {
-    let idle = Patience::idle(receive.idle, &receive.cancelled);
-    with_signs(|| socket.say(&Frame::Working, idle), || flush(file))?;
+    let idle = Timeout::idle(receive.idle, &receive.cancelled);
+    with_keep_alive(|| socket.send_frame(&Frame::Working, idle), || flush(file))?;
     let mut digester = Digester::new();
     for span in chunks(&manifest.extents, chunk_bytes) {
         let digest =
@@ -223,27 +223,29 @@ fn read_back(
                 std::io::ErrorKind::UnexpectedEof,
             )));
         };
-        if let Err(error) = socket.say(&Frame::Digest { span, digest }, idle) {
+        if let Err(error) = socket.send_frame(&Frame::Digest { span, digest }, idle) {
             // The sender may have sent a reason before closing.
-            return Err(discarded(socket, manifest, Some(file), Duration::ZERO).unwrap_or(error));
+            return Err(
+                read_discard_error(socket, manifest, Some(file), Duration::ZERO).unwrap_or(error)
+            );
         }
     }
     Ok(())
 }
 
 /// Waits for the sender's request to keep the file.
-fn until_kept(
+fn wait_keep(
     socket: &Socket,
-    idle: Patience<'_>,
+    idle: Timeout<'_>,
     manifest: &Manifest,
     file: Option<&file::Target<'_>>,
 ) -> Result<()> {
     loop {
-        match socket.listen(idle, "before it asked to keep the file")? {
+        match socket.read_frame(idle, "before it asked to keep the file")? {
             Frame::Keep => return Ok(()),
             Frame::Working => {}
             Frame::Failed { reason, at, text } => {
-                return Err(why_discarded(socket, manifest, file, reason, at, &text));
+                return Err(discard_error(socket, manifest, file, reason, at, &text));
             }
             other => {
                 return Err(socket.error(format!(
@@ -256,17 +258,17 @@ fn until_kept(
 }
 
 /// Returns the sender's reason for giving up, if it sent one.
-fn discarded(
+fn read_discard_error(
     socket: &Socket,
     manifest: &Manifest,
     file: Option<&file::Target<'_>>,
     time: Duration,
 ) -> Option<Error> {
-    let (reason, at, text) = socket.last_words(time)?;
-    Some(why_discarded(socket, manifest, file, reason, at, &text))
+    let (reason, at, text) = socket.read_failure(time)?;
+    Some(discard_error(socket, manifest, file, reason, at, &text))
 }
 
-fn why_discarded(
+fn discard_error(
     socket: &Socket,
     manifest: &Manifest,
     file: Option<&file::Target<'_>>,
@@ -292,15 +294,15 @@ fn why_discarded(
 }
 
 /// Sends a failure to the peer, if it still reads.
-pub(super) fn say_failed(socket: &Socket, reason: Reason, text: &str) {
+pub(super) fn send_failure(socket: &Socket, reason: Reason, text: &str) {
     let never = std::sync::atomic::AtomicBool::new(false);
     let frame = Frame::Failed { reason, at: 0, text: text.into() };
-    let _ = socket.say(&frame, Patience::within(FAREWELL, &never));
+    let _ = socket.send_frame(&frame, Timeout::within(FAILURE_TIMEOUT, &never));
     socket.end_sending();
 }
 
 /// Describes an error to an unidentified peer, without paths of this machine.
-fn in_words_for_the_sender(error: &Error) -> (Reason, String) {
+fn reason_for_sender(error: &Error) -> (Reason, String) {
     match error {
         Error::NoSpace { needed_bytes, .. } => {
             (Reason::NoSpace, format!("not enough space for {needed_bytes} bytes"))

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::conversation::{self, Greeting, say_failed};
-use super::places::{Places, Taken};
+use super::conversation::{self, Greeting, send_failure};
+use super::slots::{Slots, TakenSlot};
 use super::target::Target;
 use super::{Receive, raw};
 use crate::error::{Error, Result};
@@ -28,10 +28,10 @@ use crate::net::wire::{Hello, Manifest, Reason, TransferId};
 
 /// Maximum number of connections without a hello. Beyond it, the oldest connection of the peer with
 /// the most is dropped.
-const STRANGERS_MAX: usize = 64;
+const UNIDENTIFIED_MAX: usize = 64;
 
 /// Interval at which a wait checks for cancellation.
-const TURN: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A listening receiver. It stops listening when dropped.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Listening {
     ///
     /// Same as [`Receive::over`]; [`Error::Peer`] if no sender came within the timeout.
     pub fn once(self) -> Result<ReceiveReport> {
-        self.one(&self.receive, &self.target, Others::AreSentAway)
+        self.one(&self.receive, &self.target, OtherSenders::Refused)
     }
 
     /// Like [`Listening::once`], but keeps listening. Connections that arrive after all connections
@@ -91,10 +91,15 @@ impl Listening {
     ///
     /// Same as [`Listening::once`], and [`Error::Io`] if the target's directory does not exist.
     pub fn next(&self, receive: &Receive) -> Result<ReceiveReport> {
-        self.one(receive, &receive.target()?, Others::Wait)
+        self.one(receive, &receive.target()?, OtherSenders::Queued)
     }
 
-    fn one(&self, receive: &Receive, target: &Target, others: Others) -> Result<ReceiveReport> {
+    fn one(
+        &self,
+        receive: &Receive,
+        target: &Target,
+        others: OtherSenders,
+    ) -> Result<ReceiveReport> {
         let outcome = Mutex::new(None);
         let ended = |result| *lock(&outcome) = Some(result);
         Hub::new(&self.listener, receive, target, others, &ended)?.run(receive.wait)?;
@@ -134,7 +139,8 @@ impl Listening {
     ///
     /// [`Error::Io`] if the listener fails.
     pub fn serve(self, ended: impl Fn(Result<ReceiveReport>) + Sync) -> Result<()> {
-        Hub::new(&self.listener, &self.receive, &self.target, Others::AreServed, &ended)?.run(None)
+        Hub::new(&self.listener, &self.receive, &self.target, OtherSenders::Served, &ended)?
+            .run(None)
     }
 }
 
@@ -143,13 +149,13 @@ type Ended<'a> = dyn Fn(Result<ReceiveReport>) + Sync + 'a;
 
 /// Treatment of other senders during a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Others {
+enum OtherSenders {
     /// Served at the same time.
-    AreServed,
+    Served,
     /// Refused as busy.
-    AreSentAway,
+    Refused,
     /// Not accepted once all connections of the transfer exist: the kernel queues them.
-    Wait,
+    Queued,
 }
 
 /// State shared by the threads of a listener.
@@ -157,12 +163,12 @@ struct Hub<'a> {
     listener: &'a Listener,
     receive: &'a Receive,
     target: &'a Target,
-    others: Others,
+    others: OtherSenders,
     ended: &'a Ended<'a>,
     /// Connections without a hello, by order of arrival.
-    strangers: Mutex<BTreeMap<u64, Socket>>,
-    strangers_so_far: AtomicU64,
-    places: Mutex<Places>,
+    unidentified: Mutex<BTreeMap<u64, Socket>>,
+    accepted_total: AtomicU64,
+    slots: Mutex<Slots>,
     /// Set when the only transfer has begun.
     is_taken: AtomicBool,
     /// Set when all its connections exist.
@@ -178,7 +184,7 @@ impl<'a> Hub<'a> {
         listener: &'a Listener,
         receive: &'a Receive,
         target: &'a Target,
-        others: Others,
+        others: OtherSenders,
         ended: &'a Ended<'a>,
     ) -> Result<Hub<'a>> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -189,9 +195,9 @@ impl<'a> Hub<'a> {
             target,
             others,
             ended,
-            strangers: Mutex::default(),
-            strangers_so_far: AtomicU64::new(0),
-            places: Mutex::new(Places::new(receive.idle)),
+            unidentified: Mutex::default(),
+            accepted_total: AtomicU64::new(0),
+            slots: Mutex::new(Slots::new(receive.idle)),
             is_taken: AtomicBool::new(false),
             is_joined: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -232,19 +238,19 @@ impl<'a> Hub<'a> {
                 }
             };
             // Ends the threads of unidentified connections, so that the scope ends.
-            lock(&self.strangers).values().for_each(Socket::end_receiving);
+            lock(&self.unidentified).values().for_each(Socket::end_receiving);
             outcome
         })
     }
 
     /// Returns true if new connections should be accepted now.
     fn accepts(&self) -> bool {
-        self.others != Others::Wait || !self.is_joined.load(Ordering::Acquire)
+        self.others != OtherSenders::Queued || !self.is_joined.load(Ordering::Acquire)
     }
 
     /// Returns true if it ends with its first transfer.
     fn is_for_one(&self) -> bool {
-        self.others != Others::AreServed
+        self.others != OtherSenders::Served
     }
 
     fn is_cancelled(&self) -> bool {
@@ -256,29 +262,29 @@ impl<'a> Hub<'a> {
         let comers = if accepts { PollFlags::IN } else { PollFlags::empty() };
         let mut polled =
             [PollFd::new(self.listener, comers), PollFd::new(&self.wake, PollFlags::IN)];
-        let turn = Timespec { tv_sec: 0, tv_nsec: i64::from(TURN.subsec_nanos()) };
+        let turn = Timespec { tv_sec: 0, tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()) };
         // A failure only shortens the wait. If memory is short, sleep to avoid spinning.
         if poll(&mut polled, Some(&turn)).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
-            std::thread::sleep(TURN);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
     /// Starts a thread for a new connection.
     fn admit<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, socket: Socket) {
-        let number = self.strangers_so_far.fetch_add(1, Ordering::Relaxed);
+        let number = self.accepted_total.fetch_add(1, Ordering::Relaxed);
         {
-            let mut strangers = lock(&self.strangers);
-            if strangers.len() >= STRANGERS_MAX
-                && let Some(silent) = oldest_of_the_busiest_peer(&strangers)
-                && let Some(silent) = strangers.remove(&silent)
+            let mut unidentified = lock(&self.unidentified);
+            if unidentified.len() >= UNIDENTIFIED_MAX
+                && let Some(silent) = oldest_of_the_busiest_peer(&unidentified)
+                && let Some(silent) = unidentified.remove(&silent)
             {
                 silent.end_receiving();
             }
-            strangers.insert(number, socket.clone());
+            unidentified.insert(number, socket.clone());
         }
         let met = start(scope, move || self.meet(number, &socket));
         if let Err(error) = met {
-            lock(&self.strangers).remove(&number);
+            lock(&self.unidentified).remove(&number);
             self.refused(&error);
         }
     }
@@ -288,9 +294,9 @@ impl<'a> Hub<'a> {
         let receive = self.receive;
         let greeting = match receive.raw {
             true => None,
-            false => Some(conversation::greet(receive, socket)),
+            false => Some(conversation::read_greeting(receive, socket)),
         };
-        lock(&self.strangers).remove(&number);
+        lock(&self.unidentified).remove(&number);
         match greeting {
             None => self.take_raw(socket),
             Some(Err(error)) => self.refused(&error),
@@ -313,8 +319,8 @@ impl<'a> Hub<'a> {
 
     /// Starts a transfer on its first connection, if a slot is free.
     fn begin(&self, socket: &Socket, hello: Hello, manifest: &Manifest) {
-        let Some(taken) = self.take_place(hello.id, socket) else {
-            say_failed(socket, Reason::Busy, "the receiver is busy with another transfer");
+        let Some(taken) = self.take_slot(hello.id, socket) else {
+            send_failure(socket, Reason::Busy, "the receiver is busy with another transfer");
             return self.refused(
                 &socket.error("refused because another transfer is in progress: send again later"),
             );
@@ -328,29 +334,29 @@ impl<'a> Hub<'a> {
             self.is_joined.store(missing == 0, Ordering::Release);
             Ok(joined)
         };
-        let (target, standing) = (self.target, &taken.standing);
+        let (target, wait_state) = (self.target, &taken.wait_state);
         let outcome =
-            conversation::receive(receive, target, socket, hello, manifest, &mut joins, standing);
-        lock(&self.places).free(hello.id, &taken);
+            conversation::receive(receive, target, socket, hello, manifest, &mut joins, wait_state);
+        lock(&self.slots).free(hello.id, &taken);
         self.end(outcome);
     }
 
     /// Takes a slot for a transfer, if one is free.
-    fn take_place(&self, id: TransferId, socket: &Socket) -> Option<Taken> {
-        let mut places = lock(&self.places);
+    fn take_slot(&self, id: TransferId, socket: &Socket) -> Option<TakenSlot> {
+        let mut slots = lock(&self.slots);
         if self.is_for_one() && self.is_taken.swap(true, Ordering::AcqRel) {
             return None;
         }
-        places.take(id, socket)
+        slots.take(id, socket)
     }
 
     /// Passes a further connection to its transfer.
     fn join(&self, socket: &Socket, hello: Hello) {
-        let transfer = lock(&self.places).joining(&hello.id);
+        let transfer = lock(&self.slots).joining(&hello.id);
         let is_taken =
             transfer.is_some_and(|transfer| transfer.send((socket.clone(), hello)).is_ok());
         if !is_taken {
-            say_failed(
+            send_failure(
                 socket,
                 Reason::Malformed,
                 "the receiver knows no transfer of this connection",
@@ -371,9 +377,9 @@ impl<'a> Hub<'a> {
                 return Err(Error::Cancelled { left: "no data was written".into() });
             }
             let left = end.saturating_duration_since(Instant::now());
-            match joining.recv_timeout(left.min(TURN)) {
+            match joining.recv_timeout(left.min(POLL_INTERVAL)) {
                 Ok(joined) => return Ok(Some(joined)),
-                Err(RecvTimeoutError::Timeout) if left > TURN => {}
+                Err(RecvTimeoutError::Timeout) if left > POLL_INTERVAL => {}
                 Err(_) => return Ok(None),
             }
         }
@@ -397,9 +403,9 @@ impl<'a> Hub<'a> {
 }
 
 /// Returns the oldest connection of the peer with the most connections without a hello.
-fn oldest_of_the_busiest_peer(strangers: &BTreeMap<u64, Socket>) -> Option<u64> {
+fn oldest_of_the_busiest_peer(unidentified: &BTreeMap<u64, Socket>) -> Option<u64> {
     let mut peers: HashMap<Peer, (usize, u64)> = HashMap::new();
-    for (number, socket) in strangers {
+    for (number, socket) in unidentified {
         peers.entry(socket.peer()).or_insert((0, *number)).0 += 1;
     }
     let busiest = peers.into_values().max_by_key(|(count, oldest)| (*count, Reverse(*oldest)));

@@ -4,10 +4,10 @@ mod conversation;
 mod data;
 mod listening;
 mod names;
-mod places;
 mod raw;
-mod room;
-mod taker;
+mod sink;
+mod slots;
+mod space;
 mod target;
 
 use std::os::fd::OwnedFd;
@@ -17,18 +17,18 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::address::Address;
-use super::carrier::FROM_A_SOCKET;
+use super::engine_chain::FROM_SOCKET;
 use super::report::ReceiveReport;
 use super::socket::Socket;
 use super::watch::OnProgress;
 use super::wire::Hello;
-use super::{HANDSHAKE, IDLE};
+use super::{HANDSHAKE_TIMEOUT, IDLE_TIMEOUT};
 use crate::engines::EngineKind;
 use crate::error::{Error, Result};
 use crate::policy::Durability;
 use conversation::Greeting;
 pub use listening::Listening;
-use places::Standing;
+use slots::WaitState;
 use target::Target;
 
 /// Callback for connections that were refused.
@@ -88,8 +88,8 @@ impl Receive {
             durability: Durability::None,
             room_bytes_max: None,
             dot_files: false,
-            handshake: HANDSHAKE,
-            idle: IDLE,
+            handshake: HANDSHAKE_TIMEOUT,
+            idle: IDLE_TIMEOUT,
             wait: None,
             cancelled: Arc::default(),
             on_progress: None,
@@ -236,18 +236,18 @@ impl Receive {
         if self.raw {
             return raw::receive(self, &target, &first);
         }
-        let Greeting { hello, manifest } = conversation::greet(self, &first)?;
+        let Greeting { hello, manifest } = conversation::read_greeting(self, &first)?;
         let Some(manifest) = manifest else {
             return Err(first
                 .error("this is a further connection of a transfer whose first one is missing"));
         };
         let mut joins = |_end: Instant| -> Result<Option<(Socket, Hello)>> {
             let Some(socket) = sockets.next().transpose()? else { return Ok(None) };
-            let hello = conversation::greet(self, &socket)?.hello;
+            let hello = conversation::read_greeting(self, &socket)?.hello;
             Ok(Some((socket, hello)))
         };
-        let standing = Standing::default();
-        conversation::receive(self, &target, &first, hello, &manifest, &mut joins, &standing)
+        let wait_state = WaitState::default();
+        conversation::receive(self, &target, &first, hello, &manifest, &mut joins, &wait_state)
     }
 
     fn target(&self) -> Result<Target> {
@@ -265,7 +265,7 @@ impl Receive {
     fn engines(&self) -> Vec<EngineKind> {
         match self.engine {
             Some(engine) => vec![engine],
-            None => FROM_A_SOCKET.to_vec(),
+            None => FROM_SOCKET.to_vec(),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::file::unfinished_name;
 
 /// Returns why a name is refused, in words for both ends, or `None` if it is allowed. `dot_files`
 /// allows names with a leading dot.
-pub(super) fn why_refused(name: &[u8], dot_files: bool) -> Option<String> {
+pub(super) fn refusal_reason(name: &[u8], dot_files: bool) -> Option<String> {
     let shown = String::from_utf8_lossy(name);
     if unfinished_name(name).is_some() {
         return Some(format!(
@@ -44,28 +44,28 @@ mod tests {
         let controls = (0..=0x1fu32).chain(0x7f..=0x9f).filter_map(char::from_u32);
         for control in controls {
             let name = format!("a{control}b");
-            assert!(why_refused(name.as_bytes(), true).is_some(), "{name:?}");
+            assert!(refusal_reason(name.as_bytes(), true).is_some(), "{name:?}");
         }
         for name in ["ordinary", "with space", "ünïcödé", "\u{a0}", "日本語", "-rf", "a.b", "~"]
         {
-            assert_eq!(why_refused(name.as_bytes(), false), None, "{name:?}");
+            assert_eq!(refusal_reason(name.as_bytes(), false), None, "{name:?}");
         }
         // Not UTF-8, as file names from old systems may be.
-        assert_eq!(why_refused(b"caf\xe9", false), None);
-        assert!(why_refused(b"caf\xe9\x1b[2J", false).is_some());
+        assert_eq!(refusal_reason(b"caf\xe9", false), None);
+        assert!(refusal_reason(b"caf\xe9\x1b[2J", false).is_some());
     }
 
     #[test]
     fn dot_names_need_the_option_and_unfinished_names_are_refused() {
         for name in [&b".bashrc"[..], b".ssh", b"..."] {
-            assert!(why_refused(name, false).is_some());
-            assert_eq!(why_refused(name, true), None);
+            assert!(refusal_reason(name, false).is_some());
+            assert_eq!(refusal_reason(name, true), None);
         }
         for name in
             [&b".film.evermap-part"[..], b".film.evermap-part.journal", b".f.evermap-0a1b2c3d"]
         {
-            assert!(why_refused(name, true).is_some());
+            assert!(refusal_reason(name, true).is_some());
         }
-        assert_eq!(why_refused(b"film.evermap-part", false), None);
+        assert_eq!(refusal_reason(b"film.evermap-part", false), None);
     }
 }

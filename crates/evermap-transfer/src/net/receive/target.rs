@@ -11,12 +11,12 @@ use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use super::names;
-use super::room::Room;
+use super::space::SpaceLimit;
 use crate::error::{Error, Result};
 use crate::file::attributes::umask;
-use crate::file::{self, Placing, c_name};
-use crate::net::again;
-use crate::net::wire::{Manifest, Stamp, name_of};
+use crate::file::{self, PublishMode, c_name};
+use crate::net::retry_interrupted;
+use crate::net::wire::{Manifest, Timestamp, name_of};
 use crate::policy::Durability;
 use crate::report::NotKept;
 use crate::sys::write_signals::WriteSignalsBlocked;
@@ -45,7 +45,7 @@ pub(super) struct Directory {
 impl Directory {
     fn open(path: &Path) -> Result<Directory> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = again(|| rustix::fs::open(path, flags, Mode::empty()))
+        let opened = retry_interrupted(|| rustix::fs::open(path, flags, Mode::empty()))
             .map_err(Error::io("receive into", path))?;
         Ok(Directory { opened, path: path.into() })
     }
@@ -54,10 +54,12 @@ impl Directory {
     /// `file` in it.
     fn flush(&self, file: BorrowedFd<'_>) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let flushed = match again(|| rustix::fs::openat(&self.opened, ".", flags, Mode::empty())) {
-            Ok(readable) => again(|| rustix::fs::fsync(&readable)),
-            Err(_) => again(|| rustix::fs::syncfs(file)),
-        };
+        let flushed =
+            match retry_interrupted(|| rustix::fs::openat(&self.opened, ".", flags, Mode::empty()))
+            {
+                Ok(readable) => retry_interrupted(|| rustix::fs::fsync(&readable)),
+                Err(_) => retry_interrupted(|| rustix::fs::syncfs(file)),
+            };
         flushed.map_err(Error::io("flush the directory", &self.path))
     }
 
@@ -70,7 +72,7 @@ impl Directory {
         {
             return Err(Error::io("replace", path)(Errno::ISDIR));
         }
-        file::Target::new(self.opened.as_fd(), &c_name(name)?, &path, Placing::Replacing)
+        file::Target::new(self.opened.as_fd(), &c_name(name)?, &path, PublishMode::Replace)
     }
 }
 
@@ -97,9 +99,9 @@ impl Target {
     }
 
     /// Returns why the sender's file name is refused, or `None` if it is allowed or not used.
-    pub(super) fn why_refused(&self, name: &[u8], dot_files: bool) -> Option<String> {
+    pub(super) fn refusal_reason(&self, name: &[u8], dot_files: bool) -> Option<String> {
         match self {
-            Target::Directory(_) => names::why_refused(name, dot_files),
+            Target::Directory(_) => names::refusal_reason(name, dot_files),
             Target::File(..) | Target::Stream(_) | Target::Nothing => None,
         }
     }
@@ -125,11 +127,11 @@ impl Target {
                 )));
             }
         };
-        let room = Room::of(&file, file.path(), room_bytes_max)?;
-        room.check(file.path(), manifest.data_bytes())?;
+        let space = SpaceLimit::of(&file, file.path(), room_bytes_max)?;
+        space.check(file.path(), manifest.data_bytes())?;
         let _no_signal = WriteSignalsBlocked::new();
-        again(|| rustix::fs::ftruncate(&file, manifest.size_bytes))
-            .map_err(no_room(&file, manifest))?;
+        retry_interrupted(|| rustix::fs::ftruncate(&file, manifest.size_bytes))
+            .map_err(space_error(&file, manifest))?;
         Ok(Some(file))
     }
 
@@ -142,8 +144,8 @@ impl Target {
         let path = file.path().to_path_buf();
         let flushed = match durability {
             Durability::None => Ok(()),
-            Durability::Data => again(|| rustix::fs::fdatasync(&file)),
-            Durability::Full => again(|| rustix::fs::fsync(&file)),
+            Durability::Data => retry_interrupted(|| rustix::fs::fdatasync(&file)),
+            Durability::Full => retry_interrupted(|| rustix::fs::fsync(&file)),
         };
         flushed.map_err(Error::io("flush", &path))?;
         let kept = match (durability, self) {
@@ -153,7 +155,7 @@ impl Target {
             }
             _ => None,
         };
-        file.publish(Placing::Replacing)?;
+        file.publish(PublishMode::Replace)?;
         if let Some((directory, file)) = kept {
             directory.flush(file.as_fd())?;
         }
@@ -173,7 +175,7 @@ impl Target {
     }
 }
 
-fn no_room(file: &file::Target<'_>, manifest: &Manifest) -> impl FnOnce(Errno) -> Error {
+fn space_error(file: &file::Target<'_>, manifest: &Manifest) -> impl FnOnce(Errno) -> Error {
     let (path, needed_bytes) = (file.path().to_path_buf(), manifest.data_bytes());
     move |errno| match errno {
         Errno::NOSPC | Errno::DQUOT => Error::NoSpace { path, needed_bytes },
@@ -191,8 +193,8 @@ pub(super) fn set_attributes(file: &file::Target<'_>, manifest: &Manifest) -> Re
         last_modification: timespec(manifest.modified),
     };
     let outcomes = [
-        ("mode", again(|| rustix::fs::fchmod(file, mode))),
-        ("times", again(|| rustix::fs::futimens(file, &times))),
+        ("mode", retry_interrupted(|| rustix::fs::fchmod(file, mode))),
+        ("times", retry_interrupted(|| rustix::fs::futimens(file, &times))),
     ];
     for (what, outcome) in outcomes {
         match outcome {
@@ -208,22 +210,22 @@ pub(super) fn set_attributes(file: &file::Target<'_>, manifest: &Manifest) -> Re
 }
 
 /// Sets the default permissions of a new file.
-pub(super) fn set_usual_mode(file: &file::Target<'_>) -> Result<()> {
+pub(super) fn set_default_mode(file: &file::Target<'_>) -> Result<()> {
     let mode = Mode::from_raw_mode(0o666 & !umask().unwrap_or(0o077));
-    match again(|| rustix::fs::fchmod(file, mode)) {
+    match retry_interrupted(|| rustix::fs::fchmod(file, mode)) {
         Ok(()) | Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         Err(errno) => Err(Error::io("set the mode of", file.path())(errno)),
     }
 }
 
-fn timespec(stamp: Stamp) -> Timespec {
+fn timespec(stamp: Timestamp) -> Timespec {
     Timespec { tv_sec: stamp.seconds, tv_nsec: stamp.nanoseconds.into() }
 }
 
 /// Flushes a file and drops it from the cache, so that the next read comes from the disk. File
 /// systems in memory have no other copy.
 pub(super) fn flush(file: &file::Target<'_>) -> Result<()> {
-    again(|| rustix::fs::fdatasync(file)).map_err(Error::io("flush", file.path()))?;
+    retry_interrupted(|| rustix::fs::fdatasync(file)).map_err(Error::io("flush", file.path()))?;
     let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
     Ok(())
 }
@@ -235,6 +237,6 @@ pub(super) fn open_stream(path: &Path) -> Result<OwnedFd> {
 }
 
 /// Opens `/dev/null`, for discarding where no faster way exists.
-pub(super) fn open_nowhere() -> Result<OwnedFd> {
+pub(super) fn open_dev_null() -> Result<OwnedFd> {
     open_stream(Path::new("/dev/null"))
 }

@@ -11,14 +11,14 @@ use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::net::digest::{Digester, chunks};
 use crate::net::report::{SendReport, Traffic};
-use crate::net::socket::{Patience, Socket};
-use crate::net::watch::SIGN_EVERY;
+use crate::net::socket::{Socket, Timeout};
+use crate::net::watch::KEEP_ALIVE_INTERVAL;
 use crate::net::wire::{
     DIGEST_CHUNK_BYTES, Frame, Hello, Manifest, Reason, TransferId, is_digest_chunk, name_of,
 };
 
 /// Timeout for sending a failure to the receiver.
-const FAREWELL: Duration = Duration::from_secs(2);
+const FAILURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Receiver's answer to the manifest.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ pub(super) fn send(
     connections: u16,
     mut more: impl FnMut() -> Result<Socket>,
 ) -> Result<SendReport> {
-    if !source.has_a_size()? {
+    if !source.has_known_size()? {
         return Err(Error::Usage(format!(
             "{} has no known size: send it with `raw` to a receiver with `raw`",
             source.path().display()
@@ -46,7 +46,7 @@ pub(super) fn send(
     let begin = Moment::now();
     let id = new_id()?;
     let first = more()?;
-    let terms = introduce(send, &first, id, connections, &manifest)?;
+    let terms = start(send, &first, id, connections, &manifest)?;
     let mut sockets = vec![first.clone()];
     for index in 1..connections {
         let socket = more()?;
@@ -55,7 +55,7 @@ pub(super) fn send(
     }
     let meter = Meter::new(send.cancelled.clone());
     let (carried, not_used) = data::send(send, source, &manifest.extents, &sockets, &meter)?;
-    conclude(send, source, &first, &manifest, terms)?;
+    finish(send, source, &first, &manifest, terms)?;
     if let Some(progress) = &send.on_progress {
         progress(meter.arrived_bytes(), manifest.data_bytes());
     }
@@ -77,7 +77,7 @@ fn new_id() -> Result<TransferId> {
 }
 
 /// Sends hello and manifest, and reads the receiver's answer.
-fn introduce(
+fn start(
     send: &Send,
     socket: &Socket,
     id: TransferId,
@@ -92,11 +92,11 @@ fn introduce(
         .write_all(
             &greeting,
             false,
-            Patience::idle(send.handshake, &send.cancelled),
+            Timeout::idle(send.handshake, &send.cancelled),
             "while the manifest was sent",
         )
         .and_then(|()| answer(send, socket));
-    let terms = or_last_words(answered, socket)?;
+    let terms = or_failure_reason(answered, socket)?;
     if (terms.digest_chunk_bytes != 0 && !is_digest_chunk(terms.digest_chunk_bytes))
         || (send.verify && terms.digest_chunk_bytes != manifest.digest_chunk_bytes)
     {
@@ -110,19 +110,19 @@ fn introduce(
 
 /// Adds a connection.
 fn join(send: &Send, socket: &Socket, first: &Socket, hello: Hello) -> Result<()> {
-    let patience = Patience::within(send.handshake, &send.cancelled);
+    let timeout = Timeout::within(send.handshake, &send.cancelled);
     let answered = socket
-        .write_all(&hello.encode(), false, patience, "while another connection was made")
+        .write_all(&hello.encode(), false, timeout, "while another connection was made")
         .and_then(|()| answer(send, socket));
-    or_last_words(answered, first).map(|_| ())
+    or_failure_reason(answered, first).map(|_| ())
 }
 
 fn answer(send: &Send, socket: &Socket) -> Result<Terms> {
     loop {
         // A receiver that reserves space for a large file sends keep-alives meanwhile.
-        let patience = Patience::within(send.handshake, &send.cancelled);
-        match socket.listen(
-            patience,
+        let timeout = Timeout::within(send.handshake, &send.cancelled);
+        match socket.read_frame(
+            timeout,
             "while waiting for its answer (is it an `evermap receive` without `--raw`?)",
         )? {
             Frame::Ready { digest_chunk_bytes, discards } => {
@@ -135,7 +135,7 @@ fn answer(send: &Send, socket: &Socket) -> Result<Terms> {
 }
 
 /// After the last byte: checks the stored data and tells the receiver to keep it.
-fn conclude(
+fn finish(
     send: &Send,
     source: &Source,
     socket: &Socket,
@@ -143,7 +143,7 @@ fn conclude(
     terms: Terms,
 ) -> Result<()> {
     let stored = compare(send, source, socket, manifest, terms);
-    let stored = or_last_words(stored, socket)?;
+    let stored = or_failure_reason(stored, socket)?;
     if stored != manifest.data_bytes() {
         discard(send, socket, Reason::Other, 0, "not all bytes were stored");
         return Err(socket.error(format!(
@@ -156,9 +156,9 @@ fn conclude(
         return Err(changed);
     }
     let published = socket
-        .say(&Frame::Keep, Patience::idle(send.idle, &send.cancelled))
-        .and_then(|()| until_published(send, socket));
-    or_last_words(published, socket).map_err(|error| match error {
+        .send_frame(&Frame::Keep, Timeout::idle(send.idle, &send.cancelled))
+        .and_then(|()| wait_published(send, socket));
+    or_failure_reason(published, socket).map_err(|error| match error {
         Error::Peer { address, what } => Error::Peer {
             address,
             what: format!("{what} (it had all data before: the file may exist there)"),
@@ -175,14 +175,14 @@ fn compare(
     manifest: &Manifest,
     terms: Terms,
 ) -> Result<u64> {
-    let patience = Patience::idle(send.idle, &send.cancelled);
+    let timeout = Timeout::idle(send.idle, &send.cancelled);
     let mut digester = None;
     let chunk_bytes = terms.digest_chunk_bytes;
     let mut due =
         (chunk_bytes > 0).then(|| chunks(&manifest.extents, chunk_bytes)).into_iter().flatten();
-    let mut sign = Instant::now();
+    let mut keep_alive = Instant::now();
     loop {
-        match socket.listen(patience, "while waiting for its confirmation")? {
+        match socket.read_frame(timeout, "while waiting for its confirmation")? {
             Frame::Working => {}
             Frame::Digest { span, digest } => {
                 if due.next() != Some(span) {
@@ -198,9 +198,9 @@ fn compare(
                     }
                 }
                 // Reading may take longer at this end.
-                if sign.elapsed() >= SIGN_EVERY {
-                    socket.say(&Frame::Working, patience)?;
-                    sign = Instant::now();
+                if keep_alive.elapsed() >= KEEP_ALIVE_INTERVAL {
+                    socket.send_frame(&Frame::Working, timeout)?;
+                    keep_alive = Instant::now();
                 }
             }
             Frame::Stored { bytes } if due.next().is_none() => return Ok(bytes),
@@ -224,10 +224,10 @@ fn differs(send: &Send, source: &Source, socket: &Socket, manifest: &Manifest, a
     }
 }
 
-fn until_published(send: &Send, socket: &Socket) -> Result<()> {
-    let patience = Patience::idle(send.idle, &send.cancelled);
+fn wait_published(send: &Send, socket: &Socket) -> Result<()> {
+    let timeout = Timeout::idle(send.idle, &send.cancelled);
     loop {
-        match socket.listen(patience, "before it confirmed publication")? {
+        match socket.read_frame(timeout, "before it confirmed publication")? {
             Frame::Published => return Ok(()),
             Frame::Working => {}
             other => return Err(unexpected(socket, other)),
@@ -238,7 +238,7 @@ fn until_published(send: &Send, socket: &Socket) -> Result<()> {
 /// Tells the receiver to discard the file. It also does so if this message never arrives.
 fn discard(send: &Send, socket: &Socket, reason: Reason, at: u64, text: &str) {
     let frame = Frame::Failed { reason, at, text: text.into() };
-    let _ = socket.say(&frame, Patience::within(FAREWELL, &send.cancelled));
+    let _ = socket.send_frame(&frame, Timeout::within(FAILURE_TIMEOUT, &send.cancelled));
     socket.end_sending();
 }
 
@@ -270,15 +270,17 @@ fn refused(socket: &Socket, reason: Reason, text: &str) -> Error {
 }
 
 /// Replaces a connection error by the receiver's reason, if it sent one.
-fn or_last_words<T>(result: Result<T>, socket: &Socket) -> Result<T> {
+fn or_failure_reason<T>(result: Result<T>, socket: &Socket) -> Result<T> {
     match result {
-        Err(error @ Error::Peer { .. }) => Err(last_words(socket, Duration::ZERO).unwrap_or(error)),
+        Err(error @ Error::Peer { .. }) => {
+            Err(failure_reason(socket, Duration::ZERO).unwrap_or(error))
+        }
         result => result,
     }
 }
 
 /// Returns the receiver's reason for giving up, if it arrives within `time`.
-pub(super) fn last_words(socket: &Socket, time: Duration) -> Option<Error> {
-    let (reason, _, text) = socket.last_words(time)?;
+pub(super) fn failure_reason(socket: &Socket, time: Duration) -> Option<Error> {
+    let (reason, _, text) = socket.read_failure(time)?;
     Some(refused(socket, reason, &text))
 }

@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::Send;
-use super::conversation::last_words;
+use super::conversation::failure_reason;
 use super::source::Source;
 use crate::end::{End, Ends};
 use crate::engines::{EngineKind, Stop};
 use crate::error::{Error, Result, Side};
 use crate::meter::Meter;
-use crate::net::carrier::Carrier;
-use crate::net::parallel::{OfAll, OfOne, on_each};
+use crate::net::engine_chain::EngineChain;
+use crate::net::parallel::{AllResults, ConnectionResult, on_each};
 use crate::net::report::Connection;
-use crate::net::socket::{Patience, Socket};
+use crate::net::socket::{Socket, Timeout};
 use crate::net::watch::{Direction, Watched};
 use crate::net::wire::Range;
 use crate::segments::FullSegments;
@@ -30,12 +30,12 @@ const PIECE_BYTES_MIN: u64 = 1 << 20;
 const PIECE_BYTES_MAX: u64 = 64 << 20;
 
 /// Timeout for reading the receiver's reason after a failure.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const REASON_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Failure of one connection.
-enum Broke {
+enum SendFailure {
     /// Error at this end.
-    Here(Error),
+    Local(Error),
     /// Connection error. The receiver may have sent a reason.
     Connection(Error),
 }
@@ -47,33 +47,35 @@ pub(super) fn send(
     extents: &[Span],
     sockets: &[Socket],
     meter: &Meter,
-) -> Result<OfAll> {
+) -> Result<AllResults> {
     let pieces = cut(extents, sockets.len());
     let next = AtomicUsize::new(0);
     let watched = Watched {
         sockets,
-        words: sockets.first(),
+        control: sockets.first(),
         direction: Direction::Sending,
         meter,
         idle: send.idle,
         total_bytes: extents.iter().map(Span::bytes).sum(),
-        most_bytes: u64::MAX,
+        bytes_max: u64::MAX,
         on_progress: send.on_progress.as_deref(),
         on_moved: None,
     };
-    let (carried, seen) = watched.during(|| {
+    let (carried, cause) = watched.during(|| {
         on_each(sockets, Direction::Sending, |socket| {
             one_connection(send, source, &pieces, &next, socket, meter)
         })
     })?;
     let carried = match carried? {
         Ok(carried) => return Ok(carried),
-        Err(broke) => broke,
+        Err(failure) => failure,
     };
-    let Some(first) = sockets.first() else { return Ok(OfAll::default()) };
-    match (seen.and_then(|seen| seen.error(first)), carried) {
-        (Some(error), _) | (None, Broke::Here(error)) => Err(error),
-        (None, Broke::Connection(error)) => Err(last_words(first, LAST_WORDS).unwrap_or(error)),
+    let Some(first) = sockets.first() else { return Ok(AllResults::default()) };
+    match (cause.and_then(|cause| cause.error(first)), carried) {
+        (Some(error), _) | (None, SendFailure::Local(error)) => Err(error),
+        (None, SendFailure::Connection(error)) => {
+            Err(failure_reason(first, REASON_TIMEOUT).unwrap_or(error))
+        }
     }
 }
 
@@ -85,52 +87,60 @@ fn one_connection(
     next: &AtomicUsize,
     socket: &Socket,
     meter: &Meter,
-) -> Result<OfOne, Broke> {
+) -> Result<ConnectionResult, SendFailure> {
     const DOING: &str = "while bytes were sent";
     let _no_signal = WriteSignalsBlocked::new();
-    let file = source.another().map_err(Broke::Here)?;
+    let file = source.another().map_err(SendFailure::Local)?;
     let open = || -> Result<Ends<'_>> {
         Ok(Ends {
             source: End::new(file.as_fd(), source.path())?,
             target: End::new(socket.as_fd(), &socket.path())?,
         })
     };
-    let ends = open().map_err(Broke::Here)?;
-    let patience = Patience::idle(send.idle, &send.cancelled);
+    let ends = open().map_err(SendFailure::Local)?;
+    let timeout = Timeout::idle(send.idle, &send.cancelled);
     let _full = FullSegments::of(&ends);
-    let mut carrier = Carrier::new(&send.engines());
+    let mut chain = EngineChain::new(&send.engines());
     let (mut bytes, mut spans) = (0, 0);
     while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
         let header = Range::Bytes(*piece).encode();
         meter.called();
-        socket.write_all(&header, true, patience, DOING).map_err(Broke::Connection)?;
+        socket.write_all(&header, true, timeout, DOING).map_err(SendFailure::Connection)?;
         let mut work = Work::new([*piece]);
-        carrier
-            .carry(&ends, &mut work, meter)
-            .map_err(|stop| broke(stop, &carrier, &ends, socket, DOING))?;
+        chain
+            .transfer(&ends, &mut work, meter)
+            .map_err(|stop| failure(stop, &chain, &ends, socket, DOING))?;
         bytes += piece.bytes();
         spans += 1;
     }
     meter.called();
-    socket.write_all(&Range::End.encode(), false, patience, DOING).map_err(Broke::Connection)?;
+    socket
+        .write_all(&Range::End.encode(), false, timeout, DOING)
+        .map_err(SendFailure::Connection)?;
     let connection =
-        Connection { peer: socket.address().into(), engine: carrier.used(), bytes, spans };
-    Ok((connection, carrier.not_used().to_vec()))
+        Connection { peer: socket.address().into(), engine: chain.used(), bytes, spans };
+    Ok((connection, chain.not_used().to_vec()))
 }
 
 /// Converts an engine's stop into an error of this end or of the connection.
-fn broke(stop: Stop, carrier: &Carrier, ends: &Ends<'_>, socket: &Socket, doing: &str) -> Broke {
+fn failure(
+    stop: Stop,
+    chain: &EngineChain,
+    ends: &Ends<'_>,
+    socket: &Socket,
+    doing: &str,
+) -> SendFailure {
     match stop {
         Stop::Failed { side: Side::Target, errno, .. } => {
-            Broke::Connection(socket.broken(errno, doing))
+            SendFailure::Connection(socket.connection_error(errno, doing))
         }
-        stop => Broke::Here(error(stop, carrier, ends)),
+        stop => SendFailure::Local(error(stop, chain, ends)),
     }
 }
 
 /// Converts an engine's stop into an error about the file.
-pub(super) fn error(stop: Stop, carrier: &Carrier, ends: &Ends<'_>) -> Error {
-    let engine = carrier.used().or(carrier.not_used().last().map(|not| not.engine));
+pub(super) fn error(stop: Stop, chain: &EngineChain, ends: &Ends<'_>) -> Error {
+    let engine = chain.used().or(chain.not_used().last().map(|not| not.engine));
     stop.into_error(engine.unwrap_or(EngineKind::ReadWrite), ends)
 }
 

@@ -12,13 +12,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::address::Address;
-use super::carrier::TO_A_SOCKET;
 use super::connect::connect;
+use super::engine_chain::TO_SOCKET;
 use super::report::SendReport;
 use super::socket::Socket;
 use super::watch::OnProgress;
 use super::wire::CONNECTIONS_MAX;
-use super::{HANDSHAKE, IDLE};
+use super::{HANDSHAKE_TIMEOUT, IDLE_TIMEOUT};
 use crate::engines::EngineKind;
 use crate::error::{Error, Result};
 use source::Source;
@@ -66,8 +66,8 @@ impl Send {
             connections: 1,
             verify: false,
             raw: false,
-            handshake: HANDSHAKE,
-            idle: IDLE,
+            handshake: HANDSHAKE_TIMEOUT,
+            idle: IDLE_TIMEOUT,
             cancelled: Arc::default(),
             on_progress: None,
         }
@@ -221,7 +221,7 @@ impl Send {
     fn engines(&self) -> Vec<EngineKind> {
         match self.engine {
             Some(engine) => vec![engine],
-            None => TO_A_SOCKET.to_vec(),
+            None => TO_SOCKET.to_vec(),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::end::{End, Ends};
 use crate::engines::{EngineKind, Stop};
 use crate::error::{Result, Side};
 use crate::meter::Meter;
-use crate::net::carrier::Carrier;
+use crate::net::engine_chain::EngineChain;
 use crate::net::report::{Connection, SendReport, Traffic};
 use crate::net::socket::Socket;
 use crate::net::watch::{Direction, Watched};
@@ -54,8 +54,8 @@ fn bytes(send: &Send, source: &Source, socket: &Socket, meter: &Meter) -> Result
         source: End::new(source.as_fd(), source.path())?,
         target: End::new(socket.as_fd(), &socket.path())?,
     };
-    let has_a_size = source.has_a_size()?;
-    let mut work = match has_a_size {
+    let has_known_size = source.has_known_size()?;
+    let mut work = match has_known_size {
         true => Work::new([Span::new(0, source.size_bytes())]),
         false => Work::open(0),
     };
@@ -63,29 +63,29 @@ fn bytes(send: &Send, source: &Source, socket: &Socket, meter: &Meter) -> Result
         advise(&file);
     }
     let _full = FullSegments::of(&ends);
-    let mut carrier = Carrier::new(&send.engines());
+    let mut chain = EngineChain::new(&send.engines());
     let watched = Watched {
         sockets: std::slice::from_ref(socket),
-        words: None,
+        control: None,
         direction: Direction::Sending,
         meter,
         idle: send.idle,
         total_bytes: work.bytes().unwrap_or(0),
-        most_bytes: u64::MAX,
+        bytes_max: u64::MAX,
         on_progress: send.on_progress.as_deref(),
         on_moved: None,
     };
-    let (carried, seen) = watched.during(|| carrier.carry(&ends, &mut work, meter))?;
-    if let (Err(_), Some(error)) = (&carried, seen.and_then(|seen| seen.error(socket))) {
+    let (carried, cause) = watched.during(|| chain.transfer(&ends, &mut work, meter))?;
+    if let (Err(_), Some(error)) = (&carried, cause.and_then(|cause| cause.error(socket))) {
         return Err(error);
     }
     carried.map_err(|stop| match stop {
-        Stop::Failed { side: Side::Target, errno, .. } => socket.broken(errno, DOING),
-        stop => data::error(stop, &carrier, &ends),
+        Stop::Failed { side: Side::Target, errno, .. } => socket.connection_error(errno, DOING),
+        stop => data::error(stop, &chain, &ends),
     })?;
-    if has_a_size {
+    if has_known_size {
         source.unchanged()?;
     }
-    let not_used = carrier.not_used().to_vec();
-    Ok((carrier.used(), not_used))
+    let not_used = chain.not_used().to_vec();
+    Ok((chain.used(), not_used))
 }

@@ -9,9 +9,9 @@ use rustix::fs::{Advice, CWD, Mode, OFlags, Statx, StatxTimestamp};
 
 use crate::end::{End, Kind};
 use crate::error::{Error, Result};
-use crate::file::{Identity, look};
-use crate::net::again;
-use crate::net::wire::{EXTENTS_MAX, Manifest, NANOSECONDS, Stamp};
+use crate::file::{Identity, statx_of};
+use crate::net::retry_interrupted;
+use crate::net::wire::{EXTENTS_MAX, Manifest, NANOSECONDS, Timestamp};
 use crate::span::Span;
 
 /// An open source.
@@ -26,9 +26,9 @@ pub(super) struct Source {
 impl Source {
     pub(super) fn open(path: &Path) -> Result<Source> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let file = again(|| rustix::fs::open(path, flags, Mode::empty()))
+        let file = retry_interrupted(|| rustix::fs::open(path, flags, Mode::empty()))
             .map_err(Error::io("open", path))?;
-        let stat = look(file.as_fd()).map_err(Error::io("read the attributes of", path))?;
+        let stat = statx_of(file.as_fd()).map_err(Error::io("read the attributes of", path))?;
         let kind = End::new(file.as_fd(), path)?.kind();
         Ok(Source { file, path: path.into(), stat, kind })
     }
@@ -43,11 +43,11 @@ impl Source {
 
     /// Returns true if the size is reliable. A size of 0 is confirmed by a read, because user-space
     /// file systems may report 0 for files with contents.
-    pub(super) fn has_a_size(&self) -> Result<bool> {
+    pub(super) fn has_known_size(&self) -> Result<bool> {
         if self.kind != Kind::File || self.size_bytes() > 0 {
             return Ok(self.kind == Kind::File);
         }
-        let read = again(|| rustix::io::pread(&self.file, &mut [0u8; 1][..], 0));
+        let read = retry_interrupted(|| rustix::io::pread(&self.file, &mut [0u8; 1][..], 0));
         Ok(read.map_err(Error::io("read", &self.path))? == 0)
     }
 
@@ -56,8 +56,9 @@ impl Source {
     pub(super) fn another(&self) -> Result<OwnedFd> {
         let by_number = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let file = match again(|| rustix::fs::openat(CWD, by_number.as_str(), flags, Mode::empty()))
-        {
+        let file = match retry_interrupted(|| {
+            rustix::fs::openat(CWD, by_number.as_str(), flags, Mode::empty())
+        }) {
             Ok(file) => file,
             Err(_) => rustix::io::fcntl_dupfd_cloexec(&self.file, 0)
                 .map_err(Error::io("open again", &self.path))?,
@@ -70,8 +71,9 @@ impl Source {
     /// holes are sent as zeros.
     pub(super) fn extents(&self) -> Result<Vec<Span>> {
         let allocated_bytes = self.stat.stx_blocks.saturating_mul(512);
-        let mut extents = again(|| extents(self.file.as_fd(), self.size_bytes(), allocated_bytes))
-            .map_err(Error::io("find the data of", &self.path))?;
+        let mut extents =
+            retry_interrupted(|| extents(self.file.as_fd(), self.size_bytes(), allocated_bytes))
+                .map_err(Error::io("find the data of", &self.path))?;
         let mut hole_bytes_min = 1;
         while extents.len() > EXTENTS_MAX {
             hole_bytes_min *= 2;
@@ -92,8 +94,8 @@ impl Source {
             name: name.as_bytes().to_vec(),
             size_bytes: self.size_bytes(),
             mode: u32::from(self.stat.stx_mode) & 0o7777,
-            accessed: stamp(self.stat.stx_atime),
-            modified: stamp(self.stat.stx_mtime),
+            accessed: timestamp(self.stat.stx_atime),
+            modified: timestamp(self.stat.stx_mtime),
             digest_chunk_bytes,
             extents: self.extents()?,
         })
@@ -102,7 +104,7 @@ impl Source {
     /// Returns an error if the source changed since it was opened.
     pub(super) fn unchanged(&self) -> Result<()> {
         let now =
-            look(self.file.as_fd()).map_err(Error::io("read the attributes of", &self.path))?;
+            statx_of(self.file.as_fd()).map_err(Error::io("read the attributes of", &self.path))?;
         match Identity::of(&self.stat).differs(&Identity::of(&now)) {
             None => Ok(()),
             Some(what) => Err(Error::SourceChanged { path: self.path.clone(), what }),
@@ -132,8 +134,8 @@ fn close_holes(extents: &mut Vec<Span>, hole_bytes_min: u64) {
     });
 }
 
-fn stamp(time: StatxTimestamp) -> Stamp {
-    Stamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec.min(NANOSECONDS - 1) }
+fn timestamp(time: StatxTimestamp) -> Timestamp {
+    Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec.min(NANOSECONDS - 1) }
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ impl Frame {
             FAILED => {
                 let code = u32_at(bytes, 56) as usize;
                 let reason = REASONS.get(code).copied().unwrap_or(Reason::Other);
-                Ok(Frame::Failed { reason, at: a, text: shown(&String::from_utf8_lossy(text)) })
+                Ok(Frame::Failed { reason, at: a, text: sanitized(&String::from_utf8_lossy(text)) })
             }
             kind => Err(Malformed::new(format!("the peer sent a message of unknown kind {kind}"))),
         }
@@ -149,7 +149,7 @@ impl Frame {
 }
 
 /// Replaces control characters in a peer's text, which could manipulate a terminal.
-pub(in crate::net) fn shown(text: &str) -> String {
+pub(in crate::net) fn sanitized(text: &str) -> String {
     text.chars()
         .map(|character| if character.is_control() { '\u{fffd}' } else { character })
         .collect()

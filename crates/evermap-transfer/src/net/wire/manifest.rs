@@ -32,7 +32,7 @@ const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// A point in time: seconds since 1970, and nanoseconds within the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::net) struct Stamp {
+pub(in crate::net) struct Timestamp {
     pub seconds: i64,
     pub nanoseconds: u32,
 }
@@ -45,8 +45,8 @@ pub(in crate::net) struct Manifest {
     pub size_bytes: u64,
     /// Permissions: the twelve lowest bits.
     pub mode: u32,
-    pub accessed: Stamp,
-    pub modified: Stamp,
+    pub accessed: Timestamp,
+    pub modified: Timestamp,
     /// Requested bytes per digest; 0 for none.
     pub digest_chunk_bytes: u64,
     /// Extents with data: ascending, non-empty, disjoint, within the size.
@@ -101,8 +101,8 @@ impl Manifest {
             name: bytes[HEAD_BYTES..extents_at].to_vec(),
             size_bytes: u64_at(bytes, 0),
             mode: u32_at(bytes, 8),
-            accessed: Stamp { seconds: i64_at(bytes, 16), nanoseconds: u32_at(bytes, 24) },
-            modified: Stamp { seconds: i64_at(bytes, 32), nanoseconds: u32_at(bytes, 28) },
+            accessed: Timestamp { seconds: i64_at(bytes, 16), nanoseconds: u32_at(bytes, 24) },
+            modified: Timestamp { seconds: i64_at(bytes, 32), nanoseconds: u32_at(bytes, 28) },
             digest_chunk_bytes: u64_at(bytes, 40),
             extents: bytes[extents_at..bytes.len() - SUM_BYTES]
                 .chunks_exact(EXTENT_BYTES)
@@ -185,7 +185,7 @@ mod tests {
             if name.iter().all(|byte| *byte == b'.') { vec![b'x'] } else { name }
         });
         let stamp = (any::<i64>(), 0..NANOSECONDS)
-            .prop_map(|(seconds, nanoseconds)| Stamp { seconds, nanoseconds });
+            .prop_map(|(seconds, nanoseconds)| Timestamp { seconds, nanoseconds });
         let gaps = prop::collection::vec((0u64..1 << 40, 1u64..1 << 40), 0..20);
         let chunk = prop_oneof![Just(0), (16u32..=30).prop_map(|power| 1u64 << power)];
         (name, 0u32..=0o7777, stamp.clone(), stamp, chunk, gaps, 0u64..1000).prop_map(

@@ -11,7 +11,7 @@ mod range;
 pub(super) use frame::{FRAME_BYTES, Frame, Reason, TEXT_BYTES_MAX};
 pub(super) use hello::{CONNECTIONS_MAX, HELLO_BYTES, Hello, TransferId, VERSION};
 pub(super) use manifest::{
-    DIGEST_CHUNK_BYTES, EXTENTS_MAX, Manifest, NANOSECONDS, Stamp, is_digest_chunk, name_of,
+    DIGEST_CHUNK_BYTES, EXTENTS_MAX, Manifest, NANOSECONDS, Timestamp, is_digest_chunk, name_of,
 };
 pub(super) use range::{RANGE_BYTES, Range};
 

@@ -1,4 +1,4 @@
-//! What a copy has of its source.
+//! Attributes that a tree copy preserves.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,35 +12,36 @@ use crate::make::{
 };
 
 #[test]
-fn a_copy_has_all_that_its_source_has() {
-    let place = tempfile::tempdir().unwrap();
-    let (source, target) = (place.path().join("source"), place.path().join("target"));
+fn copy_preserves_everything() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, target) = (temp.path().join("source"), temp.path().join("target"));
     everything(&source);
     let before = tree(&source);
     let report = copy(&source, &target);
     assert_eq!(report.outcome, Outcome::Published);
     assert!(report.not_kept.is_empty() && report.errors.is_empty(), "{report:?}");
     assert_same(&before, &tree(&target));
-    assert!(temporary_names(place.path()).is_empty());
+    assert!(temporary_names(temp.path()).is_empty());
     let after: Vec<_> =
         tree(&source).into_values().map(|node| (node.modified, node.accessed)).collect();
-    let noted: Vec<_> = before.into_values().map(|node| (node.modified, node.accessed)).collect();
+    let recorded: Vec<_> =
+        before.into_values().map(|node| (node.modified, node.accessed)).collect();
     if is_root() {
-        assert_eq!(after, noted, "the source was touched");
+        assert_eq!(after, recorded, "the source was modified");
     }
 }
 
 #[test]
-fn it_has_so_at_every_durability_and_with_any_number_of_threads() {
-    let place = tempfile::tempdir().unwrap();
-    let source = place.path().join("source");
+fn copy_preserves_everything_at_every_durability_and_thread_count() {
+    let temp = tempfile::tempdir().unwrap();
+    let source = temp.path().join("source");
     everything(&source);
     let before = tree(&source);
     for (index, durability) in
         [Durability::None, Durability::Data, Durability::Full].into_iter().enumerate()
     {
         for threads in [1, 8] {
-            let target = place.path().join(format!("target {index} {threads}"));
+            let target = temp.path().join(format!("target {index} {threads}"));
             let threads = std::num::NonZeroUsize::new(threads);
             copy_with(
                 &source,
@@ -50,13 +51,13 @@ fn it_has_so_at_every_durability_and_with_any_number_of_threads() {
             assert_same(&before, &tree(&target));
         }
     }
-    assert!(temporary_names(place.path()).is_empty());
+    assert!(temporary_names(temp.path()).is_empty());
 }
 
 #[test]
-fn counts_are_those_of_the_tree() {
-    let place = tempfile::tempdir().unwrap();
-    let (source, target) = (place.path().join("source"), place.path().join("target"));
+fn counts_match_the_tree() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, target) = (temp.path().join("source"), temp.path().join("target"));
     everything(&source);
     let nodes = tree(&source);
     let report = copy(&source, &target);
@@ -76,7 +77,7 @@ fn counts_are_those_of_the_tree() {
     let counts = report.counts;
     assert_eq!((counts.files, counts.directories), (first("file"), first("directory")));
     assert_eq!((counts.symlinks, counts.special, counts.links), (first("symlink"), special, links));
-    // A file's end lies within its last block.
+    // The last block of a file may extend beyond its end.
     assert_eq!(counts.bytes + counts.hole_bytes, all);
     assert!(
         counts.bytes <= bytes && counts.bytes + 4096 * counts.files >= bytes,
@@ -85,9 +86,9 @@ fn counts_are_those_of_the_tree() {
 }
 
 #[test]
-fn what_is_not_wished_for_is_not_kept() {
-    let place = tempfile::tempdir().unwrap();
-    let (source, target) = (place.path().join("source"), place.path().join("target"));
+fn deselected_attributes_are_not_preserved() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, target) = (temp.path().join("source"), temp.path().join("target"));
     fs::create_dir(&source).unwrap();
     fs::write(source.join("file"), "x").unwrap();
     let has_xattrs = set_xattr(&source.join("file"), "user.x", b"x");
@@ -105,30 +106,30 @@ fn what_is_not_wished_for_is_not_kept() {
 }
 
 #[test]
-fn a_default_acl_where_the_copy_is_put_leaves_no_trace_in_it() {
-    let place = tempfile::tempdir().unwrap();
-    let (source, target) = (place.path().join("source"), place.path().join("acl/target"));
-    fs::create_dir(place.path().join("acl")).unwrap();
-    if !set_xattr(&place.path().join("acl"), "system.posix_acl_default", &acl(7)) {
+fn default_acl_of_the_target_directory_is_not_inherited() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, target) = (temp.path().join("source"), temp.path().join("acl/target"));
+    fs::create_dir(temp.path().join("acl")).unwrap();
+    if !set_xattr(&temp.path().join("acl"), "system.posix_acl_default", &acl(7)) {
         return skip("no ACLs on this file system");
     }
     everything(&source);
     let before = tree(&source);
     copy(&source, &target);
     assert_same(&before, &tree(&target));
-    // And merged into a directory that gives ACLs.
+    // Merging into a directory with a default ACL.
     set_xattr(&target, "system.posix_acl_default", &acl(7));
     copy(&source, &target);
     assert_same(&before, &tree(&target));
 }
 
 #[test]
-fn setuid_goes_when_the_owner_is_not_kept() {
+fn setuid_is_cleared_if_the_owner_is_not_preserved() {
     if !is_root() {
         return skip("owners: not root");
     }
-    let place = tempfile::tempdir().unwrap();
-    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    let temp = tempfile::tempdir().unwrap();
+    let (source, target) = (temp.path().join("source"), temp.path().join("target"));
     fs::create_dir(&source).unwrap();
     for (name, owner) in [("own", 0), ("another's", 1234)] {
         fs::write(source.join(name), "x").unwrap();
@@ -143,9 +144,9 @@ fn setuid_goes_when_the_owner_is_not_kept() {
 }
 
 #[test]
-fn a_hole_within_a_small_file_stays_one() {
-    let place = tempfile::tempdir().unwrap();
-    let (source, target) = (place.path().join("source"), place.path().join("target"));
+fn hole_in_a_small_file_is_preserved() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, target) = (temp.path().join("source"), temp.path().join("target"));
     fs::create_dir(&source).unwrap();
     crate::make::sparse(&source.join("small"), 128 << 10, &[(64 << 10, 4096)]);
     let report = copy(&source, &target);
@@ -155,9 +156,9 @@ fn a_hole_within_a_small_file_stays_one() {
 }
 
 #[test]
-fn names_made_up_by_the_kernel_are_copied_with_what_they_say() {
-    let place = tempfile::tempdir().unwrap();
-    let target = place.path().join("target");
+fn generated_directory_is_copied_with_contents() {
+    let temp = tempfile::tempdir().unwrap();
+    let target = temp.path().join("target");
     let source = std::path::Path::new("/proc/sys/kernel/random");
     if !source.is_dir() {
         return skip("no /proc/sys/kernel/random");

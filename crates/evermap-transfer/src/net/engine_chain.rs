@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use crate::end::Ends;
-use crate::engines::{self, Engine, EngineKind, Stop, Tuning, WhyNot};
+use crate::engines::{self, Engine, EngineKind, Refusal, Stop, Tuning};
 use crate::meter::Meter;
 use crate::report::NotUsed;
 use crate::span::Work;
@@ -17,14 +17,14 @@ const STEP_BYTES: u64 = 256 << 20;
 /// Engines from a file to a socket. The first two copy nothing and need the same processor time;
 /// `splice` keeps larger pieces in flight and was faster. `read-write` copies twice and works
 /// everywhere.
-pub(super) const TO_A_SOCKET: [EngineKind; 3] =
+pub(super) const TO_SOCKET: [EngineKind; 3] =
     [EngineKind::Splice, EngineKind::Sendfile, EngineKind::ReadWrite];
 
 /// Engines from a socket: one copy, or two.
-pub(super) const FROM_A_SOCKET: [EngineKind; 2] = [EngineKind::Splice, EngineKind::ReadWrite];
+pub(super) const FROM_SOCKET: [EngineKind; 2] = [EngineKind::Splice, EngineKind::ReadWrite];
 
 /// The current engine of a connection, and those to try next.
-pub(super) struct Carrier {
+pub(super) struct EngineChain {
     engine: Option<Box<dyn Engine>>,
     next: VecDeque<EngineKind>,
     tuning: Tuning,
@@ -33,10 +33,10 @@ pub(super) struct Carrier {
     not_used: Vec<NotUsed>,
 }
 
-impl Carrier {
+impl EngineChain {
     /// Creates a chain that tries these engines in order.
-    pub(super) fn new(kinds: &[EngineKind]) -> Carrier {
-        Carrier {
+    pub(super) fn new(kinds: &[EngineKind]) -> EngineChain {
+        EngineChain {
             engine: None,
             next: kinds.iter().copied().collect(),
             tuning: Tuning::default(),
@@ -46,7 +46,7 @@ impl Carrier {
     }
 
     /// Moves all of `work` to the target.
-    pub(super) fn carry(
+    pub(super) fn transfer(
         &mut self,
         ends: &Ends<'_>,
         work: &mut Work,
@@ -57,7 +57,7 @@ impl Carrier {
                 Some(engine) => engine,
                 None => match self.next_engine(ends) {
                     Some(engine) => engine,
-                    None => return Err(Stop::Refused(self.why_none())),
+                    None => return Err(Stop::Refused(self.last_refusal())),
                 },
             };
             self.used = Some(engine.kind());
@@ -86,10 +86,10 @@ impl Carrier {
         None
     }
 
-    fn why_none(&self) -> WhyNot {
+    fn last_refusal(&self) -> Refusal {
         match self.not_used.last() {
-            Some(not) => WhyNot::new(not.why.clone()),
-            None => WhyNot::new("no engine was given"),
+            Some(not) => Refusal::new(not.why.clone()),
+            None => Refusal::new("no engine was given"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! A source that is cut short while it is copied.
+//! Sources truncated during a copy.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,14 +9,14 @@ use evermap_transfer::{Ends, Meter};
 use super::common::*;
 
 #[test]
-fn a_source_cut_short_between_steps_is_an_end_and_no_signal() {
-    for place in places() {
+fn source_truncated_between_steps_is_an_end_and_not_a_signal() {
+    for dir in test_dirs() {
         for kind in EngineKind::ALL {
-            // Within a page, at a page's end, and with nothing left of what is due.
+            // Cuts within a page, at a page boundary, and before all remaining work.
             for cut_bytes in [700_001u64, 700_416, 0, 4096, 123] {
                 let bytes = noise(1 << 20, cut_bytes);
                 let ((source, from), (target, to)) =
-                    (place.file("source", &bytes), place.file("target", b""));
+                    (dir.file("source", &bytes), dir.file("target", b""));
                 let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
                 let (meter, mut work) = (Meter::default(), whole(bytes.len()));
                 let mut engine = engines::make(kind, &small());
@@ -28,15 +28,18 @@ fn a_source_cut_short_between_steps_is_an_end_and_no_signal() {
                     continue; // It shares extents, however many are asked for.
                 }
                 source.set_len(cut_bytes).unwrap();
-                let what = format!("{kind} on {}, cut to {cut_bytes}", place.name);
+                let what = format!("{kind} on {}, cut to {cut_bytes}", dir.name);
                 let stop = loop {
                     match engine.step(&ends, &mut work, &meter, 200_000) {
-                        Ok(()) => assert!(!work.is_done(), "{what}: more arrived than there was"),
+                        Ok(()) => assert!(
+                            !work.is_done(),
+                            "{what}: more bytes arrived than the source has"
+                        ),
                         Err(stop) => break stop,
                     }
                 };
                 engine.drain(&ends, &mut work, &meter).unwrap();
-                assert_account(&what, &work, &to, &bytes);
+                assert_exact(&what, &work, &to, &bytes);
                 let stop = match stop {
                     Stop::Refused(_) => {
                         attempt(EngineKind::ReadWrite, &small(), &ends, &mut work, &meter, u64::MAX)
@@ -46,22 +49,22 @@ fn a_source_cut_short_between_steps_is_an_end_and_no_signal() {
                     stop => stop,
                 };
                 assert!(matches!(stop, Stop::SourceEnded { .. }), "{what}: {stop:?}");
-                assert_account(&what, &work, &to, &bytes);
+                assert_exact(&what, &work, &to, &bytes);
             }
         }
     }
 }
 
-/// Where the cut meets a page on its way, what was behind it reads as zeros, whoever reads: so behind the cut
-/// zeros are as true as what was there.
+/// If the truncation meets a page in transit, the bytes after the new end read as zeros in any
+/// program. So after the cut, zeros are as valid as the original bytes.
 #[test]
-fn a_source_cut_short_meanwhile_leaves_no_byte_that_it_never_had() {
-    for place in places() {
+fn source_truncated_during_a_step_leaves_no_foreign_bytes() {
+    for dir in test_dirs() {
         for kind in EngineKind::ALL {
             for round in 0..12u64 {
                 let bytes = noise(4 << 20, round);
                 let ((source, from), (target, to)) =
-                    (place.file("source", &bytes), place.file("target", b""));
+                    (dir.file("source", &bytes), dir.file("target", b""));
                 let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
                 let (meter, mut work) = (Meter::default(), whole(bytes.len()));
                 let cut_bytes = (1 << 20) + round * 200_003;
@@ -77,34 +80,36 @@ fn a_source_cut_short_meanwhile_leaves_no_byte_that_it_never_had() {
                     begun.store(true, Ordering::Release);
                     attempt(kind, &small(), &ends, &mut work, &meter, 1 << 20)
                 });
-                let what = format!("{kind} on {}, cut to {cut_bytes}", place.name);
+                let what = format!("{kind} on {}, cut to {cut_bytes}", dir.name);
                 let expected = matches!(
                     outcome,
                     None | Some(Ok(()) | Err(Stop::SourceEnded { .. } | Stop::Refused(_)))
                 );
                 assert!(expected, "{what}: {outcome:?}");
                 let found = contents(&to);
-                let is_due =
-                    |at: u64| work.spans().iter().any(|due| (due.begin..due.end).contains(&at));
+                let remains = |at: u64| {
+                    work.spans()
+                        .iter()
+                        .any(|remaining| (remaining.begin..remaining.end).contains(&at))
+                };
                 let cut_bytes = cut_bytes as usize;
-                let (mut at, mut due_at) = (0, is_due(0));
+                let (mut at, mut remains_at) = (0, remains(0));
                 while at < found.len() {
                     if at % 4096 == 0
-                        || work
-                            .spans()
-                            .iter()
-                            .any(|due| due.begin == at as u64 || due.end == at as u64)
+                        || work.spans().iter().any(|remaining| {
+                            remaining.begin == at as u64 || remaining.end == at as u64
+                        })
                     {
-                        due_at = is_due(at as u64);
+                        remains_at = remains(at as u64);
                     }
                     let is_true = found[at] == bytes[at] || (at >= cut_bytes && found[at] == 0);
-                    assert!(due_at || is_true, "{what}: wrong at {at}");
+                    assert!(remains_at || is_true, "{what}: wrong at {at}");
                     at += 1;
                 }
-                let last_due = work.spans().last().map_or(0, |due| due.end);
+                let last_due = work.spans().last().map_or(0, |remaining| remaining.end);
                 assert!(
                     found.len() == bytes.len() || last_due == bytes.len() as u64,
-                    "{what}: an account of less"
+                    "{what}: the target is too short for the remaining work"
                 );
             }
         }

@@ -10,15 +10,15 @@ use crate::span::Span;
 
 /// Unclaimed spans: end by begin. A map keeps each operation cheap with a million extents.
 #[derive(Debug)]
-pub(super) struct Account {
-    due: BTreeMap<u64, u64>,
+pub(super) struct Unclaimed {
+    spans: BTreeMap<u64, u64>,
     bytes: u64,
 }
 
-impl Account {
+impl Unclaimed {
     /// Creates it from ascending, disjoint extents. Adjacent ones are joined.
-    pub(super) fn new(extents: &[Span]) -> Account {
-        let mut due: BTreeMap<u64, u64> = BTreeMap::new();
+    pub(super) fn new(extents: &[Span]) -> Unclaimed {
+        let mut spans: BTreeMap<u64, u64> = BTreeMap::new();
         let mut bytes = 0;
         let mut last: Option<Span> = None;
         for extent in extents {
@@ -26,16 +26,16 @@ impl Account {
             let begin = last
                 .filter(|last| last.end == extent.begin)
                 .map_or(extent.begin, |last| last.begin);
-            due.insert(begin, extent.end);
+            spans.insert(begin, extent.end);
             last = Some(Span::new(begin, extent.end));
         }
-        Account { due, bytes }
+        Unclaimed { spans, bytes }
     }
 
     /// Claims `span`, all of which must be unclaimed.
     pub(super) fn claim(&mut self, span: Span) -> Result<(), Malformed> {
         let found =
-            self.due.range(..=span.begin).next_back().map(|(begin, end)| Span::new(*begin, *end));
+            self.spans.range(..=span.begin).next_back().map(|(begin, end)| Span::new(*begin, *end));
         let Some(around) = found.filter(|around| span.end <= around.end && !span.is_empty()) else {
             return Err(Malformed::Bytes(format!(
                 "the peer sends bytes {} to {}, which were not announced or were sent before",
@@ -43,11 +43,11 @@ impl Account {
             )));
         };
         match span.begin == around.begin {
-            true => self.due.remove(&around.begin),
-            false => self.due.insert(around.begin, span.begin),
+            true => self.spans.remove(&around.begin),
+            false => self.spans.insert(around.begin, span.begin),
         };
         if span.end < around.end {
-            self.due.insert(span.end, around.end);
+            self.spans.insert(span.end, around.end);
         }
         self.bytes -= span.bytes();
         Ok(())
@@ -70,7 +70,7 @@ mod tests {
         fn each_byte_can_be_claimed_once(parts in prop::collection::vec((0u64..200, 0u64..60), 0..60)) {
             let mut due = [true; 256];
             due[100..120].fill(false);
-            let mut account = Account::new(&[Span::new(0, 50), Span::new(50, 100), Span::new(120, 256)]);
+            let mut unclaimed = Unclaimed::new(&[Span::new(0, 50), Span::new(50, 100), Span::new(120, 256)]);
             for (begin, length) in parts {
                 let span = Span::new(begin, begin + length);
                 let flags = due.get_mut(begin as usize..(begin + length) as usize);
@@ -81,8 +81,8 @@ mod tests {
                     }
                     _ => false,
                 };
-                prop_assert_eq!(account.claim(span).is_ok(), expected, "{:?}", span);
-                prop_assert_eq!(account.bytes(), due.iter().filter(|due| **due).count() as u64);
+                prop_assert_eq!(unclaimed.claim(span).is_ok(), expected, "{:?}", span);
+                prop_assert_eq!(unclaimed.bytes(), due.iter().filter(|due| **due).count() as u64);
             }
         }
     }

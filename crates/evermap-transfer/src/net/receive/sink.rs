@@ -6,55 +6,55 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use super::target::open_nowhere;
+use super::target::open_dev_null;
 use crate::end::{End, Ends};
 use crate::engines::{EngineKind, Stop};
 use crate::error::{Error, Result, Side};
 use crate::meter::Meter;
-use crate::net::carrier::Carrier;
+use crate::net::engine_chain::EngineChain;
 use crate::net::socket::Socket;
 use crate::report::NotUsed;
 use crate::span::Work;
 
 /// Bytes discarded per call.
-const THROWN_BYTES: usize = 1 << 20;
+const DISCARD_BYTES: usize = 1 << 20;
 
 /// Destination of a connection's bytes.
-pub(super) enum Taker<'a> {
+pub(super) enum Sink<'a> {
     /// A file or stream, written by engines.
-    Engines { ends: Box<Ends<'a>>, carrier: Carrier },
+    Engines { ends: Box<Ends<'a>>, chain: EngineChain },
     /// Discard: TCP drops bytes by count without a copy. Only the buffer's length is used; its
     /// pages are never touched.
-    Nowhere { buffer: Vec<u8> },
+    Discard { buffer: Vec<u8> },
 }
 
-impl<'a> Taker<'a> {
+impl<'a> Sink<'a> {
     /// Creates a destination for `target`, called `path` in messages.
     pub(super) fn into_file(
         socket: &'a Socket,
         target: &'a impl AsFd,
         path: &Path,
         kinds: &[EngineKind],
-    ) -> Result<Taker<'a>> {
+    ) -> Result<Sink<'a>> {
         let ends = Ends {
             source: End::new(socket.as_fd(), &socket.path())?,
             target: End::new(target.as_fd(), path)?,
         };
-        Ok(Taker::Engines { ends: Box::new(ends), carrier: Carrier::new(kinds) })
+        Ok(Sink::Engines { ends: Box::new(ends), chain: EngineChain::new(kinds) })
     }
 
     /// Creates a destination that discards. UNIX sockets cannot drop bytes, so theirs are spliced
-    /// to `/dev/null`, opened into `nowhere`.
-    pub(super) fn into_nothing(
+    /// to `/dev/null`, opened into `dev_null`.
+    pub(super) fn discarding(
         socket: &'a Socket,
-        nowhere: &'a mut Option<OwnedFd>,
+        dev_null: &'a mut Option<OwnedFd>,
         kinds: &[EngineKind],
-    ) -> Result<Taker<'a>> {
+    ) -> Result<Sink<'a>> {
         if socket.is_tcp() {
-            return Ok(Taker::Nowhere { buffer: vec![0; THROWN_BYTES] });
+            return Ok(Sink::Discard { buffer: vec![0; DISCARD_BYTES] });
         }
-        let nowhere = nowhere.insert(open_nowhere()?);
-        Taker::into_file(socket, nowhere, Path::new("/dev/null"), kinds)
+        let dev_null = dev_null.insert(open_dev_null()?);
+        Sink::into_file(socket, dev_null, Path::new("/dev/null"), kinds)
     }
 
     /// Reads all of `work` from the socket.
@@ -65,22 +65,22 @@ impl<'a> Taker<'a> {
         meter: &Meter,
     ) -> Result<(), Stop> {
         match self {
-            Taker::Engines { ends, carrier } => carrier.carry(ends, work, meter),
-            Taker::Nowhere { buffer } => throw_away(socket, buffer, work, meter),
+            Sink::Engines { ends, chain } => chain.transfer(ends, work, meter),
+            Sink::Discard { buffer } => discard(socket, buffer, work, meter),
         }
     }
 
     pub(super) fn used(&self) -> Option<EngineKind> {
         match self {
-            Taker::Engines { carrier, .. } => carrier.used(),
-            Taker::Nowhere { .. } => None,
+            Sink::Engines { chain, .. } => chain.used(),
+            Sink::Discard { .. } => None,
         }
     }
 
     pub(super) fn not_used(&self) -> &[NotUsed] {
         match self {
-            Taker::Engines { carrier, .. } => carrier.not_used(),
-            Taker::Nowhere { .. } => &[],
+            Sink::Engines { chain, .. } => chain.not_used(),
+            Sink::Discard { .. } => &[],
         }
     }
 
@@ -91,28 +91,23 @@ impl<'a> Taker<'a> {
             (Stop::SourceEnded { at_bytes }, _) => socket.error(format!(
                 "the peer closed the connection {DOING}, at byte {at_bytes}; nothing was kept: check the peer's messages and send again"
             )),
-            (Stop::Failed { side: Side::Source, errno, .. }, _) => socket.broken(errno, DOING),
-            (Stop::Failed { errno: Errno::NOSPC | Errno::DQUOT, .. }, Taker::Engines { ends, .. }) => {
+            (Stop::Failed { side: Side::Source, errno, .. }, _) => socket.connection_error(errno, DOING),
+            (Stop::Failed { errno: Errno::NOSPC | Errno::DQUOT, .. }, Sink::Engines { ends, .. }) => {
                 Error::NoSpace { path: ends.target.path().into(), needed_bytes }
             }
-            (stop, Taker::Engines { ends, carrier }) => {
-                let engine = carrier.used().or(carrier.not_used().last().map(|not| not.engine));
+            (stop, Sink::Engines { ends, chain }) => {
+                let engine = chain.used().or(chain.not_used().last().map(|not| not.engine));
                 stop.into_error(engine.unwrap_or(EngineKind::ReadWrite), ends)
             }
-            (Stop::Cancelled, Taker::Nowhere { .. }) => {
+            (Stop::Cancelled, Sink::Discard { .. }) => {
                 Error::Cancelled { left: "no data was written".into() }
             }
-            (stop, Taker::Nowhere { .. }) => socket.error(format!("{stop:?}")),
+            (stop, Sink::Discard { .. }) => socket.error(format!("{stop:?}")),
         }
     }
 }
 
-fn throw_away(
-    socket: &Socket,
-    buffer: &mut [u8],
-    work: &mut Work,
-    meter: &Meter,
-) -> Result<(), Stop> {
+fn discard(socket: &Socket, buffer: &mut [u8], work: &mut Work, meter: &Meter) -> Result<(), Stop> {
     while let Some(span) = work.first() {
         if meter.is_cancelled() {
             return Err(Stop::Cancelled);

@@ -12,7 +12,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::net::again;
+use crate::net::retry_interrupted;
 use crate::span::Span;
 
 /// Bytes per reservation. A signal makes some file systems undo a whole reservation call, so a call
@@ -28,32 +28,32 @@ const MEMORY_SHARE: u64 = 8;
 
 /// Space on the target's file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct SpaceLimit {
     /// Bytes free now.
     free_bytes: u64,
     /// Maximum bytes per transfer.
-    most_bytes: u64,
+    limit_bytes: u64,
 }
 
-impl Room {
-    /// Queries the file system of `file`. `asked` replaces the default limit: half of the free
+impl SpaceLimit {
+    /// Queries the file system of `file`. `requested` replaces the default limit: half of the free
     /// space, and on a file system in memory at most an eighth of the machine's memory. Cost: two
     /// system calls.
-    pub(super) fn of(file: impl AsFd, path: &Path, asked: Option<u64>) -> Result<Room> {
+    pub(super) fn of(file: impl AsFd, path: &Path, requested: Option<u64>) -> Result<SpaceLimit> {
         let failed = || Error::io("read the free space of", path);
-        let found = again(|| rustix::fs::fstatvfs(&file)).map_err(failed())?;
+        let found = retry_interrupted(|| rustix::fs::fstatvfs(&file)).map_err(failed())?;
         let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
         let in_memory = FileSystem::of(file.as_fd()).map_err(failed())?.is_memory();
-        Ok(Room {
+        Ok(SpaceLimit {
             free_bytes,
-            most_bytes: asked
-                .unwrap_or_else(|| default_most(free_bytes, in_memory, memory_bytes())),
+            limit_bytes: requested
+                .unwrap_or_else(|| default_limit(free_bytes, in_memory, memory_bytes())),
         })
     }
 
     /// Returns the maximum bytes per transfer.
-    pub(super) fn most_bytes(&self) -> u64 {
-        self.most_bytes
+    pub(super) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
     }
 
     /// Checks an announced size.
@@ -65,19 +65,19 @@ impl Room {
         if needed_bytes > self.free_bytes {
             return Err(Error::NoSpace { path: path.into(), needed_bytes });
         }
-        if needed_bytes > self.most_bytes {
-            return Err(too_large(path, needed_bytes, self.most_bytes));
+        if needed_bytes > self.limit_bytes {
+            return Err(too_large(path, needed_bytes, self.limit_bytes));
         }
         Ok(())
     }
 }
 
 /// Creates the error for a transfer above the limit.
-pub(super) fn too_large(path: &Path, needed_bytes: u64, most_bytes: u64) -> Error {
-    Error::TooLarge { path: path.into(), needed_bytes, most_bytes }
+pub(super) fn too_large(path: &Path, needed_bytes: u64, limit_bytes: u64) -> Error {
+    Error::TooLarge { path: path.into(), needed_bytes, limit_bytes }
 }
 
-fn default_most(free_bytes: u64, in_memory: bool, memory_bytes: u64) -> u64 {
+fn default_limit(free_bytes: u64, in_memory: bool, memory_bytes: u64) -> u64 {
     let half = free_bytes / 2;
     if in_memory { half.min(memory_bytes / MEMORY_SHARE) } else { half }
 }
@@ -100,8 +100,9 @@ pub(super) fn reserve(file: impl AsFd, path: &Path, span: Span, needed_bytes: u6
         return Ok(());
     }
     debug_assert!(span.bytes() <= STEP_BYTES);
-    let reserved =
-        again(|| rustix::fs::fallocate(&file, FallocateFlags::empty(), span.begin, span.bytes()));
+    let reserved = retry_interrupted(|| {
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), span.begin, span.bytes())
+    });
     match reserved {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
         Err(Errno::NOSPC | Errno::DQUOT) => Err(Error::NoSpace { path: path.into(), needed_bytes }),
@@ -116,27 +117,27 @@ mod tests {
 
     #[test]
     fn default_limit_is_half_of_the_disk_or_an_eighth_of_memory() {
-        assert_eq!(default_most(1000, false, 80), 500);
-        assert_eq!(default_most(1000, true, 80), 10);
-        assert_eq!(default_most(10, true, 8000), 5);
+        assert_eq!(default_limit(1000, false, 80), 500);
+        assert_eq!(default_limit(1000, true, 80), 10);
+        assert_eq!(default_limit(10, true, 8000), 5);
     }
 
     #[test]
     fn free_space_is_checked_before_the_limit() {
-        let room = Room { free_bytes: 100, most_bytes: 50 };
+        let space = SpaceLimit { free_bytes: 100, limit_bytes: 50 };
         let path = Path::new("file");
-        assert!(room.check(path, 50).is_ok());
-        assert!(matches!(room.check(path, 51), Err(Error::TooLarge { most_bytes: 50, .. })));
-        assert!(matches!(room.check(path, 101), Err(Error::NoSpace { needed_bytes: 101, .. })));
+        assert!(space.check(path, 50).is_ok());
+        assert!(matches!(space.check(path, 51), Err(Error::TooLarge { limit_bytes: 50, .. })));
+        assert!(matches!(space.check(path, 101), Err(Error::NoSpace { needed_bytes: 101, .. })));
     }
 
     #[test]
     fn requested_limit_replaces_the_default() {
         let file = tempfile::tempfile().unwrap();
-        let room = Room::of(&file, Path::new("file"), Some(7)).unwrap();
-        assert_eq!(room.most_bytes(), 7);
-        assert!(room.free_bytes > 0);
-        let default = Room::of(&file, Path::new("file"), None).unwrap();
-        assert!(default.most_bytes <= default.free_bytes);
+        let space = SpaceLimit::of(&file, Path::new("file"), Some(7)).unwrap();
+        assert_eq!(space.limit_bytes(), 7);
+        assert!(space.free_bytes > 0);
+        let default = SpaceLimit::of(&file, Path::new("file"), None).unwrap();
+        assert!(default.limit_bytes <= default.free_bytes);
     }
 }

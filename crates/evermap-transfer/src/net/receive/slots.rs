@@ -27,7 +27,7 @@ type Joining = Sender<(Socket, Hello)>;
 
 /// State of a transfer: whether it waits for its sender, and whether it was evicted.
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct WaitState {
     state: Mutex<State>,
 }
 
@@ -36,23 +36,23 @@ struct State {
     /// Start of the wait for the sender; `None` while this end is busy.
     waiting_since: Option<Instant>,
     /// Time it had waited when it was evicted.
-    displaced_after: Option<Duration>,
+    evicted_after: Option<Duration>,
 }
 
-impl Standing {
+impl WaitState {
     /// Records progress by the sender: the wait starts again.
-    pub(super) fn awaits_more(&self) {
+    pub(super) fn set_waiting(&self) {
         self.state().waiting_since = Some(Instant::now());
     }
 
     /// Records that this end is busy, so that the sender is not blamed for the time.
-    pub(super) fn is_at_work(&self) {
+    pub(super) fn set_busy(&self) {
         self.state().waiting_since = None;
     }
 
     /// Returns the error of an evicted transfer.
-    pub(super) fn displaced(&self, socket: &Socket) -> Option<Error> {
-        let waited = self.state().displaced_after?;
+    pub(super) fn eviction_error(&self, socket: &Socket) -> Option<Error> {
+        let waited = self.state().evicted_after?;
         Some(socket.error(format!(
             "evicted for another sender after {waited:.0?} without data; nothing was kept: send again"
         )))
@@ -62,8 +62,8 @@ impl Standing {
         self.state().waiting_since.map(|since| since.elapsed())
     }
 
-    fn displace(&self, waited: Duration) {
-        self.state().displaced_after = Some(waited);
+    fn evict(&self, waited: Duration) {
+        self.state().evicted_after = Some(waited);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -72,78 +72,77 @@ impl Standing {
 }
 
 /// The slots in use.
-pub(super) struct Places {
-    taken: HashMap<TransferId, Place>,
+pub(super) struct Slots {
+    taken: HashMap<TransferId, Slot>,
     /// Waiting time after which a transfer may be evicted.
     stalled: Duration,
 }
 
-struct Place {
+struct Slot {
     peer: Peer,
     /// First connection of the transfer.
     socket: Socket,
-    standing: Arc<Standing>,
+    wait_state: Arc<WaitState>,
     joining: Joining,
 }
 
 /// A slot, from the side of its transfer.
-pub(super) struct Taken {
-    pub standing: Arc<Standing>,
+pub(super) struct TakenSlot {
+    pub wait_state: Arc<WaitState>,
     /// Receives further connections of the transfer.
     pub joined: Receiver<(Socket, Hello)>,
 }
 
-impl Places {
-    pub(super) fn new(idle_timeout: Duration) -> Places {
-        Places { taken: HashMap::new(), stalled: idle_timeout / STALLED_SHARE }
+impl Slots {
+    pub(super) fn new(idle_timeout: Duration) -> Slots {
+        Slots { taken: HashMap::new(), stalled: idle_timeout / STALLED_SHARE }
     }
 
     /// Takes a slot for the transfer that begins on `socket`. Returns `None` if none is available.
-    pub(super) fn take(&mut self, id: TransferId, socket: &Socket) -> Option<Taken> {
+    pub(super) fn take(&mut self, id: TransferId, socket: &Socket) -> Option<TakenSlot> {
         if self.taken.contains_key(&id) {
             return None;
         }
         let peer = socket.peer();
-        let of_peer = self.taken.values().filter(|place| place.peer == peer).count();
+        let of_peer = self.taken.values().filter(|slot| slot.peer == peer).count();
         if of_peer >= PEER_MAX {
-            self.displace(|place| place.peer == peer)?;
+            self.evict(|slot| slot.peer == peer)?;
         } else if self.taken.len() >= TRANSFERS_MAX {
-            self.displace(|_| true)?;
+            self.evict(|_| true)?;
         }
         let (joining, joined) = channel();
-        let standing = Arc::new(Standing::default());
-        standing.awaits_more();
-        let place = Place { peer, socket: socket.clone(), standing: standing.clone(), joining };
-        self.taken.insert(id, place);
-        Some(Taken { standing, joined })
+        let wait_state = Arc::new(WaitState::default());
+        wait_state.set_waiting();
+        let slot = Slot { peer, socket: socket.clone(), wait_state: wait_state.clone(), joining };
+        self.taken.insert(id, slot);
+        Some(TakenSlot { wait_state, joined })
     }
 
     /// Frees the slot `taken`, unless it now belongs to another transfer.
-    pub(super) fn free(&mut self, id: TransferId, taken: &Taken) {
-        if self.taken.get(&id).is_some_and(|place| Arc::ptr_eq(&place.standing, &taken.standing)) {
+    pub(super) fn free(&mut self, id: TransferId, taken: &TakenSlot) {
+        if self.taken.get(&id).is_some_and(|slot| Arc::ptr_eq(&slot.wait_state, &taken.wait_state))
+        {
             self.taken.remove(&id);
         }
     }
 
     /// Returns the channel for further connections of a transfer.
     pub(super) fn joining(&self, id: &TransferId) -> Option<Joining> {
-        self.taken.get(id).map(|place| place.joining.clone())
+        self.taken.get(id).map(|slot| slot.joining.clone())
     }
 
     /// Evicts the transfer among these that has stalled longest.
-    fn displace(&mut self, among: impl Fn(&Place) -> bool) -> Option<()> {
-        let stalled =
-            self.taken.iter().filter(|(_, place)| among(place)).filter_map(|(id, place)| {
-                place
-                    .standing
-                    .waited()
-                    .filter(|waited| *waited >= self.stalled)
-                    .map(|waited| (waited, *id))
-            });
+    fn evict(&mut self, among: impl Fn(&Slot) -> bool) -> Option<()> {
+        let stalled = self.taken.iter().filter(|(_, slot)| among(slot)).filter_map(|(id, slot)| {
+            slot.wait_state
+                .waited()
+                .filter(|waited| *waited >= self.stalled)
+                .map(|waited| (waited, *id))
+        });
         let (waited, id) = stalled.max_by_key(|(waited, _)| *waited)?;
-        let place = self.taken.remove(&id)?;
-        place.standing.displace(waited);
-        place.socket.end_receiving();
+        let slot = self.taken.remove(&id)?;
+        slot.wait_state.evict(waited);
+        slot.socket.end_receiving();
         Some(())
     }
 }

@@ -1,5 +1,5 @@
-//! A receiver sleeps until a good part has come, and yet misses nothing of senders that dawdle: a byte that comes alone,
-//! the last one, one that somebody waits for.
+//! Receivers with a wake threshold, and slow senders: single bytes, the last byte, and bytes that a
+//! reader waits for must all be delivered.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,24 +10,24 @@ use std::time::Duration;
 use evermap_transfer::engines::EngineKind;
 use evermap_transfer::net::Receive;
 
-use crate::common::{Place, bytes, tcp_pair};
-use crate::wire::{KEEP, PUBLISHED, STORED, end, expect, frame, greet, manifest, range};
+use crate::common::{TestDir, bytes, tcp_pair};
+use crate::wire::{KEEP, PUBLISHED, STORED, end, expect, frame, manifest, range, send_greeting};
 
-/// What a receiver sleeps for.
-const WAKING_BYTES: usize = 128 << 10;
+/// Wake threshold of a receiver.
+const WAKE_BYTES: usize = 128 << 10;
 
-const PAUSE: Duration = Duration::from_millis(2);
+const DELAY: Duration = Duration::from_millis(2);
 
-/// Long enough for a receiver that was woken, and short enough for a test that has to fail.
+/// Long enough for a receiver that wakes, short enough for a failing test.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Sends what the file is in two pieces, the second of `last` bytes, and after each waits.
-fn dawdle(stream: &mut TcpStream, contents: &[u8], last: usize) {
-    greet(stream, &manifest(b"file", contents.len() as u64, &[(0, contents.len() as u64)]));
+/// Sends the file in two pieces, the second of `last` bytes, with pauses.
+fn send_slowly(stream: &mut TcpStream, contents: &[u8], last: usize) {
+    send_greeting(stream, &manifest(b"file", contents.len() as u64, &[(0, contents.len() as u64)]));
     stream.write_all(&range(0, contents.len() as u64)).unwrap();
     let (first, last) = contents.split_at(contents.len() - last);
     for piece in [first, last, &end()] {
-        sleep(PAUSE);
+        sleep(DELAY);
         stream.write_all(piece).unwrap();
     }
     expect(stream, STORED);
@@ -36,44 +36,44 @@ fn dawdle(stream: &mut TcpStream, contents: &[u8], last: usize) {
 }
 
 #[test]
-fn the_last_bytes_are_taken_however_few_come_at_a_time() {
-    let place = Place::new();
-    for size in [1, WAKING_BYTES, 2 * WAKING_BYTES, 5 * WAKING_BYTES + 17] {
+fn last_bytes_are_received_in_pieces_of_any_size() {
+    let dir = TestDir::new();
+    for size in [1, WAKE_BYTES, 2 * WAKE_BYTES, 5 * WAKE_BYTES + 17] {
         for size in [size.saturating_sub(1).max(1), size, size + 1] {
             let contents = bytes(size);
-            for last in [1, 100, WAKING_BYTES - 1, WAKING_BYTES, WAKING_BYTES + 1, size] {
+            for last in [1, 100, WAKE_BYTES - 1, WAKE_BYTES, WAKE_BYTES + 1, size] {
                 let engine = if last % 2 == 0 { EngineKind::Splice } else { EngineKind::ReadWrite };
                 let (mut here, there) = tcp_pair();
                 here.set_nodelay(true).unwrap();
-                let receive = Receive::new(place.inbox()).idle_timeout(IDLE).engine(engine);
+                let receive = Receive::new(dir.inbox()).idle_timeout(IDLE).engine(engine);
                 let receiver = std::thread::spawn(move || receive.over(there));
-                dawdle(&mut here, &contents, last.min(size));
+                send_slowly(&mut here, &contents, last.min(size));
                 receiver.join().unwrap().unwrap();
-                assert_eq!(std::fs::read(place.path("inbox/file")).unwrap(), contents);
+                assert_eq!(std::fs::read(dir.path("inbox/file")).unwrap(), contents);
             }
         }
     }
 }
 
 #[test]
-fn raw_bytes_that_come_one_by_one_are_all_there_at_the_end() {
-    let place = Place::new();
+fn single_raw_bytes_are_all_received() {
+    let dir = TestDir::new();
     let (mut here, there) = tcp_pair();
-    let receive = Receive::new(place.path("copy")).raw(true).idle_timeout(IDLE);
+    let receive = Receive::new(dir.path("copy")).raw(true).idle_timeout(IDLE);
     let receiver = std::thread::spawn(move || receive.over(there));
     for byte in b"abc" {
         here.write_all(&[*byte]).unwrap();
-        sleep(PAUSE);
+        sleep(DELAY);
     }
     drop(here);
     assert_eq!(receiver.join().unwrap().unwrap().size_bytes, 3);
-    assert_eq!(std::fs::read(place.path("copy")).unwrap(), b"abc");
+    assert_eq!(std::fs::read(dir.path("copy")).unwrap(), b"abc");
 }
 
 #[test]
-fn each_byte_for_a_stream_is_passed_on_at_once() {
-    let place = Place::new();
-    let fifo = place.path("fifo");
+fn each_byte_for_a_stream_is_delivered_at_once() {
+    let dir = TestDir::new();
+    let fifo = dir.path("fifo");
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).unwrap();
     let (mut here, there) = tcp_pair();
@@ -83,7 +83,7 @@ fn each_byte_for_a_stream_is_passed_on_at_once() {
     for byte in b"abc" {
         here.write_all(&[*byte]).unwrap();
         let mut found = [0];
-        // The next one is sent when this one has come.
+        // Send the next byte after this one was delivered.
         reader.read_exact(&mut found).unwrap();
         assert_eq!(found[0], *byte);
     }
