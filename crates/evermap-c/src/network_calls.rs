@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use evermap_transfer::net::{Address, Listening, Receive, ReceiveReport, Send};
+use evermap_transfer::net::{Address, Listener, Receive, ReceiveReport, Send};
 
 use crate::arguments::{give_text, path, place};
 use crate::failure::{self, Failure, Result};
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn evermap_listen(
         // SAFETY: passed on from the caller.
         let (address, receiver) = unsafe { (address_of(address)?, place(receiver)?) };
         // What becomes of what arrives is said with each transfer.
-        let listening: Listening = Receive::new("").discard(true).listen(&address)?;
+        let listening: Listener = Receive::new("").discard(true).listen(&address)?;
         receiver.write(receivers::insert(listening)?);
         Ok(())
     })

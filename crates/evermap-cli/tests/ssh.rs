@@ -75,7 +75,7 @@ fn says_what_goes_wrong(place: &Place, ssh: &str, host: &str) {
     let to = |name: &str| format!("{host}:{}", place.path(name).display());
     let ran = send(place, ssh, &["photos", &to("no/where")]);
     assert_eq!(ran.code, 13, "{ran:?}");
-    assert!(ran.err.contains("make a directory in") && ran.err.contains("/no:"), "{ran:?}");
+    assert!(ran.err.contains("create a directory in") && ran.err.contains("/no:"), "{ran:?}");
     let ran = send(place, ssh, &["photos/new", &to("no/where")]);
     assert_eq!(ran.code, 13, "{ran:?}");
     let mut command = place.bare(&["send", "--ssh", ssh, "--remote-command", "no-such-command"]);

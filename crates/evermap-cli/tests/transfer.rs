@@ -49,7 +49,7 @@ fn explain_names_the_engine_and_why_not_the_others() {
         "1.05 MB",
         "engine ",
         "because",
-        "not       reflink: sharing extents was not wanted",
+        "not       reflink: sharing extents is disabled",
         "verified",
     ] {
         assert!(said.contains(part), "{part}: {said}");
@@ -84,7 +84,7 @@ fn a_tree_is_copied_and_counted() {
     let said = place.ok(&["copy", "tree", "copied", "--explain"]);
     assert!(said.contains("2 files, 2 directories"), "{said}");
     assert_eq!(std::fs::read(place.path("copied/inner/b")).unwrap(), vec![1; 400_000]);
-    place.fails(2, "lies in tree", &["copy", "tree", "tree/inner/new"]);
+    place.fails(2, "is inside tree", &["copy", "tree", "tree/inner/new"]);
 }
 
 #[test]
@@ -94,15 +94,15 @@ fn each_cause_has_its_exit_code_and_nothing_is_left() {
     place.file("file", "a file");
     std::fs::create_dir(place.path("directory")).unwrap();
     place.fails(2, "same file", &["copy", "from", "from"]);
-    place.fails(2, "no directory", &["copy", "from", "file", "file"]);
+    place.fails(2, "not a directory", &["copy", "from", "file", "file"]);
     place.fails(
         2,
-        "no engine has this name; there are read-write",
+        "unknown engine; choose one of read-write",
         &["copy", "from", "to", "--engine", "x"],
     );
     place.fails(3, "missing", &["copy", "missing", "to"]);
     place.fails(3, "nowhere", &["copy", "from", "nowhere/to"]);
-    place.fails(2, "names no file", &["copy", "/", ".."]);
+    place.fails(2, "has no file name", &["copy", "/", ".."]);
     place.fails(
         10,
         "engine `reflink` cannot move",
@@ -141,7 +141,7 @@ fn an_interrupt_ends_a_copy_with_130_and_leaves_nothing() {
     std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
     drop(writer);
     assert_eq!(status.code(), Some(130), "{said}");
-    assert!(said.contains("interrupted; nothing is left behind"), "{said}");
+    assert!(said.contains("interrupted; no partial file remains"), "{said}");
     assert_eq!(names(&place, "."), ["fifo"]);
 }
 

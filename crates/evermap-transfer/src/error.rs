@@ -52,7 +52,7 @@ pub enum Error {
     },
     /// The sender offers more than the receiver accepts in one transfer.
     #[error(
-        "{} needs {needed_bytes} bytes, but one transfer may use at most {limit_bytes} here: raise `room_bytes_max` \
+        "{} needs {needed_bytes} bytes, but one transfer may use at most {limit_bytes} here: raise `transfer_bytes_max` \
          (--room) or free space",
         path.display()
     )]

@@ -45,7 +45,7 @@ pub(crate) fn reserve(
             Ok(()) => {}
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(()),
             Err(Errno::INTR) => {
-                return Err(Error::Cancelled { left: "no data was written".into() });
+                return Err(Error::Cancelled { left: "no partial file remains".into() });
             }
             Err(Errno::NOSPC | Errno::DQUOT) => {
                 return Err(Error::NoSpace { path: path.into(), needed_bytes });

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use evermap_transfer::net::Listening;
+use evermap_transfer::net::Listener;
 
 use super::types::evermap_receiver;
 use crate::failure::{Failure, Result};
@@ -20,7 +20,7 @@ const OPEN_MAX: usize = 1 << 14;
 pub struct Receiver {
     /// As text, for C.
     pub address: String,
-    listening: Mutex<Listening>,
+    listening: Mutex<Listener>,
 }
 
 struct Receivers {
@@ -39,7 +39,7 @@ impl Receiver {
     ///
     /// # Errors
     /// `BUSY`.
-    pub fn take(&self) -> Result<MutexGuard<'_, Listening>> {
+    pub fn take(&self) -> Result<MutexGuard<'_, Listener>> {
         match self.listening.try_lock() {
             Ok(listening) => Ok(listening),
             Err(TryLockError::Poisoned(left)) => Ok(left.into_inner()),
@@ -56,7 +56,7 @@ impl Receiver {
 
 /// # Errors
 /// `TOO_MANY_OPEN`.
-pub fn insert(listening: Listening) -> Result<*mut evermap_receiver> {
+pub fn insert(listening: Listener) -> Result<*mut evermap_receiver> {
     let mut receivers = lock();
     let number = receivers.opened;
     let open = receivers.open.get_or_insert_default();

@@ -89,7 +89,7 @@ static void copies(void)
     OK(evermap_copy(from, to, &options, &report));
     has(to, SIZE);
     CHECK(report.size == sizeof report && report.size_bytes == SIZE && report.data_bytes == SIZE);
-    CHECK(strcmp(report.engine, "read-write") == 0 && strcmp(report.why, "asked for by name") == 0);
+    CHECK(strcmp(report.engine, "read-write") == 0 && strcmp(report.why, "requested by name") == 0);
     CHECK(report.verified && report.copied_permille == 2000 && report.calls > 0 && report.wall_ns > 0);
     CHECK(report.files == 1 && report.directories == 0 && report.failed == 0);
     CHECK(told.calls > 0 && told.arrived_bytes == SIZE && told.total_bytes == SIZE);
@@ -367,7 +367,7 @@ static void sends_to(const char *listen, const char *place)
     /* Nobody comes; nobody is to be waited for any longer. */
     em_transfer_options soon = EM_TRANSFER_OPTIONS_DEFAULT;
     soon.wait_ms = 50;
-    REFUSED(evermap_receiver_next(receiver, to, &soon, NULL), EM_PEER, "no sender came");
+    REFUSED(evermap_receiver_next(receiver, to, &soon, NULL), EM_PEER, "no sender connected");
     int yes = 1;
     soon.wait_ms = 0;
     soon.cancelled = &yes;
@@ -402,7 +402,7 @@ static void peers_that_go_away(const char *place)
     CHECK(write(stranger, "GET / HTTP/1.1\r\n\r\n", 18) == 18);
     pthread_t thread = receive(&it);
     CHECK(close(stranger) == 0);
-    ended(thread, &it, EM_PEER, "no sender came");
+    ended(thread, &it, EM_PEER, "no sender connected");
     has(to, 10);
     OK(evermap_receiver_close(receiver));
     CHECK(access(at.sun_path, F_OK) == -1);

@@ -1,7 +1,8 @@
-//! `HOST:PATH`: the other end of a transfer, reached by ssh, which encrypts and says who is there.
+//! `HOST:PATH`: the peer of a transfer, reached by ssh, which encrypts and authenticates.
 //!
-//! `send` starts `ssh HOST evermap receive --stdio PATH` and speaks with that through one socket, which is the command's
-//! standard input and output. A directory goes as a tar stream (`tree`): one stream for all files, whatever the distance.
+//! `send` starts `ssh HOST evermap receive --stdio PATH` and communicates through a socket
+//! connected to that command's standard input and output. A directory is sent as one tar stream
+//! (`tree`), so its speed does not depend on the network's latency.
 
 mod stdio;
 pub mod tree;
@@ -18,25 +19,25 @@ use crate::failure::Failure;
 
 pub use stdio::socket;
 
-/// A place on another host.
+/// A path on another host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remote {
-    /// As ssh takes it: a name of its configuration, `HOST`, or `USER@HOST`.
+    /// Host for ssh: a name of its configuration, `HOST`, or `USER@HOST`.
     host: OsString,
-    /// On that host; relative to the home directory there.
+    /// Path on that host, relative to the home directory there.
     path: OsString,
 }
 
-/// How the other end is reached.
+/// Commands that reach the other host.
 #[derive(Debug, Clone, Copy)]
 pub struct Way<'a> {
-    /// Command and options, separated by spaces.
+    /// ssh command and options, separated by spaces.
     pub ssh: &'a str,
-    /// The `evermap` command there.
+    /// Name of the `evermap` command there.
     pub evermap: &'a str,
 }
 
-/// A command that runs on the other host.
+/// A running command on the other host.
 pub struct Running {
     child: Child,
     host: String,
@@ -44,8 +45,8 @@ pub struct Running {
 }
 
 impl Remote {
-    /// Parses `[USER@]HOST:PATH`. `None` for what is an address: `HOST:PORT`, `[IPV6]:PORT` and `unix:PATH`; a file that
-    /// is called by a number is `HOST:./NUMBER`.
+    /// Parses `[USER@]HOST:PATH`. Returns `None` for addresses: `HOST:PORT`, `[IPV6]:PORT` and
+    /// `unix:PATH`. A file whose name is a number is written `HOST:./NUMBER`.
     pub fn parse(text: &OsStr) -> Option<Remote> {
         let bytes = text.as_bytes();
         if bytes.starts_with(b"unix:") {
@@ -63,16 +64,17 @@ impl Remote {
         Some(Remote { host: OsString::from_vec(host), path: OsStr::from_bytes(path).into() })
     }
 
-    /// Starts `evermap receive` there, with these options and the path; its standard input and output are the socket.
+    /// Starts `evermap receive` there with these options and the path. Returns a socket to its
+    /// standard input and output.
     pub fn start(&self, way: Way<'_>, options: &[&OsStr]) -> Result<(Running, OwnedFd), Failure> {
         let mut words = way.ssh.split_ascii_whitespace();
         let Some(ssh) = words.next() else {
-            return Err(Failure::Usage("name the command of --ssh, `ssh` say".into()));
+            return Err(Failure::Usage("--ssh needs a command, such as `ssh`".into()));
         };
         if self.host.as_bytes().starts_with(b"-") {
             let host = self.host.display();
             return Err(Failure::Usage(format!(
-                "`{host}` is no host: ssh would take it for an option"
+                "invalid host `{host}`: ssh would take it for an option"
             )));
         }
         let not_started = |source| Failure::NotStarted { program: ssh.into(), source };
@@ -88,7 +90,7 @@ impl Remote {
         Ok((Running { child, host, evermap }, here.into()))
     }
 
-    /// One line for the shell there. Words are quoted, so that the path reaches the command as it is.
+    /// Builds the command line for the remote shell, quoted so that the path arrives unchanged.
     fn command(&self, evermap: &str, options: &[&OsStr]) -> OsString {
         let mut line = quoted(OsStr::new(evermap));
         let words = [OsStr::new("receive"), OsStr::new("--stdio"), &self.path];
@@ -106,7 +108,7 @@ impl std::fmt::Display for Remote {
     }
 }
 
-/// In single quotes, where nothing but a single quote has a meaning for a shell.
+/// Quotes a word in single quotes, in which a shell interprets only the closing quote.
 fn quoted(word: &OsStr) -> Vec<u8> {
     let mut quoted = vec![b'\''];
     for byte in word.as_bytes() {
@@ -120,14 +122,15 @@ fn quoted(word: &OsStr) -> Vec<u8> {
 }
 
 impl Running {
-    /// Waits for the end, and makes one result of what this end saw and how the other one ended. What the other command
-    /// had to say stands on stderr already.
+    /// Waits for the command and combines its exit status with this end's result. The command has
+    /// already printed its messages on stderr.
     pub fn end<T>(mut self, seen: Result<T, Failure>) -> Result<T, Failure> {
         let ended = self.child.wait().map_err(Failure::Output)?;
         match (ended.success(), seen) {
             (true, seen) => seen,
-            (false, Ok(_)) => Err(self.failure(ended, "it ended with an error")),
-            // This end's own reasons, as a source that changed, come first; of a broken connection the other knows more.
+            (false, Ok(_)) => Err(self.failure(ended, "the command there failed")),
+            // An error at this end, such as a changed source, takes precedence. For a broken
+            // connection the other end knows the cause.
             (false, Err(Failure::Transfer(Error::Peer { .. }))) => {
                 Err(self.failure(ended, "the connection ended before the transfer"))
             }
@@ -138,14 +141,13 @@ impl Running {
     fn failure(&self, ended: ExitStatus, otherwise: &str) -> Failure {
         let what = match ended.code() {
             Some(255) => {
-                "ssh could not connect: its reason stands above; try `ssh` with this host by itself"
-                    .into()
+                "ssh could not connect for the reason above; try `ssh` with this host alone".into()
             }
             Some(126 | 127) => format!(
-                "there is no `{}` for this user: install it there, or name its path with --remote-command",
+                "`{}` was not found there: install it or give its path with --remote-command",
                 self.evermap
             ),
-            Some(code) => format!("{otherwise} (exit code {code}): its reason stands above"),
+            Some(code) => format!("{otherwise} (exit code {code}) for the reason above"),
             None => format!("{otherwise} ({ended})"),
         };
         Failure::Transfer(Error::Peer { address: self.host.clone(), what })
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_with_paths_are_told_from_addresses() {
+    fn hosts_with_paths_are_distinguished_from_addresses() {
         let some = |host: &str, path: &str| Some((host.to_string(), path.to_string()));
         assert_eq!(parse("host:/backup"), some("host", "/backup"));
         assert_eq!(parse("me@host:a b"), some("me@host", "a b"));
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_means_anything_to_the_shell_there() {
+    fn paths_are_not_interpreted_by_the_remote_shell() {
         let line = |path: &str| {
             let remote = Remote { host: "h".into(), path: path.into() };
             remote.command("evermap", &[OsStr::new("--verify")]).into_string().unwrap()

@@ -1,7 +1,7 @@
 //! Standard input and output as one socket, for the command that `ssh` starts.
 //!
-//! OpenSSH gives a command one socket for both; other servers give it two pipes. Between pipes and a socket, two threads
-//! carry the bytes.
+//! OpenSSH gives a command one socket for both. Other servers give it two pipes; then two threads
+//! copy between the pipes and a socket.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,12 +12,12 @@ use std::thread::JoinHandle;
 
 use rustix::fs::{FileType, fstat};
 
-/// What is still to be carried to standard output.
+/// Thread that copies to standard output.
 #[must_use]
 pub struct Closing(Option<JoinHandle<io::Result<()>>>);
 
 impl Closing {
-    /// Waits until all has been carried. The socket must have been closed.
+    /// Waits until all bytes are copied. The socket must be closed.
     pub fn end(self) -> io::Result<()> {
         match self.0.map(JoinHandle::join) {
             None | Some(Ok(Ok(_))) => Ok(()),
@@ -27,12 +27,12 @@ impl Closing {
     }
 }
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Carries bytes until their end. Not `io::copy`, which splices: while a splice from a socket waits for bytes, the kernel
-/// keeps the pipe locked, and its reader cannot take the bytes that are in it already.
-fn carry(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+/// Copies bytes until the end. Not `io::copy`, which splices: while a splice from a socket waits,
+/// the kernel keeps the pipe locked, and its reader cannot read the bytes already in it.
+fn copy_all(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         match from.read(&mut buffer) {
@@ -44,7 +44,7 @@ fn carry(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// A stream socket that is standard input and output.
+/// Returns a stream socket connected to standard input and output.
 pub fn socket() -> io::Result<(OwnedFd, Closing)> {
     let (input, output) = (io::stdin(), io::stdout());
     let identity = |stat: &rustix::fs::Stat| (stat.st_dev, stat.st_ino);
@@ -57,11 +57,11 @@ pub fn socket() -> io::Result<(OwnedFd, Closing)> {
     let mut input = File::from(input.as_fd().try_clone_to_owned()?);
     let mut output = File::from(output.as_fd().try_clone_to_owned()?);
     let (mut sink, mut source) = (there.try_clone()?, there);
-    // Ends with the input, or with the process: nobody waits for it.
+    // Ends with the input or the process; not joined.
     std::thread::Builder::new().spawn(move || {
-        let _ = carry(&mut input, &mut sink);
+        let _ = copy_all(&mut input, &mut sink);
         let _ = sink.shutdown(Shutdown::Write);
     })?;
-    let carrying = std::thread::Builder::new().spawn(move || carry(&mut source, &mut output))?;
-    Ok((here.into(), Closing(Some(carrying))))
+    let copying = std::thread::Builder::new().spawn(move || copy_all(&mut source, &mut output))?;
+    Ok((here.into(), Closing(Some(copying))))
 }

@@ -1,9 +1,10 @@
-//! A directory as a tar stream: written by the sender, unpacked by the receiver, which gives it its name when all of it has
-//! come.
+//! Directories as tar streams: written by the sender, unpacked by the receiver, and published when
+//! complete.
 //!
-//! The last entry says that the stream is whole, and how many came before it: a sender that stops early, for whatever reason, leaves
-//! nothing. Times go as PAX records, to the nanosecond. Hard links, symbolic links and modes are kept; sockets, devices
-//! and FIFOs are left out, and said. Entries are unpacked by the `tar` crate, which writes nothing outside its directory.
+//! The last entry contains the number of entries before it, so a stream that ends early is detected
+//! and leaves nothing. Times are PAX records in nanoseconds. Hard links, symbolic links and modes
+//! are preserved. Sockets, devices and FIFOs are skipped and reported. The `tar` crate unpacks the
+//! entries and writes nothing outside its directory.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -18,13 +19,13 @@ use evermap_transfer::{Copy, Durability, Error, NotKept};
 use rustix::fs::{AtFlags, CWD, RenameFlags, Timespec, Timestamps};
 use tar::{Builder, EntryType, Header};
 
-/// Name of the last entry. No path in a tree begins so, as all begin with `./`.
+/// Name of the last entry. Distinct from all paths of a tree, which begin with `./`.
 const END: &str = "evermap-end-of-tree";
 
-/// Bytes written at once.
+/// Size of the write buffer.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// What went over.
+/// Report of a sent tree.
 #[derive(Debug, Default, serde::Serialize)]
 pub struct TreeSent {
     pub path: PathBuf,
@@ -34,10 +35,10 @@ pub struct TreeSent {
     pub not_kept: Vec<NotKept>,
 }
 
-/// Writes the directory `root` and all in it.
+/// Writes the directory `root` and its contents.
 pub fn send(root: &Path, stream: impl Write) -> Result<TreeSent, Error> {
     let mut writer = TreeWriter {
-        // Dropped, it would end the archive as if it were whole.
+        // Dropping it would end the archive like a complete one.
         archive: ManuallyDrop::new(Builder::new(BufWriter::with_capacity(BUFFER_BYTES, stream))),
         links: HashMap::new(),
         entries: 0,
@@ -47,17 +48,19 @@ pub fn send(root: &Path, stream: impl Write) -> Result<TreeSent, Error> {
     while let Some(relative) = waiting.pop() {
         let path = root.join(&relative);
         let listing = fs::read_dir(&path).map_err(Error::io("read the directory", &path))?;
-        let look = |path: &Path| fs::symlink_metadata(path).map_err(Error::io("look at", path));
-        // Links are not followed, but for the one that may name the root.
+        let stat_of = |path: &Path| {
+            fs::symlink_metadata(path).map_err(Error::io("read the attributes of", path))
+        };
+        // Links are not followed, except for one named as the root.
         let stat = match relative.as_os_str() == "." {
-            true => fs::metadata(&path).map_err(Error::io("look at", &path))?,
-            false => look(&path)?,
+            true => fs::metadata(&path).map_err(Error::io("read the attributes of", &path))?,
+            false => stat_of(&path)?,
         };
         writer.directory(&relative, &stat)?;
         for entry in listing {
             let name = entry.map_err(Error::io("read the directory", &path))?.file_name();
             let (relative, path) = (relative.join(&name), path.join(&name));
-            let stat = look(&path)?;
+            let stat = stat_of(&path)?;
             match stat.is_dir() {
                 true => waiting.push(relative),
                 false => writer.entry(&path, &relative, &stat)?,
@@ -69,14 +72,14 @@ pub fn send(root: &Path, stream: impl Write) -> Result<TreeSent, Error> {
 
 struct TreeWriter<W: Write> {
     archive: ManuallyDrop<Builder<BufWriter<W>>>,
-    /// The first name of each file that has several.
+    /// First name of each file with several.
     links: HashMap<(u64, u64), PathBuf>,
     entries: u64,
     sent: TreeSent,
 }
 
 fn not_sent(error: io::Error) -> Error {
-    Error::Peer { address: "ssh".into(), what: format!("it takes no more: {error}") }
+    Error::Peer { address: "ssh".into(), what: format!("cannot write to the connection: {error}") }
 }
 
 impl<W: Write> TreeWriter<W> {
@@ -88,7 +91,7 @@ impl<W: Write> TreeWriter<W> {
     fn entry(&mut self, path: &Path, relative: &Path, stat: &Metadata) -> Result<(), Error> {
         let kind = stat.file_type();
         if !kind.is_file() && !kind.is_symlink() {
-            let why = "is no file, directory or symbolic link: it is left out".into();
+            let why = "skipped: not a file, directory or symbolic link".into();
             self.sent.not_kept.push(NotKept {
                 path: path.into(),
                 what: "special file".into(),
@@ -108,23 +111,23 @@ impl<W: Write> TreeWriter<W> {
             return self.link(relative, stat, EntryType::Symlink, &leads_to).map_err(not_sent);
         }
         let file = File::open(path).map_err(Error::io("open", path))?;
-        let before = file.metadata().map_err(Error::io("look at", path))?;
+        let before = file.metadata().map_err(Error::io("read the attributes of", path))?;
         let changed = |what: &str| Error::SourceChanged { path: path.into(), what: what.into() };
         if !before.is_file() {
-            return Err(changed("it is no longer a regular file"));
+            return Err(changed("no longer a regular file"));
         }
         let mut read = Ok(());
         let reader = Exactly { file: &file, left: before.len(), failed: &mut read };
         let appended = self.append(relative, &before, EntryType::Regular, reader, before.len());
         read.map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => changed("it has become shorter"),
+            io::ErrorKind::UnexpectedEof => changed("the file became shorter"),
             _ => Error::io("read", path)(error),
         })?;
         appended.map_err(not_sent)?;
-        let after = file.metadata().map_err(Error::io("look at", path))?;
+        let after = file.metadata().map_err(Error::io("read the attributes of", path))?;
         let state = |stat: &Metadata| (stat.len(), stat.mtime(), stat.mtime_nsec());
         if state(&before) != state(&after) {
-            return Err(changed("its size or time of modification"));
+            return Err(changed("size or modification time"));
         }
         self.sent.files += 1;
         self.sent.bytes += before.len();
@@ -154,7 +157,7 @@ impl<W: Write> TreeWriter<W> {
         self.archive.append_data(&mut header, relative, bytes)
     }
 
-    /// Counts an entry, writes its times, and gives the rest of its attributes.
+    /// Counts an entry, writes its times, and returns a header with its other attributes.
     fn begin(&mut self, stat: &Metadata, kind: EntryType, length: u64) -> io::Result<Header> {
         self.entries += 1;
         let time = format!("{}", Seconds(stat.mtime(), stat.mtime_nsec()));
@@ -179,7 +182,7 @@ impl<W: Write> TreeWriter<W> {
     }
 }
 
-/// A point in time as PAX has it: seconds since 1970 with a fraction.
+/// A time in PAX format: seconds since 1970 with a fraction.
 struct Seconds(i64, i64);
 
 impl std::fmt::Display for Seconds {
@@ -190,7 +193,7 @@ impl std::fmt::Display for Seconds {
     }
 }
 
-/// As [`Seconds`] writes it.
+/// Parses the format of [`Seconds`].
 fn seconds(text: &str) -> Option<Timespec> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(text) => (true, text),
@@ -208,7 +211,8 @@ fn seconds(text: &str) -> Option<Timespec> {
     })
 }
 
-/// Reads so many bytes of a file, and takes an earlier end for an error, which it also leaves where its maker sees it.
+/// Reads exactly `left` bytes of a file. An earlier end is an error, which is also stored in
+/// `failed`.
 struct Exactly<'a> {
     file: &'a File,
     left: u64,
@@ -236,7 +240,7 @@ impl Read for Exactly<'_> {
     }
 }
 
-/// What was received.
+/// Report of a received tree.
 #[derive(Debug, serde::Serialize)]
 pub struct TreeReceived {
     pub path: PathBuf,
@@ -244,8 +248,8 @@ pub struct TreeReceived {
     pub bytes: u64,
 }
 
-/// Unpacks what `stream` has under the name `target`, or under `name` in it if that is a directory. A directory that has the
-/// name is merged into.
+/// Unpacks `stream` to `target`, or to `name` in it if it is a directory. An existing directory of
+/// that name is merged into.
 pub fn receive(
     stream: impl Read,
     target: &Path,
@@ -258,7 +262,7 @@ pub fn receive(
     };
     let Some(target_name) = target.file_name() else {
         return Err(Error::Usage(format!(
-            "{} names no directory that could be made",
+            "{} has no directory name: use a path that ends with one",
             target.display()
         )));
     };
@@ -276,13 +280,15 @@ pub fn receive(
             }
             _ => Error::Peer {
                 address: "the sender".into(),
-                what: format!("{error}; nothing was kept: look at what it says, and send again"),
+                what: format!(
+                    "{error}; nothing was kept: check the sender's messages and send again"
+                ),
             },
         })?;
     let unfinished_path = unfinished.path.clone();
     match fs::symlink_metadata(&target) {
         Ok(_) => {
-            // Merged file by file, each replaced as a whole.
+            // Merge file by file. Each file is replaced atomically.
             Copy::new(&unfinished_path, &target).exact_target(true).durability(durability).run()?;
         }
         Err(_) => unfinished.publish(&target, durability)?,
@@ -291,8 +297,8 @@ pub fn receive(
     Ok(received)
 }
 
-/// A directory under a temporary name, which is removed unless it is published. `evermap copy --clean` knows the name, and the
-/// lock that says that somebody is at work.
+/// A directory with a temporary name, removed unless published. `evermap copy --clean` recognises
+/// the name and the lock of a running process.
 struct Unfinished {
     path: PathBuf,
     lock: File,
@@ -311,10 +317,10 @@ impl Unfinished {
                     return Ok(Unfinished { path, lock, published: false });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
-                Err(error) => return Err(Error::io("make a directory in", parent)(error)),
+                Err(error) => return Err(Error::io("create a directory in", parent)(error)),
             }
         }
-        Err(Error::io("make a directory in", parent)(last))
+        Err(Error::io("create a directory in", parent)(last))
     }
 
     fn publish(mut self, target: &Path, durability: Durability) -> Result<(), Error> {
@@ -322,7 +328,7 @@ impl Unfinished {
             rustix::fs::syncfs(&self.lock).map_err(Error::io("flush", target))?;
         }
         rustix::fs::renameat_with(CWD, &self.path, CWD, target, RenameFlags::NOREPLACE)
-            .map_err(Error::io("give its name to", target))?;
+            .map_err(Error::io("publish", target))?;
         self.published = true;
         if durability == Durability::Full
             && let Some(parent) = target.parent()
@@ -344,7 +350,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Gives back the right to remove what is in directories that had their modes already.
+/// Makes directories writable again, so that their contents can be removed.
 fn make_writable(root: &Path) {
     let mut waiting = vec![root.to_path_buf()];
     while let Some(directory) = waiting.pop() {
@@ -357,7 +363,7 @@ fn make_writable(root: &Path) {
     }
 }
 
-/// A directory's attributes, set when all is in it.
+/// Attributes of a directory, set after its contents.
 struct Later {
     path: PathBuf,
     mode: u32,
@@ -379,7 +385,10 @@ fn unpack(stream: impl Read, root: &Path) -> io::Result<TreeReceived> {
             let mut count = String::new();
             entry.take(32).read_to_string(&mut count)?;
             if count != received.entries.to_string() {
-                return Err(invalid(format!("{} of {count} entries came", received.entries)));
+                return Err(invalid(format!(
+                    "only {} of {count} entries arrived",
+                    received.entries
+                )));
             }
             for directory in directories.iter().rev() {
                 fs::set_permissions(&directory.path, fs::Permissions::from_mode(directory.mode))?;
@@ -394,7 +403,7 @@ fn unpack(stream: impl Read, root: &Path) -> io::Result<TreeReceived> {
         let path = root.join(OsStr::from_bytes(&name));
         match kind {
             EntryType::Directory => {
-                // Writable until all is in it.
+                // Keep it writable until its contents are complete.
                 if name != b"./" && name != b"." {
                     entry.set_preserve_permissions(false);
                     if !entry.unpack_in(root)? {
@@ -412,15 +421,18 @@ fn unpack(stream: impl Read, root: &Path) -> io::Result<TreeReceived> {
                 }
                 set_modified(&path, modified)?;
             }
-            other => return Err(invalid(format!("it sends an entry of the kind {other:?}"))),
+            other => return Err(invalid(format!("unsupported entry type {other:?}"))),
         }
     }
-    Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the stream ended before the tree was whole"))
+    Err(io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the stream ended before the tree was complete",
+    ))
 }
 
 fn outside(name: &[u8]) -> io::Error {
     let name = String::from_utf8_lossy(name);
-    io::Error::new(io::ErrorKind::InvalidData, format!("{name:?} leads out of the directory"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("{name:?} is outside the directory"))
 }
 
 fn modified<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<Option<Timespec>> {
@@ -443,15 +455,15 @@ fn set_modified(path: &Path, modified: Option<Timespec>) -> io::Result<()> {
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)
 }
 
-/// The name that a directory has for the receiver: `.` and `..` have names, too.
+/// Returns the name of a directory for the receiver. `.` and `..` are resolved first.
 pub fn name_of(path: &Path) -> Result<OsString, Error> {
     if let Some(name) = path.file_name() {
         return Ok(name.to_os_string());
     }
     let path = fs::canonicalize(path).map_err(Error::io("follow", path))?;
-    path.file_name().map(OsStr::to_os_string).ok_or_else(|| {
-        Error::Usage("the uppermost directory has no name: send what is in it".into())
-    })
+    path.file_name()
+        .map(OsStr::to_os_string)
+        .ok_or_else(|| Error::Usage("the root directory has no name: send its contents".into()))
 }
 
 #[cfg(test)]
@@ -459,8 +471,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn tree(place: &Path) -> PathBuf {
-        let root = place.join("photos");
+    fn tree(temp: &Path) -> PathBuf {
+        let root = temp.join("photos");
         fs::create_dir_all(root.join("2026/empty")).unwrap();
         fs::write(root.join("2026/a.jpg"), vec![7; 300_000]).unwrap();
         fs::write(root.join("x".repeat(200)), "long name").unwrap();
@@ -480,11 +492,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_arrives_with_links_modes_and_times() {
-        let place = tempfile::tempdir().unwrap();
-        let root = tree(place.path());
+    fn tree_arrives_with_links_modes_and_times() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = tree(temp.path());
         let stream = sent(&root);
-        let target = place.path().join("copy");
+        let target = temp.path().join("copy");
         let received = receive(&stream[..], &target, OsStr::new("x"), Durability::None).unwrap();
         assert_eq!(received.path, target);
         let stat = |path: &str| fs::symlink_metadata(target.join(path)).unwrap();
@@ -499,37 +511,37 @@ mod tests {
             stat("2026").mtime_nsec(),
             fs::metadata(root.join("2026")).unwrap().mtime_nsec()
         );
-        // Into a directory under the sender's name; a second time it is merged.
-        fs::create_dir(place.path().join("in")).unwrap();
+        // Into a directory under the sender's name. The second time it is merged.
+        fs::create_dir(temp.path().join("in")).unwrap();
         for _ in 0..2 {
-            let target = place.path().join("in");
+            let target = temp.path().join("in");
             receive(&stream[..], &target, OsStr::new("photos"), Durability::Full).unwrap();
         }
-        assert_eq!(fs::read_dir(place.path().join("in")).unwrap().count(), 1);
-        // A directory that may not be written to is removed all the same.
+        assert_eq!(fs::read_dir(temp.path().join("in")).unwrap().count(), 1);
+        // Make it writable again, so that the test directory can be removed.
         fs::set_permissions(root.join("2026"), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     #[test]
-    fn a_stream_that_ends_early_leaves_nothing() {
-        let place = tempfile::tempdir().unwrap();
-        let root = tree(place.path());
+    fn truncated_stream_leaves_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = tree(temp.path());
         let stream = sent(&root);
-        let target = place.path().join("copy");
+        let target = temp.path().join("copy");
         for length in (0..stream.len() - 1024).step_by(stream.len() / 97) {
             let error =
                 receive(&stream[..length], &target, OsStr::new("x"), Durability::None).unwrap_err();
             assert!(matches!(error, Error::Peer { .. }), "{length}: {error:?}");
-            assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "{length}");
+            assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "{length}");
         }
         fs::set_permissions(root.join("2026"), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     #[test]
-    fn a_hostile_stream_writes_nothing_outside() {
-        let place = tempfile::tempdir().unwrap();
-        fs::create_dir(place.path().join("outside")).unwrap();
-        let outside = place.path().join("outside");
+    fn hostile_stream_writes_nothing_outside() {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir(temp.path().join("outside")).unwrap();
+        let outside = temp.path().join("outside");
         let mut streams: Vec<Vec<u8>> = Vec::new();
         let raw = |entries: &[(&str, EntryType, &str)]| {
             let mut builder = Builder::new(Vec::new());
@@ -538,7 +550,7 @@ mod tests {
                 header.set_entry_type(*kind);
                 header.set_size(if *kind == EntryType::Regular { 4 } else { 0 });
                 header.set_mode(0o644);
-                // As no honest writer would: names are set byte by byte.
+                // Names set byte by byte, as no honest writer would.
                 let gnu = header.as_gnu_mut().unwrap();
                 gnu.name[..name.len()].copy_from_slice(name.as_bytes());
                 gnu.linkname[..link.len()].copy_from_slice(link.as_bytes());
@@ -560,7 +572,7 @@ mod tests {
         streams.push(raw(&[("d", EntryType::Block, "")]));
         streams.push(raw(&[("f", EntryType::Fifo, "")]));
         streams.push(vec![0xff; 4096]);
-        let target = place.path().join("copy");
+        let target = temp.path().join("copy");
         for (number, stream) in streams.iter().enumerate() {
             let received = receive(&stream[..], &target, OsStr::new("x"), Durability::None);
             assert!(received.is_err(), "{number}");
@@ -569,6 +581,6 @@ mod tests {
                 "{number}"
             );
         }
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use evermap_transfer::engines::EngineKind;
-use evermap_transfer::{Cell, Measure};
+use evermap_transfer::{Measure, Measurement};
 
 use super::copy::engine;
 use crate::failure::Failure;
@@ -97,9 +97,9 @@ impl Transfer {
         output.finish()
     }
 
-    fn table(&self, cells: &[Cell], output: &mut Output) -> Result<(), Failure> {
+    fn table(&self, cells: &[Measurement], output: &mut Output) -> Result<(), Failure> {
         for size in &self.sizes {
-            let of_size: Vec<&Cell> =
+            let of_size: Vec<&Measurement> =
                 cells.iter().filter(|cell| cell.size_bytes == *size).collect();
             let base = of_size
                 .iter()
@@ -133,7 +133,7 @@ impl Transfer {
     }
 }
 
-fn row(cell: &Cell, base: Option<f64>) -> [String; 8] {
+fn row(cell: &Measurement, base: Option<f64>) -> [String; 8] {
     let time = |seconds: Option<f64>| {
         seconds.map(|s| output::duration(Duration::from_secs_f64(s.max(0.0)))).unwrap_or_default()
     };
@@ -156,7 +156,7 @@ fn row(cell: &Cell, base: Option<f64>) -> [String; 8] {
 }
 
 /// Two pipes against one.
-fn pipes(cells: &[&Cell]) -> Option<String> {
+fn pipes(cells: &[&Measurement]) -> Option<String> {
     let median = |engine| cells.iter().find(|cell| cell.engine == engine)?.median_s();
     let (one, two) = (median(EngineKind::Splice)?, median(EngineKind::DualPipe)?);
     Some(format!("two pipes = {:.2} x one pipe", one / two))

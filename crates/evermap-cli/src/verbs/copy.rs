@@ -1,4 +1,4 @@
-//! `evermap copy`: files by the cheapest path there is.
+//! `evermap copy`: copies files by the fastest mechanism the kernel offers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,65 +13,69 @@ use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::Progress;
 
-/// Copy files by the cheapest path there is
+/// Copy files and directories by the fastest mechanism
 ///
-/// A copy has its name only when it is complete; what had the name keeps it until then. Holes stay holes, and owner, mode,
-/// times, ACLs and extended attributes are kept as far as you may. Which way the bytes go is picked by what is cached, by file
-/// system, size and durability; `--explain` tells what was picked and why.
+/// The target's name appears when the copy is complete; until then an existing file stays. Holes,
+/// owner, mode, times, ACLs and extended attributes are preserved as far as permitted. The
+/// mechanism depends on file system, size, cached pages and durability. `--explain` shows the
+/// choice and its reasons.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "evermap copy [OPTIONS] <SOURCE>... <DEST>\n       evermap copy --clean <DIR>"
 )]
 pub struct Copy {
-    /// What to copy, and last where to: a name, or a directory to copy into. `SOURCE/.` is what is in SOURCE
+    /// Files or directories to copy, then the target: a name, or a directory to copy into.
+    /// `SOURCE/.` means the contents of SOURCE
     #[arg(required_unless_present = "clean", num_args = 2.., value_names = ["SOURCE", "DEST"])]
     paths: Vec<PathBuf>,
-    /// Take DEST for the copy's own name, also if it is a directory: a directory is merged into it
+    /// Treat DEST as the copy's own name even if it is a directory; a source directory is merged
+    /// into it
     #[arg(short = 'T', long)]
     no_target_directory: bool,
-    /// Copy symbolic links as links, also those that are named
+    /// Copy symbolic links as links, including those named as SOURCE
     #[arg(short = 'P', long, overrides_with_all = ["follow_named", "dereference"])]
     no_dereference: bool,
-    /// Follow the symbolic links that are named, and none within a directory, as it does anyway
+    /// Follow symbolic links named as SOURCE, but none within a directory (default)
     #[arg(short = 'H', id = "follow_named", overrides_with_all = ["no_dereference", "dereference"])]
     follow_named: bool,
-    /// Follow all symbolic links: copy what they lead to
+    /// Follow all symbolic links
     #[arg(short = 'L', long, overrides_with_all = ["no_dereference", "follow_named"])]
     dereference: bool,
-    /// What holds when the command ends: `data` is on the disk, `full` under its name
+    /// Guarantee on return: `data` flushes the contents, `full` also the name
     #[arg(long, value_name = "LEVEL", default_value = "none")]
     durability: Level,
-    /// Share blocks with the source where the file system can
+    /// Share blocks with the source if the file system supports it
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     reflink: When,
-    /// Read the copy back from the disk, and compare it with the source, before it gets its name
+    /// Read the copy back from the disk and compare it with the source before publishing it
     #[arg(long)]
     verify: bool,
-    /// When interrupted, leave a part; go on with the one that is there
+    /// Keep an interrupted copy, and continue an existing one
     #[arg(long)]
     resume: bool,
-    /// Of a directory, copy what can be copied, and list the rest
+    /// Publish a directory even if some entries could not be copied, and list these
     #[arg(long)]
     keep_going: bool,
-    /// Of a directory, leave out what is on other file systems
+    /// Skip directory contents on other file systems
     #[arg(long)]
     one_file_system: bool,
-    /// Move the bytes this way and no other
+    /// Use only this engine
     #[arg(long, value_name = "NAME", value_parser = engine)]
     engine: Option<EngineKind>,
-    /// How many pipes `--engine splice` works with at a time
+    /// Number of parallel pipes for `--engine splice`
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=64))]
     lanes: u8,
-    /// Remove what killed copies left in this directory and below; running copies keep what they have
+    /// Remove the remains of killed copies in this directory and below; running copies are not
+    /// affected
     #[arg(long, value_name = "DIR", conflicts_with = "paths")]
     clean: Option<PathBuf>,
-    /// With --clean, remove parts as well that --resume could go on with
+    /// With --clean, also remove copies that --resume could continue
     #[arg(long, requires = "clean")]
     parts: bool,
-    /// Tell which way was picked and why, and what it has cost
+    /// Show the chosen engine, the reasons, and the cost
     #[arg(long)]
     explain: bool,
-    /// The same as JSON, an object a source
+    /// Show the same as JSON, one object per source
     #[arg(long)]
     json: bool,
 }
@@ -83,11 +87,11 @@ enum When {
     Always,
 }
 
-/// An engine by its name.
+/// Parses an engine's name.
 pub fn engine(name: &str) -> Result<EngineKind, String> {
     EngineKind::from_name(name).ok_or_else(|| {
         let names: Vec<_> = EngineKind::ALL.iter().map(|kind| kind.name()).collect();
-        format!("no engine has this name; there are {}", names.join(", "))
+        format!("unknown engine; choose one of {}", names.join(", "))
     })
 }
 
@@ -97,28 +101,28 @@ impl Copy {
             return self.clean(directory);
         }
         let Some((target, sources)) = self.paths.split_last() else {
-            return Err(Failure::Usage("name what to copy, and where to".into()));
+            return Err(Failure::Usage("give a source and a target".into()));
         };
         if sources.len() > 1 && self.no_target_directory {
             return Err(Failure::Usage(
-                "with -T there is one source, as DEST is the name of its copy".into(),
+                "-T allows only one source, because DEST is the name of its copy".into(),
             ));
         }
         if sources.len() > 1 && !target.is_dir() {
             return Err(Failure::Usage(format!(
-                "{} is no directory: several sources are copied into one",
+                "{} is not a directory: several sources need a target directory",
                 target.display()
             )));
         }
         let cancelled = evermap_transfer::cancelled_by_signals();
         let mut output = Output::new();
         let links = Arc::new(SharedLinks::default());
-        // A failure does not stop the remaining copies; the first one is the command's.
+        // A failure does not stop the remaining copies. The first failure determines the exit code.
         let mut failed = None;
         for source in sources {
             match self.copy(source, target, &links, &cancelled) {
                 Ok(report) => {
-                    self.tell(source, &report, &mut output)?;
+                    self.print(source, &report, &mut output)?;
                     if let Some(tree) = report.tree.as_ref().filter(|tree| tree.errors_total > 0) {
                         failed.get_or_insert(Failure::NotAllCopied { count: tree.errors_total });
                     }
@@ -165,7 +169,7 @@ impl Copy {
         if let Some(engine) = self.engine {
             copy = copy.engine(engine);
         }
-        // Of a tree nobody knows before it is copied.
+        // The size of a tree is unknown before it is copied.
         let size_bytes = match std::fs::metadata(source) {
             Ok(metadata) if metadata.is_file() => metadata.len(),
             _ => u64::MAX,
@@ -193,11 +197,11 @@ impl Copy {
             }
         }
         for path in &cleaned.in_use {
-            output::warn(&format!("{}: left alone, as a running copy has it", path.display()));
+            output::warn(&format!("{}: skipped because a running copy uses it", path.display()));
         }
         for path in &cleaned.parts {
             output::warn(&format!(
-                "{}: left for `copy --resume`; --parts removes it",
+                "{}: kept for `copy --resume`; use --parts to remove it",
                 path.display()
             ));
         }
@@ -208,7 +212,7 @@ impl Copy {
         first.map_or(Ok(()), Err)
     }
 
-    fn tell(&self, source: &Path, report: &Report, output: &mut Output) -> Result<(), Failure> {
+    fn print(&self, source: &Path, report: &Report, output: &mut Output) -> Result<(), Failure> {
         if self.json {
             return output.json(report);
         }

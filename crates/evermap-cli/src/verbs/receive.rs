@@ -1,4 +1,4 @@
-//! `evermap receive`: files from senders elsewhere.
+//! `evermap receive`: receives files from senders.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use evermap_transfer::Error;
 use evermap_transfer::net::{Address, Receive, ReceiveReport};
 
-use super::transfer::{Level, told_traffic};
+use super::transfer::{Level, format_traffic};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::ToolProgress;
@@ -15,47 +15,50 @@ use crate::remote::{self, tree};
 
 /// Receive a file from `evermap send`, or bytes from any program
 ///
-/// The file has its name when all of it is there; what had the name is replaced in one step. A transfer that
-/// fails leaves nothing. Whoever can connect can send: listen where only they can whom you trust.
+/// The file is published when all of it has arrived, and replaces an existing file atomically. A
+/// failed transfer leaves nothing. Anyone who can connect can send: listen only where you trust all
+/// who can connect.
 #[derive(Debug, clap::Args)]
 pub struct ReceiveFile {
-    /// Where to listen: HOST:PORT, [IPV6]:PORT, or unix:PATH; port 0 takes any that is free
+    /// Address to listen at: HOST:PORT, [IPV6]:PORT, or unix:PATH; port 0 chooses a free one
     #[arg(value_name = "ADDRESS", required_unless_present = "stdio")]
     address: Option<OsString>,
-    /// The file to make, or a directory, in which it gets the sender's name
+    /// Target file, or a directory in which the sender's file name is used
     #[arg(value_name = "DEST", required_unless_present_any = ["discard", "stdio"])]
     destination: Option<PathBuf>,
-    /// What holds when the sender is told that it has arrived: `data` is on the disk, `full` under its name
+    /// Guarantee when the sender is told of success: `data` flushes the contents, `full` also the
+    /// name
     #[arg(long, value_name = "LEVEL", default_value = "none")]
     durability: Level,
-    /// Read the file back from the disk, and let the sender compare it, before it gets its name
+    /// Read the file back from the disk and let the sender compare it before publishing it
     #[arg(long)]
     verify: bool,
-    /// Take all bytes of one connection for the contents, from programs as socat or nc
+    /// Store all bytes of one connection, from programs such as socat or nc
     #[arg(long, conflicts_with = "verify")]
     raw: bool,
-    /// Throw away what comes: to measure senders and networks
+    /// Discard the data, to measure senders and networks
     #[arg(long, conflicts_with = "verify")]
     discard: bool,
-    /// Take at most so many bytes from one transfer, e.g. 20G [default: half of the free space; in memory an eighth of it]
+    /// Limit per transfer, e.g. 20G [default: half of the free space; at most an eighth of memory
+    /// on a file system in memory]
     #[arg(long, value_name = "BYTES", value_parser = super::transfer::bytes)]
     room: Option<u64>,
-    /// Accept names that begin with a dot into a directory
+    /// Accept names with a leading dot in a directory
     #[arg(long)]
     dot_files: bool,
-    /// Receive over standard input and output into this DEST, as `evermap send` has it done by ssh
+    /// Receive over standard input and output into this DEST, as started by `evermap send` over ssh
     #[arg(long, value_name = "DEST", conflicts_with_all = ["address", "discard", "raw", "once", "keep_listening"])]
     stdio: Option<PathBuf>,
-    /// With --stdio, a directory of this name comes, as a tar stream
+    /// With --stdio, receive a directory of this name as a tar stream
     #[arg(long, value_name = "NAME", requires = "stdio")]
     tree: Option<OsString>,
-    /// End after one transfer, as it does anyway
+    /// End after one transfer (default)
     #[arg(long)]
     once: bool,
-    /// Go on receiving until interrupted
+    /// Receive until interrupted
     #[arg(long, conflicts_with = "once")]
     keep_listening: bool,
-    /// What was received and what it has cost, as one JSON object each
+    /// Show each result and its cost as a JSON object
     #[arg(long)]
     json: bool,
 }
@@ -77,26 +80,26 @@ impl ReceiveFile {
             .cancelled_by(evermap_transfer::cancelled_by_signals())
             .on_refused(|error| output::warn(&format!("{error} (still listening)")));
         if let Some(room) = self.room {
-            receive = receive.room_bytes_max(room);
+            receive = receive.transfer_bytes_max(room);
         }
         if !self.keep_listening {
             receive = receive.on_progress(progress.callback());
         }
-        let listening = receive.listen(&address)?;
-        // On stderr, as only the script that asked for any port has to read it.
-        output::warn(&format!("listening at {}", listening.address()));
+        let listener = receive.listen(&address)?;
+        // On stderr: only a script that requested port 0 needs it.
+        output::warn(&format!("listening at {}", listener.address()));
         if self.keep_listening {
-            return self.keep_on(listening);
+            return self.serve(listener);
         }
-        let received = listening.once();
+        let received = listener.once();
         drop(progress);
         let mut output = Output::new();
-        self.tell(&received?, &mut output)?;
+        self.print(&received?, &mut output)?;
         output.finish()
     }
 
-    /// The other end of ssh: whoever it is has this user's rights already. Nothing is said on standard output, which
-    /// belongs to the protocol.
+    /// Receives over ssh. The peer has this user's rights already. Standard output belongs to the
+    /// protocol.
     fn over_stdio(&self, destination: &Path) -> Result<(), Failure> {
         if let Some(name) = &self.tree {
             let input = std::io::stdin().lock();
@@ -110,7 +113,7 @@ impl ReceiveFile {
             .dot_files(true)
             .cancelled_by(evermap_transfer::cancelled_by_signals());
         if let Some(room) = self.room {
-            receive = receive.room_bytes_max(room);
+            receive = receive.transfer_bytes_max(room);
         }
         let received = receive.over(socket);
         let closed = closing.end();
@@ -120,24 +123,24 @@ impl ReceiveFile {
         closed.map_err(Failure::Output)
     }
 
-    /// Each outcome is told when it is known, by whichever thread knows it.
-    fn keep_on(&self, listening: evermap_transfer::net::Listening) -> Result<(), Failure> {
+    /// Reports each outcome when it is known, from any thread.
+    fn serve(&self, listener: evermap_transfer::net::Listener) -> Result<(), Failure> {
         let one_at_a_time = Mutex::new(());
-        listening.serve(|outcome| {
-            let _turn = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
-            let told = outcome.map_err(Failure::from).and_then(|report| {
+        listener.serve(|outcome| {
+            let _guard = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
+            let printed = outcome.map_err(Failure::from).and_then(|report| {
                 let mut output = Output::new();
-                self.tell(&report, &mut output)?;
+                self.print(&report, &mut output)?;
                 output.finish()
             });
-            if let Err(failure) = told {
+            if let Err(failure) = printed {
                 failure.say();
             }
         })?;
-        Err(Error::Cancelled { left: "what was received before is there".into() }.into())
+        Err(Error::Cancelled { left: "files received before are kept".into() }.into())
     }
 
-    fn tell(&self, report: &ReceiveReport, output: &mut Output) -> Result<(), Failure> {
+    fn print(&self, report: &ReceiveReport, output: &mut Output) -> Result<(), Failure> {
         for not in &report.not_kept {
             output::warn(&format!("{}: {} not kept: {}", not.path.display(), not.what, not.why));
         }
@@ -147,13 +150,17 @@ impl ReceiveFile {
         let name = match (&report.path, &self.destination) {
             (Some(path), _) => path.display().to_string(),
             (None, Some(stream)) if !self.discard => stream.display().to_string(),
-            (None, _) => "thrown away".into(),
+            (None, _) => "discarded".into(),
         };
         output.line(&format!(
             "{}: {} from {}{}",
             output::plain(&name),
-            told_traffic(report.size_bytes, &report.traffic),
-            report.traffic.connections.first().map_or("nobody", |connection| &connection.peer),
+            format_traffic(report.size_bytes, &report.traffic),
+            report
+                .traffic
+                .connections
+                .first()
+                .map_or("unknown peer", |connection| &connection.peer),
             if report.verified { ", verified" } else { "" }
         ))
     }

@@ -1,4 +1,4 @@
-//! `evermap send`: a file to a receiver elsewhere.
+//! `evermap send`: sends a file to a receiver.
 
 use std::ffi::{OsStr, OsString};
 use std::net::Shutdown;
@@ -9,51 +9,53 @@ use std::time::Duration;
 use evermap_transfer::engines::EngineKind;
 use evermap_transfer::net::{Address, Send, SendReport};
 
-use super::transfer::{Level, told_traffic};
+use super::transfer::{Level, format_traffic};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::ToolProgress;
 use crate::remote::tree::{self, TreeSent};
 use crate::remote::{Remote, Way};
 
-/// How long somebody may take to answer what ssh asks.
+/// Timeout for a user to answer ssh's questions.
 const ASKING: Duration = Duration::from_secs(600);
 
 /// Send a file to `evermap receive`, or its bytes to any program
 ///
-/// The receiver gives the file its name when all of it is there, with its holes, mode and times; when this command says that it is
-/// done, that has happened. To HOST:PATH it goes by ssh, also a directory with all that is in it. To an address
-/// nothing is encrypted, and nobody is asked who they are: for this machine and networks that are trusted.
+/// The receiver publishes the file when all of it has arrived, with its holes, mode and times. When
+/// this command succeeds, that has happened. HOST:PATH is reached by ssh; FILE may then be a
+/// directory. Other addresses are neither encrypted nor authenticated: use them within this machine
+/// or in trusted networks.
 #[derive(Debug, clap::Args)]
 pub struct SendFile {
-    /// What to send
+    /// File to send
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Where to: [USER@]HOST:PATH by ssh; or where a receiver listens: HOST:PORT, [IPV6]:PORT, or unix:PATH
+    /// Destination: [USER@]HOST:PATH for ssh, or a receiver's address: HOST:PORT, [IPV6]:PORT, or
+    /// unix:PATH
     #[arg(value_name = "DEST")]
     address: OsString,
-    /// Move the bytes this way and no other
+    /// Use only this engine
     #[arg(long, value_name = "NAME", value_parser = super::copy::engine)]
     engine: Option<EngineKind>,
-    /// Send parts at the same time over so many connections
+    /// Number of parallel connections
     #[arg(long, value_name = "K", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
     connections: u16,
-    /// Let the receiver read back what it stored, and compare that with the file
+    /// Make the receiver read back its copy, and compare it with the file
     #[arg(long)]
     verify: bool,
-    /// Send the bytes and nothing else, to programs as socat or nc; FILE may be a stream
+    /// Send only the bytes, to programs such as socat or nc; FILE may be a stream
     #[arg(long, conflicts_with_all = ["verify", "connections"])]
     raw: bool,
-    /// What holds when the command ends, by ssh: `data` is on the disk there, `full` under its name
+    /// Guarantee on return, with ssh only: `data` flushes the contents there, `full` also the name
     #[arg(long, value_name = "LEVEL", default_value = "none")]
     durability: Level,
-    /// The ssh command with its options, separated by spaces
+    /// ssh command with options, separated by spaces
     #[arg(long, value_name = "COMMAND", env = "EVERMAP_SSH", default_value = "ssh")]
     ssh: String,
-    /// What this command is called on the other host
+    /// Name of this command on the other host
     #[arg(long, value_name = "COMMAND", default_value = "evermap")]
     remote_command: String,
-    /// What was sent and what it has cost, as one JSON object
+    /// Show the result and cost as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -66,52 +68,52 @@ impl SendFile {
         let address = Address::parse(&self.address)?;
         if !matches!(self.durability, Level::None) {
             return Err(Failure::Usage(
-                "what is durable is said to the receiver: `evermap receive --durability`".into(),
+                "--durability needs ssh; for an address use `evermap receive --durability`".into(),
             ));
         }
         let progress = ToolProgress::new(&self.file, "sending");
         let sent = self.sender(&progress).to(&address);
         drop(progress);
-        self.tell(&sent?, &address.to_string())
+        self.print(&sent?, &address.to_string())
     }
 
     fn by_ssh(&self, remote: &Remote) -> Result<(), Failure> {
         if self.raw || self.connections > 1 {
-            return Err(Failure::Usage(
-                "by ssh there is one connection, and nothing is raw".into(),
-            ));
+            return Err(Failure::Usage("--raw and --connections cannot be used with ssh".into()));
         }
         let way = Way { ssh: &self.ssh, evermap: &self.remote_command };
-        let look = |source| Failure::Source { path: self.file.clone(), source };
+        let failed = |source| Failure::Source { path: self.file.clone(), source };
         let level = OsString::from(self.durability.name());
         let mut options = vec![OsStr::new("--durability"), &level];
-        if std::fs::metadata(&self.file).map_err(look)?.is_dir() {
+        if std::fs::metadata(&self.file).map_err(failed)?.is_dir() {
             if self.verify || self.engine.is_some() {
-                return Err(Failure::Usage("--verify and --engine are for one file".into()));
+                return Err(Failure::Usage(
+                    "--verify and --engine cannot be used with a directory".into(),
+                ));
             }
             let name = tree::name_of(&self.file)?;
             options.extend([OsStr::new("--tree"), &name]);
             let (running, socket) = remote.start(way, &options)?;
             let socket = UnixStream::from(socket);
             let sent = tree::send(&self.file, &socket);
-            // The receiver keeps nothing that is not whole, so an end is an end.
+            // The receiver keeps only complete trees, so ending the stream is safe.
             let _ = socket.shutdown(Shutdown::Write);
             let sent = running.end(sent.map_err(Failure::from))?;
-            return self.tell_tree(&sent, remote);
+            return self.print_tree(&sent, remote);
         }
         if self.verify {
             options.push(OsStr::new("--verify"));
         }
         let (running, socket) = remote.start(way, &options)?;
         let progress = ToolProgress::new(&self.file, "sending");
-        // ssh may ask for a password first, and knows itself how long that may take.
+        // ssh may ask for a password first, and has its own timeout for that.
         let sent = self.sender(&progress).handshake_timeout(ASKING).over(socket);
         drop(progress);
         let sent = running.end(sent.map_err(Failure::from))?;
-        self.tell(&sent, &remote.to_string())
+        self.print(&sent, &remote.to_string())
     }
 
-    fn tell_tree(&self, sent: &TreeSent, remote: &Remote) -> Result<(), Failure> {
+    fn print_tree(&self, sent: &TreeSent, remote: &Remote) -> Result<(), Failure> {
         for not in &sent.not_kept {
             output::warn(&format!("{}: {}", not.path.display(), not.why));
         }
@@ -141,19 +143,19 @@ impl SendFile {
         send
     }
 
-    fn tell(&self, report: &SendReport, address: &str) -> Result<(), Failure> {
+    fn print(&self, report: &SendReport, address: &str) -> Result<(), Failure> {
         let mut output = Output::new();
         match self.json {
             true => output.json(report)?,
             false => output.line(&format!(
                 "{}: {} to {address}{}",
                 output::plain(&report.path.display().to_string()),
-                told_traffic(report.size_bytes, &report.traffic),
+                format_traffic(report.size_bytes, &report.traffic),
                 match (report.published, report.verified) {
                     (true, true) => ", verified",
                     (true, false) => "",
                     (false, _) if self.raw => ", as raw bytes",
-                    (false, _) => ", and thrown away there",
+                    (false, _) => ", discarded there",
                 }
             ))?,
         }

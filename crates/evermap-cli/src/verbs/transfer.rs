@@ -1,4 +1,4 @@
-//! What the verbs that move bytes tell about it.
+//! Output shared by the verbs that move bytes.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use evermap_transfer::{Durability, Report, Residency, TreeSummary};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// Of less than this, rates tell of calls and not of bytes.
+/// Below this size rates reflect calls, not bytes.
 const RATED_BYTES_MIN: u64 = 1 << 20;
 
-/// What `--durability` may be.
+/// Values of `--durability`.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub enum Level {
     None,
@@ -20,7 +20,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// As it is written on a command line.
+    /// Returns the name used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Level::None => "none",
@@ -49,12 +49,13 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         Some((at, 'T' | 't')) => (&text[..at], 40),
         _ => (text, 0),
     };
-    let number: u64 =
-        digits.parse().map_err(|_| "give a number of bytes, as 4096, 64K or 1G".to_string())?;
-    number.checked_mul(1 << unit).ok_or_else(|| "no disk has so many bytes".to_string())
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| "expected a number of bytes, such as 4096, 64K or 1G".to_string())?;
+    number.checked_mul(1 << unit).ok_or_else(|| "the number of bytes is too large".to_string())
 }
 
-/// A report for people: a line a question.
+/// Prints a report as text, one line per topic.
 pub fn explain(name: &str, report: &Report, output: &mut Output) -> Result<(), Failure> {
     let usage = &report.usage;
     let seconds = |seconds: f64| output::duration(Duration::from_secs_f64(seconds.max(0.0)));
@@ -98,7 +99,7 @@ pub fn explain(name: &str, report: &Report, output: &mut Output) -> Result<(), F
     let each = report
         .processor_ms_per_gib()
         .filter(|_| report.data_bytes >= RATED_BYTES_MIN)
-        .map(|ms| format!("; {ms:.0} ms of processor a GiB"))
+        .map(|ms| format!("; {ms:.0} ms of processor time per GiB"))
         .unwrap_or_default();
     row(
         "time",
@@ -110,7 +111,7 @@ pub fn explain(name: &str, report: &Report, output: &mut Output) -> Result<(), F
         ),
     )?;
     if let Some(copies) = report.copies_per_byte() {
-        row("copies", format!("{copies:.2} of each byte, by the processor"))?;
+        row("copies", format!("{copies:.2} per byte, by the processor"))?;
     }
     if report.tree.is_none() {
         row("calls", format!("{} that moved data", output::count(report.calls)))?;
@@ -148,12 +149,12 @@ pub fn explain(name: &str, report: &Report, output: &mut Output) -> Result<(), F
         )?;
     }
     if report.verified {
-        row("verified", "read back from the disk, and equal".into())?;
+        row("verified", "read back from the disk, identical".into())?;
     }
     Ok(())
 }
 
-/// What there was in a tree.
+/// Formats the entry counts of a tree.
 fn of_a_tree(tree: &TreeSummary) -> String {
     let counts = &tree.counts;
     let named = [
@@ -171,7 +172,7 @@ fn of_a_tree(tree: &TreeSummary) -> String {
     format!("{}; {} threads", there.join(", "), tree.threads)
 }
 
-/// How much of both files is in the page cache.
+/// Formats the cached shares of both files.
 fn cached(report: &Report) -> Option<String> {
     let share = |residency: Option<Residency>| {
         residency.map(|residency| match report.size_bytes {
@@ -188,8 +189,8 @@ fn cached(report: &Report) -> Option<String> {
     Some(format!("source {before} before and {after} after, target {target}"))
 }
 
-/// `4.10 MB in 12.3 ms (333 MB/s) by splice`: what went over a network.
-pub fn told_traffic(size_bytes: u64, traffic: &Traffic) -> String {
+/// Formats the cost of a network transfer: `4.10 MB in 12.3 ms (333 MB/s) by splice`.
+pub fn format_traffic(size_bytes: u64, traffic: &Traffic) -> String {
     let wall_s = traffic.usage.wall_s.max(1e-9);
     let rate = output::bytes((traffic.bytes as f64 / wall_s) as u64);
     let holes = match size_bytes.saturating_sub(traffic.bytes) {

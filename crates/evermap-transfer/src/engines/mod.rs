@@ -286,7 +286,7 @@ impl Stop {
                 let path = if side == Side::Source { source } else { target };
                 Error::Io { operation, path, source: errno.into() }
             }
-            Stop::Cancelled => Error::Cancelled { left: "no data was written".into() },
+            Stop::Cancelled => Error::Cancelled { left: "no partial file remains".into() },
         }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) type DeviceInode = (u64, u64);
 /// Copies of files with several hard links, by the source's inode. [`Copy`](crate::Copy)s that
 /// share one preserve hard links between their sources.
 ///
-/// Memory: one entry per file with several links.
+/// Memory: one entry per copied file with several links. Entries are not removed.
 ///
 /// ```
 /// use std::os::unix::fs::MetadataExt;

@@ -66,7 +66,7 @@ pub(crate) fn first_difference(
         let mut at = span.begin;
         while at < span.end {
             if meter.is_cancelled() {
-                return Err(Error::Cancelled { left: "no data was written".into() });
+                return Err(Error::Cancelled { left: "no partial file remains".into() });
             }
             let wanted = (span.end - at).min(CHUNK_BYTES as u64) as usize;
             let first = read(source, &mut buffers.0[..wanted], at)?;

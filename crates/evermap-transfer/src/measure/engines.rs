@@ -58,12 +58,12 @@ impl Measurement {
 /// ```
 /// # let directory = tempfile::tempdir()?;
 /// use evermap_transfer::{Measure, engines::EngineKind};
-/// let cells = Measure::new(directory.path())
+/// let measurements = Measure::new(directory.path())
 ///     .sizes([4096])
 ///     .rounds(3)
 ///     .engines([EngineKind::ReadWrite])
 ///     .run()?;
-/// assert_eq!(cells[0].wall_s.len(), 3);
+/// assert_eq!(measurements[0].wall_s.len(), 3);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -136,25 +136,25 @@ impl Measure {
     /// [`Error::Io`] and [`Error::NoSpace`]. A refusal by an engine is not an error: its
     /// measurement contains the reason.
     pub fn run(&self) -> Result<Vec<Measurement>> {
-        let mut cells = Vec::new();
+        let mut measurements = Vec::new();
         for size_bytes in &self.sizes {
             let source = self.source(*size_bytes)?;
             let mut of_size: Vec<Measurement> =
                 self.engines.iter().map(|engine| empty(*engine, *size_bytes)).collect();
             for _ in 0..self.rounds {
-                for cell in &mut of_size {
-                    if cell.refused.is_none() {
-                        self.round(&source, cell)?;
+                for measurement in &mut of_size {
+                    if measurement.refused.is_none() {
+                        self.round(&source, measurement)?;
                     }
                 }
             }
-            for cell in &mut of_size {
-                cell.wall_s.sort_by(f64::total_cmp);
-                cell.processor_s.sort_by(f64::total_cmp);
+            for measurement in &mut of_size {
+                measurement.wall_s.sort_by(f64::total_cmp);
+                measurement.processor_s.sort_by(f64::total_cmp);
             }
-            cells.extend(of_size);
+            measurements.extend(of_size);
         }
-        Ok(cells)
+        Ok(measurements)
     }
 
     /// Creates a file that is flushed and cached, with incompressible contents.
@@ -184,7 +184,7 @@ impl Measure {
         Ok(file)
     }
 
-    fn round(&self, source: &OwnedFd, cell: &mut Measurement) -> Result<()> {
+    fn round(&self, source: &OwnedFd, measurement: &mut Measurement) -> Result<()> {
         if self.cold {
             // Advice only; drops pages that have been flushed.
             let _ = fs::fadvise(source, 0, None, Advice::DontNeed);
@@ -197,17 +197,17 @@ impl Measure {
         let drive = Drive {
             ends: &ends,
             facts: &facts,
-            request: &Request { engine: Some(cell.engine), ..Request::default() },
+            request: &Request { engine: Some(measurement.engine), ..Request::default() },
             tuning: &Tuning::default(),
             meter: &meter,
             rate_cache: &RateCache::default(),
             reserve: &|_| Ok(()),
         };
-        let (_, moved) = drive.run(&mut Work::new([Span::new(0, cell.size_bytes)]));
+        let (_, moved) = drive.run(&mut Work::new([Span::new(0, measurement.size_bytes)]));
         match moved {
             Ok(()) => {}
             Err(Error::Refused { why, .. }) => {
-                cell.refused = Some(why);
+                measurement.refused = Some(why);
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -217,10 +217,10 @@ impl Measure {
         }
         let usage = start.0.since();
         drop(target);
-        cell.wall_s.push(start.1.elapsed().as_secs_f64());
-        cell.processor_s.push(usage.processor_s());
-        cell.calls = meter.calls();
-        cell.switches = usage.voluntary_switches;
+        measurement.wall_s.push(start.1.elapsed().as_secs_f64());
+        measurement.processor_s.push(usage.processor_s());
+        measurement.calls = meter.calls();
+        measurement.switches = usage.voluntary_switches;
         Ok(())
     }
 }

@@ -115,7 +115,7 @@ fn connect_unix(
 
 /// A non-blocking listening socket. A UNIX socket's name is removed on drop.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct ListenSocket {
     address: Address,
     socket: Bound,
 }
@@ -126,8 +126,8 @@ enum Bound {
     Unix { listener: UnixListener, name: PathBuf, inode: (u64, u64) },
 }
 
-impl Listener {
-    pub(super) fn new(address: &Address) -> Result<Listener> {
+impl ListenSocket {
+    pub(super) fn new(address: &Address) -> Result<ListenSocket> {
         let cannot = |error: io::Error| {
             let remedy = match error.kind() {
                 io::ErrorKind::AddrInUse => "another process listens there; use another address",
@@ -151,14 +151,14 @@ impl Listener {
                     TcpListener::bind(&resolve(address, host, *port)?[..]).map_err(cannot)?;
                 listener.set_nonblocking(true).map_err(cannot)?;
                 let address = listener.local_addr().map_err(cannot)?.into();
-                Ok(Listener { address, socket: Bound::Tcp(listener) })
+                Ok(ListenSocket { address, socket: Bound::Tcp(listener) })
             }
             Address::Unix(path) => {
                 let listener = bind_unix(path).map_err(cannot)?;
                 listener.set_nonblocking(true).map_err(cannot)?;
                 let status = fs::symlink_metadata(path).map_err(cannot)?;
                 let inode = (status.dev(), status.ino());
-                Ok(Listener {
+                Ok(ListenSocket {
                     address: address.clone(),
                     socket: Bound::Unix { listener, name: path.clone(), inode },
                 })
@@ -193,7 +193,7 @@ impl Listener {
     }
 }
 
-impl AsFd for Listener {
+impl AsFd for ListenSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
             Bound::Tcp(listener) => listener.as_fd(),
@@ -202,7 +202,7 @@ impl AsFd for Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for ListenSocket {
     fn drop(&mut self) {
         if let Bound::Unix { name, inode, .. } = &self.socket {
             // Remove only its own socket: another process may have taken the name since.
@@ -240,7 +240,7 @@ mod tests {
         if !allowed.unwrap_or_default().split_whitespace().any(|name| name == "reno") {
             return eprintln!("SKIPPED: congestion control `reno` is not allowed here");
         }
-        let listener = Listener::new(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = ListenSocket::new(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let never = AtomicBool::new(false);
         let socket = connect(listener.address(), Duration::from_secs(10), &never).unwrap();
         assert_eq!(rustix::net::sockopt::tcp_congestion(&socket).unwrap(), "reno");

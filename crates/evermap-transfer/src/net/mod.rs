@@ -25,7 +25,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 pub use address::Address;
-pub use receive::{Listening, Receive};
+pub use receive::{Listener, Receive};
 pub use report::{Connection, ReceiveReport, SendReport, Traffic};
 pub use send::Send;
 

@@ -328,7 +328,7 @@ impl Socket {
         doing: &str,
     ) -> Result<()> {
         if timeout.cancelled.load(Ordering::Relaxed) {
-            return Err(Error::Cancelled { left: "no data was written".into() });
+            return Err(Error::Cancelled { left: "no partial file remains".into() });
         }
         let Some(left) = timeout.left(moved) else {
             let time = timeout.time();

@@ -132,7 +132,7 @@ impl StopCause {
             StopCause::Idle(time) => Some(socket.error(format!(
                 "no progress for {time:?}; nothing was kept: check that the peer is running and the network is up"
             ))),
-            StopCause::Cancelled => Some(Error::Cancelled { left: "no data was written".into() }),
+            StopCause::Cancelled => Some(Error::Cancelled { left: "no partial file remains".into() }),
             // The caller builds these errors.
             StopCause::GaveUp | StopCause::TooMuch => None,
         }
@@ -149,7 +149,7 @@ pub(super) fn start<'scope, T: Send + 'scope>(
         .map_err(Error::io("start a thread for", "the transfer"))
 }
 
-/// Runs a long operation and calls `keep_alive` about every second meanwhile, until a call fails.
+/// Runs a long operation. During it, calls `keep_alive` about every second, until a call fails.
 pub(super) fn with_keep_alive<T>(
     mut keep_alive: impl FnMut() -> Result<()> + Send,
     work: impl FnOnce() -> Result<T>,

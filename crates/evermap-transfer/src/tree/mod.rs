@@ -62,7 +62,7 @@ pub struct TreeOptions {
     pub preserve: Preserve,
     /// Durability guaranteed when the copy returns.
     pub durability: Durability,
-    /// Whether files may share extents with the source.
+    /// Policy for sharing extents with the source.
     pub reflink: Reflink,
     /// Read each file back from the disk and compare it with its source before publishing.
     pub verify: bool,
@@ -227,7 +227,7 @@ fn finish(shared: &Shared<'_>, root: &Root) -> Result<()> {
         return Err(Error::Cancelled {
             left: match root.directory.placement {
                 Placement::Existing => format!("files already copied to {target} remain"),
-                _ => "no data was written".into(),
+                _ => "no partial file remains".into(),
             },
         });
     }

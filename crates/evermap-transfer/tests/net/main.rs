@@ -6,7 +6,7 @@ mod common;
 mod files;
 mod fuzz;
 mod hostile;
-mod listening;
+mod listener;
 mod processes;
 mod raw;
 mod space;

@@ -73,7 +73,7 @@ fn announcement_takes_no_space() {
 fn transfer_above_the_limit_is_refused_before_the_first_byte() {
     let dir = TestDir::new();
     let file = dir.file("file", bytes(3000));
-    let receive = Receive::new(dir.inbox()).room_bytes_max(2999);
+    let receive = Receive::new(dir.inbox()).transfer_bytes_max(2999);
     let (sent, received) = transfer(&Send::new(&file), &receive, "127.0.0.1:0");
     let error = received.unwrap_err();
     assert!(
@@ -84,7 +84,7 @@ fn transfer_above_the_limit_is_refused_before_the_first_byte() {
     let error = sent.unwrap_err().to_string();
     assert!(error.contains("at most 2999 bytes"), "{error}");
     assert!(dir.received().is_empty());
-    ok(&Send::new(&file), &Receive::new(dir.inbox()).room_bytes_max(3000), "127.0.0.1:0");
+    ok(&Send::new(&file), &Receive::new(dir.inbox()).transfer_bytes_max(3000), "127.0.0.1:0");
 }
 
 #[test]
@@ -94,14 +94,14 @@ fn default_limit_is_half_of_a_small_file_system() {
     let file = dir.file("file", bytes(1200 << 10));
     let (_, received) = transfer(&Send::new(&file), &Receive::new(&small.0), "127.0.0.1:0");
     assert!(matches!(received, Err(Error::TooLarge { .. })), "{received:?}");
-    ok(&Send::new(&file), &Receive::new(&small.0).room_bytes_max(u64::MAX), "127.0.0.1:0");
+    ok(&Send::new(&file), &Receive::new(&small.0).transfer_bytes_max(u64::MAX), "127.0.0.1:0");
 }
 
 #[test]
 fn raw_transfer_above_the_limit_is_ended() {
     let dir = TestDir::new();
     // Endless: only the limit ends it.
-    let receive = Receive::new(dir.inbox().join("copy")).raw(true).room_bytes_max(1 << 20);
+    let receive = Receive::new(dir.inbox().join("copy")).raw(true).transfer_bytes_max(1 << 20);
     let (mut stream, receiver) = over_pair(&receive);
     let block = vec![7; 64 << 10];
     let begin = std::time::Instant::now();
@@ -121,7 +121,7 @@ fn disk_that_fills_up_during_a_transfer_leaves_nothing() {
     let Some(small) = Small::mount(&dir.path("small")) else { return };
     // The size of raw data is unknown beforehand.
     let file = dir.file("file", bytes(3 << 20));
-    let receive = Receive::new(small.0.join("copy")).raw(true).room_bytes_max(u64::MAX);
+    let receive = Receive::new(small.0.join("copy")).raw(true).transfer_bytes_max(u64::MAX);
     let (sent, received) = transfer(&Send::new(&file).raw(true), &receive, "127.0.0.1:0");
     assert!(matches!(received, Err(Error::NoSpace { .. })), "{received:?}");
     drop(sent);

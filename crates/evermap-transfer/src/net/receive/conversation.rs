@@ -108,7 +108,7 @@ fn transfer(
     if let Some(why) = target.refusal_reason(&manifest.name, receive.dot_files) {
         return Err(first.error(format!("the file name {why}")));
     }
-    let file = target.prepare(manifest, receive.room_bytes_max)?;
+    let file = target.prepare(manifest, receive.transfer_bytes_max)?;
     let digest_chunk_bytes = match (manifest.digest_chunk_bytes, receive.verify && file.is_some()) {
         (0, true) => DIGEST_CHUNK_BYTES,
         (wished, _) => wished,

@@ -2,7 +2,7 @@
 
 mod conversation;
 mod data;
-mod listening;
+mod listener;
 mod names;
 mod raw;
 mod sink;
@@ -27,7 +27,7 @@ use crate::engines::EngineKind;
 use crate::error::{Error, Result};
 use crate::policy::Durability;
 use conversation::Greeting;
-pub use listening::Listening;
+pub use listener::Listener;
 use slots::WaitState;
 use target::Target;
 
@@ -65,7 +65,7 @@ pub struct Receive {
     raw: bool,
     discard: bool,
     durability: Durability,
-    room_bytes_max: Option<u64>,
+    transfer_bytes_max: Option<u64>,
     dot_files: bool,
     handshake: Duration,
     idle: Duration,
@@ -86,7 +86,7 @@ impl Receive {
             raw: false,
             discard: false,
             durability: Durability::None,
-            room_bytes_max: None,
+            transfer_bytes_max: None,
             dot_files: false,
             handshake: HANDSHAKE_TIMEOUT,
             idle: IDLE_TIMEOUT,
@@ -136,8 +136,8 @@ impl Receive {
     /// the start, and on a file system in memory at most an eighth of the machine's memory. A
     /// sender that announces more is refused before its first byte ([`Error::TooLarge`]). Raw
     /// transfers are ended when more has arrived.
-    pub fn room_bytes_max(mut self, bytes: u64) -> Receive {
-        self.room_bytes_max = Some(bytes);
+    pub fn transfer_bytes_max(mut self, bytes: u64) -> Receive {
+        self.transfer_bytes_max = Some(bytes);
         self
     }
 
@@ -162,7 +162,7 @@ impl Receive {
         self
     }
 
-    /// Sets how long [`Listening::once`] waits for a sender. Default: forever.
+    /// Sets how long [`Listener::once`] waits for a sender. Default: forever.
     pub fn wait_timeout(mut self, time: Duration) -> Receive {
         self.wait = Some(time);
         self
@@ -194,11 +194,11 @@ impl Receive {
     ///
     /// [`Error::Peer`] if the address is unavailable, [`Error::Io`] if the target's directory does
     /// not exist, [`Error::Usage`].
-    pub fn listen(&self, address: &Address) -> Result<Listening> {
-        Listening::new(self.clone(), self.target()?, address)
+    pub fn listen(&self, address: &Address) -> Result<Listener> {
+        Listener::new(self.clone(), self.target()?, address)
     }
 
-    /// Listens at `address` and accepts one transfer: [`Receive::listen`] and [`Listening::once`].
+    /// Listens at `address` and accepts one transfer: [`Receive::listen`] and [`Listener::once`].
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ pub(super) fn receive(
     let file = target.prepare_raw()?;
     // The size is not announced, so the limit applies to the received bytes.
     let limit_bytes = match &file {
-        Some(file) => SpaceLimit::of(file, file.path(), receive.room_bytes_max)?.limit_bytes(),
+        Some(file) => SpaceLimit::of(file, file.path(), receive.transfer_bytes_max)?.limit_bytes(),
         None => u64::MAX,
     };
     let (mut dev_null, stream): (Option<OwnedFd>, OwnedFd);

@@ -100,7 +100,7 @@ impl<'a> Sink<'a> {
                 stop.into_error(engine.unwrap_or(EngineKind::ReadWrite), ends)
             }
             (Stop::Cancelled, Sink::Discard { .. }) => {
-                Error::Cancelled { left: "no data was written".into() }
+                Error::Cancelled { left: "no partial file remains".into() }
             }
             (stop, Sink::Discard { .. }) => socket.error(format!("{stop:?}")),
         }

@@ -110,11 +110,11 @@ impl Target {
     ///
     /// # Errors
     /// [`Error::NoSpace`] or [`Error::TooLarge`] if more is announced than is free or than
-    /// `room_bytes_max` allows.
+    /// `transfer_bytes_max` allows.
     pub(super) fn prepare(
         &self,
         manifest: &Manifest,
-        room_bytes_max: Option<u64>,
+        transfer_bytes_max: Option<u64>,
     ) -> Result<Option<file::Target<'_>>> {
         let file = match self {
             Target::Nothing => return Ok(None),
@@ -127,7 +127,7 @@ impl Target {
                 )));
             }
         };
-        let space = SpaceLimit::of(&file, file.path(), room_bytes_max)?;
+        let space = SpaceLimit::of(&file, file.path(), transfer_bytes_max)?;
         space.check(file.path(), manifest.data_bytes())?;
         let _no_signal = WriteSignalsBlocked::new();
         retry_interrupted(|| rustix::fs::ftruncate(&file, manifest.size_bytes))

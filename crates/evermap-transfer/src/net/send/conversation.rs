@@ -119,7 +119,7 @@ fn join(send: &Send, socket: &Socket, first: &Socket, hello: Hello) -> Result<()
 
 fn answer(send: &Send, socket: &Socket) -> Result<Terms> {
     loop {
-        // A receiver that reserves space for a large file sends keep-alives meanwhile.
+        // The receiver sends keep-alives while it reserves space for a large file.
         let timeout = Timeout::within(send.handshake, &send.cancelled);
         match socket.read_frame(
             timeout,

@@ -90,7 +90,7 @@ fn one_connection(
 ) -> Result<ConnectionResult, SendFailure> {
     const DOING: &str = "while bytes were sent";
     let _no_signal = WriteSignalsBlocked::new();
-    let file = source.another().map_err(SendFailure::Local)?;
+    let file = source.reopen().map_err(SendFailure::Local)?;
     let open = || -> Result<Ends<'_>> {
         Ok(Ends {
             source: End::new(file.as_fd(), source.path())?,

@@ -53,7 +53,7 @@ impl Source {
 
     /// Opens the file again, because read-ahead works per descriptor, and advises sequential
     /// reading. Duplicates the descriptor if reopening fails.
-    pub(super) fn another(&self) -> Result<OwnedFd> {
+    pub(super) fn reopen(&self) -> Result<OwnedFd> {
         let by_number = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
         let file = match retry_interrupted(|| {

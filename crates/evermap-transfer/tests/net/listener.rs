@@ -80,7 +80,7 @@ fn stalled_senders_are_evicted_for_an_active_one() {
     let begin = std::time::Instant::now();
     let file = dir.file("file", bytes(100_000));
     let error = Send::new(&file).to(&address).unwrap_err().to_string();
-    assert!(error.contains("busy"), "no transfer has stalled long stop yet: {error}");
+    assert!(error.contains("busy"), "no transfer has stalled long enough yet: {error}");
     until("a free slot", || Send::new(&file).to(&address).is_ok());
     assert!(begin.elapsed() < idle, "waited for the stalled transfers to time out");
     assert_eq!(dir.received(), ["file"]);

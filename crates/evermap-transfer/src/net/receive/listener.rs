@@ -1,4 +1,4 @@
-//! Listening: accepts connections and assigns them to transfers by their hello.
+//! Accepts connections at an address and assigns them to transfers by their hello.
 //!
 //! Each unidentified connection and each transfer has its own thread, so a peer that is silent or
 //! slow delays only itself. Their numbers are limited.
@@ -20,7 +20,7 @@ use super::target::Target;
 use super::{Receive, raw};
 use crate::error::{Error, Result};
 use crate::net::address::Address;
-use crate::net::connect::Listener;
+use crate::net::connect::ListenSocket;
 use crate::net::report::ReceiveReport;
 use crate::net::socket::{Peer, Socket};
 use crate::net::watch::start;
@@ -35,20 +35,20 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A listening receiver. It stops listening when dropped.
 #[derive(Debug)]
-pub struct Listening {
+pub struct Listener {
     receive: Receive,
     target: Target,
-    listener: Listener,
+    listen_socket: ListenSocket,
 }
 
-impl Listening {
-    pub(super) fn new(receive: Receive, target: Target, address: &Address) -> Result<Listening> {
-        Ok(Listening { receive, target, listener: Listener::new(address)? })
+impl Listener {
+    pub(super) fn new(receive: Receive, target: Target, address: &Address) -> Result<Listener> {
+        Ok(Listener { receive, target, listen_socket: ListenSocket::new(address)? })
     }
 
     /// Returns the address, with the actual port.
     pub fn address(&self) -> &Address {
-        self.listener.address()
+        self.listen_socket.address()
     }
 
     /// Accepts one transfer and returns its outcome. Connections that do not announce a file
@@ -56,12 +56,12 @@ impl Listening {
     ///
     /// # Errors
     ///
-    /// Same as [`Receive::over`]; [`Error::Peer`] if no sender came within the timeout.
+    /// Same as [`Receive::over`]; [`Error::Peer`] if no sender connected within the timeout.
     pub fn once(self) -> Result<ReceiveReport> {
         self.one(&self.receive, &self.target, OtherSenders::Refused)
     }
 
-    /// Like [`Listening::once`], but keeps listening. Connections that arrive after all connections
+    /// Like [`Listener::once`], but keeps listening. Connections that arrive after all connections
     /// of the transfer, or between two calls, wait for the next call. Uses the options and target
     /// of `receive` instead of the original ones.
     ///
@@ -89,7 +89,7 @@ impl Listening {
     ///
     /// # Errors
     ///
-    /// Same as [`Listening::once`], and [`Error::Io`] if the target's directory does not exist.
+    /// Same as [`Listener::once`], and [`Error::Io`] if the target's directory does not exist.
     pub fn next(&self, receive: &Receive) -> Result<ReceiveReport> {
         self.one(receive, &receive.target()?, OtherSenders::Queued)
     }
@@ -102,10 +102,10 @@ impl Listening {
     ) -> Result<ReceiveReport> {
         let outcome = Mutex::new(None);
         let ended = |result| *lock(&outcome) = Some(result);
-        Hub::new(&self.listener, receive, target, others, &ended)?.run(receive.wait)?;
+        Hub::new(&self.listen_socket, receive, target, others, &ended)?.run(receive.wait)?;
         match outcome.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(result) => result,
-            None => Err(Error::Cancelled { left: "no data was written".into() }),
+            None => Err(Error::Cancelled { left: "no partial file remains".into() }),
         }
     }
 
@@ -139,7 +139,7 @@ impl Listening {
     ///
     /// [`Error::Io`] if the listener fails.
     pub fn serve(self, ended: impl Fn(Result<ReceiveReport>) + Sync) -> Result<()> {
-        Hub::new(&self.listener, &self.receive, &self.target, OtherSenders::Served, &ended)?
+        Hub::new(&self.listen_socket, &self.receive, &self.target, OtherSenders::Served, &ended)?
             .run(None)
     }
 }
@@ -160,7 +160,7 @@ enum OtherSenders {
 
 /// State shared by the threads of a listener.
 struct Hub<'a> {
-    listener: &'a Listener,
+    listen_socket: &'a ListenSocket,
     receive: &'a Receive,
     target: &'a Target,
     others: OtherSenders,
@@ -181,7 +181,7 @@ struct Hub<'a> {
 
 impl<'a> Hub<'a> {
     fn new(
-        listener: &'a Listener,
+        listen_socket: &'a ListenSocket,
         receive: &'a Receive,
         target: &'a Target,
         others: OtherSenders,
@@ -190,7 +190,7 @@ impl<'a> Hub<'a> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(Error::io("create an eventfd for", "the listener"))?;
         Ok(Hub {
-            listener,
+            listen_socket,
             receive,
             target,
             others,
@@ -217,7 +217,7 @@ impl<'a> Hub<'a> {
                         if begin.elapsed() >= time && !self.is_taken.load(Ordering::Acquire) =>
                     {
                         break Err(Error::Peer {
-                            address: self.listener.address().to_string(),
+                            address: self.listen_socket.address().to_string(),
                             what: format!(
                                 "no sender connected within {time:?}; send with `evermap send FILE` and this address"
                             ),
@@ -231,7 +231,7 @@ impl<'a> Hub<'a> {
                 if !self.accepts() {
                     continue;
                 }
-                match self.listener.accept() {
+                match self.listen_socket.accept() {
                     Ok(Some(socket)) => self.admit(scope, socket),
                     Ok(None) => {}
                     Err(error) => break Err(error),
@@ -259,12 +259,12 @@ impl<'a> Hub<'a> {
 
     /// Waits for a connection (if `accepts`), the end of a transfer, or the poll interval.
     fn wait(&self, accepts: bool) {
-        let comers = if accepts { PollFlags::IN } else { PollFlags::empty() };
+        let events = if accepts { PollFlags::IN } else { PollFlags::empty() };
         let mut polled =
-            [PollFd::new(self.listener, comers), PollFd::new(&self.wake, PollFlags::IN)];
-        let turn = Timespec { tv_sec: 0, tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()) };
+            [PollFd::new(self.listen_socket, events), PollFd::new(&self.wake, PollFlags::IN)];
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()) };
         // A failure only shortens the wait. If memory is short, sleep to avoid spinning.
-        if poll(&mut polled, Some(&turn)).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
+        if poll(&mut polled, Some(&timeout)).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
             std::thread::sleep(POLL_INTERVAL);
         }
     }
@@ -282,15 +282,15 @@ impl<'a> Hub<'a> {
             }
             unidentified.insert(number, socket.clone());
         }
-        let met = start(scope, move || self.meet(number, &socket));
-        if let Err(error) = met {
+        let started = start(scope, move || self.identify(number, &socket));
+        if let Err(error) = started {
             lock(&self.unidentified).remove(&number);
             self.refused(&error);
         }
     }
 
     /// Reads the first message and dispatches the connection.
-    fn meet(&self, number: u64, socket: &Socket) {
+    fn identify(&self, number: u64, socket: &Socket) {
         let receive = self.receive;
         let greeting = match receive.raw {
             true => None,
@@ -298,7 +298,7 @@ impl<'a> Hub<'a> {
         };
         lock(&self.unidentified).remove(&number);
         match greeting {
-            None => self.take_raw(socket),
+            None => self.receive_raw(socket),
             Some(Err(error)) => self.refused(&error),
             Some(Ok(Greeting { hello, manifest: Some(manifest) })) => {
                 self.begin(socket, hello, &manifest)
@@ -307,7 +307,7 @@ impl<'a> Hub<'a> {
         }
     }
 
-    fn take_raw(&self, socket: &Socket) {
+    fn receive_raw(&self, socket: &Socket) {
         match self.is_for_one() && self.is_taken.swap(true, Ordering::AcqRel) {
             true => self.refused(&socket.error("busy with another sender: send again later")),
             false => {
@@ -374,7 +374,7 @@ impl<'a> Hub<'a> {
     ) -> Result<Option<(Socket, Hello)>> {
         loop {
             if self.is_cancelled() {
-                return Err(Error::Cancelled { left: "no data was written".into() });
+                return Err(Error::Cancelled { left: "no partial file remains".into() });
             }
             let left = end.saturating_duration_since(Instant::now());
             match joining.recv_timeout(left.min(POLL_INTERVAL)) {
