@@ -133,7 +133,7 @@ impl Socket {
         let peer = match rustix::net::getpeername(&descriptor) {
             Ok(peer) => peer,
             Err(Errno::NOTCONN) => {
-                let what = "not connected, or closed by the peer before the transfer began".into();
+                let what = "the peer closed the connection before the transfer began, or it was never connected".into();
                 return Err(Error::Peer { address: otherwise.into(), what });
             }
             Err(errno) => return Err(failed(errno)),
