@@ -234,12 +234,12 @@ pub(crate) fn name_in(address: &str) -> String {
         let digits = others.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
         let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        let (byte, behind) = match (first, byte) {
+        let (byte, after) = match (first, byte) {
             (b'%', Some(byte)) => (byte, &others[2..]),
             (byte, _) => (*byte, others),
         };
         name.push(byte);
-        rest = behind;
+        rest = after;
     }
     String::from_utf8_lossy(&name).into_owned()
 }

@@ -112,8 +112,8 @@ impl Manifest {
         deadline: Option<Instant>,
     ) -> Verdict {
         if self.engine != engine_version() {
-            let theirs = &self.engine;
-            return Verdict::Stale(format!("laid out by another engine ({theirs})"));
+            let version = &self.engine;
+            return Verdict::Stale(format!("laid out by another engine ({version})"));
         }
         if self.layout != layout {
             return Verdict::Stale("laid out for another window".to_string());

@@ -4,7 +4,8 @@ use url::Url;
 
 /// Maximum number of characters of an address in a line.
 const ADDRESS_MAX: usize = 72;
-/// Maximum number of causes that get a line of their own.
+/// Maximum number of causes that get a line of their own. More causes usually share one problem,
+/// which these lines show.
 const LINES_MAX: usize = 12;
 
 /// A message about a resource or the page.

@@ -23,7 +23,7 @@ const ENGINE_NAME: &str = "evermap-engine";
 const STDERR_BYTES_MAX: u64 = 16 * 1024;
 
 /// Output of the engine.
-pub(crate) struct Made {
+pub(crate) struct EngineOutput {
     pub answer: Answer,
     pub block: AlignedBytes,
     /// Block of the document, if the page was parsed.
@@ -31,9 +31,9 @@ pub(crate) struct Made {
     pub parts: Vec<Part>,
 }
 
-/// Lays a page out in a separate process. The process is killed on a timeout or when the caller
-/// gives up.
-pub(crate) fn run(request: &Request, timeout: Duration, watch: &Watch<'_>) -> Result<Made> {
+/// Lays a page out in a separate process. The process is killed on a timeout or when the visit
+/// is cancelled.
+pub(crate) fn run(request: &Request, timeout: Duration, watch: &Watch<'_>) -> Result<EngineOutput> {
     #[cfg(test)]
     if let Some(made) =
         MOCK_ENGINE.with_borrow(|mock_engine| mock_engine.as_ref().map(|f| f(request)))
@@ -43,20 +43,20 @@ pub(crate) fn run(request: &Request, timeout: Duration, watch: &Watch<'_>) -> Re
     let mut child = spawn()?;
     let input = child.stdin.take();
     let output = child.stdout.take();
-    let words = child.stderr.take();
-    let watched = Watched::new(child);
-    let words = std::thread::spawn(move || {
+    let stderr = child.stderr.take();
+    let watched = WatchedChild::new(child);
+    let stderr_text = std::thread::spawn(move || {
         let mut text = Vec::new();
-        let _ = words.map(|words| words.take(STDERR_BYTES_MAX).read_to_end(&mut text));
+        let _ = stderr.map(|stderr| stderr.take(STDERR_BYTES_MAX).read_to_end(&mut text));
         String::from_utf8_lossy(&text).into_owned()
     });
-    let asked = serde_json::to_vec(request).map_err(io::Error::other).and_then(|json| {
+    let sent = serde_json::to_vec(request).map_err(io::Error::other).and_then(|json| {
         let mut input = input.ok_or(io::ErrorKind::BrokenPipe)?;
         write_frame(&mut input, protocol::REQUEST, &[&json])
     });
     let read = std::thread::scope(|scope| {
         scope.spawn(|| watched.watch(timeout, watch.cancelled));
-        let read = match (asked, output) {
+        let read = match (sent, output) {
             (Ok(()), Some(output)) => read_answer(output, watch.stage),
             (Err(error), _) => Err(error),
             (_, None) => Err(io::ErrorKind::BrokenPipe.into()),
@@ -76,13 +76,13 @@ pub(crate) fn run(request: &Request, timeout: Duration, watch: &Watch<'_>) -> Re
         }
         Err(error) => {
             let (status, done) = watched.end();
-            let words = words.join().unwrap_or_default();
+            let stderr_text = stderr_text.join().unwrap_or_default();
             let what = match done {
                 Done::Overdue => {
                     format!("took longer than {} s and was stopped", timeout.as_secs())
                 }
                 Done::Cancelled => "was stopped because the visit was cancelled".to_string(),
-                _ => ending(status, &error, words.trim(), request.memory_bytes_max),
+                _ => ending(status, &error, stderr_text.trim(), request.memory_bytes_max),
             };
             Err(ViewError::Engine { url: request.url.clone(), what })
         }
@@ -104,8 +104,8 @@ pub(crate) fn start_retry(retry: &Retry) -> Result<()> {
         .process_group(0)
         .spawn();
     let mut child = spawned.map_err(failed)?;
-    let asked = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe.into());
-    asked
+    let stdin = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe.into());
+    stdin
         .and_then(|mut input| write_frame(&mut input, protocol::RETRY, &[&json]))
         .map_err(failed)?;
     // Reaps the child if this process outlives it.
@@ -114,7 +114,7 @@ pub(crate) fn start_retry(retry: &Retry) -> Result<()> {
 }
 
 #[cfg(test)]
-type MockEngine = Box<dyn Fn(&Request) -> Result<Made>>;
+type MockEngine = Box<dyn Fn(&Request) -> Result<EngineOutput>>;
 
 #[cfg(test)]
 thread_local! {
@@ -144,9 +144,9 @@ fn program() -> Result<PathBuf> {
         return Ok(named.into());
     }
     let own = std::env::current_exe().ok();
-    let beside =
+    let next_to_own =
         own.iter().flat_map(|own| own.ancestors().skip(1).take(2)).map(|d| d.join(ENGINE_NAME));
-    if let Some(program) = beside.into_iter().find(|program| program.is_file()) {
+    if let Some(program) = next_to_own.into_iter().find(|program| program.is_file()) {
         return Ok(program);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -156,7 +156,7 @@ fn program() -> Result<PathBuf> {
     })
 }
 
-type Answered = std::result::Result<Made, Failure>;
+type Answered = std::result::Result<EngineOutput, Failure>;
 
 fn read_answer(mut output: ChildStdout, stage: &(dyn Fn(&str) + Sync)) -> io::Result<Answered> {
     let mut answer = None;
@@ -179,7 +179,7 @@ fn read_answer(mut output: ChildStdout, stage: &(dyn Fn(&str) + Sync)) -> io::Re
         }
     }
     match (answer, block) {
-        (Some(answer), Some(block)) => Ok(Ok(Made { answer, block, document, parts })),
+        (Some(answer), Some(block)) => Ok(Ok(EngineOutput { answer, block, document, parts })),
         _ => Err(io::Error::other("incomplete answer")),
     }
 }
@@ -193,16 +193,16 @@ fn part(kind: PartKind, content: &[u8]) -> io::Result<Part> {
 fn ending(
     status: Option<ExitStatus>,
     error: &io::Error,
-    words: &str,
+    stderr_text: &str,
     memory_bytes_max: u64,
 ) -> String {
     use std::os::unix::process::ExitStatusExt;
-    let last = words.lines().last().unwrap_or_default();
+    let last = stderr_text.lines().last().unwrap_or_default();
     let signal = status.and_then(|status| status.signal());
-    if words.contains("overflowed its stack") {
+    if stderr_text.contains("overflowed its stack") {
         return "ran out of stack (elements that nest too deep)".to_string();
     }
-    if words.contains("memory allocation of") {
+    if stderr_text.contains("memory allocation of") {
         return format!("ran out of its {} MiB of memory", memory_bytes_max >> 20);
     }
     match (signal, status) {
@@ -216,7 +216,7 @@ fn ending(
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A child process that is killed on a timeout.
-struct Watched {
+struct WatchedChild {
     child: Mutex<Option<Child>>,
     done: Mutex<Done>,
     changed: Condvar,
@@ -230,9 +230,9 @@ enum Done {
     Cancelled,
 }
 
-impl Watched {
-    fn new(child: Child) -> Watched {
-        Watched {
+impl WatchedChild {
+    fn new(child: Child) -> WatchedChild {
+        WatchedChild {
             child: Mutex::new(Some(child)),
             done: Mutex::new(Done::No),
             changed: Condvar::new(),

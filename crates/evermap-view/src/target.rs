@@ -68,8 +68,8 @@ impl Target {
                 return Ok(Target::of_url(url));
             }
             // The name may be as typed by a user, or percent-encoded in a link.
-            let object = match kept(rest, store)? {
-                None => kept(&home::name_in(rest), store)?,
+            let object = match stored(rest, store)? {
+                None => stored(&home::name_in(rest), store)?,
                 found => found,
             };
             return object.ok_or_else(|| not_found(name, "no such object in the store"));
@@ -99,7 +99,7 @@ impl Target {
     }
 }
 
-fn kept(name: &str, store: Option<&Store>) -> Result<Option<Target>> {
+fn stored(name: &str, store: Option<&Store>) -> Result<Option<Target>> {
     let found = store.map(|store| page_store::target_named(store, name)).transpose()?;
     Ok(found.flatten())
 }

@@ -17,7 +17,7 @@ use crate::page_store::{self, PageBatch, RetryNote, SlowPage, StoreParts, Stored
 use crate::paint::{Page, Painter, Parts, SharedBytes};
 use crate::protocol::{OwnDocument, Request, Retry, Times};
 use crate::prune::prune;
-use crate::run_engine::{self, Made};
+use crate::run_engine::{self, EngineOutput};
 use crate::target::Target;
 use crate::{Result, ViewError};
 
@@ -112,24 +112,24 @@ pub struct Visit {
     target: Target,
     layout: Layout,
     /// Output of a cold visit that has yet to be stored.
-    unsaved: Option<Box<Made>>,
+    unsaved: Option<Box<EngineOutput>>,
     /// Missing resources to request again in the background.
     retry: Option<Box<Retry>>,
 }
 
 /// Fonts and images of a page that was just made. The engine does not send those that are stored
 /// already.
-struct MadeParts {
+struct NewPageParts {
     sent: Vec<Part>,
-    kept: Option<StoreParts>,
+    stored: Option<StoreParts>,
 }
 
-impl Parts for MadeParts {
+impl Parts for NewPageParts {
     fn load(&self, kind: PartKind, hash: &[u8; 32]) -> Result<SharedBytes> {
         let sent = self.sent.iter().find(|part| part.kind == kind && part.hash == *hash);
-        match (sent, &self.kept) {
+        match (sent, &self.stored) {
             (Some(part), _) => Ok(part.data.clone().into_raw_parts().0),
-            (None, Some(kept)) => kept.load(kind, hash),
+            (None, Some(stored)) => stored.load(kind, hash),
             (None, None) => Err(ViewError::MissingPart {
                 object: page_store::part_name(kind, hash),
                 why: "the engine did not send it".to_string(),
@@ -185,9 +185,9 @@ pub fn visit_verified(
     match visited.page.verify() {
         Err(damage) if visited.warm => {
             let options = VisitOptions { cold: true, ..options.clone() };
-            let mut anew = visit(target, layout, store, &options, stage)?;
-            anew.set_repair_reason(&damage);
-            Ok(anew)
+            let mut again = visit(target, layout, store, &options, stage)?;
+            again.set_repair_reason(&damage);
+            Ok(again)
         }
         Err(damage) => Err(damage),
         Ok(()) => Ok(visited),
@@ -245,7 +245,7 @@ impl VisitRequest<'_> {
     ) -> Result<Visit> {
         let start = Instant::now();
         let mut reasons = Vec::new();
-        let kept = match self.store {
+        let stored = match self.store {
             _ if self.options.reload => Err("a reload was requested".to_string()),
             _ if self.options.cold => Err("a cold visit was requested".to_string()),
             _ if self.options.layers == Layers::Document => {
@@ -254,7 +254,7 @@ impl VisitRequest<'_> {
             None => Err("there is no store".to_string()),
             Some(store) => self.warm(store, key),
         };
-        match kept {
+        match stored {
             Ok(mut visit) => {
                 visit.open_ms = milliseconds(start);
                 visit.start = start;
@@ -268,8 +268,8 @@ impl VisitRequest<'_> {
         if let (Some(key), Some(page)) = (key, made.answer.resources.first_mut()) {
             page.url = key;
         }
-        let kept = self.store.map(|store| StoreParts { store: store.clone() });
-        let parts = MadeParts { sent: made.parts.clone(), kept };
+        let stored = self.store.map(|store| StoreParts { store: store.clone() });
+        let parts = NewPageParts { sent: made.parts.clone(), stored };
         let page = Page::new(Arc::new(made.block.clone()), None, Box::new(parts))?;
         reasons.extend(made.answer.notes.iter().cloned());
         let url = Url::parse(&made.answer.final_url).unwrap_or_else(|_| self.target.url.clone());
@@ -306,7 +306,7 @@ impl VisitRequest<'_> {
         if !self.options.offline && manifest.was_offline() {
             return Err("it was laid out offline".to_string());
         }
-        let (unresolved, note) = self.judge(store, &manifest)?;
+        let (unresolved, note) = self.validate(store, &manifest)?;
         let first = manifest.resources.first().map(|page| page.url.as_str());
         if key.is_some() && key != first {
             return Err("its list has changed".to_string());
@@ -342,7 +342,7 @@ impl VisitRequest<'_> {
     /// Checks whether a stored page is valid. Asks no server if everything is fresh, and no server
     /// that recently failed to answer. Also returns the note of the last attempt to get missing
     /// resources, if it was read.
-    fn judge(
+    fn validate(
         &self,
         store: &Store,
         manifest: &Manifest,
@@ -394,7 +394,7 @@ impl VisitRequest<'_> {
         })
     }
 
-    /// Returns the kept document of the address, unless its source is known to have changed.
+    /// Returns the stored document of the address, unless its source is known to have changed.
     fn own_document(&self, store: &Store) -> Option<OwnDocument> {
         let found = StoredPage::open(store, &self.target.key(), self.layout).ok()?;
         let manifest = found.manifest().ok()?;
@@ -415,7 +415,7 @@ impl VisitRequest<'_> {
         }
     }
 
-    fn cold(&self, html: Option<String>, watch: &Watch<'_>) -> Result<Made> {
+    fn cold(&self, html: Option<String>, watch: &Watch<'_>) -> Result<EngineOutput> {
         let VisitRequest { target, layout, store, options } = *self;
         let own_document = store
             .filter(|_| options.layers == Layers::Document && !options.reload)
@@ -452,8 +452,8 @@ impl Visit {
     /// Replaces the first reason by `damage`: the damage of the stored page that caused this cold
     /// visit.
     pub fn set_repair_reason(&mut self, damage: &ViewError) {
-        let said = damage.to_string();
-        let cause = said.split("; ").next().unwrap_or_default().to_string();
+        let message = damage.to_string();
+        let cause = message.split("; ").next().unwrap_or_default().to_string();
         match self.reasons.first_mut() {
             Some(first) => *first = cause,
             None => self.reasons.push(cause),

@@ -101,7 +101,8 @@ pub(super) fn attribute(node: &NodeRef<'_>, name: &str, value: &str) -> Change {
             Some(color) => Change::Value(color),
             None => Change::Unchanged,
         },
-        // The engine counts from 1 for these values. `after.rs` sets other markers as text.
+        // The engine subtracts 1, so it needs a positive number. `after.rs` sets the markers of
+        // other starts.
         ("ol", "start") if value.trim().parse::<u32>().unwrap_or(0) == 0 => {
             Change::Value("1".to_string())
         }
@@ -231,7 +232,7 @@ pub(super) fn additions(node: &NodeRef<'_>) -> (Vec<Addition>, Vec<Addition>) {
             .unwrap_or_default(),
         _ => Vec::new(),
     };
-    let behind = match node.local_name() {
+    let after = match node.local_name() {
         "select" if !is_list(node) => vec![
             made("evermap-choice", Vec::new(), Some(&chosen(node))),
             made("evermap-arrow", Vec::new(), Some("\u{25be}")),
@@ -251,7 +252,7 @@ pub(super) fn additions(node: &NodeRef<'_>) -> (Vec<Addition>, Vec<Addition>) {
             .unwrap_or_default(),
         _ => Vec::new(),
     };
-    (before, behind)
+    (before, after)
 }
 
 /// Maximum number of ancestors that are checked for a quotation's nesting and language.

@@ -178,13 +178,13 @@ fn gap_above(document: &BaseDocument, table: NodeId) -> f32 {
         let Some(parent) = node.parent.and_then(|id| document.get_node(id)) else { break };
         let top = node.final_layout().location.y;
         let position = parent.children.iter().position(|id| *id == at).unwrap_or(0);
-        match beside(document, parent.children[..position].iter().rev()) {
-            Beside::Line => return margin,
-            Beside::Block(before) => {
+        match nearest_in_flow(document, parent.children[..position].iter().rev()) {
+            Sibling::Line => return margin,
+            Sibling::Block(before) => {
                 let layout = before.final_layout();
                 return margin.max(top - layout.location.y - layout.size.height);
             }
-            Beside::Nothing => (),
+            Sibling::Nothing => (),
         }
         let layout = parent.final_layout();
         let inside = top - layout.border.top - layout.padding.top;
@@ -207,10 +207,11 @@ fn gap_below(document: &BaseDocument, table: NodeId) -> f32 {
         let Some(parent) = node.parent.and_then(|id| document.get_node(id)) else { break };
         let layout = node.final_layout();
         let bottom = layout.location.y + layout.size.height;
-        match beside(document, parent.children.iter().skip_while(|id| **id != at).skip(1)) {
-            Beside::Line => break,
-            Beside::Block(next) => return margin.max(next.final_layout().location.y - bottom),
-            Beside::Nothing => (),
+        match nearest_in_flow(document, parent.children.iter().skip_while(|id| **id != at).skip(1))
+        {
+            Sibling::Line => break,
+            Sibling::Block(next) => return margin.max(next.final_layout().location.y - bottom),
+            Sibling::Nothing => (),
         }
         let around = parent.final_layout();
         let inside = around.border.bottom + around.padding.bottom;
@@ -224,7 +225,7 @@ fn gap_below(document: &BaseDocument, table: NodeId) -> f32 {
 }
 
 /// Neighbour of a block in its parent's flow.
-enum Beside<'a> {
+enum Sibling<'a> {
     Block(&'a Node),
     /// A line of text, which has no margins.
     Line,
@@ -232,24 +233,24 @@ enum Beside<'a> {
 }
 
 /// Returns the first of the siblings that takes part in the flow.
-fn beside<'a, 'b>(
+fn nearest_in_flow<'a, 'b>(
     document: &'a BaseDocument,
     siblings: impl Iterator<Item = &'b NodeId>,
-) -> Beside<'a> {
+) -> Sibling<'a> {
     for id in siblings {
         let Some(node) = document.get_node(*id) else { continue };
         if is_in_flow(document, *id) {
-            return Beside::Block(node);
+            return Sibling::Block(node);
         }
         let is_line = match node.element_data() {
             Some(_) => style_of(document, *id, "display").starts_with("inline"),
             None => node.is_text_node() && !node.is_whitespace_node(),
         };
         if is_line {
-            return Beside::Line;
+            return Sibling::Line;
         }
     }
-    Beside::Nothing
+    Sibling::Nothing
 }
 
 /// Returns true for a block whose margins can collapse with others.
@@ -294,8 +295,8 @@ fn pixels_of(value: &str) -> f32 {
     value.trim_end_matches("px").parse().unwrap_or(0.0)
 }
 
-/// Separates the collapsed borders of a table if any cell spans columns or rows. Each cell keeps its
-/// right and bottom border. Cells at the table's edges also keep their left and top border.
+/// Separates the collapsed borders of a table if any cell spans columns or rows. Each cell keeps
+/// its right and bottom border. Cells at the table's edges also keep their left and top border.
 fn separate_borders(document: &mut BaseDocument, table: NodeId, grid: &Grid) -> bool {
     if !grid.has_spans || style_of(document, table, "border-collapse") != "collapse" {
         return false;

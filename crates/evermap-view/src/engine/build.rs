@@ -23,7 +23,7 @@ use super::svg::is_safe_attribute;
 #[derive(Default)]
 pub(crate) struct Nodes {
     /// Engine nodes, by the id in the tables.
-    ours: Vec<Option<NodeId>>,
+    mapped: Vec<Option<NodeId>>,
     /// Messages for people about parts of the page that were left out.
     pub notes: Vec<&'static str>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Nodes {
 impl Nodes {
     /// Returns the engine's node for a node of the tables.
     pub(crate) fn of(&self, id: u32) -> Option<NodeId> {
-        *self.ours.get(id as usize)?
+        *self.mapped.get(id as usize)?
     }
 }
 
@@ -39,7 +39,7 @@ impl Nodes {
 pub(crate) fn build(dom: &Dom<'_>, document: &mut BaseDocument, css: &CssBudget) -> Nodes {
     let root = document.root_node().id;
     let mut names = Names::default();
-    let mut nodes = Nodes { ours: vec![None; dom.node_count()], notes: Vec::new() };
+    let mut nodes = Nodes { mapped: vec![None; dom.node_count()], notes: Vec::new() };
     // Parents for the children of each node, with their depth. Usually this is the node itself.
     let mut targets: Vec<Option<(NodeId, u32)>> = vec![None; dom.node_count()];
     let mut bounds = Bounds::default();
@@ -92,7 +92,7 @@ pub(crate) fn build(dom: &Dom<'_>, document: &mut BaseDocument, css: &CssBudget)
             NodeKind::Document => root,
             _ => continue,
         };
-        nodes.ours[id as usize] = Some(made);
+        nodes.mapped[id as usize] = Some(made);
         let Some(parent) = parent else {
             targets[id as usize] = Some((made, 0));
             continue;

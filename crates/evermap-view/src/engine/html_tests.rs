@@ -81,9 +81,9 @@ fn a_caption_gets_room_beside_its_table() {
     let below = table.replace("<caption>", "<caption align=bottom>");
     assert_different(table, &below);
     // Margins collapse as they do without a caption.
-    for (before, behind) in [
+    for (before, after) in [
         ("", ""),
-        ("<p>before</p>", "<p>behind</p>"),
+        ("<p>before</p>", "<p>after</p>"),
         ("<div style='margin:30px'>", "</div>"),
         ("<div style='margin:9px'><div style='margin:30px'>", "</div></div>"),
         ("<div style='padding:30px'>", "</div>"),
@@ -91,8 +91,8 @@ fn a_caption_gets_room_beside_its_table() {
         ("<p>before</p>some text", "and more"),
     ] {
         let higher = |table: &str| {
-            height(&format!("{before}{table}{behind}"))
-                - height(&format!("{before}{without}{behind}"))
+            height(&format!("{before}{table}{after}"))
+                - height(&format!("{before}{without}{after}"))
         };
         for table in [table, &below] {
             let room = higher(table);

@@ -1,5 +1,5 @@
-//! Sets list markers that the engine can't count as text: Roman and Greek numbers, leading zeros,
-//! and lists with a start, reversed order or explicit values.
+//! Sets list markers as text if the engine can't count them: Roman and Greek numbers, leading
+//! zeros, and lists with a start, reversed order or explicit values.
 
 use blitz_dom::{BaseDocument, NodeId};
 

@@ -227,8 +227,8 @@ fn serve(request: &Request, output: &mut File) -> std::result::Result<(), Stoppe
     write_frame(output, protocol::BLOCK, &[recorded.block.as_bytes()])?;
     write_frame(output, protocol::END, &[])?;
     // The page is sent. Cached responses can be written now.
-    let kept = fetcher.flush_cache();
-    drop(kept);
+    let flushed = fetcher.flush_cache();
+    drop(flushed);
     // Freeing the engine's trees would cost as much as building them. Exiting frees them at once.
     std::mem::forget(laid_out);
     Ok(())
@@ -418,12 +418,12 @@ impl Requests {
             let mut notes = source.notes.clone();
             notes.extend(in_lines(&list.notes));
             let forbidden = list.no_store || source.no_store;
-            let not_kept = forbidden.then(|| "the server forbids storing it".to_string());
+            let not_storable = forbidden.then(|| "the server forbids storing it".to_string());
             Answer {
                 final_url: source.url.to_string(),
                 fonts: FontSet::now(),
                 resources,
-                keepable: not_kept,
+                keepable: not_storable,
                 notes,
                 times: Times {
                     fetch_ms: milliseconds(source.fetch),

@@ -117,10 +117,10 @@ fn assert_same_pixels(path: &Path, layout: Layout) {
     // Strips must hold the painted pixels.
     let painted = painted_from_the_block(&page, layout.width, rows);
     let strips = Painter::new().strips(&page, rows).unwrap().finish();
-    let kept = Strips::new(strips.as_bytes()).unwrap();
+    let stored = Strips::new(strips.as_bytes()).unwrap();
     let mut strip = vec![0; (layout.width * crate::paint::STRIP_ROWS) as usize];
     for (number, expected) in painted.chunks_exact(strip.len()).enumerate() {
-        kept.unpack(number as u32, &mut strip).unwrap();
+        stored.unpack(number as u32, &mut strip).unwrap();
         assert!(strip == expected, "strip {number} of {}", path.display());
     }
 }
@@ -153,10 +153,10 @@ fn a_recorded_page_paints_the_pixels_of_the_engine() {
 #[test]
 fn pages_from_the_web_paint_the_pixels_of_the_engine() {
     let named = std::env::var("EVERMAP_CORPUS").unwrap_or_default();
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
     let folders = named.split(':').map(PathBuf::from);
-    let beside = ["viewer-pages", "viewer-pages/tutorial", "html"].map(|name| beside.join(name));
-    let pages: Vec<PathBuf> = folders.chain(beside).flat_map(|folder| pages_in(&folder)).collect();
+    let corpus = ["viewer-pages", "viewer-pages/tutorial", "html"].map(|name| corpus.join(name));
+    let pages: Vec<PathBuf> = folders.chain(corpus).flat_map(|folder| pages_in(&folder)).collect();
     if pages.is_empty() {
         eprintln!("SKIPPED: no pages from the web; set EVERMAP_CORPUS to folders of them");
         return;

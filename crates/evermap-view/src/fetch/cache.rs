@@ -177,15 +177,15 @@ impl Cache {
         let names = self.store.list()?;
         let cached = names.iter().filter(|name| is_key(name));
         // An entry that can't be opened is not counted. Its next fetch replaces it.
-        let mut kept: Vec<ObjectInfo> =
+        let mut entries: Vec<ObjectInfo> =
             cached.filter_map(|name| self.store.info(name).ok()).collect();
-        let mut bytes: u64 = kept.iter().map(|info| info.file_bytes).sum();
+        let mut bytes: u64 = entries.iter().map(|info| info.file_bytes).sum();
         if bytes <= self.bytes_max {
             return Ok(0);
         }
-        kept.sort_by_key(|info| info.created);
+        entries.sort_by_key(|info| info.created);
         let mut removed = 0;
-        for oldest in kept {
+        for oldest in entries {
             if bytes <= self.bytes_max / 8 * PRUNED_EIGHTHS {
                 break;
             }

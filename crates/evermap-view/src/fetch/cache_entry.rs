@@ -121,8 +121,8 @@ impl Entry {
     pub(super) fn body(&self) -> Option<Bytes> {
         match &self.body {
             Body::Memory(bytes) => Some(bytes.clone()),
-            Body::Stored(kept) => {
-                let bytes = kept.body();
+            Body::Stored(response) => {
+                let bytes = response.body();
                 (*blake3::hash(&bytes).as_bytes() == self.hash).then_some(bytes)
             }
         }
@@ -132,7 +132,7 @@ impl Entry {
     pub(super) fn body_bytes(&self) -> u64 {
         match &self.body {
             Body::Memory(bytes) => bytes.len() as u64,
-            Body::Stored(kept) => kept.parts.len() as u64,
+            Body::Stored(response) => response.parts.len() as u64,
         }
     }
 }
@@ -145,16 +145,16 @@ pub(super) fn read(store: &Store, name: &str, url: &str) -> Result<Option<Entry>
     let damaged = |what: &str| {
         Err(format!("the cached response `{name}` is damaged ({what}); it is fetched again"))
     };
-    let kept =
+    let response =
         match stored_object::open::<CachedResponse>(store, name, offset_of!(CachedResponse, parts))
         {
-            Ok(kept) => kept,
+            Ok(response) => response,
             Err(Unusable::Missing) => return Ok(None),
             Err(Unusable::Damaged(why)) => return damaged(&why),
             Err(Unusable::Store(e)) => return Err(e.to_string()),
         };
-    let sealed = kept.parts().filter(|(its_url, policy, _)| {
-        seal(kept.stored_ns, &kept.body_hash, its_url, policy) == kept.seal
+    let sealed = response.parts().filter(|(its_url, policy, _)| {
+        seal(response.stored_ns, &response.body_hash, its_url, policy) == response.seal
     });
     let Some((its_url, policy, _)) = sealed else { return damaged("its seal") };
     // Another address has the same name. The probability is 2^-128.
@@ -164,7 +164,7 @@ pub(super) fn read(store: &Store, name: &str, url: &str) -> Result<Option<Entry>
     let Ok(policy) = serde_json::from_slice(policy) else {
         return damaged("its policy, or one of another version");
     };
-    let (hash, stored_ns) = (kept.body_hash, kept.stored_ns);
-    let body = Body::Stored(Arc::new(kept));
+    let (hash, stored_ns) = (response.body_hash, response.stored_ns);
+    let body = Body::Stored(Arc::new(response));
     Ok(Some(Entry { url: url.to_string(), policy, hash, stored_ns, body }))
 }

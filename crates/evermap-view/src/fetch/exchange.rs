@@ -61,7 +61,7 @@ impl Content {
     pub(super) fn bytes(&self) -> Option<Bytes> {
         let bytes = match &self.body {
             Body::Memory(bytes) => return Some(bytes.clone()),
-            Body::Stored(kept) => kept.body(),
+            Body::Stored(response) => response.body(),
         };
         (*blake3::hash(&bytes).as_bytes() == self.hash).then_some(bytes)
     }
@@ -273,11 +273,11 @@ fn fresh_until_ns(policy: &CachePolicy, now: SystemTime) -> u64 {
 
 /// Returns a conditional request for a response that is fresh by its policy.
 fn conditional(request: &Request<()>, policy: &CachePolicy) -> Request<()> {
-    let mut asked = request.clone();
-    asked.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    match policy.before_request(&asked, SystemTime::now()) {
+    let mut with_no_cache = request.clone();
+    with_no_cache.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    match policy.before_request(&with_no_cache, SystemTime::now()) {
         BeforeRequest::Stale { request, .. } => Request::from_parts(request, ()),
-        BeforeRequest::Fresh(_) => asked,
+        BeforeRequest::Fresh(_) => with_no_cache,
     }
 }
 
@@ -287,11 +287,13 @@ fn with_validators(conditional_request: &Request<()>, headers: HeaderMap) -> htt
     let mut response = http::Response::new(());
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     *response.headers_mut() = headers;
-    let given = response.headers_mut();
-    if !given.contains_key(ETAG) && !given.contains_key(LAST_MODIFIED) {
-        for (asked, told) in [(IF_NONE_MATCH, ETAG), (IF_MODIFIED_SINCE, LAST_MODIFIED)] {
-            if let Some(value) = conditional_request.headers().get(asked) {
-                given.insert(told, value.clone());
+    let present = response.headers_mut();
+    if !present.contains_key(ETAG) && !present.contains_key(LAST_MODIFIED) {
+        for (request_header, response_header) in
+            [(IF_NONE_MATCH, ETAG), (IF_MODIFIED_SINCE, LAST_MODIFIED)]
+        {
+            if let Some(value) = conditional_request.headers().get(request_header) {
+                present.insert(response_header, value.clone());
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Stamps identify the version of a resource that a stored page was made from. A stamp is small and
-//! can be stored as JSON. `check` compares it with the resource's current state.
+//! can be stored as JSON. It expires only when the server says so. `check` compares it with the
+//! resource's current state.
 
 use serde::{Deserialize, Serialize};
 

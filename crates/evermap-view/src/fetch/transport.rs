@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn an_invalid_age_is_bounded_or_removed() {
-        for (sent, kept) in [
+        for (sent, expected) in [
             ("0", Some("0")),
             (" 17 ", Some("17")),
             ("18446744073709551615", Some("2147483648")),
@@ -238,7 +238,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(AGE, HeaderValue::from_str(sent).unwrap_or(HeaderValue::from(0)));
             sanitize(&mut headers);
-            assert_eq!(headers.get(AGE).and_then(|age| age.to_str().ok()), kept, "{sent}");
+            assert_eq!(headers.get(AGE).and_then(|age| age.to_str().ok()), expected, "{sent}");
         }
     }
 }

@@ -81,9 +81,9 @@ pub(crate) fn clusters(records: &[u16]) -> impl Iterator<Item = Cluster> {
 mod tests {
     use super::*;
 
-    fn round_trip(given: &[(f32, usize)]) -> Vec<Cluster> {
+    fn round_trip(input: &[(f32, usize)]) -> Vec<Cluster> {
         let (mut writer, mut records) = (ClusterWriter::default(), Vec::new());
-        for (advance, bytes) in given {
+        for (advance, bytes) in input {
             writer.add(&mut records, *advance, *bytes);
         }
         clusters(&records).collect()
@@ -91,29 +91,29 @@ mod tests {
 
     #[test]
     fn rounding_errors_do_not_accumulate() {
-        let given: Vec<(f32, usize)> = (0..5_000).map(|n| (7.03 + 0.001 * n as f32, 1)).collect();
-        let (mut exact, mut kept) = (0.0, 0.0);
-        for ((advance, _), cluster) in given.iter().zip(round_trip(&given)) {
+        let input: Vec<(f32, usize)> = (0..5_000).map(|n| (7.03 + 0.001 * n as f32, 1)).collect();
+        let (mut exact, mut decoded) = (0.0, 0.0);
+        for ((advance, _), cluster) in input.iter().zip(round_trip(&input)) {
             exact += f64::from(*advance);
-            kept += cluster.advance;
-            assert!((exact - kept).abs() <= 1.0 / 32.0 + 1e-9, "{exact} became {kept}");
+            decoded += cluster.advance;
+            assert!((exact - decoded).abs() <= 1.0 / 32.0 + 1e-9, "{exact} became {decoded}");
         }
     }
 
     #[test]
     fn long_and_wide_clusters_take_several_records() {
         // A family of emoji, and a letter of a very large font.
-        let given = [(20.0, 25), (9_000.0, 1), (0.0, 0), (5.0, 65_536)];
-        let kept = round_trip(&given);
-        let kept: Vec<(f32, usize)> =
-            kept.iter().map(|cluster| (cluster.advance as f32, cluster.bytes)).collect();
-        assert_eq!(kept, given);
+        let input = [(20.0, 25), (9_000.0, 1), (0.0, 0), (5.0, 65_536)];
+        let decoded = round_trip(&input);
+        let decoded: Vec<(f32, usize)> =
+            decoded.iter().map(|cluster| (cluster.advance as f32, cluster.bytes)).collect();
+        assert_eq!(decoded, input);
     }
 
     #[test]
     fn negative_and_nan_advances_are_compensated() {
-        let kept = round_trip(&[(10.0, 1), (-4.0, 1), (f32::NAN, 1), (6.0, 1)]);
-        let edges: Vec<f64> = kept.iter().map(|cluster| cluster.advance).collect();
+        let decoded = round_trip(&[(10.0, 1), (-4.0, 1), (f32::NAN, 1), (6.0, 1)]);
+        let edges: Vec<f64> = decoded.iter().map(|cluster| cluster.advance).collect();
         assert_eq!(edges, [10.0, 0.0, 0.0, 2.0]);
     }
 }

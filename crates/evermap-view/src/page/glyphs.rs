@@ -243,9 +243,9 @@ impl Pieces {
         for piece in pieces.iter_mut().filter(|piece| piece.glyphs & PIECE_CODED != 0) {
             let run = self.runs[piece.run as usize];
             let range = piece.first as usize..(piece.first + piece.count()) as usize;
-            let (ours, xs) = (&all_codes[range.clone()], &recorded[range]);
+            let (coded, xs) = (&all_codes[range.clone()], &recorded[range]);
             let read = Glyphs::Coded {
-                codes: ours,
+                codes: coded,
                 letters: slice(&letters, run.first_letter, run.letters).unwrap_or_default(),
                 advances: slice(&advances, run.first_letter, run.letters).unwrap_or_default(),
                 x: f32::from_bits(piece.start),
@@ -253,7 +253,7 @@ impl Pieces {
             };
             if read.clone().map(|glyph| glyph.x.to_bits()).eq(xs.iter().map(|x| x.to_bits())) {
                 piece.first = codes.len() as u32;
-                codes.extend(ours);
+                codes.extend(coded);
             } else {
                 let ids: Vec<u16> = read.map(|glyph| glyph.id as u16).collect();
                 *piece = self.placed(piece.run, &ids, xs, PIECE_LEVEL, piece.y);
@@ -471,8 +471,8 @@ mod tests {
                 })
                 .collect();
             let block = block_of(&pieces);
-            let given = pieces.into_iter().map(|(_, glyphs)| bits(glyphs.into_iter()));
-            prop_assert!(read(&block) == given.collect::<Vec<_>>());
+            let expected = pieces.into_iter().map(|(_, glyphs)| bits(glyphs.into_iter()));
+            prop_assert!(read(&block) == expected.collect::<Vec<_>>());
         }
     }
 }

@@ -55,10 +55,10 @@ impl Fixture {
     /// Returns the files of the objects to damage.
     fn files(&self) -> Vec<PathBuf> {
         let names = self.store.list().unwrap().into_iter();
-        let kept = names.filter(|name| {
+        let stored = names.filter(|name| {
             ["page-", "font-", "image-"].iter().any(|prefix| name.starts_with(prefix))
         });
-        let mut files: Vec<PathBuf> = kept
+        let mut files: Vec<PathBuf> = stored
             .map(|name| {
                 let uuid = self.store.info(&name).unwrap().uuid;
                 self.store.path().join("objects").join(uuid)
@@ -85,8 +85,8 @@ impl Fixture {
             "wrong pixels after {label}, {options:?}: {:?}",
             visit.reasons
         );
-        let kept = visit.save(&self.store, &mut Painter::new());
-        assert_eq!(kept.unwrap_or_else(|error| panic!("{label}: {error}")), None);
+        let stored = visit.save(&self.store, &mut Painter::new());
+        assert_eq!(stored.unwrap_or_else(|error| panic!("{label}: {error}")), None);
         visit.warm
     }
 }
@@ -114,7 +114,7 @@ fn font() -> Option<Vec<u8>> {
 }
 
 /// Returns the mock engine's output for the page.
-fn lay_out(request: &Request) -> Result<Made> {
+fn lay_out(request: &Request) -> Result<EngineOutput> {
     let window = (LAYOUT.width, LAYOUT.height);
     let size = PageSize { width: LAYOUT.width, height: ROWS, window, scale: 1.0 };
     let mut recorder = Recorder::new(size);
@@ -159,7 +159,7 @@ fn lay_out(request: &Request) -> Result<Made> {
     parts.retain(|part| {
         !store.as_ref().is_some_and(|store| page_store::has_part(store, part.kind, &part.hash))
     });
-    Ok(Made {
+    Ok(EngineOutput {
         answer: Answer {
             final_url: request.url.clone(),
             fonts: FontSet::default(),

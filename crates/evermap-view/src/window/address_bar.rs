@@ -105,20 +105,20 @@ impl TextField {
     }
 
     fn target(&self, motion: Motion) -> usize {
-        let (before, behind) = self.text.split_at(self.cursor);
+        let (before, after) = self.text.split_at(self.cursor);
         let is_word = |(_, word): &(usize, &str)| word.chars().any(char::is_alphanumeric);
         match motion {
             Motion::Start => 0,
             Motion::End => self.text.len(),
             Motion::Left => before.grapheme_indices(true).next_back().map_or(0, |(at, _)| at),
             Motion::Right => {
-                self.cursor + behind.graphemes(true).next().map_or(0, |grapheme| grapheme.len())
+                self.cursor + after.graphemes(true).next().map_or(0, |grapheme| grapheme.len())
             }
             Motion::WordLeft => {
                 before.split_word_bound_indices().rev().find(is_word).map_or(0, |(at, _)| at)
             }
             Motion::WordRight => {
-                let word = behind.split_word_bound_indices().find(is_word);
+                let word = after.split_word_bound_indices().find(is_word);
                 word.map_or(self.text.len(), |(at, word)| self.cursor + at + word.len())
             }
         }

@@ -171,9 +171,9 @@ impl State {
         let step = if self.modifiers.control { NOTCH * self.geometry.scale } else { 1.0 };
         let whole = |turned: f64, rest: &mut f64| {
             // A change of direction takes effect at once.
-            let kept = if turned * *rest < 0.0 { 0.0 } else { *rest };
-            let steps = ((turned + kept) / step).trunc();
-            *rest = turned + kept - steps * step;
+            let remainder = if turned * *rest < 0.0 { 0.0 } else { *rest };
+            let steps = ((turned + remainder) / step).trunc();
+            *rest = turned + remainder - steps * step;
             steps as i64
         };
         let (x, y) = (whole(x, &mut self.turned.0), whole(y, &mut self.turned.1));

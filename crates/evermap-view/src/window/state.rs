@@ -439,7 +439,7 @@ impl State {
         let loading = self.loading.as_ref().filter(|loading| loading.ticks > 0)?;
         // Without a known fraction, the line grows more and more slowly.
         let waited = 1.0 - 0.97_f64.powi(loading.ticks.min(1000) as i32);
-        let said = loading.stage.as_ref().and_then(|stage| stage.done).unwrap_or(0.0);
-        Some(f64::from(said).max(waited).clamp(0.02, 1.0))
+        let fraction = loading.stage.as_ref().and_then(|stage| stage.done).unwrap_or(0.0);
+        Some(f64::from(fraction).max(waited).clamp(0.02, 1.0))
     }
 }

@@ -308,8 +308,8 @@ fn same_document(one: &str, other: &str) -> bool {
 }
 
 /// Servers do not receive the fragment, so it is not in a redirected address.
-fn with_fragment_of(url: String, asked: &str) -> String {
-    match fragment(asked) {
+fn with_fragment_of(url: String, requested: &str) -> String {
+    match fragment(requested) {
         Some(fragment) if !url.contains('#') => url + "#" + fragment,
         _ => url,
     }

@@ -51,9 +51,9 @@ fn scrolling_requests_only_new_rows_and_gives_the_same_pixels() {
         frame.compose(&user.state, &mut pixels).unwrap();
         requested += rows;
         assert_eq!(frame.requested_rows, requested, "{key:?}");
-        let mut anew = vec![0; 1014 * 664];
-        Frame::default().compose(&user.state, &mut anew).unwrap();
-        assert!(anew == pixels, "{key:?}");
+        let mut again = vec![0; 1014 * 664];
+        Frame::default().compose(&user.state, &mut again).unwrap();
+        assert!(again == pixels, "{key:?}");
     }
     frame.compose(&user.state, &mut pixels).unwrap();
     assert_eq!(frame.requested_rows, requested, "nothing has moved");
