@@ -400,17 +400,17 @@ impl ThreadState {
             self.demotion = watchdog.end();
         }
         let mut notes = Vec::new();
-        let tell = |what: &str, outcome: std::io::Result<()>| {
+        let failure_note = |what: &str, outcome: std::io::Result<()>| {
             outcome.err().map(|error| Note::new(what, error.to_string()))
         };
         if let Some(before) = self.before.scheduling.take() {
-            notes.extend(tell(
+            notes.extend(failure_note(
                 "scheduling policy restored",
                 scheduler::restore(Thread::CURRENT, &before),
             ));
         }
         if let Some(before) = self.before.slack_ns.take() {
-            notes.extend(tell("timer slack restored", scheduler::set_timer_slack(before)));
+            notes.extend(failure_note("timer slack restored", scheduler::set_timer_slack(before)));
         }
         if let Some(mut changes) = self.changes.take()
             && let Err(error) = changes.end()
@@ -419,7 +419,7 @@ impl ThreadState {
         }
         // After the group is gone: the cpuset of a held core allows no other affinity.
         if let Some(before) = self.before.affinity.take() {
-            notes.extend(tell(
+            notes.extend(failure_note(
                 "affinity restored",
                 scheduler::set_affinity(Thread::CURRENT, &before),
             ));

@@ -104,13 +104,13 @@ struct Clips {
 }
 
 impl Ladder {
-    /// Measures `rounds * (rungs + 1) * presets` turns. Calls `tell` before each turn with its
+    /// Measures `rounds * (rungs + 1) * presets` turns. Calls `on_turn` before each turn with its
     /// number and the total.
     ///
     /// # Errors
     /// [`Error::Child`] if a process failed; I/O errors. All children have ended then.
-    pub fn run(&self, tell: impl FnMut(usize, usize, &Subject, &Preset)) -> Result<Results> {
-        self.run_until(&AtomicBool::new(false), tell)
+    pub fn run(&self, on_turn: impl FnMut(usize, usize, &Subject, &Preset)) -> Result<Results> {
+        self.run_until(&AtomicBool::new(false), on_turn)
     }
 
     /// Like [`Ladder::run`]; setting `stop` ends it. The present turn is discarded, and the result
@@ -121,7 +121,7 @@ impl Ladder {
     pub fn run_until(
         &self,
         stop: &AtomicBool,
-        tell: impl FnMut(usize, usize, &Subject, &Preset),
+        on_turn: impl FnMut(usize, usize, &Subject, &Preset),
     ) -> Result<Results> {
         if self.presets.is_empty() || self.rungs.is_empty() || self.rounds == 0 {
             return Err(Error::InvalidPolicy(
@@ -133,7 +133,7 @@ impl Ladder {
         }
         let order = self.order();
         let mut turns = Vec::new();
-        match self.run_turns(&order, stop, tell, &mut turns) {
+        match self.run_turns(&order, stop, on_turn, &mut turns) {
             // The signal that ends this process may have ended its children, which is not their
             // failure.
             Err(error) if !stop.load(Ordering::Relaxed) => Err(error),
@@ -146,7 +146,7 @@ impl Ladder {
         &self,
         order: &[(usize, Preset, Subject)],
         stop: &AtomicBool,
-        mut tell: impl FnMut(usize, usize, &Subject, &Preset),
+        mut on_turn: impl FnMut(usize, usize, &Subject, &Preset),
         turns: &mut Vec<Turn>,
     ) -> Result<()> {
         let clips = self.clips()?;
@@ -156,7 +156,7 @@ impl Ladder {
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            tell(at + 1, order.len(), subject, preset);
+            on_turn(at + 1, order.len(), subject, preset);
             background.verify()?;
             let turn = self.turn(*round, *preset, *subject, &clips, &background, stop)?;
             if stop.load(Ordering::Relaxed) {

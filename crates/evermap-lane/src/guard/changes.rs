@@ -214,9 +214,9 @@ impl Changes {
         // A guardian that began by itself does not know the changes made since.
         let is_time_over = self.until.is_some_and(|until| until <= Instant::now());
         let was_alone = is_time_over || guardian.as_ref().is_some_and(Guardian::is_gone);
-        let told = guardian.as_mut().and_then(Guardian::undo);
-        let is_done = !was_alone && matches!(told, Some(Ok(_)));
-        undone.did.extend(told.and_then(Result::ok).unwrap_or_default());
+        let outcome = guardian.as_mut().and_then(Guardian::undo);
+        let is_done = !was_alone && matches!(outcome, Some(Ok(_)));
+        undone.did.extend(outcome.and_then(Result::ok).unwrap_or_default());
         let rest = match is_done {
             true => Ok(Vec::new()),
             false => undo_own(&self.state, &self.journal, &RealTree).map(|lane| lane.did),

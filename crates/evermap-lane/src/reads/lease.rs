@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
-use crate::sys::lease::{self, Kept};
+use crate::sys::lease::{self, LeaseKind};
 
 /// Read lease, released when dropped.
 #[derive(Debug)]
@@ -17,13 +17,13 @@ impl ReadLease {
     /// Takes a read lease on a file that is open for reading. Fails with `EAGAIN` if a process has
     /// it open for writing, and with `EACCES` if another user owns it.
     pub(super) fn take(file: File) -> io::Result<Self> {
-        lease::take(file.as_fd(), Kept::Writers)?;
+        lease::take(file.as_fd(), LeaseKind::Read)?;
         Ok(Self { file })
     }
 
     /// Returns true while no process wants to write. Cost: one system call.
-    pub(super) fn is_whole(&self) -> bool {
-        lease::is_whole(self.file.as_fd(), Kept::Writers)
+    pub(super) fn is_held(&self) -> bool {
+        lease::is_held(self.file.as_fd(), LeaseKind::Read)
     }
 
     pub(super) fn file(&self) -> &File {

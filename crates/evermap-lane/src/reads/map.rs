@@ -176,7 +176,7 @@ fn length(input: &SourceFile) -> Result<usize> {
 impl Reader for Mapped {
     fn read(&mut self, offset: u64, length: usize) -> Result<(&[u8], Served)> {
         if let Protection::Lease(lease) = &self.protection
-            && !lease.is_whole()
+            && !lease.is_held()
         {
             // Unmapping and releasing the lease lets the waiting process continue.
             self.mapping = None;

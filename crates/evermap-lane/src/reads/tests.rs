@@ -235,10 +235,10 @@ fn files_share_the_budget_and_return_their_part_when_closed() {
 fn opening_waits_for_a_file_under_a_write_lease() {
     let clip = clip(10_000);
     let mover = File::open(&clip.path).unwrap();
-    lease::take(mover.as_fd(), lease::Kept::All).unwrap();
+    lease::take(mover.as_fd(), lease::LeaseKind::Write).unwrap();
     let path = clip.path.clone();
     let opener = std::thread::spawn(move || open(&path, &options(IoMode::Blocking)));
-    wait_until("the opener waits", || !lease::is_whole(mover.as_fd(), lease::Kept::All));
+    wait_until("the opener waits", || !lease::is_held(mover.as_fd(), lease::LeaseKind::Write));
     lease::release(mover.as_fd());
     let mut reader = opener.join().unwrap().unwrap();
     assert!(reader.read(0, 10_000).unwrap().0 == &clip.bytes[..]);

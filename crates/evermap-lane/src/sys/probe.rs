@@ -84,7 +84,7 @@ pub(crate) fn map_sync(file: &File) -> io::Result<()> {
 
 /// Checks whether a write lease can be taken on the file. Releases it at once.
 pub(crate) fn write_lease(file: &File) -> io::Result<()> {
-    lease::take(file.as_fd(), lease::Kept::All)?;
+    lease::take(file.as_fd(), lease::LeaseKind::Write)?;
     lease::release(file.as_fd());
     Ok(())
 }

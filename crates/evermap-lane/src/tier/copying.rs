@@ -15,7 +15,7 @@ use super::error::{Error, Result};
 use super::identity::{Identity, check_unchanged};
 use super::slot::parent;
 use super::watch::{TICK, Watch};
-use crate::sys::lease::{self, Kept};
+use crate::sys::lease::{self, LeaseKind};
 
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -26,7 +26,7 @@ pub(super) struct Source {
     pub(super) file: OwnedFd,
     pub(super) identity: Identity,
     /// Kind of lease held on it. Code that copies checks that the lease is intact.
-    pub(super) leased: Option<Kept>,
+    pub(super) leased: Option<LeaseKind>,
 }
 
 impl Source {
@@ -44,16 +44,16 @@ impl Source {
     }
 
     /// Takes a lease, or changes the current one.
-    pub(super) fn lease(&mut self, kept: Kept) -> Result<(), Errno> {
-        lease::take(self.file.as_fd(), kept)?;
-        self.leased = Some(kept);
+    pub(super) fn lease(&mut self, kind: LeaseKind) -> Result<(), Errno> {
+        lease::take(self.file.as_fd(), kind)?;
+        self.leased = Some(kind);
         Ok(())
     }
 
     /// Returns true if no process has tried to open the file since the lease was taken, or if there
     /// is no lease.
     pub(super) fn is_undisturbed(&self) -> bool {
-        self.leased.is_none_or(|kept| lease::is_whole(self.file.as_fd(), kept))
+        self.leased.is_none_or(|kind| lease::is_held(self.file.as_fd(), kind))
     }
 
     /// Checks that the file is unchanged, both as opened and by name.

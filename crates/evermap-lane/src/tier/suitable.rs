@@ -21,7 +21,7 @@ use super::path_text;
 use super::slot::parent;
 use super::storage::Storage;
 use crate::Placement;
-use crate::sys::lease::{self, Kept};
+use crate::sys::lease::{self, LeaseKind};
 
 /// Reason why a file cannot be placed, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
@@ -156,8 +156,8 @@ impl<'a> Rules<'a> {
             self.check_switch(&stat, path)?;
         }
         let opened = match self.mode {
-            Placement::View => probe(&file, Kept::Writers),
-            Placement::Switch => probe(&file, Kept::All),
+            Placement::View => probe(&file, LeaseKind::Read),
+            Placement::Switch => probe(&file, LeaseKind::Write),
         };
         if self.mode == Placement::Switch && opened == OpenState::Perhaps {
             return Err(lease_refused(&stat));
@@ -259,8 +259,8 @@ impl Candidate {
 }
 
 /// Asks the kernel by taking a lease and releasing it at once.
-fn probe(file: &OwnedFd, kept: Kept) -> OpenState {
-    match lease::take(file.as_fd(), kept) {
+fn probe(file: &OwnedFd, kind: LeaseKind) -> OpenState {
+    match lease::take(file.as_fd(), kind) {
         Ok(()) => {
             lease::release(file.as_fd());
             OpenState::No

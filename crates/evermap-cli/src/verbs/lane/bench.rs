@@ -94,12 +94,12 @@ impl Bench {
             return Err(Failure::CommandEnded { code: INTERRUPTED });
         }
         // Prints the results even if the charts cannot be drawn.
-        let told = self.tell(&results);
+        let printed = self.print(&results);
         self.draw(&results)?;
-        told
+        printed
     }
 
-    fn tell(&self, results: &Results) -> Result<(), Failure> {
+    fn print(&self, results: &Results) -> Result<(), Failure> {
         let mut output = Output::new();
         match self.json {
             true => output.json(results)?,

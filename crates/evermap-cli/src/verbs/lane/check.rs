@@ -40,7 +40,7 @@ impl Check {
         for statement in &statements {
             match self.json {
                 true => output.json(statement)?,
-                false => tell(statement, &mut output)?,
+                false => print(statement, &mut output)?,
             }
         }
         output.finish()?;
@@ -55,7 +55,7 @@ impl Check {
     }
 }
 
-fn tell(statement: &CheckResult, output: &mut Output) -> Result<(), Failure> {
+fn print(statement: &CheckResult, output: &mut Output) -> Result<(), Failure> {
     let CheckResult { name, place, able, why, remedy, .. } = statement;
     let answer = if *able { "yes" } else { "no" };
     let place = place.as_ref().map_or(String::new(), |place| format!("{}: ", place.display()));

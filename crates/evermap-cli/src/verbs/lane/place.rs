@@ -206,7 +206,7 @@ impl Planned {
         let mut output = Output::new();
         match self.json {
             true => output.json(&plan)?,
-            false => tell_plan(&plan, &mut output)?,
+            false => print_plan(&plan, &mut output)?,
         }
         output.finish()
     }
@@ -240,18 +240,18 @@ impl Apply {
             if let Some(what) = &placed.not_kept {
                 output::warn(&format!("{}: not kept on the tier: {what}", placed.path.display()));
             }
-            self.common.tell(&placed.path, Some(&placed.copy), done, &mut output)?;
+            self.common.print(&placed.path, Some(&placed.copy), done, &mut output)?;
             if let Err(error) = committed {
                 failures.add(error);
             }
         }
         for skipped in &plan.skipped {
             let why = skipped.why.to_string();
-            self.common.tell_not(&skipped.path, "skipped", &why, &mut output)?;
+            self.common.print_failure(&skipped.path, "skipped", &why, &mut output)?;
         }
         for (path, error) in applied.failed {
             if self.common.json {
-                self.common.tell_not(&path, "failed", &error.to_string(), &mut output)?;
+                self.common.print_failure(&path, "failed", &error.to_string(), &mut output)?;
             }
             failures.add(error);
         }
@@ -295,11 +295,16 @@ impl Back {
         let mut failures = Failures::default();
         for file in &files {
             match tier::back(journal.as_ref(), tier.as_deref(), file, keep, &watch) {
-                Ok(()) => self.common.tell(file, None, "back", &mut output)?,
+                Ok(()) => self.common.print(file, None, "back", &mut output)?,
                 Err(error @ tier::Error::Cancelled { .. }) => return Err(error.into()),
                 Err(error) => {
                     if self.common.json {
-                        self.common.tell_not(file, "failed", &error.to_string(), &mut output)?;
+                        self.common.print_failure(
+                            file,
+                            "failed",
+                            &error.to_string(),
+                            &mut output,
+                        )?;
                     }
                     failures.add(error);
                 }
@@ -324,7 +329,7 @@ impl Verify {
         for checked in &all {
             match self.common.json {
                 true => output.json(checked)?,
-                false => output.line(&told(checked))?,
+                false => output.line(&summary_line(checked))?,
             }
             if let (true, Some(journal), Placement::Switch) =
                 (self.commit && !checked.health.is_bad(), &journal, checked.mode)
@@ -365,7 +370,7 @@ impl Common {
         Ok(Journal::find(&path)?)
     }
 
-    fn tell(
+    fn print(
         &self,
         path: &Path,
         copy: Option<&Path>,
@@ -381,7 +386,7 @@ impl Common {
         output.line(&output::plain(&format!("{path}: {done}{at}")))
     }
 
-    fn tell_not(
+    fn print_failure(
         &self,
         path: &Path,
         done: &str,
@@ -474,7 +479,7 @@ pub fn watch(doing: &'static str) -> Watch {
     })
 }
 
-fn tell_plan(plan: &Plan, output: &mut Output) -> Result<(), Failure> {
+fn print_plan(plan: &Plan, output: &mut Output) -> Result<(), Failure> {
     let tier = &plan.tier;
     let kind = match tier.kind {
         Kind::Memory => "memory",
@@ -519,7 +524,7 @@ fn tell_plan(plan: &Plan, output: &mut Output) -> Result<(), Failure> {
     output.line(&format!("{count} files, {} to be copied", output::bytes(plan.new_bytes())))
 }
 
-fn told(checked: &Checked) -> String {
+fn summary_line(checked: &Checked) -> String {
     let health = format!("{:?}", checked.health).to_lowercase();
     output::plain(&format!("{}: {health}: {}", checked.path.display(), checked.what))
 }

@@ -122,9 +122,9 @@ impl Play {
         let stop = evermap_transfer::cancelled_by_signals();
         let played = play_until(&policy, &playing, None, &stop)?;
         // Prints the results even if the chart cannot be drawn.
-        let told = self.tell(&played);
+        let printed = self.print(&played);
         self.draw(&played)?;
-        told
+        printed
     }
 
     fn policy(&self) -> Result<Policy, Failure> {
@@ -162,7 +162,7 @@ impl Play {
         fs::write(path, svg).map_err(|source| Failure::Target { path: path.clone(), source })
     }
 
-    fn tell(&self, played: &Played) -> Result<(), Failure> {
+    fn print(&self, played: &Played) -> Result<(), Failure> {
         let report = &played.report;
         let mut output = Output::new();
         match self.json {

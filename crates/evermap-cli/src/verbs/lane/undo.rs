@@ -68,7 +68,7 @@ impl Undo {
             })?;
         } else {
             let is_whole = undone.failed.is_empty() && moved.left.is_empty();
-            tell(&undone, &moved, is_whole && not_looked.is_none(), &mut output)?;
+            print(&undone, &moved, is_whole && not_looked.is_none(), &mut output)?;
         }
         output.finish()?;
         let lanes = undone.failed.into_iter().map(Failure::from);
@@ -102,7 +102,7 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
 }
 
 /// Prints the results. `is_whole` is true if nothing failed.
-fn tell(
+fn print(
     undone: &Undone,
     moved: &Recovered,
     is_whole: bool,

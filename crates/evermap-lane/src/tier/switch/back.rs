@@ -14,7 +14,7 @@ use super::journal::{Journal, KeptState, Record, Returning, State, Way};
 use super::lease_or_in_use;
 use super::recover::{DIRECTORY_REPLACED, finish_return, keep_placed, open_site, recover_record};
 use super::site::{Entry, Site};
-use crate::sys::lease::Kept;
+use crate::sys::lease::LeaseKind;
 use crate::tier::copying::{Source, copy_and_compare};
 use crate::tier::error::{Error, Result};
 use crate::tier::identity::Identity;
@@ -213,7 +213,7 @@ impl ReturnMove<'_> {
         let is_there = !matches!(copy, CopyState::NoTier | CopyState::Gone);
         let mut source = is_there.then(|| Source::open(&self.record.copy)).transpose()?;
         if let Some(source) = &mut source {
-            lease_or_in_use(source, Kept::All)?;
+            lease_or_in_use(source, LeaseKind::Write)?;
             self.check_copy(source, discards_copy)?;
         }
         self.step(Step::BackLeased);
@@ -245,7 +245,7 @@ impl ReturnMove<'_> {
     }
 
     fn copy_back(&mut self, source: &mut Source, temporary: &OsStr, keep: Keep) -> Result<()> {
-        lease_or_in_use(source, Kept::Writers)?;
+        lease_or_in_use(source, LeaseKind::Read)?;
         let original = &self.record.original;
         let target = self.site.path_of_open(temporary);
         let step = || self.watch.step(original, Step::BackCopied);
@@ -264,7 +264,7 @@ impl ReturnMove<'_> {
         self.slot.write_record(&self.record)?;
         self.step(Step::BackVouched);
         self.watch.check(&self.record.original)?;
-        lease_or_in_use(source, Kept::All)
+        lease_or_in_use(source, LeaseKind::Write)
     }
 
     /// Exchanges file and link, and exchanges them back after an error.

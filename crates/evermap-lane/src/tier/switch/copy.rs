@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::journal::{Record, VerifiedCopy};
 use super::lease_or_in_use;
-use crate::sys::lease::Kept;
+use crate::sys::lease::LeaseKind;
 use crate::tier::copying::{Source, hash, open_to_read};
 use crate::tier::error::{Error, Result};
 use crate::tier::identity::Identity;
@@ -78,7 +78,7 @@ pub(super) fn lease_for_removal(
         Some(_) => return Err(Error::Interrupted { path: record.copy.clone() }),
         None => match Source::open(&record.copy) {
             Ok(mut source) => {
-                match lease_or_in_use(&mut source, Kept::Writers) {
+                match lease_or_in_use(&mut source, LeaseKind::Read) {
                     // The file system has no leases.
                     Ok(()) | Err(Error::Io { .. }) => source,
                     Err(error) => return Err(error),

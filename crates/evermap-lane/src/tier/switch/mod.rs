@@ -26,15 +26,15 @@ use super::error::{Error, Result};
 use super::openers::Openers;
 use super::slot::parent;
 use super::watch::Watch;
-use crate::sys::lease::Kept;
+use crate::sys::lease::LeaseKind;
 
 /// Maximum number of links to follow, as in the kernel.
 const LINKS_MAX: u32 = 40;
 
 /// Takes a lease. If another process has the file open, returns [`Error::InUse`] with the
 /// processes.
-fn lease_or_in_use(source: &mut Source, kept: Kept) -> Result<()> {
-    match source.lease(kept) {
+fn lease_or_in_use(source: &mut Source, kind: LeaseKind) -> Result<()> {
+    match source.lease(kind) {
         Ok(()) => Ok(()),
         Err(Errno::AGAIN) => {
             let path = source.path.clone();

@@ -13,7 +13,7 @@ use super::journal::{Journal, Record, State, VerifiedCopy};
 use super::lease_or_in_use;
 use super::recover::recover_record;
 use super::site::Site;
-use crate::sys::lease::Kept;
+use crate::sys::lease::LeaseKind;
 use crate::tier::copying::{Source, copy_and_compare};
 use crate::tier::error::{Error, Result};
 use crate::tier::layout::{STAGE, switch_name};
@@ -70,16 +70,16 @@ struct PlaceMove<'a> {
 
 impl PlaceMove<'_> {
     fn run(&mut self) -> Result<()> {
-        lease_or_in_use(&mut self.source, Kept::All)?;
+        lease_or_in_use(&mut self.source, LeaseKind::Write)?;
         self.check()?;
         self.step(Step::Leased);
         // Copying opens the file again, so only writers are kept out from here.
-        lease_or_in_use(&mut self.source, Kept::Writers)?;
+        lease_or_in_use(&mut self.source, LeaseKind::Read)?;
         self.copy()?;
         self.site.link(&self.site.kept, &self.record.copy)?;
         self.step(Step::Linked);
         self.source.check()?;
-        lease_or_in_use(&mut self.source, Kept::All)?;
+        lease_or_in_use(&mut self.source, LeaseKind::Write)?;
         self.check()?;
         self.step(Step::Closed);
         self.watch.check(&self.record.original)?;

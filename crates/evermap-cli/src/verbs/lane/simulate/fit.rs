@@ -72,13 +72,13 @@ impl Fit {
         let mut output = Output::new();
         match self.json {
             true => output.json(&fitted)?,
-            false => tell(&fitted, &mut output)?,
+            false => print(&fitted, &mut output)?,
         }
         output.finish()
     }
 }
 
-fn tell(fitted: &Fitted, output: &mut Output) -> Result<(), Failure> {
+fn print(fitted: &Fitted, output: &mut Output) -> Result<(), Failure> {
     output.line(&format!(
         "score {:.2}, before {:.2}; kept {} of {} steps, seed {}",
         fitted.score, fitted.score_before, fitted.kept, fitted.steps, fitted.seed

@@ -78,13 +78,13 @@ impl Run {
             let (period_ms, deadline_ms) = (run.period_ms, run.deadline_ms);
             output.json(&OfRun { profile, mode, device, seed, period_ms, deadline_ms, summary })?;
         } else {
-            tell(&run, &workload, &mut output)?;
+            print(&run, &workload, &mut output)?;
         }
         output.finish()
     }
 }
 
-fn tell(run: &simulate::Run, workload: &Workload, output: &mut Output) -> Result<(), Failure> {
+fn print(run: &simulate::Run, workload: &Workload, output: &mut Output) -> Result<(), Failure> {
     let of = &run.summary;
     let drawn = match workload {
         Workload::Traced(traced) => format!("a trace of {} pages", traced.footprint_pages()),

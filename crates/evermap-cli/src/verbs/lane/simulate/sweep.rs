@@ -71,13 +71,13 @@ impl Sweep {
         } else if self.csv {
             output.raw().write_all(sweep.csv(&rows).as_bytes())?;
         } else {
-            tell(&axes, &rows, &mut output)?;
+            print(&axes, &rows, &mut output)?;
         }
         output.finish()
     }
 }
 
-fn tell(axes: &[Axis], rows: &[SweepRow], output: &mut Output) -> Result<(), Failure> {
+fn print(axes: &[Axis], rows: &[SweepRow], output: &mut Output) -> Result<(), Failure> {
     let short = |axis: &Axis| axis.parameter().rsplit('.').next().unwrap_or_default().to_string();
     let names: Vec<String> = axes.iter().map(short).collect();
     let head = [

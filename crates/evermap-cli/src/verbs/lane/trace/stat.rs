@@ -36,13 +36,13 @@ impl Stat {
         let mut output = Output::new();
         match self.json {
             true => output.json(&statistics)?,
-            false => tell(&statistics, &mut output)?,
+            false => print(&statistics, &mut output)?,
         }
         output.finish()
     }
 }
 
-fn tell(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
+fn print(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
     output.line(&format!(
         "{} requests of {} in {:.3} s; {} reads, {} writes, {} flushes, {} discards, {} others",
         output::count(statistics.events),
@@ -55,7 +55,7 @@ fn tell(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
         output::count(statistics.others),
     ))?;
     output.line("")?;
-    tell_requests(statistics, output)?;
+    print_requests(statistics, output)?;
     let pages = &statistics.pages;
     output.line("")?;
     output.line(&format!(
@@ -65,11 +65,11 @@ fn tell(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
         output::bytes(pages.distinct.saturating_mul(PAGE_BYTES)),
         pages.again_share * 100.0,
     ))?;
-    tell_frames(statistics, output)?;
-    tell_files(statistics, output)
+    print_frames(statistics, output)?;
+    print_files(statistics, output)
 }
 
-fn tell_requests(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
+fn print_requests(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
     let head = [
         "",
         "bytes",
@@ -117,7 +117,7 @@ fn latencies(of: &Quantiles) -> [String; 4] {
     })
 }
 
-fn tell_frames(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
+fn print_frames(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
     let Some(frames) = &statistics.frames else { return Ok(()) };
     let length = match frames.period_ms {
         Some(ms) => format!(" of {ms:.3} ms"),
@@ -141,7 +141,7 @@ fn tell_frames(statistics: &Statistics, output: &mut Output) -> Result<(), Failu
     output.table(["", "mean", "p50", "p99", "max"], &rows, &[0])
 }
 
-fn tell_files(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
+fn print_files(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
     if statistics.files.is_empty() {
         return Ok(());
     }
