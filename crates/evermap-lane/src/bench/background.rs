@@ -1,4 +1,5 @@
-//! Background load of a player: hogs of processor and disk that count their work, or a user's command.
+//! Background load of a player: hogs of processor and disk that count their work, or a user's
+//! command.
 
 use std::fs::File;
 use std::io::Write;

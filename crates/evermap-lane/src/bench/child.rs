@@ -1,8 +1,8 @@
 //! Child processes of a benchmark: this program, started again with a request on stdin.
 //!
-//! All end with their parent. The kernel kills players and hogs with the thread that started them. A
-//! supervisor of a user's command waits for the end of its parent, then kills the command's process
-//! group and processes that have left it.
+//! All end with their parent. The kernel kills players and hogs with the thread that started them.
+//! A supervisor of a user's command waits for the end of its parent, then kills the command's
+//! process group and processes that have left it.
 
 use std::fs::File;
 use std::io::{self, BufRead, Write};

@@ -109,8 +109,8 @@ impl ReadAhead {
             >= wanted.min(shared.mirror.len() as u64).min(shared.input.version.length_bytes)
     }
 
-    /// Returns false after a failed read or a change of the file, which end the helper. The program's
-    /// own read then reports the error.
+    /// Returns false after a failed read or a change of the file, which end the helper. The
+    /// program's own read then reports the error.
     pub(super) fn is_running(&self) -> bool {
         self.shared.status.load(Ordering::Acquire) == RUNNING
     }

@@ -105,8 +105,8 @@ impl Ring {
         if self.has_lost_read {
             return None;
         }
-        // SAFETY: both fields are taken once, because `has_lost_read` makes `Drop` skip them. No read is
-        // in flight, and the ring is dropped before its memory is returned.
+        // SAFETY: both fields are taken once, because `has_lost_read` makes `Drop` skip them. No
+        // read is in flight, and the ring is dropped before its memory is returned.
         let memory = unsafe {
             ManuallyDrop::drop(&mut self.uring);
             ManuallyDrop::take(&mut self.memory)
