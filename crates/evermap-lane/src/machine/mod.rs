@@ -63,7 +63,7 @@ impl Machine {
     ///
     /// ```
     /// use evermap_lane::machine::Machine;
-    /// let machine = Machine::look()?;
+    /// let machine = Machine::detect()?;
     /// assert!(!machine.cpus.online.is_empty());
     /// # Ok::<(), evermap_lane::Error>(())
     /// ```

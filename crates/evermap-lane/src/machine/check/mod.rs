@@ -79,9 +79,9 @@ pub struct CheckTargets {
 /// tens of milliseconds.
 ///
 /// ```
-/// use evermap_lane::machine::{Machine, Subject, check};
-/// let machine = Machine::look()?;
-/// for statement in check(&machine, &Subject::default()) {
+/// use evermap_lane::machine::{Machine, CheckTargets, check};
+/// let machine = Machine::detect()?;
+/// for statement in check(&machine, &CheckTargets::default()) {
 ///     println!("{}: {} ({})", statement.name, statement.able, statement.why);
 /// }
 /// # Ok::<(), evermap_lane::Error>(())
