@@ -40,7 +40,7 @@ pub struct Visiting {
     /// Use only these layers of a stored page: document (a), layout (b), painted rows (c)
     #[arg(long, value_name = "LAYERS", default_value = "abc")]
     layers: LayersArgument,
-    /// What to do with a document of the store whose source has changed or is missing
+    /// Policy for documents in the store whose source has changed or is missing
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     stale: Stale,
     /// Maximum size of the page, in MiB
@@ -105,7 +105,7 @@ impl Visiting {
         !self.no_keep
     }
 
-    /// Opens the store, and creates it if pages are to be stored. An error does not prevent showing
+    /// Opens the store, and creates it if pages will be stored. An error does not prevent showing
     /// the page.
     pub fn store(&self, directory: &Path) -> Result<Store, String> {
         let opened = match self.no_keep {
