@@ -225,15 +225,15 @@ mod charts {
         };
         let [capacities, waits] = sweeps;
         let figure_4 = missed(
-            "Deadlines missed over the cache's capacity",
+            "Deadlines missed by cache capacity",
             "cache capacity [% of the footprint]",
             capacities,
             // A gap between the points: only two points are published, and no line between them.
             vec![(80.0, 50.0), (f64::NAN, f64::NAN), (80.0, 0.0)],
         );
         let figure_5 = missed(
-            "Deadlines missed over the wait for the processor",
-            "wait with each request [% of a time slice]",
+            "Deadlines missed by wait for the processor",
+            "wait per request [% of a time slice]",
             waits,
             vec![(20.0, 84.0)],
         );
@@ -271,7 +271,7 @@ mod charts {
             .map(|(row, _)| row)
             .collect();
         BarChart {
-            title: "Utilisation of the cores without blocking, against with it".into(),
+            title: "Utilisation of the cores, nonblocking compared with blocking".into(),
             y_label: "change [percentage points]".into(),
             groups: shown
                 .iter()

@@ -86,7 +86,7 @@ impl Traced {
             at_most("frames of a trace", frame.saturating_add(1), FRAMES_MAX, REMEDY)?;
             let (from, to) = files.pages_of(event);
             pages += to - from;
-            at_most("pages that are read in a trace", pages, PAGES_MAX, REMEDY)?;
+            at_most("pages read in a trace", pages, PAGES_MAX, REMEDY)?;
             let frame = frame as usize;
             if traced.frames.len() <= frame {
                 traced.frames.resize(frame + 1, Vec::new());

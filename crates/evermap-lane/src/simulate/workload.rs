@@ -75,7 +75,7 @@ impl Workload {
     /// Checks the number of miss counts for the given number of capacities.
     pub(super) fn check_counts(&self, profile: &Profile, capacities: usize) -> Result<(), Error> {
         let count = (self.frames(profile) as u64).saturating_mul(capacities as u64);
-        let remedy = "lower frames.count, or go over fewer values";
+        let remedy = "lower frames.count, or sweep over fewer values";
         at_most("frames at all capacities", count, COUNTS_MAX, remedy)
     }
 

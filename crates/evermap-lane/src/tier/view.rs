@@ -86,7 +86,7 @@ fn show(copy: &Path, original: &Path) -> Result<()> {
     ];
     let kept = kept.into_iter().filter(|(has, _)| flags.contains(*has));
     let flags = kept.fold(MountFlags::BIND | MountFlags::RDONLY, |all, (_, flag)| all | flag);
-    mount_remount(original, flags, c"").map_err(Error::io("make read-only the copy of", original))
+    mount_remount(original, flags, c"").map_err(Error::io("write-protect the copy of", original))
 }
 
 fn make_own_mounts() -> Result<()> {

@@ -162,12 +162,12 @@ impl Format {
     /// Returns how to make a valid trace.
     fn remedy(self) -> &'static str {
         match self {
-            Format::Json => "`evermap lane trace import` makes one",
+            Format::Json => "create it with `evermap lane trace import`",
             Format::Strace => "record it with `strace -f -ttt -T -y -o FILE`",
             Format::Perf => {
                 "record it with `perf record -a -e block:block_rq_issue,block:block_rq_complete`, then `perf script`"
             }
-            Format::Blkparse => "make it with `blkparse -i DEVICE`, in its default form",
+            Format::Blkparse => "create it with `blkparse -i DEVICE`, in its default format",
             Format::Fio => "record it with `fio --write_iolog=FILE`",
             Format::Msr => {
                 "a line has seven fields: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime"
