@@ -18,7 +18,7 @@ pub enum Measure {
     CompletionChangePercent,
     /// Mean completion of the frames that missed their deadline, relative to the deadline.
     LateChangePercent,
-    /// Utilisation minus that of the other case, in percentage points. Context switches count as
+    /// Difference in utilisation to the other case, in percentage points. Context switches count as
     /// work.
     UtilisationChangePercent,
     /// Like the above, with context switches counted as overhead.
@@ -47,8 +47,7 @@ impl Measure {
         }
     }
 
-    /// Computes the measure. Each point has its summary and, for comparisons, that of the other
-    /// case.
+    /// Computes the measure. Each point has its summary and, for comparisons, the other summary.
     pub(super) fn of(self, points: &[(&Summary, Option<&Summary>)]) -> f64 {
         if self == Measure::MissedReductionPercent {
             let missed: f64 = points.iter().map(|(at, _)| at.missed_percent).sum();

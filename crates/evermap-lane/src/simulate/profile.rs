@@ -68,7 +68,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// There is no built-in profile of that name.
+    /// No built-in profile has this name.
     pub fn built_in(name: &str) -> Result<Self, Error> {
         let found = PROFILES.iter().find(|(known, _)| *known == name);
         let Some((_, text)) = found else {
@@ -119,7 +119,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// There is no such parameter, or the value is invalid.
+    /// No such parameter exists, or the value is invalid.
     pub fn set(&mut self, name: &str, value: f64) -> Result<(), Error> {
         self.put(name, Parameter { value, source: "set for this run".into(), fitted: false })
     }

@@ -18,8 +18,8 @@ fn shell(view: &View, script: &str, file: &Path) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).arg(file);
     let view = view.clone();
-    // SAFETY: the child has one thread. The closure may allocate, because glibc's allocator works after
-    // a fork.
+    // SAFETY: the child has one thread. The closure may allocate, because glibc's allocator works
+    // after a fork.
     unsafe {
         command.pre_exec(move || view.enter().map_err(std::io::Error::other));
     }
