@@ -87,7 +87,7 @@ fn act_core_offline() {
     println!("{}", lane.join().unwrap());
 }
 
-fn run_at(place: &Path, script: String) -> evermap_lane::run::Ended {
+fn run_at(place: &Path, script: String) -> evermap_lane::run::RunReport {
     use evermap_lane::guard::StateDirectory;
     use evermap_lane::machine::Roots;
     use evermap_lane::run::{Options, Program, run};

@@ -19,7 +19,7 @@ use crate::{Note, Period, Quantiles, Reads};
 /// the program runs), I/O (in reads) and compute (the rest). A completion beyond the deadline is a
 /// miss. A period that has passed entirely before the program asks for it is a drop.
 ///
-/// The JSON form contains everything except the single frames ([`Report::timed`]).
+/// The JSON form contains everything except the single frames ([`Report::frame_times`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Report {

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use super::prepare::Prepared;
 use super::start::{NotStarted, Response, START_TIMEOUT, SchedulingChoice, Settings};
-use super::{Ended, NotApplied, Options, Program, why};
+use super::{NotApplied, Options, Program, RunReport, why};
 use crate::guard::channel::Channel;
 use crate::guard::guardian;
 use crate::hold::tree::RealTree;
@@ -37,7 +37,7 @@ pub(super) fn begin(
     options: &Options,
     prepared: &mut Prepared,
     signals: &Signals,
-    ended: &mut Ended,
+    report: &mut RunReport,
 ) -> Result<Started> {
     let failed = |source| Error::NotStarted { program: program.path.clone(), source };
     let helper = guardian::program(options.helper.as_deref())?;
@@ -50,7 +50,7 @@ pub(super) fn begin(
     let mut child = command.spawn().map_err(failed)?;
     drop((there, command));
     let started = process_of(child.id()).and_then(|process| {
-        let granted = send_settings(policy, options, prepared, &mut channel, process, ended)?;
+        let granted = send_settings(policy, options, prepared, &mut channel, process, report)?;
         let end = process.descriptor().map_err(failed)?;
         let end = end.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         Ok(Started { program: process, end, granted })
@@ -82,7 +82,7 @@ fn send_settings(
     prepared: &mut Prepared,
     channel: &mut Channel,
     process: Process,
-    ended: &mut Ended,
+    report: &mut RunReport,
 ) -> Result<Scheduling> {
     // The caller fills in the program.
     let failed = |source| Error::NotStarted { program: "".into(), source };
@@ -113,8 +113,8 @@ fn send_settings(
     if let Some(Response { not_started: Some(not), .. }) = hear()? {
         return Err(refused(&not));
     }
-    let choice = record_granted(prepared, &response, ended)?;
-    record_rest(&response, policy, options, ended);
+    let choice = record_granted(prepared, &response, report)?;
+    record_rest(&response, policy, options, report);
     Ok(choice.scheduling)
 }
 
@@ -122,12 +122,12 @@ fn send_settings(
 fn record_granted(
     prepared: &mut Prepared,
     response: &Response,
-    ended: &mut Ended,
+    report: &mut RunReport,
 ) -> Result<SchedulingChoice> {
     for (choice, tried) in prepared.choices.iter().zip(&response.tried) {
         let Some(number) = tried else { continue };
         let error = io::Error::from_raw_os_error(*number);
-        ended.not_applied.push(why::not_scheduled(&prepared.machine, &choice.scheduling, &error));
+        report.not_applied.push(why::not_scheduled(&prepared.machine, &choice.scheduling, &error));
     }
     let granted = response.tried.iter().position(Option::is_none);
     let Some(choice) = granted.and_then(|at| prepared.choices.get(at)).cloned() else {
@@ -137,17 +137,17 @@ fn record_granted(
     let is_pinned = choice.affinity.len() == 1
         && prepared.changes.core().is_some_and(|core| choice.affinity.contains(&core));
     if is_pinned {
-        ended.applied.push("pinned to the core".into());
+        report.applied.push("pinned to the core".into());
     } else if prepared.changes.core().is_some() {
         prepared.changes.give_up_core()?;
-        ended.core_why = Vec::new();
+        report.core_why = Vec::new();
     }
     let scheduling = choice.scheduling;
     match scheduling.policy {
         Class::Fifo => {
-            ended.applied.push(format!("SCHED_FIFO at priority {}", scheduling.priority))
+            report.applied.push(format!("SCHED_FIFO at priority {}", scheduling.priority))
         }
-        Class::Deadline => ended.applied.push(format!(
+        Class::Deadline => report.applied.push(format!(
             "SCHED_DEADLINE: {} us of each {} us, within {} us, on any core",
             scheduling.runtime_ns / 1_000,
             scheduling.period_ns / 1_000,
@@ -158,28 +158,28 @@ fn record_granted(
     Ok(choice)
 }
 
-fn record_rest(response: &Response, policy: &Policy, options: &Options, ended: &mut Ended) {
+fn record_rest(response: &Response, policy: &Policy, options: &Options, report: &mut RunReport) {
     let error = |number: i32| io::Error::from_raw_os_error(number);
     match response.timer_slack {
-        None => ended.applied.push("timer slack of 1 ns".into()),
-        Some(number) => ended.not_applied.push(why::other("timer slack of 1 ns", &error(number))),
+        None => report.applied.push("timer slack of 1 ns".into()),
+        Some(number) => report.not_applied.push(why::other("timer slack of 1 ns", &error(number))),
     }
     if policy.io.locks_memory() {
         match response.lock_memory {
-            None => ended.applied.push("no limit on locked memory".into()),
+            None => report.applied.push("no limit on locked memory".into()),
             // The capability exempts the program from the limit.
             Some(_) if why::may_lock_memory() => {}
-            Some(number) => ended.not_applied.push(why::no_memory_limit(&error(number))),
+            Some(number) => report.not_applied.push(why::no_memory_limit(&error(number))),
         }
     }
     if policy.io.lock_memory == Some(true) {
-        ended.not_applied.push(NotApplied {
+        report.not_applied.push(NotApplied {
             what: "locked memory".into(),
             why: "only the program itself can lock its memory".into(),
             remedy: "call mlockall or the library's `Lane::enter` in the program, or set `lock_memory = false`".into(),
         });
     }
     if !options.view.is_empty() {
-        ended.applied.push(format!("{} files from the tier", options.view.shown.len()));
+        report.applied.push(format!("{} files from the tier", options.view.shown.len()));
     }
 }

@@ -6,10 +6,10 @@
 //! nothing else: it handles signals, adopts the program's orphans, and waits for the program.
 
 mod begin;
-mod ended;
 mod family;
 mod files;
 mod prepare;
+mod report;
 pub mod start;
 mod supervise;
 mod threads;
@@ -20,8 +20,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub use ended::{Demotion, End, Ended, NotApplied};
 pub use files::view;
+pub use report::{Demotion, End, NotApplied, RunReport};
 
 use rustix::process::{child_subreaper, set_child_subreaper};
 
@@ -67,10 +67,10 @@ pub struct Options {
 /// # Errors
 /// Requirements of the policy that cannot be met: a core that is taken or absent, a hold that would
 /// harm other programs, a program that cannot be started. The program was not started then. A
-/// missing right is no error: [`Ended::not_applied`] names it. A change that could not be undone
-/// after the program ran is no error either: [`Ended::events`] reports it, and
+/// missing right is no error: [`RunReport::not_applied`] names it. A change that could not be undone
+/// after the program ran is no error either: [`RunReport::events`] reports it, and
 /// [`crate::guard::undo`] tries again.
-pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ended> {
+pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<RunReport> {
     verify_match(policy, program)?;
     let state = match &options.state {
         Some(state) => state.clone(),
@@ -79,26 +79,26 @@ pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ende
     let began = Instant::now();
     report_child_exits();
     let own = LaneProcess::of_this()?;
-    let mut ended = Ended::of(program);
-    ended.not_applied.clone_from(&options.not_applied);
-    let mut prepared = prepare::prepare(policy, options, &state, &own, &mut ended)?;
+    let mut report = RunReport::of(program);
+    report.not_applied.clone_from(&options.not_applied);
+    let mut prepared = prepare::prepare(policy, options, &state, &own, &mut report)?;
     if let Some(core) = prepared.changes.core() {
         avoid_core(core);
     }
-    own.raise_priority(policy, &prepared.machine, &mut ended);
+    own.raise_priority(policy, &prepared.machine, &mut report);
     own.adopt_orphans();
-    let result = supervise::start(policy, program, options, &mut prepared, &mut ended).and_then(
+    let result = supervise::start(policy, program, options, &mut prepared, &mut report).and_then(
         |mut supervisor| {
-            supervisor.watch(&mut ended);
-            supervisor.finish(&mut ended)
+            supervisor.watch(&mut report);
+            supervisor.finish(&mut report)
         },
     );
     let undone = prepared.changes.end();
     drop(own);
     result?;
-    ended.add_undone(undone);
-    ended.wall_ms = milliseconds(began.elapsed());
-    Ok(ended)
+    report.add_undone(undone);
+    report.wall_ms = milliseconds(began.elapsed());
+    Ok(report)
 }
 
 /// Checks that the policy's `match` covers the program.
@@ -147,14 +147,14 @@ impl LaneProcess {
 
     /// Raises this process above the program, so that it can demote a program that never sleeps,
     /// even on a machine with one core.
-    fn raise_priority(&self, policy: &Policy, machine: &Machine, ended: &mut Ended) {
+    fn raise_priority(&self, policy: &Policy, machine: &Machine, report: &mut RunReport) {
         if policy.app.scheduler == Scheduler::Other {
             return;
         }
         let choice = Scheduling::fifo(u32::from(policy.app.priority) + 1);
         if let Err(error) = scheduler::set(Thread::CURRENT, &choice) {
             let lacked = why::not_scheduled(machine, &choice, &error);
-            ended.not_applied.push(NotApplied {
+            report.not_applied.push(NotApplied {
                 what: "the lane's own priority above the program".into(),
                 ..lacked
             });

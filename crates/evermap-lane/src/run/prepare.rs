@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::start::SchedulingChoice;
-use super::{Ended, LaneProcess, NotApplied, Options, why};
+use super::{LaneProcess, NotApplied, Options, RunReport, why};
 use crate::guard::changes::Changes;
 use crate::guard::journal::FormerState;
 use crate::guard::{Claim, StateDirectory, undo};
@@ -34,47 +34,47 @@ pub(super) fn prepare(
     options: &Options,
     state: &StateDirectory,
     own: &LaneProcess,
-    ended: &mut Ended,
+    report: &mut RunReport,
 ) -> Result<Prepared> {
     policy.verify().map_err(Error::InvalidPolicy)?;
     let period = policy.period().map_err(Error::InvalidPolicy)?;
-    undo_abandoned(state, ended)?;
+    undo_abandoned(state, report)?;
     let machine = Machine::detect_in(&options.roots)?;
     let claim = match policy.app.share {
         Share::Off => {
             if let Core::Number(core) = policy.app.core {
-                ended.not_applied.push(why::core_without_share(core));
+                report.not_applied.push(why::core_without_share(core));
             }
             None
         }
         Share::Lend | Share::Hold => {
             let (claim, why) = Claim::choose(&machine, policy.app.core, state)?;
-            ended.core_why = why;
+            report.core_why = why;
             Some(claim)
         }
     };
-    ended.core = claim.as_ref().map(Claim::core);
+    report.core = claim.as_ref().map(Claim::core);
     let before = FormerState {
         scheduling: own.scheduling,
         affinity: own.affinity.clone(),
         timer_slack_ns: own.timer_slack_ns,
     };
-    let mut changes = Changes::begin(state, claim, &ended.command, before)?;
+    let mut changes = Changes::begin(state, claim, &report.command, before)?;
     changes.guard(options.helper.as_deref(), policy.guard.max_time_s.map(Duration::from_secs))?;
     if policy.wants_workqueues_away() {
-        exclude_workqueues(&mut changes, options, ended)?;
+        exclude_workqueues(&mut changes, options, report)?;
     }
     if policy.app.share == Share::Hold {
-        hold(&mut changes, &machine, ended)?;
+        hold(&mut changes, &machine, report)?;
     }
-    let choices = choices(policy, period.map(|period| period.ns()), changes.core(), own, ended)?;
+    let choices = choices(policy, period.map(|period| period.ns()), changes.core(), own, report)?;
     let limit_ns =
         period.map_or(OVERRUN_NS, |period| period.ns().saturating_mul(policy.guard.max_overrun));
     Ok(Prepared { machine, changes, choices, limit_ns })
 }
 
 /// Undoes lanes that were left behind, and reports them.
-fn undo_abandoned(state: &StateDirectory, ended: &mut Ended) -> Result<()> {
+fn undo_abandoned(state: &StateDirectory, report: &mut RunReport) -> Result<()> {
     let undone = undo(state)?;
     for lane in undone.lanes {
         let did = if lane.did.is_empty() {
@@ -82,40 +82,40 @@ fn undo_abandoned(state: &StateDirectory, ended: &mut Ended) -> Result<()> {
         } else {
             lane.did.join("; ")
         };
-        ended.events.push(format!("lane {} was left behind and has been undone: {did}", lane.id));
+        report.events.push(format!("lane {} was left behind and has been undone: {did}", lane.id));
     }
-    ended.events.extend(undone.failed.iter().map(Error::to_string));
+    report.events.extend(undone.failed.iter().map(Error::to_string));
     Ok(())
 }
 
 pub(super) fn exclude_workqueues(
     changes: &mut Changes,
     options: &Options,
-    ended: &mut Ended,
+    report: &mut RunReport,
 ) -> Result<()> {
     match changes.exclude_workqueues(&options.roots)? {
-        Ok(true) => ended.applied.push(workqueues::LABEL.into()),
+        Ok(true) => report.applied.push(workqueues::LABEL.into()),
         Ok(false) => {}
         Err(NotExcluded { why, remedy }) => {
-            ended.not_applied.push(NotApplied { what: workqueues::LABEL.into(), why, remedy })
+            report.not_applied.push(NotApplied { what: workqueues::LABEL.into(), why, remedy })
         }
     }
     Ok(())
 }
 
-fn hold(changes: &mut Changes, machine: &Machine, ended: &mut Ended) -> Result<()> {
+fn hold(changes: &mut Changes, machine: &Machine, report: &mut RunReport) -> Result<()> {
     match changes.hold(&machine.groups) {
         Ok(()) => {
             let groups = changes.held().map(|hold| hold.groups()).unwrap_or_default();
             let groups: Vec<String> =
                 groups.iter().map(|group| group.display().to_string()).collect();
-            ended
+            report
                 .applied
                 .push(format!("the core held for the program alone, by {}", groups.join(" and ")));
             Ok(())
         }
         Err(Error::HoldRefused { why, .. }) if why.is_lack_of_right() => {
-            ended.not_applied.push(NotApplied {
+            report.not_applied.push(NotApplied {
                 what: "the core held for the program alone (it is lent to other programs instead)"
                     .into(),
                 why: why.to_string(),
@@ -133,7 +133,7 @@ fn choices(
     period_ns: Option<u64>,
     core: Option<u32>,
     own: &LaneProcess,
-    ended: &mut Ended,
+    report: &mut RunReport,
 ) -> Result<Vec<SchedulingChoice>> {
     let app = &policy.app;
     let pinned: BTreeSet<u32> = core.map_or_else(|| own.affinity.clone(), |core| [core].into());
@@ -156,7 +156,7 @@ fn choices(
                 let scheduling = Scheduling::deadline(budget_ns, deadline_ns, period_ns);
                 choices.push(choice(&own.affinity, scheduling));
             }
-            _ => ended.not_applied.push(why::pinned_deadline()),
+            _ => report.not_applied.push(why::pinned_deadline()),
         }
     }
     if app.scheduler != Scheduler::Other {

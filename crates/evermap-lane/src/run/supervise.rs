@@ -16,7 +16,7 @@ use super::begin::begin;
 use super::family::Family;
 use super::prepare::{Prepared, exclude_workqueues};
 use super::threads::ThreadWatch;
-use super::{Ended, Options, Program};
+use super::{Options, Program, RunReport};
 use crate::counters::CoreCounters;
 use crate::guard::{Claim, guardian};
 use crate::hold::tree::RealTree;
@@ -80,7 +80,7 @@ pub(super) fn start<'a>(
     program: &Program,
     options: &'a Options,
     prepared: &'a mut Prepared,
-    ended: &mut Ended,
+    report: &mut RunReport,
 ) -> Result<Supervisor<'a>> {
     let failed = |source| Error::NotStarted { program: program.path.clone(), source };
     let forwarded = FORWARDED.iter().map(|(number, _)| *number);
@@ -90,12 +90,12 @@ pub(super) fn start<'a>(
     if let Some(guardian) = prepared.changes.guardian() {
         family.exclude(guardian.process.pid);
     }
-    let started = begin(policy, program, options, prepared, &signals, ended)?;
+    let started = begin(policy, program, options, prepared, &signals, report)?;
     family.set_program(started.program.pid);
     let promotion = later_threads(policy, &started.granted);
     let now = Instant::now();
     let core = prepared.changes.core();
-    ended.core = core;
+    report.core = core;
     Ok(Supervisor {
         policy,
         options,
@@ -128,7 +128,7 @@ fn later_threads(policy: &Policy, granted: &Scheduling) -> Option<Scheduling> {
 
 impl Supervisor<'_> {
     /// Polls until the program ends.
-    pub(super) fn watch(&mut self, ended: &mut Ended) {
+    pub(super) fn watch(&mut self, report: &mut RunReport) {
         loop {
             let has_ended = self.wait();
             while let Some(signal) = self.signals.next() {
@@ -141,7 +141,7 @@ impl Supervisor<'_> {
                 self.family.reap();
             } else if self.is_unguarded || self.poll_next <= Instant::now() {
                 let before = processor_time();
-                let is_new = self.poll(ended);
+                let is_new = self.poll(report);
                 let poll = processor_time().saturating_sub(before);
                 self.pause = pause_after(self.pause, self.prepared.limit_ns, is_new, poll);
                 self.poll_next = Instant::now() + self.pause;
@@ -175,26 +175,29 @@ impl Supervisor<'_> {
     }
 
     /// Polls the program. Returns true if it has new threads or children.
-    fn poll(&mut self, ended: &mut Ended) -> bool {
+    fn poll(&mut self, report: &mut RunReport) -> bool {
         let now = Instant::now();
         // First: after the lane's time the guardian ends by itself, which is not a kill.
         if self.prepared.changes.until().is_some_and(|until| until <= now) {
-            self.end_lane(ended, "the lane's time ended: the program continued as an ordinary one");
+            self.end_lane(
+                report,
+                "the lane's time ended: the program continued as an ordinary one",
+            );
         } else if self.is_unguarded {
             self.end_lane(
-                ended,
+                report,
                 "the guardian was killed: the program continued as an ordinary one",
             );
         }
         if self.is_in_lane && now >= self.core_next {
             self.core_next = now + CORE_PAUSE;
-            self.check_core(ended);
+            self.check_core(report);
         }
         if self.is_in_lane && now >= self.group_next {
             self.group_next = now + GROUP_PAUSE;
             let kept = self.prepared.changes.held().map(|hold| hold.maintain(&RealTree));
             if let Some(Err(why)) = kept {
-                self.end_lane(ended, &format!("the core is no longer held: {why}"));
+                self.end_lane(report, &format!("the core is no longer held: {why}"));
             }
         }
         if !self.is_in_lane {
@@ -203,50 +206,52 @@ impl Supervisor<'_> {
         let of_program = threads(self.program.pid);
         let seen = self.watch.seen();
         let demotions = self.watch.poll(&of_program, self.prepared.changes.before());
-        ended.demotions.extend(demotions);
+        report.demotions.extend(demotions);
         let children = self.family.move_new_off(&self.prepared.changes, &of_program);
-        ended.children += children;
+        report.children += children;
         self.family.reap();
         children > 0 || self.watch.seen() > seen
     }
 
     /// Ends the lane while the program runs on.
-    fn end_lane(&mut self, ended: &mut Ended, why: &str) {
+    fn end_lane(&mut self, report: &mut RunReport, why: &str) {
         self.is_in_lane = false;
-        ended.events.push(why.to_owned());
-        ended.add_undone(self.prepared.changes.end());
+        report.events.push(why.to_owned());
+        report.add_undone(self.prepared.changes.end());
     }
 
     /// Checks whether the core is online. After a core goes offline, the kernel lets its programs
     /// run anywhere.
-    fn check_core(&mut self, ended: &mut Ended) {
+    fn check_core(&mut self, report: &mut RunReport) {
         let Some(core) = self.prepared.changes.core() else { return };
         if self.options.roots.is_online(core) {
             return;
         }
         let may_move = self.policy.app.core == Core::Auto && self.policy.app.share == Share::Lend;
         if !may_move {
-            self.end_lane(ended, &format!("core {core} went offline: the lane ended"));
+            self.end_lane(report, &format!("core {core} went offline: the lane ended"));
             return;
         }
-        match self.move_to_other_core(ended) {
+        match self.move_to_other_core(report) {
             Ok(to) => {
-                ended.events.push(format!("core {core} went offline: the lane moved to core {to}"));
-                ended.core = Some(to);
+                report
+                    .events
+                    .push(format!("core {core} went offline: the lane moved to core {to}"));
+                report.core = Some(to);
             }
-            Err(error) => self.end_lane(ended, &format!("core {core} went offline: {error}")),
+            Err(error) => self.end_lane(report, &format!("core {core} went offline: {error}")),
         }
     }
 
     /// Ends the lane and begins it again on another core. Every change stays journalled and
     /// guarded.
-    fn move_to_other_core(&mut self, ended: &mut Ended) -> Result<u32> {
+    fn move_to_other_core(&mut self, report: &mut RunReport) -> Result<u32> {
         let changes = &mut self.prepared.changes;
         let until = changes.until();
         changes.end()?;
         let machine = Machine::detect_in(&self.options.roots)?;
         let (claim, why) = Claim::choose(&machine, Core::Auto, changes.state())?;
-        ended.core_why = why;
+        report.core_why = why;
         let core = claim.core();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         changes.restart(claim, self.options.helper.as_deref(), left)?;
@@ -254,7 +259,7 @@ impl Supervisor<'_> {
             self.family.exclude(guardian.process.pid);
         }
         if self.policy.wants_workqueues_away() {
-            exclude_workqueues(changes, self.options, ended)?;
+            exclude_workqueues(changes, self.options, report)?;
         }
         changes.program(self.program)?;
         let own = BTreeSet::from([core]);
@@ -275,11 +280,11 @@ impl Supervisor<'_> {
     }
 
     /// Collects the program's resource use and its remaining processes.
-    pub(super) fn finish(mut self, ended: &mut Ended) -> Result<()> {
+    pub(super) fn finish(mut self, report: &mut RunReport) -> Result<()> {
         let last = self.watch.poll(&threads(self.program.pid), self.prepared.changes.before());
         drop(last);
-        ended.threads = self.watch.seen();
-        ended.run_queue_ms = self.watch.wait_ns() as f64 / 1e6;
+        report.threads = self.watch.seen();
+        report.run_queue_ms = self.watch.wait_ns() as f64 / 1e6;
         let failed = |source| Error::Io {
             operation: "read the exit status of",
             path: format!("/proc/{}", self.program.pid).into(),
@@ -288,21 +293,21 @@ impl Supervisor<'_> {
         if let Some((status, used)) =
             crate::sys::wait::try_wait(self.program.pid).map_err(failed)?
         {
-            ended.take(status, &used);
+            report.take(status, &used);
         }
         let alive = self.family.reap();
         if alive > 0 {
             if self.is_in_lane {
-                ended.children += self.family.move_new_off(&self.prepared.changes, &[]);
+                report.children += self.family.move_new_off(&self.prepared.changes, &[]);
             }
-            ended.events.push(format!(
+            report.events.push(format!(
                 "the program has ended, and {alive} processes that it started continue as ordinary ones: the lane is only for the program itself"
             ));
         }
         if let Some((core, before)) = self.core_before {
             let gone = CoreCounters::now(&self.options.roots, core).since(before);
-            ended.interrupts = gone.interrupts;
-            ended.stolen_ms = gone.stolen_ns.map(|ns| ns as f64 / 1e6);
+            report.interrupts = gone.interrupts;
+            report.stolen_ms = gone.stolen_ns.map(|ns| ns as f64 / 1e6);
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ pub struct CheckTargets {
 /// tens of milliseconds.
 ///
 /// ```
-/// use evermap_lane::machine::{Machine, CheckTargets, check};
+/// use evermap_lane::machine::{CheckTargets, Machine, check};
 /// let machine = Machine::detect()?;
 /// for statement in check(&machine, &CheckTargets::default()) {
 ///     println!("{}: {} ({})", statement.name, statement.able, statement.why);

@@ -51,7 +51,7 @@ pub struct Demotion {
 /// the processes that it waited for, unless stated otherwise.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Ended {
+pub struct RunReport {
     /// Program and arguments.
     pub command: String,
     /// End of the program.
@@ -98,7 +98,7 @@ pub struct Ended {
     pub stolen_ms: Option<f64>,
 }
 
-impl Ended {
+impl RunReport {
     pub(super) fn of(program: &Program) -> Self {
         let words = std::iter::once(&program.name).chain(&program.arguments);
         let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
@@ -158,7 +158,7 @@ impl Ended {
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.end {
             End::Exited(code) => writeln!(f, "{}: exited with {code}", self.command)?,
