@@ -72,8 +72,8 @@ fn observe_prints_a_policy_that_says_what_is_not_known() {
 #[test]
 fn observe_refuses_what_is_no_process() {
     let place = Place::new();
-    place.fails(3, "there is no process 0", &["lane", "observe", "0"]);
-    place.fails(3, "there is no process 4194304", &["lane", "observe", "4194304"]);
+    place.fails(3, "no process 0", &["lane", "observe", "0"]);
+    place.fails(3, "no process 4194304", &["lane", "observe", "4194304"]);
     place.fails(2, "invalid value", &["lane", "observe", "mpv"]);
     place.fails(2, "invalid value", &["lane", "observe", "1", "--seconds", "0"]);
     let mut child = Command::new("true").spawn().unwrap();

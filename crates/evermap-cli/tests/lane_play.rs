@@ -101,7 +101,7 @@ fn mistakes_are_told_with_what_to_do() {
         place.fails(code, part, &[&["lane", "play"], arguments].concat());
     }
     for (arguments, part) in [
-        (&["--rungs", "lend"][..], "there are ordinary-blocking"),
+        (&["--rungs", "lend"][..], "use one of ordinary-blocking"),
         (&["--seconds", "0"], "more than 0"),
         (&["--rates", "0"], "100,000"),
         (&["--rounds", "0"], "10,000"),
@@ -300,7 +300,7 @@ fn a_picture_that_cannot_be_written_is_said_before_anything_is_played() {
     // An hour of it: were it played first, this test would not end.
     let long = ["lane", "play", "--policy", "off.toml", "--seconds", "3600", "--svg"];
     place.fails(3, "there is no folder", &[&long[..], &["nowhere/play.svg"]].concat());
-    place.fails(2, "it is a folder", &[&long[..], &["."]].concat());
+    place.fails(2, "it is a directory", &[&long[..], &["."]].concat());
 }
 
 #[test]

@@ -14,8 +14,10 @@ fn a_second_lane_on_the_same_core_is_refused_and_names_the_first() {
     let (ran, _) = place.ended(&policy, &["true"]);
     assert_eq!(ran.code, 125, "{ran:?}");
     assert!(
-        ran.err
-            .contains(&format!("core {core} has a lane already, of process {}", lane.child.id())),
+        ran.err.contains(&format!(
+            "core {core} already has a lane, claimed by process {}",
+            lane.child.id()
+        )),
         "{ran:?}"
     );
     assert!(is_alive(lane.program) && place.journals().len() == 1);

@@ -34,7 +34,7 @@ pub struct Play {
     /// Number of periods to play
     #[arg(long, value_name = "COUNT", conflicts_with = "seconds")]
     frames: Option<u64>,
-    /// Seconds to play [default: 10, without --frames]
+    /// Seconds to play; 10 unless --frames is given
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
     /// Play FILE repeatedly, in frames of --frame-bytes
