@@ -106,6 +106,8 @@ pub(crate) struct Engine {
     pub(super) applies: Arc<AtomicU64>,
     /// What looks for words that lead out of the object, if it is to be looked for.
     suspects: Option<Suspects>,
+    /// As the last commit's growth had it: space of the file that a record relies on.
+    unreserved: Arc<Unreserved>,
     pub(super) flusher: Option<Flusher>,
     pub(super) last_checkpoint: Instant,
 }
@@ -195,6 +197,7 @@ impl Engine {
             poisoned: None,
             applies: Arc::default(),
             suspects: None,
+            unreserved: Arc::default(),
             flusher: None,
             last_checkpoint: Instant::now(),
         };
@@ -299,12 +302,13 @@ impl Engine {
             self.changes_of_page_zero()
         })?;
         record.push(0, page_zero, self.page_zero());
-        let reserved = growth.unreserved.reserve(&*self.object, record.page_numbers())?;
+        self.unreserved = Arc::clone(&growth.unreserved);
+        self.unreserved.reserve(&*self.object, record.page_numbers())?;
 
         match self.settings.durability {
             Durability::Close => self.staged_growth |= !growth.fresh.is_empty(),
             Durability::Commit | Durability::Interval(_) => {
-                self.append(&mut record, !growth.fresh.is_empty() || reserved)?;
+                self.append(&mut record, !growth.fresh.is_empty())?;
             }
         }
         let (bytes, pages) = record.into_parts();
@@ -463,8 +467,9 @@ impl Engine {
         }
     }
 
-    /// Writes a record to the log: the commit point. Grown memory is flushed before.
+    /// Writes a record to the log: the commit point. Grown memory and reserved space are flushed before.
     fn write_record(&mut self, record: &mut RecordBuilder, grew: bool) -> Result<()> {
+        let grew = grew || self.unreserved.needs_flush();
         match self.log {
             None => self.begin_log(grew)?,
             Some(_) if grew => self.flush_fresh()?,
@@ -547,7 +552,9 @@ impl Engine {
         if mutated(Mutant::FreshNotFlushed) {
             return Ok(());
         }
-        self.object.sync_data().map_err(|e| self.poison(e))
+        self.object.sync_data().map_err(|e| self.poison(e))?;
+        self.unreserved.flushed();
+        Ok(())
     }
 
     /// Finds a log or makes one, and says so in the object file, durably, before the first record.
