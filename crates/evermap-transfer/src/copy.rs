@@ -16,7 +16,7 @@ use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::file::{
     self, Identity, Options, Place, Placing, Preserve, SharedLinks, Source, c_name, copy_symlink,
-    look, with_temporary_name,
+    hold, look, with_temporary_name,
 };
 use crate::meter::Meter;
 use crate::policy::rates::Kept;
@@ -347,6 +347,8 @@ enum Resolved {
 /// Links to what another copy made of this file, in place of what has the name. False if none did.
 fn link_in_place(links: &SharedLinks, inode: (u64, u64), place: &Place<'_>) -> Result<bool> {
     let failed = Error::io("give its name to", place.path);
+    // The file is complete and has no lock of its own.
+    hold(place.directory);
     let linked =
         with_temporary_name(place.name, |name| match links.link(inode, place.directory, name) {
             true => Ok(()),

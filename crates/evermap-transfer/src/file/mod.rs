@@ -45,7 +45,9 @@ pub use shared_links::SharedLinks;
 pub(crate) use symlink::copy_symlink;
 pub(crate) use target::{Placing, Target, beside, c_name, with_temporary_name};
 pub use unfinished::temporary_name;
-pub(crate) use unfinished::{Unfinished, hold, unfinished_name};
+pub(crate) use unfinished::{
+    Unfinished, hold, leads_to, make_and_hold, part_of_journal, unfinished_name,
+};
 use verify::Named;
 
 /// How a file is to be copied.

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::attributes::{Attributes, Keeper, Made, Preserve, Subject};
 use super::target::{c_name, with_temporary_name};
+use super::unfinished::hold;
 use crate::error::{Error, Result};
 use crate::policy::Durability;
 use crate::report::Report;
@@ -34,6 +35,8 @@ pub(crate) fn copy_symlink(
     }
     let leads_to = fs::readlinkat(from, &source_name, Vec::new())
         .map_err(Error::io("read the link", source))?;
+    // A link has no lock of its own.
+    hold(to);
     let ((), temporary) =
         with_temporary_name(&target_name, |name| fs::symlinkat(&leads_to, to, name))
             .map_err(failed("make the link"))?;

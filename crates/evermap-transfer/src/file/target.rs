@@ -12,15 +12,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::unfinished::hold;
+use super::unfinished::{ATTEMPTS, hold, make_and_hold};
 use crate::error::{Error, Result};
 
 /// Nobody but its owner looks into an unfinished copy.
 const MODE_WHILE_MADE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// The longest name of a file, everywhere that matters.
 const NAME_BYTES_MAX: usize = 255;
-/// Names that are taken are tried anew this often: they have 8 random characters.
-const ATTEMPTS: usize = 16;
 
 /// Where a copy is put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,11 +69,12 @@ impl<'a> Target<'a> {
             // A file system that cannot, or a kernel that takes the flag for `O_DIRECTORY`.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {
                 let flags = flags | OFlags::CREATE | OFlags::EXCL;
-                let (file, named) = with_temporary_name(name, |temporary| {
-                    fs::openat(directory, temporary, flags, MODE_WHILE_MADE)
+                let (file, named) = make_and_hold(directory, || {
+                    with_temporary_name(name, |temporary| {
+                        fs::openat(directory, temporary, flags, MODE_WHILE_MADE)
+                    })
                 })
                 .map_err(Error::io("make", path))?;
-                hold(file.as_fd());
                 Ok(target(file, Some(named)))
             }
             Err(errno) => Err(Error::io("make", path)(errno)),

@@ -1,11 +1,11 @@
 //! What tells an unfinished file or directory of a copy from all others, and from those of a copy that runs.
 
-use std::ffi::{OsStr, OsString};
-use std::os::fd::BorrowedFd;
+use std::ffi::{CStr, OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, FlockOperation};
+use rustix::fs::{self, AtFlags, FlockOperation};
 use rustix::io::Errno;
 
 use super::target::{beside, c_name};
@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 
 /// How long a copy waits for somebody who is cleaning.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// How often a copy makes anew what was removed before it was held.
+pub(super) const ATTEMPTS: usize = 16;
 
 /// What an unfinished file of this crate is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,11 @@ pub(crate) enum Unfinished {
     Part,
     /// Anything else: worthless once its copy has ended.
     Temporary,
+}
+
+/// The name of the part that a journal belongs to; `None` for other names.
+pub(crate) fn part_of_journal(name: &[u8]) -> Option<&[u8]> {
+    name.strip_suffix(b".journal").filter(|part| part.ends_with(b".evermap-part"))
 }
 
 /// What a name says of an unfinished file or directory of this crate, as [`beside`] names them; `None` for other names.
@@ -53,6 +60,35 @@ pub(crate) fn hold(unfinished: BorrowedFd<'_>) {
         && begin.elapsed() < LOCK_WAIT
     {
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Makes something under a temporary name and holds it. `make` is called again if `clean` removes it before it is held.
+///
+/// # Errors
+/// Those of `make`.
+pub(crate) fn make_and_hold<T: AsFd, E>(
+    directory: BorrowedFd<'_>,
+    mut make: impl FnMut() -> Result<(T, std::ffi::CString), E>,
+) -> Result<(T, std::ffi::CString), E> {
+    let mut attempts = ATTEMPTS;
+    loop {
+        let (made, name) = make()?;
+        hold(made.as_fd());
+        attempts -= 1;
+        if attempts == 0 || leads_to(directory, &name, made.as_fd()) {
+            return Ok((made, name));
+        }
+    }
+}
+
+/// Returns false if `name` no longer leads to `file`, which was opened by that name.
+pub(crate) fn leads_to(directory: BorrowedFd<'_>, name: &CStr, file: BorrowedFd<'_>) -> bool {
+    match (fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW), fs::fstat(file)) {
+        (Ok(named), Ok(open)) => (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino),
+        (Err(Errno::NOENT), _) => false,
+        // What cannot be looked at is taken for unchanged: the name's own use tells.
+        _ => true,
     }
 }
 

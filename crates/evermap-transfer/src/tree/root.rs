@@ -1,6 +1,6 @@
 //! Where a copy begins: both trees' uppermost directories, and whether they may be copied at all.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,15 @@ use super::enter::inherited_acls;
 use super::temporary::Temporary;
 use crate::error::{Error, Result};
 use crate::file::attributes::{Attributes, Keeper, Made, Refusal, Subject, Xattr};
-use crate::file::hold;
+use crate::file::{hold, make_and_hold};
 
 /// Names that users give are followed if they are symbolic links; nothing within the trees is.
 const NAMED_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// For directories that are only passed through.
 const PASSED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// How often a name is tried that is taken, or a directory that is removed before it is opened.
+const ATTEMPTS: usize = 16;
 
 /// The uppermost directories.
 pub(super) struct Root {
@@ -82,7 +85,10 @@ impl Begun {
         path: &Path,
         keeper: &Keeper,
     ) -> Result<(Arc<Directory>, Arc<Pair>)> {
-        hold(target.as_fd());
+        // A new one is held already.
+        if temporary.is_none() {
+            hold(target.as_fd());
+        }
         let stat = fs::fstat(&target).map_err(Error::io("look at", path))?;
         let place = temporary.map_or(Place::Existing, Place::Fresh);
         let pair = Arc::new(Pair { source: self.source, target });
@@ -176,27 +182,38 @@ impl Target {
             Target::New { parent, name } => (parent, name),
         };
         let mut temporaries = Temporary::new();
-        let temporary = loop {
-            let temporary = temporaries.name(&name);
-            match fs::mkdirat(&parent, &temporary, Mode::RWXU) {
-                Ok(()) => break temporary,
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(failed(errno)),
-            }
-        };
-        match fs::openat(&parent, &temporary, DIRECTORY, Mode::empty()) {
-            Ok(descriptor) => Ok(OpenTarget {
-                descriptor,
-                name,
-                parent: Some(parent),
-                temporary: Some(temporary),
-            }),
+        let (descriptor, temporary) = make_and_hold(parent.as_fd(), || {
+            make_and_open(parent.as_fd(), &name, &mut temporaries)
+        })
+        .map_err(failed)?;
+        Ok(OpenTarget { descriptor, name, parent: Some(parent), temporary: Some(temporary) })
+    }
+}
+
+/// Makes a directory under a temporary name. It may be removed by `clean` before it is opened, and is made anew then.
+fn make_and_open(
+    parent: BorrowedFd<'_>,
+    name: &CStr,
+    temporaries: &mut Temporary,
+) -> Result<(OwnedFd, CString), Errno> {
+    let mut last = Errno::EXIST;
+    for _ in 0..ATTEMPTS {
+        let temporary = temporaries.name(name);
+        match fs::mkdirat(parent, &temporary, Mode::RWXU) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => continue,
+            Err(errno) => return Err(errno),
+        }
+        match fs::openat(parent, &temporary, DIRECTORY, Mode::empty()) {
+            Ok(descriptor) => return Ok((descriptor, temporary)),
+            Err(Errno::NOENT) => last = Errno::NOENT,
             Err(errno) => {
-                let _ = fs::unlinkat(&parent, &temporary, AtFlags::REMOVEDIR);
-                Err(failed(errno))
+                let _ = fs::unlinkat(parent, &temporary, AtFlags::REMOVEDIR);
+                return Err(errno);
             }
         }
     }
+    Err(last)
 }
 
 /// Refuses a target in or under the source, which would be copied into itself for ever. Its parents are followed up to the
