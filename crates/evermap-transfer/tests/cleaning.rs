@@ -28,7 +28,7 @@ fn place() -> TempDir {
     tempfile::tempdir_in(shared).or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// What the copies copy, and names that look like theirs and are not.
+/// Makes the sources, and files with names that look like temporary names and are none.
 fn fill(place: &Path) -> Vec<PathBuf> {
     fs::create_dir_all(place.join("source/tree/inner")).unwrap();
     fs::create_dir_all(place.join("into/deep")).unwrap();
@@ -50,7 +50,7 @@ fn fill(place: &Path) -> Vec<PathBuf> {
     others
 }
 
-/// What the child does; in the parent's run of the tests, nothing.
+/// Copies in a child process. Does nothing in the parent's run of the tests.
 #[test]
 fn copies() {
     let (Some(kind), Some(place)) = (std::env::var_os(KIND), std::env::var_os(PLACE)) else {
