@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// let error = evermap::Store::open("/nonexistent/store").unwrap_err();
 /// assert!(matches!(error, evermap::Error::NoStore { .. }));
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no store at this path.
@@ -316,7 +316,7 @@ pub enum Error {
     },
     /// A forked child called for something that only the process that opened it may do.
     #[error(
-        "{what} was opened by the process that this one was forked from; a child can read what it inherited, and nothing else: start a program that opens the store itself"
+        "{what} cannot be used here: this process was forked from one that had stores open, and can only read what it inherited; start a program (exec) that opens the store itself"
     )]
     Forked {
         /// The store or the object.
@@ -419,6 +419,14 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[cfg(not(target_family = "wasm"))]
+/// Prints the same sentence as `Display`, because a `main` that returns an error prints it with
+/// `Debug`.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error {
     /// Gives an error of the kernel its place: the file, what was being done, and the variant that
     /// has a remedy for this cause.
