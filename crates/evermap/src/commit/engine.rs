@@ -275,9 +275,15 @@ impl Engine {
         let mut record = RecordBuilder::new(growth.file_length, self.settings.full_pages, memory);
         let mut entries = Vec::new();
         self.compare(&mut record, &mut entries, look.as_mut())?;
-        let unknown = growth.given_back.iter().flat_map(|(first, pages)| *first..first + pages);
-        entries.extend(unknown.map(|page| (page, CHECKSUM_UNKNOWN)));
-        if record.is_empty() && growth.fresh.is_empty() && !self.page_zero_changed()? {
+        let given_back = growth.given_back.iter().flat_map(|(first, pages)| *first..first + pages);
+        let mut forgets = false;
+        for page in given_back {
+            // The chunk map may have it as a hole already: then this entry is all that changes.
+            forgets = forgets || !self.has_unknown_checksum(page)?;
+            entries.push((page, CHECKSUM_UNKNOWN));
+        }
+        let is_unchanged = record.is_empty() && growth.fresh.is_empty() && !forgets;
+        if is_unchanged && !self.page_zero_changed()? {
             self.hot.keep(std::mem::take(&mut self.pending));
             return Ok(false);
         }

@@ -182,7 +182,7 @@ impl Engine {
     }
 
     /// Is the page one whose contents meant nothing in the last commit?
-    fn has_unknown_checksum(&self, number: u64) -> Result<bool> {
+    pub(super) fn has_unknown_checksum(&self, number: u64) -> Result<bool> {
         let Some(place) = self.tables.place(number) else { return Ok(false) };
         let line = self.committed_line(place.table_page, place.line)?;
         Ok(checksums::entry_at(&line, place.index) == CHECKSUM_UNKNOWN)
