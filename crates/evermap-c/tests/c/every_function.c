@@ -79,6 +79,18 @@ static void stores(const char *path)
     OK(em_object_create(store, "behind the last"));
     REFUSED(em_object_create(store, "first"), EM_ALREADY_EXISTS, "first");
     REFUSED(em_object_create(store, ""), EM_INVALID_NAME, "");
+    REFUSED(em_object_create(store, "."), EM_INVALID_NAME, "directory");
+    REFUSED(em_object_create(store, ".."), EM_INVALID_NAME, "directory");
+    REFUSED(em_object_create(store, "a\nb"), EM_INVALID_NAME, "control character");
+    char long_name[EM_NAME_BYTES_MAX + 2] = "";
+    memset(long_name, 'n', EM_NAME_BYTES_MAX + 1);
+    REFUSED(em_object_create(store, long_name), EM_INVALID_NAME, "255 bytes");
+    /* Documents are named after their files. */
+    const char *with_slashes[] = {"/", "a/b", "/a/../b", long_name + 1};
+    for (int i = 0; i < 4; i++) {
+        OK(em_object_create(store, with_slashes[i]));
+        OK(em_store_remove(store, with_slashes[i]));
+    }
     char names[1000] = "";
     OK(em_store_list(store, collect, names));
     CHECK(strcmp(names, "first middle last ") == 0);
@@ -656,6 +668,9 @@ static void sharing(const char *path)
     /* A session that has changes is not closed. */
     OK(em_object_open(store, "shared", EM_WRITE, NULL, &object));
     REFUSED(em_read_lock(object), EM_INVALID_ARGUMENT, "EM_SHARE");
+    REFUSED(em_read_unlock(object), EM_INVALID_ARGUMENT, "EM_SHARE");
+    REFUSED(em_write_lock(object), EM_INVALID_ARGUMENT, "EM_SHARE");
+    REFUSED(em_write_unlock(object), EM_INVALID_ARGUMENT, "EM_SHARE");
     CHECK(*(int *)em_root(object) == 10);
     *(int *)em_root(object) = 11;
     REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_rollback");
@@ -667,6 +682,46 @@ static void sharing(const char *path)
     REFUSED(em_object_close(object), EM_UNCOMMITTED, "shared");
     OK(em_rollback(object));
     OK(em_object_close(object));
+    OK(em_store_close(store));
+}
+
+/* While a store's directory has another name, a session commits what fits the addresses that it has.
+ * When it needs more, its commits fail until the name is back or the session rolls back. */
+static void renamed_store(const char *path)
+{
+    char elsewhere[1000];
+    CHECK(snprintf(elsewhere, sizeof elsewhere, "%s.renamed", path) < (int)sizeof elsewhere);
+    em_store *store;
+    em_object *object;
+    OK(em_store_open(path, NULL, &store));
+    OK(em_object_create(store, "moving"));
+    OK(em_object_open(store, "moving", EM_WRITE, NULL, &object));
+    int *number = em_malloc(object, sizeof *number);
+    *number = 1;
+    OK(em_set_root(object, number, sizeof *number, NULL, "a number"));
+    OK(em_commit(object, NULL));
+
+    CHECK(rename(path, elsewhere) == 0);
+    *number = 2;
+    OK(em_commit(object, NULL));
+    REFUSED(em_reserve(object, 256 << 20), EM_IO, path);
+    *number = 3;
+    REFUSED(em_commit(object, NULL), EM_IO, path);
+    CHECK(rename(elsewhere, path) == 0);
+    OK(em_commit(object, NULL));
+
+    CHECK(rename(path, elsewhere) == 0);
+    REFUSED(em_reserve(object, 512 << 20), EM_IO, path);
+    *number = 4;
+    REFUSED(em_commit(object, NULL), EM_IO, path);
+    OK(em_rollback(object));
+    CHECK(*number == 3);
+    *number = 5;
+    OK(em_commit(object, NULL));
+    CHECK(rename(elsewhere, path) == 0);
+    OK(em_reserve(object, 512 << 20));
+    OK(em_object_close(object));
+    OK(em_store_remove(store, "moving"));
     OK(em_store_close(store));
 }
 
@@ -837,6 +892,7 @@ int main(int arguments, char **argument)
     copies_and_moves(argument[1]);
     protection(argument[1]);
     sharing(argument[1]);
+    renamed_store(argument[1]);
     pointers_out(argument[1]);
     fast_io();
     nv_heap();
