@@ -33,7 +33,7 @@ pub enum Error {
         why: String,
     },
     /// The store has no object of this name.
-    #[error("no object `{object}` in store {}; `list` shows the names there are", store.display())]
+    #[error("no object `{object}` in store {}; list the store's objects to see their names", store.display())]
     NotFound {
         /// The store's directory.
         store: PathBuf,

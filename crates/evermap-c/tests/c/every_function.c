@@ -43,7 +43,7 @@ static void errors_and_versions(void)
     CHECK(strcmp(em_status_name(EM_DAMAGED), "EM_DAMAGED") == 0);
     CHECK(strcmp(em_status_name((em_status)77), "unknown status") == 0);
     em_store *store = NULL;
-    REFUSED(em_store_open("/nonexistent/store", NULL, &store), EM_NO_STORE, "em_store_create");
+    REFUSED(em_store_open("/nonexistent/store", NULL, &store), EM_NO_STORE, "create one there");
     CHECK(errno == ENOENT && store == NULL);
     em_clear_error();
     CHECK(em_last_error() == EM_OK && strcmp(em_last_error_message(), "") == 0);
@@ -308,8 +308,8 @@ static void objects(const char *path)
     OK(em_object_open(store, "first", EM_READ, NULL, &second));
     CHECK(em_root(reader) == root && root->value == 1 && reader != second);
     CHECK(em_object_of(root) == reader || em_object_of(root) == second);
-    FAILS(em_malloc(reader, 10), NULL, EM_READ_ONLY, "EM_WRITE");
-    REFUSED(em_commit(reader, NULL), EM_READ_ONLY, "EM_WRITE");
+    FAILS(em_malloc(reader, 10), NULL, EM_READ_ONLY, "for writing");
+    REFUSED(em_commit(reader, NULL), EM_READ_ONLY, "for writing");
     OK(em_refresh(reader, &changed));
     CHECK(!changed);
     OK(em_verified(reader, &changed));
@@ -574,15 +574,15 @@ static void protection(const char *path)
         OK(em_sync(object));
         OK(em_set_root(object, NULL, 0, NULL, NULL));
         em_free(object, root);
-        REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_rollback");
+        REFUSED(em_object_close(object), EM_UNCOMMITTED, "roll back");
         OK(em_rollback(object));
         OK(em_object_close(object));
     }
     OK(em_object_open(store, "renamed", EM_READ, NULL, &object));
     OK(em_info(object, &info));
     CHECK(info.protection == EM_PROTECTION_OFF);
-    REFUSED(em_write_begin(object), EM_READ_ONLY, "EM_WRITE");
-    REFUSED(em_write_end(object), EM_READ_ONLY, "EM_WRITE");
+    REFUSED(em_write_begin(object), EM_READ_ONLY, "for writing");
+    REFUSED(em_write_end(object), EM_READ_ONLY, "for writing");
     OK(em_object_close(object));
     OK(em_store_close(store));
 }
@@ -625,7 +625,7 @@ static void sharing(const char *path)
     CHECK(number != NULL && em_contains(object, number, sizeof *number));
     *number = 7;
     OK(em_set_root(object, number, sizeof *number, NULL, "a number"));
-    REFUSED(em_write_unlock(object), EM_UNCOMMITTED, "em_commit");
+    REFUSED(em_write_unlock(object), EM_UNCOMMITTED, "commit them");
     OK(em_commit(again, &changed));
     CHECK(changed);
     OK(em_info(object, &info));
@@ -633,7 +633,7 @@ static void sharing(const char *path)
     OK(em_verified(object, &changed));
     /* A store that no function was told of. */
     *number = 8;
-    REFUSED(em_write_unlock(object), EM_UNCOMMITTED, "em_rollback");
+    REFUSED(em_write_unlock(object), EM_UNCOMMITTED, "roll back");
     OK(em_rollback(object));
     CHECK(*number == 7);
     OK(em_reserve(object, 1 << 20));
@@ -673,10 +673,10 @@ static void sharing(const char *path)
     REFUSED(em_write_unlock(object), EM_INVALID_ARGUMENT, "EM_SHARE");
     CHECK(*(int *)em_root(object) == 10);
     *(int *)em_root(object) = 11;
-    REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_rollback");
+    REFUSED(em_object_close(object), EM_UNCOMMITTED, "roll back");
     OK(em_rollback(object));
     OK(em_set_root(object, NULL, 0, NULL, "no root"));
-    REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_commit");
+    REFUSED(em_object_close(object), EM_UNCOMMITTED, "commit them");
     OK(em_commit(object, NULL));
     CHECK(em_malloc(object, 100) != NULL);
     REFUSED(em_object_close(object), EM_UNCOMMITTED, "shared");
@@ -761,7 +761,7 @@ static void pointers_out(const char *path)
     pointers = em_calloc(object, 4, sizeof *pointers);
     pointers[2] = &local;
     REFUSED(em_commit(object, NULL), EM_FOREIGN_POINTER, "the stack of the main thread");
-    REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_rollback");
+    REFUSED(em_object_close(object), EM_UNCOMMITTED, "roll back");
     OK(em_rollback(object));
     OK(em_object_close(object));
 
@@ -792,9 +792,9 @@ static void pointers_out(const char *path)
     OK(em_write_unlock(object));
     OK(em_object_close(object));
     OK(em_object_open(store, "renamed", EM_READ, NULL, &object));
-    REFUSED(em_expect_foreign(object, em_object_base(object), 8), EM_READ_ONLY, "EM_WRITE");
-    REFUSED(em_register_code(object), EM_READ_ONLY, "EM_WRITE");
-    REFUSED(em_forget_code(object), EM_READ_ONLY, "EM_WRITE");
+    REFUSED(em_expect_foreign(object, em_object_base(object), 8), EM_READ_ONLY, "for writing");
+    REFUSED(em_register_code(object), EM_READ_ONLY, "for writing");
+    REFUSED(em_forget_code(object), EM_READ_ONLY, "for writing");
     OK(em_object_close(object));
     em_on_foreign_pointer(NULL, NULL);
     OK(em_store_close(store));
