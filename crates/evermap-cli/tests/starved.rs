@@ -97,11 +97,10 @@ fn a_limit_of_a_files_size_is_an_error_of_every_verb_and_no_signal() {
 #[test]
 fn a_limit_of_memory_is_an_error_of_every_verb_and_no_signal() {
     let prepared = Prepared::new(Path::new("/dev/shm"));
-    let kinds: [(fn(u64) -> Limit, &[u64]); 2] = [
-        (Limit::Addresses, &[0, 64, 256, 1 << 10, 3 << 10, 40 << 10, 300 << 10]),
-        (Limit::Data, &[0, 64, 200, 1 << 10]),
-    ];
-    for (kind, steps) in kinds {
+    let addresses: &[u64] = &[0, 64, 256, 1 << 10, 3 << 10, 40 << 10, 300 << 10];
+    let data: &[u64] = &[0, 64, 200, 1 << 10];
+    let kinds: [fn(u64) -> Limit; 2] = [Limit::Addresses, Limit::Data];
+    for (kind, steps) in kinds.into_iter().zip([addresses, data]) {
         // Below that, the system's loader cannot start the program.
         let least = prepared.least_to_start(kind);
         let limits = steps.iter().map(|kib| kind(least + (kib << 10))).collect::<Vec<_>>();

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// let error = evermap::Store::open("/nonexistent/store").unwrap_err();
 /// assert!(matches!(error, evermap::Error::NoStore { .. }));
 /// ```
-#[derive(thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no store at this path.
@@ -419,14 +419,6 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[cfg(not(target_family = "wasm"))]
-/// Prints the same sentence as `Display`, because a `main` that returns an error prints it with
-/// `Debug`.
-impl std::fmt::Debug for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
-    }
-}
-
 impl Error {
     /// Gives an error of the kernel its place: the file, what was being done, and the variant that
     /// has a remedy for this cause.

@@ -61,7 +61,7 @@ fn timed(call: impl Fn(u64, &mut [u8]) -> Result<usize, Errno> + Sync) -> Option
         // Without all threads there is no figure; those that started are waited for.
         let ends =
             threads.into_iter().map(|thread| thread.is_ok_and(|t| t.join().unwrap_or(false)));
-        ends.fold(true, |all, done| all && done)
+        ends.filter(|done| !done).count() == 0
     });
     done.then(|| start.elapsed().as_secs_f64())
 }

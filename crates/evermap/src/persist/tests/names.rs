@@ -17,7 +17,7 @@ mod program {
     types! {
         A B C D E F S T U V K Field Fields FieldSource Table Source0 Source1 Persist Plain Mut Build
         Built Slot Part Parts Projection Init Vec Box String Option Some None Result Ok Err Default
-        Drop Bounds Description Releaser Error Value Values Place Shape Fill NAMES ALL FIELDS OWNS
+        Drop Bounds Description Releaser Error Value Values Place Shape Fill
     }
 
     #[derive(Clone, Copy, crate::Persist, crate::Plain, crate::PersistHash)]
