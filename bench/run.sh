@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the benchmarks optimised and runs them; arguments are names of sections.
-# `transfer`, `load` or `lane` and what follows is for the run.sh there.
+# `transfer`, `load`, `lane` or `cost` and what follows is for the run.sh there.
 #
 # EVERMAP_CORPUS     folders with documents, separated by `:`; default: examples/pages
 # EVERMAP_BENCH_DIR  a folder on the disk to measure; default: the one for temporary files
@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 # Workspaces of their own, with sections and options of their own.
 case "${1:-}" in
-transfer | load | lane)
+transfer | load | lane | cost)
     which="$1"
     shift
     exec "$which/run.sh" "$@"

@@ -646,8 +646,8 @@ em_status em_application_key(const char *name, uint8_t key[EM_TAG_BYTES]);
 
 /** Makes an object with an empty heap and no root, durably. It belongs to the store handle's
  * application, if that has one. It is not open then.
- * Errors: EM_ALREADY_EXISTS, EM_INVALID_NAME (a name is 1 to 255 bytes of UTF-8 without '/' and
- * control characters), EM_DISK_FULL. */
+ * Errors: EM_ALREADY_EXISTS, EM_INVALID_NAME (a name is 1 to 255 bytes of UTF-8 without control
+ * characters, and not "." or ".."; '/' is a character like any other), EM_DISK_FULL. */
 em_status em_object_create(em_store *store, const char *name);
 
 /** As em_object_create(), with room for a block of `bytes` bytes, or for many that are smaller: disk
@@ -691,7 +691,8 @@ em_status em_object_close(em_object *object);
  * EM_INVALID_ARGUMENT when it is not shared. */
 em_status em_read_lock(em_object *object);
 
-/** Ends a read of the calling thread. Errors: EM_NOT_LOCKED. */
+/** Ends a read of the calling thread. Errors: EM_NOT_LOCKED; EM_INVALID_ARGUMENT when the object is not
+ * shared. */
 em_status em_read_unlock(em_object *object);
 
 /** Locks a shared object for writing: waits for earlier writers, then for the readers that are there.
@@ -702,7 +703,7 @@ em_status em_write_lock(em_object *object);
 
 /** Ends the write section of the calling thread.
  * Errors: EM_NOT_LOCKED; EM_UNCOMMITTED when there are changes that no commit has: the thread still has
- * the lock then. */
+ * the lock then; EM_INVALID_ARGUMENT when the object is not shared. */
 em_status em_write_unlock(em_object *object);
 
 /** Writes the object's name when it was opened into `buffer` of `size` bytes.
@@ -776,7 +777,9 @@ em_status em_forget_code(em_object *object);
  * be NULL, tells whether there was anything. Must be alone, see THREADS.
  * Errors: EM_BUSY, EM_READ_ONLY, EM_DISK_FULL, EM_LOG_FULL, EM_BAD_ROOT: nothing was lost, commit
  * again when the cause is gone. EM_DURABILITY_UNKNOWN: close and open again. EM_DAMAGED, from a
- * verification in the background. */
+ * verification in the background. EM_IO or EM_ADDRESS_TAKEN when the object has new addresses to note in
+ * the store's list and the store is no longer at its path: every commit fails until the directory has
+ * its name back or em_rollback() gives the new addresses up. */
 em_status em_commit(em_object *object, bool *changed);
 
 /** Forgets everything done since the last commit; pointers to what was allocated since dangle.
@@ -880,7 +883,8 @@ size_t em_usable_size(em_object *object, const void *pointer);
 /** Makes room for a block of `bytes` bytes, or many that are smaller: addresses and file blocks, so
  * that allocating them meets no full disk; durable on return, and left with the object at closing.
  * Commits what was done so far. Must be alone, see THREADS. Errors: EM_DISK_FULL,
- * EM_OUT_OF_ADDRESSES, EM_READ_ONLY, and those of em_commit(). */
+ * EM_OUT_OF_ADDRESSES, EM_READ_ONLY, and those of em_commit(): the session keeps the new addresses then,
+ * until it commits or rolls back. */
 em_status em_reserve(em_object *object, uint64_t bytes);
 
 /** Gives up to `bytes_max` bytes of the object's unused end back to the file system, as whole

@@ -52,8 +52,8 @@ impl Failure {
     /// The end of a session, or of a write section, that has changes which no commit has.
     pub fn uncommitted(name: &str) -> Failure {
         let message = format!(
-            "object `{name}` has changes that are not committed; call em_commit(), or em_rollback() to \
-             forget them, and then end it again"
+            "object `{name}` has changes that are not committed; commit them, or roll back to forget \
+             them, and then end it again"
         );
         Failure::new(status::UNCOMMITTED, message)
     }
@@ -66,9 +66,26 @@ impl Failure {
 
     /// A writer's function of an object that is open for reading.
     pub fn read_only(name: &str) -> Failure {
-        let message = format!("object `{name}` is open for reading; open it with EM_WRITE");
+        let message = format!("object `{name}` is open for reading; open it for writing");
         Failure::new(status::READ_ONLY, message)
     }
+}
+
+/// Remedies of the Rust library that name its items, and what callers in C and C++ read instead.
+const REMEDIES: [(&str, &str); 5] = [
+    ("create one with `Store::create_new` or", "create one there or"),
+    ("Store::share lets", "EM_SHARE, in C++ evermap::shared, lets"),
+    (", migrate it with Store::write_migrating, or", " or"),
+    ("open the store with `Options::other_builds`", "open the store with EM_OTHER_BUILDS_OPEN"),
+    ("open it with Store::read or Store::write, outside", "open it outside"),
+];
+
+/// A message of the Rust library as C and C++ callers read it.
+fn for_c(message: String) -> String {
+    REMEDIES.iter().fold(message, |message, (rust, c)| match message.contains(rust) {
+        true => message.replace(rust, c),
+        false => message,
+    })
 }
 
 impl From<Error> for Failure {
@@ -79,10 +96,7 @@ impl From<Error> for Failure {
             Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
             _ => status::errno_of(status),
         };
-        // The remedies that name functions of the Rust library.
-        let message = error.to_string().replace("`Store::create_new`", "em_store_create()");
-        let message = message.replace("with `Options::other_builds`", "with EM_OTHER_BUILDS_OPEN");
-        Failure(Box::new(Details { status, errno, message }))
+        Failure(Box::new(Details { status, errno, message: for_c(error.to_string()) }))
     }
 }
 
@@ -175,6 +189,56 @@ mod tests {
         // SAFETY: the text lives until the next failure.
         let text = unsafe { CStr::from_ptr(last_message()) };
         assert!(text.to_str().unwrap().contains("number 7"), "{text:?}");
+    }
+
+    /// Calls `look` with each line of source in a directory that is neither a comment nor a test.
+    fn each_line(directory: &std::path::Path, look: &mut dyn FnMut(&str)) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if path.is_dir() && name != "simulation" && name != "tests" {
+                each_line(&path, look);
+            } else if name.ends_with(".rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]\nmod ").next().unwrap().lines().map(str::trim);
+                code.filter(|line| !line.starts_with("//")).for_each(&mut *look);
+            }
+        }
+    }
+
+    /// Does a text name an item of a Rust library?
+    fn names_rust(text: &str) -> bool {
+        text.replace("evermap::shared", "").match_indices("::").any(|(at, _)| {
+            let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric());
+            is_letter(text[..at].chars().last()) && is_letter(text[at + 2..].chars().next())
+        })
+    }
+
+    #[test]
+    fn no_message_that_c_can_read_names_an_item_of_the_rust_library() {
+        // Attributes for rustc, and panics of typed values, which C has none of.
+        let elsewhere =
+            ["#[must_use", "serialize_with =", "label =", "note =", "message =", "\"PVec::"];
+        let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let (mut rust, mut met) = (Vec::new(), [false; REMEDIES.len()]);
+        for library in ["evermap", "evermap-transfer", "evermap-load", "evermap-c"] {
+            each_line(&sources.join("..").join(library).join("src"), &mut |line| {
+                if elsewhere.iter().any(|start| line.contains(start)) {
+                    return;
+                }
+                for text in line.split('"').skip(1).step_by(2) {
+                    for (met, (known, _)) in met.iter_mut().zip(REMEDIES) {
+                        *met |= library != "evermap-c" && text.contains(known);
+                    }
+                    if names_rust(&for_c(text.to_string())) {
+                        rust.push(format!("{library}: {text}"));
+                    }
+                }
+            });
+        }
+        assert_eq!(rust, [""; 0], "add them to `REMEDIES`");
+        assert_eq!(met, [true; REMEDIES.len()], "remedies that no message has any more");
+        assert!(names_rust("with `Store::create_new`") && !names_rust(&for_c(String::new())));
     }
 
     #[test]

@@ -28,7 +28,7 @@ Exit codes:
    4  in use by somebody else; also addresses
    5  damaged, not an Evermap file, of a newer format, or of another type
    6  not permitted, or read-only
-   7  no space left, on the disk or in the store's addresses; a limit of sizes (`ulimit -f`)
+   7  no space on the disk, in memory or in the store's addresses; a limit (`ulimit`)
    8  the document cannot be parsed; also policies, rules and traces
    9  the name is taken
   10  anything else

@@ -153,8 +153,8 @@ pub enum Failure {
     #[error("no lane with SCHED_FIFO is possible here: see `core`, `affinity` and `fifo` above")]
     NoLane,
     /// A process that `demo` started.
-    #[error("the demonstration failed: {0}")]
-    Demo(String),
+    #[error("the demonstration failed: {why}")]
+    Demo { why: String, code: u8 },
 }
 
 impl Failure {
@@ -168,7 +168,18 @@ impl Failure {
     pub fn say(&self) {
         if !self.is_silent() {
             // Nobody is left to tell when stderr is closed too.
-            let _ = writeln!(io::stderr(), "evermap: {}", output::plain(&self.to_string()));
+            let _ = writeln!(io::stderr(), "evermap: {}", output::plain(&self.with_remedy()));
+        }
+    }
+
+    /// The message, and the remedy for what the kernel refused if the message has none.
+    fn with_remedy(&self) -> String {
+        let message = self.to_string();
+        match refused_by_kernel(self) {
+            Some(remedy) if REMEDIES.iter().all(|known| !message.contains(known)) => {
+                format!("{message}; {remedy}")
+            }
+            _ => message,
         }
     }
 
@@ -237,7 +248,7 @@ impl Failure {
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
-            Failure::Demo(_) => 10,
+            Failure::Demo { code, .. } => *code,
         }
     }
 }
@@ -258,7 +269,7 @@ fn exit_code_of(error: &Error) -> u8 {
         | Error::BadExport { .. } => 5,
         Error::NotPermitted { .. } => 6,
         Error::DiskFull { .. } | Error::FileSizeLimit { .. } | Error::OutOfAddresses { .. } => 7,
-        Error::Io { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => 7,
+        Error::Io { source, .. } if is_lack_of_room(source.kind()) => 7,
         Error::AlreadyExists { .. } | Error::StoreExists { .. } => 9,
         _ => 10,
     }
@@ -403,14 +414,46 @@ fn of_a_page(error: &evermap_view::ViewError) -> String {
     }
 }
 
-fn exit_code_of_file(error: &io::Error, otherwise: u8) -> u8 {
+pub fn exit_code_of_file(error: &io::Error, otherwise: u8) -> u8 {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => 3,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => 6,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => 7,
-        io::ErrorKind::OutOfMemory => 7,
+        kind if is_lack_of_room(kind) => 7,
         _ => otherwise,
     }
+}
+
+/// Returns true for a full disk and for limits of this process.
+fn is_lack_of_room(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull, WouldBlock};
+    // `WouldBlock` is for a thread or a process that cannot be started.
+    matches!(kind, StorageFull | QuotaExceeded | OutOfMemory | FileTooLarge | WouldBlock)
+}
+
+/// What each remedy for a lack of room says.
+const REMEDIES: [&str; 3] = ["ulimit", "free ", "another disk"];
+
+/// What to do about the limit or the full disk that an error comes from.
+fn refused_by_kernel(failure: &Failure) -> Option<&'static str> {
+    let mut error: Option<&(dyn std::error::Error + 'static)> = Some(failure);
+    while let Some(at) = error {
+        match at.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(io::ErrorKind::FileTooLarge) => {
+                return Some("raise this process's limit of a file's size (`ulimit -f`)");
+            }
+            Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                return Some("free some space there, or use another disk");
+            }
+            Some(io::ErrorKind::OutOfMemory) => {
+                return Some("raise this process's limit (`ulimit -v`), or free memory");
+            }
+            Some(io::ErrorKind::WouldBlock) => {
+                return Some("raise this process's limits (`ulimit -u`, `ulimit -v`)");
+            }
+            _ => error = at.source(),
+        }
+    }
+    None
 }
 
 /// Why a file of the user's cannot be written, and what to do about it.

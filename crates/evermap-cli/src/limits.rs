@@ -6,6 +6,7 @@ use std::path::Path;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::failure::Failure;
+use crate::memory;
 
 /// Without `--limit`: more than nearly all documents there are, and less than most machines' memory.
 pub const SOURCE_MIB: u64 = 1024;
@@ -34,8 +35,7 @@ pub fn read_all(
     }
     let mut bytes = Vec::new();
     let mut more = |bytes: &mut Vec<u8>, wanted: usize| -> Result<bool, Failure> {
-        bytes
-            .try_reserve(wanted)
+        memory::fallible(|| bytes.try_reserve(wanted))
             .map_err(|_| failed(io::Error::new(io::ErrorKind::OutOfMemory, NO_MEMORY)))?;
         let read = source.take(wanted as u64).read_to_end(bytes).map_err(failed)?;
         Ok(read == wanted)

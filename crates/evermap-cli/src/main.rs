@@ -12,6 +12,7 @@ mod arguments;
 mod failure;
 mod kinds;
 mod limits;
+mod memory;
 mod names;
 mod output;
 mod picture;
@@ -26,7 +27,11 @@ use std::process::ExitCode;
 use arguments::{Arguments, Verb};
 use failure::Failure;
 
+#[global_allocator]
+static ALLOCATOR: memory::OrEnd = memory::OrEnd;
+
 fn main() -> ExitCode {
+    memory::need_room_for_stack();
     evermap_transfer::errors_for_size_limits();
     let words: Vec<_> = std::env::args_os().collect();
     let arguments = match Arguments::of_line(&words) {

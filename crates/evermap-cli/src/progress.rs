@@ -44,17 +44,19 @@ impl Progress {
         position: impl Fn() -> u64 + Send + 'static,
     ) -> Progress {
         let wanted = source_bytes >= SOURCE_BYTES_MIN && std::io::stderr().is_terminal();
-        let drawer = wanted.then(|| {
+        let start = || {
             let (stop, stopped) = channel();
             let name = name.to_string();
-            let thread = std::thread::spawn(move || {
+            let thread = std::thread::Builder::new().spawn(move || {
                 let wait = |time| stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
                 if wait(PATIENCE) {
                     draw(&name, doing, source_bytes, &position, wait);
                 }
             });
-            (stop, thread)
-        });
+            Some((stop, thread.ok()?))
+        };
+        // Without a thread there is no bar.
+        let drawer = if wanted { start() } else { None };
         Progress { position_bytes: Arc::default(), drawer }
     }
 

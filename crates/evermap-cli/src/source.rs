@@ -11,6 +11,7 @@ use evermap_dom::{Document, DocumentKind, ParseError, Source, Tables, html, xml}
 use crate::failure::Failure;
 use crate::kinds;
 use crate::limits::{keep_memory_bounded, read_all};
+use crate::memory;
 use crate::progress::Progress;
 
 /// A file whose time stamp is younger than this may change again without getting a new one: the
@@ -144,10 +145,10 @@ impl Contents<'_> {
 
     pub fn parse(&self, kind: DocumentKind, name: &str) -> Result<Tables, Failure> {
         let progress = Progress::of(name, "parsing", self.source.size_bytes);
-        let tables = match kind {
+        let tables = memory::fallible(|| match kind {
             DocumentKind::Html => self.parse_html(&progress),
             DocumentKind::Xml => xml::parse_bytes(&self.bytes, &Default::default()),
-        };
+        });
         tables.map_err(|source| Failure::Parse {
             path: self.input.path.clone(),
             source: Box::new(source),

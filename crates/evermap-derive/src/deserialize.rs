@@ -58,7 +58,9 @@ fn of_struct(input: &Input<'_>, type_names: &TypeNames, fields: &Fields) -> Resu
         }
     }
     let mut by_deserializer = generics.clone();
-    by_deserializer.params.push(syn::parse_quote!(D: #inner::__serde::Deserializer<'de>));
+    by_deserializer
+        .params
+        .push(syn::parse_quote!(EvermapDeserializer: #inner::__serde::Deserializer<'de>));
     let (impl_generics, _, where_clause) = generics.split_for_impl();
     let (build_generics, _, build_clause) = by_deserializer.split_for_impl();
 
@@ -91,7 +93,8 @@ fn of_struct(input: &Input<'_>, type_names: &TypeNames, fields: &Fields) -> Resu
             match (&names.missing, names.names.first()) {
                 (Missing::By(path), _) => from_value(quote!(#path())),
                 (Missing::Refused, Some(name)) if !type_names.default => {
-                    let missing = quote_spanned!(ty.span()=> #inner::Place::missing::<#ty, E>);
+                    let missing =
+                        quote_spanned!(ty.span()=> #inner::Place::missing::<#ty, EvermapError>);
                     quote!(#index => unsafe { #missing(place, #field, #name) },)
                 }
                 _ if type_names.default => {
@@ -118,13 +121,13 @@ fn of_struct(input: &Input<'_>, type_names: &TypeNames, fields: &Fields) -> Resu
                 }
 
                 #[allow(unused_variables)]
-                unsafe fn next<'evermap, A: #inner::Values<'de>>(
+                unsafe fn next<'evermap, EvermapValues: #inner::Values<'de>>(
                     place: &#inner::Place<'evermap, Self>,
                     field: usize,
-                    values: &mut A,
+                    values: &mut EvermapValues,
                 ) -> ::core::result::Result<
                     ::core::option::Option<#krate::__private::Part<'evermap>>,
-                    A::Error,
+                    EvermapValues::Error,
                 > {
                     let value: *mut Self = place.as_ptr();
                     match field {
@@ -134,14 +137,14 @@ fn of_struct(input: &Input<'_>, type_names: &TypeNames, fields: &Fields) -> Resu
                 }
 
                 #[allow(unused_variables)]
-                unsafe fn absent<'evermap, E: #inner::__serde::de::Error>(
+                unsafe fn absent<'evermap, EvermapError: #inner::__serde::de::Error>(
                     place: &#inner::Place<'evermap, Self>,
                     field: usize,
-                ) -> ::core::result::Result<#krate::__private::Part<'evermap>, E> {
+                ) -> ::core::result::Result<#krate::__private::Part<'evermap>, EvermapError> {
                     let value: *mut Self = place.as_ptr();
                     match field {
                         #(#absent)*
-                        _ => ::core::result::Result::Err(E::missing_field("?")),
+                        _ => ::core::result::Result::Err(EvermapError::missing_field("?")),
                     }
                 }
             }
@@ -150,20 +153,20 @@ fn of_struct(input: &Input<'_>, type_names: &TypeNames, fields: &Fields) -> Resu
             impl #impl_generics #krate::serde::PersistDeserialize<'de>
                 for #ident #type_generics #where_clause
             {
-                fn deserialize_into<'evermap, D: #inner::__serde::Deserializer<'de>>(
+                fn deserialize_into<'evermap, EvermapDeserializer: #inner::__serde::Deserializer<'de>>(
                     seed: #krate::serde::Seed<'evermap, Self>,
-                    deserializer: D,
-                ) -> ::core::result::Result<#krate::Built<'evermap, Self>, D::Error> {
+                    deserializer: EvermapDeserializer,
+                ) -> ::core::result::Result<#krate::Built<'evermap, Self>, EvermapDeserializer::Error> {
                     #inner::fill(seed, deserializer)
                 }
             }
 
             #[automatically_derived]
-            impl #build_generics #krate::Build<#krate::serde::FromDeserializer<D>>
+            impl #build_generics #krate::Build<#krate::serde::FromDeserializer<EvermapDeserializer>>
                 for #ident #type_generics #build_clause
             {
                 fn build<'evermap>(
-                    source: #krate::serde::FromDeserializer<D>,
+                    source: #krate::serde::FromDeserializer<EvermapDeserializer>,
                     slot: #krate::Slot<'evermap, Self>,
                 ) -> ::core::result::Result<#krate::Built<'evermap, Self>, #krate::Error> {
                     source.build_in(slot)
@@ -197,31 +200,33 @@ fn of_enum(
     let idents: Vec<&Ident> = variants.iter().map(|variant| &variant.ident).collect();
     Ok(quote! {
         const _: () = {
-            const NAMES: &[&str] = &[#(#first_names),*];
-            const ALL: &[&[&str]] = &[#(#all_names),*];
-
             #[automatically_derived]
             impl<'de> #krate::serde::PersistDeserialize<'de> for #ident {
-                fn deserialize_into<'evermap, D: #inner::__serde::Deserializer<'de>>(
+                fn deserialize_into<'evermap, EvermapDeserializer: #inner::__serde::Deserializer<'de>>(
                     seed: #krate::serde::Seed<'evermap, Self>,
-                    deserializer: D,
-                ) -> ::core::result::Result<#krate::Built<'evermap, Self>, D::Error> {
+                    deserializer: EvermapDeserializer,
+                ) -> ::core::result::Result<#krate::Built<'evermap, Self>, EvermapDeserializer::Error> {
                     let variants = [#(#ident::#idents),*];
-                    let number = #inner::variant(#name, NAMES, ALL, deserializer)?;
+                    let number = #inner::variant(
+                        #name,
+                        &[#(#first_names),*],
+                        &[#(#all_names),*],
+                        deserializer,
+                    )?;
                     let value = variants.into_iter().nth(number);
                     let value = value.ok_or_else(|| {
-                        <D::Error as #inner::__serde::de::Error>::custom("no such variant")
+                        <EvermapDeserializer::Error as #inner::__serde::de::Error>::custom("no such variant")
                     })?;
                     seed.fill(value)
                 }
             }
 
             #[automatically_derived]
-            impl<'de, D: #inner::__serde::Deserializer<'de>>
-                #krate::Build<#krate::serde::FromDeserializer<D>> for #ident
+            impl<'de, EvermapDeserializer: #inner::__serde::Deserializer<'de>>
+                #krate::Build<#krate::serde::FromDeserializer<EvermapDeserializer>> for #ident
             {
                 fn build<'evermap>(
-                    source: #krate::serde::FromDeserializer<D>,
+                    source: #krate::serde::FromDeserializer<EvermapDeserializer>,
                     slot: #krate::Slot<'evermap, Self>,
                 ) -> ::core::result::Result<#krate::Built<'evermap, Self>, #krate::Error> {
                     source.build_in(slot)

@@ -108,7 +108,7 @@ impl<'i> Parts<'i> {
         self.struct_item(&doc, quote!(#vis struct #name #generics), quote!(#where_clause), body)
     }
 
-    /// `struct NotesInit<Source0, ..> { lines: Source0, .. }`
+    /// `struct NotesInit<EvermapSource0, ..> { lines: EvermapSource0, .. }`
     fn sources_struct(&self) -> TokenStream {
         let parameters = self.source_parameters();
         let body =
@@ -150,9 +150,9 @@ impl<'i> Parts<'i> {
         quote!(#(#fields),*)
     }
 
-    /// Names that no type parameter of the program's is likely to have.
+    /// Names that the program's own types do not have.
     fn source_parameters(&self) -> Vec<syn::Ident> {
-        (0..self.types.len()).map(|index| format_ident!("Source{index}")).collect()
+        (0..self.types.len()).map(|index| format_ident!("EvermapSource{index}")).collect()
     }
 
     fn persist_impl(&self) -> TokenStream {
@@ -177,12 +177,12 @@ impl<'i> Parts<'i> {
             quote!(unsafe { #known.at(#name, ::core::mem::offset_of!(Self, #member)) })
         });
         quote! {
-            trait Table {
+            trait EvermapFields {
                 const FIELDS: &'static [#krate::__private::Field];
             }
 
             #[automatically_derived]
-            impl #impl_generics Table for #ident #type_generics #where_clause {
+            impl #impl_generics EvermapFields for #ident #type_generics #where_clause {
                 const FIELDS: &'static [#krate::__private::Field] = &[#(#table),*];
             }
 
@@ -201,7 +201,7 @@ impl<'i> Parts<'i> {
 
                 fn describe(description: &mut #krate::Description) {
                     description.structure::<Self>(#name, &[#(#arguments),*], |definition| {
-                        #krate::__private::describe_fields(<Self as Table>::FIELDS, definition);
+                        #krate::__private::describe_fields(<Self as EvermapFields>::FIELDS, definition);
                     });
                 }
 
@@ -209,7 +209,7 @@ impl<'i> Parts<'i> {
                     this: ::core::ptr::NonNull<Self>,
                     releaser: &mut #krate::Releaser<'_>,
                 ) {
-                    let fields = <Self as Table>::FIELDS;
+                    let fields = <Self as EvermapFields>::FIELDS;
                     // SAFETY: passed on from the caller; the table describes this very type.
                     unsafe { #krate::__private::release_fields(fields, this.cast(), releaser) }
                 }
@@ -218,7 +218,7 @@ impl<'i> Parts<'i> {
                     this: ::core::ptr::NonNull<Self>,
                     bounds: &#krate::Bounds<'_>,
                 ) -> bool {
-                    let fields = <Self as Table>::FIELDS;
+                    let fields = <Self as EvermapFields>::FIELDS;
                     // SAFETY: as above.
                     unsafe { #krate::__private::fields_are_bounded(fields, this.cast(), bounds) }
                 }

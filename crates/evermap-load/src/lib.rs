@@ -18,6 +18,8 @@
 //! `docs/load.md` is the contract: what each method costs, how one is picked, what is promised.
 
 mod advise;
+#[cfg(feature = "files")]
+mod bounded;
 mod counters;
 mod error;
 mod facts;

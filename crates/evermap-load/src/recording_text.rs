@@ -4,11 +4,15 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounded::read_bounded;
 use crate::error::{Error, Result};
 use crate::recording::{Recording, Touch, WINDOW_BYTES};
 
 /// Of this layout.
 const VERSION: u32 = 1;
+
+/// Bytes of the longest recording.
+const BYTES_MAX: u64 = 256 << 20;
 
 /// What a file says.
 #[derive(Serialize, Deserialize)]
@@ -28,14 +32,14 @@ struct Text {
 }
 
 impl Recording {
-    /// Reads one that was saved.
+    /// Reads a saved recording, of 256 MiB at most.
     ///
     /// # Errors
     ///
     /// [`Error::Io`]; [`Error::Malformed`] for a file that is none.
     pub fn read(path: impl AsRef<Path>) -> Result<Recording> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| Error::Io {
+        let bytes = read_bounded(path, BYTES_MAX).map_err(|source| Error::Io {
             operation: "read",
             path: path.into(),
             source,

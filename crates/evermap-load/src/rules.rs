@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use glob::{MatchOptions, Pattern};
 use serde::Deserialize;
 
+use crate::bounded::read_bounded;
 use crate::error::{Error, Result};
 use crate::loader::Loader;
 use crate::plan::{Cache, ForkPolicy, Latency, Method, Order};
@@ -18,6 +19,8 @@ const MATCHING: MatchOptions = MatchOptions {
     require_literal_separator: true,
     require_literal_leading_dot: false,
 };
+/// Bytes of the longest file of rules.
+const BYTES_MAX: u64 = 1 << 20;
 /// What rules that came as text are called in errors.
 const TEXT: &str = "rules";
 
@@ -79,7 +82,7 @@ struct Said {
 }
 
 impl Rules {
-    /// Reads a file of rules. Patterns and recordings that are relative are so to its directory.
+    /// Reads a file of rules, of 1 MiB at most. Patterns and recordings that are relative are so to its directory.
     ///
     /// # Errors
     ///
@@ -87,7 +90,7 @@ impl Rules {
     pub fn read(path: impl AsRef<Path>) -> Result<Rules> {
         let path = path.as_ref();
         let failed = |source| Error::Io { operation: "read", path: path.into(), source };
-        let bytes = std::fs::read(path).map_err(failed)?;
+        let bytes = read_bounded(path, BYTES_MAX).map_err(failed)?;
         let text = String::from_utf8(bytes)
             .map_err(|error| Error::Malformed { path: path.into(), what: error.to_string() })?;
         let path = std::path::absolute(path).map_err(failed)?;

@@ -65,3 +65,12 @@ fn what_is_wrong_in_a_file_of_rules_is_named_with_its_line() {
     let error = Rules::read("/nonexistent/rules.toml").unwrap_err();
     assert!(matches!(error, Error::Io { .. }), "{error:?}");
 }
+
+/// A device has no end: reading it must not take all memory.
+#[test]
+fn files_without_an_end_are_refused() {
+    let error = Rules::read("/dev/zero").unwrap_err();
+    assert!(error.to_string().contains("longer than 1048576 bytes"), "{error}");
+    let error = evermap_load::Recording::read("/dev/zero").unwrap_err();
+    assert!(error.to_string().contains("longer than"), "{error}");
+}

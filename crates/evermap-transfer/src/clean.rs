@@ -1,26 +1,31 @@
 //! Removes the files and directories with temporary names that killed copies left behind.
 //!
-//! A running copy holds a shared lock (`flock`) on each unfinished object: the file with a
-//! temporary name, the directory being filled, or the directory it merges into. Cleaning takes the
-//! same lock exclusively, so it never removes data of a running copy. The kernel releases the locks
-//! of a killed process.
+//! A running copy holds a shared lock (`flock`) on each file and each new directory that has a
+//! temporary name, or on a directory above it: the one it merges into, or the one in which it makes
+//! a link. It takes the lock before it makes the name, or checks afterwards that the name still
+//! exists. `clean` first lists a directory and then tests the locks, so a name that it removes
+//! belongs to no running copy. The kernel releases the locks of a killed process.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::file::{Unfinished, unfinished_name};
+use crate::file::{Unfinished, leads_to, part_of_journal, unfinished_name};
 use crate::tree;
 
 /// Flags for opening directories during the walk. Symbolic links are not followed.
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Attempts to lock an object that is locked, one millisecond apart.
+const LOCK_ATTEMPTS: usize = 3;
 
 /// Result of [`clean`]: unfinished copies by path.
 #[derive(Debug, Default)]
@@ -70,15 +75,15 @@ pub fn clean(directory: &Path, parts: bool) -> Result<Cleaned> {
             Some(opened) => Ok(opened),
             None => fs::openat(fs::CWD, &path, DIRECTORY, Mode::empty()),
         };
-        let below = opened
-            .and_then(|opened| match fs::fstat(&opened)?.st_dev == device {
-                true => one_directory(&opened, &path, parts, &mut cleaned),
-                false => Ok(Vec::new()),
-            })
-            .map_err(Error::io("read the directory", &path));
+        let below = opened.and_then(|opened| match fs::fstat(&opened)?.st_dev == device {
+            true => one_directory(&opened, &path, parts, &mut cleaned),
+            false => Ok(Vec::new()),
+        });
         match below {
             Ok(below) => waiting.extend(below.into_iter().map(|path| (path, None))),
-            Err(error) => cleaned.errors.push(error),
+            // Removed or published since it was listed.
+            Err(Errno::NOENT) => {}
+            Err(errno) => cleaned.errors.push(Error::io("look through", &path)(errno)),
         }
     }
     Ok(cleaned)
@@ -91,7 +96,7 @@ fn one_directory(
     parts: bool,
     cleaned: &mut Cleaned,
 ) -> Result<Vec<PathBuf>, Errno> {
-    if fs::flock(directory, FlockOperation::NonBlockingLockExclusive) == Err(Errno::AGAIN) {
+    if is_held(directory.as_fd()) {
         cleaned.in_use.push(path.into());
         return Ok(Vec::new());
     }
@@ -112,21 +117,45 @@ fn one_directory(
             None => {}
         }
     }
+    // A copy that has one of these names has had its lock for longer.
+    let is_any = !left_over.is_empty();
+    if is_any && (is_held(directory.as_fd()) || is_merged_into_above(directory.as_fd())) {
+        cleaned.in_use.push(path.into());
+        return Ok(Vec::new());
+    }
     for (name, kind) in left_over {
         let at = path.join(os(&name));
         if kind == Unfinished::Part && !parts {
             cleaned.parts.push(at);
             continue;
         }
-        match remove(directory.as_fd(), &name) {
+        let removed = match part_of_journal(name.to_bytes()) {
+            Some(part) => remove_journal(directory.as_fd(), &name, part),
+            None => remove(directory.as_fd(), &name),
+        };
+        match removed {
             Ok(true) => cleaned.removed.push(at),
             Ok(false) => cleaned.in_use.push(at),
             Err(Errno::NOENT) => {}
             Err(errno) => cleaned.errors.push(Error::io("remove", at)(errno)),
         }
     }
-    fs::flock(directory, FlockOperation::Unlock)?;
     Ok(below)
+}
+
+/// Returns true if a running copy holds this file or directory.
+fn is_held(held: BorrowedFd<'_>) -> bool {
+    // Another `clean` that examines the same object holds the lock for some microseconds.
+    for _ in 0..LOCK_ATTEMPTS {
+        match fs::flock(held, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::AGAIN) => std::thread::sleep(Duration::from_millis(1)),
+            _ => {
+                let _ = fs::flock(held, FlockOperation::Unlock);
+                return false;
+            }
+        }
+    }
+    true
 }
 
 /// Removes one unfinished copy. Returns false if a running copy holds it.
@@ -134,8 +163,12 @@ fn remove(directory: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = match fs::openat(directory, name, flags, Mode::empty()) {
         Ok(opened) => opened,
-        // A symbolic link, a socket or an unreadable file: no copy can hold a lock on it.
-        Err(Errno::LOOP | Errno::NXIO | Errno::ACCESS) => {
+        // A symbolic link or a socket: a running copy holds the directory instead.
+        Err(Errno::LOOP | Errno::NXIO) => {
+            return fs::unlinkat(directory, name, AtFlags::empty()).map(|()| true);
+        }
+        // A copy by another user may hold a lock on it.
+        Err(Errno::ACCESS) if is_own(directory, name)? => {
             return fs::unlinkat(directory, name, AtFlags::empty()).map(|()| true);
         }
         Err(errno) => return Err(errno),
@@ -143,12 +176,40 @@ fn remove(directory: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     if fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) == Err(Errno::AGAIN) {
         return Ok(false);
     }
+    // Before it was locked, a copy may have given it its name, and made another one under this.
+    if !leads_to(directory, name, opened.as_fd()) {
+        return Err(Errno::NOENT);
+    }
     let kind = FileType::from_raw_mode(fs::fstat(&opened)?.st_mode);
     match kind {
         FileType::Directory => tree::remove(directory, name)?,
         _ => fs::unlinkat(directory, name, AtFlags::empty())?,
     }
     Ok(true)
+}
+
+/// Removes the journal of a part file. Returns false if a running copy holds the part. The part's
+/// lock also protects the journal, so the part is created if it is missing.
+fn remove_journal(directory: BorrowedFd<'_>, name: &CStr, part: &[u8]) -> Result<bool, Errno> {
+    let part = CString::new(part).map_err(|_| Errno::INVAL)?;
+    let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = fs::openat(directory, &part, flags, Mode::RUSR | Mode::WUSR)?;
+    if fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) == Err(Errno::AGAIN) {
+        return Ok(false);
+    }
+    if !leads_to(directory, &part, opened.as_fd()) {
+        return Ok(false);
+    }
+    fs::unlinkat(directory, name, AtFlags::empty())?;
+    if fs::fstat(&opened)?.st_size == 0 {
+        fs::unlinkat(directory, &part, AtFlags::empty())?;
+    }
+    Ok(true)
+}
+
+fn is_own(directory: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
+    let found = fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(found.st_uid == rustix::process::geteuid().as_raw())
 }
 
 /// Returns true if a running copy merges into a parent directory. Its files below have no locks of
@@ -160,10 +221,9 @@ fn is_merged_into_above(directory: BorrowedFd<'_>) -> bool {
         return false;
     };
     loop {
-        if fs::flock(&above, FlockOperation::NonBlockingLockExclusive) == Err(Errno::AGAIN) {
+        if is_held(above.as_fd()) {
             return true;
         }
-        let _ = fs::flock(&above, FlockOperation::Unlock);
         let Ok(next) = fs::openat(&above, c"..", DIRECTORY, Mode::empty()) else { return false };
         if identity(&next) == identity(&above) {
             return false;

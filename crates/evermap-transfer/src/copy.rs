@@ -16,7 +16,7 @@ use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::file::{
     self, Destination, Identity, Options, Preserve, PublishMode, SharedLinks, Source, c_name,
-    copy_symlink, statx_of, with_temporary_name,
+    copy_symlink, lock_unfinished, statx_of, with_temporary_name,
 };
 use crate::meter::Meter;
 use crate::policy::rates::RateCache;
@@ -359,6 +359,8 @@ fn link_in_place(
     destination: &Destination<'_>,
 ) -> Result<bool> {
     let failed = Error::io("publish", destination.path);
+    // The file is complete and has no lock of its own.
+    lock_unfinished(destination.directory);
     let linked = with_temporary_name(destination.name, |name| {
         match links.link(inode, destination.directory, name) {
             true => Ok(()),

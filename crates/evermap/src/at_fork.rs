@@ -64,8 +64,10 @@ static LET_GO: AtomicBool = AtomicBool::new(false);
 pub(crate) fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
-        PROCESS.store(std::process::id(), Ordering::Relaxed);
-        MARK.store(wiped_page().unwrap_or(std::ptr::null_mut()), Ordering::Release);
+        match wiped_page() {
+            Some(page) => MARK.store(page, Ordering::Release),
+            None => PROCESS.store(std::process::id(), Ordering::Relaxed),
+        }
         // SAFETY: the handlers are functions of this library and do not unwind. Should the list of
         // handlers not grow, children have no session memory and keep locks until they end.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };

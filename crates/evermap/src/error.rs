@@ -33,7 +33,7 @@ pub enum Error {
         why: String,
     },
     /// The store has no object of this name.
-    #[error("no object `{object}` in store {}; `list` shows the names there are", store.display())]
+    #[error("no object `{object}` in store {}; list the store's objects to see their names", store.display())]
     NotFound {
         /// The store's directory.
         store: PathBuf,
@@ -316,7 +316,7 @@ pub enum Error {
     },
     /// A forked child called for something that only the process that opened it may do.
     #[error(
-        "{what} was opened by the process that this one was forked from; a child can read what it inherited, and nothing else: start a program that opens the store itself"
+        "{what} cannot be used here: this process was forked from one that had stores open, and can only read what it inherited; start a program (exec) that opens the store itself"
     )]
     Forked {
         /// The store or the object.

@@ -174,6 +174,34 @@ fn damage_to_the_catalog_is_an_error_with_its_name() {
     Store::open(&path).unwrap().read::<PVec<u64>>("v").unwrap();
 }
 
+/// Bytes of the catalog's page 0 that hold the base and the length of the store's arena.
+const ARENA: std::ops::Range<usize> = 144..160;
+
+/// The arena is reserved before the page's checksum can be checked, as its log may have a newer page.
+#[test]
+fn a_damaged_arena_is_damage_even_where_its_addresses_are_taken() {
+    let (path, _directory) = closed_store();
+    let catalog = path.join("catalog");
+    let whole = std::fs::read(&catalog).unwrap();
+    let on_the_stack = (&raw const path).addr() as u64 & !0xfff;
+    let mut pages: Vec<Vec<u8>> = Vec::new();
+    for bit in 0..8 * ARENA.len() {
+        let mut page = whole.clone();
+        page[ARENA.start + bit / 8] ^= 1 << (bit % 8);
+        pages.push(page);
+    }
+    let mut page = whole.clone();
+    page[ARENA].copy_from_slice(&[on_the_stack.to_le_bytes(), 4096u64.to_le_bytes()].concat());
+    pages.push(page);
+    for page in pages {
+        std::fs::write(&catalog, &page).unwrap();
+        let error = Store::open(&path).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Damaged { .. }), "{:02x?}: {error}", &page[ARENA]);
+    }
+    std::fs::write(&catalog, &whole).unwrap();
+    Store::open(&path).unwrap().read::<PVec<u64>>("v").unwrap();
+}
+
 #[test]
 fn a_copy_of_a_store_says_so_while_the_original_is_open() {
     let test = TestStore::new();

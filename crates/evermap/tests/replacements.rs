@@ -1,7 +1,7 @@
 //! A name that exists throughout is never missed, and looking it up never fails, while other
 //! processes replace, grow, rename, remove and make objects.
 //!
-//! Each party is a process: processes share nothing but the store's files. `EVERMAP_TEST_SECONDS`
+//! Each party is a process: processes share nothing but the store's files. `EVERMAP_RACE_SECONDS`
 //! sets how long they run.
 #![allow(clippy::unwrap_used)]
 
@@ -24,7 +24,7 @@ const STAYS: &str = "stays";
 
 /// Time that each process works.
 fn work_time() -> Duration {
-    let given = std::env::var("EVERMAP_TEST_SECONDS").ok().and_then(|text| text.parse().ok());
+    let given = std::env::var("EVERMAP_RACE_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs_f64(given.unwrap_or(2.0))
 }
 

@@ -1,6 +1,6 @@
 //! Threads of one process read and write one object through a shared handle.
 //!
-//! `EVERMAP_TEST_SECONDS` sets how long the tests with many threads run.
+//! `EVERMAP_RACE_SECONDS` sets how long the tests with many threads run.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -18,7 +18,7 @@ const NUMBERS: usize = 5_000;
 const READERS: usize = 8;
 
 fn work_time(default: f64) -> Duration {
-    let given = std::env::var("EVERMAP_TEST_SECONDS").ok().and_then(|text| text.parse().ok());
+    let given = std::env::var("EVERMAP_RACE_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs_f64(given.unwrap_or(default))
 }
 
@@ -402,4 +402,69 @@ fn a_forked_child_is_refused_and_does_not_wait_for_a_writer_of_its_parent() {
         forked.wait();
         assert_eq!(status, 0, "the child ended with status {status:#x}");
     });
+}
+
+/// Read sections of each thread in the test below.
+const SECTIONS: usize = 2_000;
+
+#[test]
+#[ignore = "a child"]
+fn child_reads_in_sections() {
+    let Some(path) = argument(0) else { return };
+    let store = Store::open(&path).unwrap();
+    let shared = store.share::<PVec<u64>>("v").unwrap();
+    let ready = Barrier::new(READERS);
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                // Whatever a thread has to set up, and all pages.
+                assert_eq!(state_of(&shared.read().unwrap()), 0);
+                ready.wait();
+                // A call that the log of strace shows, without an allocation.
+                let mark = |path: &std::ffi::CStr| {
+                    // SAFETY: the path ends with a zero.
+                    unsafe { libc::access(path.as_ptr(), libc::F_OK) };
+                };
+                mark(c"/sections-begin");
+                for at in 0..SECTIONS {
+                    assert_eq!(shared.read().unwrap()[at % NUMBERS], 0);
+                }
+                mark(c"/sections-end");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_read_section_without_a_writer_makes_no_system_call() {
+    let test = store_of_zeros();
+    let log = test.directory.path().join("calls");
+    let probe =
+        std::process::Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        return eprintln!("SKIPPED: strace cannot trace here");
+    }
+    let plain = common::child_command("child_reads_in_sections", &[test.path().to_str().unwrap()]);
+    let mut strace = std::process::Command::new("strace");
+    strace.args(["-f", "-qq", "-e", "signal=none", "-o"]).arg(&log);
+    strace.arg(plain.get_program()).args(plain.get_args());
+    strace.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    assert!(strace.output().unwrap().status.success());
+    let calls = std::fs::read_to_string(&log).unwrap();
+    let mut inside = std::collections::BTreeMap::new();
+    let (mut ended, mut unwanted) = (0, Vec::new());
+    for line in calls.lines() {
+        let (thread, call) = line.split_once(' ').unwrap();
+        let is_inside = inside.entry(thread).or_insert(false);
+        if call.contains("/sections-begin") {
+            *is_inside = true;
+        } else if call.contains("/sections-end") {
+            *is_inside = false;
+            ended += 1;
+        } else if *is_inside && !call.contains("<... access resumed>") {
+            unwanted.push(line);
+        }
+    }
+    assert_eq!(ended, READERS);
+    assert!(unwanted.is_empty(), "{} calls, as {:?}", unwanted.len(), unwanted.first());
 }

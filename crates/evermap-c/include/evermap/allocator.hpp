@@ -131,7 +131,9 @@ inline void* allocate(std::uintptr_t anchor, std::size_t bytes, std::size_t alig
 inline void deallocate(std::uintptr_t anchor, void* block, std::size_t align) noexcept {
   if (anchor <= heap_of_process) {
     if (!outside_blocks::all().free(block, align)) {
-      stop("a container outside of objects frees what it was not given; was it freed before?");
+      stop("a container outside of objects frees a block that it did not allocate. Was it freed "
+           "before, or did bytes of a container of an object come here? Free each block once, and "
+           "copy containers between objects and the process's heap");
     }
     return;
   }
@@ -149,9 +151,15 @@ inline void deallocate(std::uintptr_t anchor, void* block, std::size_t align) no
   }
 }
 
-/** Set when a container that was outside comes to lie in an object, while the value that it is a
- *  part of is being constructed; null while nothing is. */
-inline thread_local bool* arrived = nullptr;
+/** Containers that were outside and come to lie in an object, while the value that they are a part of
+ *  is being constructed. */
+struct arrivals {
+  bool any = false;
+  /** The last allocator that was moved in. */
+  const void* moved = nullptr;
+};
+/** Null while no value of an object is being constructed. */
+inline thread_local arrivals* arriving = nullptr;
 
 /** An allocator with the object `anchor` comes to lie at `place`, where its container's memory has
  *  to be of the object that `place` is in. Gives what the allocator is to hold. */
@@ -163,9 +171,9 @@ inline std::uintptr_t arrive(const void* place, std::uintptr_t anchor) noexcept 
   if (anchor > heap_of_process) {
     stop("a container of one object was moved into another; copy it there");
   }
-  if (arrived != nullptr) {
+  if (arriving != nullptr) {
     // The caller constructs the value and checks this flag.
-    *arrived = true;
+    arriving->any = true;
   } else if (anchor == heap_of_process) {
     stop("a container whose memory is in the process's heap was moved into an object; copy it "
          "there, make it with the object's allocator, or build it in an `evermap::scope` of the "
@@ -208,18 +216,18 @@ namespace detail {
 /** The time in which a value of an object is constructed. */
 class construction {
  public:
-  explicit construction(std::uintptr_t anchor) noexcept : in_object_(anchor) { arrived = &arrived_; }
+  explicit construction(std::uintptr_t anchor) noexcept : in_object_(anchor) { arriving = &here_; }
   construction(const construction&) = delete;
   construction& operator=(const construction&) = delete;
-  ~construction() { arrived = before_; }
+  ~construction() { arriving = before_; }
 
   /** Did a container come with it that was outside? */
-  bool has_arrived() const noexcept { return arrived_; }
+  bool has_arrived() const noexcept { return here_.any; }
 
  private:
   scope in_object_;
-  bool arrived_ = false;
-  bool* before_ = arrived;
+  arrivals here_;
+  arrivals* before_ = arriving;
 };
 
 }  // namespace detail
@@ -264,9 +272,24 @@ class allocator {
   explicit allocator(std::uintptr_t first_address) noexcept : anchor_(first_address) {}
 
   allocator(const allocator& other) noexcept : anchor_(other.anchor_) { settle(); }
+  allocator(allocator&& other) noexcept : anchor_(other.anchor_) {
+    settle();
+    if (anchor_ != other.anchor_ && detail::arriving != nullptr) {
+      detail::arriving->moved = this;
+    }
+  }
   template <class U>
   allocator(const allocator<U>& other) noexcept : anchor_(other.first_address()) {
     settle();
+    if constexpr (std::is_same_v<T, U*>) {
+      if (detail::arriving != nullptr && detail::arriving->moved == &other) {
+        // The move constructor of libstdc++'s deque: it allocates here and leaves these blocks to
+        // the source, which is outside. So they come from the process's heap. A source always has
+        // memory, and `check_memory` refuses the value.
+        other.stay_outside();
+        anchor_ = detail::heap_of_process;
+      }
+    }
   }
   allocator& operator=(const allocator&) noexcept = default;
 
@@ -321,7 +344,17 @@ class allocator {
   }
 
  private:
+  template <class>
+  friend class allocator;
+
   std::uintptr_t anchor_;
+
+  /** Takes back that this allocator became one of the object that it lies in. A container's copy of
+   *  its allocator is all that the caller has, hence `const`; no allocator is a constant. */
+  void stay_outside() const noexcept {
+    const_cast<allocator*>(this)->anchor_ = detail::heap_of_process;
+    detail::arriving->moved = nullptr;
+  }
 
   /** Looks at the cases in which a container could arrive in an object with memory of elsewhere. */
   void settle() noexcept {

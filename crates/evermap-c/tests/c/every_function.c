@@ -43,7 +43,7 @@ static void errors_and_versions(void)
     CHECK(strcmp(em_status_name(EM_DAMAGED), "EM_DAMAGED") == 0);
     CHECK(strcmp(em_status_name((em_status)77), "unknown status") == 0);
     em_store *store = NULL;
-    REFUSED(em_store_open("/nonexistent/store", NULL, &store), EM_NO_STORE, "em_store_create");
+    REFUSED(em_store_open("/nonexistent/store", NULL, &store), EM_NO_STORE, "create one there");
     CHECK(errno == ENOENT && store == NULL);
     em_clear_error();
     CHECK(em_last_error() == EM_OK && strcmp(em_last_error_message(), "") == 0);
@@ -79,6 +79,18 @@ static void stores(const char *path)
     OK(em_object_create(store, "behind the last"));
     REFUSED(em_object_create(store, "first"), EM_ALREADY_EXISTS, "first");
     REFUSED(em_object_create(store, ""), EM_INVALID_NAME, "");
+    REFUSED(em_object_create(store, "."), EM_INVALID_NAME, "directory");
+    REFUSED(em_object_create(store, ".."), EM_INVALID_NAME, "directory");
+    REFUSED(em_object_create(store, "a\nb"), EM_INVALID_NAME, "control character");
+    char long_name[EM_NAME_BYTES_MAX + 2] = "";
+    memset(long_name, 'n', EM_NAME_BYTES_MAX + 1);
+    REFUSED(em_object_create(store, long_name), EM_INVALID_NAME, "255 bytes");
+    /* Documents are named after their files. */
+    const char *with_slashes[] = {"/", "a/b", "/a/../b", long_name + 1};
+    for (int i = 0; i < 4; i++) {
+        OK(em_object_create(store, with_slashes[i]));
+        OK(em_store_remove(store, with_slashes[i]));
+    }
     char names[1000] = "";
     OK(em_store_list(store, collect, names));
     CHECK(strcmp(names, "first middle last ") == 0);
@@ -296,8 +308,8 @@ static void objects(const char *path)
     OK(em_object_open(store, "first", EM_READ, NULL, &second));
     CHECK(em_root(reader) == root && root->value == 1 && reader != second);
     CHECK(em_object_of(root) == reader || em_object_of(root) == second);
-    FAILS(em_malloc(reader, 10), NULL, EM_READ_ONLY, "EM_WRITE");
-    REFUSED(em_commit(reader, NULL), EM_READ_ONLY, "EM_WRITE");
+    FAILS(em_malloc(reader, 10), NULL, EM_READ_ONLY, "for writing");
+    REFUSED(em_commit(reader, NULL), EM_READ_ONLY, "for writing");
     OK(em_refresh(reader, &changed));
     CHECK(!changed);
     OK(em_verified(reader, &changed));
@@ -562,15 +574,15 @@ static void protection(const char *path)
         OK(em_sync(object));
         OK(em_set_root(object, NULL, 0, NULL, NULL));
         em_free(object, root);
-        REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_rollback");
+        REFUSED(em_object_close(object), EM_UNCOMMITTED, "roll back");
         OK(em_rollback(object));
         OK(em_object_close(object));
     }
     OK(em_object_open(store, "renamed", EM_READ, NULL, &object));
     OK(em_info(object, &info));
     CHECK(info.protection == EM_PROTECTION_OFF);
-    REFUSED(em_write_begin(object), EM_READ_ONLY, "EM_WRITE");
-    REFUSED(em_write_end(object), EM_READ_ONLY, "EM_WRITE");
+    REFUSED(em_write_begin(object), EM_READ_ONLY, "for writing");
+    REFUSED(em_write_end(object), EM_READ_ONLY, "for writing");
     OK(em_object_close(object));
     OK(em_store_close(store));
 }
@@ -613,7 +625,7 @@ static void sharing(const char *path)
     CHECK(number != NULL && em_contains(object, number, sizeof *number));
     *number = 7;
     OK(em_set_root(object, number, sizeof *number, NULL, "a number"));
-    REFUSED(em_write_unlock(object), EM_UNCOMMITTED, "em_commit");
+    REFUSED(em_write_unlock(object), EM_UNCOMMITTED, "commit them");
     OK(em_commit(again, &changed));
     CHECK(changed);
     OK(em_info(object, &info));
@@ -621,7 +633,7 @@ static void sharing(const char *path)
     OK(em_verified(object, &changed));
     /* A store that no function was told of. */
     *number = 8;
-    REFUSED(em_write_unlock(object), EM_UNCOMMITTED, "em_rollback");
+    REFUSED(em_write_unlock(object), EM_UNCOMMITTED, "roll back");
     OK(em_rollback(object));
     CHECK(*number == 7);
     OK(em_reserve(object, 1 << 20));
@@ -656,17 +668,60 @@ static void sharing(const char *path)
     /* A session that has changes is not closed. */
     OK(em_object_open(store, "shared", EM_WRITE, NULL, &object));
     REFUSED(em_read_lock(object), EM_INVALID_ARGUMENT, "EM_SHARE");
+    REFUSED(em_read_unlock(object), EM_INVALID_ARGUMENT, "EM_SHARE");
+    REFUSED(em_write_lock(object), EM_INVALID_ARGUMENT, "EM_SHARE");
+    REFUSED(em_write_unlock(object), EM_INVALID_ARGUMENT, "EM_SHARE");
     CHECK(*(int *)em_root(object) == 10);
     *(int *)em_root(object) = 11;
-    REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_rollback");
+    REFUSED(em_object_close(object), EM_UNCOMMITTED, "roll back");
     OK(em_rollback(object));
     OK(em_set_root(object, NULL, 0, NULL, "no root"));
-    REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_commit");
+    REFUSED(em_object_close(object), EM_UNCOMMITTED, "commit them");
     OK(em_commit(object, NULL));
     CHECK(em_malloc(object, 100) != NULL);
     REFUSED(em_object_close(object), EM_UNCOMMITTED, "shared");
     OK(em_rollback(object));
     OK(em_object_close(object));
+    OK(em_store_close(store));
+}
+
+/* While a store's directory has another name, a session commits what fits the addresses that it has.
+ * When it needs more, its commits fail until the name is back or the session rolls back. */
+static void renamed_store(const char *path)
+{
+    char elsewhere[1000];
+    CHECK(snprintf(elsewhere, sizeof elsewhere, "%s.renamed", path) < (int)sizeof elsewhere);
+    em_store *store;
+    em_object *object;
+    OK(em_store_open(path, NULL, &store));
+    OK(em_object_create(store, "moving"));
+    OK(em_object_open(store, "moving", EM_WRITE, NULL, &object));
+    int *number = em_malloc(object, sizeof *number);
+    *number = 1;
+    OK(em_set_root(object, number, sizeof *number, NULL, "a number"));
+    OK(em_commit(object, NULL));
+
+    CHECK(rename(path, elsewhere) == 0);
+    *number = 2;
+    OK(em_commit(object, NULL));
+    REFUSED(em_reserve(object, 256 << 20), EM_IO, path);
+    *number = 3;
+    REFUSED(em_commit(object, NULL), EM_IO, path);
+    CHECK(rename(elsewhere, path) == 0);
+    OK(em_commit(object, NULL));
+
+    CHECK(rename(path, elsewhere) == 0);
+    REFUSED(em_reserve(object, 512 << 20), EM_IO, path);
+    *number = 4;
+    REFUSED(em_commit(object, NULL), EM_IO, path);
+    OK(em_rollback(object));
+    CHECK(*number == 3);
+    *number = 5;
+    OK(em_commit(object, NULL));
+    CHECK(rename(elsewhere, path) == 0);
+    OK(em_reserve(object, 512 << 20));
+    OK(em_object_close(object));
+    OK(em_store_remove(store, "moving"));
     OK(em_store_close(store));
 }
 
@@ -706,7 +761,7 @@ static void pointers_out(const char *path)
     pointers = em_calloc(object, 4, sizeof *pointers);
     pointers[2] = &local;
     REFUSED(em_commit(object, NULL), EM_FOREIGN_POINTER, "the stack of the main thread");
-    REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_rollback");
+    REFUSED(em_object_close(object), EM_UNCOMMITTED, "roll back");
     OK(em_rollback(object));
     OK(em_object_close(object));
 
@@ -737,9 +792,9 @@ static void pointers_out(const char *path)
     OK(em_write_unlock(object));
     OK(em_object_close(object));
     OK(em_object_open(store, "renamed", EM_READ, NULL, &object));
-    REFUSED(em_expect_foreign(object, em_object_base(object), 8), EM_READ_ONLY, "EM_WRITE");
-    REFUSED(em_register_code(object), EM_READ_ONLY, "EM_WRITE");
-    REFUSED(em_forget_code(object), EM_READ_ONLY, "EM_WRITE");
+    REFUSED(em_expect_foreign(object, em_object_base(object), 8), EM_READ_ONLY, "for writing");
+    REFUSED(em_register_code(object), EM_READ_ONLY, "for writing");
+    REFUSED(em_forget_code(object), EM_READ_ONLY, "for writing");
     OK(em_object_close(object));
     em_on_foreign_pointer(NULL, NULL);
     OK(em_store_close(store));
@@ -837,6 +892,7 @@ int main(int arguments, char **argument)
     copies_and_moves(argument[1]);
     protection(argument[1]);
     sharing(argument[1]);
+    renamed_store(argument[1]);
     pointers_out(argument[1]);
     fast_io();
     nv_heap();

@@ -142,7 +142,7 @@ int main(int arguments, char **argument)
     commit_beside_allocation();
 
     /* A close that would forget what is not committed is refused; one beside other threads is busy. */
-    REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_commit");
+    REFUSED(em_object_close(object), EM_UNCOMMITTED, "commit them");
     OK(em_rollback(object));
     pthread_t user[3];
     for (int i = 0; i < 3; i++)

@@ -123,6 +123,32 @@ fn elements_with_long_texts_are_created_in_the_object_by_every_function_with_cla
     elements(clang, &["-std=c++20", "-O0"]);
 }
 
+/// Elements with members of every standard container, which are moved in from outside of the object.
+fn members(compiler: &str, flags: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let source = source("members.cpp");
+    let program = compile(compiler, &source, directory.path(), Link::Shared, flags);
+    let output = run(&program, &[directory.path().join("store")]);
+    assert!(output.ends_with(" cases, many refused\n"), "{output}");
+}
+
+#[test]
+fn elements_that_are_moved_in_arrive_whole_or_are_refused_whatever_their_members_are() {
+    let Some(cpp) = cpp() else { return };
+    members(cpp, &["-std=c++17", "-O0"]);
+}
+
+#[test]
+#[ignore = "takes long: minutes to compile"]
+fn elements_that_are_moved_in_arrive_whole_or_are_refused_under_sanitizers_and_with_clang() {
+    let Some(cpp) = cpp() else { return };
+    members(cpp, &[&SANITIZED[..], &["-O0"]].concat());
+    let Some(clang) = compiler("clang++") else { return };
+    members(clang, &["-std=c++17", "-O2"]);
+    let Some(clang) = clang_with_libcxx() else { return };
+    members(clang, &["-std=c++20", "-O0", "-stdlib=libc++"]);
+}
+
 #[test]
 fn pointers_out_of_objects_are_caught_by_the_commit_and_flipped_roots_are_no_signal() {
     let Some(cpp) = cpp() else { return };

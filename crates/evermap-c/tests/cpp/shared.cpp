@@ -78,7 +78,7 @@ void a_thread_is_refused_and_does_not_wait_for_itself(evermap::store& store) {
 void a_session_with_changes_is_not_closed(evermap::store& store) {
   evermap::session session = store.write_or_create("session");
   auto& numbers = session.find_or_make_root<evermap::vector<int>>();
-  CHECK(says(CHECK_THROWS(evermap::uncommitted, session.close()), "em_commit"));
+  CHECK(says(CHECK_THROWS(evermap::uncommitted, session.close()), "roll back"));
   CHECK(session.is_open());
   session.commit();
   numbers.push_back(1);

@@ -311,11 +311,17 @@ impl Unfinished {
         for _ in 0..16 {
             let path = parent.join(evermap_transfer::temporary_name(name)?);
             match fs::DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => {
-                    let lock = File::open(&path).map_err(Error::io("open", &path))?;
-                    let _ = lock.lock_shared();
-                    return Ok(Unfinished { path, lock, published: false });
-                }
+                // `copy --clean` may remove it before it is locked: it is made anew then.
+                Ok(()) => match File::open(&path) {
+                    Ok(lock) => {
+                        let _ = lock.lock_shared();
+                        if lock.metadata().is_ok_and(|found| found.nlink() > 0) {
+                            return Ok(Unfinished { path, lock, published: false });
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => last = error,
+                    Err(error) => return Err(Error::io("open", &path)(error)),
+                },
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
                 Err(error) => return Err(Error::io("create a directory in", parent)(error)),
             }

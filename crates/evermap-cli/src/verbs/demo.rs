@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::parse::Report;
 use super::query::Timings;
-use crate::failure::Failure;
+use crate::failure::{Failure, exit_code_of_file};
 use crate::output::{self, Output};
 
 /// Parses are slower and steadier than reopenings: fewer of them give a median that holds.
@@ -114,6 +114,10 @@ impl Demo {
     }
 }
 
+fn broken(what: &str, error: std::io::Error) -> Failure {
+    Failure::Demo { code: exit_code_of_file(&error, 10), why: format!("{what}: {error}") }
+}
+
 /// A temporary store and the program that is run on it.
 struct Bench {
     program: PathBuf,
@@ -122,7 +126,6 @@ struct Bench {
 
 impl Bench {
     fn new() -> Result<Bench, Failure> {
-        let broken = |what: &str, error| Failure::Demo(format!("{what}: {error}"));
         let prefix = tempfile::Builder::new().prefix("evermap-demo-").tempdir();
         Ok(Bench {
             program: std::env::current_exe()
@@ -172,18 +175,22 @@ impl Bench {
         command.arg("--store").arg(self.directory.path().join("store"));
         command.args(arguments).args(more).stdin(Stdio::null());
         let start = Instant::now();
-        let finished = command
-            .output()
-            .map_err(|error| Failure::Demo(format!("{}: {error}", self.program.display())))?;
+        let finished =
+            command.output().map_err(|error| broken(&self.program.display().to_string(), error))?;
         let whole = start.elapsed();
         // `parse` leaves its report on stdout, `query --count --timings` its times on stderr.
         let Finished { stdout, stderr, .. } = &finished;
         let line = if arguments[0] == "parse" { stdout } else { stderr };
         match serde_json::from_slice(line) {
             Ok(report) => Ok((report, whole)),
-            Err(_) => Err(Failure::Demo(
-                String::from_utf8_lossy(stderr).trim().trim_start_matches("evermap: ").to_string(),
-            )),
+            Err(_) => Err(Failure::Demo {
+                why: String::from_utf8_lossy(stderr)
+                    .trim()
+                    .trim_start_matches("evermap: ")
+                    .to_string(),
+                // A lack of room is told from all else.
+                code: if finished.status.code() == Some(7) { 7 } else { 10 },
+            }),
         }
     }
 }

@@ -27,12 +27,15 @@ fn each_on<T: Send>(threads: usize, count: usize, work: impl Fn(usize) -> T + Sy
         }
     };
     let mut done: Vec<(usize, T)> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        // The caller is one worker; failed spawns are ignored.
+        let start = |_| thread::Builder::new().spawn_scoped(scope, worker).ok();
+        let workers: Vec<_> = (1..threads).filter_map(start).collect();
+        let own = worker();
         let joined = workers.into_iter().map(thread::ScopedJoinHandle::join);
         // Propagate a worker's panic.
-        joined
-            .flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+        let others =
+            joined.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        own.into_iter().chain(others).collect()
     });
     done.sort_unstable_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, result)| result).collect()

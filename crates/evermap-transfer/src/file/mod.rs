@@ -46,7 +46,9 @@ pub use shared_links::SharedLinks;
 pub(crate) use symlink::copy_symlink;
 pub(crate) use target::{PublishMode, Target, c_name, sibling_name, with_temporary_name};
 pub use unfinished::temporary_name;
-pub(crate) use unfinished::{Unfinished, lock_unfinished, unfinished_name};
+pub(crate) use unfinished::{
+    Unfinished, create_and_lock, leads_to, lock_unfinished, part_of_journal, unfinished_name,
+};
 use verify::NamedFile;
 
 /// Options of a file copy.

@@ -1,8 +1,9 @@
 //! Part files: interrupted copies that can be resumed.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{self, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -10,6 +11,7 @@ use rustix::io::Errno;
 use super::identity::Identity;
 use super::journal::Journal;
 use super::target::{Target, sibling_name};
+use super::unfinished::leads_to;
 use super::verify::{NamedFile, first_difference};
 use crate::error::{Error, Result};
 use crate::meter::Meter;
@@ -17,6 +19,8 @@ use crate::span::{Span, Work};
 
 /// Bytes between two records: the most an interruption loses.
 pub(super) const STEP_BYTES: u64 = 64 << 20;
+/// How often a part that is locked is tried, 5 ms apart.
+const LOCK_ATTEMPTS: usize = 20;
 
 /// An open part file: its journal and its name.
 #[derive(Debug)]
@@ -24,6 +28,18 @@ pub(super) struct Part {
     journal: Journal,
     name: CString,
     path: PathBuf,
+}
+
+/// Locks a part file. Retries for a moment, because `clean` holds the lock while it removes one.
+fn lock(file: &OwnedFd) -> Result<(), Errno> {
+    let mut attempts = LOCK_ATTEMPTS;
+    loop {
+        attempts -= 1;
+        match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::AGAIN) if attempts > 0 => std::thread::sleep(Duration::from_millis(5)),
+            other => return other,
+        }
+    }
 }
 
 /// Returns the path of a part, for messages.
@@ -48,14 +64,18 @@ impl Part {
         let part_name = sibling_name(name, ".evermap-part");
         let path = path_of(target_path, name);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = fs::openat(directory, &part_name, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(Error::io("open the unfinished copy", &path))?;
-        fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(
-            |errno| match errno {
+        // Between its opening and its locking, another copy may have given the file its name, and `clean` may have removed it.
+        let file = loop {
+            let file = fs::openat(directory, &part_name, flags, Mode::RUSR | Mode::WUSR)
+                .map_err(Error::io("open the unfinished copy", &path))?;
+            lock(&file).map_err(|errno| match errno {
                 Errno::AGAIN => Error::Busy { path: path.clone() },
                 errno => Error::io("lock the unfinished copy", &path)(errno),
-            },
-        )?;
+            })?;
+            if leads_to(directory, &part_name, file.as_fd()) {
+                break file;
+            }
+        };
         let journal_name = sibling_name(name, ".evermap-part.journal");
         let failed = || Error::io("write the journal of", &path);
         let (mut journal, mut recorded_spans) =

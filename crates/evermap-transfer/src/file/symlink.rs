@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::attributes::{AttributeCopier, Attributes, InitialAttributes, Preserve, Subject};
 use super::target::{c_name, with_temporary_name};
+use super::unfinished::lock_unfinished;
 use crate::error::{Error, Result};
 use crate::policy::Durability;
 use crate::report::Report;
@@ -34,6 +35,8 @@ pub(crate) fn copy_symlink(
     }
     let leads_to = fs::readlinkat(from, &source_name, Vec::new())
         .map_err(Error::io("read the link", source))?;
+    // A link has no lock of its own.
+    lock_unfinished(to);
     let ((), temporary) =
         with_temporary_name(&target_name, |name| fs::symlinkat(&leads_to, to, name))
             .map_err(failed("create the link"))?;

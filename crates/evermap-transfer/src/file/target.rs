@@ -12,15 +12,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::unfinished::lock_unfinished;
+use super::unfinished::{ATTEMPTS, create_and_lock, lock_unfinished};
 use crate::error::{Error, Result};
 
 /// Mode of an unfinished copy: only its owner can read it.
 const MODE_WHILE_MADE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// Maximum length of a file name on all supported file systems.
 const NAME_BYTES_MAX: usize = 255;
-/// Number of temporary names to try. Each has 8 random characters.
-const ATTEMPTS: usize = 16;
 
 /// Time at which a copy gets its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,11 +69,12 @@ impl<'a> Target<'a> {
             // The file system lacks support, or the kernel takes the flag for `O_DIRECTORY`.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {
                 let flags = flags | OFlags::CREATE | OFlags::EXCL;
-                let (file, named) = with_temporary_name(name, |temporary| {
-                    fs::openat(directory, temporary, flags, MODE_WHILE_MADE)
+                let (file, named) = create_and_lock(directory, || {
+                    with_temporary_name(name, |temporary| {
+                        fs::openat(directory, temporary, flags, MODE_WHILE_MADE)
+                    })
                 })
                 .map_err(Error::io("create", path))?;
-                lock_unfinished(file.as_fd());
                 Ok(target(file, Some(named)))
             }
             Err(errno) => Err(Error::io("create", path)(errno)),

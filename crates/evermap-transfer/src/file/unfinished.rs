@@ -1,11 +1,11 @@
 //! Unfinished files and directories: their names, and the lock that a running copy holds.
 
-use std::ffi::{OsStr, OsString};
-use std::os::fd::BorrowedFd;
+use std::ffi::{CStr, OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, FlockOperation};
+use rustix::fs::{self, AtFlags, FlockOperation};
 use rustix::io::Errno;
 
 use super::target::{c_name, sibling_name};
@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 
 /// Timeout for the lock while `clean` examines the file.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// Attempts to create something that was removed before it was locked.
+pub(super) const ATTEMPTS: usize = 16;
 
 /// Kinds of unfinished files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,11 @@ pub(crate) enum Unfinished {
     Part,
     /// Any other file, useless after its copy has ended.
     Temporary,
+}
+
+/// Returns the name of the part file that a journal belongs to, or `None` for other names.
+pub(crate) fn part_of_journal(name: &[u8]) -> Option<&[u8]> {
+    name.strip_suffix(b".journal").filter(|part| part.ends_with(b".evermap-part"))
 }
 
 /// Classifies an unfinished file or directory by its name, as made by [`sibling_name`]. Returns
@@ -56,6 +63,36 @@ pub(crate) fn lock_unfinished(unfinished: BorrowedFd<'_>) {
         && begin.elapsed() < LOCK_WAIT
     {
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Creates something with a temporary name and locks it. Calls `create` again if `clean` removes the
+/// name before the lock is held.
+///
+/// # Errors
+/// Those of `create`.
+pub(crate) fn create_and_lock<T: AsFd, E>(
+    directory: BorrowedFd<'_>,
+    mut create: impl FnMut() -> Result<(T, std::ffi::CString), E>,
+) -> Result<(T, std::ffi::CString), E> {
+    let mut attempts = ATTEMPTS;
+    loop {
+        let (created, name) = create()?;
+        lock_unfinished(created.as_fd());
+        attempts -= 1;
+        if attempts == 0 || leads_to(directory, &name, created.as_fd()) {
+            return Ok((created, name));
+        }
+    }
+}
+
+/// Returns false if `name` no longer leads to `file`, which was opened by that name.
+pub(crate) fn leads_to(directory: BorrowedFd<'_>, name: &CStr, file: BorrowedFd<'_>) -> bool {
+    match (fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW), fs::fstat(file)) {
+        (Ok(named), Ok(open)) => (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino),
+        (Err(Errno::NOENT), _) => false,
+        // On other errors assume that it is unchanged: using the name reports them.
+        _ => true,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Opens the root directories of a copy, and refuses invalid combinations.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,15 @@ use crate::error::{Error, Result};
 use crate::file::attributes::{
     AttributeCopier, Attributes, InitialAttributes, RefusedAttribute, Subject, Xattr,
 };
-use crate::file::lock_unfinished;
+use crate::file::{create_and_lock, lock_unfinished};
 
 /// Symbolic links given by the user are followed. Links within the trees are not.
 const NAMED_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// For directories that are only traversed.
 const PASSED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Attempts to find a free name, or to open a directory that was removed meanwhile.
+const ATTEMPTS: usize = 16;
 
 /// The open root directories.
 pub(super) struct Root {
@@ -86,7 +89,10 @@ impl OpenSource {
         path: &Path,
         copier: &AttributeCopier,
     ) -> Result<(Arc<Directory>, Arc<Pair>)> {
-        lock_unfinished(target.as_fd());
+        // A new one is locked already.
+        if temporary.is_none() {
+            lock_unfinished(target.as_fd());
+        }
         let stat = fs::fstat(&target).map_err(Error::io("read the attributes of", path))?;
         let placement = temporary.map_or(Placement::Existing, Placement::New);
         let pair = Arc::new(Pair { source: self.source, target });
@@ -179,27 +185,38 @@ impl Target {
             Target::New { parent, name } => (parent, name),
         };
         let mut temporaries = TemporaryNames::new();
-        let temporary = loop {
-            let temporary = temporaries.name(&name);
-            match fs::mkdirat(&parent, &temporary, Mode::RWXU) {
-                Ok(()) => break temporary,
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(failed(errno)),
-            }
-        };
-        match fs::openat(&parent, &temporary, DIRECTORY, Mode::empty()) {
-            Ok(descriptor) => Ok(OpenTarget {
-                descriptor,
-                name,
-                parent: Some(parent),
-                temporary: Some(temporary),
-            }),
+        let (descriptor, temporary) = create_and_lock(parent.as_fd(), || {
+            create_and_open(parent.as_fd(), &name, &mut temporaries)
+        })
+        .map_err(failed)?;
+        Ok(OpenTarget { descriptor, name, parent: Some(parent), temporary: Some(temporary) })
+    }
+}
+
+/// Creates a directory with a temporary name. Tries again if `clean` removes it before it is opened.
+fn create_and_open(
+    parent: BorrowedFd<'_>,
+    name: &CStr,
+    temporaries: &mut TemporaryNames,
+) -> Result<(OwnedFd, CString), Errno> {
+    let mut last = Errno::EXIST;
+    for _ in 0..ATTEMPTS {
+        let temporary = temporaries.name(name);
+        match fs::mkdirat(parent, &temporary, Mode::RWXU) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => continue,
+            Err(errno) => return Err(errno),
+        }
+        match fs::openat(parent, &temporary, DIRECTORY, Mode::empty()) {
+            Ok(descriptor) => return Ok((descriptor, temporary)),
+            Err(Errno::NOENT) => last = Errno::NOENT,
             Err(errno) => {
-                let _ = fs::unlinkat(&parent, &temporary, AtFlags::REMOVEDIR);
-                Err(failed(errno))
+                let _ = fs::unlinkat(parent, &temporary, AtFlags::REMOVEDIR);
+                return Err(errno);
             }
         }
     }
+    Err(last)
 }
 
 /// Refuses a target in or below the source, which would be copied into itself endlessly. Walks up

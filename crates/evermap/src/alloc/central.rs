@@ -244,12 +244,13 @@ impl Central {
             let (bytes, align) = (chunks as u64 * CHUNK_BYTES, align_bytes);
             return Err(Error::BadAllocation { bytes, align, why: "the new region is too small" });
         };
-        if self.regions[region].map()[chunk..chunk + chunks].contains(&CHUNK_HOLE) {
-            let at = chunk as u64 * CHUNK_BYTES;
-            let end = (at + chunks as u64 * CHUNK_BYTES).min(self.regions[region].backed());
-            ground.refill(region, at, end.saturating_sub(at))?;
+        let at = chunk as u64 * CHUNK_BYTES;
+        let end = (at + chunks as u64 * CHUNK_BYTES).min(self.regions[region].backed());
+        // A hole may lie behind the file's end, which was cut since: backing it reserves it.
+        if at < end && self.regions[region].map()[chunk..chunk + chunks].contains(&CHUNK_HOLE) {
+            ground.refill(region, at, end - at)?;
         }
-        self.back(ground, region, chunk as u64 * CHUNK_BYTES + bytes)?;
+        self.back(ground, region, at + bytes)?;
         self.free.take(region, chunk, chunks);
         Ok((region, chunk))
     }

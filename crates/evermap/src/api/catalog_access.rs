@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::format::{COMMIT_SEQUENCE_OFFSET, KIND_CATALOG};
 use crate::object::{
     Addresses, CONTENT_BYTE, Environment, Identity, LogSource, Place, Reader, Writer, lease_of,
-    lock_byte,
+    lock_byte, read_superblock,
 };
 use crate::persist::{Mut, type_description};
 use crate::storage::{File, LockKind, OpenMode, Storage};
@@ -106,6 +106,9 @@ impl Drop for ContentLock<'_> {
     }
 }
 
+/// What the file of every catalog says of itself.
+const IDENTITY: Identity = Identity { store_uuid: None, object_uuid: None, kind: KIND_CATALOG };
+
 impl CatalogAccess {
     /// Opens the catalog's files; the first look-up maps it.
     pub(super) fn open(
@@ -123,13 +126,12 @@ impl CatalogAccess {
             }
             Error::LogMissing { path: path.clone(), log: log_path.clone() }
         })?;
-        let identity = Identity { store_uuid: None, object_uuid: None, kind: KIND_CATALOG };
         let own_addresses =
             Arc::new(CatalogAddresses { book: Arc::clone(&book), arenas: Mutex::default() });
         let addresses: Arc<dyn Addresses> = own_addresses.clone();
         Ok(CatalogAccess {
             environment: Environment { storage, space, addresses, guest: None },
-            place: Place { path, log_path, identity, called: "the catalog".to_string() },
+            place: Place { path, log_path, identity: IDENTITY, called: "the catalog".to_string() },
             file,
             log_file,
             reader: None,
@@ -145,6 +147,16 @@ impl CatalogAccess {
     /// For asking whether it has changed.
     pub(super) fn watch(&self) -> CatalogWatch {
         CatalogWatch { log_file: Arc::clone(&self.log_file) }
+    }
+
+    /// Checks page 0 as of the last commit, without mapping anything.
+    ///
+    /// # Errors
+    /// `Damaged`, and other errors of opening a catalog.
+    pub(super) fn check_page_0(&self) -> Result<()> {
+        lock_byte(&*self.file, LockKind::Shared, CONTENT_BYTE, self.patience, &self.place.called)?;
+        let _lock = ContentLock(&*self.file);
+        read_superblock(&*self.file, LogSource::File(&self.log_file), &IDENTITY).map(drop)
     }
 
     /// Calls `look` with the catalog as of its last commit.

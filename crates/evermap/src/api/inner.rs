@@ -164,7 +164,6 @@ impl Inner {
         if !inside(head.arena_base) {
             debug!(base = head.arena_base, "the store's arena lies outside the window given");
         }
-        space.reserve(head.arena_base, head.arena_length)?;
         let locks = open_lock_file(&*storage, &directory.join(ADDRESSES))?;
         let book = Arc::new(LeaseBook::new(locks));
         let mut catalog = CatalogAccess::open(
@@ -175,6 +174,11 @@ impl Inner {
             directory.join(CATALOG_LOG),
             options.catalog_timeout,
         )?;
+        if let Err(refused) = space.reserve(head.arena_base, head.arena_length) {
+            // The range was not checked yet: damage is the better reason.
+            catalog.check_page_0()?;
+            return Err(refused);
+        }
         let (uuid, sequence) = catalog.look(|_, reader| {
             let superblock = reader.superblock();
             (superblock.store_uuid, superblock.commit_sequence)

@@ -22,8 +22,8 @@ pub(crate) fn entry_of(number: u64, page: &Page) -> u32 {
     entry_by(number, page, crc32c::crc32c)
 }
 
-/// The same for few pages: by tables, which ask nothing of the processor (see `checksum`), and
-/// without looking twice at pages of zeros.
+/// The same for few pages: in the way of small parts (see `checksum`), and without looking twice at
+/// pages of zeros.
 pub(crate) fn entry_of_few(number: u64, page: &Page) -> u32 {
     if page == &[0; PAGE_BYTES as usize] {
         return 0;

@@ -106,6 +106,8 @@ pub(crate) struct Engine {
     pub(super) applies: Arc<AtomicU64>,
     /// What looks for words that lead out of the object, if it is to be looked for.
     suspects: Option<Suspects>,
+    /// As the last commit's growth had it: space of the file that a record relies on.
+    unreserved: Arc<Unreserved>,
     pub(super) flusher: Option<Flusher>,
     pub(super) last_checkpoint: Instant,
 }
@@ -195,6 +197,7 @@ impl Engine {
             poisoned: None,
             applies: Arc::default(),
             suspects: None,
+            unreserved: Arc::default(),
             flusher: None,
             last_checkpoint: Instant::now(),
         };
@@ -272,9 +275,15 @@ impl Engine {
         let mut record = RecordBuilder::new(growth.file_length, self.settings.full_pages, memory);
         let mut entries = Vec::new();
         self.compare(&mut record, &mut entries, look.as_mut())?;
-        let unknown = growth.given_back.iter().flat_map(|(first, pages)| *first..first + pages);
-        entries.extend(unknown.map(|page| (page, CHECKSUM_UNKNOWN)));
-        if record.is_empty() && growth.fresh.is_empty() && !self.page_zero_changed()? {
+        let given_back = growth.given_back.iter().flat_map(|(first, pages)| *first..first + pages);
+        let mut forgets = false;
+        for page in given_back {
+            // The chunk map may have it as a hole already: then this entry is all that changes.
+            forgets = forgets || !self.has_unknown_checksum(page)?;
+            entries.push((page, CHECKSUM_UNKNOWN));
+        }
+        let is_unchanged = record.is_empty() && growth.fresh.is_empty() && !forgets;
+        if is_unchanged && !self.page_zero_changed()? {
             self.hot.keep(std::mem::take(&mut self.pending));
             return Ok(false);
         }
@@ -299,12 +308,13 @@ impl Engine {
             self.changes_of_page_zero()
         })?;
         record.push(0, page_zero, self.page_zero());
-        let reserved = growth.unreserved.reserve(&*self.object, record.page_numbers())?;
+        self.unreserved = Arc::clone(&growth.unreserved);
+        self.unreserved.reserve(&*self.object, record.page_numbers())?;
 
         match self.settings.durability {
             Durability::Close => self.staged_growth |= !growth.fresh.is_empty(),
             Durability::Commit | Durability::Interval(_) => {
-                self.append(&mut record, !growth.fresh.is_empty() || reserved)?;
+                self.append(&mut record, !growth.fresh.is_empty())?;
             }
         }
         let (bytes, pages) = record.into_parts();
@@ -463,8 +473,9 @@ impl Engine {
         }
     }
 
-    /// Writes a record to the log: the commit point. Grown memory is flushed before.
+    /// Writes a record to the log: the commit point. Grown memory and reserved space are flushed before.
     fn write_record(&mut self, record: &mut RecordBuilder, grew: bool) -> Result<()> {
+        let grew = grew || self.unreserved.needs_flush();
         match self.log {
             None => self.begin_log(grew)?,
             Some(_) if grew => self.flush_fresh()?,
@@ -547,7 +558,9 @@ impl Engine {
         if mutated(Mutant::FreshNotFlushed) {
             return Ok(());
         }
-        self.object.sync_data().map_err(|e| self.poison(e))
+        self.object.sync_data().map_err(|e| self.poison(e))?;
+        self.unreserved.flushed();
+        Ok(())
     }
 
     /// Finds a log or makes one, and says so in the object file, durably, before the first record.

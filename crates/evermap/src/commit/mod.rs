@@ -21,6 +21,8 @@ mod engine;
 mod flusher;
 mod folios;
 pub(crate) mod gate;
+#[cfg(target_arch = "x86_64")]
+mod glance;
 mod log;
 mod overlay;
 mod pages;

@@ -131,6 +131,7 @@ impl Engine {
         self.look_at_all_spans()?;
         let had_holes = self.has_or_had_holes();
         let mut moment = [0; PAGE_BYTES as usize];
+        let mut copy = [0; PAGE_BYTES as usize];
         for run in &self.pending {
             let span = &self.spans[run.span];
             let view = self.view_of(span.file_offset);
@@ -143,13 +144,12 @@ impl Engine {
                 }
                 // SAFETY: the run lies in a span that is mapped for as long as the engine holds it.
                 let now = unsafe { self.look_at(address, &mut moment) };
-                let mut copy = [0; PAGE_BYTES as usize];
                 let stored = match view {
                     // SAFETY: the page is of the committed length, which the file has; its
                     // bytes change only in an apply, by this engine.
                     Some(view) => unsafe { view.page(offset) },
                     None => {
-                        self.object.read_at(&mut copy, offset)?;
+                        self.read_stored(number, &mut copy)?;
                         &copy
                     }
                 };
@@ -182,7 +182,7 @@ impl Engine {
     }
 
     /// Is the page one whose contents meant nothing in the last commit?
-    fn has_unknown_checksum(&self, number: u64) -> Result<bool> {
+    pub(super) fn has_unknown_checksum(&self, number: u64) -> Result<bool> {
         let Some(place) = self.tables.place(number) else { return Ok(false) };
         let line = self.committed_line(place.table_page, place.line)?;
         Ok(checksums::entry_at(&line, place.index) == CHECKSUM_UNKNOWN)

@@ -1,10 +1,13 @@
 //! The first look at a page: does a word of it lie in one of a few ranges of addresses?
 //!
 //! A commit asks that of every line that changed, and for most pages the answer ends the search for
-//! [suspects](super::suspects). So it costs as little as can be: two comparisons of vectors of four
-//! words, without branches, where the processor has AVX2.
+//! [suspects](super::suspects). So it costs as little as can be: where the processor has AVX2, a
+//! [glance](super::glance) at half of each word, and for lines of the few pages that pass it, two comparisons of
+//! vectors of four words, without branches.
 
 use super::diff::Page;
+#[cfg(target_arch = "x86_64")]
+use super::glance::Glance;
 use crate::address::ADDRESS_END;
 use crate::format::LINE_BYTES;
 
@@ -47,13 +50,20 @@ pub(super) struct Ranges {
     /// The first `count` are in use.
     ranges: [Range; RANGES_MAX],
     count: usize,
+    #[cfg(target_arch = "x86_64")]
+    glance: Glance,
 }
 
 impl Ranges {
     /// `parts` are any ranges, `legal` has those that count as nothing: first and end of each.
     pub(super) fn new(parts: impl Iterator<Item = (u64, u64)>, legal: &[(u64, u64)]) -> Ranges {
         let parts = joined(parts, legal);
-        let mut ranges = Ranges { ranges: [Range::EMPTY; RANGES_MAX], count: parts.len() };
+        let mut ranges = Ranges {
+            ranges: [Range::EMPTY; RANGES_MAX],
+            count: parts.len(),
+            #[cfg(target_arch = "x86_64")]
+            glance: Glance::new(&parts),
+        };
         for (range, (first, end)) in ranges.ranges.iter_mut().zip(parts) {
             *range = Range::new(first, end);
         }
@@ -81,7 +91,7 @@ impl Ranges {
             // Without branches, for compilers that find vector instructions.
             words.iter().fold(false, |any, word| any | self.has_plainly(u64::from_le_bytes(*word)))
         };
-        lines_with(page, lines, any)
+        lines_with(page, lines, |page| any(page), any)
     }
 
     #[inline(always)]
@@ -92,18 +102,24 @@ impl Ranges {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,popcnt")]
     fn lines_by_avx2(&self, page: &Page, lines: u64) -> u64 {
+        let glance = &self.glance;
         match self.ranges {
-            [a, ..] if self.count <= 1 => avx2::lines_with_words_in(page, lines, [a]),
-            [a, b, _] if self.count == 2 => avx2::lines_with_words_in(page, lines, [a, b]),
-            all => avx2::lines_with_words_in(page, lines, all),
+            [a, ..] if self.count <= 1 => avx2::lines_with_words_in(page, lines, glance, [a]),
+            [a, b, _] if self.count == 2 => avx2::lines_with_words_in(page, lines, glance, [a, b]),
+            all => avx2::lines_with_words_in(page, lines, glance, all),
         }
     }
 }
 
-/// Lines that have what `any` looks for, in whatever bytes it is given.
+/// Lines that have what `any` looks for. Pages without what `may` looks for have none.
 #[inline(always)]
-fn lines_with(page: &Page, lines: u64, any: impl Fn(&[u8]) -> bool) -> u64 {
-    if lines.count_ones() > LINES_BEFORE_WHOLE_PAGE && !any(page) {
+fn lines_with(
+    page: &Page,
+    lines: u64,
+    may: impl FnOnce(&Page) -> bool,
+    any: impl Fn(&[u8]) -> bool,
+) -> u64 {
+    if lines.count_ones() > LINES_BEFORE_WHOLE_PAGE && !may(page) {
         return 0;
     }
     let (mut found, mut rest) = (0, lines);
@@ -123,7 +139,7 @@ mod avx2 {
         _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_testz_si256,
     };
 
-    use super::{Page, Range, WORD_BYTES, lines_with};
+    use super::{Glance, Page, Range, WORD_BYTES, lines_with};
 
     const WORDS: usize = 4;
 
@@ -132,11 +148,12 @@ mod avx2 {
     pub(super) fn lines_with_words_in<const N: usize>(
         page: &Page,
         lines: u64,
+        glance: &Glance,
         ranges: [Range; N],
     ) -> u64 {
         let ranges =
             ranges.map(|r| (_mm256_set1_epi64x(r.shift as i64), _mm256_set1_epi64x(r.bound)));
-        lines_with(page, lines, |bytes| has_word_in(bytes, &ranges))
+        lines_with(page, lines, |page| glance.may_have(page), |bytes| has_word_in(bytes, &ranges))
     }
 
     #[target_feature(enable = "avx2")]
@@ -200,11 +217,27 @@ mod tests {
 
     #[test]
     fn the_first_look_lets_every_word_in_its_ranges_pass_and_no_other() {
-        let all =
-            [(0x40_0000, 0x50_0000), (0x1500_0000_0000, 0x1600_0000_0000), (1 << 46, 1 << 47)];
+        let low = [(0x40_0000, 0x50_1238), (0x7000_0000, 0x1_2345_6000)];
+        let high = [(0x1500_0000_0000, 0x1600_0000_1000), (0x5555_5555_4000, 0x7fff_ffff_f000)];
         let legal = [(0x1700_0000_0000, 0x1800_0000_0000)];
-        for count in 0..=RANGES_MAX {
-            let ranges = Ranges::new(all[..count].iter().copied(), &legal);
+        let [a, b] = low;
+        let [c, d] = high;
+        let sets: [&[(u64, u64)]; 11] = [
+            &[],
+            &[a],
+            &[c],
+            &[d],
+            &[a, b],
+            &[a, d],
+            &[b, d],
+            &[c, d],
+            &[a, c, d],
+            &[b, c, d],
+            &[a, b, d],
+        ];
+        for all in sets {
+            let count = all.len();
+            let ranges = Ranges::new(all.iter().copied(), &legal);
             assert_eq!(ranges.count, count);
             let edges = all.iter().flat_map(|(first, end)| [*first, *end]);
             let words = edges.flat_map(|edge| [edge - 1, edge, edge + 1]);
@@ -212,7 +245,7 @@ mod tests {
             for word in words.chain(others) {
                 let is_in = all[..count].iter().any(|(first, end)| word >= *first && word < *end);
                 assert_eq!(ranges.has(word), is_in, "{word:#x}");
-                for at in [0, 8, 56, 64, 2048, 4088] {
+                for at in (0..LINE_BYTES).step_by(WORD_BYTES).chain([64, 2048, 4032, 4088]) {
                     let mut page = [0xff; PAGE_BYTES as usize];
                     page[at..at + 8].copy_from_slice(&word.to_le_bytes());
                     let line = 1 << (at / LINE_BYTES);

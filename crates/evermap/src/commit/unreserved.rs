@@ -2,6 +2,9 @@
 //!
 //! A log can be applied only if the file has room for it. Most of an object file is reserved when the object grows. A
 //! large block is not: its space is reserved in steps, when a commit has pages of it.
+//!
+//! What was reserved has to be durable before the record is. A flush of the file sees to that. Space that is there
+//! already may have been reserved by a dead session, so it needs one flush in each session, and no more.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +24,10 @@ pub(crate) struct Unreserved {
     parts: Mutex<BTreeMap<u64, u64>>,
     /// There are parts. For a look without the lock.
     any: AtomicBool,
+    /// Space was reserved that may be gone after a power cut.
+    unflushed: AtomicBool,
+    /// The file was flushed since it was opened.
+    flushed_once: AtomicBool,
 }
 
 impl Unreserved {
@@ -41,7 +48,24 @@ impl Unreserved {
         self.any.store(!parts.is_empty(), Ordering::Release);
     }
 
-    /// Reserves space for pages of the file, in whole steps; their numbers ascend. Says whether any was missing.
+    /// Returns true if the file must be flushed before a record relies on what was reserved.
+    pub(crate) fn needs_flush(&self) -> bool {
+        self.unflushed.load(Ordering::Acquire)
+    }
+
+    /// Notes that the file was flushed, after everything that was reserved so far.
+    pub(crate) fn flushed(&self) {
+        self.unflushed.store(false, Ordering::Release);
+        self.flushed_once.store(true, Ordering::Release);
+    }
+
+    /// Another file takes the place of this one. What it has space for is added again.
+    pub(crate) fn file_replaced(&self) {
+        self.flushed_once.store(false, Ordering::Release);
+    }
+
+    /// Reserves space for pages of the file, in whole steps; their numbers ascend. Afterwards
+    /// [`needs_flush`](Unreserved::needs_flush) tells what is to be done before the record is written.
     ///
     /// # Errors
     /// `DiskFull` and the like. What was reserved stays reserved.
@@ -49,12 +73,11 @@ impl Unreserved {
         &self,
         file: &dyn File,
         pages: impl IntoIterator<Item = u64>,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         if !self.any.load(Ordering::Acquire) {
-            return Ok(false);
+            return Ok(());
         }
         let mut parts = self.lock();
-        let mut reserved = false;
         // The range to reserve next: neighbouring steps take one call.
         let mut pending = (0, 0);
         for page in pages {
@@ -66,35 +89,42 @@ impl Unreserved {
             let step = at / STEP_BYTES * STEP_BYTES;
             let (start, end) = (step.max(start), (step + STEP_BYTES).min(end));
             if start != pending.1 {
-                reserved |= reserve_part(&mut parts, file, pending)?;
+                self.reserve_part(&mut parts, file, pending)?;
                 pending.0 = start;
             }
             pending.1 = end;
         }
-        reserved |= reserve_part(&mut parts, file, pending)?;
+        self.reserve_part(&mut parts, file, pending)?;
         self.any.store(!parts.is_empty(), Ordering::Release);
-        Ok(reserved)
+        Ok(())
+    }
+
+    fn reserve_part(
+        &self,
+        parts: &mut BTreeMap<u64, u64>,
+        file: &dyn File,
+        (start, end): (u64, u64),
+    ) -> Result<()> {
+        if start == end {
+            return Ok(());
+        }
+        let before = file.disk_bytes()?;
+        if let Err(error) = file.allocate(start, end - start) {
+            give_back(file, start, end);
+            return Err(error);
+        }
+        // Only this session changes what the file has: the same number of blocks are the same blocks.
+        let was_there = file.disk_bytes()? == before && self.flushed_once.load(Ordering::Acquire);
+        if !was_there {
+            self.unflushed.store(true, Ordering::Release);
+        }
+        cut(parts, start, end);
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn reserve_part(
-    parts: &mut BTreeMap<u64, u64>,
-    file: &dyn File,
-    (start, end): (u64, u64),
-) -> Result<bool> {
-    if start == end {
-        return Ok(false);
-    }
-    if let Err(error) = file.allocate(start, end - start) {
-        give_back(file, start, end);
-        return Err(error);
-    }
-    cut(parts, start, end);
-    Ok(true)
 }
 
 /// Gives back what a reservation got before the disk was full. Steps with data keep theirs.
@@ -172,12 +202,47 @@ mod tests {
         let path = directory.path().join("object");
         let file = Disk.open(&path, OpenMode::CreateNew).unwrap();
         unreserved.add(4096, 5 * STEP_BYTES);
-        let page = |offset: u64| offset / PAGE_BYTES;
-        assert!(!unreserved.reserve(&*file, [0]).unwrap());
+        unreserved.reserve(&*file, [0]).unwrap();
+        assert_eq!(file.length().unwrap(), 0);
         let pages = [1, 2, page(STEP_BYTES), page(STEP_BYTES) + 1, page(4 * STEP_BYTES)];
-        assert!(unreserved.reserve(&*file, pages).unwrap());
+        unreserved.reserve(&*file, pages).unwrap();
         assert_eq!(parts_of(&unreserved), [(2 * STEP_BYTES, 4 * STEP_BYTES)]);
-        assert!(!unreserved.reserve(&*file, pages).unwrap());
+        unreserved.reserve(&*file, pages).unwrap();
         assert_eq!(file.length().unwrap(), 5 * STEP_BYTES);
+    }
+
+    fn page(offset: u64) -> u64 {
+        offset / PAGE_BYTES
+    }
+
+    #[test]
+    fn a_file_is_flushed_once_for_space_that_was_there_and_always_for_space_that_was_not() {
+        let unreserved = Unreserved::default();
+        let directory = tempfile::tempdir().unwrap();
+        let file = Disk.open(&directory.path().join("object"), OpenMode::CreateNew).unwrap();
+        let steps = 4 * STEP_BYTES;
+        file.allocate(0, steps).unwrap();
+        let commit = |pages: &[u64]| {
+            unreserved.add(0, steps);
+            unreserved.reserve(&*file, pages.iter().copied()).unwrap();
+            let flush = unreserved.needs_flush();
+            // The commit may fail here: the next one has to know.
+            assert_eq!(unreserved.needs_flush(), flush);
+            if flush {
+                unreserved.flushed();
+            }
+            flush
+        };
+        assert!(commit(&[0, 1]), "a dead session may have reserved it");
+        assert!(!commit(&[0, 1]) && !commit(&[page(STEP_BYTES), page(3 * STEP_BYTES)]));
+        assert!(file.punch_hole(STEP_BYTES, STEP_BYTES).unwrap());
+        assert!(!commit(&[0]), "the hole is elsewhere");
+        assert!(commit(&[0, page(STEP_BYTES)]) && !commit(&[0, page(STEP_BYTES)]));
+        // Another step is reserved by a commit that fails, the next one finds all space there.
+        assert!(file.punch_hole(2 * STEP_BYTES, STEP_BYTES).unwrap());
+        unreserved.reserve(&*file, [page(2 * STEP_BYTES)]).unwrap();
+        assert!(commit(&[0]) && !commit(&[0]));
+        unreserved.file_replaced();
+        assert!(commit(&[0]));
     }
 }

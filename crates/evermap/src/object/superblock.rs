@@ -415,8 +415,7 @@ impl Superblock {
             return;
         }
         self.features_incompatible |= FEATURE_LOG_2;
-        // Commits use the quick implementation for pages anyway: it is ready.
-        self.root_checksum = ::crc32c::crc32c(root_area);
+        self.root_checksum = root_checksum(root_area);
     }
 
     /// Brings regions, length and checksum up to date; the records are as they stand in the file.

@@ -30,6 +30,10 @@ fn each_operation_costs_as_many_flushes_as_the_documentation_says() {
     const FEW: Step = Change(Edit::Lines { blocks: 2, lines: 2 });
     const GAIN: Step = Change(Edit::Gain { blocks: 6, bytes: 32 * 1024 });
     const LOSE: Step = Change(Edit::Lose { blocks: 8 });
+    // More than a step of space that is reserved at once.
+    const MUCH: Step = Change(Edit::Gain { blocks: 12, bytes: 512 * 1024 });
+    const ONE: Step = Change(Edit::SameLine);
+    const MANY: Step = Change(Edit::Lines { blocks: 8, lines: 2 });
     let cases: &[(&str, usize, &[Step])] = &[
         ("creation, but for the catalog's", 2, &[MAKE]),
         ("a first commit that makes a log", 4, &[MAKE, Open, FEW, Commit]),
@@ -53,6 +57,14 @@ fn each_operation_costs_as_many_flushes_as_the_documentation_says() {
             "a first commit beside a kept log that was emptied",
             3,
             &[MAKE, KEEP, FEW, Commit, Checkpoint, Close, KEEP, FEW, Commit],
+        ),
+        (
+            "a further commit to parts of an object with holes that have space",
+            1,
+            &[
+                MAKE, Open, MUCH, Commit, LOSE, Commit, Shrink, Close, Open, ONE, Commit, MANY,
+                Commit,
+            ],
         ),
         ("a shorter object", 1, &[MAKE, Open, GAIN, Commit, LOSE, Commit, Release]),
         (

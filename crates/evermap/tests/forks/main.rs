@@ -9,6 +9,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod creating;
 mod guests;
 mod leftovers;
 mod locks;

@@ -34,6 +34,15 @@ fn allocate(session: &RawSession, count: usize) -> NonNull<u8> {
     session.heap().allocate(8 * count, 8).unwrap()
 }
 
+/// Opens the object, whose root from the next commit on is a new block of words.
+fn session_with_block(store: &Store, count: usize, value: u64) -> (RawSession, NonNull<u8>) {
+    let mut session = session(store, &WriteOptions::new());
+    let block = allocate(&session, count);
+    words(block, count).fill(value);
+    set_root(&mut session, block);
+    (session, block)
+}
+
 fn set_root(session: &mut RawSession, block: NonNull<u8>) {
     // SAFETY: the tag is no Rust type's.
     unsafe { session.set_root(Some(block), 8, [0; 16], "words") }.unwrap();
@@ -47,6 +56,12 @@ fn with_store(role: &str) -> TestStore {
     test
 }
 
+fn with_store_that_stays_sound(role: &str) {
+    let test = with_store(role);
+    let report = evermap::tools::check(test.path(), &evermap::tools::CheckOptions::new()).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
+
 fn arguments() -> Option<(Store, Numbers)> {
     let (path, shared) = (argument(0)?, argument(1)?);
     Some((Store::open_or_create(path).unwrap(), Numbers::new(shared.as_ref())))
@@ -56,10 +71,7 @@ fn arguments() -> Option<(Store, Numbers)> {
 #[ignore = "a part of another test"]
 fn role_committed_and_uncommitted() {
     let Some((store, numbers)) = arguments() else { return };
-    let mut session = session(&store, &WriteOptions::new());
-    let block = allocate(&session, WORDS);
-    words(block, WORDS).fill(1);
-    set_root(&mut session, block);
+    let (mut session, block) = session_with_block(&store, WORDS, 1);
     session.commit().unwrap();
     session.checkpoint().unwrap();
     // Half of it changed since the last commit, and half of it clean.
@@ -95,10 +107,7 @@ fn a_child_sees_changed_and_clean_pages_as_of_the_fork() {
 #[ignore = "a part of another test"]
 fn role_gained_memory() {
     let Some((store, numbers)) = arguments() else { return };
-    let mut session = session(&store, &WriteOptions::new());
-    let first = allocate(&session, 10);
-    words(first, 10).fill(7);
-    set_root(&mut session, first);
+    let (mut session, first) = session_with_block(&store, 10, 7);
     session.commit().unwrap();
     for round in 0..6 {
         let before = numbers.get(STEPS);
@@ -171,19 +180,14 @@ fn role_look() {
 
 #[test]
 fn a_child_sees_gained_memory_as_of_the_fork_and_the_parent_commits_it_whole() {
-    let test = with_store("role_gained_memory");
-    let report = evermap::tools::check(test.path(), &evermap::tools::CheckOptions::new()).unwrap();
-    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    with_store_that_stays_sound("role_gained_memory");
 }
 
 #[test]
 #[ignore = "a part of another test"]
 fn role_calls_in_a_child() {
     let Some((store, _)) = arguments() else { return };
-    let mut session = session(&store, &WriteOptions::new());
-    let block = allocate(&session, 10);
-    words(block, 10).fill(5);
-    set_root(&mut session, block);
+    let (mut session, block) = session_with_block(&store, 10, 5);
     // The object gets a record of code, in page 0.
     words(allocate(&session, 1), 1)[0] = role_calls_in_a_child as fn() as usize as u64;
     session.commit().unwrap();
@@ -343,19 +347,14 @@ fn role_private_heap() {
 
 #[test]
 fn a_child_with_private_memory_allocates_there_whatever_its_parents_threads_were_allocating() {
-    let test = with_store("role_private_heap");
-    let report = evermap::tools::check(test.path(), &evermap::tools::CheckOptions::new()).unwrap();
-    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    with_store_that_stays_sound("role_private_heap");
 }
 
 #[test]
 #[ignore = "a part of another test"]
 fn role_bare_clone() {
     let Some((store, numbers)) = arguments() else { return };
-    let mut session = session(&store, &WriteOptions::new());
-    let block = allocate(&session, WORDS);
-    words(block, WORDS).fill(1);
-    set_root(&mut session, block);
+    let (mut session, block) = session_with_block(&store, WORDS, 1);
     session.commit().unwrap();
     // Large enough to take no disk space yet, on a disk.
     let large = allocate(&session, 10 << 20);

@@ -1,6 +1,6 @@
 //! `evermap prefetch`: lays pages out in advance.
 
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -13,6 +13,9 @@ use serde::Serialize;
 use super::common::{Finder, Visiting};
 use crate::failure::Failure;
 use crate::output::{self, Output};
+
+/// Maximum length of a list of pages, in bytes.
+const LIST_BYTES_MAX: u64 = 16 << 20;
 
 /// Lay out pages in advance, so that their first visit is warm
 ///
@@ -133,11 +136,16 @@ impl Prefetch {
         let mut pages = self.pages.clone();
         if let Some(from) = &self.from {
             let failed = |source| Failure::Source { path: from.clone(), source };
-            let text = match from == Path::new("-") {
-                true => io::read_to_string(io::stdin().lock()),
-                false => std::fs::read_to_string(from),
+            let mut text = String::new();
+            let source: Box<dyn Read> = match from == Path::new("-") {
+                true => Box::new(io::stdin().lock()),
+                false => Box::new(std::fs::File::open(from).map_err(failed)?),
             };
-            let text = text.map_err(failed)?;
+            source.take(LIST_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+            if text.len() as u64 > LIST_BYTES_MAX {
+                let why = format!("it is longer than {LIST_BYTES_MAX} bytes, the most allowed");
+                return Err(failed(io::Error::other(why)));
+            }
             let lines = text.as_bytes().lines().map_while(Result::ok);
             let lines = lines.map(|line| line.trim().to_string());
             pages.extend(lines.filter(|line| !line.is_empty() && !line.starts_with('#')));

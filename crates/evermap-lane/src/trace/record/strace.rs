@@ -51,19 +51,20 @@ pub(super) fn record(
         first: Vec::new(),
     };
     let (status, trace) = thread::scope(|scope| {
-        let reading = scope.spawn(|| {
+        let reading = thread::Builder::new().spawn_scoped(scope, || {
             let trace = Trace::read_from(BufReader::new(&mut reader), "the recording", &options);
             // Read the rest of the output: strace must not lose its reader while it traces
             // processes.
             let drained = io::copy(&mut reader, &mut io::sink());
             drained.map_err(|source| broken(&path, source)).and(trace)
         });
+        let reading = reading.map_err(|source| broken(&path, source))?;
         let status = run(&mut strace(command, &path));
         // strace has opened the pipe or has failed. From now on, the pipe ends with strace.
         drop(writer);
         ended.store(true, Ordering::Release);
-        (status, reading.join())
-    });
+        Ok((status, reading.join()))
+    })?;
     let status = status.map_err(|source| not_started("strace", "strace", source))?;
     let first = String::from_utf8_lossy(&reader.first).into_owned();
     let first = first.lines().next().unwrap_or_default();

@@ -285,6 +285,7 @@ impl Territory {
         }
         *owners = Arc::clone(engines);
         // A copy has no more space than the data that it copied.
+        self.unreserved.file_replaced();
         self.unreserve_data();
         self.length_min.store(0, Ordering::Relaxed);
         self.write_behind.stop();

@@ -9,6 +9,7 @@ mod describe;
 mod difference;
 mod failure;
 mod hash;
+mod names;
 mod pbox;
 mod pbtree;
 mod pmap;

@@ -78,7 +78,8 @@ impl Run {
         for (other, key) in ring.all()? {
             application = application.with_key_of(other, key);
         }
-        let watchdog = self.time_max()?.map(|time| Watchdog::start(self.module.clone(), time));
+        let start = |time| Watchdog::start(self.module.clone(), time);
+        let watchdog = self.time_max()?.map(start).transpose()?;
         let mut guest = sandbox.start(&module, &application, &options)?;
         let end = guest.run()?;
         drop(watchdog);

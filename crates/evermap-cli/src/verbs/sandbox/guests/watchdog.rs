@@ -21,9 +21,13 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// Watches from now on, for a guest that may run for `time`.
-    pub fn start(module: PathBuf, time: Duration) -> Watchdog {
+    ///
+    /// # Errors
+    /// `NotStarted`: no thread can be started.
+    pub fn start(module: PathBuf, time: Duration) -> Result<Watchdog, Failure> {
         let (alive, ended) = mpsc::channel();
-        std::thread::spawn(move || {
+        let program = module.clone();
+        let started = std::thread::Builder::new().spawn(move || {
             let waited = ended.recv_timeout(time.saturating_add(GRACE));
             if waited != Err(RecvTimeoutError::Timeout) {
                 return;
@@ -32,6 +36,7 @@ impl Watchdog {
             let _: ExitCode = failure.report();
             std::process::exit(i32::from(failure.exit_code()));
         });
-        Watchdog { _alive: alive }
+        started.map_err(|source| Failure::NotStarted { program, source })?;
+        Ok(Watchdog { _alive: alive })
     }
 }

@@ -1,0 +1,163 @@
+//! Half of a look at a page: are 32 bits of a word in a range? It says yes too often and never no too often.
+//!
+//! Eight words are looked at in four instructions: two that take the bits of all, a subtraction, and a
+//! minimum that remembers the word which comes nearest to the range. Vectors of 64-bit words take eight
+//! for one range, as processors have neither their minimum nor their unsigned comparison.
+
+use std::arch::x86_64::{
+    __m256i, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_min_epu32,
+    _mm256_movemask_epi8, _mm256_set1_epi32, _mm256_setr_epi64x, _mm256_shuffle_ps,
+    _mm256_sub_epi32,
+};
+
+use super::diff::Page;
+use crate::format::LINE_BYTES;
+
+/// Ranges from here on are told by the upper half of a word.
+const HIGH: u64 = 1 << 40;
+/// The bits that tell words in lower ranges begin here. Those above are not looked at.
+const LOW_SHIFT: u32 = 16;
+const VECTOR_BYTES: usize = 32;
+
+/// What is looked for in some bits of a word: the first value, and how many follow it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    first: u32,
+    more: u32,
+}
+
+impl Span {
+    fn new(first: u64, end: u64, shift: u32) -> Span {
+        let (first, last) = ((first >> shift) as u32, ((end - 1) >> shift) as u32);
+        Span { first, more: last - first }
+    }
+}
+
+/// The ranges of a look, by the bits that tell words in them.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Glance {
+    Nothing,
+    High([Span; 1]),
+    HighAndLow([Span; 1], [Span; 1]),
+    TwoHigh([Span; 2]),
+    TwoHighAndLow([Span; 2], [Span; 1]),
+    /// Other ranges: every page passes.
+    Any,
+}
+
+impl Glance {
+    /// For ranges of addresses, none empty: first and end of each.
+    pub(super) fn new(ranges: &[(u64, u64)]) -> Glance {
+        let spans = |high: bool, shift: u32| {
+            let some = ranges.iter().filter(move |(first, _)| (*first >= HIGH) == high);
+            some.map(|(first, end)| Span::new(*first, *end, shift)).collect::<Vec<_>>()
+        };
+        match (&spans(true, 32)[..], &spans(false, LOW_SHIFT)[..]) {
+            ([], []) => Glance::Nothing,
+            ([a], []) => Glance::High([*a]),
+            ([a], [low]) => Glance::HighAndLow([*a], [*low]),
+            ([a, b], []) => Glance::TwoHigh([*a, *b]),
+            ([a, b], [low]) => Glance::TwoHighAndLow([*a, *b], [*low]),
+            _ => Glance::Any,
+        }
+    }
+
+    /// Returns false only if no word of the page lies in a range.
+    #[target_feature(enable = "avx2")]
+    pub(super) fn may_have(&self, page: &Page) -> bool {
+        match *self {
+            Glance::Nothing => false,
+            Glance::High(high) => has(page, high, []),
+            Glance::HighAndLow(high, low) => has(page, high, low),
+            Glance::TwoHigh(high) => has(page, high, []),
+            Glance::TwoHighAndLow(high, low) => has(page, high, low),
+            Glance::Any => true,
+        }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn has<const H: usize, const L: usize>(page: &Page, high: [Span; H], low: [Span; L]) -> bool {
+    const UPPER: i32 = 0b11_01_11_01;
+    const FIRST_LOWER_THEN_UPPER: i32 = 0b11_01_10_00;
+    const AT: usize = LOW_SHIFT as usize / 8;
+    let of_all = |value: u32| _mm256_set1_epi32(value as i32);
+    let (high_first, low_first) = (high.map(|s| of_all(s.first)), low.map(|s| of_all(s.first)));
+    let (mut high_least, mut low_least) = ([of_all(!0); H], [of_all(!0); L]);
+    for line in page.as_chunks::<LINE_BYTES>().0 {
+        let bits = halves::<UPPER>(line, 0, VECTOR_BYTES);
+        for (least, first) in high_least.iter_mut().zip(&high_first) {
+            *least = _mm256_min_epu32(*least, _mm256_sub_epi32(bits, *first));
+        }
+        // Four words of the first vector begin at its even places, and of the second at its odd ones:
+        // so neither reaches beyond the line.
+        let bits = halves::<FIRST_LOWER_THEN_UPPER>(line, AT, VECTOR_BYTES - AT);
+        for (least, first) in low_least.iter_mut().zip(&low_first) {
+            *least = _mm256_min_epu32(*least, _mm256_sub_epi32(bits, *first));
+        }
+    }
+    let is_in = |(least, span): (&__m256i, &Span)| {
+        let nearest = _mm256_min_epu32(*least, of_all(span.more));
+        _mm256_movemask_epi8(_mm256_cmpeq_epi32(nearest, *least)) != 0
+    };
+    high_least.iter().zip(&high).any(is_in) || low_least.iter().zip(&low).any(is_in)
+}
+
+/// Takes 32 bits of each word of a line: halves of two vectors, which begin at `a` and `b`.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn halves<const WHICH: i32>(line: &[u8; LINE_BYTES], a: usize, b: usize) -> __m256i {
+    let half = |at: usize| {
+        let words = line[at..at + VECTOR_BYTES].as_chunks::<8>().0;
+        let word = |index: usize| i64::from_le_bytes(words[index]);
+        // Compiles to one load.
+        _mm256_castsi256_ps(_mm256_setr_epi64x(word(0), word(1), word(2), word(3)))
+    };
+    _mm256_castps_si256(_mm256_shuffle_ps::<WHICH>(half(a), half(b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::PAGE_BYTES;
+
+    const LIBRARIES: (u64, u64) = (0x7eff_0000_0000, 0x7fff_ffff_f000);
+    const PROGRAM: (u64, u64) = (0x40_0000, 0x1000_0000);
+    const ARENA: (u64, u64) = (0x2010_0000_0000, 0x2020_0000_0000);
+
+    fn passes(ranges: &[(u64, u64)], words: impl Fn(u64) -> u64) -> bool {
+        let mut page = [0; PAGE_BYTES as usize];
+        for (index, word) in page.as_chunks_mut().0.iter_mut().enumerate() {
+            *word = words(index as u64).to_le_bytes();
+        }
+        // SAFETY: the processor was asked.
+        is_x86_feature_detected!("avx2") && unsafe { Glance::new(ranges).may_have(&page) }
+    }
+
+    #[test]
+    fn most_pages_are_done_with_at_a_glance() {
+        if !is_x86_feature_detected!("avx2") {
+            eprintln!("SKIPPED: the processor has no AVX2");
+            return;
+        }
+        let sets: [&[(u64, u64)]; 4] = [
+            &[LIBRARIES],
+            &[PROGRAM, LIBRARIES],
+            &[ARENA, LIBRARIES],
+            &[PROGRAM, ARENA, LIBRARIES],
+        ];
+        for ranges in sets {
+            assert!(!passes(ranges, |i| i), "small numbers");
+            assert!(!passes(ranges, |i| 0x2000_0000_0000 + 64 * i), "addresses in the object");
+            assert!(!passes(ranges, |_| u64::from_le_bytes(*b"some tex")), "texts");
+            assert!(!passes(ranges, |i| (i as f64 / 3.0).to_bits()), "floating-point numbers");
+            for (first, end) in ranges {
+                for word in [*first, *end - 1] {
+                    assert!(passes(ranges, |i| if i == 300 { word } else { i }), "{word:#x}");
+                }
+            }
+        }
+        assert!(!passes(&[], |i| i << 30));
+    }
+}
