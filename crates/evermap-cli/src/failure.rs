@@ -430,10 +430,10 @@ fn is_lack_of_room(kind: io::ErrorKind) -> bool {
     matches!(kind, StorageFull | QuotaExceeded | OutOfMemory | FileTooLarge | WouldBlock)
 }
 
-/// What each remedy for a lack of room says.
+/// Words that appear in every remedy for a lack of room.
 const REMEDIES: [&str; 3] = ["ulimit", "free ", "another disk"];
 
-/// What to do about the limit or the full disk that an error comes from.
+/// Returns the remedy if a limit or a full disk caused the error.
 fn refused_by_kernel(failure: &Failure) -> Option<&'static str> {
     let mut error: Option<&(dyn std::error::Error + 'static)> = Some(failure);
     while let Some(at) = error {
