@@ -387,6 +387,8 @@ fn exit_code_of_sandbox(error: &evermap_wasm::Error) -> u8 {
         Error::Store(error) => exit_code_of(error),
         Error::InvalidName { .. } => 2,
         Error::NoApplication { .. } | Error::NoObject { .. } => 3,
+        Error::NoRight { .. } | Error::NoBinding { .. } => 3,
+        Error::HasObjects { .. } => 4,
         Error::DamagedTable { .. } | Error::NewerTable { .. } => 5,
         Error::MissingTable { .. } | Error::HalfKnown { .. } => 5,
         Error::WrongKey { .. } | Error::NotBound { .. } | Error::UnsafeTable { .. } => 6,
