@@ -296,7 +296,6 @@ fn messages_name_flags_and_verbs_of_the_command_and_no_rust_items() {
     std::os::unix::fs::symlink("loop", place.path("folder/loop")).unwrap();
     for (says, arguments) in [
         ("`--namespace PREFIX=URI`", &["query", "feed.xml", "p|actor"][..]),
-        ("`--namespace PREFIX=URI`", &["query", "feed.xml", "x, :is(p|actor)"]),
         ("`evermap parse --force`", &["parse", "page.html", "--name", "numbers"]),
         ("`--resume`", &["copy", "--resume", "folder", "copy"]),
         ("`--keep-going`", &["copy", "-L", "folder", "copy"]),
