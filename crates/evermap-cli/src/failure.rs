@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use evermap::Error;
-use evermap_dom::{InvalidDocument, ParseError, ParseErrorKind, SelectorError};
+use evermap_dom::{InvalidDocument, ParseError, ParseErrorKind, SelectorError, SelectorErrorKind};
 
 use crate::kinds::Other;
 use crate::output;
@@ -30,13 +30,13 @@ pub enum Failure {
     NotBuilt { verb: String, feature: &'static str },
     #[error("cannot tell where your data directory is: set HOME, EVERMAP_STORE or --store")]
     NoHome,
-    #[error(transparent)]
+    #[error("{}", of_a_selector(.0))]
     Selector(#[from] SelectorError),
     #[error("{}", in_words_of_the_command(.0))]
     Store(#[from] Error),
     #[error("object `{name}`: {source}")]
     Document { name: String, source: InvalidDocument },
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {}", path.display(), why_not_read(source))]
     Source { path: PathBuf, source: io::Error },
     #[error("cannot write {}: {}", path.display(), why_not_written(path, source))]
     Target { path: PathBuf, source: io::Error },
@@ -76,9 +76,21 @@ pub enum Failure {
     NameOfAnother { name: String, of: String },
     /// `--stale fail`.
     #[error(
-        "document `{name}`: {what}; `--stale refresh` parses it again, `--stale use` takes it as it is"
+        "document `{name}`: {what}; {}`--stale use` takes it as it is",
+        if *is_there { "`--stale refresh` parses it again, " } else { "" }
     )]
-    Stale { name: String, what: String },
+    Stale { name: String, what: String, is_there: bool },
+    /// `mv` of a guest object.
+    #[error(
+        "`{name}` is a guest's object and keeps its name: the guest finds it and its rights by the name; `evermap backup` copies the store with it"
+    )]
+    GuestName { name: String },
+    /// `copy` of a directory onto a file.
+    #[error(
+        "cannot copy directory {} onto {}, which is no directory; name another target, or remove that first",
+        from.display(), to.display()
+    )]
+    NotOntoFile { from: PathBuf, to: PathBuf },
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
     /// `check` or `backup` found damage, and has said which.
@@ -126,7 +138,7 @@ pub enum Failure {
     /// `copy --keep-going`, after it said what.
     #[error("{count} of what was to be copied was not; the rest was")]
     NotAllCopied { count: u64 },
-    #[error(transparent)]
+    #[error("{}", of_a_transfer(.0))]
     Transfer(#[from] evermap_transfer::Error),
     #[error(transparent)]
     Load(#[from] evermap_load::Error),
@@ -152,7 +164,7 @@ pub enum Failure {
     /// `lane check`, after it said why.
     #[error("no lane with SCHED_FIFO is possible here: see `core`, `affinity` and `fifo` above")]
     NoLane,
-    /// A process that `demo` started.
+    /// A process that `demo` started, or was to start.
     #[error("the demonstration failed: {why}")]
     Demo { why: String, code: u8 },
 }
@@ -216,6 +228,8 @@ impl Failure {
             Failure::Store(error) => exit_code_of(error),
             Failure::Document { .. } | Failure::NotADocument { .. } | Failure::DamageFound(_) => 5,
             Failure::StoreInTheWay { .. } | Failure::FileInTheWay { .. } => 9,
+            Failure::NotOntoFile { .. } => 9,
+            Failure::GuestName { .. } => 2,
             Failure::NoProcess { .. } | Failure::NoBackup { .. } => 3,
             Failure::Source { source, .. } => exit_code_of_file(source, 8),
             Failure::Target { source, .. } => exit_code_of_file(source, 10),
@@ -373,6 +387,8 @@ fn exit_code_of_sandbox(error: &evermap_wasm::Error) -> u8 {
         Error::Store(error) => exit_code_of(error),
         Error::InvalidName { .. } => 2,
         Error::NoApplication { .. } | Error::NoObject { .. } => 3,
+        Error::NoRight { .. } | Error::NoBinding { .. } => 3,
+        Error::HasObjects { .. } => 4,
         Error::DamagedTable { .. } | Error::NewerTable { .. } => 5,
         Error::MissingTable { .. } | Error::HalfKnown { .. } => 5,
         Error::WrongKey { .. } | Error::NotBound { .. } | Error::UnsafeTable { .. } => 6,
@@ -430,10 +446,10 @@ fn is_lack_of_room(kind: io::ErrorKind) -> bool {
     matches!(kind, StorageFull | QuotaExceeded | OutOfMemory | FileTooLarge | WouldBlock)
 }
 
-/// What each remedy for a lack of room says.
+/// Words that appear in every remedy for a lack of room.
 const REMEDIES: [&str; 3] = ["ulimit", "free ", "another disk"];
 
-/// What to do about the limit or the full disk that an error comes from.
+/// Returns the remedy if a limit or a full disk caused the error.
 fn refused_by_kernel(failure: &Failure) -> Option<&'static str> {
     let mut error: Option<&(dyn std::error::Error + 'static)> = Some(failure);
     while let Some(at) = error {
@@ -454,6 +470,21 @@ fn refused_by_kernel(failure: &Failure) -> Option<&'static str> {
         }
     }
     None
+}
+
+/// Why a file of the user's cannot be read, and what to do about it.
+fn why_not_read(source: &io::Error) -> String {
+    let why = first_words(source);
+    match source.kind() {
+        io::ErrorKind::NotFound => format!("{why}; see whether the name is right"),
+        io::ErrorKind::NotADirectory => {
+            format!("{why}; a part of the name is a file: see whether the name is right")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("{why}; run as a user with permission, or change the permissions")
+        }
+        _ => why,
+    }
 }
 
 /// Why a file of the user's cannot be written, and what to do about it.
@@ -505,6 +536,34 @@ pub fn folder_of(file: &Path) -> &Path {
     }
 }
 
+fn of_a_selector(error: &SelectorError) -> String {
+    match error.kind {
+        SelectorErrorKind::UnknownPrefix => format!(
+            "{}; declare it with `--namespace PREFIX=URI`",
+            error.to_string().replace(" (see Selector::parse_with_namespaces)", "")
+        ),
+        _ => error.to_string(),
+    }
+}
+
+/// The library names its options as its builder does; the command has a flag for each.
+fn of_a_transfer(error: &evermap_transfer::Error) -> String {
+    const FLAGS: [(&str, &str); 6] = [
+        ("`keep_going` (--keep-going)", "`--keep-going`"),
+        ("(keep going)", "(`--keep-going`)"),
+        ("`room_bytes_max` (--room)", "`--room`"),
+        ("`resume`", "`--resume`"),
+        ("leave `engine` out", "leave `--engine` out"),
+        ("omit `engine`", "omit `--engine`"),
+    ];
+    FLAGS.iter().fold(error.to_string(), |text, (option, flag)| text.replace(option, flag))
+}
+
+/// Returns true for the file of an object, which `parse --force` makes anew if it is a document.
+fn is_of_an_object(path: &Path) -> bool {
+    path.parent().and_then(Path::file_name).is_some_and(|folder| folder == "objects")
+}
+
 fn in_words_of_the_command(error: &Error) -> String {
     match error {
         Error::NoStore { path, why } => format!(
@@ -526,7 +585,16 @@ fn in_words_of_the_command(error: &Error) -> String {
         Error::PointsElsewhere { object, count, to, first } => format!(
             "object `{object}` has {count} pointers to {to} (the first at {first}); `--force` exports it all the same: those pointers lead nowhere then"
         ),
-        Error::Damaged { .. } => format!("{error}; `evermap parse --force` makes a document anew"),
+        Error::Damaged { path, .. } | Error::Foreign { path, .. } if is_of_an_object(path) => {
+            format!("{error}; `evermap parse --force` makes a document anew")
+        }
+        Error::SchemaMismatch { store, object, .. } => format!(
+            "object `{object}` in store {} is of another type and no document; `evermap info` shows its type, `--name` gives a document another name, `evermap parse --force` replaces the object",
+            store.display()
+        ),
+        Error::OtherBuild { object, recorded, found } => format!(
+            "object `{object}` has pointers into {recorded}; this process has {found}; open it with the program that made it: `evermap check` and `map` look at it without opening it"
+        ),
         other => other.to_string(),
     }
 }

@@ -1,7 +1,7 @@
 //! An allocation that fails ends the command with a message and exit code 7, and not with `SIGABRT`.
 //!
 //! Rust ends a process by a signal when a container cannot grow. The allocator here ends the command
-//! first. What is stored is safe then as after any kill. Code that handles a failed allocation itself
+//! first. Stores are left as after a kill, with every acknowledged commit. Code that handles a failed allocation itself
 //! runs in [`fallible`].
 
 use std::alloc::{GlobalAlloc, Layout, System};

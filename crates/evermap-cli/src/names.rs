@@ -246,6 +246,11 @@ pub fn shown(store: &Store, object: &str) -> String {
     }
 }
 
+/// Returns true for an object of a sandbox's guest. An object that cannot be opened is taken for none.
+pub fn is_of_guest(store: &Store, object: &str) -> bool {
+    matches!(store.read::<Document>(object), Err(Error::OtherKind { .. }))
+}
+
 /// An error of opening a document, for a user of the command.
 pub fn not_a_document(name: &str, error: Error) -> Failure {
     match error {

@@ -55,7 +55,7 @@ impl Progress {
             });
             Some((stop, thread.ok()?))
         };
-        // Without a thread there is no bar.
+        // If no thread can be started, the bar is left out.
         let drawer = if wanted { start() } else { None };
         Progress { position_bytes: Arc::default(), drawer }
     }

@@ -132,7 +132,9 @@ pub fn settle(
     };
     let shown = document.file_name().unwrap_or(name).to_string();
     match stale {
-        Stale::Fail => return Err(Failure::Stale { name: shown, what }),
+        Stale::Fail => {
+            return Err(Failure::Stale { name: shown, what, is_there: why.is_none() });
+        }
         Stale::Refresh if why.is_none() => {}
         _ => {
             output::warn(&format!("`{shown}`: {what}; {INSTEAD}"));

@@ -5,7 +5,7 @@ mod common;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use common::{Place, Ran, page};
+use common::{Place, Ran, contents, names_rust, page, put_back};
 use evermap::{PVec, Store};
 
 fn with_page() -> Place {
@@ -282,6 +282,128 @@ fn control_characters_from_elsewhere_do_not_reach_the_terminal() {
     assert!(info.contains("a\\u{1b}[31mb") && !info.contains('\u{1b}'), "{info:?}");
     // What is asked for is given as it is.
     assert_eq!(place.ok(&["query", "title.html", "p", "--text"]), "\u{1b}[0m\n");
+}
+
+#[test]
+fn messages_name_flags_and_verbs_of_the_command_and_no_rust_items() {
+    let place = with_page();
+    let store = Store::open(place.store()).unwrap();
+    store.create::<PVec<u64>, _>("numbers", [1, 2, 3]).unwrap();
+    drop(store);
+    place.file("feed.xml", "<a xmlns='urn:a'/>");
+    place.ok(&["parse", "feed.xml"]);
+    std::fs::create_dir(place.path("folder")).unwrap();
+    std::os::unix::fs::symlink("loop", place.path("folder/loop")).unwrap();
+    for (says, arguments) in [
+        ("`--namespace PREFIX=URI`", &["query", "feed.xml", "p|actor"][..]),
+        ("`evermap parse --force`", &["parse", "page.html", "--name", "numbers"]),
+        ("`--resume`", &["copy", "--resume", "folder", "copy"]),
+        ("`--keep-going`", &["copy", "-L", "folder", "copy"]),
+        ("`--engine`", &["copy", "--engine", "reflink", "/proc/self/status", "copy"]),
+        ("see whether the name is right", &["send", "nosuch", "host:/x"]),
+        ("see whether the name is right", &["parse", "nosuch.html"]),
+    ] {
+        let ran = place.run(arguments);
+        assert!(ran.code != 0 && ran.err.contains(says), "{arguments:?}: {ran:?}");
+        assert!(!names_rust(&ran.err), "{ran:?}");
+        for option in ["`resume`", "`engine` out", "(keep going)", "`keep_going`"] {
+            assert!(!ran.err.contains(option), "{ran:?}");
+        }
+        assert_eq!(ran.err.trim_end().lines().count(), 1, "{ran:?}");
+    }
+}
+
+/// Each damage to the catalog, made on a copy of the store: the message of every verb that it stops names
+/// the repair, and the repair works.
+#[test]
+fn a_damaged_catalog_is_said_to_be_repaired_by_check_and_is() {
+    let place = with_page();
+    place.file("other.html", "<p>other");
+    place.ok(&["parse", "other.html"]);
+    let whole = contents(&place.store());
+    let catalog = place.store().join("catalog");
+    let sound = std::fs::read(&catalog).unwrap();
+    let overwrite = |from: usize, bytes: &[u8]| {
+        let mut damaged = sound.clone();
+        damaged[from..from + bytes.len()].copy_from_slice(bytes);
+        damaged
+    };
+    let flipped = |at: usize| overwrite(at, &[sound[at] ^ 0x40]);
+    let mut damages = vec![
+        overwrite(0, &[b'x'; 100]),
+        overwrite(0, &[0; 4096]),
+        sound[..2000].to_vec(),
+        Vec::new(),
+    ];
+    damages.extend([8, 16, 100, 512, 600, 1500, 3000, 3080, 5000].map(flipped));
+    let mut stopped = 0;
+    for damaged in damages {
+        std::fs::write(&catalog, &damaged).unwrap();
+        for arguments in [
+            &["ls"][..],
+            &["query", "page.html", "p", "--text"],
+            &["parse", "--force", "page.html"],
+            &["rm", "other.html"],
+        ] {
+            if std::fs::read(&catalog).unwrap() != damaged {
+                // A verb that this damage did not stop has changed the store.
+                break;
+            }
+            let ran = place.run(arguments);
+            if ran.code != 0 {
+                ran.failed(5, "`evermap check --repair`");
+                assert!(!ran.err.contains("parse --force"), "{ran:?}");
+                stopped += 1;
+            }
+        }
+        let repaired = place.run(&["check", "--repair"]);
+        assert_eq!(repaired.code, 0, "{repaired:?}");
+        assert_eq!(place.ok(&["query", "page.html", "p", "--text"]), "text\n");
+        put_back(&place.store(), &whole);
+    }
+    assert!(stopped >= 16, "only {stopped} calls were stopped");
+}
+
+#[test]
+fn a_remedy_is_one_that_helps() {
+    let place = with_page();
+    // Without its source a document cannot be parsed again.
+    std::fs::remove_file(place.path("page.html")).unwrap();
+    let ran = place.run(&["query", "page.html", "p", "--stale", "fail"]);
+    ran.failed(12, "is gone; `--stale use`");
+    assert!(!ran.err.contains("refresh"), "{ran:?}");
+    place.file("page.html", "<p>changed");
+    place.fails(
+        12,
+        "`--stale refresh` parses it again",
+        &["query", "page.html", "p", "--stale", "fail"],
+    );
+    // What is no store cannot be opened.
+    std::fs::create_dir(place.path("mine")).unwrap();
+    place.file("mine/notes.txt", "mine");
+    for arguments in [
+        &["backup", "store/copy"][..],
+        &["backup", "mine"],
+        &["--store", "mine", "parse", "page.html"],
+    ] {
+        let ran = match arguments[0] {
+            "--store" => Ran::of(place.bare(arguments).output().unwrap()),
+            _ => place.run(arguments),
+        };
+        ran.failed(9, "choose an empty directory");
+        assert!(!ran.err.contains("open it"), "{ran:?}");
+    }
+    // Directories, and addresses.
+    std::fs::create_dir(place.path("folder")).unwrap();
+    place.fails(9, "is no directory; name another target", &["copy", "folder", "page.html"]);
+    place.fails(9, "is no directory; name another target", &["copy", "-T", "folder", "page.html"]);
+    place.fails(2, "by ssh, to HOST:PATH", &["send", "folder", "127.0.0.1:1"]);
+    place.fails(
+        2,
+        "`127.0.0.1:7000` is the address",
+        &["send", "page.html", "root@127.0.0.1:7000"],
+    );
+    assert_eq!(std::fs::read(place.path("page.html")).unwrap(), b"<p>changed");
 }
 
 impl Place {

@@ -7,7 +7,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::Place;
+use common::{Place, contents};
 
 /// A guest that asks for nothing but what the text says: the exit code is 7.
 const EXITS: &str = r#"(module
@@ -353,6 +353,133 @@ fn rights_are_granted_held_to_and_revoked() {
     assert_eq!(run(&[]), 3);
     let list = place.run(&["sandbox", "list", "--json"]);
     assert!(list.out.contains(r#""object":"counts:heap""#), "{}", list.out);
+}
+
+#[test]
+fn a_grant_or_revoke_that_fails_changes_nothing() {
+    let place = Place::new();
+    let (counts, exits) = (place.file("counts.wat", COUNTS), place.file("exits.wat", EXITS));
+    let (counts, exits) = (counts.to_str().unwrap(), exits.to_str().unwrap());
+    let fails = |code: i32, says: &str, arguments: &[&str]| {
+        let before = contents(&place.store());
+        place.fails(code, says, &[&["sandbox"], arguments].concat());
+        assert!(contents(&place.store()) == before, "{arguments:?} changed the store");
+    };
+    let shared = ["grant", "reader", "g:words:snapshot"];
+    fails(3, "has no object `g:words`", &shared);
+    fails(3, "nowhere.wasm", &["run", "nowhere.wasm"]);
+    fails(2, "sets no variable", &["run", exits, "--env", "nothing"]);
+    assert!(!place.store().exists());
+    place.file("page.html", "<p>text");
+    place.ok(&["parse", "page.html"]);
+    fails(3, "has no object `g:words`", &shared);
+    fails(3, "no application `reader`", &["revoke", "reader", "g:words"]);
+    fails(3, "no application `reader`", &["revoke", "reader", "--all"]);
+
+    // With an application that has an object, and one that may use it.
+    assert_eq!(place.run(&["sandbox", "run", counts]).code, 1);
+    place.ok(&["sandbox", "grant", "reader", "counts:heap:snapshot", "--module", counts]);
+    for id in ["reader", "other"] {
+        let sound: &[&str] = &["--quota", "3", "--module", exits, "own:none", "counts:heap:read"];
+        fails(3, "`g:words`", &[&["grant", id], sound, &["g:words:snapshot"]].concat());
+        fails(3, "nowhere.wasm", &[&["grant", id], sound, &["--module", "nowhere.wasm"]].concat());
+        fails(2, "hexadecimal digits", &["grant", id, "own:none", "--signer", "abc"]);
+        fails(2, "cannot name", &["grant", id, "own:none", "a b:none"]);
+    }
+    fails(3, "no right to `g:words`", &["revoke", "reader", "counts:heap", "g:words"]);
+    fails(3, "is not bound", &["revoke", "reader", "counts:heap", "--module", exits]);
+    fails(2, "`--all` removes the application", &["revoke", "reader"]);
+    fails(4, "has objects: `counts:heap`", &["revoke", "counts", "--all"]);
+    place.ok(&["sandbox", "revoke", "reader", "counts:heap", "--module", counts]);
+}
+
+#[test]
+fn an_application_without_objects_is_removed_with_its_rights_and_its_key() {
+    let place = Place::new();
+    let (counts, exits) = (place.file("counts.wat", COUNTS), place.file("exits.wat", EXITS));
+    let (counts, exits) = (counts.to_str().unwrap(), exits.to_str().unwrap());
+    let listed = |what: &str| place.ok(&["sandbox", "list", "--json"]).contains(what);
+    assert_eq!(place.run(&["sandbox", "run", counts]).code, 1);
+    // A run makes its application, also if it makes no object, or cannot be started.
+    assert_eq!(place.run(&["sandbox", "run", exits]).code, 7);
+    assert_eq!(place.run(&["sandbox", "run", exits, "--app", "held", "--dir", "."]).code, 6);
+    for id in ["exits", "held"] {
+        assert!(listed(&format!("\"{id}\"")));
+        place.ok(&["sandbox", "revoke", id, "--all"]);
+        assert!(!listed(&format!("\"{id}\"")));
+    }
+    place.ok(&["sandbox", "grant", "reader", "counts:heap:read", "own:none", "--module", counts]);
+    place.ok(&["sandbox", "revoke", "reader", "--all"]);
+    assert!(!listed("reader"));
+    // It is as new: any module may be run as it, and it has a new key.
+    assert_eq!(place.run(&["sandbox", "run", exits, "--app", "reader"]).code, 7);
+
+    // One with an object, once that is removed.
+    place.ok(&["rm", "counts:heap"]);
+    place.ok(&["sandbox", "revoke", "counts", "--all"]);
+    assert!(!listed("counts"));
+    assert_eq!(place.run(&["sandbox", "run", counts]).code, 1, "from the beginning");
+    assert_eq!(place.run(&["sandbox", "run", counts]).code, 2);
+    assert_eq!(place.run(&["check"]).code, 0);
+}
+
+/// Reads its standard input to the end, then maps `heap` for writing and exits like [`COUNTS`].
+const WAITS: &str = r#"(module
+    (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+    (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
+    (import "evermap" "map" (func $map (param i32 i32 i32 i32) (result i32)))
+    (memory (export "memory") 20481)
+    (data (i32.const 0x50000000) "heap")
+    (func (export "_start") (local $object i32)
+        (i32.store (i32.const 0x50000100) (i32.const 0x50000200))
+        (i32.store (i32.const 0x50000104) (i32.const 16))
+        (drop (call $read (i32.const 0) (i32.const 0x50000100) (i32.const 1) (i32.const 0x50000110)))
+        (local.set $object (call $map (i32.const 0x50000000) (i32.const 4) (i32.const 65536) (i32.const 3)))
+        (if (i32.lt_s (local.get $object) (i32.const 0))
+            (then (call $exit (i32.sub (i32.const 100) (local.get $object)))))
+        (call $exit (i32.const 0))))"#;
+
+#[test]
+fn a_guest_whose_application_was_removed_makes_no_object_that_nobody_could_open() {
+    let place = Place::new();
+    let module = place.file("waits.wat", WAITS);
+    let (module, exits) = (module.to_str().unwrap(), place.file("exits.wat", EXITS));
+    let mut waiting = place
+        .command(&["sandbox", "run", module, "--timeout", "60"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(50);
+    while !place.run(&["sandbox", "list"]).out.contains("waits") {
+        assert!(std::time::Instant::now() < end, "the guest does not start");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    place.ok(&["sandbox", "revoke", "waits", "--all"]);
+    // With another key there is an application of this name again.
+    assert_eq!(place.run(&["sandbox", "run", exits.to_str().unwrap(), "--app", "waits"]).code, 7);
+    drop(waiting.stdin.take());
+    assert_eq!(waiting.wait().unwrap().code(), Some(104), "denied");
+    assert_eq!(place.ok(&["ls"]), "");
+}
+
+#[test]
+fn a_guest_object_keeps_its_name_and_is_told_about() {
+    let place = Place::new();
+    let module = place.file("counts.wat", COUNTS);
+    let module = module.to_str().unwrap();
+    let run = || place.run(&["sandbox", "run", module]).code;
+    assert_eq!(run(), 1);
+    place.fails(2, "keeps its name", &["mv", "counts:heap", "kept"]);
+    assert_eq!(run(), 2, "the guest finds its object");
+    let check = place.run(&["check"]);
+    assert!(check.code == 0 && !check.out.contains("leftover"), "{check:?}");
+    let info = place.info("counts:heap");
+    assert_eq!(info["name"], "counts:heap");
+    assert!(info["object"]["file_bytes"].as_u64().unwrap() > 0, "{info}");
+    assert!(place.ok(&["info", "counts:heap"]).contains("counts:heap"));
+    assert!(place.ok(&["map", "counts:heap", "--json"]).contains("counts:heap"));
+    place.ok(&["rm", "counts:heap"]);
+    assert_eq!(run(), 1);
 }
 
 #[test]

@@ -73,6 +73,33 @@ fn json_has_what_explain_says() {
     assert_eq!(reports[0]["engines"][0]["copies"], 2);
     assert!(reports[0]["usage"]["wall_s"].as_f64().unwrap() > 0.0);
     assert_eq!(names(&place, "into"), ["from", "other"]);
+    for (report, name) in reports.iter().zip(["from", "other"]) {
+        assert_eq!(report["source"], name);
+        assert_eq!(report["target"], format!("into/{name}"));
+    }
+}
+
+/// Each line of `--json` names the source as it was given, and the path that the copy has.
+#[test]
+fn json_names_source_and_target_of_each_copy() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("tree/sub")).unwrap();
+    place.file("tree/file", "x");
+    for (arguments, source, target) in [
+        (&["tree/file", "file"][..], "tree/file", "file"),
+        (&["tree", "new"], "tree", "new"),
+        (&["tree", "new"], "tree", "new/tree"),
+        (&["-T", "tree", "new"], "tree", "new"),
+        (&["tree/.", "new"], "tree/.", "new"),
+        (&["tree/sub/..", "new"], "tree/sub/..", "new/tree"),
+        (&["tree/", "new/"], "tree/", "new/tree"),
+    ] {
+        let said = place.ok(&[&["copy", "--json"], arguments].concat());
+        let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!((&report["source"], &report["target"]), (&source.into(), &target.into()));
+        assert!(place.path(target).exists(), "{arguments:?}");
+        assert!(report["size_bytes"].is_u64(), "{report}");
+    }
 }
 
 #[test]

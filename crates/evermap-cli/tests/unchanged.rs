@@ -68,6 +68,44 @@ fn a_call_that_fails_leaves_every_object_as_it_was() {
 }
 
 #[test]
+fn failing_calls_make_no_store_except_that_parse_leaves_an_empty_one() {
+    let place = Place::new();
+    place.file("bad.xml", "<a>");
+    place.file("damaged.object", "no export");
+    let calls: [&[&str]; 12] = [
+        &["parse", "gone.html"],
+        &["parse", "bad.xml", "--name", "x/y"],
+        &["query", "gone.html", "p"],
+        &["rm", "gone"],
+        &["mv", "gone", "there"],
+        &["info", "gone"],
+        &["check"],
+        &["export", "gone", "gone.object"],
+        &["import", "gone.object"],
+        &["import", "damaged.object", "new"],
+        &["restore", "gone"],
+        &["backup", "backup"],
+    ];
+    for call in calls {
+        let ran = place.run(call);
+        assert!(ran.code > 0, "{call:?}: {ran:?}");
+        assert!(!place.store().exists(), "{call:?} made a store: {ran:?}");
+    }
+    if cfg!(feature = "view") {
+        place.fails(3, "gone.html", &["render", "gone.html"]);
+        assert!(!place.store().exists(), "`render` made a store");
+    }
+    if cfg!(feature = "sandbox") {
+        place.fails(3, "gone.wasm", &["sandbox", "run", "gone.wasm"]);
+        place.fails(3, "other", &["sandbox", "grant", "app", "other:x=read"]);
+        place.fails(3, "no store", &["sandbox", "revoke", "app", "x"]);
+        assert!(!place.store().exists(), "`sandbox` made a store");
+    }
+    place.fails(8, "bad.xml", &["parse", "bad.xml"]);
+    assert_eq!(place.ok(&["ls"]), "");
+}
+
+#[test]
 fn removing_several_names_removes_those_it_can() {
     let place = place();
     let ran = place.run(&["rm", "gone", "a.html", "neither", "b.html"]);

@@ -297,5 +297,5 @@ fn demo_measures_documents_in_new_processes_and_leaves_nothing() {
     assert_eq!(std::fs::read_dir(place.path("tmp")).unwrap().count(), 0);
     assert!(!place.store().exists());
     place.fails(2, "no example pages", &["demo", "--pages", "nowhere"]);
-    place.fails(10, "nothing.html", &["demo", "--pages", "pages", "nothing.html"]);
+    place.fails(3, "nothing.html", &["demo", "--pages", "pages", "nothing.html"]);
 }

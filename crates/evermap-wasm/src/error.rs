@@ -109,8 +109,41 @@ pub enum Error {
         /// The application.
         application: String,
     },
+    /// An application that is to be removed has objects.
+    #[error(
+        "application `{application}` has objects: {}; remove them from the store first, with `evermap rm`, or leave the application",
+        listed(objects)
+    )]
+    HasObjects {
+        /// The application.
+        application: String,
+        /// Names of its objects in the store.
+        objects: Vec<String>,
+    },
+    /// The application has no right of its own to an object.
+    #[error(
+        "application `{application}` was given no right to `{object}`, so there is none to revoke; `sandbox list` shows the rights there are"
+    )]
+    NoRight {
+        /// The application.
+        application: String,
+        /// The object.
+        object: String,
+    },
+    /// A binding that is to be removed is not there.
+    #[error(
+        "{module} is not bound to application `{application}`, so there is nothing to revoke; `sandbox list` shows what is"
+    )]
+    NoBinding {
+        /// The application.
+        application: String,
+        /// The module's hash or the signer.
+        module: String,
+    },
     /// There is no such guest object.
-    #[error("application `{application}` has no object `{object}`; `list` shows what there is")]
+    #[error(
+        "application `{application}` has no object `{object}`; `sandbox list` shows what there is"
+    )]
     NoObject {
         /// Whose it should be.
         application: String,
@@ -207,6 +240,16 @@ impl Error {
 
 /// The window for objects: 1,024 MiB.
 const WINDOW_MIB: u64 = 1024;
+
+/// Names in an error message, five at most.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
 
 /// MiB, rounded up.
 fn mib_up(bytes: u64) -> u64 {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::access::{AccessTable, Table};
+use crate::access::{AccessTable, Change, Table};
 use crate::application::{ApplicationId, SecretKey};
 use crate::error::{Error, Result};
 use crate::kept::{Kept, KeptFile};
@@ -66,6 +66,20 @@ impl KeyRing {
     /// # Errors
     /// `HalfKnown`, `MissingTable`, `WrongKey`, `DamagedTable`, `UnsafeTable` and the kernel's errors.
     pub fn enter(&self, table: &AccessTable, id: &ApplicationId) -> Result<SecretKey> {
+        self.enter_with(table, id, &[])
+    }
+
+    /// Enters an application like [`enter`](KeyRing::enter) and makes changes to it. If one of them
+    /// fails, nothing is changed, and a new application is not made.
+    ///
+    /// # Errors
+    /// Those of [`enter`](KeyRing::enter) and of [`AccessTable::apply`].
+    pub fn enter_with(
+        &self,
+        table: &AccessTable,
+        id: &ApplicationId,
+        changes: &[Change],
+    ) -> Result<SecretKey> {
         let half_known =
             |knows, lacks| Error::HalfKnown { application: id.to_string(), knows, lacks };
         let known = self.file.look(|keys| keys.entry(id))??;
@@ -74,19 +88,71 @@ impl KeyRing {
             (Some((_, false)), false) => return Err(half_known(Keys::FILE, Table::FILE)),
             (Some(known), _) => known,
             (None, false) => {
+                // Before the files are made: they would stay.
+                table.check(id, changes)?;
                 // The table first: keys without a table are refused.
                 table.file().ensure()?;
                 (self.add(id)?, true)
             }
         };
-        table.enter(id, &key)?;
+        if let Err(error) = table.enter_with(id, &key, changes) {
+            if is_new {
+                self.remove_new(table, id)?;
+            }
+            return Err(error);
+        }
         if is_new {
-            self.file.change(|keys| {
-                keys.0.insert(id.to_string(), hex(&key.to_bytes()));
-                Ok(())
-            })?;
+            self.set(id, hex(&key.to_bytes()))?;
         }
         Ok(key)
+    }
+
+    /// Removes an application without objects: its rights, its bindings and its key. `in_store` has the
+    /// names of all objects of the store. None of its guests may be running: one that is can make no
+    /// objects afterwards.
+    ///
+    /// # Errors
+    /// `NoApplication`, `HasObjects`, `HalfKnown`, `DamagedTable`, `UnsafeTable` and the kernel's errors.
+    pub fn remove(
+        &self,
+        table: &AccessTable,
+        id: &ApplicationId,
+        in_store: &[String],
+    ) -> Result<()> {
+        let half_known =
+            |knows, lacks| Error::HalfKnown { application: id.to_string(), knows, lacks };
+        let key = match (self.file.look(|keys| keys.entry(id))??, table.knows(id)?) {
+            (None, false) => return Err(table.no_application(id)),
+            (None, true) => return Err(half_known(Table::FILE, Keys::FILE)),
+            (Some((_, false)), false) => return Err(half_known(Keys::FILE, Table::FILE)),
+            (Some((key, _)), _) => hex(&key.to_bytes()),
+        };
+        table.check_removable(id, in_store)?;
+        // A key that is marked as new may be without a row, so a kill between the steps does no harm.
+        self.set(id, format!("{NEW}{key}"))?;
+        if let Err(error) = table.remove(id, in_store) {
+            self.set(id, key)?;
+            return Err(error);
+        }
+        self.remove_new(table, id)
+    }
+
+    fn set(&self, id: &ApplicationId, text: String) -> Result<()> {
+        self.file.change(|keys| {
+            keys.0.insert(id.to_string(), text);
+            Ok(())
+        })
+    }
+
+    /// Removes a key that is marked as new, unless the table has its application by now.
+    fn remove_new(&self, table: &AccessTable, id: &ApplicationId) -> Result<()> {
+        self.file.change(|keys| {
+            let is_new = keys.entry(id)?.is_some_and(|(_, is_new)| is_new);
+            if is_new && !table.knows(id)? {
+                keys.0.remove(id.as_str());
+            }
+            Ok(())
+        })
     }
 
     /// Adds a key and marks it as new. Returns the existing key if another process was faster.
@@ -144,6 +210,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::access::Level;
 
     fn files() -> (tempfile::TempDir, KeyRing, AccessTable) {
         let directory = tempfile::tempdir().unwrap();
@@ -162,6 +229,66 @@ mod tests {
         assert_eq!(again.enter(&table, &one).unwrap(), key);
         assert_ne!(again.enter(&table, &other).unwrap(), key);
         assert_eq!(again.all().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn an_application_with_a_change_that_fails_is_not_made() {
+        let (directory, ring, table) = files();
+        let one = "one".parse().unwrap();
+        let fails = [
+            Change::Quota(1),
+            Change::Grant("one:own".parse().unwrap(), Level::None),
+            Change::Grant("other:x".parse().unwrap(), Level::Read),
+        ];
+        let refused = ring.enter_with(&table, &one, &fails).unwrap_err();
+        assert!(matches!(refused, Error::NoObject { .. }), "{refused}");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+
+        // Of one that is there, nothing changes.
+        let key = ring.enter_with(&table, &one, &fails[..2]).unwrap();
+        let before = table.read().unwrap();
+        assert_eq!(before.applications[0].quota_bytes, 1);
+        for last in [fails[2].clone(), Change::Revoke("other:x".parse().unwrap())] {
+            let changes = [Change::Quota(2), Change::Revoke("one:own".parse().unwrap()), last];
+            assert!(ring.enter_with(&table, &one, &changes).is_err());
+            assert!(table.apply(&one, &changes).is_err());
+            assert_eq!(table.read().unwrap(), before);
+        }
+        assert_eq!(ring.enter(&table, &one).unwrap(), key);
+    }
+
+    #[test]
+    fn an_application_without_objects_is_removed_and_one_with_objects_is_not() {
+        let (_directory, ring, table) = files();
+        let (one, other) = ("one".parse().unwrap(), "other".parse().unwrap());
+        let key = ring.enter(&table, &one).unwrap();
+        let rights = [Change::Grant("other:own".parse().unwrap(), Level::None)];
+        let other_key = ring.enter_with(&table, &other, &rights).unwrap();
+        let in_store = ["one:heap".to_string()];
+        let refused = ring.remove(&table, &one, &in_store).unwrap_err();
+        assert!(matches!(refused, Error::HasObjects { .. }), "{refused}");
+        assert_eq!(ring.enter(&table, &one).unwrap(), key);
+        ring.remove(&table, &other, &in_store).unwrap();
+        assert_eq!(ring.find(&other).unwrap(), None);
+        let left = table.read().unwrap();
+        assert_eq!((left.applications.len(), left.rights.len()), (1, 0));
+        let refused = ring.remove(&table, &other, &in_store).unwrap_err();
+        assert!(matches!(refused, Error::NoApplication { .. }), "{refused}");
+        assert_ne!(ring.enter(&table, &other).unwrap(), other_key);
+    }
+
+    #[test]
+    fn a_kill_between_the_steps_of_a_removal_leaves_nothing_in_the_way() {
+        let (_directory, ring, table) = files();
+        let one = "one".parse().unwrap();
+        let key = ring.enter(&table, &one).unwrap();
+        // After the mark; after the row is gone.
+        ring.set(&one, format!("{NEW}{}", hex(&key.to_bytes()))).unwrap();
+        assert_eq!(ring.enter(&table, &one).unwrap(), key);
+        ring.set(&one, format!("{NEW}{}", hex(&key.to_bytes()))).unwrap();
+        table.remove(&one, &[]).unwrap();
+        assert_eq!(ring.enter(&table, &one).unwrap(), key);
+        ring.remove(&table, &one, &[]).unwrap();
     }
 
     #[test]

@@ -31,8 +31,8 @@ mod report;
 mod sandbox;
 
 pub use access::{
-    Access, AccessTable, ApplicationRow, Level, ModuleBinding, ObjectRow, QUOTA_BYTES_DEFAULT,
-    RightRow,
+    Access, AccessTable, ApplicationRow, Change, Level, ModuleBinding, ObjectRow,
+    QUOTA_BYTES_DEFAULT, RightRow,
 };
 pub use application::{ApplicationId, SecretKey};
 pub use codes::Code;

@@ -219,6 +219,8 @@ pub struct Application {
     id: ApplicationId,
     /// What its objects carry.
     key: ApplicationKey,
+    /// What the access table knows its key by.
+    verifier: String,
     other_keys: BTreeMap<ApplicationId, SecretKey>,
 }
 
@@ -297,8 +299,8 @@ impl Sandbox {
     /// `WrongKey`, and the access table's.
     pub fn application(&self, id: ApplicationId, key: SecretKey) -> Result<Application> {
         self.table.enter(&id, &key)?;
-        let key = key.application_key()?;
-        Ok(Application { id, key, other_keys: BTreeMap::new() })
+        let (key, verifier) = (key.application_key()?, key.verifier());
+        Ok(Application { id, key, verifier, other_keys: BTreeMap::new() })
     }
 
     /// Makes an instance of a module, for an application that the module is bound to.
@@ -380,6 +382,7 @@ impl Sandbox {
             table: self.table.clone(),
             application: application.id.clone(),
             key: application.key,
+            verifier: application.verifier.clone(),
             other_keys: application.other_keys.clone(),
             allowed: options.allowed.clone(),
             write: options.write.clone(),

@@ -25,7 +25,7 @@ pub enum Error {
         why: String,
     },
     /// `Store::create_new` found something at the path.
-    #[error("cannot create a store at {}: {why}; open it, or choose an empty directory", path.display())]
+    #[error("cannot create a store at {}: {why}; {}", path.display(), if_exists(why))]
     StoreExists {
         /// The directory that was asked for.
         path: PathBuf,
@@ -100,7 +100,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The file is not one of ours.
-    #[error("{} is not an Evermap file: {found}; name the right file, or restore it from a backup", path.display())]
+    #[error("{} is not an Evermap file: {found}; {}", path.display(), if_foreign(path))]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -118,7 +118,7 @@ pub enum Error {
         known: String,
     },
     /// The file's contents contradict themselves or what points to it.
-    #[error("{} is damaged: {what} (found {found}, expected {expected}); restore it from a backup, or see what `evermap check` can repair", path.display())]
+    #[error("{} is damaged: {what} (found {found}, expected {expected}); {}", path.display(), if_damaged(path))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -451,6 +451,42 @@ impl Error {
     /// True for an `Io` error that says the file is not there.
     pub(crate) fn is_missing_file(&self) -> bool {
         matches!(self, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+    }
+}
+
+/// `StoreExists`: why no store can be made where there is one.
+pub(crate) const STORE_THERE: &str = "there is a store already";
+
+/// Remedy where no store can be made.
+fn if_exists(why: &str) -> &'static str {
+    match why == STORE_THERE {
+        true => "open it, or choose an empty directory",
+        false => "choose an empty directory, or a name elsewhere that is free",
+    }
+}
+
+/// Is this the catalog of a store, or its log? Both can be made anew from the object files.
+fn is_of_catalog(path: &std::path::Path) -> bool {
+    path.file_name().is_some_and(|name| name == "catalog" || name == "catalog.log")
+}
+
+/// Remedy for a file that is not one of ours.
+fn if_foreign(path: &std::path::Path) -> &'static str {
+    match is_of_catalog(path) {
+        true => {
+            "name the right store, or let `evermap check --repair` make the catalog anew from the object files"
+        }
+        false => "name the right file, or restore it from a backup",
+    }
+}
+
+/// Remedy for a damaged file.
+fn if_damaged(path: &std::path::Path) -> &'static str {
+    match is_of_catalog(path) {
+        true => {
+            "`evermap check --repair` makes the catalog anew from the object files; or restore the store from a backup"
+        }
+        false => "restore it from a backup, or see what `evermap check` can repair",
     }
 }
 

@@ -37,13 +37,16 @@ fn rewrite(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     std::fs::write(file, bytes).unwrap();
 }
 
+/// Bytes of page 0 that hold its checksum.
+const CHECKSUM: std::ops::Range<usize> = 252..256;
+
 #[test]
 fn damage_to_an_object_file_is_an_error_with_its_name() {
     type Change = fn(&mut Vec<u8>);
     type Check = fn(&Error) -> bool;
     let damaged: Check = |e| matches!(e, Error::Damaged { .. });
     let foreign: Check = |e| matches!(e, Error::Foreign { .. });
-    let cases: [(&str, Change, Check); 14] = [
+    let cases: [(&str, Change, Check); 15] = [
         ("empty", |b| b.clear(), damaged),
         ("cut to one byte", |b| b.truncate(1), damaged),
         ("cut inside the superblock", |b| b.truncate(2000), damaged),
@@ -54,10 +57,14 @@ fn damage_to_an_object_file_is_an_error_with_its_name() {
         ("zeros", |b| b.fill(0), foreign),
         ("a short text", |b| *b = b"hello".to_vec(), foreign),
         (
-            "a newer format",
-            |b| b[8..12].copy_from_slice(&2u32.to_le_bytes()),
+            "a newer format, which has its own checksum",
+            |b| {
+                b[8..12].copy_from_slice(&2u32.to_le_bytes());
+                b[CHECKSUM].iter_mut().for_each(|byte| *byte ^= 0x5a);
+            },
             |e| matches!(e, Error::NewerFormat { .. }),
         ),
+        ("a flipped bit in the version", |b| b[8] ^= 2, damaged),
         ("a flipped bit in the lengths", |b| b[97] ^= 4, damaged),
         ("a flipped bit in the region table", |b| b[520] ^= 1, damaged),
         ("a flipped bit in the root's address", |b| b[107] ^= 1, damaged),
@@ -159,8 +166,18 @@ fn damage_to_the_catalog_is_an_error_with_its_name() {
     rewrite(&catalog, |b| {
         *b = whole.clone();
         b[8] = 9;
+        b[CHECKSUM].iter_mut().for_each(|byte| *byte ^= 0x5a);
     });
     assert!(matches!(Store::open(&path), Err(Error::NewerFormat { .. })));
+    // With the checksum of version 1 every other version is damage, not that of a newer build.
+    for bit in 0..32 {
+        rewrite(&catalog, |b| {
+            *b = whole.clone();
+            b[8 + bit / 8] ^= 1 << (bit % 8);
+        });
+        let error = Store::open(&path).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Damaged { .. }), "bit {bit}: {error}");
+    }
     std::fs::write(&catalog, &whole).unwrap();
     let log = path.join("catalog.log");
     let kept = std::fs::read(&log).unwrap();

@@ -311,7 +311,7 @@ impl Unfinished {
         for _ in 0..16 {
             let path = parent.join(evermap_transfer::temporary_name(name)?);
             match fs::DirBuilder::new().mode(0o700).create(&path) {
-                // `copy --clean` may remove it before it is locked: it is made anew then.
+                // `copy --clean` may remove it before it is locked. Then another one is created.
                 Ok(()) => match File::open(&path) {
                     Ok(lock) => {
                         let _ = lock.lock_shared();

@@ -1,5 +1,8 @@
 //! `evermap copy`: copies files by the fastest mechanism the kernel offers.
 
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use clap::ValueEnum;
 use evermap_transfer::engines::{EngineKind, Tuning};
 use evermap_transfer::{Follow, Reflink, Report, SharedLinks};
+use serde::Serialize;
 
 use super::transfer::{Level, explain};
 use crate::failure::Failure;
@@ -87,6 +91,16 @@ enum When {
     Always,
 }
 
+/// One line of `--json`: the report of one source.
+#[derive(Serialize)]
+struct Line<'a> {
+    source: Cow<'a, str>,
+    /// The path of the copy.
+    target: Cow<'a, str>,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
 /// Parses an engine's name.
 pub fn engine(name: &str) -> Result<EngineKind, String> {
     EngineKind::from_name(name).ok_or_else(|| {
@@ -120,9 +134,11 @@ impl Copy {
         // A failure does not stop the remaining copies. The first failure determines the exit code.
         let mut failed = None;
         for source in sources {
-            match self.copy(source, target, &links, &cancelled) {
+            // Computed before the copy exists: `path_of_copy` would take a new directory for a parent.
+            let path = self.path_of_copy(source, target);
+            match self.copy(source, target, &path, &links, &cancelled) {
                 Ok(report) => {
-                    self.print(source, &report, &mut output)?;
+                    self.print(source, &path, &report, &mut output)?;
                     if let Some(tree) = report.tree.as_ref().filter(|tree| tree.errors_total > 0) {
                         failed.get_or_insert(Failure::NotAllCopied { count: tree.errors_total });
                     }
@@ -138,13 +154,32 @@ impl Copy {
         failed.map_or(Ok(()), Err)
     }
 
+    /// The path that the copy of a source gets.
+    fn path_of_copy(&self, source: &Path, target: &Path) -> PathBuf {
+        let is_contents =
+            source.as_os_str() == "." || source.as_os_str().as_bytes().ends_with(b"/.");
+        if is_contents || self.no_target_directory || !target.is_dir() {
+            return target.to_path_buf();
+        }
+        let canonical = || source.canonicalize().ok()?.file_name().map(OsStr::to_os_string);
+        match source.file_name().map(OsStr::to_os_string).or_else(canonical) {
+            Some(name) => target.join(name),
+            None => target.to_path_buf(),
+        }
+    }
+
     fn copy(
         &self,
         source: &Path,
         target: &Path,
+        path: &Path,
         links: &Arc<SharedLinks>,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<Report, Failure> {
+        let is_tree = source.is_dir() && !(self.no_dereference && source.is_symlink());
+        if is_tree && std::fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
+            return Err(Failure::NotOntoFile { from: source.into(), to: path.into() });
+        }
         let mut copy = evermap_transfer::Copy::new(source, target)
             .durability(self.durability.into())
             .reflink(match self.reflink {
@@ -212,9 +247,19 @@ impl Copy {
         first.map_or(Ok(()), Err)
     }
 
-    fn print(&self, source: &Path, report: &Report, output: &mut Output) -> Result<(), Failure> {
+    fn print(
+        &self,
+        source: &Path,
+        path: &Path,
+        report: &Report,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
         if self.json {
-            return output.json(report);
+            return output.json(&Line {
+                source: source.to_string_lossy(),
+                target: path.to_string_lossy(),
+                report,
+            });
         }
         for error in report.tree.iter().flat_map(|tree| &tree.errors) {
             output::warn(error);

@@ -179,7 +179,7 @@ impl Bench {
             command.output().map_err(|error| broken(&self.program.display().to_string(), error))?;
         let whole = start.elapsed();
         // `parse` leaves its report on stdout, `query --count --timings` its times on stderr.
-        let Finished { stdout, stderr, .. } = &finished;
+        let Finished { stdout, stderr, status } = &finished;
         let line = if arguments[0] == "parse" { stdout } else { stderr };
         match serde_json::from_slice(line) {
             Ok(report) => Ok((report, whole)),
@@ -188,8 +188,12 @@ impl Bench {
                     .trim()
                     .trim_start_matches("evermap: ")
                     .to_string(),
-                // A lack of room is told from all else.
-                code: if finished.status.code() == Some(7) { 7 } else { 10 },
+                // The cause is the same, and so is the code. A process without a failure left no report.
+                code: status
+                    .code()
+                    .and_then(|code| u8::try_from(code).ok())
+                    .filter(|&code| code != 0)
+                    .unwrap_or(10),
             }),
         }
     }

@@ -75,7 +75,8 @@ impl Info {
                 name,
                 object: ObjectReport::of(document.info()?),
             },
-            Err(Error::SchemaMismatch { .. }) => {
+            // A guest's object has a type that only the guest knows.
+            Err(Error::SchemaMismatch { .. } | Error::OtherKind { .. }) => {
                 Report { name, document: None, object: ObjectReport::of(store.info(&object)?) }
             }
             Err(error) => return Err(error.into()),

@@ -9,7 +9,8 @@ use crate::names;
 
 /// Give an object another name
 ///
-/// Processes that have it open go on. A name that is taken is not overwritten.
+/// Processes that have it open go on. A name that is taken is not overwritten. Guest objects keep their
+/// names: a guest finds its object by the name.
 #[derive(Debug, clap::Args)]
 pub struct Mv {
     /// The name it has
@@ -23,6 +24,9 @@ impl Mv {
         let to = names::check_given(&self.to)?;
         let store = Store::open(directory)?;
         let from = names::resolve(&store, directory, &self.from)?;
+        if names::is_of_guest(&store, &from) {
+            return Err(Failure::GuestName { name: from });
+        }
         Ok(store.rename(&from, to)?)
     }
 }

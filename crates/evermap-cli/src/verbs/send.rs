@@ -65,6 +65,7 @@ impl SendFile {
         if let Some(remote) = Remote::parse(&self.address) {
             return self.by_ssh(&remote);
         }
+        self.check_address()?;
         let address = Address::parse(&self.address)?;
         if !matches!(self.durability, Level::None) {
             return Err(Failure::Usage(
@@ -75,6 +76,23 @@ impl SendFile {
         let sent = self.sender(&progress).to(&address);
         drop(progress);
         self.print(&sent?, &address.to_string())
+    }
+
+    /// Refuses a user before an address, and a directory.
+    fn check_address(&self) -> Result<(), Failure> {
+        let text = self.address.to_string_lossy();
+        if let (Some((_, host)), false) = (text.split_once('@'), text.starts_with("unix:")) {
+            return Err(Failure::Usage(format!(
+                "`{text}` is an address with a user, and addresses have none: `{host}` is the address; a file on that host, by ssh, is `USER@HOST:PATH`, and `./7000` one called by a number"
+            )));
+        }
+        if self.file.is_dir() {
+            return Err(Failure::Usage(format!(
+                "{} is a directory, and to an address goes one file; send it by ssh, to HOST:PATH",
+                self.file.display()
+            )));
+        }
+        Ok(())
     }
 
     fn by_ssh(&self, remote: &Remote) -> Result<(), Failure> {

@@ -122,6 +122,49 @@ impl Ran {
         assert_eq!(self.out, "", "{self:?}");
         assert!(self.err.starts_with("evermap: ") || self.err.starts_with("error: "), "{self:?}");
         assert!(self.err.contains(says), "{says:?} is not in {self:?}");
+        assert!(!names_rust(&self.err), "a message for users names a Rust item: {self:?}");
+    }
+}
+
+/// Is there a path of a Rust item, such as `Store::open`?
+pub fn names_rust(text: &str) -> bool {
+    let is_of_name = |c: char| c.is_ascii_alphabetic() || c == '_';
+    text.match_indices("::")
+        .any(|(at, _)| text[..at].ends_with(is_of_name) && text[at + 2..].starts_with(is_of_name))
+}
+
+/// A directory and everything below it: the contents of files, and nothing for a directory. Empty if it
+/// is not there.
+pub type Contents = std::collections::BTreeMap<PathBuf, Option<Vec<u8>>>;
+
+pub fn contents(directory: &Path) -> Contents {
+    let mut found = Contents::new();
+    let mut left = vec![directory.to_path_buf()];
+    left.retain(|path| path.exists());
+    while let Some(at) = left.pop() {
+        for entry in std::fs::read_dir(&at).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            match path.is_dir() {
+                true => left.push(path),
+                false => {
+                    let bytes = std::fs::read(&path).expect("a file");
+                    found.insert(path, Some(bytes));
+                }
+            }
+        }
+        found.insert(at, None);
+    }
+    found
+}
+
+/// Makes a directory what it was.
+pub fn put_back(directory: &Path, contents: &Contents) {
+    std::fs::remove_dir_all(directory).expect("it is removed");
+    for (path, bytes) in contents {
+        match bytes {
+            None => std::fs::create_dir(path).expect("a directory"),
+            Some(bytes) => std::fs::write(path, bytes).expect("a file"),
+        }
     }
 }
 

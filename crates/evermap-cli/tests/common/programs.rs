@@ -1,7 +1,7 @@
 //! Programs that a test makes in order to start them.
 //!
 //! Another process writes them. While this process has a program open for writing, each child that
-//! another thread starts has it open too until its `exec`, and to start the program fails with
+//! another thread starts also holds it open until its `exec`. Starting the program then fails with
 //! "Text file busy".
 #![allow(dead_code, reason = "each test program uses its own part")]
 

@@ -29,7 +29,7 @@ pub enum Limit {
     Data(u64),
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Verdict {
     Done,

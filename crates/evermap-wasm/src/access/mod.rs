@@ -1,15 +1,18 @@
 //! Which application may use which objects, at which guest addresses, at which level.
 //!
 //! The table is the host's alone: a file in the store's directory that no guest can reach. This
-//! module answers questions about it and changes it; `table` is what it holds, `addresses` how guest addresses are given.
+//! module answers questions about it and changes it; `table` is what it holds, `changes` what a change of it does,
+//! `addresses` how guest addresses are given.
 
 mod addresses;
+mod changes;
 mod table;
 
 use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use addresses::{QUOTA_REFUSED, TableAddresses};
+pub use changes::Change;
 pub use table::{Access, ApplicationRow, Level, ModuleBinding, ObjectRow, RightRow};
 
 use crate::application::{ApplicationId, SecretKey};
@@ -55,18 +58,45 @@ impl AccessTable {
     /// # Errors
     /// `WrongKey`, `DamagedTable` and the kernel's errors.
     pub fn enter(&self, id: &ApplicationId, key: &SecretKey) -> Result<()> {
+        self.enter_with(id, key, &[])
+    }
+
+    /// Enters an application and makes changes to it, all in one step.
+    pub(crate) fn enter_with(
+        &self,
+        id: &ApplicationId,
+        key: &SecretKey,
+        changes: &[Change],
+    ) -> Result<()> {
         let verifier = key.verifier();
-        let known = self.file.look(|table| {
-            table.applications.get(id.as_str()).map(|row| row.key_verifier == verifier)
-        })?;
-        match known {
-            Some(true) => Ok(()),
-            Some(false) => Err(wrong_key(id)),
-            None => self.file.change(|table| {
-                let row = table.application(id.as_str(), &verifier);
-                if row.key_verifier == verifier { Ok(()) } else { Err(wrong_key(id)) }
-            }),
+        if changes.is_empty() && self.knows_with(id, &verifier)? {
+            return Ok(());
         }
+        self.file.change(|table| {
+            if table.application(id.as_str(), &verifier).key_verifier != verifier {
+                return Err(wrong_key(id));
+            }
+            table.apply(id, changes)
+        })
+    }
+
+    /// Returns true if the table knows an application by this key.
+    ///
+    /// # Errors
+    /// `WrongKey` for another key.
+    pub(crate) fn knows_with(&self, id: &ApplicationId, verifier: &str) -> Result<bool> {
+        let is_same = |table: &Table| {
+            table.applications.get(id.as_str()).map(|row| row.key_verifier == verifier)
+        };
+        match self.file.look(is_same)? {
+            Some(false) => Err(wrong_key(id)),
+            known => Ok(known.is_some()),
+        }
+    }
+
+    /// Tells whether these changes to an application would succeed. The application may be new.
+    pub(crate) fn check(&self, id: &ApplicationId, changes: &[Change]) -> Result<()> {
+        self.file.look(|table| table.clone().apply(id, changes))?
     }
 
     /// Does the table know an application?
@@ -74,27 +104,45 @@ impl AccessTable {
         self.file.look(|table| table.applications.contains_key(id.as_str()))
     }
 
+    /// Makes changes to an application, all of them or none.
+    ///
+    /// # Errors
+    /// `NoApplication`; `NoObject` where a right to another application's object is given and there is no
+    /// such object; `AddressesMeet`; `NoRight` and `NoBinding` for what is to be removed and is not there;
+    /// `DamagedTable` and the kernel's errors. Nothing has changed then.
+    pub fn apply(&self, id: &ApplicationId, changes: &[Change]) -> Result<()> {
+        let no_application = || self.no_application(id);
+        self.file.change(|table| match table.applications.contains_key(id.as_str()) {
+            true => table.apply(id, changes),
+            false => Err(no_application()),
+        })
+    }
+
+    /// Refuses an application that has objects among these names of the store.
+    pub(crate) fn check_removable(&self, id: &ApplicationId, in_store: &[String]) -> Result<()> {
+        self.file.look(|table| table.check_removable(id, in_store))?
+    }
+
+    /// Removes an application without objects.
+    pub(crate) fn remove(&self, id: &ApplicationId, in_store: &[String]) -> Result<()> {
+        self.file.change(|table| table.remove(id, in_store))
+    }
+
     /// Binds modules to an application: from now on it is theirs alone.
     ///
     /// # Errors
     /// `NoApplication`, `DamagedTable` and the kernel's errors.
     pub fn bind(&self, id: &ApplicationId, module: ModuleBinding) -> Result<()> {
-        self.change_application(id, |row| {
-            let modules = row.modules.get_or_insert_default();
-            if !modules.contains(&module) {
-                modules.push(module);
-            }
-        })
+        self.apply(id, &[Change::Bind(module)])
     }
 
     /// Takes a binding back. Without the last one no module may be run as the application:
     /// [`unbind_all`](AccessTable::unbind_all) lets any.
     ///
     /// # Errors
-    /// As [`bind`](AccessTable::bind).
+    /// As [`bind`](AccessTable::bind), and `NoBinding`.
     pub fn unbind(&self, id: &ApplicationId, module: &ModuleBinding) -> Result<()> {
-        let retain = |modules: &mut Vec<_>| modules.retain(|bound| bound != module);
-        self.change_application(id, |row| row.modules.as_mut().map_or((), retain))
+        self.apply(id, &[Change::Unbind(module.clone())])
     }
 
     /// Gives all bindings up: any module may be run as the application.
@@ -102,7 +150,7 @@ impl AccessTable {
     /// # Errors
     /// As [`bind`](AccessTable::bind).
     pub fn unbind_all(&self, id: &ApplicationId) -> Result<()> {
-        self.change_application(id, |row| row.modules = None)
+        self.apply(id, &[Change::UnbindAll])
     }
 
     /// What is bound to an application; `None` means that any module may be run as it.
@@ -121,7 +169,7 @@ impl AccessTable {
     /// # Errors
     /// As [`bind`](AccessTable::bind).
     pub fn set_quota(&self, id: &ApplicationId, quota_bytes: u64) -> Result<()> {
-        self.change_application(id, |row| row.quota_bytes = quota_bytes)
+        self.apply(id, &[Change::Quota(quota_bytes)])
     }
 
     /// Gives an application a right to an object: of another application, or less than *write*
@@ -131,31 +179,16 @@ impl AccessTable {
     /// `NoApplication`, `NoObject` where a right to another application's object is given,
     /// `AddressesMeet`.
     pub fn grant(&self, id: &ApplicationId, object: &ObjectName, level: Level) -> Result<()> {
-        let no_application = || self.no_application(id);
-        self.file.change(|table| {
-            if !table.applications.contains_key(id.as_str()) {
-                return Err(no_application());
-            }
-            if object.owner() != id {
-                table.check_meets_nothing(id.as_str(), object.in_store())?;
-            }
-            table.set_right(id.as_str(), object.in_store(), level);
-            Ok(())
-        })
+        self.apply(id, &[Change::Grant(object.clone(), level)])
     }
 
     /// Takes the row of a right away: of another application's object nothing is left, of an
     /// application's own one the owner's *write*. (To leave nothing of that, grant *none*.)
     ///
     /// # Errors
-    /// `NoObject` when there is no such row.
+    /// `NoApplication`, and `NoRight` when there is no such row.
     pub fn revoke(&self, id: &ApplicationId, object: &ObjectName) -> Result<()> {
-        self.file.change(|table| match table.remove_right(id.as_str(), object.in_store()) {
-            true => Ok(()),
-            false => {
-                Err(Error::NoObject { application: id.to_string(), object: object.to_string() })
-            }
-        })
+        self.apply(id, &[Change::Revoke(object.clone())])
     }
 
     /// What an application may do with an object.
@@ -210,19 +243,7 @@ impl AccessTable {
         &self.file
     }
 
-    fn change_application(
-        &self,
-        id: &ApplicationId,
-        change: impl FnOnce(&mut table::Application),
-    ) -> Result<()> {
-        let no_application = || self.no_application(id);
-        self.file.change(|table| {
-            change(table.applications.get_mut(id.as_str()).ok_or_else(no_application)?);
-            Ok(())
-        })
-    }
-
-    fn no_application(&self, id: &ApplicationId) -> Error {
+    pub(crate) fn no_application(&self, id: &ApplicationId) -> Error {
         Error::NoApplication {
             store: self.file.directory().to_path_buf(),
             application: id.to_string(),

@@ -20,7 +20,7 @@ use evermap::{ApplicationKey, Error as StoreError, Store, WriteOptions};
 use crate::access::{AccessTable, Level, TableAddresses};
 use crate::application::{ApplicationId, SecretKey};
 use crate::codes::{Code, Refusal};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout;
 use crate::names::{NAME_BYTES_MAX, ObjectName};
 use crate::report::Counts;
@@ -40,6 +40,8 @@ pub(crate) struct Tenant {
     pub(crate) table: AccessTable,
     pub(crate) application: ApplicationId,
     pub(crate) key: ApplicationKey,
+    /// What the access table knew the application's key by when the guest was started.
+    pub(crate) verifier: String,
     /// Keys of other applications whose objects it may have rights to.
     pub(crate) other_keys: BTreeMap<ApplicationId, SecretKey>,
     /// Rights for this run alone; they stand above the table's.
@@ -291,6 +293,7 @@ impl Heaps {
         let write = || store.write_guest(in_store, linear.memory(), &addresses, &tenant.write);
         let opened = match write() {
             Err(StoreError::NotFound { .. }) if *name.owner() == tenant.application => {
+                self.check_not_removed()?;
                 tenant.table.forget_missing(|known| {
                     // Better to keep one too many than to forget one.
                     store.contains(known).unwrap_or(true)
@@ -315,6 +318,22 @@ impl Heaps {
         let session = opened?;
         given.reuse_all_but(session.regions().iter().map(GuestRegion::lease));
         Ok(session)
+    }
+
+    /// Refuses to make objects for an application that was removed after the guest was started. Its key
+    /// is gone from the key ring, so nobody could open them again.
+    fn check_not_removed(&self) -> Result<(), Refusal> {
+        let Tenant { table, application, verifier, .. } = &self.tenant;
+        match table.knows_with(application, verifier) {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(Error::WrongKey { .. }) => Err(Refusal::new(
+                Code::Denied,
+                format!(
+                    "application `{application}` was removed while its guest ran; start the guest again"
+                ),
+            )),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn map_for_reading(&self, name: &ObjectName, level: Level) -> Result<GuestSnapshot, Refusal> {

@@ -16,7 +16,7 @@ use super::raw::{RawSession, RawSnapshot};
 use super::session::Session;
 use super::snapshot::{Shared, Snapshot};
 use crate::commit::WriteOptions;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, STORE_THERE};
 use crate::layout::NEW_CATALOG;
 use crate::object::lock_byte;
 use crate::persist::{Build, Persist};
@@ -348,7 +348,7 @@ fn create_store(directory: &Path, options: &Options) -> Result<()> {
                 other => other,
             })?;
             if names.iter().any(|name| name == CATALOG) {
-                return exists("there is a store already");
+                return exists(STORE_THERE);
             }
             // What a creation that was killed left behind may be used again.
             if let Some(stranger) = names.iter().find(|name| !known.contains(&name.as_str())) {
@@ -361,7 +361,7 @@ fn create_store(directory: &Path, options: &Options) -> Result<()> {
     let called = format!("the new store {}", directory.display());
     lock_byte(&*locks, LockKind::Exclusive, 0, options.catalog_timeout, &called)?;
     if storage.list(directory)?.iter().any(|name| name == CATALOG) {
-        return exists("another process has just made it");
+        return exists(STORE_THERE);
     }
     for folder in [OBJECTS, BUILDING] {
         match storage.create_directory(&directory.join(folder)) {

@@ -171,6 +171,10 @@ fn check_head(path: &Path, bytes: &[u8]) -> Result<()> {
     let page: [u8; 4] = bytes[8..12].try_into().unwrap_or_default();
     let version = u32::from_le_bytes(page);
     if version > FORMAT_VERSION {
+        if is_sound_with_known_version(bytes) {
+            let (found, expected) = (format!("{version}"), format!("{FORMAT_VERSION}"));
+            return Err(damaged(path, "the format version", found, expected));
+        }
         return Err(Error::NewerFormat {
             path: path.to_path_buf(),
             found: format!("version {version}"),
@@ -178,6 +182,15 @@ fn check_head(path: &Path, bytes: &[u8]) -> Result<()> {
         });
     }
     Ok(())
+}
+
+/// Returns true if the checksum is that of this page with the version that this build writes: then
+/// the version is damaged, and not that of a newer build.
+fn is_sound_with_known_version(page: &[u8]) -> bool {
+    let mut s: Box<Superblock> = bytemuck::zeroed_box();
+    bytemuck::bytes_of_mut(&mut *s).copy_from_slice(&page[..PAGE_BYTES as usize]);
+    s.format_version = FORMAT_VERSION;
+    s.checksum == checksum(&s)
 }
 
 fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> Result<()> {

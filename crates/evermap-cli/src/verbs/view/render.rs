@@ -98,8 +98,10 @@ impl Render {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
         let start = Instant::now();
         let layout = self.visiting.layout();
-        let store = self.visiting.store(directory);
-        let target = self.visiting.finder(directory).find(&self.page, store.as_ref().ok())?;
+        let there = Store::open(directory);
+        let target = self.visiting.finder(directory).find(&self.page, there.as_ref().ok())?;
+        // A store is made only once the page was found.
+        let store = there.or_else(|_| self.visiting.store(directory));
         let mut options = self.visiting.options();
         let height = |page: &Page| self.height(page, layout);
         // A large picture is written while it is painted, and written rows can't be revoked. So the

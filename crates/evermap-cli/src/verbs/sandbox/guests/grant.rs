@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use evermap_wasm::{AccessTable, ApplicationId, Error, KeyRing, ModuleBinding};
+use evermap_wasm::{AccessTable, ApplicationId, Change, Error, KeyRing, ModuleBinding};
 
-use super::{Allowed, enter, identity_of, made_store, object_of};
+use super::{Allowed, identity_of, object_of};
 use crate::failure::Failure;
 
 /// Give an application rights, a quota, or modules that are it
@@ -38,28 +38,54 @@ pub struct Grant {
 impl Grant {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
         let id: ApplicationId = self.app.parse()?;
-        let bindings = bindings(&self.module, &self.signer)?;
-        let table = enter(&made_store(directory)?, &id)?;
-        for binding in bindings {
-            table.bind(&id, binding)?;
-        }
+        let changes = self.changes(&id)?;
+        let store = match evermap::Store::open(directory) {
+            Err(evermap::Error::NoStore { .. }) => made_store(directory, &id, &changes)?,
+            store => store?,
+        };
+        let table = AccessTable::of_store(store.path());
+        KeyRing::of_store(store.path()).enter_with(&table, &id, &changes)?;
+        Ok(())
+    }
+
+    fn changes(&self, id: &ApplicationId) -> Result<Vec<Change>, Failure> {
+        let bound = bindings(&self.module, &self.signer)?.into_iter().map(Change::Bind);
+        let mut changes: Vec<Change> = bound.collect();
         if self.any_module {
-            table.unbind_all(&id)?;
+            changes.push(Change::UnbindAll);
         }
         if let Some(mib) = self.quota {
-            table.set_quota(&id, mib.saturating_mul(1 << 20))?;
+            changes.push(Change::Quota(mib.saturating_mul(1 << 20)));
         }
         for right in &self.rights {
-            table.grant(&id, &object_of(&id, &right.object)?, right.level)?;
+            changes.push(Change::Grant(object_of(id, &right.object)?, right.level));
         }
-        Ok(())
+        Ok(changes)
     }
 }
 
-/// Take rights back, or modules
+/// Makes the store for a grant that will succeed. A store without objects has nothing of another
+/// application's to share.
+fn made_store(
+    directory: &Path,
+    id: &ApplicationId,
+    changes: &[Change],
+) -> Result<evermap::Store, Failure> {
+    for change in changes {
+        if let Change::Grant(object, _) = change
+            && object.owner() != id
+        {
+            let (application, object) = (object.owner().to_string(), object.to_string());
+            return Err(Error::NoObject { application, object }.into());
+        }
+    }
+    Ok(evermap::Store::open_or_create(directory)?)
+}
+
+/// Take rights back, or modules, or remove an application
 ///
 /// Of another application's object nothing is left; of one of its own, what an owner has (to take that,
-/// grant NAME:none).
+/// grant NAME:none). Either all that is named is taken back, or nothing is.
 #[derive(Debug, clap::Args)]
 pub struct Revoke {
     /// The application
@@ -75,23 +101,36 @@ pub struct Revoke {
     /// Bind this signer's modules no longer
     #[arg(long, value_name = "KEY")]
     signer: Vec<String>,
+    /// Remove the application: its rights, its modules and its key. It must have no objects, and none of
+    /// its guests may be running
+    #[arg(long, conflicts_with_all = ["objects", "module", "signer"])]
+    all: bool,
 }
 
 impl Revoke {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
         let id: ApplicationId = self.app.parse()?;
-        let store = evermap::Store::open(directory)?.path().to_path_buf();
-        if KeyRing::of_store(&store).find(&id)?.is_none() {
+        if !self.all && self.objects.is_empty() && self.module.is_empty() && self.signer.is_empty()
+        {
+            return Err(Failure::Usage(format!(
+                "name what to revoke: an object that `{id}` may use, `--module` or `--signer`; `--all` removes the application"
+            )));
+        }
+        let store = evermap::Store::open(directory)?;
+        let (table, ring) = (AccessTable::of_store(store.path()), KeyRing::of_store(store.path()));
+        if self.all {
+            return Ok(ring.remove(&table, &id, &store.list()?)?);
+        }
+        if ring.find(&id)?.is_none() {
+            let store = store.path().to_path_buf();
             return Err(Error::NoApplication { store, application: id.to_string() }.into());
         }
-        let table = AccessTable::of_store(&store);
-        for binding in bindings(&self.module, &self.signer)? {
-            table.unbind(&id, &binding)?;
-        }
+        let bound = bindings(&self.module, &self.signer)?.into_iter().map(Change::Unbind);
+        let mut changes: Vec<Change> = bound.collect();
         for object in &self.objects {
-            table.revoke(&id, &object_of(&id, object)?)?;
+            changes.push(Change::Revoke(object_of(&id, object)?));
         }
-        Ok(())
+        Ok(table.apply(&id, &changes)?)
     }
 }
 

@@ -7,11 +7,11 @@ mod watchdog;
 
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use evermap_wasm::{AccessTable, ApplicationId, KeyRing, Level, ModuleIdentity, ObjectName};
+use evermap_wasm::{ApplicationId, Level, ModuleIdentity, ObjectName};
 
 use crate::failure::Failure;
 
@@ -89,16 +89,4 @@ fn read_module(path: &Path) -> Result<Vec<u8>, Failure> {
 
 fn identity_of(path: &Path) -> Result<ModuleIdentity, Failure> {
     Ok(ModuleIdentity::of(&read_module(path)?))
-}
-
-/// An application's row in the access table, made with a new key where there is none.
-fn enter(store: &Path, id: &ApplicationId) -> Result<AccessTable, Failure> {
-    let table = AccessTable::of_store(store);
-    KeyRing::of_store(store).enter(&table, id)?;
-    Ok(table)
-}
-
-/// The directory as the store itself calls it; it is made when it is not there.
-fn made_store(directory: &Path) -> Result<PathBuf, Failure> {
-    Ok(evermap::Store::open_or_create(directory)?.path().to_path_buf())
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use evermap_wasm::{
-    ApplicationId, Code, End, Guest, GuestOptions, KeyRing, Module, Report, Sandbox, SandboxOptions,
+    ApplicationId, Code, End, Guest, GuestOptions, KeyRing, Report, SandboxOptions,
 };
 
 use super::watchdog::Watchdog;
@@ -66,12 +66,18 @@ pub struct Run {
 
 impl Run {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        // Before the store and the application are made: a mistake leaves neither behind.
+        let id = self.application()?;
+        let bytes = read_module(&self.module)?;
+        let signature = self.signature()?;
+        let options = self.options(&id)?;
         // The guard comes before the engine; opening the sandbox sees to that.
         let sandbox = SandboxOptions::new().cache().fuel(self.fuel.is_some()).open(directory)?;
-        let id = self.application()?;
-        // Before the application is made: a mistake leaves none behind.
-        let module = self.module(&sandbox)?;
-        let options = self.options(&id)?;
+        let mut module = sandbox.compile(&self.module.display().to_string(), &bytes)?;
+        if let Some(signature) = signature {
+            module = module.signed(signature);
+        }
+        drop(bytes);
         let ring = KeyRing::of_store(sandbox.store().path());
         let key = ring.enter(sandbox.access(), &id)?;
         let mut application = sandbox.application(id.clone(), key)?;
@@ -114,15 +120,13 @@ impl Run {
         })
     }
 
-    fn module(&self, sandbox: &Sandbox) -> Result<Module, Failure> {
-        let name = self.module.display().to_string();
-        let module = sandbox.compile(&name, &read_module(&self.module)?)?;
-        let Some(path) = &self.signature else { return Ok(module) };
+    fn signature(&self) -> Result<Option<[u8; 64]>, Failure> {
+        let Some(path) = &self.signature else { return Ok(None) };
         let signature = <[u8; 64]>::try_from(read_module(path)?).map_err(|bytes| {
             let (path, length) = (path.display(), bytes.len());
             Failure::Usage(format!("{path} has {length} bytes, and a signature has 64"))
         })?;
-        Ok(module.signed(signature))
+        Ok(Some(signature))
     }
 
     fn options(&self, id: &ApplicationId) -> Result<GuestOptions, Failure> {
