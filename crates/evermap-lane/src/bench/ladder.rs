@@ -275,10 +275,16 @@ impl Ladder {
             .take()
             .ok_or_else(|| wrong("of the player has no stdout".into()))?;
         // A thread reads the output, which exceeds a pipe's buffer.
-        let listener = std::thread::spawn(move || {
+        let read = move || {
             let mut said = Vec::new();
             stdout.read_to_end(&mut said).map(|_| said)
-        });
+        };
+        let path = "a thread that reads the player's output".into();
+        let listener = std::thread::Builder::new().spawn(read).map_err(|source| Error::Io {
+            operation: "start",
+            path,
+            source,
+        })?;
         let mut samples = UnitSamples::default();
         let end = Instant::now() + self.turn * 3 + HANG_TIMEOUT;
         let status = loop {

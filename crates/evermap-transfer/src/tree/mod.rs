@@ -197,9 +197,12 @@ fn run(shared: &Shared<'_>, root: &Root, threads: usize) -> Duration {
     // before.
     shared.queue.push(0, shared::Task::Root(std::sync::Arc::clone(&root.directory)));
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads)
-            .map(|thread| scope.spawn(move || timed(&mut || Worker::new(shared, thread).run())))
-            .collect();
+        // Fewer threads do the same work where a limit refuses more.
+        let start = |thread| {
+            let work = move || timed(&mut || Worker::new(shared, thread).run());
+            std::thread::Builder::new().spawn_scoped(scope, work).ok()
+        };
+        let others: Vec<_> = (1..threads).map_while(start).collect();
         let own = timed(&mut || Worker::new(shared, 0).run());
         others.into_iter().fold(own, |sum, thread| {
             sum + thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -106,10 +106,10 @@ fn run_retry(retry: &Retry) -> io::Result<()> {
     // leads a session.
     let _ = rustix::process::setsid();
     bound_memory(retry.memory_bytes_max)?;
-    std::thread::spawn(|| {
+    std::thread::Builder::new().spawn(|| {
         std::thread::sleep(retry::RETRY_TIME_MAX);
         std::process::exit(1);
-    });
+    })?;
     retry::run(retry).map(drop).map_err(io::Error::other)
 }
 

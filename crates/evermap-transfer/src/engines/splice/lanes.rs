@@ -62,13 +62,16 @@ pub(super) fn run(
         let mut lanes = pipes.iter_mut().zip(shares).filter(|(_, share)| !share.is_empty());
         let first = lanes.next();
         let others: Vec<_> = lanes
-            .map(|(pipe, share)| scope.spawn(move || lane(pipe, share, ends, meter)))
+            .map(|(pipe, share)| {
+                let thread = std::thread::Builder::new();
+                thread.spawn_scoped(scope, move || lane(pipe, share, ends, meter))
+            })
             .collect();
         let first = first.map(|(pipe, share)| lane(pipe, share, ends, meter));
-        let joined = others.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| {
-                (Vec::new(), Err(Stop::Refused(Refusal::new("a lane's thread panicked"))))
-            })
+        let refused = |why| (Vec::new(), Err(Stop::Refused(Refusal::new(why))));
+        let joined = others.into_iter().map(|thread| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|_| refused("a lane's thread panicked")),
+            Err(_) => refused("a lane's thread cannot be started"),
         });
         first.into_iter().chain(joined).collect()
     });

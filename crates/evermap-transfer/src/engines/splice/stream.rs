@@ -7,8 +7,8 @@ use std::sync::mpsc::sync_channel;
 
 use super::pipe::Pipe;
 use crate::end::Ends;
-use crate::engines::Stop;
 use crate::engines::calls::ended;
+use crate::engines::{Refusal, Stop};
 use crate::meter::Meter;
 use crate::span::Work;
 
@@ -67,7 +67,7 @@ pub(super) fn run_ahead(
     }
     // The channels are moved in, so an early return closes them and ends the filling thread.
     std::thread::scope(move |scope| {
-        scope.spawn(move || {
+        let filling = std::thread::Builder::new().spawn_scoped(scope, move || {
             for span in plan {
                 let mut at = span.begin;
                 while at < span.end {
@@ -81,6 +81,9 @@ pub(super) fn run_ahead(
                 }
             }
         });
+        if filling.is_err() {
+            return Err(Stop::Refused(Refusal::new("the filling thread cannot be started")));
+        }
         for (mut pipe, at, outcome) in filled {
             match outcome {
                 Ok(0) => return ended(ends, work, "splice", at, meter),
