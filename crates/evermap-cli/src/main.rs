@@ -31,6 +31,10 @@ use failure::Failure;
 static ALLOCATOR: memory::OrEnd = memory::OrEnd;
 
 fn main() -> ExitCode {
+    memory::with_enough_stack(command)
+}
+
+fn command() -> ExitCode {
     memory::need_room_for_stack();
     evermap_transfer::errors_for_size_limits();
     let words: Vec<_> = std::env::args_os().collect();

@@ -7,6 +7,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::Write;
+use std::process::ExitCode;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Resource, getrlimit};
@@ -45,6 +46,23 @@ pub fn need_room_for_stack() {
             Ok(room) => drop(munmap(room, STACK_BYTES)),
             Err(_) => end(STACK_BYTES),
         }
+    }
+}
+
+/// Stack of a thread that runs the command instead of the first one.
+const THREAD_STACK_BYTES: usize = 8 << 20;
+
+/// Runs the command. If a limit (`ulimit -s`) leaves the first thread less stack than the command
+/// takes, another thread runs it, whose stack is a mapping of its own. One system call.
+pub fn with_enough_stack(command: fn() -> ExitCode) -> ExitCode {
+    match getrlimit(Resource::Stack).current {
+        Some(bytes) if bytes < 2 * STACK_BYTES as u64 => {}
+        _ => return command(),
+    }
+    let thread = std::thread::Builder::new().stack_size(THREAD_STACK_BYTES).spawn(command);
+    match thread {
+        Ok(thread) => thread.join().unwrap_or(ExitCode::FAILURE),
+        Err(_) => end(THREAD_STACK_BYTES),
     }
 }
 

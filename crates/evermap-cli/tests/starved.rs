@@ -95,6 +95,13 @@ fn a_limit_of_a_files_size_is_an_error_of_every_verb_and_no_signal() {
 }
 
 #[test]
+fn a_short_stack_stops_no_verb() {
+    let prepared = Prepared::new(Path::new("/dev/shm"));
+    let refused = run_all(&prepared, &[64 << 10, 200 << 10, 1 << 20].map(Limit::Stack));
+    assert_eq!(refused, 0);
+}
+
+#[test]
 fn a_limit_of_memory_is_an_error_of_every_verb_and_no_signal() {
     let prepared = Prepared::new(Path::new("/dev/shm"));
     let addresses: &[u64] = &[0, 64, 256, 1 << 10, 3 << 10, 40 << 10, 300 << 10];

@@ -97,7 +97,7 @@ fn failing_calls_make_no_store_except_that_parse_leaves_an_empty_one() {
     }
     if cfg!(feature = "sandbox") {
         place.fails(3, "gone.wasm", &["sandbox", "run", "gone.wasm"]);
-        place.fails(3, "other", &["sandbox", "grant", "app", "other:x=read"]);
+        place.fails(3, "other", &["sandbox", "grant", "app", "other:x:read"]);
         place.fails(3, "no store", &["sandbox", "revoke", "app", "x"]);
         assert!(!place.store().exists(), "`sandbox` made a store");
     }

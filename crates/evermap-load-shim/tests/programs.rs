@@ -295,3 +295,17 @@ fn a_recording_of_one_run_is_used_by_the_next() {
     let why = told[0]["why"].as_str().unwrap();
     assert!(!why.contains("recorded: each"), "{why}");
 }
+
+/// Loading `libgcc_s.so` would take as long as the shim itself.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn a_program_that_starts_with_the_shim_loads_no_shared_unwinder() {
+    let loaded = Command::new("/bin/true")
+        .env("LD_PRELOAD", shim())
+        .env("LD_TRACE_LOADED_OBJECTS", "1")
+        .output()
+        .unwrap();
+    let loaded = String::from_utf8(loaded.stdout).unwrap();
+    assert!(loaded.contains("libevermap_load_shim.so"), "{loaded}");
+    assert!(!loaded.contains("libgcc_s"), "{loaded}");
+}

@@ -27,6 +27,7 @@ pub enum Limit {
     FileSize(u64),
     Addresses(u64),
     Data(u64),
+    Stack(u64),
 }
 
 /// Outcome of a call.
@@ -211,6 +212,7 @@ fn command(place: &Path, arguments: &[&str], limit: Limit) -> Command {
                 Limit::FileSize(bytes) => (Resource::Fsize, bytes),
                 Limit::Addresses(bytes) => (Resource::As, bytes),
                 Limit::Data(bytes) => (Resource::Data, bytes),
+                Limit::Stack(bytes) => (Resource::Stack, bytes),
             };
             let limit = Rlimit { current: Some(bytes), maximum: getrlimit(what).maximum };
             setrlimit(what, limit).map_err(Into::into)

@@ -11,17 +11,19 @@ use std::arch::x86_64::{
 };
 
 use super::diff::Page;
+use super::ranges::RANGES_MAX;
 use crate::format::LINE_BYTES;
 
 /// Ranges from here on are told by the upper half of a word.
 const HIGH: u64 = 1 << 40;
 /// The bits that tell words in lower ranges begin here. Those above are not looked at.
 const LOW_SHIFT: u32 = 16;
+const HIGH_SHIFT: u32 = 32;
 const VECTOR_BYTES: usize = 32;
 
 /// What is looked for in some bits of a word: the first value, and how many follow it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
     first: u32,
     more: u32,
 }
@@ -34,44 +36,58 @@ impl Span {
 }
 
 /// The ranges of a look, by the bits that tell words in them.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Glance {
-    Nothing,
-    High([Span; 1]),
-    HighAndLow([Span; 1], [Span; 1]),
-    TwoHigh([Span; 2]),
-    TwoHighAndLow([Span; 2], [Span; 1]),
-    /// Other ranges: every page passes.
-    Any,
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Glance {
+    high: Spans,
+    low: Spans,
+}
+
+/// The first `count` are in use.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spans {
+    spans: [Span; RANGES_MAX],
+    count: usize,
+}
+
+impl Spans {
+    fn push(&mut self, span: Span) {
+        self.spans[self.count] = span;
+        self.count += 1;
+    }
+
+    fn all(&self) -> &[Span] {
+        &self.spans[..self.count]
+    }
 }
 
 impl Glance {
-    /// For ranges of addresses, none empty: first and end of each.
+    /// For at most [`RANGES_MAX`] ranges of addresses, none empty: first and end of each.
     pub(super) fn new(ranges: &[(u64, u64)]) -> Glance {
-        let spans = |high: bool, shift: u32| {
-            let some = ranges.iter().filter(move |(first, _)| (*first >= HIGH) == high);
-            some.map(|(first, end)| Span::new(*first, *end, shift)).collect::<Vec<_>>()
-        };
-        match (&spans(true, 32)[..], &spans(false, LOW_SHIFT)[..]) {
-            ([], []) => Glance::Nothing,
-            ([a], []) => Glance::High([*a]),
-            ([a], [low]) => Glance::HighAndLow([*a], [*low]),
-            ([a, b], []) => Glance::TwoHigh([*a, *b]),
-            ([a, b], [low]) => Glance::TwoHighAndLow([*a, *b], [*low]),
-            _ => Glance::Any,
+        let mut glance = Glance::default();
+        for (first, end) in ranges {
+            match *first >= HIGH {
+                true => glance.high.push(Span::new(*first, *end, HIGH_SHIFT)),
+                false => glance.low.push(Span::new(*first, *end, LOW_SHIFT)),
+            }
         }
+        glance
     }
 
     /// Returns false only if no word of the page lies in a range.
     #[target_feature(enable = "avx2")]
     pub(super) fn may_have(&self, page: &Page) -> bool {
-        match *self {
-            Glance::Nothing => false,
-            Glance::High(high) => has(page, high, []),
-            Glance::HighAndLow(high, low) => has(page, high, low),
-            Glance::TwoHigh(high) => has(page, high, []),
-            Glance::TwoHighAndLow(high, low) => has(page, high, low),
-            Glance::Any => true,
+        match (self.high.all(), self.low.all()) {
+            ([], []) => false,
+            ([a], []) => has(page, [*a], []),
+            ([], [a]) => has(page, [], [*a]),
+            ([a], [b]) => has(page, [*a], [*b]),
+            ([a, b], []) => has(page, [*a, *b], []),
+            ([a, b], [c]) => has(page, [*a, *b], [*c]),
+            ([a, b, c], []) => has(page, [*a, *b, *c], []),
+            ([a], [b, c]) => has(page, [*a], [*b, *c]),
+            ([], [a, b]) => has(page, [], [*a, *b]),
+            ([], [a, b, c]) => has(page, [], [*a, *b, *c]),
+            _ => true,
         }
     }
 }
@@ -141,7 +157,8 @@ mod tests {
             eprintln!("SKIPPED: the processor has no AVX2");
             return;
         }
-        let sets: [&[(u64, u64)]; 4] = [
+        let sets: [&[(u64, u64)]; 5] = [
+            &[PROGRAM],
             &[LIBRARIES],
             &[PROGRAM, LIBRARIES],
             &[ARENA, LIBRARIES],

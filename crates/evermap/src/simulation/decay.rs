@@ -26,8 +26,8 @@ use crate::checksum::crc32c;
 use crate::commit::LogPolicy;
 use crate::error::{Error, Result};
 use crate::format::{
-    FEATURE_LOG_2, LOG_ALIGN, LOG_PROGRESS_OFFSET, LOG_REQUIRED_OFFSET, LOG_SLOT_BYTES, PAGE_BYTES,
-    Superblock,
+    FEATURE_LOG_2, LINE_BYTES, LOG_ALIGN, LOG_PROGRESS_OFFSET, LOG_REQUIRED_OFFSET, LOG_SLOT_BYTES,
+    PAGE_BYTES, Superblock,
 };
 use crate::mutate::{Mutant, without};
 use crate::storage::{File, OpenMode};
@@ -112,8 +112,14 @@ impl Target {
         let end = (at + length).min(self.bytes.len());
         let from = random.below(self.bytes.len()) / length * length;
         // A line of a checksum table has its own CRC32C in it, and so the CRC32C of zeros: no checksum
-        // tells it from zeros that it takes the place of.
-        let differs = |bytes: &&[u8]| crc32c(&[bytes]) != crc32c(&[&self.bytes[at..end]]);
+        // tells it from zeros that it takes the place of. The log may replace lines beside it, so
+        // lines are compared one by one.
+        let is_hidden = |(new, old): (&[u8], &[u8])| new != old && crc32c(&[new]) == crc32c(&[old]);
+        let differs = |bytes: &&[u8]| {
+            let before = &self.bytes[at..end];
+            let lines = bytes.chunks(LINE_BYTES).zip(before.chunks(LINE_BYTES));
+            *bytes != before && !lines.into_iter().any(is_hidden)
+        };
         let elsewhere = self.bytes.get(from..from + (end - at)).filter(differs);
         let bytes = match (random.below(4), elsewhere) {
             (0, _) => vec![0; end - at],

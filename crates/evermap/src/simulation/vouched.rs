@@ -41,6 +41,10 @@ impl Vouched {
         let (records, whole_sectors) = (records_of(log), medium == Medium::DISK);
         let by_progress = progress_at(log).map_or(0, |at| {
             let progress: LogProgress = pod_read_unaligned(&log[at..at + size_of::<LogProgress>()]);
+            // A power cut can tear it on persistent memory, where words are written one by one.
+            if crc32c(&[bytes_of(&LogProgress { checksum: 0, ..progress })]) != progress.checksum {
+                return 0;
+            }
             let is_newest = boot.is(Boot(progress.boot));
             if is_newest { progress.written.max(progress.durable) } else { progress.durable }
         });

@@ -215,7 +215,8 @@ mod tests {
         let heap = Box::new(1u64);
         let code = looks as fn(u64) -> Option<(Target, Confidence)> as usize as u64;
         let here = [&raw const local as u64 & !7, &raw const *heap as u64, code & !7];
-        for value in here {
+        // The kernel chooses addresses at random, and some have the bytes of a text.
+        for value in here.into_iter().filter(|value| !is_text(*value)) {
             let (target, sure) = looks(value).unwrap();
             assert!(matches!(target, Target::Looks(_)), "{value:#x}");
             assert_eq!(sure, Confidence::Likely, "{value:#x}");
