@@ -10,7 +10,7 @@ host="$(rustc -vV | sed -n 's/^host: //p')"
 
 echo "== loom"
 RUSTFLAGS="--cfg evermap_loom" CARGO_TARGET_DIR="$targets/loom" \
-    cargo test --package evermap --release --locked --test handover --test share_lock
+    cargo test --package evermap --release --locked --test remote_free --test share_lock
 
 if ! cargo +nightly --version > /dev/null 2>&1; then
     echo "SKIPPED: ThreadSanitizer and Miri need a nightly Rust (rustup toolchain install nightly)"

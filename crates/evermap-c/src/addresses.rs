@@ -1,5 +1,5 @@
-//! Which open object has an address: a sorted list that is replaced as a whole when objects come,
-//! go or grow, so that looking costs no lock.
+//! Maps addresses to open objects: a sorted list that is replaced as a whole when an object is
+//! opened, closed or grows, so a lookup takes no lock.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -7,12 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::failure::Result;
 use crate::handles;
-use crate::seats::{self, Sitting};
+use crate::reader_slots::{self, SlotGuard};
 
-/// What a seat holds while its thread looks at the list; no handle is this.
-const LOOKING: u64 = 2;
+/// Marker stored in a reader slot while its thread reads the list. Never equal to a handle.
+const READING_MARKER: u64 = 2;
 
-/// A range of addresses, from `base` up to `end`, and the handle of the object that has it.
+/// An address range, from `base` up to `end`, and the handle of the object that owns it.
 #[derive(Clone, Copy)]
 struct Range {
     base: u64,
@@ -20,46 +20,46 @@ struct Range {
     handle: u64,
 }
 
-/// Sorted by `base`. Ranges of different objects are disjoint; handles that read one object have
-/// the same ones.
+/// Sorted by `base`. Ranges of different objects are disjoint; handles that read the same object
+/// have the same ranges.
 type List = Vec<Range>;
 
 static LIST: AtomicPtr<List> = AtomicPtr::new(ptr::null_mut());
 
-/// The handles of open objects, true for writers; held while the list is made anew.
+/// Handles of open objects, true for writers. Locked while the list is replaced.
 static OPEN: Mutex<Vec<(u64, bool)>> = Mutex::new(Vec::new());
 
 fn lock() -> MutexGuard<'static, Vec<(u64, bool)>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The handle of the object that has `address`, or 0.
+/// Returns the handle of the object that owns `address`, or 0.
 ///
 /// # Errors
 /// `FORKED`.
 pub fn find(address: u64) -> Result<u64> {
     match look(address)? {
-        0 => Ok(look_again(address)),
+        0 => Ok(look_up_writers(address)),
         handle => Ok(handle),
     }
 }
 
 #[inline]
 fn look(address: u64) -> Result<u64> {
-    let _sitting = Sitting::on(LOOKING)?;
-    // SAFETY: a list that was replaced is freed only when no seat is looking.
+    let _guard = SlotGuard::on(READING_MARKER)?;
+    // SAFETY: a replaced list is freed only when no reader slot holds the marker.
     let Some(list) = (unsafe { LIST.load(Ordering::Acquire).as_ref() }) else { return Ok(0) };
     let behind = list.partition_point(|range| range.base <= address);
     let before = behind.checked_sub(1).map(|i| &list[i]);
     Ok(before.filter(|range| address < range.end).map_or(0, |range| range.handle))
 }
 
-/// Objects that are being written grow without telling: those are asked.
+/// Objects open for writing can grow without notice, so query them directly.
 #[cold]
-fn look_again(address: u64) -> u64 {
+fn look_up_writers(address: u64) -> u64 {
     let open = lock();
     let grown = open.iter().filter(|(_, writing)| *writing).map(|(handle, _)| *handle).find(|&h| {
-        // One that is being committed cannot grow just now.
+        // An object that is being committed cannot grow now.
         let object = handles::share_number(h);
         let has = |&(base, bytes): &(u64, u64)| address.wrapping_sub(base) < bytes;
         object.is_ok_and(|object| object.regions().iter().any(has))
@@ -71,19 +71,19 @@ fn look_again(address: u64) -> u64 {
     grown.unwrap_or(0)
 }
 
-/// An object was opened.
+/// Adds an object that was opened.
 pub fn add(handle: u64, writing: bool, regions: &[(u64, u64)]) {
     let mut open = lock();
     open.push((handle, writing));
     replace(&open, handle, regions);
 }
 
-/// An object has other ranges than before.
+/// Updates the ranges of an object.
 pub fn change(handle: u64, regions: &[(u64, u64)]) {
     replace(&lock(), handle, regions);
 }
 
-/// An object is about to be closed.
+/// Removes an object that is about to be closed.
 pub fn remove(handle: u64) {
     let mut open = lock();
     open.retain(|(other, _)| *other != handle);
@@ -92,21 +92,21 @@ pub fn remove(handle: u64) {
 
 fn replace(_open: &MutexGuard<'_, Vec<(u64, bool)>>, handle: u64, regions: &[(u64, u64)]) {
     let old = LIST.load(Ordering::Acquire);
-    // SAFETY: lists are replaced and freed under the lock, which is held.
+    // SAFETY: lists are replaced and freed only while this lock is held.
     let mut list = unsafe { old.as_ref() }.cloned().unwrap_or_default();
     list.retain(|range| range.handle != handle);
     let range = |&(base, bytes): &(u64, u64)| Range { base, end: base + bytes, handle };
     list.extend(regions.iter().map(range));
     list.sort_unstable_by_key(|range| range.base);
     LIST.store(Box::into_raw(Box::new(list)), Ordering::SeqCst);
-    seats::barrier();
-    // Looking takes nanoseconds, unless the thread that does it was interrupted.
-    while seats::in_use(LOOKING) {
+    reader_slots::barrier();
+    // A lookup takes nanoseconds, unless its thread was interrupted.
+    while reader_slots::in_use(READING_MARKER) {
         std::thread::yield_now();
     }
     if !old.is_null() {
-        // SAFETY: it came from `Box::into_raw` here, and nobody looks at it any more: who began
-        // to look after the barrier saw the new list.
+        // SAFETY: `Box::into_raw` returned the pointer here. No thread reads the list any more: a
+        // thread that started to read after the barrier saw the new list.
         drop(unsafe { Box::from_raw(old) });
     }
 }

@@ -1,4 +1,4 @@
-//! What `evermap.h` says of audits; and lists of words in objects, as tools give them to C.
+//! Audit functions of `evermap.h`, and lists of words in objects, as tools pass them to C.
 
 use std::ffi::{CString, c_char, c_void};
 
@@ -12,15 +12,15 @@ use crate::failure::{self, Failure, Result};
 use crate::fork;
 use crate::types::*;
 
-/// A text for C.
+/// Converts a text for C.
 pub fn owned(text: &str) -> CString {
     CString::new(text.replace('\0', "\\0")).unwrap_or_default()
 }
 
-/// Words of an object, with the texts that C sees of them.
+/// Words of an object, with the texts that C reads.
 pub struct Samples {
     list: Vec<em_pointer_sample>,
-    // What the list points to.
+    // The list points to these texts.
     _paths: Vec<CString>,
 }
 
@@ -121,10 +121,10 @@ fn counts_of(report: &AuditReport) -> em_audit_report {
     }
 }
 
-/// Tells every finding, the leaks last.
+/// Reports every finding, the leaks last.
 ///
 /// # Safety
-/// `callback` is what the header says.
+/// `callback` and `context` are as the header requires.
 unsafe fn tell(report: &AuditReport, callback: em_audit_callback, context: *mut c_void) {
     let Some(call) = callback else { return };
     let tell = |numbers: [u32; 3], count: u64, to: &str, samples: Samples| {
@@ -141,7 +141,7 @@ unsafe fn tell(report: &AuditReport, callback: em_audit_callback, context: *mut 
             samples: samples.as_ptr(),
             sample_count: samples.len(),
         };
-        // SAFETY: a function of the caller's, with what the header says it gets.
+        // SAFETY: the caller's function, called with the arguments that the header documents.
         unsafe { call(&finding, context) }
     };
     for finding in &report.findings {
@@ -177,11 +177,11 @@ pub unsafe extern "C" fn em_audit(
 ) -> em_status {
     failure::status(|| {
         fork::check()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes pointers as the header requires.
         let (at, name, given, out) =
             unsafe { (path(at)?, text(name, "the name")?, options(given)?, out(report)?) };
         let found = audit(at, name, &audit_options(given)?)?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes a callback as the header requires.
         unsafe { tell(&found, callback, context) };
         out.give(counts_of(&found));
         Ok(())
@@ -215,7 +215,7 @@ mod tests {
     fn every_kind_of_pointer_has_a_number() {
         let source = include_str!("../../evermap/src/tools/audit/report.rs");
         let arms = source.matches("            PointerKind::").count();
-        // One in `word` each, and two in `severity`.
+        // One constant is in `word` per kind, and two are in `severity`.
         let own = CONSTANTS.iter().filter(|(name, _)| name.starts_with("AUDIT_")).count() - 1;
         assert_eq!(arms - 2, own, "a kind of pointer has no number in evermap.h");
         let words: Vec<&str> =

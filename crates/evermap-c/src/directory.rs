@@ -1,8 +1,8 @@
-//! The table of names that is the root of an `nvheap.h` heap, as that header describes it: entries
-//! in lists, the lists in an array that is made anew, twice as long, when it has fewer lists than
-//! entries. Everything lies in the object; a commit covers it like the blocks it names.
+//! Table of names that is the root of an `nvheap.h` heap, in the format that the header documents:
+//! a hash table of entry lists, doubled when it has fewer lists than entries. Everything lies in
+//! the object, so a commit covers it like the named blocks.
 //!
-//! Raw memory: who calls these functions holds the heap's lock, so nobody else looks at the table.
+//! Raw memory: callers hold the heap's lock, so no other thread accesses the table.
 
 use std::mem::offset_of;
 use std::ptr::{self, NonNull};
@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::object::Object;
 use crate::status;
 
-/// The root's tag.
+/// Tag of the root.
 pub const TAG: [u8; 16] = *b"evermap.nvheap.1";
 const DESCRIPTION: &str = "table of names of an nvheap";
 const BUCKETS_FIRST: u64 = 64;
@@ -49,10 +49,10 @@ fn table_bytes(buckets: u64) -> usize {
     size_of::<Table>() + buckets as usize * size_of::<*mut Entry>()
 }
 
-/// The table of a heap; `None` while nothing has a name.
+/// Returns the table of a heap, or `None` while it has no names.
 ///
 /// # Errors
-/// `SCHEMA_MISMATCH` when the object's root is something else.
+/// `SCHEMA_MISMATCH` when the object's root is not such a table.
 pub fn table(object: &Object) -> Result<Option<NonNull<Table>>> {
     let root = object.root()?;
     if root.address != 0 && root.tag != TAG {
@@ -63,25 +63,26 @@ pub fn table(object: &Object) -> Result<Option<NonNull<Table>>> {
     Ok(NonNull::new(root.address as *mut Table))
 }
 
-/// Where the list of a hash begins.
+/// Returns the head of the list for a hash.
 ///
 /// # Safety
 /// `table` is the table of an open heap, and the caller holds its lock.
 unsafe fn bucket(table: NonNull<Table>, hash: u64) -> *mut *mut Entry {
-    // SAFETY: as many pointers as the table says follow it.
+    // SAFETY: the caller guarantees the table of an open heap; `buckets` pointers follow it.
     unsafe {
         let first = table.as_ptr().add(1).cast::<*mut Entry>();
         first.add((hash % (*table.as_ptr()).buckets) as usize)
     }
 }
 
-/// The place that points at the entry of a name; what is there is null when there is none.
+/// Returns the pointer that leads to the entry of a name. It holds null if there is none.
 ///
 /// # Safety
-/// As [`bucket`].
+/// `table` is the table of an open heap, and the caller holds its lock.
 unsafe fn find_place(table: NonNull<Table>, name: &[u8]) -> *mut *mut Entry {
     let hash = hash_of(name);
-    // SAFETY: entries and their names are whole: they came with a commit, or under the lock.
+    // SAFETY: entries and their names are complete: they come from a commit, or were written under
+    // the lock.
     unsafe {
         let mut place = bucket(table, hash);
         while let Some(entry) = (*place).as_mut() {
@@ -97,27 +98,27 @@ unsafe fn find_place(table: NonNull<Table>, name: &[u8]) -> *mut *mut Entry {
     }
 }
 
-/// The entry of a name.
+/// Returns the entry of a name.
 ///
 /// # Safety
-/// The caller holds the heap's lock while it uses what is returned.
+/// The caller holds the heap's lock while it uses the result.
 pub unsafe fn find(object: &Object, name: &[u8]) -> Result<Option<NonNull<Entry>>> {
     let Some(table) = table(object)? else { return Ok(None) };
-    // SAFETY: passed on from the caller; the place is in the table or in an entry.
+    // SAFETY: the caller holds the lock; the pointer is in the table or in an entry.
     Ok(NonNull::new(unsafe { *find_place(table, name) }))
 }
 
-/// Gives a block a name that is not in the table.
+/// Names a block. The name must not be in the table.
 ///
 /// # Safety
 /// The caller holds the heap's lock.
 pub unsafe fn insert(object: &Object, name: &[u8], block: *mut u8, size: u64) -> Result<()> {
     let heap = object.heap()?;
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller holds the lock.
     let table = unsafe { table_with_room(object, heap) }?;
     let made = heap.allocate(size_of::<Entry>() + name.len() + 1, ALIGNMENT)?.cast::<Entry>();
     let hash = hash_of(name);
-    // SAFETY: the entry's block has room for it and the name; it is in no list yet.
+    // SAFETY: the entry's block has room for the entry and the name, and is not in a list yet.
     unsafe {
         let place = bucket(table, hash);
         let name_bytes = name.len() as u64;
@@ -131,14 +132,14 @@ pub unsafe fn insert(object: &Object, name: &[u8], block: *mut u8, size: u64) ->
     Ok(())
 }
 
-/// Takes a name out; gives its block, which is not freed.
+/// Removes a name. Returns its block, which is not freed.
 ///
 /// # Safety
 /// The caller holds the heap's lock.
 pub unsafe fn remove(object: &Object, name: &[u8]) -> Result<Option<*mut u8>> {
     let heap = object.heap()?;
     let Some(table) = table(object)? else { return Ok(None) };
-    // SAFETY: passed on from the caller; the entry is out of its list before it is freed.
+    // SAFETY: the caller holds the lock; the entry is unlinked before it is freed.
     unsafe {
         let place = find_place(table, name);
         let Some(entry) = NonNull::new(*place) else { return Ok(None) };
@@ -150,13 +151,13 @@ pub unsafe fn remove(object: &Object, name: &[u8]) -> Result<Option<*mut u8>> {
     }
 }
 
-/// The table, made or made longer when it has to be.
+/// Returns the table, created or enlarged if needed.
 ///
 /// # Safety
 /// The caller holds the heap's lock.
 unsafe fn table_with_room(object: &Object, heap: &Heap) -> Result<NonNull<Table>> {
     let old = table(object)?;
-    // SAFETY: the table is the heap's root; the lock is held.
+    // SAFETY: the table is the heap's root, and the caller holds the lock.
     let (names, had) =
         old.map_or((0, 0), |old| unsafe { (old.as_ref().names, old.as_ref().buckets) });
     if let Some(old) = old.filter(|_| names < had) {
@@ -165,8 +166,8 @@ unsafe fn table_with_room(object: &Object, heap: &Heap) -> Result<NonNull<Table>
     let buckets = (had * 2).max(BUCKETS_FIRST);
     let bytes = table_bytes(buckets);
     let new = heap.allocate_zeroed(bytes, ALIGNMENT)?.cast::<Table>();
-    // SAFETY: the new table has room for its head and `buckets` pointers, all null; every entry
-    // of the old one is moved once.
+    // SAFETY: the new table has room for its head and `buckets` pointers, all null; every entry of
+    // the old table is moved once.
     unsafe {
         new.write(Table { names, buckets });
         for index in 0..had {
@@ -179,10 +180,10 @@ unsafe fn table_with_room(object: &Object, heap: &Heap) -> Result<NonNull<Table>
             }
         }
     }
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag does not belong to a Rust type.
     unsafe { object.set_root(new.as_ptr() as usize, bytes as u64, TAG, DESCRIPTION) }?;
     if let Some(old) = old {
-        // SAFETY: nothing leads to the old table any more.
+        // SAFETY: nothing points to the old table any more.
         unsafe { heap.try_free(old.cast()) }?;
     }
     Ok(new)

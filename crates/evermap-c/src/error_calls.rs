@@ -1,4 +1,4 @@
-//! What `evermap.h` says of errors and versions.
+//! Error and version functions of `evermap.h`.
 
 use std::ffi::{CStr, c_char};
 

@@ -1,4 +1,4 @@
-//! How a call fails: a status for the caller, the detail for its thread, and never a panic.
+//! Failures of calls: a status for the caller, details for its thread, and never a panic.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -10,7 +10,7 @@ use libc::c_int;
 use crate::status;
 use crate::types::em_status;
 
-/// Why a call fails: in a box, so that a result fits two registers.
+/// Reason for a failed call. Boxed, so that a result fits two registers.
 #[derive(Debug)]
 pub struct Failure(Box<Details>);
 
@@ -38,18 +38,18 @@ impl Failure {
         Failure(Box::new(Details { status, errno, message }))
     }
 
-    /// The same with the errno that the kernel gave.
+    /// Sets the errno that the kernel returned.
     pub fn with_errno(mut self, errno: c_int) -> Failure {
         self.0.errno = errno;
         self
     }
 
-    /// An argument that the function cannot take.
+    /// An invalid argument.
     pub fn argument(message: impl Into<String>) -> Failure {
         Failure::new(status::INVALID_ARGUMENT, message)
     }
 
-    /// The end of a session, or of a write section, that has changes which no commit has.
+    /// A session or write section cannot end because it has uncommitted changes.
     pub fn uncommitted(name: &str) -> Failure {
         let message = format!(
             "object `{name}` has changes that are not committed; commit them, or roll back to forget \
@@ -58,20 +58,20 @@ impl Failure {
         Failure::new(status::UNCOMMITTED, message)
     }
 
-    /// A function that an object which is open for sharing does not have.
+    /// The function requires an object that is open for sharing.
     pub fn not_shared(name: &str) -> Failure {
         let message = format!("object `{name}` is not open for sharing; open it with EM_SHARE");
         Failure::new(status::INVALID_ARGUMENT, message)
     }
 
-    /// A writer's function of an object that is open for reading.
+    /// The function requires an object that is open for writing.
     pub fn read_only(name: &str) -> Failure {
         let message = format!("object `{name}` is open for reading; open it for writing");
         Failure::new(status::READ_ONLY, message)
     }
 }
 
-/// Remedies of the Rust library that name its items, and what callers in C and C++ read instead.
+/// Remedies of the Rust library that name its items, and their replacements for C and C++.
 const REMEDIES: [(&str, &str); 5] = [
     ("create one with `Store::create_new` or", "create one there or"),
     ("Store::share lets", "EM_SHARE, in C++ evermap::shared, lets"),
@@ -80,7 +80,7 @@ const REMEDIES: [(&str, &str); 5] = [
     ("open it with Store::read or Store::write, outside", "open it outside"),
 ];
 
-/// A message of the Rust library as C and C++ callers read it.
+/// Converts a message of the Rust library for C and C++ callers.
 fn for_c(message: String) -> String {
     REMEDIES.iter().fold(message, |message, (rust, c)| match message.contains(rust) {
         true => message.replace(rust, c),
@@ -101,18 +101,18 @@ impl From<Error> for Failure {
 }
 
 thread_local! {
-    /// The thread's last failure.
+    /// Last failure of the thread.
     static LAST: RefCell<Option<(em_status, CString)>> = const { RefCell::new(None) };
 }
 
-/// Keeps a failure for the thread, and sets errno.
+/// Stores a failure for the thread and sets errno.
 #[cold]
 pub fn remember(failure: Failure) -> em_status {
     let Details { status, errno, message } = *failure.0;
     let text = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
-    // A thread that is ending has no place for it any more; its caller has the status.
+    // A thread that is ending cannot store it any more; its caller has the status.
     let _ = LAST.try_with(|last| *last.borrow_mut() = Some((status, text)));
-    // SAFETY: the thread's own errno.
+    // SAFETY: the pointer leads to the thread's own errno.
     unsafe { *libc::__errno_location() = errno };
     status
 }
@@ -122,7 +122,7 @@ pub fn last_status() -> em_status {
         .unwrap_or(status::OK)
 }
 
-/// The text stays where it is until the thread's next failure.
+/// Returns the last message. The text stays valid until the thread's next failure.
 pub fn last_message() -> *const c_char {
     const NOTHING: &CStr = c"";
     LAST.try_with(|last| last.borrow().as_ref().map_or(NOTHING.as_ptr(), |(_, text)| text.as_ptr()))
@@ -133,10 +133,10 @@ pub fn forget_last() {
     let _ = LAST.try_with(|last| *last.borrow_mut() = None);
 }
 
-/// Runs a call: its value, or what it failed with. A panic becomes a failure.
+/// Runs a call and returns its result. A panic becomes a failure.
 #[inline]
 pub fn attempt<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
-    // What a panic leaves half-done is behind locks and guards that see to it themselves.
+    // State that a panic leaves incomplete is protected by locks and guards that handle it.
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result,
         Err(panic) => Err(panicked(&*panic)),
@@ -154,12 +154,12 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     Failure::new(status::INTERNAL, message)
 }
 
-/// A call that gives a status.
+/// Runs a call that returns a status.
 pub fn status(call: impl FnOnce() -> Result<()>) -> em_status {
     attempt(call).map_or_else(remember, |()| status::OK)
 }
 
-/// A call that gives a value, and `otherwise` when it fails.
+/// Runs a call that returns a value. Returns `otherwise` when it fails.
 #[inline]
 pub fn value<T>(otherwise: T, call: impl FnOnce() -> Result<T>) -> T {
     match attempt(call) {
@@ -171,7 +171,7 @@ pub fn value<T>(otherwise: T, call: impl FnOnce() -> Result<T>) -> T {
     }
 }
 
-/// Ends the program: going on would damage the heap.
+/// Ends the program, because continuing would damage the heap.
 #[cold]
 pub fn abort(what: &str, failure: &Failure) -> ! {
     eprintln!("evermap: {what}: {}", failure.message);
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Does a text name an item of a Rust library?
+    /// Returns true if a text names an item of a Rust library.
     fn names_rust(text: &str) -> bool {
         text.replace("evermap::shared", "").match_indices("::").any(|(at, _)| {
             let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric());
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn no_message_that_c_can_read_names_an_item_of_the_rust_library() {
-        // Attributes for rustc, and panics of typed values, which C has none of.
+        // Attributes for rustc, and panics of typed values, which C does not have.
         let elsewhere =
             ["#[must_use", "serialize_with =", "label =", "note =", "message =", "\"PVec::"];
         let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -246,7 +246,7 @@ mod tests {
         let source = std::io::Error::from_raw_os_error(libc::EMFILE);
         let error = Error::Io { path: "x".into(), doing: "open", source };
         assert_eq!(status(|| Err(error.into())), status::IO);
-        // SAFETY: the thread's own errno.
+        // SAFETY: the pointer leads to the thread's own errno.
         assert_eq!(unsafe { *libc::__errno_location() }, libc::EMFILE);
     }
 }

@@ -1,4 +1,5 @@
-//! What `fastio.h` says: objects by name. Each is an ordinary open object; this keeps the names.
+//! Functions of `fastio.h`: objects by name. Each one is an ordinary open object; this file maps
+//! their names.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,27 +11,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use evermap_core::{Error, Store};
 
 use crate::arguments::text;
+use crate::env::application_key;
 use crate::failure::{self, Failure, Result};
 use crate::handles::{share, take};
-use crate::object_calls::{change, close_alone, open};
+use crate::object_calls::{change, close_exclusive, open};
 use crate::reserve::store_of_environment;
-use crate::surroundings::application_key;
 use crate::types::{READ, TAG_BYTES, WRITE, em_mode, em_object};
 use crate::{fork, heap_calls, status};
 
-/// What the file is given and takes back.
+/// Unit in which the file grows and shrinks.
 const PAGE_BYTES: u64 = 4096;
 
 type Names = HashMap<Vec<u8>, u64>;
 
-/// The mapped objects: handle by name. Held while an object is mapped or unmapped, so that one
-/// name is mapped once.
+/// Handles of the mapped objects by name. Locked while an object is mapped or unmapped, so that a
+/// name is mapped only once.
 static MAPPED: Mutex<Option<Names>> = Mutex::new(None);
 /// Counts the changes of [`MAPPED`].
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// What this thread asked for last: programs name the same object a million times.
+    /// Last lookup of this thread: programs name the same object a million times.
     static LAST: RefCell<(u64, Vec<u8>, u64)> = const { RefCell::new((u64::MAX, Vec::new(), 0)) };
 }
 
@@ -38,7 +39,7 @@ fn lock() -> MutexGuard<'static, Option<Names>> {
     MAPPED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The store, for the application if there is one.
+/// Returns the store, with the application if one is set.
 fn store() -> Result<Store> {
     let store = store_of_environment()?;
     Ok(match application_key()? {
@@ -47,12 +48,12 @@ fn store() -> Result<Store> {
     })
 }
 
-/// Who asked em_object_of for the object may have closed it.
+/// Returns true if the handle is still open. A caller of em_object_of may have closed it.
 fn is_open(handle: u64) -> bool {
     !matches!(share(handle as *const em_object), Err(f) if f.status == status::CLOSED)
 }
 
-/// The mapped object of a name.
+/// Returns the mapped object of a name.
 ///
 /// # Safety
 /// `name` is null or a text.
@@ -60,7 +61,7 @@ unsafe fn mapped(name: *const c_char) -> Result<*mut em_object> {
     if name.is_null() {
         return Err(Failure::argument("the name is NULL"));
     }
-    // SAFETY: a text, by the caller's promise.
+    // SAFETY: not null, so the caller guarantees a text.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
     let changes = CHANGES.load(Ordering::Acquire);
     let known = LAST.try_with(|last| {
@@ -83,7 +84,7 @@ fn look_up(name: &[u8]) -> Result<*mut em_object> {
         let message = format!("object `{name}` is not mapped; call p_map first");
         return Err(Failure::new(status::CLOSED, message));
     };
-    // Under the lock, so that the count belongs to what was found.
+    // Under the lock, so that the count matches the result.
     let changes = CHANGES.load(Ordering::Acquire);
     let _ = LAST.try_with(|last| *last.borrow_mut() = (changes, name.to_vec(), handle));
     Ok(handle as *mut em_object)
@@ -103,16 +104,16 @@ pub extern "C" fn p_reserve() -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn p_create(name: *const c_char) -> c_int {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller passes null or a text.
     outcome(|| Ok(store()?.create_raw(unsafe { text(name, "the name") }?)?))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn p_delete(name: *const c_char) -> c_int {
     outcome(|| {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text.
         let (store, name) = (store()?, unsafe { text(name, "the name") }?);
-        // Whatever else keeps it from being read, it can be removed.
+        // An object that cannot be read for another reason can still be removed.
         if let Err(error @ Error::OtherApplication { .. }) = store.read_raw(name) {
             return Err(error.into());
         }
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn p_delete(name: *const c_char) -> c_int {
     })
 }
 
-/// Maps an object in the first of these ways that is possible, and gives its first address.
+/// Maps an object in the first possible mode, and returns its first address.
 fn map(name: &str, modes: &[em_mode]) -> Result<*mut c_void> {
     let store = store()?;
     let mut mapped = lock();
@@ -148,43 +149,43 @@ fn map(name: &str, modes: &[em_mode]) -> Result<*mut c_void> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn p_map(name: *const c_char) -> *mut c_void {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller passes null or a text.
     failure::value(null_mut(), || map(unsafe { text(name, "the name") }?, &[WRITE, READ]))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn p_map_readonly(name: *const c_char) -> *mut c_void {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller passes null or a text.
     failure::value(null_mut(), || map(unsafe { text(name, "the name") }?, &[READ]))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn p_unmap(name: *const c_char) -> c_int {
     outcome(|| {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text.
         let object = unsafe { mapped(name) }?;
         let mut names = lock();
-        let mut alone = take(object)?;
-        if alone.object()?.is_writing() {
-            alone.object()?.commit()?;
+        let mut exclusive = take(object)?;
+        if exclusive.object()?.is_writing() {
+            exclusive.object()?.commit()?;
         }
         if let Some(names) = names.as_mut() {
             names.retain(|_, handle| *handle != object as u64);
         }
         CHANGES.fetch_add(1, Ordering::Release);
-        close_alone(alone)
+        close_exclusive(exclusive)
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn p_commit(name: *const c_char) -> c_int {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller passes null or a text.
     outcome(|| take(unsafe { mapped(name) }?)?.object()?.commit().map(drop))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn p_extend(name: *const c_char, bytes: usize) -> c_int {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller passes null or a text.
     outcome(|| change(unsafe { mapped(name) }?, |object| object.reserve(bytes as u64)))
 }
 
@@ -192,7 +193,7 @@ pub unsafe extern "C" fn p_extend(name: *const c_char, bytes: usize) -> c_int {
 pub unsafe extern "C" fn p_reduce(name: *const c_char, bytes: usize) -> c_int {
     outcome(|| {
         let whole = bytes as u64 / PAGE_BYTES * PAGE_BYTES;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text.
         let given = change(unsafe { mapped(name) }?, |object| object.release(whole))?;
         if given == whole {
             return Ok(());
@@ -207,14 +208,14 @@ pub unsafe extern "C" fn p_reduce(name: *const c_char, bytes: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn p_malloc(name: *const c_char, size: usize) -> *mut c_void {
     failure::value(null_mut(), || {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text.
         heap_calls::allocate(unsafe { mapped(name) }?, size)
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn p_free(name: *const c_char, node: *mut c_void) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller passes null or a text.
     let freed = failure::attempt(|| heap_calls::free(unsafe { mapped(name) }?, node));
     if let Err(failure) = freed {
         failure::abort(&format!("p_free of {node:p}"), &failure);
@@ -224,7 +225,7 @@ pub unsafe extern "C" fn p_free(name: *const c_char, node: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn get_prime_node(name: *const c_char) -> *mut c_void {
     failure::value(null_mut(), || {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text.
         Ok(share(unsafe { mapped(name) }?)?.root_address()? as *mut c_void)
     })
 }
@@ -232,11 +233,11 @@ pub unsafe extern "C" fn get_prime_node(name: *const c_char) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn set_prime_node(name: *const c_char, node: *mut c_void) -> c_int {
     outcome(|| {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text.
         let object = share(unsafe { mapped(name) }?)?;
         let heap = object.heap()?;
         let bytes = NonNull::new(node.cast()).map_or(0, |block| heap.usable_size(block));
-        // SAFETY: the tag is no Rust type's.
+        // SAFETY: the tag does not belong to a Rust type.
         unsafe { object.set_root(node as usize, bytes as u64, [0; TAG_BYTES], "") }
     })
 }

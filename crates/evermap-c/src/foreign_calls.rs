@@ -1,4 +1,4 @@
-//! Functions of `evermap.h` about pointers that lead out of objects, and about code in objects.
+//! Functions of `evermap.h` for foreign pointers and for code pointers in objects.
 
 use std::ffi::{CString, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -10,10 +10,10 @@ use crate::handles::{share, take};
 use crate::object_calls::shared;
 use crate::types::{em_foreign_callback, em_foreign_pointer, em_object, em_status};
 
-/// Lines written for one object when the program does not ask for the reports itself.
+/// Maximum lines written per object if the program sets no callback.
 const LINES_MAX: usize = 8;
 
-/// The program's callback and its context.
+/// Callback of the program and its context.
 struct Reports {
     callback: em_foreign_callback,
     context: usize,
@@ -55,12 +55,12 @@ pub extern "C" fn em_forget_code(object: *mut em_object) -> em_status {
     })
 }
 
-/// Tells the program, or else its standard error, of pointers that a commit found. `before` were
-/// told of this object.
+/// Reports foreign pointers found by a commit to the program's callback, or else on stderr.
+/// `before` is the number already reported for this object.
 pub fn report(object: &str, before: usize, pointers: &[ForeignPointer]) {
     let reports = REPORTS.lock().unwrap_or_else(PoisonError::into_inner);
     let (callback, context) = (reports.callback, reports.context as *mut c_void);
-    // The callback may call the library.
+    // Release the lock: the callback may call the library.
     drop(reports);
     for (number, pointer) in (before..).zip(pointers) {
         let message = format!("object `{object}`: {pointer}");
@@ -92,6 +92,6 @@ fn tell(
         into: into.as_ptr(),
         message: message.as_ptr(),
     };
-    // SAFETY: the program's function and what it gave with it; the texts live until it returns.
+    // SAFETY: the program's function and the context it gave; the texts live until it returns.
     unsafe { call(&raw const told, context) };
 }

@@ -1,8 +1,8 @@
-//! Forked children: a child reads what it inherited and closes it. Every other call is refused.
+//! Forked children: a child can read and close what it inherited. Every other call is refused.
 //!
-//! Calls that go by a thread's seat cost no look at the process: a handler that runs in the child
-//! takes the seats away and marks the handles of sessions. A child of a bare `clone` runs no handler;
-//! it is noticed by the calls that ask [`check`], and by [`inherited`].
+//! Calls that use a thread's reader slot do not check the process: a handler that runs in the child
+//! removes the slots and marks the handles of sessions. A child of a bare `clone` runs no handler;
+//! calls to [`check`] and [`inherited`] detect it.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,25 +10,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use evermap_core::__forks;
 
 use crate::failure::{Failure, Result};
-use crate::{handles, seats, status};
+use crate::{handles, reader_slots, status};
 
-/// The handler ran: this process, or the one that it was forked from, is a child with handles.
+/// The handler ran: this process, or an ancestor, is a forked child with handles.
 static INHERITED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn in_child() {
     INHERITED.store(true, Ordering::Relaxed);
-    seats::forget();
+    reader_slots::forget();
     handles::inherit();
 }
 
-/// Has forks noticed from now on.
+/// Starts to detect forks.
 pub fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
-        // First, so that its handler runs first in a child: sessions are readable then.
+        // Called first, so that its handler runs first in a child: sessions are readable then.
         __forks::watch();
-        // SAFETY: the handler stores to atomics, and to a thread-local without a destructor. It fails
-        // only for want of memory; then a commit in the child is still refused further down.
+        // SAFETY: the handler only stores to atomics, and to a thread-local without a destructor.
+        // The call fails only without memory; then a commit in the child is refused by the Rust
+        // library.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }
@@ -46,13 +47,15 @@ fn refused() -> Failure {
     )
 }
 
+/// Checks that this process is not a child.
+///
 /// # Errors
 /// `FORKED` in a child.
 pub fn check() -> Result<()> {
     if is_child() { Err(refused()) } else { Ok(()) }
 }
 
-/// For what a child may do with inherited handles.
+/// Checks for calls that a child may make with inherited handles.
 ///
 /// # Errors
 /// `FORKED` in a child of a bare `clone`, which has no handles.

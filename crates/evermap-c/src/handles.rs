@@ -1,17 +1,18 @@
-//! The table of open objects: numbers for C, checked at every use.
+//! Table of open objects. C gets handles, which are checked at every use.
 //!
-//! A handle is a slot's index and how often the slot was used before, so that a number is never
-//! given twice and one that is no longer good is told from one that is. Handles look like pointers
-//! that no processor takes (bits 47 to 63 differ), so that a program that looks into one faults.
+//! A handle consists of a slot's index and the number of earlier uses of the slot, so a handle is
+//! never reused and a stale one is detected. Handles look like non-canonical pointers (bits 47 to
+//! 63 differ), so a program that dereferences one faults.
 //!
-//! A slot's word is the handle while the object can be had, the handle with [`ALONE`] while one
-//! thread has the object for itself, and something else otherwise. Who uses an object notes the
-//! handle in its seat and then looks at the word; who wants it alone changes the word and then
-//! looks at the seats: one of the two sees the other (see [`crate::seats`]).
+//! A slot's word is the handle while the object is available, the handle with [`EXCLUSIVE`] while
+//! one thread uses the object exclusively, and another value otherwise. A thread that uses an
+//! object stores the handle in its reader slot and then checks the word. A thread that wants
+//! exclusive use changes the word and then checks the reader slots: at least one of the two sees
+//! the other (see [`crate::reader_slots`]).
 //!
-//! In a forked child the word of a session is the handle with [`INHERITED`]: [`look`] takes that,
-//! and nothing else does. Both bits are set if another thread of the parent had the session for itself, to
-//! commit for example. Then it can be read, and is never dropped.
+//! In a forked child, the word of a session is the handle with [`INHERITED`]. Only [`look`] accepts
+//! that. Both bits are set if another thread of the parent had exclusive use of the session, for
+//! example to commit it. The object can then be read, but is never dropped.
 
 use std::cell::UnsafeCell;
 use std::sync::Mutex;
@@ -20,23 +21,23 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::failure::{Failure, Result};
 use crate::object::Object;
-use crate::seats::{self, Sitting};
+use crate::reader_slots::{self, SlotGuard};
 use crate::types::em_object;
 use crate::{fork, status};
 
-/// Most objects that are open at a time.
+/// Maximum number of open objects.
 const SLOTS: usize = 1 << 14;
-/// How often to look again for an object's users to be done.
-const PATIENCE: usize = 100;
-/// Bit 0 of a slot's word: one thread has the object for itself. Never set in a handle.
-const ALONE: u64 = 1;
+/// Maximum number of checks while waiting for an object's users.
+const USER_CHECKS_MAX: usize = 100;
+/// Bit 0 of a slot's word: one thread has exclusive use of the object. Never set in a handle.
+const EXCLUSIVE: u64 = 1;
 /// Bit 1 of a slot's word, in a forked child: the object is its parent's session. Never set in a
 /// handle.
 const INHERITED: u64 = 2;
 const INDEX_SHIFT: u32 = 4;
 const ROUND_SHIFT: u32 = 18;
 const ROUNDS: u64 = 1 << 42;
-/// Makes a handle of an object no address that can be used.
+/// Tag bits: an object handle is never a valid address.
 const MARK: u64 = 0x4 << 60;
 
 const _: () =
@@ -47,18 +48,17 @@ struct Slot {
     object: UnsafeCell<Option<Box<Object>>>,
 }
 
-// SAFETY: `object` is read by threads that noted a use and saw the word say that it can be had,
-// and written by the one thread that has it alone, or that took the slot from the free ones.
+// SAFETY: threads that registered a use and found the object available read `object`. Only the
+// thread with exclusive use, or the one that took the slot from the free list, writes it.
 unsafe impl Sync for Slot {}
 
 static TABLE: [Slot; SLOTS] =
     [const { Slot { word: AtomicU64::new(0), object: UnsafeCell::new(None) } }; SLOTS];
 
-/// Slots that can be used: those given back with the round that comes next, and how many of the
-/// table were ever used.
+/// Available slots: returned slots with their next round, and the number of slots ever used.
 static FREE: Mutex<(Vec<(usize, u64)>, usize)> = Mutex::new((Vec::new(), 0));
 
-/// Slots that were ever used.
+/// Number of slots ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 fn handle_of(index: usize, round: u64) -> u64 {
@@ -69,7 +69,7 @@ fn slot_of(handle: u64) -> &'static Slot {
     &TABLE[(handle >> INDEX_SHIFT) as usize % SLOTS]
 }
 
-/// Gives an object a handle.
+/// Stores an object and returns its handle.
 ///
 /// # Errors
 /// `TOO_MANY_OPEN`.
@@ -88,33 +88,34 @@ pub fn insert(object: Object) -> Result<u64> {
     };
     drop(free);
     USED.fetch_max(index + 1, Ordering::Relaxed);
-    // SAFETY: the slot is this thread's until its word says that it can be had.
+    // SAFETY: the slot belongs to this thread until its word is set.
     unsafe { *TABLE[index].object.get() = Some(Box::new(object)) };
     let handle = handle_of(index, round);
     TABLE[index].word.store(handle, Ordering::Release);
     Ok(handle)
 }
 
-/// In a forked child, before anything else runs: its parent's sessions can only be looked at. A
-/// snapshot that another thread of the parent was refreshing is closed.
+/// Called first in a forked child: marks the parent's sessions as readable only. Closes a snapshot
+/// that another thread of the parent was refreshing.
 pub fn inherit() {
     for slot in &TABLE[..USED.load(Ordering::Relaxed)] {
         let word = slot.word.load(Ordering::Relaxed);
         if word == 0 {
             continue;
         }
-        // SAFETY: no other thread runs. One that had the object alone changed what is in a session, but
-        // not that it is one; it takes an object out of the slot before it ends it.
+        // SAFETY: no other thread runs. A thread with exclusive use may have changed the contents
+        // of a session, but not that it is one; it takes an object out of the slot before it ends
+        // it.
         let object = unsafe { &*slot.object.get() };
         if object.as_ref().is_some_and(|object| object.is_writing()) {
             slot.word.store(word | INHERITED, Ordering::Relaxed);
-        } else if word & ALONE != 0 {
+        } else if word & EXCLUSIVE != 0 {
             slot.word.store(0, Ordering::Relaxed);
         }
     }
 }
 
-/// The object of a handle, for a call that a forked child may make as well.
+/// Returns the object of a handle, for a call that a forked child may make as well.
 ///
 /// # Errors
 /// `CLOSED`, `BUSY`; `FORKED` in a child of a bare `clone`.
@@ -124,62 +125,63 @@ pub fn look(handle: *const em_object) -> Result<Shared> {
     }
     fork::inherited()?;
     let handle = handle as u64;
-    let sitting = Sitting::in_child(handle);
+    let guard = SlotGuard::in_child(handle);
     let slot = slot_of(handle);
     if word_in_child(slot, handle).is_none() {
-        drop(sitting);
+        drop(guard);
         return Err(closed(handle));
     }
-    // SAFETY: as in `share_number`.
+    // SAFETY: the use is registered and the object is available, so no thread writes the slot.
     match unsafe { &*slot.object.get() } {
-        Some(object) => Ok(Shared { object: &raw const **object, _sitting: sitting }),
+        Some(object) => Ok(Shared { object: &raw const **object, _guard: guard }),
         None => Err(closed(handle)),
     }
 }
 
-/// The word of an object that a forked child can look at.
+/// Returns the word of an object that a forked child can read.
 fn word_in_child(slot: &Slot, handle: u64) -> Option<u64> {
     let word = slot.word.load(Ordering::Acquire);
-    let is_handle = handle != 0 && handle & (ALONE | INHERITED) == 0;
+    let is_handle = handle != 0 && handle & (EXCLUSIVE | INHERITED) == 0;
     let can_be_had =
-        word == handle || word & INHERITED != 0 && word & !(ALONE | INHERITED) == handle;
+        word == handle || word & INHERITED != 0 && word & !(EXCLUSIVE | INHERITED) == handle;
     (is_handle && can_be_had).then_some(word)
 }
 
-/// Takes the object of a handle out, in a forked child. The parent keeps its own. Returns `None` if another
-/// thread of the parent was changing the object: it stays, because a drop could find it half changed.
+/// Takes the object of a handle out, in a forked child. The parent keeps its own copy. Returns
+/// `None` if another thread of the parent was changing the object: it stays, because dropping an
+/// incomplete object could fail.
 ///
 /// # Errors
 /// `CLOSED`, `BUSY`; `FORKED` in a child of a bare `clone`.
-pub fn give_up(handle: *const em_object) -> Result<Option<Box<Object>>> {
+pub fn take_in_child(handle: *const em_object) -> Result<Option<Box<Object>>> {
     fork::inherited()?;
     let handle = handle as u64;
     let slot = slot_of(handle);
     let word = word_in_child(slot, handle).ok_or_else(|| closed(handle))?;
     let order = (Ordering::SeqCst, Ordering::Relaxed);
-    if slot.word.compare_exchange(word, handle | ALONE, order.0, order.1).is_err() {
+    if slot.word.compare_exchange(word, handle | EXCLUSIVE, order.0, order.1).is_err() {
         return Err(closed(handle));
     }
     if let Err(busy) = wait_for_users(handle) {
         slot.word.store(word, Ordering::Release);
         return Err(busy);
     }
-    if word & ALONE != 0 {
+    if word & EXCLUSIVE != 0 {
         slot.word.store(0, Ordering::Release);
         return Ok(None);
     }
-    // SAFETY: the word says that this thread has the object alone, and no seat had it.
+    // SAFETY: the word gives this thread exclusive use, and no reader slot holds the handle.
     let object = unsafe { &mut *slot.object.get() }.take();
     slot.word.store(0, Ordering::Release);
     object.ok_or_else(|| closed(handle)).map(Some)
 }
 
-/// Waits for those who noted a use before the object was withdrawn.
+/// Waits for the threads that registered a use before the object was withdrawn.
 fn wait_for_users(handle: u64) -> Result<()> {
-    seats::barrier();
-    // Who looks whether the object has an address is done in a moment, and was not to know.
-    for _ in 0..PATIENCE {
-        if !seats::in_use(handle) {
+    reader_slots::barrier();
+    // An address lookup in another thread ends at once, and its caller need not know of it.
+    for _ in 0..USER_CHECKS_MAX {
+        if !reader_slots::in_use(handle) {
             return Ok(());
         }
         std::thread::yield_now();
@@ -187,13 +189,13 @@ fn wait_for_users(handle: u64) -> Result<()> {
     Err(busy())
 }
 
-/// Why a handle cannot be used.
+/// Explains why a handle cannot be used.
 #[cold]
 fn refuse(handle: u64) -> Failure {
     if let Err(forked) = fork::check() {
         return forked;
     }
-    match handle != 0 && slot_of(handle).word.load(Ordering::Acquire) == handle | ALONE {
+    match handle != 0 && slot_of(handle).word.load(Ordering::Acquire) == handle | EXCLUSIVE {
         true => busy(),
         false => closed(handle),
     }
@@ -201,7 +203,7 @@ fn refuse(handle: u64) -> Failure {
 
 fn busy() -> Failure {
     let message = "another thread uses the object; commit, rollback, close and the like must be \
-                   alone with it";
+                   exclusive with it";
     Failure::new(status::BUSY, message)
 }
 
@@ -214,10 +216,10 @@ pub fn closed(handle: u64) -> Failure {
     Failure::new(status::CLOSED, message)
 }
 
-/// An object in use beside others.
+/// An object in shared use.
 pub struct Shared {
     object: *const Object,
-    _sitting: Sitting,
+    _guard: SlotGuard,
 }
 
 impl std::ops::Deref for Shared {
@@ -225,12 +227,12 @@ impl std::ops::Deref for Shared {
 
     #[inline]
     fn deref(&self) -> &Object {
-        // SAFETY: while the use is noted nobody gets the object alone.
+        // SAFETY: while the use is registered, no thread gets exclusive use.
         unsafe { &*self.object }
     }
 }
 
-/// The object of a handle, for use beside others.
+/// Returns the object of a handle, for shared use.
 ///
 /// # Errors
 /// `CLOSED`, `BUSY`, `FORKED`.
@@ -241,74 +243,74 @@ pub fn share(handle: *const em_object) -> Result<Shared> {
 
 #[inline]
 pub fn share_number(handle: u64) -> Result<Shared> {
-    let sitting = Sitting::on(handle)?;
+    let guard = SlotGuard::on(handle)?;
     let slot = slot_of(handle);
     if slot.word.load(Ordering::Acquire) != handle || handle == 0 {
-        drop(sitting);
+        drop(guard);
         return Err(refuse(handle));
     }
-    // SAFETY: the use is noted and the object can be had, so nobody writes the slot.
+    // SAFETY: the use is registered and the object is available, so no thread writes the slot.
     match unsafe { &*slot.object.get() } {
-        Some(object) => Ok(Shared { object: &raw const **object, _sitting: sitting }),
+        Some(object) => Ok(Shared { object: &raw const **object, _guard: guard }),
         None => Err(closed(handle)),
     }
 }
 
-/// An object that one thread has for itself.
-pub struct Alone {
+/// An object in exclusive use by one thread.
+pub struct Exclusive {
     handle: u64,
     slot: &'static Slot,
 }
 
-impl Drop for Alone {
+impl Drop for Exclusive {
     fn drop(&mut self) {
-        // Unless it was closed.
-        let alone = self.handle | ALONE;
+        // Does nothing if the object was closed.
+        let exclusive = self.handle | EXCLUSIVE;
         let order = (Ordering::Release, Ordering::Relaxed);
-        let _ = self.slot.word.compare_exchange(alone, self.handle, order.0, order.1);
+        let _ = self.slot.word.compare_exchange(exclusive, self.handle, order.0, order.1);
     }
 }
 
-/// The object of a handle, for this thread alone.
+/// Returns the object of a handle, for exclusive use by this thread.
 ///
 /// # Errors
-/// `BUSY` while another thread uses it in any way, `CLOSED`, `FORKED`.
-pub fn take(handle: *const em_object) -> Result<Alone> {
+/// `BUSY` while another thread uses it, `CLOSED`, `FORKED`.
+pub fn take(handle: *const em_object) -> Result<Exclusive> {
     fork::check()?;
     let handle = handle as u64;
     let slot = slot_of(handle);
     let order = (Ordering::SeqCst, Ordering::Relaxed);
-    if handle & ALONE != 0
+    if handle & EXCLUSIVE != 0
         || handle == 0
-        || slot.word.compare_exchange(handle, handle | ALONE, order.0, order.1).is_err()
+        || slot.word.compare_exchange(handle, handle | EXCLUSIVE, order.0, order.1).is_err()
     {
         return Err(refuse(handle));
     }
-    let alone = Alone { handle, slot };
+    let exclusive = Exclusive { handle, slot };
     wait_for_users(handle)?;
-    Ok(alone)
+    Ok(exclusive)
 }
 
-impl Alone {
+impl Exclusive {
     pub fn number(&self) -> u64 {
         self.handle
     }
 
     pub fn object(&mut self) -> Result<&mut Object> {
-        // SAFETY: the word says that this thread has the object alone, and no seat had it.
+        // SAFETY: the word gives this thread exclusive use, and no reader slot holds the handle.
         let object = unsafe { &mut *self.slot.object.get() };
         object.as_deref_mut().ok_or_else(|| closed(self.handle))
     }
 
-    /// Takes the object out; the handle is good no longer.
+    /// Takes the object out and invalidates the handle.
     pub fn close(self) -> Result<Box<Object>> {
-        // SAFETY: as in `object`.
+        // SAFETY: the word gives this thread exclusive use, and no reader slot holds the handle.
         let object = unsafe { &mut *self.slot.object.get() }.take();
-        // A word that is no handle; the slot's next one is stored when it is used again.
+        // Zero is not a handle. The slot's next handle is stored at its next use.
         self.slot.word.store(0, Ordering::Release);
         let index = (self.handle >> INDEX_SHIFT) as usize % SLOTS;
         let round = (self.handle & !MARK) >> ROUND_SHIFT;
-        // A slot that was used so often that its numbers are used up stays closed.
+        // A slot whose rounds are used up stays closed.
         if round + 1 < ROUNDS {
             FREE.lock().unwrap_or_else(PoisonError::into_inner).0.push((index, round + 1));
         }
@@ -327,11 +329,11 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_an_object_alone_gets_it_when_no_other_thread_uses_it() {
+    fn exclusive_use_requires_that_no_other_thread_uses_the_object() {
         let directory = tempfile::tempdir().unwrap();
         let store = evermap_core::Store::create_new(directory.path().join("store")).unwrap();
         store.create_raw("object").unwrap();
-        seats::prepare();
+        reader_slots::prepare();
         let session = store.write_raw("object").unwrap();
         let handle = insert(Object::writing(store, session)).unwrap();
         let take_it = move || take(handle as *const em_object).map(drop);
@@ -343,10 +345,10 @@ mod tests {
         drop(shared);
         assert_eq!(status_in_another_thread(take_it), status::OK);
 
-        let alone = take(handle as *const em_object).unwrap();
+        let exclusive = take(handle as *const em_object).unwrap();
         assert_eq!(status_in_another_thread(take_it), status::BUSY);
         assert_eq!(status_in_another_thread(share_it), status::BUSY);
-        drop(alone);
+        drop(exclusive);
         assert_eq!(status_in_another_thread(share_it), status::OK);
         take(handle as *const em_object).unwrap().close().unwrap().close().unwrap();
         assert_eq!(status_in_another_thread(take_it), status::CLOSED);

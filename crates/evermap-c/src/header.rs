@@ -1,5 +1,5 @@
-//! Holds the headers to the library: every prototype, number, size and offset, and the list of what
-//! is exported. Who changes one side alone meets a failing test that names the difference.
+//! Compares the headers with the library: every prototype, number, size and offset, and the list of
+//! exported functions. If only one side changes, a test fails and names the difference.
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -38,7 +38,7 @@ const CALLS: [&str; 17] = [
     include_str!("nvheap.rs"),
 ];
 
-/// A function's parameters and its result, as Rust writes the types; by name.
+/// Parameters and result of each function, in Rust types, by name.
 type Signatures = BTreeMap<String, (Vec<String>, String)>;
 
 fn without_comments(header: &str) -> String {
@@ -51,7 +51,7 @@ fn without_comments(header: &str) -> String {
     text + rest
 }
 
-/// Statements of a header that are outside of braces, without the preprocessor's lines.
+/// Returns the statements of a header outside of braces, without preprocessor lines.
 fn statements(header: &str) -> Vec<String> {
     let text = without_comments(header).replace("\\\n", " ");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -73,7 +73,7 @@ fn statements(header: &str) -> Vec<String> {
     statements
 }
 
-/// A C type as Rust writes it. `declared` is a parameter with its name, or a result without one.
+/// Converts a C type to Rust. `declared` is a parameter with its name, or a result without one.
 fn rust_type(declared: &str, named: bool) -> String {
     let is_array = declared.contains('[');
     let declared = declared.split('[').next().unwrap();
@@ -162,7 +162,7 @@ fn every_prototype_is_the_function() {
 }
 
 #[test]
-fn what_is_exported_is_what_the_headers_declare() {
+fn the_exports_are_the_declared_functions() {
     let map = include_str!("../evermap.map");
     let (_, names) = map.split_once("global:").unwrap();
     let (names, _) = names.split_once("local:").unwrap();
@@ -172,7 +172,7 @@ fn what_is_exported_is_what_the_headers_declare() {
     assert_eq!(names, headers.keys().map(String::as_str).collect::<Vec<_>>());
 }
 
-/// Assertions about a struct: its size, and each member's place and size.
+/// Assertions about a struct: its size, and the offset and size of each member.
 macro_rules! layout {
     ($text:ident, $type:ident: $($member:ident)*) => {
         $text += &format!("SAME(sizeof({0}), {1});\n", stringify!($type), size_of::<$type>());

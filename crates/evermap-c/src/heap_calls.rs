@@ -1,4 +1,4 @@
-//! What `evermap.h` says of the heap. Every call is a handle's look-up and a call of the Rust heap.
+//! Heap functions of `evermap.h`. Each one looks up a handle and calls the Rust heap.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -9,7 +9,7 @@ use crate::failure::{self, Result};
 use crate::handles::share;
 use crate::types::{em_object, em_status};
 
-/// What `malloc` promises on the platforms that Evermap knows.
+/// Alignment that `malloc` guarantees on the platforms that Evermap supports.
 pub const ALIGNMENT: usize = 16;
 
 #[inline]
@@ -36,7 +36,7 @@ pub extern "C" fn em_aligned_alloc(
 #[unsafe(no_mangle)]
 pub extern "C" fn em_calloc(object: *mut em_object, count: usize, size: usize) -> *mut c_void {
     failure::value(null_mut(), || {
-        // What overflows is more than any heap gives: it says so.
+        // An overflow exceeds the size that any heap can provide, so the heap reports the error.
         let bytes = count.saturating_mul(size);
         share(object)?.on_heap(|heap| Ok(heap.allocate_zeroed(bytes, ALIGNMENT)?.as_ptr().cast()))
     })
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn em_realloc(
 ) -> *mut c_void {
     let Some(block) = NonNull::new(pointer.cast::<u8>()) else { return em_malloc(object, size) };
     failure::value(null_mut(), || {
-        // SAFETY: the caller gives up a block of its own; one that is none is refused here.
+        // SAFETY: the caller gives up its block; a pointer that is not a block is refused here.
         share(object)?.on_heap(|heap| match unsafe { heap.reallocate(block, size, ALIGNMENT) } {
             Ok(block) => Ok(block.as_ptr().cast()),
             Err(error @ Error::InvalidFree { .. }) => failure::abort("em_realloc", &error.into()),
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn em_realloc(
 #[inline]
 pub fn free(object: *mut em_object, pointer: *mut c_void) -> Result<()> {
     match NonNull::new(pointer.cast::<u8>()) {
-        // SAFETY: the caller gives up a block of its own; one that is none is refused here.
+        // SAFETY: the caller gives up its block; a pointer that is not a block is refused here.
         Some(block) => share(object)?.on_heap(|heap| Ok(unsafe { heap.try_free(block) }?)),
         None => Ok(()),
     }

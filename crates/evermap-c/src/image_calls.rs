@@ -1,12 +1,12 @@
-//! What `evermap_load.h` says of images.
+//! Image functions of `evermap_load.h`.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
 use crate::arguments::{cut, give_text, out, path, place};
 use crate::failure::{self, Failure};
+use crate::load::options::advice;
 use crate::load::types::*;
-use crate::load::wishes::advice;
 use crate::load::{images, report};
 use crate::types::em_status;
 
@@ -69,7 +69,7 @@ pub extern "C" fn evermap_image_advise(
     failure::status(|| {
         let held = images::find(image)?;
         let (range, advice) = (held.range(begin, length)?, advice(given)?);
-        held.alone(|image| Ok(image.advise(range, advice)?))
+        held.exclusive(|image| Ok(image.advise(range, advice)?))
     })
 }
 
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn evermap_image_serves_system_calls(
 ) -> em_status {
     failure::status(|| {
         let held = images::find(image)?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a writable place.
         let serves = unsafe { place(serves) }?;
         held.shared(|image| {
             serves.write(image.serves_system_calls());
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn evermap_image_progress(
 ) -> em_status {
     failure::status(|| {
         let held = images::find(image)?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or writable places.
         let (loaded_bytes, total_bytes) = unsafe { (place(loaded_bytes)?, place(total_bytes)?) };
         held.shared(|image| {
             let progress = image.progress();
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn evermap_image_residency(
 ) -> em_status {
     failure::status(|| {
         let held = images::find(image)?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a struct that begins with its size.
         let place = unsafe { out(residency) }?;
         held.shared(|image| {
             place.give(report::residency(&image.residency()));
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn evermap_image_report(
 ) -> em_status {
     failure::status(|| {
         let held = images::find(image)?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a struct that begins with its size.
         let place = unsafe { out(given) }?;
         held.shared(|image| {
             place.give(report::report(&image.report()));
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn evermap_image_why(
         match (buffer.is_null(), size) {
             (_, 0) => {}
             (true, _) => return Err(Failure::argument("the buffer is NULL and its size is not 0")),
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller passes a buffer that is writable for `size` bytes.
             (false, _) => unsafe { give_text(cut(&why, size), buffer, size) }?,
         }
         Ok(why.len())
@@ -171,9 +171,9 @@ pub unsafe extern "C" fn evermap_image_recording(
 ) -> em_status {
     failure::status(|| {
         let held = images::find(image)?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: not null, so the caller passes a text.
         let file = if file.is_null() { None } else { Some(unsafe { path(file) }?) };
-        // SAFETY: as above.
+        // SAFETY: not null, so the caller passes a struct that begins with its size.
         let place = if given.is_null() { None } else { Some(unsafe { out(given) }?) };
         held.shared(|image| {
             let recording = image.recording().ok_or_else(|| {

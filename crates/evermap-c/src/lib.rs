@@ -1,18 +1,20 @@
-//! The C library: `evermap.h`, `evermap_transfer.h`, `evermap_load.h`, `fastio.h` and `nvheap.h` over the Rust crates.
+//! The C library: `evermap.h`, `evermap_transfer.h`, `evermap_load.h`, `fastio.h` and `nvheap.h`
+//! over the Rust crates.
 //!
-//! Thin: what a function promises is written in the header, what it does is a call of the Rust
-//! library. What this crate adds is what C lacks: handles that are checked at every use
-//! ([`handles`], [`seats`]), errors as statuses with the detail kept for the thread ([`failure`]),
-//! and the rule that no panic leaves it. A change of a header is a change here and the other way
-//! round: the tests in [`header`] compare the two.
+//! The layer is thin: the header documents each function, which calls the Rust library. This crate
+//! adds what C lacks: handles that are checked at every use ([`handles`], [`reader_slots`]), errors
+//! as statuses with details stored per thread ([`failure`]), and the guarantee that no panic leaves
+//! it. A change of a header requires a change here and the reverse: the tests in [`header`] compare
+//! the two.
 
-// Names and shapes are the header's.
+// Names and layouts are those of the headers.
 #![allow(non_camel_case_types)]
 
 mod addresses;
 mod arguments;
 mod audit_calls;
 mod directory;
+mod env;
 mod error_calls;
 mod failure;
 mod fastio;
@@ -32,13 +34,12 @@ mod nvheap;
 mod object;
 mod object_calls;
 mod protection_calls;
+mod reader_slots;
 mod reserve;
-mod seats;
 mod sharing_calls;
 mod status;
 mod store_calls;
 mod stores;
-mod surroundings;
 mod table;
 mod tools_calls;
 mod transfer;

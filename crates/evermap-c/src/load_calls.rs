@@ -1,4 +1,4 @@
-//! What `evermap_load.h` says of loading; what it says of images is in [`crate::image_calls`].
+//! Loading functions of `evermap_load.h`; its image functions are in [`crate::image_calls`].
 
 use std::ffi::{c_char, c_void};
 
@@ -6,8 +6,8 @@ use evermap_load::{Image, ImageSet, Loader};
 
 use crate::arguments::{out, path, place};
 use crate::failure::{self, Failure, Result};
+use crate::load::options::loader;
 use crate::load::types::*;
-use crate::load::wishes::loader;
 use crate::load::{images, report};
 use crate::types::em_status;
 use crate::{fork, status};
@@ -21,9 +21,9 @@ pub unsafe extern "C" fn evermap_load(
     failure::status(|| {
         fork::check()?;
         fork::watch();
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text, and null or a writable place.
         let (file, image) = unsafe { (path(file)?, place(image)?) };
-        // SAFETY: as above.
+        // SAFETY: the caller passes options as the header requires.
         let loaded = unsafe { loader(file, given) }?.load()?;
         image.write(images::insert(loaded)?);
         Ok(())
@@ -40,11 +40,11 @@ pub unsafe extern "C" fn evermap_load_probe(
 ) -> em_status {
     failure::status(|| {
         fork::check()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text.
         let file = unsafe { path(file) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller passes null or a struct that begins with its size.
         let place = if facts.is_null() { None } else { Some(unsafe { out(facts) }?) };
-        // SAFETY: as above.
+        // SAFETY: the caller passes options as the header requires.
         let (found, choices) = unsafe { loader(file, given) }?.probe()?;
         report::tell(&choices, callback, context);
         if let Some(place) = place {
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn evermap_load_all(
         if files.is_null() || images.is_null() {
             return Err(Failure::argument("the list of files or of images is NULL"));
         }
-        // SAFETY: not null, so as many files, by the caller's promise.
+        // SAFETY: not null, so the caller guarantees `count` files.
         let loaders = unsafe { loaders(files, count) }?;
         let loaded = ImageSet::load_each(loaders);
         let opened: Vec<_> = loaded.into_iter().map(open).collect();
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn evermap_load_all(
                     (std::ptr::null_mut(), status)
                 }
             };
-            // SAFETY: the lists have room for as many, by the caller's promise.
+            // SAFETY: the caller guarantees that the lists have room for `count` entries.
             unsafe {
                 images.add(number).write(image);
                 if !statuses.is_null() {
@@ -100,10 +100,10 @@ pub unsafe extern "C" fn evermap_load_all(
 }
 
 /// # Safety
-/// There are as many files.
+/// `files` points to `count` files as the header requires.
 unsafe fn loaders(files: *const em_load_file, count: usize) -> Result<Vec<Loader>> {
     let loader_of = |number| {
-        // SAFETY: passed on from the caller; in each is what the header says.
+        // SAFETY: the caller guarantees `count` files as the header requires.
         unsafe {
             let file = files.add(number).read();
             loader(path(file.path)?, file.options)
@@ -116,12 +116,12 @@ fn open(loaded: evermap_load::Result<Image>) -> Result<*mut evermap_image> {
     images::insert(loaded?)
 }
 
-/// Ends what was loaded, and gives why the first was not that was not.
+/// Closes the loaded images and returns the first failure.
 fn close_all(opened: Vec<Result<*mut evermap_image>>) -> Failure {
     let mut first = None;
     for outcome in opened {
         match outcome {
-            // Nobody has the handle yet, so nobody is inside.
+            // No caller has the handle yet, so no thread uses the image.
             Ok(image) => drop(images::remove(image)),
             Err(failure) => {
                 first.get_or_insert(failure);

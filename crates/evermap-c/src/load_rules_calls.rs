@@ -1,4 +1,4 @@
-//! What `evermap_load.h` says of rules.
+//! Rules functions of `evermap_load.h`.
 
 use std::ffi::c_char;
 
@@ -12,7 +12,7 @@ use crate::load::types::evermap_rules;
 use crate::types::em_status;
 
 /// # Safety
-/// `place` is null or may be written.
+/// `place` is null or writable.
 unsafe fn open(
     place_of_handle: *mut *mut evermap_rules,
     read: impl FnOnce() -> Result<Rules>,
@@ -20,7 +20,7 @@ unsafe fn open(
     failure::status(|| {
         fork::check()?;
         fork::watch();
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller guarantees null or a writable place.
         let handle = unsafe { place(place_of_handle) }?;
         handle.write(rules::insert(read()?)?);
         Ok(())
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn evermap_rules_read(
     file: *const c_char,
     rules: *mut *mut evermap_rules,
 ) -> em_status {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller passes null or a text, and null or a writable place.
     unsafe { open(rules, || Ok(Rules::read(path(file)?)?)) }
 }
 
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn evermap_rules_parse(
     said: *const c_char,
     rules: *mut *mut evermap_rules,
 ) -> em_status {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller passes null or a text, and null or a writable place.
     unsafe { open(rules, || Ok(Rules::parse(text(said, "the text of the rules")?)?)) }
 }
 
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn evermap_rules_match(
 ) -> em_status {
     failure::status(|| {
         let rules = rules::find(given)?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text, and null or a writable place.
         let (file, matches) = unsafe { (path(file)?, place(matches)?) };
         matches.write(rules.find(file).is_some());
         Ok(())

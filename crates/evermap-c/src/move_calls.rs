@@ -1,4 +1,4 @@
-//! What `evermap.h` says of whole stores and objects that go elsewhere: backup and restore, rebase,
+//! Functions of `evermap.h` that move or copy whole stores and objects: backup and restore, rebase,
 //! export and import.
 
 use std::ffi::{c_char, c_void};
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn em_backup(
 ) -> em_status {
     failure::status(|| {
         fork::check()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes texts and structs as the header requires.
         let (at, to, given, out) = unsafe { (path(at)?, path(to)?, options(given)?, out(report)?) };
         let made = BackupOptions::new().verify(given.is_none_or(|given| given.unverified == 0));
         if given.is_some_and(|given| given.replace != 0) {
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn em_restore(
 ) -> em_status {
     failure::status(|| {
         fork::check()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes texts and structs as the header requires.
         let (backup, at, given, out) =
             unsafe { (path(backup)?, path(at)?, options(given)?, out(report)?) };
         if given.is_some_and(|given| given.unverified != 0) {
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn em_restore(
     })
 }
 
-/// Words that changed, and those that stayed.
+/// Returns the number of changed words and of unchanged words.
 fn words_of(object: &Relocation) -> (u64, u64) {
     (object.moved.iter().map(|hit| hit.count).sum(), object.kept)
 }
@@ -115,7 +115,7 @@ fn moved_number(kind: HitKind) -> u32 {
 }
 
 /// # Safety
-/// `callback` is what the header says.
+/// `callback` and `context` are as the header requires.
 unsafe fn tell_moved(report: &RebaseReport, callback: em_moved_callback, context: *mut c_void) {
     let Some(call) = callback else { return };
     for object in &report.objects {
@@ -131,7 +131,7 @@ unsafe fn tell_moved(report: &RebaseReport, callback: em_moved_callback, context
                 samples: samples.as_ptr(),
                 sample_count: samples.len(),
             };
-            // SAFETY: a function of the caller's, with what the header says it gets.
+            // SAFETY: the caller's function, called with the arguments that the header documents.
             unsafe { call(&moved, context) }
         };
         let mut hits = object.moved.iter();
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn em_rebase(
 ) -> em_status {
     failure::status(|| {
         fork::check()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes texts and structs as the header requires.
         let (at, given, out) = unsafe { (path(at)?, options(given)?, out(report)?) };
         let mut made = RebaseOptions::new();
         if let Some(given) = given {
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn em_rebase(
             }
         }
         let done = tools::rebase(at, &made)?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes a callback as the header requires.
         unsafe { tell_moved(&done, callback, context) };
         out.give(rebased(&done));
         Ok(())
@@ -179,22 +179,22 @@ pub unsafe extern "C" fn em_rebase(
 pub unsafe extern "C" fn em_rebase_undo(at: *const c_char, force: bool) -> em_status {
     failure::status(|| {
         fork::check()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text.
         tools::undo_rebase(unsafe { path(at) }?, force)?;
         Ok(())
     })
 }
 
-/// A file descriptor of the caller's, which stays open, and what it leads to, for messages.
+/// Returns a file descriptor of the caller's, which stays open, and its path for messages.
 fn lent(descriptor: c_int) -> Result<(ManuallyDrop<File>, PathBuf)> {
-    // SAFETY: asking for the flags of whatever number.
+    // SAFETY: querying the flags is harmless for any number.
     if descriptor < 0 || unsafe { libc::fcntl(descriptor, libc::F_GETFD) } == -1 {
         let message = format!("{descriptor} is no open file descriptor");
         return Err(Failure::argument(message));
     }
     let called = std::fs::read_link(format!("/proc/self/fd/{descriptor}"));
     let called = called.unwrap_or_else(|_| format!("file descriptor {descriptor}").into());
-    // SAFETY: it is open, and never closed here.
+    // SAFETY: the descriptor is open, and never closed here.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
     Ok((file, called))
 }
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn em_export(
 ) -> em_status {
     failure::status(|| {
         fork::check()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes texts and structs as the header requires.
         let (at, name, given, out) =
             unsafe { (path(at)?, text(name, "the name")?, options(given)?, out(report)?) };
         let (file, called) = lent(descriptor)?;
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn em_import(
 ) -> em_status {
     failure::status(|| {
         prepare()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes texts and structs as the header requires.
         let (at, given, out) = unsafe { (path(at)?, options(given)?, out(report)?) };
         let (file, called) = lent(descriptor)?;
         let mut made = ImportOptions::new().called(called);
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn em_import(
             refuse_reserved(given.reserved)?;
             made = made.create(given.create != 0);
             if !given.name.is_null() {
-                // SAFETY: a text, by the caller's promise.
+                // SAFETY: not null, so the caller guarantees a text.
                 made = made.name(unsafe { text(given.name, "the name") }?);
             }
         }

@@ -1,4 +1,4 @@
-//! What `evermap_transfer.h` says of networks.
+//! Network functions of `evermap_transfer.h`.
 
 use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +20,8 @@ use crate::types::em_status;
 /// # Safety
 /// `address` is null or a text.
 unsafe fn address_of(address: *const c_char) -> Result<Address> {
-    // SAFETY: passed on from the caller. An address may be a path, so it is any bytes.
+    // SAFETY: the caller guarantees null or a text. An address may be a path, so any bytes are
+    // allowed.
     let text = unsafe { path(address) }.map_err(|_| Failure::argument("the address is NULL"))?;
     Ok(Address::parse(text)?)
 }
@@ -34,7 +35,7 @@ pub unsafe extern "C" fn evermap_send(
 ) -> em_status {
     failure::status(|| {
         fork::check()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes texts and structs as the header requires.
         let (source, address, choices, reported) = unsafe {
             (
                 path(source)?,
@@ -55,7 +56,7 @@ pub unsafe extern "C" fn evermap_send(
         }
         match choices.of(|given| given.connections.into()) {
             0 => {}
-            // More than there may be are refused further down, by their number.
+            // The library checks the maximum and rejects larger counts.
             many => send = send.connections(u16::try_from(many).unwrap_or(u16::MAX)),
         }
         if let Some(time) = milliseconds(&choices, |given| given.idle_ms) {
@@ -82,7 +83,7 @@ fn milliseconds(
     (chosen != 0).then(|| Duration::from_millis(chosen))
 }
 
-/// Receives one file into `target` by what `accept` does.
+/// Receives one file into `target` with the connection of `accept`.
 fn receive(
     function: &str,
     target: &Path,
@@ -121,14 +122,14 @@ fn receive(
     Ok(())
 }
 
-/// Where to; what is thrown away goes nowhere.
+/// Returns the destination path. It is empty if the data is discarded.
 ///
 /// # Safety
 /// `target` is null or a text.
 unsafe fn target_of<'a>(target: *const c_char, choices: &Choices) -> Result<&'a Path> {
     match target.is_null() && choices.is(|given| given.discard) {
         true => Ok(Path::new(OsStr::from_bytes(b""))),
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller guarantees null or a text.
         false => unsafe { path(target) },
     }
 }
@@ -142,10 +143,10 @@ pub unsafe extern "C" fn evermap_receive(
 ) -> em_status {
     failure::status(|| {
         fork::check()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes texts and structs as the header requires.
         let (address, choices, reported) =
             unsafe { (address_of(address)?, Choices::new(given)?, Reported::new(report, given)?) };
-        // SAFETY: as above.
+        // SAFETY: the caller passes null or a text.
         let target = unsafe { target_of(target, &choices) }?;
         receive("evermap_receive", target, &choices, reported, |receive| receive.on(&address))
     })
@@ -159,9 +160,9 @@ pub unsafe extern "C" fn evermap_listen(
     failure::status(|| {
         fork::check()?;
         fork::watch();
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text, and null or a writable place.
         let (address, receiver) = unsafe { (address_of(address)?, place(receiver)?) };
-        // What becomes of what arrives is said with each transfer.
+        // Each transfer sets its own destination later.
         let listening: Listener = Receive::new("").discard(true).listen(&address)?;
         receiver.write(receivers::insert(listening)?);
         Ok(())
@@ -176,7 +177,7 @@ pub unsafe extern "C" fn evermap_receiver_address(
 ) -> em_status {
     failure::status(|| {
         let receiver = receivers::find(receiver)?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes a buffer that is writable for its size.
         unsafe { give_text(&receiver.address, buffer, size) }
     })
 }
@@ -190,9 +191,9 @@ pub unsafe extern "C" fn evermap_receiver_next(
 ) -> em_status {
     failure::status(|| {
         let receiver = receivers::find(receiver)?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes structs as the header requires.
         let (choices, reported) = unsafe { (Choices::new(given)?, Reported::new(report, given)?) };
-        // SAFETY: as above.
+        // SAFETY: the caller passes null or a text.
         let target = unsafe { target_of(target, &choices) }?;
         let listening = receiver.take()?;
         let listening = &*listening;

@@ -1,5 +1,5 @@
-//! What `nvheap.h` says: one heap an application. It is an ordinary open object; its names are in
-//! the [`directory`] that is its root. One lock keeps calls apart.
+//! Functions of `nvheap.h`: one heap per application. The heap is an ordinary open object, and its
+//! names are in the [`directory`] that is its root. One lock serializes all calls.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -7,30 +7,30 @@ use std::sync::{Mutex, PoisonError};
 
 use evermap_core::{ApplicationKey, Error};
 
+use crate::env::{application, program_name};
 use crate::failure::{self, Failure, Result};
 use crate::handles::{Shared, share, take};
 use crate::object_calls::open;
 use crate::reserve::store_of_environment;
-use crate::surroundings::{application, program_name};
 use crate::types::{READ, WRITE, em_object};
 use crate::{directory, fork, heap_calls, status};
 
 const NAME_BYTES_MAX: usize = 255;
 
-/// The heap's handle once it is open, else 0.
+/// Handle of the heap once it is open, else 0.
 static HEAP: Mutex<u64> = Mutex::new(0);
 
-/// Why the heap was opened for reading; of use while it is.
+/// Reason why the heap was opened for reading. Valid while it is open.
 static WHY_READ_ONLY: Mutex<String> = Mutex::new(String::new());
 
-/// Opens the application's heap, and makes it when it is not there.
+/// Opens the application's heap. Creates it if it does not exist.
 fn open_heap() -> Result<*mut em_object> {
     let application = application()?.unwrap_or_else(program_name);
     let store = store_of_environment()?.for_application(ApplicationKey::named(&application));
     let name = format!("nvheap:{application}");
     if !store.contains(&name)? {
         match store.create_raw(&name) {
-            // Another process was quicker.
+            // Another process may have created it first.
             Ok(()) | Err(Error::AlreadyExists { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -45,7 +45,7 @@ fn open_heap() -> Result<*mut em_object> {
     }
 }
 
-/// What a call that writes gave, with the reason why the heap is open for reading.
+/// Adds the reason for a read-only heap to the failure of a writing call.
 fn with_reason(failure: Failure) -> Failure {
     if failure.status != status::READ_ONLY {
         return failure;
@@ -63,7 +63,7 @@ fn with_heap<T>(call: impl FnOnce(*mut em_object) -> Result<T>) -> Result<T> {
     let mut heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
     let is_open = |handle: u64| match share(handle as *const em_object) {
         Ok(_) => true,
-        // Who asked for its object may have closed it.
+        // A caller of em_object_of may have closed the object.
         Err(failure) => failure.status != status::CLOSED,
     };
     if !is_open(*heap) {
@@ -73,12 +73,12 @@ fn with_heap<T>(call: impl FnOnce(*mut em_object) -> Result<T>) -> Result<T> {
 }
 
 /// # Safety
-/// `name` is a text.
+/// `name` is null or a text.
 unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a [u8]> {
     if name.is_null() {
         return Err(Failure::argument("the name is NULL"));
     }
-    // SAFETY: a text, by the caller's promise.
+    // SAFETY: not null, so the caller guarantees a text.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         let message = format!("a name has 1 to {NAME_BYTES_MAX} bytes, this one {}", name.len());
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn nvmalloc(name: *const c_char, size: usize) -> *mut c_vo
             if name.is_null() {
                 return heap_calls::allocate(heap, size);
             }
-            // SAFETY: a text, by the caller's promise.
+            // SAFETY: the caller passes null or a text.
             let name = unsafe { name_of(name) }?;
             let object = share(heap)?;
             // SAFETY: the lock is held.
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn nvmalloc(name: *const c_char, size: usize) -> *mut c_vo
             // SAFETY: the lock is held, and the name is not in the table.
             let named = unsafe { directory::insert(&object, name, block.as_ptr(), size as u64) };
             if let Err(failure) = named {
-                // SAFETY: just allocated, and nobody has it.
+                // SAFETY: the block was just allocated and has no other user.
                 unsafe { object.heap()?.try_free(block) }?;
                 return Err(failure);
             }
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn nvmalloc(name: *const c_char, size: usize) -> *mut c_vo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c_void {
     failure::value(null_mut(), || {
-        // SAFETY: a text, by the caller's promise.
+        // SAFETY: the caller passes null or a text.
         let name = unsafe { name_of(name) }?;
         with_heap(|heap| {
             let object = share(heap)?;
@@ -133,7 +133,8 @@ pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c
             let Some(entry) = unsafe { directory::find(&object, name) }? else {
                 return Err(not_found(&object, name));
             };
-            // SAFETY: an entry of the table, under the lock; `size` may be written.
+            // SAFETY: an entry of the table, under the lock; the caller passes null or a writable
+            // `size`.
             unsafe {
                 if let Some(size) = size.as_mut() {
                     *size = entry.as_ref().size as usize;
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvfree(name: *const c_char) -> c_int {
     let freed = failure::status(|| {
-        // SAFETY: a text, by the caller's promise.
+        // SAFETY: the caller passes null or a text.
         let name = unsafe { name_of(name) }?;
         with_heap(|heap| {
             let block = {

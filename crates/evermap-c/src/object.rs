@@ -13,20 +13,20 @@ use crate::failure::{Failure, Result};
 use crate::types::TAG_BYTES;
 use crate::{foreign_calls, fork, status};
 
-/// How it is open.
+/// Mode in which the object is open.
 #[allow(clippy::large_enum_variant, reason = "an object is in a box")]
 enum Access {
     Writing(RawSession),
-    /// The same, with its memory closed to stores except in scopes.
+    /// A session whose memory is closed to stores except in write scopes.
     Protected(ProtectedRawSession),
     Reading(RawSnapshot),
-    /// By threads of this process, each of which locks it for reading or writing.
+    /// Shared by threads of this process, which lock it for reading or writing.
     Shared(RawShared),
-    /// A refresh failed half-way, or it is being closed.
+    /// A refresh failed half-way, or the object is being closed.
     Nothing,
 }
 
-/// Does the same to a writer's session of either kind.
+/// Runs the same code on a writer's session of either kind.
 macro_rules! on_session {
     ($object:expr, $session:ident => $call:expr) => {
         match &mut $object.access {
@@ -38,14 +38,14 @@ macro_rules! on_session {
     };
 }
 
-/// The root, as the next commit will have it.
+/// The root as of the next commit.
 #[derive(Clone)]
 pub struct Root {
     pub address: usize,
     pub bytes: u64,
     pub tag: [u8; TAG_BYTES],
     pub description: String,
-    /// The session has not been told yet. It takes a root only while nobody else uses it, and
+    /// The session has not received the root yet. It takes a root only under exclusive use, but
     /// setting one must be possible while other threads allocate.
     pending: bool,
 }
@@ -57,25 +57,25 @@ impl From<RawRoot> for Root {
     }
 }
 
-/// How often a forked child tries to lock a root.
+/// Number of attempts of a forked child to lock a root.
 const ROOT_TRIES: usize = 1000;
 
-/// Where region 0 begins.
+/// Returns the address of region 0.
 fn first_address(regions: &[(u64, u64)]) -> u64 {
     regions.first().map_or(0, |(base, _)| *base)
 }
 
 pub struct Object {
-    /// With its application, for opening the object again.
+    /// The store, with its application, for opening the object again.
     store: Store,
     name: String,
     base: u64,
     access: Access,
     root: Mutex<Root>,
-    /// Where foreign pointers are expected: address and bytes. The session, which takes them only
-    /// while nobody else uses it, learns of them with the next commit.
+    /// Ranges in which foreign pointers are expected, as address and bytes. The session takes them
+    /// only under exclusive use, so it receives them with the next commit.
     expected: Mutex<Vec<(usize, usize)>>,
-    /// Foreign pointers that were told of.
+    /// Number of foreign pointers reported.
     told: AtomicUsize,
 }
 
@@ -124,7 +124,7 @@ impl Object {
         matches!(self.access, Access::Writing(_) | Access::Protected(_) | Access::Shared(_))
     }
 
-    /// The object if it is open for sharing.
+    /// Returns the shared object, if the object is open for sharing.
     #[inline]
     pub fn as_shared(&self) -> Option<&RawShared> {
         match &self.access {
@@ -133,7 +133,7 @@ impl Object {
         }
     }
 
-    /// The same for a function that only a shared object has.
+    /// Returns the shared object, for a function that requires one.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`.
@@ -146,7 +146,8 @@ impl Object {
         self.root.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the root, also in a forked child, where a thread that is not there may have locked it.
+    /// Reads the root. Works in a forked child as well, where a thread that no longer exists may
+    /// hold the lock.
     fn read_root<T>(&self, read: impl FnOnce(&Root) -> T) -> Result<T> {
         if !fork::is_child() {
             return Ok(read(&self.lock_root()));
@@ -162,8 +163,8 @@ impl Object {
         Err(Failure::new(status::BUSY, message))
     }
 
-    /// The heap of an object that was opened without protection, as those of `fastio.h` and
-    /// `nvheap.h` are.
+    /// Returns the heap of an object that was opened without protection, like those of `fastio.h`
+    /// and `nvheap.h`.
     ///
     /// # Errors
     /// `READ_ONLY`.
@@ -174,10 +175,11 @@ impl Object {
         }
     }
 
-    /// Runs a call of the heap, which stores into the object: a protected one is open meanwhile.
+    /// Runs a call of the heap, which stores into the object: a protected object is opened for
+    /// stores during the call.
     ///
     /// # Errors
-    /// `READ_ONLY`, and what the call gives.
+    /// `READ_ONLY`, and errors of the call.
     #[inline]
     pub fn on_heap<T>(&self, call: impl FnOnce(&Heap) -> Result<T>) -> Result<T> {
         match &self.access {
@@ -198,7 +200,7 @@ impl Object {
         }
     }
 
-    /// Bytes of an allocated block, 0 for what is none.
+    /// Returns the bytes of an allocated block, 0 for any other pointer.
     ///
     /// # Errors
     /// `READ_ONLY`.
@@ -214,21 +216,21 @@ impl Object {
     /// Opens a protected object to stores.
     ///
     /// # Errors
-    /// `READ_ONLY`, and what the kernel refuses.
+    /// `READ_ONLY`, and errors of the kernel.
     pub fn begin_write(&self) -> Result<()> {
         match &self.access {
             Access::Writing(_) => Ok(()),
             Access::Protected(session) => Ok(session.begin_write()?),
-            // Its stores exclude readers, whom a commit may have let in.
+            // The thread's stores must exclude readers, which a commit may have let in.
             Access::Shared(shared) => Ok(shared.exclude_readers()?),
             _ => Err(Failure::read_only(&self.name)),
         }
     }
 
-    /// Ends what [`begin_write`](Object::begin_write) began.
+    /// Ends the scope that [`begin_write`](Object::begin_write) began.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` when nothing was begun, `READ_ONLY`.
+    /// `INVALID_ARGUMENT` without a scope, `READ_ONLY`.
     pub fn end_write(&self) -> Result<()> {
         match &self.access {
             Access::Writing(_) | Access::Shared(_) => Ok(()),
@@ -248,7 +250,7 @@ impl Object {
         }
     }
 
-    /// Address ranges: base and bytes.
+    /// Returns the address ranges as base and bytes.
     pub fn regions(&self) -> Vec<(u64, u64)> {
         match &self.access {
             Access::Writing(session) => session.regions(),
@@ -259,15 +261,15 @@ impl Object {
         }
     }
 
-    /// First address, which is the same in every process and does not change.
+    /// Returns the first address, which is the same in every process and does not change.
     pub fn base(&self) -> u64 {
         self.base
     }
 
-    /// Lays bytes over what a reader has at an address, for this process.
+    /// Overlays bytes at an address of a snapshot, in this process only.
     ///
     /// # Safety
-    /// Nobody reads the bytes there meanwhile.
+    /// The bytes there are not read during the call.
     pub unsafe fn patch(&self, address: usize, bytes: &[u8]) -> Result<()> {
         let Access::Reading(snapshot) = &self.access else {
             let message = format!("object `{}` is not open for reading; store to it", self.name);
@@ -277,15 +279,19 @@ impl Object {
             let message = format!("{} bytes at {address:#x} are not the object's", bytes.len());
             return Err(Failure::argument(message));
         }
-        // SAFETY: the bytes are data of the object, and nobody reads them, by the caller's promise.
+        // SAFETY: the bytes are data of the object, and the caller guarantees that they are not
+        // read.
         Ok(unsafe { snapshot.patch(address, bytes) }?)
     }
 
+    /// Returns the root.
+    ///
     /// # Errors
-    /// This and the next two: `BUSY` in a forked child, see [`read_root`](Object::read_root).
+    /// `BUSY` in a forked child, see [`read_root`](Object::read_root); the same holds for the next
+    /// two functions.
     pub fn root(&self) -> Result<Root> {
         match &self.access {
-            // Handles of one object have one root.
+            // All handles of a shared object have the same root.
             Access::Shared(shared) => Ok(shared.root().into()),
             _ => self.read_root(Root::clone),
         }
@@ -305,7 +311,8 @@ impl Object {
     /// Changes the root with the next commit.
     ///
     /// # Safety
-    /// As [`RawSession::set_root`](evermap::RawSession::set_root), until that commit.
+    /// Same requirements as [`RawSession::set_root`](evermap::RawSession::set_root), until that
+    /// commit.
     ///
     /// # Errors
     /// `BAD_ROOT`, `READ_ONLY`.
@@ -328,7 +335,7 @@ impl Object {
         }
         let bytes = if block.is_some() { bytes } else { 0 };
         if let Access::Shared(shared) = &self.access {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees the requirements of `RawSession::set_root`.
             return Ok(unsafe { shared.set_root(block, bytes, tag, description) }?);
         }
         let description = description.to_string();
@@ -336,7 +343,7 @@ impl Object {
         Ok(())
     }
 
-    /// Foreign pointers in these bytes of the object are the program's business.
+    /// Marks these bytes of the object: foreign pointers in them are not reported.
     ///
     /// # Errors
     /// `READ_ONLY`, `INVALID_ARGUMENT`.
@@ -363,13 +370,13 @@ impl Object {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the program of foreign pointers that a commit found.
+    /// Reports foreign pointers that a commit found to the program.
     pub fn report_foreign(&self, pointers: &[ForeignPointer]) {
         let before = self.told.fetch_add(pointers.len(), Ordering::Relaxed);
         foreign_calls::report(&self.name, before, pointers);
     }
 
-    /// Makes pointers into this program legal, and records its build.
+    /// Allows pointers into this program and records its build.
     ///
     /// # Errors
     /// `UNSUPPORTED`, `READ_ONLY`.
@@ -377,7 +384,7 @@ impl Object {
         on_session!(self, session => Ok(session.register_code()?))
     }
 
-    /// Takes the record of builds away.
+    /// Removes the record of builds.
     ///
     /// # Errors
     /// `READ_ONLY`, `DAMAGED`.
@@ -398,7 +405,8 @@ impl Object {
         let changed = on_session!(self, session => {
             if root.pending {
                 let block = NonNull::new(root.address as *mut u8);
-                // SAFETY: promised to `set_root`, which alone makes a root pending.
+                // SAFETY: the caller of `set_root`, which exclusive sets a pending root, guaranteed
+                // this.
                 unsafe { session.set_root(block, root.bytes, root.tag, &root.description) }?;
             }
             Ok(session.commit()?)
@@ -430,7 +438,7 @@ impl Object {
         on_session!(self, session => Ok(session.sync()?))
     }
 
-    // The next three commit with the root that was set, and then do something to the file.
+    // The next three functions commit with the root that was set, and then change the file.
 
     pub fn reserve(&mut self, bytes: u64) -> Result<()> {
         self.commit()?;
@@ -447,7 +455,8 @@ impl Object {
         on_session!(self, session => Ok(session.shrink()?))
     }
 
-    /// Goes on to the newest commit, if there is one; a failure other than `BUSY` leaves nothing.
+    /// Moves to the newest commit, if there is one. Any failure except `BUSY` leaves the handle
+    /// without an object.
     pub fn refresh(&mut self) -> Result<bool> {
         let Access::Reading(snapshot) = &self.access else { return Ok(false) };
         snapshot.verified()?;
@@ -460,7 +469,8 @@ impl Object {
         let (root, after) = (snapshot.root().into(), snapshot.sequence());
         self.access = Access::Reading(snapshot);
         if before == after {
-            // Somebody else here holds the older commit, and its mapping was shared again.
+            // Another handle in this process holds the older commit, and its mapping was shared
+            // again.
             let message = format!(
                 "other handles of this process read an older commit of object `{}`; refresh \
                  needs it to be the only one",
@@ -502,7 +512,7 @@ impl Object {
         }
     }
 
-    /// Fails where ending the object would forget changes, or where threads have it locked.
+    /// Fails if ending the object would lose changes, or if threads have it locked.
     ///
     /// # Errors
     /// `UNCOMMITTED`, `BUSY`.
@@ -523,12 +533,12 @@ impl Object {
         match changed {
             Ok(false) if !pending => Ok(()),
             Ok(_) => Err(Failure::uncommitted(&self.name)),
-            // After a failed flush there is nothing that could be committed or rolled back.
+            // After a failed flush, nothing can be committed or rolled back.
             Err(_) => Ok(()),
         }
     }
 
-    /// Ends it, forgetting what was not committed.
+    /// Closes the object and drops uncommitted changes.
     pub fn close(self) -> Result<()> {
         match self.access {
             Access::Writing(session) => Ok(session.close()?),

@@ -1,4 +1,4 @@
-//! What `evermap.h` says of objects, their roots and their commits.
+//! Functions of `evermap.h` for objects, their roots and their commits.
 
 use std::ffi::{c_char, c_void};
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use evermap_core::{
 
 use crate::arguments::{array, cut, give_text, options, out, place, refuse_reserved, text};
 use crate::failure::{self, Failure, Result};
-use crate::handles::{Alone, look, share, take};
+use crate::handles::{Exclusive, look, share, take};
 use crate::object::Object;
 use crate::types::{
     DESCRIPTION_BUFFER_BYTES, DURABILITY_CLOSE, DURABILITY_COMMIT, DURABILITY_INTERVAL,
@@ -21,7 +21,7 @@ use crate::types::{
 };
 use crate::{addresses, fork, handles, stores};
 
-/// What `em_write_options` say.
+/// Converted `em_write_options`.
 pub struct WriterOptions {
     pub write: WriteOptions,
     pub protection: Protection,
@@ -29,9 +29,9 @@ pub struct WriterOptions {
 }
 
 /// # Safety
-/// `given` is null or what the header says.
+/// `given` is null or as the header requires.
 unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriterOptions>> {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees null or a struct as the header requires.
     let Some(given) = (unsafe { options(given) })? else { return Ok(None) };
     let mut made = WriteOptions::new();
     made = made.in_children(match given.in_children {
@@ -82,7 +82,7 @@ unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriterO
     Ok(Some(WriterOptions { write, protection, reads }))
 }
 
-/// Opens an object and gives it a handle.
+/// Opens an object and returns its handle.
 pub fn open(
     store: evermap_core::Store,
     name: &str,
@@ -126,23 +126,23 @@ pub fn open(
     Ok(handle as *mut em_object)
 }
 
-/// Closes what [`open`] opened, unless that would forget changes.
+/// Closes an object that [`open`] opened, unless that would lose changes.
 pub fn close(object: *const em_object) -> Result<()> {
-    let mut alone = take(object)?;
-    alone.object()?.check_ended()?;
-    close_alone(alone)
+    let mut exclusive = take(object)?;
+    exclusive.object()?.check_ended()?;
+    close_exclusive(exclusive)
 }
 
-/// The same for a thread that has it for itself already.
-pub fn close_alone(alone: Alone) -> Result<()> {
-    addresses::remove(alone.number());
-    alone.close()?.close()
+/// Like [`close`], for a thread that already has exclusive use.
+pub fn close_exclusive(exclusive: Exclusive) -> Result<()> {
+    addresses::remove(exclusive.number());
+    exclusive.close()?.close()
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_object_create(store: *mut em_store, name: *const c_char) -> em_status {
     failure::status(|| {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text.
         let name = unsafe { text(name, "the name") }?;
         Ok(stores::find(store)?.create_raw(name)?)
     })
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn em_object_create_sized(
     bytes: u64,
 ) -> em_status {
     failure::status(|| {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text.
         let name = unsafe { text(name, "the name") }?;
         Ok(stores::find(store)?.create_raw_sized(name, bytes)?)
     })
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn em_object_open(
 ) -> em_status {
     failure::status(|| {
         let store = stores::find(store)?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes texts and structs as the header requires.
         let (place, name, options) =
             unsafe { (place(object)?, text(name, "the name")?, write_options(options)?) };
         place.write(open(store, name, mode, options.as_ref())?);
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn em_object_open(
 #[unsafe(no_mangle)]
 pub extern "C" fn em_object_close(object: *mut em_object) -> em_status {
     failure::status(|| match fork::is_child() {
-        true => handles::give_up(object)?.map_or(Ok(()), |object| object.close()),
+        true => handles::take_in_child(object)?.map_or(Ok(()), |object| object.close()),
         false => close(object),
     })
 }
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn em_patch(
         if bytes.is_null() {
             return Err(Failure::argument("the bytes are NULL"));
         }
-        // SAFETY: the caller's promise: so many bytes, and nobody reads those of the object.
+        // SAFETY: the caller guarantees that many bytes, and that the object's bytes are not read.
         unsafe {
             let bytes = std::slice::from_raw_parts(bytes.cast::<u8>(), size);
             object.patch(address as usize, bytes)
@@ -221,13 +221,13 @@ pub unsafe extern "C" fn em_object_name(
     buffer: *mut c_char,
     size: usize,
 ) -> em_status {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller passes a buffer that is writable for its size.
     failure::status(|| unsafe { give_text(look(object)?.name(), buffer, size) })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn em_object_of(address: *const c_void) -> *mut em_object {
-    // Not to be had is no error here.
+    // An address outside of all objects is not an error here.
     failure::attempt(|| addresses::find(address as u64)).unwrap_or(0) as *mut em_object
 }
 
@@ -253,7 +253,7 @@ pub extern "C" fn em_root_size(object: *mut em_object) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_root_tag(object: *mut em_object, tag: *mut u8) -> em_status {
     failure::status(|| {
-        // SAFETY: passed on from the caller: room for sixteen bytes.
+        // SAFETY: the caller passes null or room for sixteen bytes.
         let place = unsafe { place(tag.cast::<[u8; TAG_BYTES]>()) }?;
         place.write(look(object)?.root()?.tag);
         Ok(())
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn em_root_description(
 ) -> em_status {
     failure::status(|| {
         let description = look(object)?.root()?.description;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes a buffer that is writable for its size.
         unsafe { give_text(cut(&description, size), buffer, size) }
     })
 }
@@ -284,26 +284,27 @@ pub unsafe extern "C" fn em_set_root(
     failure::status(|| {
         let tag = match tag.is_null() {
             true => [0; TAG_BYTES],
-            // SAFETY: sixteen bytes, by the caller's promise.
+            // SAFETY: not null, so the caller guarantees sixteen bytes.
             false => unsafe { tag.cast::<[u8; TAG_BYTES]>().read() },
         };
         let description = match description.is_null() {
             true => "",
-            // SAFETY: a text, by the caller's promise.
+            // SAFETY: not null, so the caller guarantees a text.
             false => unsafe { text(description, "the description") }?,
         };
-        // SAFETY: who gives the tag of a Rust type has such a value there, as the header says.
+        // SAFETY: a caller that gives the tag of a Rust type has a value of that type there, as the
+        // header requires.
         unsafe { share(object)?.set_root(root as usize, size as u64, tag, description) }
     })
 }
 
-/// Writes a result where one is wanted.
+/// Writes an optional result.
 ///
 /// # Safety
-/// `place` is null or may be written.
+/// `place` is null or writable.
 unsafe fn give<T>(value: T, place: *mut T) {
     if !place.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a writable place.
         unsafe { place.write(value) };
     }
 }
@@ -320,26 +321,26 @@ pub unsafe extern "C" fn em_commit(object: *mut em_object, changed: *mut bool) -
             }
             None => take(object)?.object()?.commit()?,
         };
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a writable place.
         unsafe { give(committed, changed) };
         Ok(())
     })
 }
 
-/// An object that is open for sharing, for calls that must not keep other threads from theirs.
+/// Returns an object that is open for sharing, for calls that must not block other threads.
 pub fn shared(object: *const em_object) -> Result<Option<RawShared>> {
     Ok(share(object)?.as_shared().cloned())
 }
 
-/// Runs a call that may change which addresses the object has.
+/// Runs a call that may change the addresses of the object.
 pub fn change<T>(
     object: *const em_object,
     call: impl FnOnce(&mut Object) -> Result<T>,
 ) -> Result<T> {
-    let mut alone = take(object)?;
-    let result = call(alone.object()?);
-    let regions = alone.object()?.regions();
-    addresses::change(alone.number(), &regions);
+    let mut exclusive = take(object)?;
+    let result = call(exclusive.object()?);
+    let regions = exclusive.object()?.regions();
+    addresses::change(exclusive.number(), &regions);
     result
 }
 
@@ -379,7 +380,7 @@ pub unsafe extern "C" fn em_release(
             Some(shared) => shared.release(bytes_max)?,
             None => change(object, |object| object.release(bytes_max))?,
         };
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a writable place.
         unsafe { give(given_back, bytes) };
         Ok(())
     })
@@ -392,7 +393,7 @@ pub unsafe extern "C" fn em_shrink(object: *mut em_object, bytes: *mut u64) -> e
             Some(shared) => shared.shrink()?,
             None => change(object, Object::shrink)?,
         };
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a writable place.
         unsafe { give(given_back, bytes) };
         Ok(())
     })
@@ -405,7 +406,7 @@ pub unsafe extern "C" fn em_checkpoint(object: *mut em_object, done: *mut bool) 
             Some(shared) => shared.checkpoint()?,
             None => take(object)?.object()?.checkpoint()?,
         };
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a writable place.
         unsafe { give(written, done) };
         Ok(())
     })
@@ -422,18 +423,18 @@ pub extern "C" fn em_sync(object: *mut em_object) -> em_status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_refresh(object: *mut em_object, changed: *mut bool) -> em_status {
     failure::status(|| {
-        let mut alone = take(object)?;
-        let refreshed = alone.object()?.refresh();
-        let regions = alone.object()?.regions();
+        let mut exclusive = take(object)?;
+        let refreshed = exclusive.object()?.refresh();
+        let regions = exclusive.object()?.regions();
         if regions.is_empty() {
-            // The newer commit could not be opened and the older one is gone.
-            addresses::remove(alone.number());
-            drop(alone.close()?);
+            // The newer commit could not be opened, and the older one was closed.
+            addresses::remove(exclusive.number());
+            drop(exclusive.close()?);
         } else if !matches!(refreshed, Ok(false)) {
-            addresses::change(alone.number(), &regions);
+            addresses::change(exclusive.number(), &regions);
         }
         let refreshed = refreshed?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a writable place.
         unsafe { give(refreshed, changed) };
         Ok(())
     })
@@ -447,7 +448,7 @@ pub extern "C" fn em_sequence(object: *mut em_object) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_verified(object: *mut em_object, done: *mut bool) -> em_status {
     failure::status(|| {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a writable place.
         let place = unsafe { place(done) }?;
         place.write(share(object)?.verified()?);
         Ok(())
@@ -492,11 +493,11 @@ fn info_of(object: &Object) -> Result<em_object_info> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_info(object: *mut em_object, info: *mut em_object_info) -> em_status {
     failure::status(|| {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a struct that begins with its size.
         let out = unsafe { out(info) }?;
         let object = look(object)?;
         if object.is_writing() {
-            // A session's counts are kept up to date by its process.
+            // Only the process of a session updates its counts.
             fork::check()?;
         }
         out.give(info_of(&object)?);

@@ -1,4 +1,4 @@
-//! What `evermap.h` says of write protection.
+//! Write protection functions of `evermap.h`.
 
 use evermap_core::Protection;
 

@@ -1,5 +1,5 @@
-//! Arenas kept for the life of the process, before `main` for the stores in `EVERMAP_RESERVE`:
-//! what is loaded or mapped later goes elsewhere.
+//! Arenas reserved for the life of the process. Those of the stores in `EVERMAP_RESERVE` are
+//! reserved before `main`, so libraries and mappings that come later use other addresses.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use evermap_core::Store;
 
 use crate::failure::{self, Result};
-use crate::{stores, surroundings};
+use crate::{env, stores};
 
 /// Stores that stay open.
 static RESERVED: Mutex<Vec<Store>> = Mutex::new(Vec::new());
@@ -17,7 +17,7 @@ static RESERVED: Mutex<Vec<Store>> = Mutex::new(Vec::new());
 /// Opens a store for the life of the process.
 ///
 /// # Errors
-/// As opening it.
+/// Errors of opening the store.
 pub fn reserve(path: &Path) -> Result<()> {
     keep_open(Store::open(path)?);
     Ok(())
@@ -31,9 +31,9 @@ pub fn keep_open(store: Store) {
     }
 }
 
-/// Runs before `main`, when the C library and the libraries that this one needs are there.
+/// Runs before `main`, after the C library and the libraries that this one needs were loaded.
 extern "C" fn before_main() {
-    let Some(paths) = surroundings::variable("EVERMAP_RESERVE") else { return };
+    let Some(paths) = env::variable("EVERMAP_RESERVE") else { return };
     for path in paths.as_bytes().split(|&byte| byte == b':').filter(|path| !path.is_empty()) {
         let path = Path::new(OsStr::from_bytes(path));
         let reserved = failure::attempt(|| {
@@ -41,7 +41,7 @@ extern "C" fn before_main() {
             reserve(path)
         });
         if let Err(failure) = reserved {
-            // A store that is not there yet has no arena to keep.
+            // A store that does not exist yet has no arena to reserve.
             eprintln!("evermap: EVERMAP_RESERVE: {}", failure.message);
         }
     }
@@ -51,20 +51,20 @@ extern "C" fn before_main() {
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
-/// Linkers take from a static library only what somebody refers to: whoever opens a store has the
-/// constructor in the program.
+/// Refers to the constructor. Linkers take only referenced parts from a static library, so this
+/// makes programs that open a store include it.
 #[inline(never)]
 pub fn keep() {
     std::hint::black_box(&raw const BEFORE_MAIN);
 }
 
-/// The store of `EVERMAP_STORE`, made if it is not there, and kept open.
+/// Returns the store of `EVERMAP_STORE`, created if it does not exist, and kept open.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` without the variable; as opening it.
+/// `INVALID_ARGUMENT` without the variable; errors of opening the store.
 pub fn store_of_environment() -> Result<Store> {
     stores::prepare()?;
-    let path = surroundings::store_path()?;
+    let path = env::store_path()?;
     let known = |store: &&Store| store.path() == path;
     if let Some(store) = RESERVED.lock().unwrap_or_else(PoisonError::into_inner).iter().find(known)
     {

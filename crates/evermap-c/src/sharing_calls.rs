@@ -1,5 +1,5 @@
-//! What `evermap.h` says of objects that threads share. A thread that waits for its lock holds no seat:
-//! the thread that it waits for has to be able to call everything.
+//! Functions of `evermap.h` for shared objects. A thread that waits for an object's lock holds no
+//! reader slot: the thread that it waits for must be able to make any call.
 
 use evermap_core::RawShared;
 
@@ -19,7 +19,7 @@ fn waiting(
 #[unsafe(no_mangle)]
 pub extern "C" fn em_read_lock(object: *mut em_object) -> em_status {
     failure::status(|| {
-        // Without a writer there is nothing to wait for. A forked child never waits: it is refused.
+        // Without a writer there is no wait. A forked child never waits: it is refused.
         if look(object)?.shared()?.try_begin_read()? {
             return Ok(());
         }

@@ -1,11 +1,11 @@
-//! Statuses: one for each error of the Rust library, and those that only C can meet.
+//! Statuses: one for each error of the Rust library, and those that only C has.
 
 use evermap_core::Error;
 use libc::c_int;
 
 use crate::types::em_status;
 
-/// Defines the statuses, their names and the errno that goes with each.
+/// Defines the statuses, their names and their errnos.
 macro_rules! statuses {
     ($($name:ident = $number:literal, $errno:ident;)*) => {
         $(pub const $name: em_status = $number;)*
@@ -85,15 +85,15 @@ statuses! {
     MALFORMED = 304, EBADMSG;
 }
 
-/// Success; in [`ALL`] are failures only.
+/// Success. [`ALL`] contains only failures.
 pub const OK: em_status = 0;
 
-/// The errno that goes with a status.
+/// Returns the errno of a status.
 pub fn errno_of(status: em_status) -> c_int {
     ALL.iter().find(|(number, ..)| *number == status).map_or(libc::EIO, |(.., errno)| *errno)
 }
 
-/// The status of an error.
+/// Returns the status of an error.
 pub fn status_of(error: &Error) -> em_status {
     match error {
         Error::NoStore { .. } => NO_STORE,
@@ -136,7 +136,7 @@ pub fn status_of(error: &Error) -> em_status {
         Error::FileSizeLimit { .. } => FILE_SIZE_LIMIT,
         Error::ForeignPointer { .. } => FOREIGN_POINTER,
         Error::OtherBuild { .. } => OTHER_BUILD,
-        // The enum may grow; the test beside this fails until the new variant has a status.
+        // The enum may grow; the test below fails until the new variant has a status.
         _ => INTERNAL,
     }
 }
@@ -145,7 +145,7 @@ pub fn status_of(error: &Error) -> em_status {
 mod tests {
     use super::*;
 
-    /// The variants of the Rust library's error, as its source has them.
+    /// Variants of the Rust library's error, parsed from its source.
     fn variants() -> Vec<String> {
         let source = include_str!("../../evermap/src/error.rs");
         let (_, body) = source.split_once("pub enum Error {").unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_told_apart() {
+    fn statuses_are_distinct() {
         for (i, (number, name, errno)) in ALL.iter().enumerate() {
             assert!(*number != OK && *errno != 0);
             assert!(ALL[..i].iter().all(|(n, t, _)| n != number && t != name), "{name:?}");

@@ -1,4 +1,4 @@
-//! What `evermap.h` says of stores.
+//! Store functions of `evermap.h`.
 
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
@@ -15,13 +15,13 @@ use crate::types::{
 };
 use crate::{reserve, status};
 
-/// How a store is opened or made, as Rust has it, and for which application.
+/// Options for opening or creating a store, and the application's key.
 type Choices = (Options, Option<ApplicationKey>);
 
 /// # Safety
-/// `given` is null or what the header says, its texts too.
+/// `given` and its texts are null or as the header requires.
 unsafe fn choices(given: *const em_store_options) -> Result<Choices> {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees null or a struct as the header requires.
     let Some(given) = (unsafe { options(given) })? else { return Ok(Choices::default()) };
     let mut made = Options::new();
     made = made.other_builds(match given.other_builds {
@@ -46,19 +46,19 @@ unsafe fn choices(given: *const em_store_options) -> Result<Choices> {
         other => return Err(Failure::argument(format!("{other} is no em_verify"))),
     });
     if !given.arena_registry.is_null() {
-        // SAFETY: a text, by the caller's promise.
+        // SAFETY: not null, so the caller guarantees a text.
         let file = unsafe { path(given.arena_registry) }?;
         made = made.arena_registry((!file.as_os_str().is_empty()).then(|| file.to_path_buf()));
     }
     let key = match (given.application.is_null(), given.application_key.is_null()) {
         (true, true) => None,
         (false, true) => {
-            // SAFETY: a text, by the caller's promise.
+            // SAFETY: not null, so the caller guarantees a text.
             let name = unsafe { text(given.application, "the application") }?;
             Some(ApplicationKey::named(name))
         }
         (true, false) => {
-            // SAFETY: sixteen bytes, by the caller's promise.
+            // SAFETY: not null, so the caller guarantees sixteen bytes.
             let bytes = unsafe { given.application_key.cast::<[u8; TAG_BYTES]>().read() };
             let key = ApplicationKey::from_bytes(bytes);
             Some(key.ok_or_else(|| Failure::argument("sixteen zeros are no application key"))?)
@@ -71,7 +71,7 @@ unsafe fn choices(given: *const em_store_options) -> Result<Choices> {
 }
 
 /// # Safety
-/// The pointers are what the header says.
+/// The pointers are as the header requires.
 unsafe fn open_by(
     at: *const c_char,
     given: *const em_store_options,
@@ -80,7 +80,7 @@ unsafe fn open_by(
 ) -> em_status {
     failure::status(|| {
         prepare()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller guarantees pointers as the header requires.
         let (place, at, (options, key)) = unsafe { (place(store)?, path(at)?, choices(given)?) };
         let opened = open(&options, at)?;
         let opened = key.map_or(opened.clone(), |key| opened.for_application(key));
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn em_store_open(
     options: *const em_store_options,
     store: *mut *mut em_store,
 ) -> em_status {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller passes pointers as the header requires.
     unsafe { open_by(path, options, store, |options, path| options.open(path)) }
 }
 
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn em_store_create(
     options: *const em_store_options,
     store: *mut *mut em_store,
 ) -> em_status {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller passes pointers as the header requires.
     unsafe { open_by(path, options, store, |options, path| options.create_new(path)) }
 }
 
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn em_store_open_or_create(
     options: *const em_store_options,
     store: *mut *mut em_store,
 ) -> em_status {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller passes pointers as the header requires.
     unsafe { open_by(path, options, store, |options, path| options.open_or_create(path)) }
 }
 
@@ -128,7 +128,7 @@ pub extern "C" fn em_store_close(store: *mut em_store) -> em_status {
 pub unsafe extern "C" fn em_store_reserve(at: *const c_char) -> em_status {
     failure::status(|| {
         prepare()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text.
         reserve::reserve(unsafe { path(at) }?)
     })
 }
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn em_store_list(
         for name in find(store)?.list()? {
             // Names have no control characters.
             let name = CString::new(name).unwrap_or_default();
-            // SAFETY: a function of the caller's, with what the header says it gets.
+            // SAFETY: the caller's function, called with the arguments that the header documents.
             if !unsafe { call(name.as_ptr(), context) } {
                 break;
             }
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn em_store_contains(
     contains: *mut bool,
 ) -> em_status {
     failure::status(|| {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text, and null or a writable place.
         let (place, name) = unsafe { (place(contains)?, text(name, "the name")?) };
         place.write(find(store)?.contains(name)?);
         Ok(())
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn em_store_contains(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_store_remove(store: *mut em_store, name: *const c_char) -> em_status {
     failure::status(|| {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text.
         let name = unsafe { text(name, "the name") }?;
         Ok(find(store)?.remove(name)?)
     })
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn em_store_rename(
     to: *const c_char,
 ) -> em_status {
     failure::status(|| {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or texts.
         let (from, to) = unsafe { (text(from, "the old name")?, text(to, "the new name")?) };
         Ok(find(store)?.rename(from, to)?)
     })
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn em_store_object_at(
             let message = format!("no object of the store has {address:p}");
             Failure::new(status::NOT_FOUND, message)
         })?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes a buffer that is writable for its size.
         unsafe { give_text(&name, buffer, size) }
     })
 }
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn em_store_object_at(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_application_key(name: *const c_char, key: *mut u8) -> em_status {
     failure::status(|| {
-        // SAFETY: passed on from the caller: a text, and room for sixteen bytes.
+        // SAFETY: the caller passes null or a text, and null or room for sixteen bytes.
         let (name, place) =
             unsafe { (text(name, "the name")?, place(key.cast::<[u8; TAG_BYTES]>())?) };
         place.write(ApplicationKey::named(name).bytes());

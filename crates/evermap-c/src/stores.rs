@@ -1,5 +1,5 @@
-//! Open stores: numbers for C. What is done with a store goes to the disk, so a lock and a look
-//! into a map are nothing here.
+//! Handle table for open stores. Calls on stores access the disk, so a lock and a map lookup are
+//! negligible.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,11 +9,11 @@ use evermap_core::Store;
 use crate::failure::{Failure, Result};
 use crate::handles::closed;
 use crate::types::em_store;
-use crate::{fork, seats, status};
+use crate::{fork, reader_slots, status};
 
-/// Makes a handle of a store no address that can be used, and no handle of an object.
+/// Tag bits: a store handle is never a valid address, nor an object handle.
 const MARK: u64 = 0x5 << 60;
-/// Most store handles at a time: more are not closed by somebody.
+/// Maximum number of open store handles. A count this high means handles are leaking.
 const OPEN_MAX: usize = 1 << 14;
 
 struct Stores {
@@ -27,14 +27,14 @@ fn lock() -> MutexGuard<'static, Stores> {
     STORES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// To be called before a store is opened in any way.
+/// Must be called before a store is opened in any way.
 ///
 /// # Errors
 /// `FORKED`.
 pub fn prepare() -> Result<()> {
     fork::check()?;
     fork::watch();
-    seats::prepare();
+    reader_slots::prepare();
     crate::reserve::keep();
     Ok(())
 }
@@ -53,7 +53,7 @@ pub fn insert(store: Store) -> Result<*mut em_store> {
     Ok(handle as *mut em_store)
 }
 
-/// The store of a handle.
+/// Returns the store of a handle.
 ///
 /// # Errors
 /// `CLOSED`, `FORKED`.
@@ -65,7 +65,7 @@ pub fn find(handle: *const em_store) -> Result<Store> {
     store.ok_or_else(|| closed(handle))
 }
 
-/// Ends a handle.
+/// Closes a handle.
 ///
 /// # Errors
 /// `CLOSED`, `FORKED`.
@@ -73,6 +73,6 @@ pub fn remove(handle: *const em_store) -> Result<()> {
     fork::check()?;
     let handle = handle as u64;
     let store = lock().open.as_mut().and_then(|open| open.remove(&handle));
-    // Dropped after the lock: the last handle of a store may write its catalog.
+    // Dropped after the lock is released: the last handle of a store may write its catalog.
     store.map(drop).ok_or_else(|| closed(handle))
 }

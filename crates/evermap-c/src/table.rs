@@ -1,5 +1,5 @@
-//! Tables of what is open behind numbers that C has: a number is never given twice, and whoever looked one up keeps what it stands
-//! for until done.
+//! Handle tables of open things: a handle is never reused, and a thread that looked one up keeps
+//! its entry until it is done.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,14 +8,14 @@ use crate::failure::{Failure, Result};
 use crate::handles::closed;
 use crate::{fork, status};
 
-/// Most of a kind at a time: more are not closed by somebody.
+/// Maximum number of open handles per kind. A count this high means handles are leaking.
 const OPEN_MAX: usize = 1 << 14;
 
-/// All of one kind.
+/// Table of one kind of handle.
 pub struct Table<T> {
-    /// Makes a handle no address that can be used, and no handle of another kind.
+    /// Tag bits: a handle is never a valid address, nor a handle of another kind.
     mark: u64,
-    /// As in "close some".
+    /// Plural name for messages, as in "close some".
     what: &'static str,
     entries: Mutex<Entries<T>>,
 }
@@ -34,7 +34,7 @@ impl<T> Table<T> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts in what `make` makes for its handle.
+    /// Stores the value that `make` creates for its handle.
     ///
     /// # Errors
     /// `TOO_MANY_OPEN`.
@@ -51,6 +51,8 @@ impl<T> Table<T> {
         Ok(handle)
     }
 
+    /// Returns the entry of a handle.
+    ///
     /// # Errors
     /// `CLOSED`, `FORKED`.
     pub fn find(&self, handle: u64) -> Result<Arc<T>> {
@@ -60,7 +62,7 @@ impl<T> Table<T> {
         found.ok_or_else(|| closed(handle))
     }
 
-    /// Ends a handle, and gives what it stood for: nothing is dropped under the table's lock.
+    /// Closes a handle and returns its entry, so that nothing is dropped under the table's lock.
     ///
     /// # Errors
     /// `CLOSED`, `FORKED`.

@@ -1,4 +1,4 @@
-//! What `evermap.h` says of tools.
+//! Tools functions of `evermap.h`.
 
 use std::ffi::{c_char, c_void};
 use std::path::Path;
@@ -25,7 +25,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Who is told findings; `callback` is what the header says.
+    /// Creates a listener. `callback` and `context` are as the header requires.
     pub fn new(callback: em_finding_callback, context: *mut c_void) -> Listener {
         Listener { callback, context, ended: false }
     }
@@ -59,7 +59,7 @@ impl Listener {
             expected,
             remedy,
         };
-        // SAFETY: a function of the caller's, with what the header says it gets.
+        // SAFETY: the caller's function, called with the arguments that the header documents.
         self.ended = !unsafe { call(&finding, self.context) };
     }
 }
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn em_check(
 ) -> em_status {
     failure::status(|| {
         fork::check()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes null or a text.
         let report = check(unsafe { path(at) }?, &CheckOptions::new())?;
         tell_all(&report, &mut Listener::new(callback, context));
         verdict(report)

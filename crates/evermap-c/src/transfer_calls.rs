@@ -1,4 +1,4 @@
-//! What `evermap_transfer.h` says.
+//! Copy and move functions of `evermap_transfer.h`.
 
 use std::ffi::c_char;
 use std::num::NonZeroUsize;
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn evermap_copy(
 ) -> em_status {
     failure::status(|| {
         fork::check()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes texts and structs as the header requires.
         let (source, target, choices, reported) = unsafe {
             (path(source)?, path(target)?, Choices::new(given)?, Reported::new(report, given)?)
         };
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn evermap_copy(
             copy = copy.threads(threads);
         }
         let progress = copy.progress();
-        // Of a directory nobody knows it before all of it was looked at.
+        // The size of a directory is unknown before all of it was read.
         let file = std::fs::metadata(source).ok().filter(std::fs::Metadata::is_file);
         let total_bytes = file.map_or(0, |metadata| metadata.len());
         let copied = watch.during(|| (progress.arrived_bytes(), total_bytes), || copy.run())?;
@@ -68,14 +68,14 @@ pub unsafe extern "C" fn evermap_copy(
     })
 }
 
-/// A descriptor of the caller's, which stays open.
+/// Returns a descriptor of the caller's, which stays open.
 fn lent(descriptor: c_int) -> Result<BorrowedFd<'static>> {
-    // SAFETY: asking for the flags of whatever number.
+    // SAFETY: querying the flags is harmless for any number.
     if descriptor < 0 || unsafe { libc::fcntl(descriptor, libc::F_GETFD) } == -1 {
         let message = format!("{descriptor} is no open file descriptor");
         return Err(Failure::argument(message));
     }
-    // SAFETY: it is open, and the caller keeps it so until the call is over.
+    // SAFETY: the descriptor is open, and the caller keeps it open during the call.
     Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
 }
 
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn evermap_move(
 ) -> em_status {
     failure::status(|| {
         fork::check()?;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes structs as the header requires.
         let (choices, reported) = unsafe { (Choices::new(given)?, Reported::new(report, given)?) };
         choices.refuse_others(
             "evermap_move",
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn evermap_move(
         }
         let meter = moved.meter();
         let total_bytes = match end {
-            // A file's size says; of what has none, 0 does.
+            // The file's size; 0 for a source without a size.
             Span::OPEN => size_of_file(source).saturating_sub(begin),
             end => end - begin,
         };

@@ -1,4 +1,4 @@
-//! The types of the headers, as Rust sees them. The tests compare every size, offset and number.
+//! Types of the headers in Rust. The tests compare every size, offset and number.
 
 use std::ffi::{c_char, c_void};
 
@@ -108,12 +108,12 @@ constants! {
 pub const TAG_BYTES: usize = 16;
 pub const NAME_BUFFER_BYTES: usize = 256;
 pub const DESCRIPTION_BUFFER_BYTES: usize = 1025;
-/// Room for `rebase-<time>`, and for more digits than years have.
+/// Room for `rebase-<time>`, with spare digits for the year.
 pub const KEPT_IN_BYTES: usize = 64;
 
-/// A number in disguise: see [`crate::stores`].
+/// Opaque handle of a store, see [`crate::stores`].
 pub enum em_store {}
-/// A number in disguise: see [`crate::handles`].
+/// Opaque handle of an object, see [`crate::handles`].
 pub enum em_object {}
 
 #[repr(C)]
@@ -359,32 +359,32 @@ pub type em_moved_callback =
 /// A struct of the header that begins with its own size, so that it can grow.
 ///
 /// # Safety
-/// `repr(C)`, begins with a `usize`, and every bit pattern is a value, all zeros among them.
+/// `repr(C)`, begins with a `usize`, and every bit pattern, including all zeros, is a valid value.
 pub unsafe trait Growing: Copy {}
 
 // SAFETY: numbers and pointers, the size first.
 unsafe impl Growing for em_store_options {}
-// SAFETY: as above.
+// SAFETY: numbers and pointers, the size first.
 unsafe impl Growing for em_write_options {}
-// SAFETY: as above.
+// SAFETY: numbers and pointers, the size first.
 unsafe impl Growing for em_object_info {}
-// SAFETY: as above.
+// SAFETY: numbers and pointers, the size first.
 unsafe impl Growing for em_audit_options {}
-// SAFETY: as above.
+// SAFETY: numbers and pointers, the size first.
 unsafe impl Growing for em_audit_report {}
-// SAFETY: as above.
+// SAFETY: numbers and pointers, the size first.
 unsafe impl Growing for em_copy_options {}
-// SAFETY: as above.
+// SAFETY: numbers and pointers, the size first.
 unsafe impl Growing for em_copy_report {}
-// SAFETY: as above.
+// SAFETY: numbers and pointers, the size first.
 unsafe impl Growing for em_rebase_options {}
-// SAFETY: as above.
+// SAFETY: numbers and pointers, the size first.
 unsafe impl Growing for em_rebase_report {}
-// SAFETY: as above.
+// SAFETY: numbers and pointers, the size first.
 unsafe impl Growing for em_export_options {}
-// SAFETY: as above.
+// SAFETY: numbers and pointers, the size first.
 unsafe impl Growing for em_export_report {}
-// SAFETY: as above.
+// SAFETY: numbers and pointers, the size first.
 unsafe impl Growing for em_import_options {}
-// SAFETY: as above.
+// SAFETY: numbers and pointers, the size first.
 unsafe impl Growing for em_import_report {}

@@ -100,7 +100,7 @@ fn a_rebase_is_planned_done_and_taken_back() {
     let undone = place.ok(&["rebase", "--undo", "--force"]);
     assert!(undone.starts_with("undid rebase-"), "{undone}");
     assert_eq!((address(&place), place.ok(&["ls"])), (before, "a.html\nraw\n".to_string()));
-    place.fails(3, "no files of before a rebase", &["rebase", "--undo"]);
+    place.fails(3, "no pre-rebase files to restore", &["rebase", "--undo"]);
     place.fails(2, "hexadecimal", &["rebase", "--to", "here"]);
     place.fails(2, "multiple of 1 GiB", &["rebase", "--to", "0x200000001000"]);
     place.fails(2, "--undo", &["rebase", "--force"]);

@@ -1,12 +1,12 @@
-//! Forked children of this process: who is one, and what happens around a fork.
+//! Detects forked children of this process, and runs handlers around a fork.
 //!
-//! [`is_child`] reads a page that the kernel clears in every child that gets a copy of the memory,
-//! so that it also tells a child of a bare `clone`, which runs no handlers. [`Participant`]s are
-//! called around `fork`. Descriptors in the list of [`close_in_children`] carry locks of the parent:
-//! the child lets them go, so that a dead parent's locks are free while its child lives.
+//! [`is_child`] reads a page that the kernel clears in every child that gets a copy of the memory.
+//! So it also detects a child of a bare `clone`, which runs no handlers. [`Participant`]s are
+//! called around `fork`. Descriptors registered with [`close_in_children`] hold locks of the
+//! parent: the child replaces them, so a dead parent's locks are free while its child lives.
 //!
-//! Invariant: the handlers allocate no lock that user code can hold. Each wait has a limit; a fork
-//! that cannot wait any longer gives the child less, never wrong memory.
+//! Invariant: the handlers take no lock that user code can hold. Each wait has a limit; a fork that
+//! cannot wait longer gives the child less memory, never wrong memory.
 
 use std::cell::{Cell, UnsafeCell};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -19,15 +19,15 @@ use tracing::debug;
 
 use crate::error::{Error, Result};
 
-/// Longest wait of a fork for a lock that another thread holds: such locks are held for one system
-/// call or two.
+/// Maximum wait of a fork for a lock that another thread holds. Such locks are held for one or two
+/// system calls.
 pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Something with a part in forks. All three are called in the thread that forks.
+/// Takes part in forks. All three methods are called in the thread that forks.
 pub(crate) trait Participant: Send + Sync {
     /// Prepares what the child inherits.
     fn before(&self);
-    /// Takes back what was only for the child.
+    /// Reverts what was done only for the child.
     fn in_parent(&self);
     /// Makes the inherited state the child's own. No other thread runs.
     fn in_child(&self);
@@ -35,7 +35,7 @@ pub(crate) trait Participant: Send + Sync {
 
 /// One byte that is 1 in the process that called [`watch`] first, and 0 in its children.
 static MARK: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
-/// The process that called [`watch`] first, for kernels without such pages.
+/// Process that called [`watch`] first, for kernels without such pages.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 static PARTICIPANTS: Mutex<Vec<(u64, Arc<dyn Participant>)>> = Mutex::new(Vec::new());
@@ -44,23 +44,23 @@ static DESCRIPTORS: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 type Participants = MutexGuard<'static, Vec<(u64, Arc<dyn Participant>)>>;
 type Descriptors = MutexGuard<'static, Vec<RawFd>>;
 
-/// What the forking thread holds from before the fork to after it.
+/// Locks that the forking thread holds from before the fork until after it.
 struct HeldAround(UnsafeCell<Option<(Participants, Descriptors)>>);
 
-// SAFETY: only a thread that holds `PARTICIPANTS` looks inside, see `before` and `after`.
+// SAFETY: only the thread that holds `PARTICIPANTS` accesses the value, see `before` and `after`.
 unsafe impl Sync for HeldAround {}
 
 static HELD: HeldAround = HeldAround(UnsafeCell::new(None));
 
 thread_local! {
-    /// This thread is between `before` and `after`, and has put its locks into [`HELD`].
+    /// True while this thread is between `before` and `after` and has its locks in [`HELD`].
     static HOLDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This process is a child and has let its parent's locks go.
-static LET_GO: AtomicBool = AtomicBool::new(false);
+/// This process is a child and has released its parent's locks.
+static LOCKS_RELEASED: AtomicBool = AtomicBool::new(false);
 
-/// Makes forks known to this module. To be called before anything is locked or mapped.
+/// Installs the fork handlers. Must be called before anything is locked or mapped.
 pub(crate) fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
@@ -68,20 +68,20 @@ pub(crate) fn watch() {
             Some(page) => MARK.store(page, Ordering::Release),
             None => PROCESS.store(std::process::id(), Ordering::Relaxed),
         }
-        // SAFETY: the handlers are functions of this library and do not unwind. Should the list of
-        // handlers not grow, children have no session memory and keep locks until they end.
+        // SAFETY: the handlers are functions of this library and do not unwind. If the call fails,
+        // children have no session memory and keep locks until they end.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     });
 }
 
-/// A page whose first byte is 1 here and 0 in every child.
+/// Maps a page whose first byte is 1 here and 0 in every child.
 fn wiped_page() -> Option<*mut u8> {
     const BYTES: usize = 4096;
     let rights = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping at a place of the kernel's choice replaces nothing.
+    // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
     let page =
         unsafe { mm::mmap_anonymous(std::ptr::null_mut(), BYTES, rights, MapFlags::PRIVATE).ok()? };
-    // SAFETY: the page was mapped just above, and nobody else knows of it.
+    // SAFETY: the page was mapped just above, and no other code knows its address.
     unsafe {
         if mm::madvise(page, BYTES, Advice::LinuxWipeOnFork).is_err() {
             let _ = mm::munmap(page, BYTES);
@@ -92,32 +92,32 @@ fn wiped_page() -> Option<*mut u8> {
     Some(page.cast())
 }
 
-/// Is this process a child of the one that used the library first? Costs a load.
+/// Returns true if this process is a child of the one that used the library first. Costs a load.
 pub(crate) fn is_child() -> bool {
     let mark = MARK.load(Ordering::Acquire);
     if mark.is_null() {
         let first = PROCESS.load(Ordering::Relaxed);
         return first != 0 && first != std::process::id();
     }
-    // SAFETY: the page stays mapped, and is written to before its address is stored only.
+    // SAFETY: the page stays mapped, and is written only before its address is stored.
     unsafe { mark.read_volatile() == 0 }
 }
 
-/// Refuses a call in a child.
+/// Returns an error in a child.
 pub(crate) fn refuse_in_child(what: impl FnOnce() -> String) -> Result<()> {
     if !is_child() {
         return Ok(());
     }
-    let_go_late();
+    release_locks_late();
     Err(Error::Forked { what: what() })
 }
 
-/// A participant's entry; ends when dropped.
+/// Registration of a participant. Ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Participation(u64);
 
-/// Has a participant called around each fork from now on.
-pub(crate) fn take_part(participant: Arc<dyn Participant>) -> Participation {
+/// Registers a participant for all later forks.
+pub(crate) fn register(participant: Arc<dyn Participant>) -> Participation {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     watch();
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -129,7 +129,7 @@ pub(crate) fn take_part(participant: Arc<dyn Participant>) -> Participation {
 
 impl Drop for Participation {
     fn drop(&mut self) {
-        // In a child that no handler was called in, another thread may have locked the list.
+        // In a child whose handlers did not run, another thread may have locked the list.
         let list = match is_child() {
             true => PARTICIPANTS.try_lock().ok(),
             false => Some(lock(&PARTICIPANTS)),
@@ -142,14 +142,14 @@ impl Drop for Participation {
     }
 }
 
-/// A descriptor whose locks are the parent's alone.
+/// Registers a descriptor whose locks belong to the parent alone.
 pub(crate) fn close_in_children(descriptor: RawFd) {
     if !is_child() {
         lock(&DESCRIPTORS).push(descriptor);
     }
 }
 
-/// Undoes [`close_in_children`], before the descriptor is closed.
+/// Undoes [`close_in_children`]. Must be called before the descriptor is closed.
 pub(crate) fn keep_in_children(descriptor: RawFd) {
     if !is_child() {
         let mut list = lock(&DESCRIPTORS);
@@ -163,7 +163,7 @@ fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks within [`LOCK_WAIT_MAX`].
+/// Locks a mutex within [`LOCK_WAIT_MAX`].
 pub(crate) fn lock_for_fork<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     let since = Instant::now();
     loop {
@@ -177,7 +177,7 @@ pub(crate) fn lock_for_fork<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 }
 
 extern "C" fn before() {
-    // A child's own children inherit what it has itself, as any memory and any descriptor.
+    // A child's own children inherit its memory and descriptors unchanged.
     if is_child() {
         return;
     }
@@ -187,7 +187,7 @@ extern "C" fn before() {
     }
     match lock_for_fork(&DESCRIPTORS) {
         Some(descriptors) if HOLDS.try_with(|holds| holds.set(true)).is_ok() => {
-            // SAFETY: `PARTICIPANTS` is held, so no other thread looks inside.
+            // SAFETY: `PARTICIPANTS` is held, so no other thread accesses the value.
             unsafe { *HELD.0.get() = Some((participants, descriptors)) };
         }
         _ => participants.iter().for_each(|(_, participant)| participant.in_parent()),
@@ -203,8 +203,8 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     after(|descriptors, participants| {
-        LET_GO.store(true, Ordering::Relaxed);
-        let_go(&descriptors);
+        LOCKS_RELEASED.store(true, Ordering::Relaxed);
+        release_locks(&descriptors);
         participants.iter().for_each(|(_, participant)| participant.in_child());
     });
 }
@@ -213,24 +213,25 @@ fn after(act: impl FnOnce(Descriptors, &Participants)) {
     if !HOLDS.try_with(|holds| holds.replace(false)).unwrap_or(false) {
         return;
     }
-    // SAFETY: this thread put its locks there and holds them still, so no other thread looks inside.
+    // SAFETY: this thread stored its locks there and still holds them, so no other thread accesses
+    // the value.
     let held = unsafe { (*HELD.0.get()).take() };
     if let Some((participants, descriptors)) = held {
         act(descriptors, &participants);
     }
 }
 
-/// Lets the parent's locks go in a child that no handler was called in.
-fn let_go_late() {
-    if LET_GO.swap(true, Ordering::Relaxed) || !has_own_descriptors() {
+/// Releases the parent's locks in a child whose handlers did not run.
+fn release_locks_late() {
+    if LOCKS_RELEASED.swap(true, Ordering::Relaxed) || !has_own_descriptors() {
         return;
     }
     if let Ok(descriptors) = DESCRIPTORS.try_lock() {
-        let_go(&descriptors);
+        release_locks(&descriptors);
     }
 }
 
-/// Returns false if the parent may share this process's table of descriptors: closing one here
+/// Returns false if the parent may share this process's descriptor table: closing a descriptor here
 /// would close it there.
 fn has_own_descriptors() -> bool {
     const KCMP_FILES: libc::c_int = 2;
@@ -241,16 +242,16 @@ fn has_own_descriptors() -> bool {
     }
 }
 
-/// Puts something without locks in place of descriptors: their numbers stay taken, as values that
-/// will close them are still there.
-fn let_go(descriptors: &[RawFd]) {
+/// Replaces descriptors with one that holds no locks. Their numbers stay taken, because values that
+/// will close them still exist.
+fn release_locks(descriptors: &[RawFd]) {
     // SAFETY: the call takes two numbers.
     let neutral = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
     // SAFETY: the kernel has just given us this descriptor.
     let neutral = (neutral >= 0).then(|| unsafe { OwnedFd::from_raw_fd(neutral) });
     for &descriptor in descriptors {
-        // SAFETY: the descriptor is one of the library's, and what it stands for in this child is
-        // refused to everybody. Without a neutral one (no memory), its number is given back.
+        // SAFETY: the descriptors belong to the library, and the child refuses all calls that would
+        // use them. If no replacement is available (no memory), the descriptor is closed.
         unsafe {
             match &neutral {
                 Some(neutral) => {

@@ -1,8 +1,8 @@
-//! The catalog: which objects a store has, what they are called and which addresses are theirs.
+//! The catalog: names, files and addresses of a store's objects.
 //!
-//! It is itself an object, at the first address of the store's first arena: a hash table by name
-//! over a list in order of creation, built from the same containers that users have. Everything
-//! here is a pure function of its contents; locks, files and commits are the layers' around it.
+//! The catalog is itself an object, at the first address of the store's first arena. It is a hash
+//! table by name over a list in order of creation, built from the public containers. Everything
+//! here is a pure function of its contents; the layers around it handle locks, files and commits.
 
 use evermap_derive::{Persist, Plain};
 
@@ -17,15 +17,15 @@ use crate::persist::{Mut, PMap, PString, PVec};
 pub(crate) struct Catalog {
     /// Address ranges that belong to the store.
     pub(crate) arenas: PVec<Arena>,
-    /// The objects by name, in the order they were made.
+    /// Objects by name, in order of creation.
     pub(crate) objects: PMap<PString, Entry>,
-    /// Objects that are gone from the catalog and whose files are still to be removed.
+    /// Objects that were removed from the catalog but whose files still exist.
     pub(crate) doomed: PVec<[u8; 16]>,
 }
 
 impl Catalog {
-    /// Its type id. Part of the file format, so a constant: making it from the type is a tenth of what
-    /// opening a store costs.
+    /// Type id of the catalog. It is part of the file format, so it is a constant: computing it
+    /// from the type takes a tenth of the time to open a store.
     pub(crate) const TYPE_ID: [u8; 16] =
         0x4c91_2834_3c92_eb59_078d_921b_aaef_ff1d_u128.to_be_bytes();
 }
@@ -38,9 +38,9 @@ pub(crate) struct Arena {
     pub(crate) base: u64,
     /// Bytes.
     pub(crate) length: u64,
-    /// Nothing at or above this address was ever given to an object. Addresses below that have
-    /// become free are used again only when the arena has none above, so that a process that
-    /// still has a removed object open is not in the way of a new one.
+    /// No object was ever given an address at or above this one. Freed addresses below are reused
+    /// only when the arena has none above, so a process that still has a removed object open does
+    /// not block a new object.
     pub(crate) high_water: u64,
 }
 
@@ -54,20 +54,20 @@ pub(crate) struct Lease {
     pub(crate) bytes: u64,
 }
 
-/// One object.
+/// Catalog entry of one object.
 #[derive(Persist)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// Names the object's file.
+    /// UUID, which names the object's file.
     pub(crate) uuid: [u8; 16],
     /// Nanoseconds since 1970.
     pub(crate) created_ns: u64,
-    /// Addresses that are the object's. The object's own region table may lag behind after a
-    /// crash, never run ahead.
+    /// Address ranges of the object. After a crash, the object's own region table may lag behind
+    /// this list, but never lists more.
     pub(crate) leases: PVec<Lease>,
 }
 
-/// A copy of an entry, for use after the catalog was unlocked.
+/// Copy of an entry, for use after the catalog is unlocked.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) uuid: [u8; 16],
@@ -76,17 +76,17 @@ pub(crate) struct Found {
 }
 
 impl Catalog {
-    /// A copy of the entry of this name.
+    /// Returns a copy of the entry with this name.
     pub(crate) fn find(&self, name: &str) -> Option<Found> {
         self.objects.get(name).map(Found::of)
     }
 
-    /// Is there an object with this file?
+    /// Returns true if an object has this file.
     pub(crate) fn has_uuid(&self, uuid: [u8; 16]) -> bool {
         self.objects.iter().any(|(_, entry)| entry.uuid == uuid)
     }
 
-    /// Names and entries, in order of creation.
+    /// Returns names and entries, in order of creation.
     pub(crate) fn list(&self) -> Vec<(String, Found)> {
         self.objects
             .iter()
@@ -94,7 +94,7 @@ impl Catalog {
             .collect()
     }
 
-    /// Name of the object that was given `address`.
+    /// Returns the name of the object that owns `address`.
     pub(crate) fn holder(&self, address: u64) -> Option<String> {
         let holds = |lease: &Lease| address.wrapping_sub(lease.base) < lease.bytes;
         let mut objects = self.objects.iter();
@@ -102,7 +102,7 @@ impl Catalog {
         Some(name.as_str().to_string())
     }
 
-    /// Every address range in use, in order.
+    /// Returns all address ranges in use, in order.
     pub(crate) fn used(&self) -> Vec<Lease> {
         let mut used: Vec<Lease> =
             self.objects.iter().flat_map(|(_, entry)| entry.leases.iter().copied()).collect();
@@ -121,7 +121,7 @@ impl Found {
     }
 }
 
-/// Adds an object; the name must be free.
+/// Adds an object. The name must be free.
 pub(crate) fn insert(mut catalog: Mut<'_, Catalog>, name: &str, entry: &Found) -> Result<()> {
     for lease in &entry.leases {
         raise_high_water(catalog.reborrow(), lease);
@@ -134,11 +134,11 @@ pub(crate) fn insert(mut catalog: Mut<'_, Catalog>, name: &str, entry: &Found) -
     catalog.fields().objects.insert(name, source).map(drop)
 }
 
-/// Takes an object out; its file is still to be removed.
+/// Removes an object from the catalog. Its file still has to be removed.
 ///
-/// This must work on a full disk: removing objects is how space is made. The catalog does not grow,
-/// and the commit fits the log as it is: the first note takes the block that the entry's leases had,
-/// and no other entry moves. Later notes have that block's room, if the caller keeps the list short.
+/// This must work on a full disk, because removing objects frees space. The catalog does not grow,
+/// and the commit fits the existing log: the first note reuses the block of the entry's leases, and
+/// no other entry moves. Later notes use the rest of that block if the caller keeps the list short.
 pub(crate) fn remove(mut catalog: Mut<'_, Catalog>, name: &str, uuid: [u8; 16]) -> Result<()> {
     let room = catalog.objects.get(name).map_or(0, |entry| entry.leases.capacity());
     let mut fields = catalog.fields();
@@ -149,7 +149,7 @@ pub(crate) fn remove(mut catalog: Mut<'_, Catalog>, name: &str, uuid: [u8; 16]) 
     fields.doomed.push(uuid).map(drop)
 }
 
-/// Gives an object another name.
+/// Renames an object.
 pub(crate) fn rename(mut catalog: Mut<'_, Catalog>, from: &str, to: &str) -> Result<()> {
     let Some(entry) = catalog.find(from) else {
         return Ok(());
@@ -159,8 +159,8 @@ pub(crate) fn rename(mut catalog: Mut<'_, Catalog>, from: &str, to: &str) -> Res
     Ok(())
 }
 
-/// Records all addresses of an object; false when it is gone. What a crash left recorded and
-/// unused is free again by that.
+/// Sets all addresses of an object. Returns false if it does not exist. This also frees addresses
+/// that a crash left recorded but unused.
 pub(crate) fn set_leases(
     mut catalog: Mut<'_, Catalog>,
     uuid: [u8; 16],
@@ -179,7 +179,7 @@ pub(crate) fn set_leases(
     Ok(false)
 }
 
-/// Notes that addresses up to the end of `lease` were given out.
+/// Records that addresses up to the end of `lease` were given out.
 pub(crate) fn raise_high_water(mut catalog: Mut<'_, Catalog>, lease: &Lease) {
     for arena in catalog.fields().arenas.as_mut_slice() {
         let end = lease.base + lease.bytes;
@@ -189,9 +189,9 @@ pub(crate) fn raise_high_water(mut catalog: Mut<'_, Catalog>, lease: &Lease) {
     }
 }
 
-/// Checks a name: it becomes no line break anywhere, and is no path that a program could follow by
-/// mistake. Slashes are allowed, since documents are named after their files; no file is ever called
-/// by an object's name.
+/// Checks a name: it must not contain control characters such as line breaks, and must not be a
+/// relative path component. Slashes are allowed, because documents are named after their files; no
+/// file is ever named by an object's name.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let why = if name.is_empty() {
         "it is empty"
@@ -213,12 +213,12 @@ mod tests {
     use crate::persist::type_id;
 
     #[test]
-    fn the_type_id_that_stores_know_is_that_of_the_type() {
+    fn the_type_id_constant_is_the_id_of_the_type() {
         assert_eq!(type_id::<Catalog>().0, Catalog::TYPE_ID);
     }
 
     #[test]
-    fn names_that_could_leave_a_line_are_refused() {
+    fn invalid_names_are_refused() {
         for bad in ["", ".", "..", "a\0b", "a\nb", &"x".repeat(256)] {
             assert!(matches!(check_name(bad), Err(Error::InvalidName { .. })), "{bad:?}");
         }

@@ -1,14 +1,14 @@
-//! The checksum of everything on disk: CRC32C (Castagnoli).
+//! Checksum of all data on disk: CRC32C (Castagnoli).
 //!
-//! Small parts, as all that is read to open an object, go to the processor's instruction directly. The
-//! `crc32c` crate computes three parts of a page at once, which is quicker for much data. But when it
-//! is first used, it asks the processor for everything that one can have. Each such question traps in a virtual
-//! machine, 3.5 us, and together they take 30 us: a third of what opening a store costs.
+//! Small inputs, such as everything read to open an object, use the processor's instruction
+//! directly. The `crc32c` crate computes three parts of a page at once, which is faster for large
+//! inputs. But its first use queries every processor feature. Each query traps in a virtual
+//! machine, 3.5 us, and together they take 30 us: a third of the cost of opening a store.
 
-/// Up to this many bytes are small.
+/// Maximum size of a small input.
 const SMALL_BYTES_MAX: usize = 8192;
 
-/// CRC32C of the parts, one after the other.
+/// CRC32C of the concatenated parts.
 pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if parts.iter().map(|part| part.len()).sum::<usize>() <= SMALL_BYTES_MAX
@@ -19,34 +19,34 @@ pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
     parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part))
 }
 
-/// The instruction of x86-64 processors.
+/// CRC32C by the instruction of x86-64 processors.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod instruction {
     use std::arch::x86_64::{__cpuid, _mm_crc32_u8, _mm_crc32_u64};
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    /// Bit of the processor's second answer, in ECX.
+    /// Bit of `cpuid` leaf 1 in ECX.
     const SSE4_2: u32 = 1 << 20;
     const WORD_BYTES: usize = size_of::<u64>();
 
     pub(super) fn crc32c(parts: &[&[u8]]) -> Option<u32> {
-        if !is_there() {
+        if !is_supported() {
             return None;
         }
-        // SAFETY: the processor has the instruction.
+        // SAFETY: the check above found that the processor has the instruction.
         Some(!parts.iter().fold(!0, |state, part| unsafe { append(state, part) }))
     }
 
-    /// Asks the processor once in a process, and only for this.
-    fn is_there() -> bool {
-        const NOT_ASKED: u8 = 2;
-        static KNOWN: AtomicU8 = AtomicU8::new(NOT_ASKED);
+    /// Queries the processor once per process, and only for this feature.
+    fn is_supported() -> bool {
+        const UNKNOWN: u8 = 2;
+        static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
         if cfg!(target_feature = "sse4.2") {
             return true;
         }
         match KNOWN.load(Ordering::Relaxed) {
-            NOT_ASKED => {
-                // SAFETY: every x86-64 processor answers.
+            UNKNOWN => {
+                // SAFETY: every x86-64 processor supports `cpuid`.
                 #[allow(unused_unsafe, reason = "a safe function since Rust 1.94")]
                 let there = unsafe { __cpuid(1) }.ecx & SSE4_2 != 0;
                 KNOWN.store(there.into(), Ordering::Relaxed);
@@ -71,13 +71,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_known_value_comes_out_whole_and_in_parts() {
+    fn the_check_value_is_computed_whole_and_in_parts() {
         // The check value of the catalogue of parametrised CRC algorithms.
         assert_eq!(crc32c(&[b"123456789"]), 0xe306_9283);
         assert_eq!(crc32c(&[b"12345", b"", b"6789"]), 0xe306_9283);
     }
 
-    /// The definition, a bit at a time.
+    /// Computes the checksum bit by bit, from its definition.
     fn by_bits(bytes: &[u8]) -> u32 {
         const POLYNOMIAL: u32 = 0x82f6_3b78;
         let step = |state: u32, _| state >> 1 ^ if state & 1 == 1 { POLYNOMIAL } else { 0 };
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn small_and_large_are_computed_alike() {
+    fn small_and_large_inputs_have_the_same_checksum() {
         let bytes: Vec<u8> =
             (0..100_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         let small = [0, 1, 7, 8, 9, 63, 64, 1023, 4096];

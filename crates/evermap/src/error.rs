@@ -1,13 +1,14 @@
-//! The one error type of the crate: what was found, where, and what the user can do about it.
+//! The error type of the crate: it names the cause, the file or object, and the remedy.
 //!
-//! Every variant names the file or the object it is about; `Display` ends with the remedy. Nothing
-//! that comes from a file, the kernel or a caller is unwrapped: it becomes one of these.
+//! Every variant names the file or the object that it concerns, and `Display` ends with the remedy.
+//! Nothing that comes from a file, the kernel or a caller is unwrapped: it becomes one of these
+//! variants.
 
 #[cfg(not(target_family = "wasm"))]
 use std::path::Path;
 use std::path::PathBuf;
 
-/// What went wrong, with the thing it went wrong with and the remedy.
+/// An error with its cause, the file or object it concerns, and a remedy.
 ///
 /// ```
 /// let error = evermap::Store::open("/nonexistent/store").unwrap_err();
@@ -19,17 +20,17 @@ pub enum Error {
     /// There is no store at this path.
     #[error("no store at {}: {why}; create one with `Store::create_new` or name another directory", path.display())]
     NoStore {
-        /// The directory that was asked for.
+        /// The requested directory.
         path: PathBuf,
-        /// What was found instead.
+        /// Cause: the content found there instead.
         why: String,
     },
-    /// `Store::create_new` found something at the path.
+    /// `Store::create_new` found other files at the path.
     #[error("cannot create a store at {}: {why}; {}", path.display(), if_exists(why))]
     StoreExists {
-        /// The directory that was asked for.
+        /// The requested directory.
         path: PathBuf,
-        /// What is there.
+        /// Description of the existing content.
         why: String,
     },
     /// The store has no object of this name.
@@ -37,74 +38,76 @@ pub enum Error {
     NotFound {
         /// The store's directory.
         store: PathBuf,
-        /// The name that was asked for.
+        /// The requested name.
         object: String,
     },
-    /// The store has an object of this name already.
+    /// The store already has an object of this name.
     #[error("object `{object}` exists already in store {}; remove it, replace it, or choose another name", store.display())]
     AlreadyExists {
         /// The store's directory.
         store: PathBuf,
-        /// The name that is taken.
+        /// The existing name.
         object: String,
     },
-    /// The name cannot be an object's name.
+    /// The name is not a valid object name.
     #[error(
         "`{}` cannot name an object: {why}; use 1 to 255 bytes of UTF-8 without control characters, and not `.` or `..`",
         shorten(name)
     )]
     InvalidName {
-        /// The name as given.
+        /// The invalid name.
         name: String,
-        /// Which rule it breaks.
+        /// The violated rule.
         why: &'static str,
     },
-    /// Somebody else uses the object or the store.
+    /// Another session, thread or process uses the object or the store.
     #[error("{} is in use: {holder}; close it there, or try again later", what)]
     Busy {
         /// The object or the file that is locked.
         what: String,
-        /// Who holds it, as far as it can be known.
+        /// The lock holder, if known.
         holder: String,
     },
-    /// The calling thread would wait for itself.
-    #[error("the calling thread {how} {what} already, and would wait for itself; end that first")]
+    /// The call would deadlock: the calling thread already holds the lock.
+    #[error(
+        "the calling thread already {how} {what} and would wait for itself; end that use first"
+    )]
     WouldDeadlock {
         /// The shared object.
         what: String,
-        /// How it uses the object: `reads` or `writes`.
+        /// Current use of the object: `reads` or `writes`.
         how: &'static str,
     },
-    /// A call that needs a shared object locked came from a thread that has not locked it.
+    /// A call that requires a lock on a shared object was made by a thread that does not hold it.
     #[error(
-        "the calling thread does not hold {what} as one that {how}; begin that first, in the same thread"
+        "the calling thread does not hold {what} locked as a thread that {how}; lock it that way first, in the same thread"
     )]
     NotLocked {
         /// The shared object.
         what: String,
-        /// What the call needs: a thread that `reads` or `writes`.
+        /// Required use: `reads` or `writes`.
         how: &'static str,
     },
-    /// The addresses at which the store's objects live are taken in this process.
+    /// The addresses of the store or object are already used in this process.
     #[error("addresses {base:#x}..{end:#x} of {what} are taken by {by}; {remedy}")]
     AddressTaken {
-        /// The store or object that wants them.
+        /// The store or object that needs the addresses.
         what: String,
-        /// First address wanted.
+        /// First address of the range.
         base: u64,
-        /// End of the addresses wanted.
+        /// End of the range.
         end: u64,
-        /// What lies there, from the process's memory map.
+        /// Owner of the range, from the process's memory map.
         by: String,
-        /// What can be done.
+        /// Remedy.
         remedy: &'static str,
     },
-    /// The file is not one of ours.
+    /// The file is not an Evermap file.
     #[error("{} is not an Evermap file: {found}; {}", path.display(), if_foreign(path))]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What was found where the magic should be.
+        /// Content found in place of the magic.
         found: String,
     },
     /// The file was written by a newer Evermap.
@@ -112,38 +115,38 @@ pub enum Error {
     NewerFormat {
         /// The file.
         path: PathBuf,
-        /// The format or the feature that was found.
+        /// The format or feature of the file.
         found: String,
-        /// What this build knows.
+        /// The newest format or the features that this build supports.
         known: String,
     },
-    /// The file's contents contradict themselves or what points to it.
+    /// The file's contents contradict each other, or the references to the file.
     #[error("{} is damaged: {what} (found {found}, expected {expected}); {}", path.display(), if_damaged(path))]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Which part.
+        /// The damaged part.
         what: &'static str,
-        /// What is there.
+        /// Value found.
         found: String,
-        /// What should be there.
+        /// Value expected.
         expected: String,
     },
-    /// The root in the file is of another type than the program asks for.
-    #[error("object `{object}` in store {} holds another type than the program asks for; {difference}\nopen it with the type it was made with, migrate it with Store::write_migrating, or create it anew", store.display())]
+    /// The root in the file has another type than the program asks for.
+    #[error("object `{object}` in store {} holds another type than the program asks for; {difference}\nopen it with the type it was made with, migrate it with Store::write_migrating, or create it again", store.display())]
     SchemaMismatch {
         /// The store's directory.
         store: PathBuf,
         /// The object.
         object: String,
-        /// In what the types differ.
+        /// Differences between the types.
         difference: Box<crate::persist::SchemaDifference>,
         /// Description of the type in the file.
         stored: String,
-        /// Description of the type asked for.
+        /// Description of the type that the program asks for.
         expected: String,
     },
-    /// The object was made under an application key that the caller does not have.
+    /// The object was created under an application key that the caller did not give.
     #[error("object `{object}` in store {} belongs to application {stored}, and the key given is {given}; open it with the key it was made with", store.display())]
     OtherApplication {
         /// The store's directory.
@@ -152,48 +155,48 @@ pub enum Error {
         object: String,
         /// The object's key, in hexadecimal digits.
         stored: String,
-        /// The caller's, or `none`.
+        /// The caller's key, or `none`.
         given: String,
     },
-    /// The object is of the other kind: a guest's for native programs, or a native one for a guest.
+    /// The object is a guest object opened by a native program, or the reverse.
     #[error("{what} is {found}; {remedy}")]
     OtherKind {
         /// The object.
         what: String,
-        /// Which kind it is.
+        /// Kind of the object.
         found: &'static str,
-        /// What can be done.
+        /// Remedy.
         remedy: &'static str,
     },
-    /// The file system has no room.
+    /// The file system is full.
     #[error("no space left for {}: {doing} needs {needed_bytes} bytes; free some space and try again, nothing was lost", path.display())]
     DiskFull {
-        /// The file that should have grown.
+        /// The file that could not grow.
         path: PathBuf,
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// Bytes that were asked for.
+        /// Bytes requested.
         needed_bytes: u64,
     },
-    /// The process may not make files that long (`RLIMIT_FSIZE`). Nothing was written: the kernel would
-    /// have ended the process by a signal.
+    /// The file would exceed this process's limit for file lengths (`RLIMIT_FSIZE`). Nothing was
+    /// written, because the kernel would have ended the process by a signal.
     #[error("cannot {doing} {} up to byte {needed_bytes}: files of this process may have {limit_bytes} (RLIMIT_FSIZE); raise the limit (`ulimit -f`) and try again, nothing was lost", path.display())]
     FileSizeLimit {
-        /// The file that should have been written.
+        /// The file that could not be written.
         path: PathBuf,
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// Length that the file needs.
+        /// Required length of the file.
         needed_bytes: u64,
         /// The limit.
         limit_bytes: u64,
     },
-    /// The file system or its permissions do not let us write.
+    /// The file system or its permissions refuse the write.
     #[error("cannot {doing} {}: {why}; check the permissions and whether the file system is mounted read-only", path.display())]
     NotPermitted {
         /// The file or directory.
         path: PathBuf,
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// The kernel's reason.
         why: String,
@@ -203,21 +206,21 @@ pub enum Error {
         "no {bytes} bytes of free addresses for {what}: {why}; remove objects you no longer need or make a second store"
     )]
     OutOfAddresses {
-        /// Who wanted them.
+        /// The store or object that needs the addresses.
         what: String,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
-        /// What stood in the way.
+        /// Cause.
         why: String,
     },
-    /// A single allocation that can never be met.
+    /// The size or alignment of an allocation is impossible.
     #[error("cannot allocate {bytes} bytes (aligned to {align}): {why}")]
     BadAllocation {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: u64,
-        /// Alignment asked for.
+        /// Requested alignment.
         align: u64,
-        /// Which limit it breaks.
+        /// The exceeded limit.
         why: &'static str,
     },
     /// The pointer given to `free` or `reallocate` is not an allocated block of the object.
@@ -227,22 +230,22 @@ pub enum Error {
     InvalidFree {
         /// The pointer's value.
         address: u64,
-        /// What is known about it.
+        /// Cause.
         why: &'static str,
     },
-    /// What was to be an object's root is no block of it.
+    /// The pointer given as an object's root is not a block of the object.
     #[error(
-        "{address:#x} is no allocated block of {bytes} bytes in object `{object}`; allocate the root in the object itself"
+        "{address:#x} is not an allocated block of {bytes} bytes in object `{object}`; allocate the root in the object itself"
     )]
     BadRoot {
         /// The object's name.
         object: String,
         /// The pointer's value.
         address: u64,
-        /// How many.
+        /// Required bytes.
         bytes: u64,
     },
-    /// What a guest wrote as its object's root is none.
+    /// The root that a guest wrote for its object is invalid.
     #[error(
         "{address:#x} with {bytes} bytes cannot be the root of {object}: {why}; nothing was committed, set the root and commit again"
     )]
@@ -251,18 +254,18 @@ pub enum Error {
         object: String,
         /// The guest address.
         address: u64,
-        /// How many.
+        /// Size of the root.
         bytes: u64,
-        /// What is wrong with it.
+        /// Cause.
         why: &'static str,
     },
     /// A collection would need more elements than its layout can count.
     #[error("{what} cannot grow further: its capacity overflows")]
     CapacityOverflow {
-        /// Which collection.
+        /// The collection.
         what: &'static str,
     },
-    /// A detached value was to be built into an object that it does not come from.
+    /// A detached value cannot be built into another object.
     #[error(
         "a detached {what} belongs to another object; build it from references, which copies it"
     )]
@@ -270,25 +273,25 @@ pub enum Error {
         /// The type of the value.
         what: &'static str,
     },
-    /// An index or a range that a collection does not have.
+    /// An index or a range is out of bounds.
     #[error("{what} has {len} elements, {index} was asked for; check the length first")]
     OutOfBounds {
-        /// Which collection.
+        /// The collection.
         what: &'static str,
-        /// The index that was asked for.
+        /// The requested index.
         index: u64,
-        /// Elements there are.
+        /// Number of elements.
         len: u64,
     },
-    /// A `Deserializer` could not give what is to be built (cargo feature `serde`).
+    /// A `Deserializer` failed (cargo feature `serde`).
     #[error("cannot read a `{what}`: {why}; nothing was changed")]
     Deserialize {
-        /// The type that was to be built.
+        /// The type to build.
         what: String,
-        /// What serde said.
+        /// Message from serde.
         why: String,
     },
-    /// A flush failed: what the disk holds is unknown until the object is opened again.
+    /// A flush failed, so the state on disk is unknown until the object is opened again.
     #[error("cannot tell whether the last commit of {} is durable: {why}; close the session and open it again, it will find the last durable commit", path.display())]
     DurabilityUnknown {
         /// The file whose flush failed.
@@ -296,25 +299,25 @@ pub enum Error {
         /// The kernel's reason.
         why: String,
     },
-    /// The file says that a log belongs to it, and the log is not there.
+    /// The file requires its log, and the log does not exist.
     #[error("{} needs its log {}, which is missing; put both files back together from the same place, or restore a backup", path.display(), log.display())]
     LogMissing {
         /// The object file.
         path: PathBuf,
-        /// Where the log should be.
+        /// Expected path of the log.
         log: PathBuf,
     },
-    /// The log is full, and readers of an older commit keep it from being emptied.
+    /// The log is full and cannot be emptied while readers use an older commit.
     #[error("the log {} holds {bytes} bytes, the most allowed is {bytes_max}, and readers keep it from being emptied; close or refresh them and commit again, or allow a longer log; nothing was lost", path.display())]
     LogFull {
         /// The log.
         path: PathBuf,
         /// Bytes of records in it.
         bytes: u64,
-        /// The bound that was chosen.
+        /// The configured limit.
         bytes_max: u64,
     },
-    /// A forked child called for something that only the process that opened it may do.
+    /// A forked child made a call that only the process that opened the object may make.
     #[error(
         "{what} cannot be used here: this process was forked from one that had stores open, and can only read what it inherited; start a program (exec) that opens the store itself"
     )]
@@ -322,46 +325,46 @@ pub enum Error {
         /// The store or the object.
         what: String,
     },
-    /// The kernel or the processor lacks something Evermap cannot do without.
+    /// The kernel or the processor lacks a feature that Evermap requires.
     #[error("this system cannot run Evermap: {why}")]
     Unsupported {
-        /// What is missing.
+        /// The missing feature.
         why: String,
     },
-    /// A store cannot be put at the address that was asked for.
+    /// The requested base address of a store is invalid.
     #[error("no store can be at {base:#x}: {why}; name another address, or none")]
     BadBase {
         /// The address.
         base: u64,
-        /// What is wrong with it.
+        /// Cause.
         why: String,
     },
-    /// There is no rebase that could be taken back.
-    #[error("store {} has no files of before a rebase; they are in `rebase-<time>` in its directory until somebody removes them", path.display())]
+    /// There is no rebase to undo.
+    #[error("store {} has no pre-rebase files to restore; they are kept in its directory as `rebase-<time>` until deleted", path.display())]
     NothingKept {
         /// The store's directory.
         path: PathBuf,
     },
-    /// Going back would lose what was committed since.
-    #[error("store {} has changed since its rebase: {what}; go back all the same with force, which loses that, or keep the store as it is", path.display())]
+    /// Undoing the rebase would lose later commits.
+    #[error("store {} has changed since its rebase: {what}; undo the rebase with force, which loses these changes, or keep the store as it is", path.display())]
     ChangedSince {
         /// The store's directory.
         path: PathBuf,
-        /// What was done.
+        /// The change.
         what: String,
     },
-    /// An object that is to go elsewhere has pointers to what stays.
+    /// An object to be exported has pointers to objects that are not exported.
     #[error(
-        "object `{object}` has {count} pointers to {to} (the first at {first}); export that too and put both together again, or export it with force: those pointers lead nowhere then"
+        "object `{object}` has {count} pointers to {to} (the first at {first}); export that object too and import both, or export it with force: those pointers are then invalid"
     )]
     PointsElsewhere {
         /// The object's name.
         object: String,
-        /// How many.
+        /// Number of pointers.
         count: u64,
-        /// Where they lead.
+        /// The objects they lead to.
         to: String,
-        /// The path of one of them.
+        /// Path of the first pointer.
         first: String,
     },
     /// A commit would store pointers that lead out of the object.
@@ -371,17 +374,17 @@ pub enum Error {
     ForeignPointer {
         /// The object's name.
         object: String,
-        /// How many there are; the others may be numbers that look like addresses.
+        /// Number of pointers. Some may be numbers that look like addresses.
         count: u64,
         /// Address of the first one.
         at: u64,
-        /// Where it leads.
+        /// Value of the first pointer.
         word: u64,
-        /// Name of the mapping there.
+        /// Name of the mapping that it leads into.
         into: String,
     },
-    /// The object has pointers into a program or library, and this process has another build of it,
-    /// or has it elsewhere.
+    /// The object has pointers into a program or library, and this process has another build of it
+    /// or loaded it at another address.
     #[error(
         "object `{object}` has pointers into {recorded}; this process has {found}. Open it with that build at that address (programs that are linked with -no-pie have fixed ones); if no such pointer is used, open the store with `Options::other_builds`"
     )]
@@ -390,25 +393,25 @@ pub enum Error {
         object: String,
         /// The program or library that the pointers lead into, with its build and address.
         recorded: String,
-        /// What this process has in its place.
+        /// The program or library that this process has instead.
         found: String,
     },
-    /// What was to be imported is no whole export.
-    #[error("{} is no whole export of an object: found {found}, expected {expected}; export the object again", path.display())]
+    /// The file to import is not a complete export.
+    #[error("{} is not a complete export of an object: found {found}, expected {expected}; export the object again", path.display())]
     BadExport {
         /// The file.
         path: PathBuf,
-        /// What is there.
+        /// Content found.
         found: String,
-        /// What should be there.
+        /// Content expected.
         expected: String,
     },
-    /// Anything else the kernel refused.
+    /// Any other error of the kernel.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// The kernel's reason.
         source: std::io::Error,
@@ -420,13 +423,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[cfg(not(target_family = "wasm"))]
 impl Error {
-    /// Gives an error of the kernel its place: the file, what was being done, and the variant that
-    /// has a remedy for this cause.
+    /// Converts an error of the kernel into the variant that has a remedy for its cause, with the
+    /// file and the operation.
     pub(crate) fn from_io(source: std::io::Error, doing: &'static str, path: &Path) -> Error {
         Error::from_io_sized(source, doing, path, 0)
     }
 
-    /// The same for an operation that wanted `needed_bytes` of the disk.
+    /// Like [`from_io`](Error::from_io), for an operation that needed `needed_bytes` of disk space.
     pub(crate) fn from_io_sized(
         source: std::io::Error,
         doing: &'static str,
@@ -443,21 +446,22 @@ impl Error {
         }
     }
 
-    /// True when a file could not get longer, by the disk or by a limit. Nothing else is wrong.
+    /// Returns true if a file could not grow because of the disk or a limit, and nothing else is
+    /// wrong.
     pub(crate) fn is_lack_of_room(&self) -> bool {
         matches!(self, Error::DiskFull { .. } | Error::FileSizeLimit { .. })
     }
 
-    /// True for an `Io` error that says the file is not there.
+    /// Returns true for an `Io` error because the file does not exist.
     pub(crate) fn is_missing_file(&self) -> bool {
         matches!(self, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
     }
 }
 
-/// `StoreExists`: why no store can be made where there is one.
+/// Cause in `StoreExists`: a store exists there.
 pub(crate) const STORE_THERE: &str = "there is a store already";
 
-/// Remedy where no store can be made.
+/// Remedy if a store cannot be created.
 fn if_exists(why: &str) -> &'static str {
     match why == STORE_THERE {
         true => "open it, or choose an empty directory",
@@ -465,16 +469,16 @@ fn if_exists(why: &str) -> &'static str {
     }
 }
 
-/// Is this the catalog of a store, or its log? Both can be made anew from the object files.
+/// Returns true for a store's catalog or its log. Both can be rebuilt from the object files.
 fn is_of_catalog(path: &std::path::Path) -> bool {
     path.file_name().is_some_and(|name| name == "catalog" || name == "catalog.log")
 }
 
-/// Remedy for a file that is not one of ours.
+/// Remedy for a file that is not an Evermap file.
 fn if_foreign(path: &std::path::Path) -> &'static str {
     match is_of_catalog(path) {
         true => {
-            "name the right store, or let `evermap check --repair` make the catalog anew from the object files"
+            "name the right store, or let `evermap check --repair` rebuild the catalog from the object files"
         }
         false => "name the right file, or restore it from a backup",
     }
@@ -484,13 +488,13 @@ fn if_foreign(path: &std::path::Path) -> &'static str {
 fn if_damaged(path: &std::path::Path) -> &'static str {
     match is_of_catalog(path) {
         true => {
-            "`evermap check --repair` makes the catalog anew from the object files; or restore the store from a backup"
+            "`evermap check --repair` rebuilds the catalog from the object files; or restore the store from a backup"
         }
         false => "restore it from a backup, or see what `evermap check` can repair",
     }
 }
 
-/// A name for an error message: long ones are cut, control characters escaped.
+/// Shortens a name for an error message: truncates long names and escapes control characters.
 fn shorten(name: &str) -> String {
     let mut shown: String = name.escape_debug().take(60).collect();
     if name.len() > 60 {

@@ -1,55 +1,56 @@
-//! The object file's format: every constant and every structure that reaches the disk.
+//! The object file's format: every constant and every structure on disk.
 //!
-//! Numbers live here and nowhere else, each with the reason for its value; each structure has its
-//! size asserted. `docs/format.md` draws the same file byte by byte. A change here is a change of
-//! the format: it needs a feature bit or a new version, and the files of the released formats that
-//! the tests keep must still open.
+//! All numbers of the format are defined here, each with the reason for its value. The size of each
+//! structure is asserted. `docs/format.md` draws the same file byte by byte. A change here changes
+//! the format: it needs a feature bit or a new version, and files of released formats, which the
+//! tests keep, must still open.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Bytes of a page of the format, whatever the kernel's page size is.
+/// Bytes of a page of the format, independent of the kernel's page size.
 pub const PAGE_BYTES: u64 = 4096;
-/// Bytes of a line: the grain at which a commit logs changes. One cache line.
+/// Bytes of a line, the granularity at which a commit logs changes. One cache line.
 pub const LINE_BYTES: usize = 64;
-/// Lines in a page; a page's changed lines fit one 64-bit mask.
+/// Lines in a page. A page's changed lines fit one 64-bit mask.
 pub const PAGE_LINES: usize = PAGE_BYTES as usize / LINE_BYTES;
-/// Bytes of a chunk: the unit in which the allocator hands out address space.
+/// Bytes of a chunk, the unit in which the allocator hands out address space.
 pub const CHUNK_BYTES: u64 = 64 * 1024;
 /// Regions with at least this many bytes of chunks are aligned to [`HUGE_BYTES`], in memory and in
 /// the file.
 pub const LARGE_REGION_BYTES: u64 = 8 << 20;
-/// Bytes of a huge page. Where address and file offset agree modulo this, one fault maps as much; where
-/// they do not, each 4 KiB of a large folio faults alone, and ext4 walks the folio's blocks each
+/// Bytes of a huge page. If address and file offset agree modulo this, one fault maps a huge page.
+/// If not, each 4 KiB of a large folio faults separately, and ext4 walks the folio's blocks each
 /// time: a fill of 1 GiB took 3.2 s instead of 0.3.
 pub const HUGE_BYTES: u64 = 2 << 20;
-/// The smallest block and the alignment of every block.
+/// Smallest block, and the alignment of every block.
 pub const BLOCK_BYTES_MIN: usize = 16;
 
 /// First eight bytes of every object file.
 pub const SUPERBLOCK_MAGIC: [u8; 8] = *b"EVERMAP\n";
-/// The format this build writes. Older builds refuse newer formats by name.
+/// Format version that this build writes. Older builds refuse a newer version with a typed error.
 pub const FORMAT_VERSION: u32 = 1;
-/// Regions an object can have. Each new region at least doubles the object's capacity, so 32 reach
-/// past the whole window.
+/// Maximum number of regions of an object. Each new region at least doubles the object's capacity,
+/// so 32 exceed the whole window.
 pub const REGIONS_MAX: usize = 32;
 /// Bytes of the longest object name (the limit of a file name on Linux).
 pub const NAME_BYTES_MAX: usize = 255;
-/// Bytes of root type description kept in the superblock; a longer one is cut, its id is not.
+/// Maximum bytes of the root type description in the superblock. A longer description is truncated;
+/// its id is not affected.
 pub const SCHEMA_BYTES_MAX: usize = 1024;
-/// Where in the first page a small root lives. Roots that fit here cost no allocation and are
-/// logged with the superblock that every commit writes anyway.
+/// Offset of a small root in the first page. Roots that fit here need no allocation and are logged
+/// with the superblock, which every commit writes anyway.
 pub const ROOT_AREA_OFFSET: usize = 3072;
-/// Bytes of the root area; a larger root is allocated like any other block.
+/// Bytes of the root area. A larger root is allocated like any other block.
 pub const ROOT_AREA_BYTES: usize = PAGE_BYTES as usize - ROOT_AREA_OFFSET;
-/// The part of the superblock page that its checksum covers.
+/// Bytes of the superblock page that its checksum covers.
 pub const SUPERBLOCK_CHECKED_BYTES: usize = ROOT_AREA_OFFSET;
 
-/// The object is the catalog of its store.
+/// Object kind: the catalog of its store.
 pub const KIND_CATALOG: u32 = 1;
-/// The object is an ordinary one.
+/// Object kind: an ordinary object.
 pub const KIND_OBJECT: u32 = 0;
 
-/// Incompatible features this build knows: a file with any other must not be opened.
+/// Incompatible features that this build supports. A file with any other must not be opened.
 pub const INCOMPATIBLE_KNOWN: u64 = FEATURE_HOLES | FEATURE_GUEST | FEATURE_LOG_2;
 /// Incompatible feature: chunks may be [`CHUNK_HOLE`], and entries of checksum tables
 /// [`CHECKSUM_UNKNOWN`].
@@ -60,9 +61,9 @@ pub const FEATURE_GUEST: u64 = 2;
 /// Incompatible feature: logs have format 2, page 0 has a checksum of its root area, and
 /// `log_required` is 0 or [`LOG_REQUIRED`]. Every object that this build commits to has it.
 pub const FEATURE_LOG_2: u64 = 4;
-/// Features this build may write beside: a file with any other may only be read.
+/// Read-only-compatible features that this build supports. A file with any other may only be read.
 pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = FEATURE_PAGE_CHECKSUMS;
-/// Read-only-compatible feature: the object keeps page checksums, so who writes must keep them too.
+/// Read-only-compatible feature: the object has page checksums, which a writer must update.
 pub const FEATURE_PAGE_CHECKSUMS: u64 = 1;
 
 /// One region: contiguous addresses backed by a contiguous range of the object file.
@@ -79,27 +80,27 @@ pub struct RegionRecord {
     pub capacity: u64,
     /// Bytes from `base` that the file holds.
     pub length: u64,
-    /// Where in the file `base` lies.
+    /// Offset of `base` in the file.
     pub file_offset: u64,
     /// Bytes from `base` to the first chunk: superblock (region 0 only), chunk map, chunk records.
     pub meta_length: u64,
-    /// Address of the table of page checksums, at the end of the metadata; 0 when the region keeps
-    /// none.
+    /// Address of the table of page checksums, at the end of the metadata. 0 if the region has no
+    /// page checksums.
     pub checksums: u64,
 }
 const _: () = assert!(size_of::<RegionRecord>() == 48);
 
-/// Whose addresses a guest object has: those of a linear memory, in which objects take a window.
+/// Linear memory that a guest object's addresses belong to. Objects lie in a window of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct GuestRecord {
     /// Bytes of a pointer: 4.
     pub pointer_bytes: u32,
-    /// Version of what guests rely on: 1.
+    /// Version of the guest interface: 1.
     pub version: u32,
     /// First address of the guest window.
     pub window_base: u64,
-    /// Bytes of it.
+    /// Bytes of the guest window.
     pub window_bytes: u64,
     /// Zero.
     pub reserved0: u64,
@@ -116,25 +117,25 @@ pub struct Superblock {
     pub format_version: u32,
     /// [`PAGE_BYTES`].
     pub page_bytes: u32,
-    /// Features that old builds may ignore.
+    /// Features that builds without support may ignore.
     pub features_compatible: u64,
-    /// Features that old builds may ignore while they only read.
+    /// Features that builds without support may ignore as long as they only read.
     pub features_read_only_compatible: u64,
-    /// Features without which the file cannot be understood.
+    /// Features that a build must support to open the file.
     pub features_incompatible: u64,
-    /// The store the object belongs to.
+    /// UUID of the store that the object belongs to.
     pub store_uuid: [u8; 16],
-    /// The object itself; also its file's name.
+    /// UUID of the object, and its file's name.
     pub object_uuid: [u8; 16],
-    /// Chosen by the application that created the object; zero for none.
+    /// Key chosen by the application that created the object, or zero.
     pub application_key: [u8; 16],
-    /// Number of the commit this superblock belongs to; 1 is the creation.
+    /// Number of the commit this superblock belongs to. Creation is commit 1.
     pub commit_sequence: u64,
-    /// Bytes the file must have.
+    /// Minimum length of the file in bytes.
     pub file_length: u64,
     /// Address of the root.
     pub root_address: u64,
-    /// `size_of` the root.
+    /// `size_of` of the root's type.
     pub root_bytes: u64,
     /// Type id of the root (see `persist::describe`).
     pub root_type_id: [u8; 16],
@@ -142,7 +143,7 @@ pub struct Superblock {
     pub kind: u32,
     /// Regions in use.
     pub region_count: u32,
-    /// First address of the arena the object was made in.
+    /// First address of the arena in which the object was created.
     pub arena_base: u64,
     /// Bytes of that arena.
     pub arena_length: u64,
@@ -154,27 +155,27 @@ pub struct Superblock {
     pub schema_length: u16,
     /// Zero.
     pub reserved0: u32,
-    /// Of a guest object, whose addresses its addresses are; zero in all others.
+    /// Guest record of a guest object, zero in all others.
     pub guest: GuestRecord,
-    /// With [`FEATURE_LOG_2`]: CRC32C of the root area. Zero without.
+    /// CRC32C of the root area with [`FEATURE_LOG_2`], else zero.
     pub root_checksum: u32,
     /// Zero.
     pub reserved1: u32,
     /// Zero.
     pub reserved2: [u64; 4],
-    /// [`LOG_REQUIRED`] while the log beside the file may hold commits that the file lacks, else 0.
-    /// Earlier builds wrote 1. Not covered by the checksum: a write of its own switches it, outside
-    /// commits.
+    /// [`LOG_REQUIRED`] while the object's log may hold commits that the file lacks, else 0.
+    /// Earlier builds wrote 1. The checksum does not cover it, because it is switched by a separate
+    /// write, outside commits.
     pub log_required: u32,
     /// CRC32C of the first [`SUPERBLOCK_CHECKED_BYTES`] with this field and `log_required` zero.
     pub checksum: u32,
-    /// The object's name, for the case that the catalog is lost.
+    /// The object's name, for rebuilding a lost catalog.
     pub name: [u8; 256],
     /// Region table.
     pub regions: [RegionRecord; REGIONS_MAX],
     /// Description of the root's type.
     pub schema: [u8; SCHEMA_BYTES_MAX],
-    /// Room for a small root, see [`ROOT_AREA_OFFSET`].
+    /// Space for a small root, see [`ROOT_AREA_OFFSET`].
     pub root_area: [u8; ROOT_AREA_BYTES],
 }
 const _: () = assert!(size_of::<Superblock>() == PAGE_BYTES as usize);
@@ -187,42 +188,42 @@ const _: () = assert!(std::mem::offset_of!(Superblock, regions) == 512);
 const _: () = assert!(std::mem::offset_of!(Superblock, schema) == 2048);
 const _: () = assert!(std::mem::offset_of!(Superblock, root_area) == ROOT_AREA_OFFSET);
 
-/// `log_required` of an object that needs its log. Half of its bits are set, so that no flipped bit
-/// turns one code into the other.
+/// `log_required` of an object that needs its log. Half of its bits are set, so a single flipped
+/// bit cannot turn one code into the other.
 pub const LOG_REQUIRED: u32 = 0x96a5_c35a;
 const _: () = assert!(LOG_REQUIRED.count_ones() == 16);
-/// `log_required` of an object that needs its log, as builds before [`FEATURE_LOG_2`] wrote it.
+/// `log_required` of an object that needs its log, as written by builds before [`FEATURE_LOG_2`].
 pub const LOG_REQUIRED_OLD: u32 = 1;
 
-/// Where `log_required` lies in the file, for the write that switches it alone.
+/// Offset of `log_required` in the file, for the write that switches only this field.
 pub const LOG_REQUIRED_OFFSET: u64 = std::mem::offset_of!(Superblock, log_required) as u64;
-/// Where `commit_sequence` lies in the file.
+/// Offset of `commit_sequence` in the file.
 pub const COMMIT_SEQUENCE_OFFSET: u64 = std::mem::offset_of!(Superblock, commit_sequence) as u64;
 
 /// First eight bytes of a [`CodeRecord`].
 pub const CODE_MAGIC: [u8; 8] = *b"EVMCODE\n";
-/// Version of the record that this build writes.
+/// Version of the code record that this build writes.
 pub const CODE_VERSION: u32 = 1;
-/// Programs and libraries that a record has room for.
+/// Maximum number of programs and libraries in a record.
 pub const CODE_MODULES_MAX: usize = 10;
-/// Flag of a record: more modules were met than it has room for.
+/// Record flag: more modules were found than the record can hold.
 pub const CODE_MORE: u32 = 1;
-/// Flag of a module: it was linked at a fixed address.
+/// Module flag: linked at a fixed address.
 pub const CODE_FIXED: u8 = 1;
-/// Flag of a module: the program registered it, so that pointers into it are legal.
+/// Module flag: registered by the program, so pointers into it are allowed.
 pub const CODE_REGISTERED: u8 = 2;
-/// Flag of a module: it has no build-id; `build` is made of its contents.
+/// Module flag: the module has no build-id; `build` is a hash of its contents.
 pub const CODE_WITHOUT_BUILD_ID: u8 = 4;
 
 /// A program or library that pointers of an object lead into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct CodeModule {
-    /// First address of it in the process that committed the pointers.
+    /// Base address in the process that committed the pointers.
     pub base: u64,
-    /// Bytes of addresses that it has.
+    /// Bytes of its address range.
     pub bytes: u64,
-    /// What was added to the addresses it was linked at: 0 for one with a fixed address.
+    /// Load bias: load address minus link address. 0 for a module with a fixed address.
     pub bias: u64,
     /// Bytes of `build` in use.
     pub build_length: u8,
@@ -232,15 +233,16 @@ pub struct CodeModule {
     pub name_length: u8,
     /// Zero.
     pub reserved0: [u8; 5],
-    /// The build-id that the linker gave it.
+    /// Build-id from the linker.
     pub build: [u8; 32],
-    /// End of its file's name.
+    /// End of the module's file name.
     pub name: [u8; 32],
 }
 const _: () = assert!(size_of::<CodeModule>() == 96);
 
-/// Which builds of programs and libraries an object's pointers lead into. It takes the root area of
-/// a raw object, whose root is a block; an area that does not begin with [`CODE_MAGIC`] has none.
+/// Builds of the programs and libraries that an object's pointers lead into. The record occupies
+/// the root area of a raw object, whose root is a block. An area that does not begin with
+/// [`CODE_MAGIC`] holds no record.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct CodeRecord {
@@ -254,9 +256,9 @@ pub struct CodeRecord {
     pub count: u32,
     /// [`CODE_MORE`].
     pub flags: u32,
-    /// Address of the first such pointer that was found, and what it held; zero for none.
+    /// Address of the first such pointer that was found, or zero.
     pub first_at: u64,
-    /// See `first_at`.
+    /// Value of the pointer at `first_at`, or zero.
     pub first_word: u64,
     /// Zero.
     pub reserved0: [u64; 3],
@@ -266,12 +268,13 @@ pub struct CodeRecord {
 const _: () = assert!(size_of::<CodeRecord>() == 1024);
 const _: () = assert!(size_of::<CodeRecord>() <= ROOT_AREA_BYTES);
 
-/// What the allocator keeps of one chunk, apart from the chunk's data so that a commit after many
-/// allocations dirties few pages.
+/// Allocator metadata of one chunk. It lies apart from the chunk's data, so that a commit after
+/// many allocations dirties few pages.
 ///
-/// For a slab: `blocks` blocks of its class's size from the chunk's start; bit `i` of `bitmap` is
-/// set exactly while block `i` is allocated; in a commit, `used` is the number of set bits, and no
-/// block at or above `carved` is allocated, or was in an earlier commit. For the first chunk of a large block: `large_bytes` and
+/// A slab has `blocks` blocks of its class's size from the chunk's start. Bit `i` of `bitmap` is
+/// set exactly while block `i` is allocated. In a commit, `used` is the number of set bits, and no
+/// block at or above `carved` is allocated, or was in an earlier commit. The first chunk of a large
+/// block has `large_bytes` and `large_chunks`. The record of any other chunk is all zero or stale.
 /// `large_chunks`. For every other chunk all zero or stale.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -280,17 +283,17 @@ pub struct ChunkRecord {
     pub blocks: u32,
     /// Blocks allocated.
     pub used: u32,
-    /// End of the blocks that were allocated in some commit.
+    /// Index after the last block that was allocated in any commit.
     pub carved: u32,
     /// Zero.
     pub reserved0: u32,
-    /// Bytes asked for by the owner of a large block.
+    /// Requested bytes of a large block.
     pub large_bytes: u64,
-    /// Chunks the large block takes.
+    /// Number of chunks of the large block.
     pub large_chunks: u64,
     /// Zero.
     pub reserved1: [u64; 4],
-    /// One bit a block, set while it is allocated.
+    /// One bit per block, set while the block is allocated.
     pub bitmap: [u64; 64],
 }
 const _: () = assert!(size_of::<ChunkRecord>() == 576);
@@ -298,18 +301,18 @@ const _: () = assert!(CHUNK_BYTES as usize / BLOCK_BYTES_MIN == 64 * 64);
 
 /// Chunk map: the chunk is free. Fresh file pages are zero, so fresh chunks are free.
 pub const CHUNK_FREE: u8 = 0;
-/// Chunk map: the chunk is free, and its blocks were given back to the file system, or may be: they
-/// are to be reserved before it is used.
+/// Chunk map: the chunk is free, and its disk blocks were released, or may have been. They must be
+/// reserved before the chunk is used.
 pub const CHUNK_HOLE: u8 = 0x7d;
 /// Chunk map: first chunk of a large block. Slabs use `1 + class`.
 pub const CHUNK_LARGE: u8 = 0x7e;
-/// Chunk map: a further chunk of a large block.
+/// Chunk map: later chunk of a large block.
 pub const CHUNK_LARGE_BODY: u8 = 0x7f;
-/// Chunk map: set beside a slab's class while it is not offered for allocation, because less than a
-/// useful share of its blocks is free (an eighth, and one at least).
+/// Chunk map: combined with a slab's class while the slab is not offered for allocation, because
+/// less than a useful share of its blocks is free (an eighth, at least one).
 pub const CHUNK_FULL: u8 = 0x80;
 
-/// Bytes between a region's first byte and its first chunk for `chunks` chunks, a page multiple.
+/// Bytes between a region's first byte and its first chunk, for `chunks` chunks. A page multiple.
 pub const fn meta_length(first_region: bool, chunks: u64) -> u64 {
     let head = if first_region { PAGE_BYTES } else { 0 };
     let map = chunks.next_multiple_of(LINE_BYTES as u64);
@@ -317,12 +320,12 @@ pub const fn meta_length(first_region: bool, chunks: u64) -> u64 {
     (head + map + records).next_multiple_of(PAGE_BYTES)
 }
 
-/// Entries of a line of a checksum table; the last four bytes of the line are its own checksum. So
-/// a page's entry and what vouches for it are one line of the log.
+/// Entries in a line of a checksum table. The last four bytes of the line are its own checksum, so
+/// a page's entry and the checksum that protects it are logged as one line.
 pub const CHECKSUMS_PER_LINE: u64 = LINE_BYTES as u64 / 4 - 1;
-/// Entry of a page whose contents mean nothing: it lies in a chunk that is free.
+/// Entry of a page whose contents are undefined: it lies in a free chunk.
 pub const CHECKSUM_UNKNOWN: u32 = u32::MAX;
-/// Entries of a page of a checksum table.
+/// Entries in a page of a checksum table.
 pub const CHECKSUMS_PER_PAGE: u64 = CHECKSUMS_PER_LINE * PAGE_LINES as u64;
 
 /// Bytes of the checksum table of a region of `pages` pages.
@@ -330,9 +333,9 @@ pub const fn checksum_table_bytes(pages: u64) -> u64 {
     pages.div_ceil(CHECKSUMS_PER_PAGE) * PAGE_BYTES
 }
 
-/// Bytes between a region's first byte and its first chunk when the region keeps checksums, and the
-/// bytes of the table at the end of them. The table has an entry for every page of the region, its
-/// own pages (whose entries stay unused) included.
+/// Returns the bytes between a region's first byte and its first chunk if the region has page
+/// checksums, and the bytes of the table at their end. The table has an entry for every page of the
+/// region, including its own pages, whose entries are unused.
 pub const fn meta_length_with_checksums(first_region: bool, chunks: u64) -> (u64, u64) {
     let meta = meta_length(first_region, chunks);
     let mut table = 0;
@@ -346,28 +349,29 @@ pub const fn meta_length_with_checksums(first_region: bool, chunks: u64) -> (u64
     }
 }
 
-/// No file is longer: sums of two offsets do not overflow.
+/// Maximum length of a file. Sums of two offsets do not overflow.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;
-/// Commits and generations are counted up to this: a count may be gone on from.
+/// Maximum of commit and generation counters. A counter can always be incremented.
 pub const COUNT_MAX: u64 = 1 << 62;
 
-/// Bytes of a log header slot; the second slot begins where the first ends.
+/// Bytes of a log header slot. The second slot follows the first.
 pub const LOG_SLOT_BYTES: u64 = 4096;
-/// Where the first record of a log begins.
+/// Offset of the first record of a log.
 pub const LOG_RECORDS_OFFSET: u64 = 2 * LOG_SLOT_BYTES;
-/// Records begin at multiples of this: the smallest unit a disk writes.
+/// Alignment of records: the smallest unit that a disk writes.
 pub const LOG_ALIGN: u64 = 512;
 /// First eight bytes of a log header slot.
 pub const LOG_MAGIC: [u8; 8] = *b"EVERLOG\n";
-/// Log format that this build writes. It reads format 1 as well, and rewrites such a log when it
-/// empties it.
+/// Log format version that this build writes. It also reads format 1, and converts such a log when
+/// it empties it.
 pub const LOG_VERSION: u32 = 2;
 /// First four bytes of a log record.
 pub const LOG_RECORD_MAGIC: u32 = u32::from_le_bytes(*b"evR2");
 /// First four bytes of a log record of format 1.
 pub const LOG_RECORD_1_MAGIC: u32 = u32::from_le_bytes(*b"evRC");
 
-/// One of the two header slots of a log. The valid one with the higher generation counts.
+/// One of the two header slots of a log. Of the valid ones, the one with the higher generation
+/// counts.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct LogHeader {
@@ -379,26 +383,27 @@ pub struct LogHeader {
     pub checksum: u32,
     /// The object the log belongs to.
     pub object_uuid: [u8; 16],
-    /// One more at every reset of the log.
+    /// Incremented at every reset of the log.
     pub generation: u64,
-    /// Random; repeated in every record of this generation, so that records that an earlier one left
-    /// behind do not chain.
+    /// Random number that is repeated in every record of this generation, so that left-over records
+    /// of an earlier generation do not chain.
     pub salt: u64,
-    /// Sequence of the commit that the object file holds durably; the first record is one more.
+    /// Sequence of the commit that the object file holds durably. The first record has the next
+    /// one.
     pub base_sequence: u64,
     /// Zero.
     pub reserved: u64,
 }
 const _: () = assert!(size_of::<LogHeader>() == 64);
 
-/// Where in a header slot [`LogProgress`] lies: in a sector of its own, so that writing it never
-/// touches the header.
+/// Offset of [`LogProgress`] in a header slot: a sector of its own, so writing it never touches the
+/// header.
 pub const LOG_PROGRESS_OFFSET: u64 = LOG_ALIGN;
 /// First four bytes of [`LogProgress`].
 pub const LOG_PROGRESS_MAGIC: u32 = u32::from_le_bytes(*b"evPR");
 
-/// How far the log of a header slot has come. Written after each record, without a flush: as long as
-/// the machine runs, everybody reads the newest one; after a power cut it may be an older one.
+/// Progress of the log of a header slot. Written after each record, without a flush. While the
+/// machine runs, every process reads the newest version; after a power cut it may be an older one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct LogProgress {
@@ -406,11 +411,11 @@ pub struct LogProgress {
     pub magic: u32,
     /// CRC32C of this structure with this field zero.
     pub checksum: u32,
-    /// Of the generation.
+    /// Salt of the generation.
     pub salt: u64,
-    /// The run of the machine in which it was written, as the kernel names it.
+    /// Boot in which it was written, as named by the kernel.
     pub boot: [u8; 16],
-    /// Index of the last record that was written: whoever reads in the same run finds it.
+    /// Index of the last record that was written. A reader in the same boot finds that record.
     pub written: u64,
     /// Index of the last record known to be durable.
     pub durable: u64,
@@ -419,49 +424,49 @@ pub struct LogProgress {
 }
 const _: () = assert!(size_of::<LogProgress>() == 64);
 
-/// Bytes of a header slot that are written when a generation begins: the header and its progress.
+/// Bytes of a header slot written when a generation begins: the header and its progress.
 pub const LOG_SLOT_WRITTEN_BYTES: usize = LOG_PROGRESS_OFFSET as usize + size_of::<LogProgress>();
 
-/// [`LogRecord::kind`]: changed lines of pages, see [`LogPage`]. Kind 1 is reserved for the contents
-/// of a new object, kind 2 for a removal.
+/// [`LogRecord::kind`]: changed lines of pages, see [`LogPage`]. Kind 1 is reserved for the
+/// contents of a new object, kind 2 for a removal.
 pub const RECORD_OF_LINES: u32 = 0;
 
-/// Head of a log record. The body follows: per page a [`LogPage`] and the changed lines. Zeros pad
-/// the record to a multiple of [`LOG_ALIGN`].
+/// Head of a log record. The body follows: for each page a [`LogPage`] and the changed lines. Zeros
+/// pad the record to a multiple of [`LOG_ALIGN`].
 ///
-/// A head whose checksum is right proves by itself that all records up to `durable` are durable.
+/// A head with a valid checksum proves that all records up to `durable` are durable.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct LogRecord {
     /// [`LOG_RECORD_MAGIC`].
     pub magic: u32,
-    /// CRC32C of the record's first [`LOG_ALIGN`] bytes, this field zero: of the sector that the head
-    /// shares with the beginning of the body.
+    /// CRC32C of the record's first [`LOG_ALIGN`] bytes with this field zero: the sector that holds
+    /// the head and the beginning of the body.
     pub checksum: u32,
-    /// Of the log's header.
+    /// Salt of the log's header.
     pub salt: u64,
-    /// Number of the record in its generation; the first is 1.
+    /// Number of the record in its generation, from 1.
     pub index: u64,
     /// Sequence of the commit.
     pub sequence: u64,
-    /// The object that the commit is of.
+    /// UUID of the committed object.
     pub object_uuid: [u8; 16],
     /// Bytes of the body.
     pub body_length: u64,
-    /// Bytes the object file has after this commit.
+    /// Length of the object file after this commit.
     pub file_length: u64,
     /// Pages in the body.
     pub page_count: u64,
     /// Index of the newest record that was known to be durable when this one was written.
     pub durable: u64,
-    /// `checksum` of the record before, 0 for the first: records chain.
+    /// `checksum` of the previous record, 0 for the first record.
     pub previous: u32,
-    /// CRC32C of the record behind its first [`LOG_ALIGN`] bytes, padding included; 0 when there is
-    /// nothing.
+    /// CRC32C of the record after its first [`LOG_ALIGN`] bytes, including padding. 0 if there are
+    /// no more bytes.
     pub rest_checksum: u32,
     /// [`RECORD_OF_LINES`].
     pub kind: u32,
-    /// Zero. A record with a flag that a build does not know is not for that build.
+    /// Zero. A build must not read a record with flags that it does not know.
     pub flags: u32,
     /// Zero.
     pub reserved: [u64; 4],
@@ -471,7 +476,7 @@ const _: () = assert!(size_of::<LogRecord>() == 128);
 /// Flag of a record of format 1: all records before it were durable when it was written.
 pub const RECORD_1_FOLLOWS_DURABLE: u32 = 1;
 
-/// Head of a log record of format 1, which is read and no longer written.
+/// Head of a log record of format 1, which is read but no longer written.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct LogRecord1 {
@@ -479,17 +484,17 @@ pub struct LogRecord1 {
     pub magic: u32,
     /// CRC32C of this head (with this field zero) and the body.
     pub checksum: u32,
-    /// Of the log's header.
+    /// Salt of the log's header.
     pub salt: u64,
     /// Sequence of the commit.
     pub sequence: u64,
     /// Bytes of the body.
     pub body_length: u64,
-    /// Bytes the object file has after this commit.
+    /// Length of the object file after this commit.
     pub file_length: u64,
     /// Pages in the body.
     pub page_count: u64,
-    /// Checksum of the record before, 0 for the first: records chain.
+    /// Checksum of the previous record, 0 for the first record.
     pub previous: u32,
     /// [`RECORD_1_FOLLOWS_DURABLE`] or zero.
     pub flags: u32,
@@ -498,13 +503,13 @@ pub struct LogRecord1 {
 }
 const _: () = assert!(size_of::<LogRecord1>() == 64);
 
-/// Head of one page in a record's body: bit `i` of `lines` says that line `i` follows.
+/// Head of one page in a record's body. Bit `i` of `lines` says that line `i` follows.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct LogPage {
     /// Number of the page in the object file.
     pub page: u64,
-    /// Which of its 64 lines follow, lowest first.
+    /// Mask of the lines that follow, lowest first.
     pub lines: u64,
 }
 const _: () = assert!(size_of::<LogPage>() == 16);

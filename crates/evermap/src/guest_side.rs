@@ -1,14 +1,14 @@
-//! What the crate `evermap-guest` is built on. Not public API: it may change with any version,
+//! Interface for the crate `evermap-guest`. Not public API: it may change with any version,
 //! together with that crate.
 //!
-//! A guest has no store: its host maps objects into its memory. So it makes a heap over mapped
-//! regions itself, keeps the root where the superblock has it, and writes down what its threads keep
-//! to themselves before the host commits.
+//! A guest has no store: its host maps objects into its memory. So the guest creates a heap over
+//! mapped regions, keeps the root in the superblock, and flushes thread-private allocator state
+//! before the host commits.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-pub use crate::alloc::Ground;
+pub use crate::alloc::ChunkSource;
 pub use crate::format::{CHUNK_BYTES, REGIONS_MAX, RegionRecord};
 
 use crate::alloc::Heap;
@@ -16,72 +16,72 @@ use crate::error::Result;
 use crate::format::{SCHEMA_BYTES_MAX, Superblock};
 use crate::persist::{Build, Mut, Persist, build_block, release_value};
 
-/// A heap over mapped regions, which grows by `ground`.
+/// Creates a heap over mapped regions, which grows through `source`.
 ///
 /// # Safety
-/// The regions, and those that `ground` adds, are mapped writable at the addresses that their
-/// records give, and stay so while the heap lives. They are regions of one object, their metadata
-/// as the allocator left it or zero, and the heap's alone.
-pub unsafe fn heap_over(ground: Arc<dyn Ground>, records: &[RegionRecord]) -> Heap {
-    // SAFETY: the caller's promise.
-    unsafe { Heap::new(ground, records) }
+/// The regions, and those that `source` adds, are mapped writable at the addresses in their
+/// records, and stay so while the heap lives. They are regions of one object. Their metadata is
+/// zero or as the allocator left it, and only this heap changes it.
+pub unsafe fn heap_over(source: Arc<dyn ChunkSource>, records: &[RegionRecord]) -> Heap {
+    // SAFETY: the caller guarantees that the regions are mapped writable and are the heap's alone.
+    unsafe { Heap::new(source, records) }
 }
 
-/// Writes down what threads keep to themselves: to be called before a commit.
-pub fn settle(heap: &mut Heap) {
-    heap.settle();
+/// Flushes thread-private allocator state to the object. Call it before a commit.
+pub fn flush_thread_caches(heap: &mut Heap) {
+    heap.flush_thread_caches();
 }
 
 /// Allocates a block for a root and builds it there.
 ///
 /// # Errors
-/// As [`Build::build`].
+/// Same errors as [`Build::build`].
 pub fn build_root<T: Build<S>, S>(heap: &Heap, source: S) -> Result<NonNull<T>> {
     build_block(heap, source)
 }
 
-/// Gives back a root that [`build_root`] made, with all it owns.
+/// Frees a root that [`build_root`] created, with everything it owns.
 ///
 /// # Safety
-/// It is valid, of this heap, and nobody uses it any more.
+/// The root is valid and belongs to this heap. It is not used afterwards.
 pub unsafe fn release_root<T: Persist>(heap: &Heap, root: NonNull<T>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a valid root of this heap without other users.
     unsafe {
         release_value(heap, root);
         heap.free(root.cast());
     }
 }
 
-/// A cursor to a root.
+/// Returns a cursor to a root.
 ///
 /// # Safety
-/// A valid `T` of the object that `heap` allocates in, which nothing else reaches for as long as
-/// `'a`.
+/// `root` points to a valid `T` of the object that `heap` allocates in. Nothing else accesses the
+/// value during `'a`.
 pub unsafe fn borrow_root<T>(heap: &Heap, root: NonNull<T>) -> Mut<'_, T> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a valid root that nothing else accesses during `'a`.
     unsafe { Mut::from_raw(heap, root) }
 }
 
-/// What a superblock says of the root.
+/// Root entry of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootRecord {
-    /// Address; 0 for none.
+    /// Address, or 0 if there is no root.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Id of its type, or another tag.
+    /// Type id, or another tag.
     pub tag: [u8; 16],
-    /// Description that belongs to the tag.
+    /// Description of the type.
     pub description: String,
 }
 
 /// Reads the root from the superblock that is mapped at an address.
 ///
 /// # Safety
-/// A superblock's page is mapped there, and nobody writes its root meanwhile.
+/// A superblock page is mapped there, and its root is not changed during the call.
 pub unsafe fn read_root(superblock: *const u8) -> RootRecord {
     let superblock = superblock.cast::<Superblock>();
-    // SAFETY: the caller's promise; all fields are plain numbers.
+    // SAFETY: the caller guarantees a mapped superblock page; all fields are plain numbers.
     unsafe {
         let length = usize::from((&raw const (*superblock).schema_length).read());
         let schema = (&raw const (*superblock).schema).read();
@@ -94,10 +94,11 @@ pub unsafe fn read_root(superblock: *const u8) -> RootRecord {
     }
 }
 
-/// Writes the root where the host takes it from at the next commit; a long description is cut.
+/// Writes the root, which the host reads at the next commit. A long description is truncated.
 ///
 /// # Safety
-/// As [`read_root`], and nobody reads it either.
+/// A superblock page is mapped writable there. Its root is not read or changed by other code during
+/// the call.
 pub unsafe fn write_root(superblock: *mut u8, root: &RootRecord) {
     let superblock = superblock.cast::<Superblock>();
     let mut length = root.description.len().min(SCHEMA_BYTES_MAX);
@@ -106,7 +107,7 @@ pub unsafe fn write_root(superblock: *mut u8, root: &RootRecord) {
     }
     let mut schema = [0; SCHEMA_BYTES_MAX];
     schema[..length].copy_from_slice(&root.description.as_bytes()[..length]);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a writable superblock page that no other code accesses.
     unsafe {
         (&raw mut (*superblock).root_address).write(root.address);
         (&raw mut (*superblock).root_bytes).write(root.bytes);
@@ -121,13 +122,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_root_is_read_as_it_was_written_and_nothing_else_changes() {
+    fn a_written_root_is_read_back_and_nothing_else_changes() {
         let mut page: Superblock = bytemuck::Zeroable::zeroed();
         page.commit_sequence = 7;
         page.regions[0].base = 9;
         let (tag, description) = ([3; 16], "Notes{count@0:u64}#8/8".to_string());
         let root = RootRecord { address: 0x1001_0000, bytes: 8, tag, description };
-        // SAFETY: a superblock of our own.
+        // SAFETY: the superblock is a local variable.
         let read = unsafe {
             write_root((&raw mut page).cast(), &root);
             read_root((&raw const page).cast())
@@ -138,15 +139,15 @@ mod tests {
     }
 
     #[test]
-    fn a_description_is_cut_between_characters_and_an_impossible_length_is_no_more_than_there_is() {
+    fn a_description_is_cut_between_characters_and_its_length_is_clamped() {
         let mut page: Superblock = bytemuck::Zeroable::zeroed();
         let description = "x".to_string() + &"\u{e4}".repeat(600);
         let root = RootRecord { address: 1, bytes: 1, tag: [0; 16], description };
-        // SAFETY: a superblock of our own.
+        // SAFETY: the superblock is a local variable.
         unsafe { write_root((&raw mut page).cast(), &root) };
         assert_eq!(page.schema_length, 1023);
         page.schema_length = u16::MAX;
-        // SAFETY: as above.
+        // SAFETY: the superblock is a local variable.
         let read = unsafe { read_root((&raw const page).cast()) };
         assert!(read.description.starts_with("x\u{e4}"));
     }

@@ -29,16 +29,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The layers, top down; a module uses only those below it: [`tools`] (check, backup), `api`
-//! (stores, snapshots, sessions), `catalog` (names), `persist` (what may lie in an object),
-//! `object` (superblock, regions, root), `alloc`, `commit`, `address`, `storage`, and at the bottom
+//! Layers, top down; a module uses only those below it: [`tools`] (check, backup), `api` (stores,
+//! snapshots, sessions), `catalog` (names), `persist` (types that may lie in an object), `object`
+//! (superblock, regions, root), `alloc`, `commit`, `address`, `storage`, and at the bottom
 //! `format`, `checksum` and `error`.
 
-// A guest in a sandbox has the allocator and the containers; files and mappings are its host's, and
-// so is what they alone use of both.
+// A guest in a sandbox has only the allocator and the containers. Its host has files and mappings,
+// so code that only they use is dead in a guest.
 #![cfg_attr(target_family = "wasm", allow(dead_code, unused_imports))]
 
-// The derive macros name the crate from outside; inside it is the same name.
+// The derive macros refer to the crate as `evermap`, also inside the crate.
 extern crate self as evermap;
 
 #[doc(hidden)]
@@ -54,11 +54,11 @@ mod alloc;
 mod api;
 #[cfg(not(target_family = "wasm"))]
 mod at_fork;
-/// For the C library: whether this process is a forked child.
+/// Fork detection, for the C library.
 #[cfg(not(target_family = "wasm"))]
 #[doc(hidden)]
 pub mod __forks {
-    /// Has forks noticed from now on.
+    /// Starts to detect forks. Must be called before anything is locked or mapped.
     pub fn watch() {
         crate::at_fork::watch();
     }

@@ -1,39 +1,39 @@
-//! Safeguards that tests take away one at a time, to see that a test fails then.
+//! Mutants: safeguards that tests disable one at a time, to verify that some test then fails.
 //!
-//! The engine asks [`mutated`] wherever the order or the check stands that a crash depends on.
-//! Outside of tests the answer is a constant, and nothing of it is compiled in.
+//! The engine calls [`mutated`] at every ordering or check that crash safety depends on. Outside of
+//! tests the answer is a constant, and no mutant is compiled in.
 
-/// A safeguard that is missing.
+/// A disabled safeguard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     /// A commit returns before its record is durable.
     RecordNotFlushed,
-    /// The log begins anew before the object file is durable.
+    /// The log is reset before the object file is durable.
     ObjectNotFlushedBeforeReset,
-    /// A checkpoint takes what another process applied for written, though its flush may have
-    /// failed.
+    /// A checkpoint treats pages that another process applied as written, though that process's
+    /// flush may have failed.
     AppliedElsewhereTrusted,
     /// Recovery empties the log before the object file is durable.
     ObjectNotFlushedInRecovery,
     /// The new header of a log is not flushed before records follow it.
     ResetNotFlushed,
-    /// A log begins anew in the header slot that counts.
+    /// A log is reset in the header slot that counts.
     OneHeaderSlot,
-    /// A record's checksum is not looked at.
+    /// A record's checksum is not verified.
     RecordChecksumIgnored,
-    /// A header's checksum is not looked at.
+    /// A header's checksum is not verified.
     HeaderChecksumIgnored,
-    /// The first valid header counts, not the one of the higher generation.
+    /// The first valid header counts, not the one with the higher generation.
     GenerationIgnored,
-    /// A log counts whatever object it belongs to.
+    /// A log counts even if it belongs to another object.
     LogIdentityIgnored,
-    /// A record chains whatever record came before it.
+    /// A record chains after any previous record.
     PreviousIgnored,
-    /// A record chains whatever generation it is of.
+    /// A record of any generation chains.
     SaltIgnored,
-    /// A record chains whatever its sequence number.
+    /// A record with any sequence number chains.
     SequenceIgnored,
-    /// Records that only the page cache may have are believed.
+    /// Records that may exist only in the page cache are trusted.
     LogTrustedUnflushed,
     /// Page 0 is written to its place before the other pages.
     PageZeroFirst,
@@ -41,125 +41,126 @@ pub(crate) enum Mutant {
     ApplyBeforeRecord,
     /// Records follow before `log_required` is durable.
     LogRequiredNotFlushed,
-    /// That the object has a log is said behind the flush of what it gained.
+    /// The object records that it has a log only after the flush of its growth.
     LogAnnouncedLate,
     /// The log is removed before `log_required` is cleared durably.
     LogRequiredClearedLate,
-    /// The cleared `log_required` is not durable when the log goes.
+    /// The cleared `log_required` is not durable when the log is removed.
     LogRequiredClearedUnflushed,
-    /// A session that goes on with a log believes a `log_required` that only the page cache may
-    /// have.
+    /// A session that continues a log trusts a `log_required` that may exist only in the page
+    /// cache.
     LogRequiredTrustedUnflushed,
-    /// Recovery believes that a copy took the object's place though only memory may know.
+    /// Recovery trusts a replacement of the object by a copy that may exist only in memory.
     NameTrustedUnflushed,
-    /// The first record follows a header that only the page cache may have.
+    /// The first record follows a header that may exist only in the page cache.
     HeaderTrustedUnflushed,
-    /// A new log's header is not flushed before the object says that it has one.
+    /// A new log's header is not flushed before the object records that it has a log.
     NewLogNotFlushed,
-    /// The directory is not flushed after the log was made.
+    /// The directory is not flushed after the log was created.
     LogDirectoryNotFlushed,
-    /// A stale log is removed though the disk may still say that it is needed.
+    /// A stale log is removed though the file on disk may still require it.
     StaleLogNotDisowned,
-    /// A log that was made and never needed is gone on with, though only the page cache may have it.
+    /// A log that was created and never needed is continued, though it may exist only in the page
+    /// cache.
     NewLogTrustedUnflushed,
-    /// The file is cut though the log has lines for what is cut off.
+    /// The file is truncated though the log has lines for the part that is cut off.
     CutUnderTheLog,
-    /// A record has pages behind the end that its commit gives the file.
+    /// A record has pages past the end that its commit gives the file.
     RecordBehindTheEnd,
-    /// A log that was made longer is not flushed before it is used.
+    /// A log that was extended is not flushed before it is used.
     LogGrowthNotFlushed,
-    /// Fresh memory is not flushed before the record that speaks of it.
+    /// Fresh memory is not flushed before the record that refers to it.
     FreshNotFlushed,
     /// Closing removes the log before the object file is durable.
     CloseBeforeFlush,
-    /// Holes are not flushed before commits take them for zeros.
+    /// Holes are not flushed before commits treat them as zeros.
     HolesNotFlushed,
-    /// Holes are made before the commit after which nothing there means anything.
+    /// Holes are punched before the commit that frees their contents.
     HolesBeforeCommit,
-    /// What a dead writer's growth left behind the last commit stays.
+    /// Growth of a dead writer after the last commit is kept.
     DeadGrowthKept,
-    /// The file is cut before the commit that makes the object shorter.
+    /// The file is truncated before the commit that makes the object shorter.
     TrimBeforeCommit,
-    /// An object's copy takes its place before it is durable.
+    /// A copy replaces the object before it is durable.
     CopyNotFlushed,
-    /// The directory is not flushed after a copy took the object's place.
+    /// The directory is not flushed after a copy replaced the object.
     ReplacementNotFlushed,
     /// The file's pages change under readers of an older commit.
     ReadersNotWaitedFor,
-    /// The file's pages change under readers that came during the apply before.
+    /// The file's pages change under readers that arrived during the previous apply.
     SecondByteIgnored,
-    /// A session goes on after a flush that failed.
+    /// A session continues after a failed flush.
     PoisonForgotten,
     /// A batch names its objects before their files are durable.
     NamesBeforeFiles,
     /// A batch names its objects before the directory of their files is durable.
     BuildingNotFlushed,
-    /// The files of a replaced or removed object go before the commit that forgets it.
+    /// Files of a replaced or removed object are removed before the commit that drops the object.
     RemovalBeforeCommit,
     /// A new store's catalog gets its name before it is durable.
     CatalogNamedUnflushed,
-    /// No safeguard: logs and page 0 are written as builds before log format 2 did, so that tests can
-    /// cut what comes after them.
+    /// Not a safeguard: writes logs and page 0 as builds before log format 2 did, so that tests can
+    /// cause power cuts around the conversion.
     EarlierFormat,
-    /// A log's progress is not looked at.
+    /// A log's progress is not read.
     ProgressIgnored,
     /// A log's progress is not written.
     ProgressNotWritten,
-    /// A log's progress counts for the run of the machine that wrote it and for any other.
+    /// A log's progress counts in any boot, not only in the one that wrote it.
     ProgressOfAnotherBootTrusted,
-    /// A record says that the ones before it are durable though nobody flushed them.
+    /// A record claims that earlier records are durable though they were not flushed.
     DurableClaimedEarly,
-    /// What the heads behind a record that cannot be read say of it is not looked at.
+    /// Heads after an unreadable record are not consulted about it.
     LaterHeadsIgnored,
-    /// A head that is nearly whole is taken for the end of the log.
+    /// A nearly intact head counts as the end of the log.
     DamagedHeadIsAnEnd,
-    /// The header of a log of an earlier build stays beside the one that follows it.
+    /// The header of a log of an earlier build is kept next to its successor.
     OldHeaderKept,
-    /// Of pages of a hole that is used again only what differs from the file is logged, and pages that
-    /// do not differ get no checksum.
+    /// For pages of a hole that is reused, only differences from the file are logged, and pages
+    /// without differences get no checksum.
     UsedHolesUnknown,
     /// The root area of page 0 is not compared with its checksum.
     RootChecksumIgnored,
-    /// Any `log_required` but the code for "required" says that the log is not.
+    /// Any `log_required` except the code for "required" counts as "not required".
     LogRequiredCodesIgnored,
-    /// An object is believed whose log ends before the commit that the file has.
+    /// An object is trusted though its log ends before the commit that the file has.
     AgesIgnored,
     /// Records of the new format follow while `log_required` has the old code.
     OldCodeKept,
-    /// A store that nobody has changed yet is believed though its maker may have been killed before
-    /// its name was durable.
+    /// An unchanged store is trusted though its creator may have been killed before its name was
+    /// durable.
     NewStoreTrustedUnflushed,
 }
 
 #[cfg(test)]
 thread_local! {
-    static MISSING: std::cell::Cell<&'static [Mutant]> = const { std::cell::Cell::new(&[]) };
+    static DISABLED: std::cell::Cell<&'static [Mutant]> = const { std::cell::Cell::new(&[]) };
 }
 
-/// Is this safeguard missing, in this thread?
+/// Returns true if this safeguard is disabled in this thread.
 #[cfg(test)]
 pub(crate) fn mutated(mutant: Mutant) -> bool {
-    MISSING.get().contains(&mutant)
+    DISABLED.get().contains(&mutant)
 }
 
-/// Is this safeguard missing? It never is.
+/// Always returns false outside of tests.
 #[cfg(not(test))]
 #[inline(always)]
 pub(crate) const fn mutated(_mutant: Mutant) -> bool {
     false
 }
 
-/// Takes these safeguards, and no others, away from what this thread does.
+/// Disables exactly these safeguards in this thread.
 #[cfg(test)]
 pub(crate) fn take_away(mutants: &'static [Mutant]) {
-    MISSING.set(mutants);
+    DISABLED.set(mutants);
 }
 
-/// Does something with these safeguards, and no others, taken away.
+/// Calls `run` with exactly these safeguards disabled.
 #[cfg(test)]
 pub(crate) fn without<R>(mutants: &'static [Mutant], run: impl FnOnce() -> R) -> R {
-    let before = MISSING.replace(mutants);
+    let before = DISABLED.replace(mutants);
     let done = run();
-    MISSING.set(before);
+    DISABLED.set(before);
     done
 }

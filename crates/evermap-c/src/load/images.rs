@@ -1,9 +1,11 @@
-//! Open images: numbers for C, as those of stores. Loading and waiting take long, so they do not happen under the table's lock: each
-//! image has a lock of its own, shared by who waits, tried and never waited for. Whoever wants an image alone while another
-//! thread is inside of it is told so.
+//! Handle table for open images.
 //!
-//! Where the bytes are does not change while an image is open, and is told without that lock: the program reads and writes there while other
-//! threads of it wait.
+//! Loading and waiting take long, so they do not happen under the table's lock. Each image has its
+//! own lock, which callers share and which is only tried, never waited for. A call that needs
+//! exclusive use while another thread uses the image fails with `BUSY`.
+//!
+//! The address of the bytes does not change while an image is open, and is returned without that
+//! lock: the program reads and writes there while other threads of it wait.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -18,23 +20,23 @@ use crate::handles::closed;
 use crate::status;
 use crate::table::Table;
 
-static IMAGES: Table<Held> = Table::new(0x7 << 60, "images");
-/// No address: the image's bytes cannot be written yet.
+static IMAGES: Table<OpenImage> = Table::new(0x7 << 60, "images");
+/// The image's bytes cannot be written yet.
 const NOT_YET: usize = 0;
 
-/// One that is open.
-pub struct Held {
+/// An open image.
+pub struct OpenImage {
     handle: u64,
     path: PathBuf,
     address: usize,
     length: usize,
     writable: AtomicUsize,
-    /// Nothing when it was closed.
+    /// `None` after the image was closed.
     image: RwLock<Option<Image>>,
 }
 
-impl Held {
-    /// Where the bytes are.
+impl OpenImage {
+    /// Returns the address of the bytes.
     pub fn address(&self) -> usize {
         self.address
     }
@@ -43,13 +45,13 @@ impl Held {
         self.length
     }
 
-    /// Where they can be written.
+    /// Returns the address at which the bytes can be written.
     ///
     /// # Errors
-    /// What making them private meets; `BUSY`, `CLOSED`.
+    /// Errors of making the bytes private; `BUSY`, `CLOSED`.
     pub fn writable(&self) -> Result<usize> {
         match self.writable.load(Ordering::Acquire) {
-            NOT_YET => self.alone(|image| {
+            NOT_YET => self.exclusive(|image| {
                 let address = image.bytes_mut()?.as_mut_ptr() as usize;
                 self.writable.store(address, Ordering::Release);
                 Ok(address)
@@ -58,7 +60,7 @@ impl Held {
         }
     }
 
-    /// A range of C's as one of Rust's.
+    /// Converts a range from C.
     ///
     /// # Errors
     /// `OUT_OF_BOUNDS`.
@@ -76,10 +78,10 @@ impl Held {
         }
     }
 
-    /// Uses it beside others.
+    /// Runs a call with shared use of the image.
     ///
     /// # Errors
-    /// What `call` gives; `BUSY`, `CLOSED`.
+    /// Errors of `call`; `BUSY`, `CLOSED`.
     pub fn shared<T>(&self, call: impl FnOnce(&Image) -> Result<T>) -> Result<T> {
         let image = match self.image.try_read() {
             Ok(image) => image,
@@ -89,11 +91,11 @@ impl Held {
         call(image.as_ref().ok_or_else(|| closed(self.handle))?)
     }
 
-    /// Uses it while no other thread does.
+    /// Runs a call with exclusive use of the image.
     ///
     /// # Errors
-    /// What `call` gives; `BUSY`, `CLOSED`.
-    pub fn alone<T>(&self, call: impl FnOnce(&mut Image) -> Result<T>) -> Result<T> {
+    /// Errors of `call`; `BUSY`, `CLOSED`.
+    pub fn exclusive<T>(&self, call: impl FnOnce(&mut Image) -> Result<T>) -> Result<T> {
         self.slot(|image| call(image.as_mut().ok_or_else(|| closed(self.handle))?))
     }
 
@@ -109,23 +111,25 @@ impl Held {
     #[cold]
     fn busy(&self) -> Failure {
         let message = format!(
-            "another thread uses the image of {}; advise, close and the first look for its writable address must be alone with it",
+            "another thread uses the image of {}; advise, close and the first look for its writable address must be exclusive with it",
             self.path.display()
         );
         Failure::new(status::BUSY, message)
     }
 }
 
+/// Stores an image and returns its handle.
+///
 /// # Errors
-/// `TOO_MANY_OPEN`; what making the bytes writable meets.
+/// `TOO_MANY_OPEN`; errors of making the bytes writable.
 pub fn insert(mut image: Image) -> Result<*mut evermap_image> {
     let (address, length) = (image.as_ptr() as usize, image.len());
-    // The one kind that changes when it is written to waits until it is.
+    // Copy-on-write images are made private on first write.
     let writable = match image.method() {
         Method::MmapShared => NOT_YET,
         _ => image.bytes_mut()?.as_mut_ptr() as usize,
     };
-    let handle = IMAGES.insert(|handle| Held {
+    let handle = IMAGES.insert(|handle| OpenImage {
         handle,
         path: image.path().into(),
         address,
@@ -136,21 +140,24 @@ pub fn insert(mut image: Image) -> Result<*mut evermap_image> {
     Ok(handle as *mut evermap_image)
 }
 
+/// Returns the image of a handle.
+///
 /// # Errors
 /// `CLOSED`, `FORKED`.
-pub fn find(handle: *const evermap_image) -> Result<Arc<Held>> {
+pub fn find(handle: *const evermap_image) -> Result<Arc<OpenImage>> {
     IMAGES.find(handle as u64)
 }
 
-/// Ends a handle, and unmaps its image.
+/// Closes a handle and unmaps its image.
 ///
 /// # Errors
 /// `CLOSED`, `BUSY`, `FORKED`.
 pub fn remove(handle: *const evermap_image) -> Result<()> {
-    let held = find(handle)?;
-    // Taken out while nobody else is inside: its memory is gone when this returns, whoever still has a hold on the rest.
-    let image = held.slot(|image| image.take().ok_or_else(|| closed(held.handle)))?;
-    IMAGES.remove(held.handle)?;
+    let entry = find(handle)?;
+    // The image is removed under exclusive use: its memory is unmapped when this returns, even if
+    // another thread still holds the entry.
+    let image = entry.slot(|image| image.take().ok_or_else(|| closed(entry.handle)))?;
+    IMAGES.remove(entry.handle)?;
     drop(image);
     Ok(())
 }
@@ -162,34 +169,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_wants_an_image_alone_gets_it_when_no_other_thread_is_inside() {
+    fn exclusive_use_requires_that_no_other_thread_uses_the_image() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), [7; 5000]).unwrap();
         let image = evermap_load::Loader::open(file.path()).load().unwrap();
         let handle = insert(image).unwrap() as u64;
         let find = || find(handle as *const evermap_image);
-        let held = find().unwrap();
+        let entry = find().unwrap();
         let elsewhere = |call: &(dyn Fn() -> Result<()> + Sync)| {
             let status = || call().map_or_else(|failure| failure.status, |()| status::OK);
             scope(|scope| scope.spawn(status).join().unwrap())
         };
-        let shares = || held.shared(|_| Ok(()));
-        let has_alone = || held.alone(|_| Ok(()));
+        let shares = || entry.shared(|_| Ok(()));
+        let has_alone = || entry.exclusive(|_| Ok(()));
         let closes = || remove(handle as *const evermap_image);
-        held.shared(|_| {
-            assert_eq!(elsewhere(&shares), status::OK);
-            assert_eq!(elsewhere(&has_alone), status::BUSY);
-            assert_eq!(elsewhere(&closes), status::BUSY);
-            Ok(())
-        })
-        .unwrap();
-        held.alone(|_| {
-            assert_eq!(elsewhere(&shares), status::BUSY);
-            assert_eq!(elsewhere(&closes), status::BUSY);
-            Ok(())
-        })
-        .unwrap();
-        // Who has looked the handle up before it was closed finds nothing either.
+        entry
+            .shared(|_| {
+                assert_eq!(elsewhere(&shares), status::OK);
+                assert_eq!(elsewhere(&has_alone), status::BUSY);
+                assert_eq!(elsewhere(&closes), status::BUSY);
+                Ok(())
+            })
+            .unwrap();
+        entry
+            .exclusive(|_| {
+                assert_eq!(elsewhere(&shares), status::BUSY);
+                assert_eq!(elsewhere(&closes), status::BUSY);
+                Ok(())
+            })
+            .unwrap();
+        // A lookup that raced with close also finds nothing.
         assert_eq!(elsewhere(&closes), status::OK);
         assert_eq!(elsewhere(&shares), status::CLOSED);
         assert_eq!(elsewhere(&has_alone), status::CLOSED);
@@ -201,10 +210,11 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let image = evermap_load::Loader::open(file.path()).load().unwrap();
         let handle = insert(image).unwrap();
-        let held = find(handle).unwrap();
-        let failed = crate::failure::attempt(|| held.alone(|_| -> Result<()> { panic!("inside") }));
+        let entry = find(handle).unwrap();
+        let failed =
+            crate::failure::attempt(|| entry.exclusive(|_| -> Result<()> { panic!("inside") }));
         assert!(failed.is_err_and(|failure| failure.status == status::INTERNAL));
-        held.shared(|_| Ok(())).unwrap();
+        entry.shared(|_| Ok(())).unwrap();
         remove(handle).unwrap();
     }
 }

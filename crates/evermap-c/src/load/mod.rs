@@ -1,18 +1,18 @@
-//! Loading as C sees it: the structs of `evermap_load.h`, wishes from them, reports into them, and the tables
-//! of images and rules.
+//! Loading as C sees it: the structs of `evermap_load.h`, conversion of options and reports, and
+//! the tables of images and rules.
 
 pub mod images;
+pub mod options;
 pub mod report;
 pub mod rules;
 pub mod types;
-pub mod wishes;
 
 use evermap_load::Error;
 
 use crate::failure::Failure;
 use crate::status;
 
-/// The status of a load's error.
+/// Status of a load error.
 fn status_of(error: &Error) -> u32 {
     match error {
         Error::Io { source, .. } => match source.raw_os_error() {
@@ -50,7 +50,7 @@ impl From<Error> for Failure {
 
 #[cfg(test)]
 mod tests {
-    /// The variants of the loading library's error, as its source has them.
+    /// Variants of the loading library's error, parsed from its source.
     #[test]
     fn every_error_has_a_status() {
         let source = include_str!("../../../evermap-load/src/error.rs");

@@ -1,4 +1,4 @@
-//! What a load has to say: into the structs that C reads, and choice by choice to who wants to know them.
+//! Converts load reports into the structs that C reads, and passes choices to callbacks.
 
 use std::ffi::c_void;
 
@@ -9,7 +9,8 @@ use crate::arguments::array;
 use crate::audit_calls::owned;
 use crate::types::*;
 
-/// Times of the Rust library are in seconds. Nothing that has happened took no time at all: 0 is "not yet".
+/// Converts seconds of the Rust library. An event that has happened takes at least 1 ns, because 0
+/// means "not yet".
 fn ns(seconds: Option<f64>) -> u64 {
     seconds.map_or(0, |seconds| ((seconds * 1e9) as u64).max(1))
 }
@@ -34,7 +35,7 @@ pub fn facts(facts: &Facts) -> em_load_facts {
     }
 }
 
-/// Tells the choices, the best first, until nobody wants more.
+/// Reports the choices, the best first, until the callback declines more.
 pub fn tell(choices: &[Choice], call: em_load_choice_callback, context: *mut c_void) {
     let Some(call) = call else { return };
     choices.iter().all(|choice| {
@@ -46,7 +47,7 @@ pub fn tell(choices: &[Choice], call: em_load_choice_callback, context: *mut c_v
             threads: number(choice.threads),
             maps_the_file: choice.method.maps_the_file().into(),
         };
-        // SAFETY: a function of the caller's, with what the header says it gets.
+        // SAFETY: the caller's function, called with the arguments that the header documents.
         unsafe { call(&told, context) }
     });
 }
@@ -116,7 +117,7 @@ fn recording_use(used: Option<&RecordingUse>) -> u32 {
 }
 
 pub fn recording(recording: &Recording) -> em_recording {
-    // As in wishes: nothing is a share too, and 0 says that it is not known.
+    // As in options: a share of zero is a valid value, and 0 means "not known".
     let permille = |share: f64| match (share * 1e3).ceil() as u32 {
         0 => LOAD_NONE,
         some => some.min(1000),

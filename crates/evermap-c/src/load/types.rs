@@ -6,11 +6,11 @@ use crate::types::Growing;
 
 pub type em_advice = u32;
 
-/// Shares are thousandths; this is a share of 0, where 0 is "not known".
+/// A share of 0 thousandths, because 0 means "not known".
 pub const LOAD_NONE: u32 = u32::MAX;
-/// Bytes of the longest name of a method, of a file system or of who limits memory, and many more.
+/// Maximum length of a name of a method, a file system or a memory limiter, with much to spare.
 pub const LOAD_NAME_BYTES: usize = 32;
-/// Most sentences are shorter than that; `evermap_image_why()` has all of them.
+/// Longer than most sentences. `evermap_image_why()` returns the full text.
 pub const LOAD_WHY_BYTES: usize = 224;
 
 #[repr(C)]
@@ -120,7 +120,7 @@ pub struct em_load_report {
     pub why: [c_char; LOAD_WHY_BYTES],
 }
 
-/// One file of many. Lists of these do not grow.
+/// One file of many. Lists of these structs cannot grow in size.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct em_load_file {
@@ -139,13 +139,13 @@ pub struct em_recording {
     pub reserved: u32,
 }
 
-/// An image that is open; only ever pointed at, and never looked into.
+/// Opaque type of an open image, used only as a pointer.
 #[repr(C)]
 pub struct evermap_image {
     _nothing: [u8; 0],
 }
 
-/// Rules that are open; only ever pointed at, and never looked into.
+/// Opaque type of open rules, used only as a pointer.
 #[repr(C)]
 pub struct evermap_rules {
     _nothing: [u8; 0],
@@ -155,9 +155,9 @@ pub struct evermap_rules {
 unsafe impl Growing for em_load_options {}
 // SAFETY: numbers, the size first.
 unsafe impl Growing for em_load_facts {}
-// SAFETY: as above.
+// SAFETY: numbers, the size first.
 unsafe impl Growing for em_residency {}
-// SAFETY: as above.
+// SAFETY: numbers, the size first.
 unsafe impl Growing for em_load_report {}
-// SAFETY: as above.
+// SAFETY: numbers, the size first.
 unsafe impl Growing for em_recording {}

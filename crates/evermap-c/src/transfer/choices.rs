@@ -1,5 +1,5 @@
-//! Choices: from the struct that C gives to what builders take. A choice that a function has no use for is refused:
-//! who makes one expects something of it.
+//! Converts transfer options from the C struct to builders. An option that a function does not use
+//! is refused, because its caller expects an effect.
 
 use evermap_transfer::engines::EngineKind;
 use evermap_transfer::{Durability, Preserve, Reflink};
@@ -10,10 +10,10 @@ use crate::arguments::{options, text};
 use crate::failure::{Failure, Result};
 use crate::types::*;
 
-/// A field that some functions have a use for: its name, and what was chosen.
+/// A field that only some functions use: its name and its value.
 type Field = (&'static str, u64);
 
-/// What was chosen.
+/// Options given by the caller.
 pub struct Choices {
     given: Option<em_transfer_options>,
     pub engine: Option<EngineKind>,
@@ -21,19 +21,19 @@ pub struct Choices {
 
 impl Choices {
     /// # Safety
-    /// `given` is null or what the header says.
+    /// `given` is null or as the header requires.
     pub unsafe fn new(given: *const em_transfer_options) -> Result<Choices> {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller guarantees null or a struct as the header requires.
         let given = unsafe { options(given) }?;
         let engine = match given.filter(|given| !given.engine.is_null()) {
-            // SAFETY: not null, so a text, by the caller's promise.
+            // SAFETY: not null, so the caller guarantees a text.
             Some(given) => Some(engine_of(unsafe { text(given.engine, "the engine") }?)?),
             None => None,
         };
         Ok(Choices { given, engine })
     }
 
-    /// What was chosen in a field; 0 if nothing was.
+    /// Returns the value of a field, 0 if no options were given.
     pub fn of(&self, field: impl Fn(&em_transfer_options) -> u64) -> u64 {
         self.given.as_ref().map_or(0, field)
     }
@@ -60,7 +60,7 @@ impl Choices {
         }
     }
 
-    /// What is kept beside the bytes.
+    /// Returns the attributes to preserve in addition to the bytes.
     pub fn preserve(&self) -> Result<Preserve> {
         let without = self.given.map_or(0, |given| given.without);
         let keeps = |what: u32| without & what == 0;
@@ -75,12 +75,12 @@ impl Choices {
         }
     }
 
-    /// Who is told, and who may end it.
+    /// Returns the progress callback and the cancel flag.
     pub fn watch(&self) -> Watch {
         Watch::new(self.given.as_ref())
     }
 
-    /// Of the fields that not every function has a use for, refuses those that `function` has none for.
+    /// Refuses fields that only some functions use, unless `function` uses them.
     pub fn refuse_others(&self, function: &str, used: &[&str]) -> Result<()> {
         let Some(given) = &self.given else { return Ok(()) };
         let fields: [Field; 16] = [

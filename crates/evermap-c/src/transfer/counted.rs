@@ -1,10 +1,10 @@
-//! How far a transfer over the network is. The network tells that in a thread of its own, and C in the thread that called:
-//! between the two are numbers.
+//! Progress counters of a network transfer. The network thread updates them, and the calling thread
+//! reads them for C.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Shared by who tells and who looks.
+/// Shared by the two threads.
 #[derive(Clone, Default)]
 pub struct Counted {
     arrived_bytes: Arc<AtomicU64>,
@@ -21,9 +21,9 @@ impl Counted {
         (self.arrived_bytes.load(Ordering::Relaxed), self.total_bytes.load(Ordering::Relaxed))
     }
 
-    /// For who tells.
+    /// Returns the function that updates the counters.
     pub fn teller(&self) -> impl Fn(u64, u64) + Send + Sync + 'static {
-        let told = self.clone();
-        move |arrived_bytes, total_bytes| told.set(arrived_bytes, total_bytes)
+        let progress = self.clone();
+        move |arrived_bytes, total_bytes| progress.set(arrived_bytes, total_bytes)
     }
 }

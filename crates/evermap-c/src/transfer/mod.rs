@@ -1,5 +1,5 @@
-//! Transfers as C sees them: the structs of `evermap_transfer.h`, choices from them, reports into them, and the
-//! thread in which a transfer runs while its caller is told how far it is.
+//! Transfers as C sees them: the structs of `evermap_transfer.h`, conversion of options and
+//! reports, and the thread in which a transfer runs while its caller gets progress reports.
 
 pub mod choices;
 pub mod counted;
@@ -13,7 +13,7 @@ use evermap_transfer::Error;
 use crate::failure::Failure;
 use crate::status;
 
-/// The status of a transfer's error.
+/// Status of a transfer error.
 pub fn status_of(error: &Error) -> u32 {
     match error {
         Error::Io { source, .. } => match source.raw_os_error() {
@@ -28,7 +28,7 @@ pub fn status_of(error: &Error) -> u32 {
         Error::Busy { .. } => status::BUSY,
         Error::Cancelled { .. } => status::CANCELLED,
         Error::Peer { .. } | Error::PeerRefused { .. } => status::PEER,
-        // What kept the first thing from being copied; its sentence says how many there are.
+        // Reports the first failure; the message includes the total count.
         Error::Incomplete(report) => report.errors.first().map_or(status::IO, status_of),
         Error::Usage(_) => status::INVALID_ARGUMENT,
         // The enum may grow; the test below fails until the new variant has a status.
@@ -57,7 +57,7 @@ fn error_of_kernel(error: &Error) -> Option<libc::c_int> {
 
 #[cfg(test)]
 mod tests {
-    /// The variants of the transfer library's error, as its source has them.
+    /// Variants of the transfer library's error, parsed from its source.
     #[test]
     fn every_error_has_a_status() {
         let source = include_str!("../../../evermap-transfer/src/error.rs");

@@ -1,5 +1,5 @@
-//! Receivers that listen: numbers for C, as those of stores. Receiving takes long, so it does not happen under the table's
-//! lock: each receiver has a lock of its own, and who finds it taken is told so.
+//! Handle table for listening receivers. Receiving takes long, so it does not happen under the
+//! table's lock: each receiver has its own lock, and a call that finds it taken fails with `BUSY`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -11,14 +11,14 @@ use crate::failure::{Failure, Result};
 use crate::handles::closed;
 use crate::{fork, status};
 
-/// Makes a handle of a receiver no address that can be used, and no handle of an object or a store.
+/// Tag bits: a receiver handle is never a valid address, nor an object or store handle.
 const MARK: u64 = 0x6 << 60;
-/// Each has a descriptor, and of those a process has fewer: more are not closed by somebody.
+/// Each receiver holds a file descriptor; a count this high means handles are leaking.
 const OPEN_MAX: usize = 1 << 14;
 
-/// One that listens.
+/// A listening receiver.
 pub struct Receiver {
-    /// As text, for C.
+    /// Address as text, for C.
     pub address: String,
     listening: Mutex<Listener>,
 }
@@ -35,7 +35,7 @@ fn lock() -> MutexGuard<'static, Receivers> {
 }
 
 impl Receiver {
-    /// For this thread alone.
+    /// Locks the receiver for this thread.
     ///
     /// # Errors
     /// `BUSY`.
@@ -54,6 +54,8 @@ impl Receiver {
     }
 }
 
+/// Stores a receiver and returns its handle.
+///
 /// # Errors
 /// `TOO_MANY_OPEN`.
 pub fn insert(listening: Listener) -> Result<*mut evermap_receiver> {
@@ -71,6 +73,8 @@ pub fn insert(listening: Listener) -> Result<*mut evermap_receiver> {
     Ok(handle as *mut evermap_receiver)
 }
 
+/// Returns the receiver of a handle.
+///
 /// # Errors
 /// `CLOSED`, `FORKED`.
 pub fn find(handle: *const evermap_receiver) -> Result<Arc<Receiver>> {
@@ -81,7 +85,7 @@ pub fn find(handle: *const evermap_receiver) -> Result<Arc<Receiver>> {
     receiver.ok_or_else(|| closed(handle))
 }
 
-/// Ends a handle, and the listening.
+/// Closes a handle and stops listening.
 ///
 /// # Errors
 /// `CLOSED`, `BUSY`, `FORKED`.

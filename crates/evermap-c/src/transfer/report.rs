@@ -1,4 +1,4 @@
-//! Reports: into the struct that C reads, and line by line to who wants to know how it was done.
+//! Converts transfer reports into the struct that C reads, and passes explanations to callbacks.
 
 use std::ffi::{c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use crate::audit_calls::owned;
 use crate::failure::Result;
 use crate::types::*;
 
-/// Where a report goes, if it goes anywhere.
+/// Destination of a report, if any.
 pub struct Reported {
     place: Option<Out<em_transfer_report>>,
     explain: em_explanation_callback,
@@ -21,14 +21,14 @@ pub struct Reported {
 
 impl Reported {
     /// # Safety
-    /// `place` is null or what the header says, and so is what `given` points to.
+    /// `place` and the members of `given` are null or as the header requires.
     pub unsafe fn new(
         place: *mut em_transfer_report,
         given: *const em_transfer_options,
     ) -> Result<Reported> {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller guarantees null or a struct that begins with its size.
         let place = if place.is_null() { None } else { Some(unsafe { out(place) }?) };
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller guarantees null or a struct as the header requires.
         let given = unsafe { crate::arguments::options(given) }?;
         Ok(Reported {
             place,
@@ -57,25 +57,26 @@ impl Reported {
                 path: path.as_ptr(),
                 why: why.as_ptr(),
             };
-            // SAFETY: a function of the caller's, with what the header says it gets.
+            // SAFETY: the caller's function, called with the arguments that the header documents.
             unsafe { call(&explanation, self.context) }
         });
     }
 }
 
-/// What a transfer has to say for itself, whatever moved the bytes.
+/// Report of a transfer, independent of the engine.
 pub struct Told {
     numbers: em_transfer_report,
     lines: Vec<Line>,
 }
 
 impl Told {
-    /// Of a copy or a move.
+    /// Report of a copy or a move.
     pub fn copied(report: &Report) -> Told {
         Told { numbers: in_numbers(report), lines: lines_of(report) }
     }
 
-    /// Of a sender. Raw bytes have no holes, and a stream's size is what came of it.
+    /// Report of a sender. Raw bytes have no holes, and a stream's size is the number of bytes
+    /// sent.
     pub fn sent(report: &SendReport, raw: bool) -> Told {
         let mut told = Told::carried(&report.traffic, report.size_bytes, raw, Vec::new());
         told.numbers.verified = report.verified.into();
@@ -83,7 +84,7 @@ impl Told {
         told
     }
 
-    /// Of a receiver.
+    /// Report of a receiver.
     pub fn received(report: &ReceiveReport, raw: bool) -> Told {
         let not_kept = report.not_kept.clone();
         let mut told = Told::carried(&report.traffic, report.size_bytes, raw, not_kept);
@@ -120,7 +121,7 @@ impl Told {
     }
 }
 
-/// A file's name, which may be any bytes and is never longer than that.
+/// Converts a file's name, which may contain any bytes and always fits.
 fn array_of_bytes<const N: usize>(bytes: &[u8]) -> [c_char; N] {
     let mut array = [0; N];
     for (to, from) in array.iter_mut().zip(bytes.iter().take(N - 1)) {

@@ -46,9 +46,9 @@ pub struct em_transfer_options {
     pub idle_ms: u32,
 }
 
-/// Bytes of the longest name of an engine, and many more.
+/// Maximum length of an engine's name, with much to spare.
 pub const ENGINE_BYTES: usize = 32;
-/// Sentences are shorter than that.
+/// Longer than any sentence.
 pub const WHY_BYTES: usize = 224;
 
 #[repr(C)]
@@ -81,7 +81,7 @@ pub struct em_transfer_report {
     pub name: [c_char; NAME_BUFFER_BYTES],
 }
 
-/// A receiver that listens; only ever pointed at, and never looked into.
+/// Opaque type of a listening receiver, used only as a pointer.
 #[repr(C)]
 pub struct evermap_receiver {
     _nothing: [u8; 0],

@@ -1,5 +1,6 @@
-//! A transfer runs in a thread of its own when its caller wants to be told how far it is or to end it: callbacks run in the
-//! caller's thread, as the header says, and the caller's flag is an int that nobody else looks at.
+//! Runs a transfer in its own thread if the caller wants progress reports or can cancel it:
+//! callbacks run in the caller's thread, as the header says, and only that thread reads the
+//! caller's flag.
 
 use std::ffi::{c_int, c_void};
 use std::panic::resume_unwind;
@@ -13,15 +14,15 @@ use evermap_transfer::Error;
 
 use super::types::{em_progress_callback, em_transfer_options};
 
-/// How often the caller is told.
-const TURN: Duration = Duration::from_millis(100);
+/// Interval of progress reports.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Who is told, and who may end it.
+/// Progress callback and cancel flag of the caller.
 pub struct Watch {
     progress: em_progress_callback,
     context: *mut c_void,
     cancelled: *const c_int,
-    /// What the transfer looks at.
+    /// Cancel flag that the transfer reads.
     flag: Arc<AtomicBool>,
 }
 
@@ -40,15 +41,15 @@ impl Watch {
         watch
     }
 
-    /// For the transfer to look at.
+    /// Returns the flag for the transfer.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.flag)
     }
 
-    /// Runs `transfer` to its end; `counted` says how many bytes have arrived, and how many there are.
+    /// Runs `transfer` to its end. `counted` returns the bytes that have arrived and the total.
     ///
     /// # Errors
-    /// What it gives, and `Io` when there is no thread for it.
+    /// Errors of `transfer`, and `Io` when no thread can be started.
     pub fn during<T: Send>(
         &self,
         counted: impl Fn() -> (u64, u64),
@@ -59,7 +60,7 @@ impl Watch {
         }
         self.look();
         let result = thread::scope(|scope| {
-            // What the transfer drops at its end, however it ends.
+            // Dropped by the transfer at its end, even after a panic.
             let (done, ended) = channel::<()>();
             let run = move || {
                 let _done = done;
@@ -69,7 +70,7 @@ impl Watch {
                 .name("evermap-transfer".into())
                 .spawn_scoped(scope, run)
                 .map_err(Error::io("start a thread for", "a transfer"))?;
-            while ended.recv_timeout(TURN) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(PROGRESS_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 self.look();
                 self.tell(counted());
             }
@@ -83,8 +84,8 @@ impl Watch {
         if self.cancelled.is_null() {
             return;
         }
-        // SAFETY: an int of the caller's that lives as long as the call, and is only stored to atomically or by
-        // a signal handler, by the header's word.
+        // SAFETY: the header requires an int that lives as long as the call and is only stored to
+        // atomically or by a signal handler.
         let flag = unsafe { AtomicI32::from_ptr(self.cancelled.cast_mut()) };
         if flag.load(Ordering::Relaxed) != 0 {
             self.flag.store(true, Ordering::Relaxed);
@@ -93,7 +94,7 @@ impl Watch {
 
     fn tell(&self, (arrived_bytes, total_bytes): (u64, u64)) {
         let Some(call) = self.progress else { return };
-        // SAFETY: a function of the caller's, with what the header says it gets.
+        // SAFETY: the caller's function, called with the arguments that the header documents.
         if !unsafe { call(arrived_bytes, total_bytes, self.context) } {
             self.flag.store(true, Ordering::Relaxed);
         }

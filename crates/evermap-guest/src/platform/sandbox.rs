@@ -7,7 +7,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use evermap::__guest::{
-    CHUNK_BYTES, Ground, RegionRecord, RootRecord, heap_over, read_root, settle, write_root,
+    CHUNK_BYTES, ChunkSource, RegionRecord, RootRecord, flush_thread_caches, heap_over, read_root,
+    write_root,
 };
 use evermap::Heap;
 
@@ -66,7 +67,7 @@ impl Writer {
 
     pub(crate) fn commit(&mut self) -> Result<bool> {
         let mapped = self.mapped_mut()?;
-        settle(&mut mapped.heap);
+        flush_thread_caches(&mut mapped.heap);
         commit_object(mapped.mapping.address, &mapped.mapping.name)
     }
 
@@ -252,7 +253,7 @@ impl Grounds {
     }
 }
 
-impl Ground for Grounds {
+impl ChunkSource for Grounds {
     fn extend(&self, region: usize, data_bytes: u64) -> evermap::Result<u64> {
         let mut regions = lock(&self.regions);
         // The host may have backed more than was asked for, and did when it added a region.

@@ -1,8 +1,9 @@
-//! Keys that an embedder hands out: who may touch an object is then a matter of each thread.
+//! Keys that an embedder hands out, so that each thread has its own rights to an object.
 //!
-//! Two values. An [`AccessKey`] is put over objects; [`ThreadRights`] is what a thread may do with
-//! the objects of each key, read, changed and written as a whole, because writing is what costs.
-//! Both are about a thread's own register: nobody gives rights to another thread.
+//! There are two types. An [`AccessKey`] is put over objects. [`ThreadRights`] holds a thread's
+//! rights to the objects of all keys; it is read, changed and written as a whole, because writing
+//! is what costs. Both concern only the calling thread's register: a thread cannot give rights to
+//! another thread.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,26 +11,26 @@ use std::sync::Arc;
 use super::{Key, register};
 use crate::error::{Error, Result};
 
-/// What a thread may do with an object's memory.
+/// Rights of a thread to an object's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
-    /// Nothing: reading is a fault as well.
+    /// No access: reading faults as well.
     #[default]
     None,
-    /// Reading.
+    /// Reading only.
     Read,
     /// Reading and storing.
     Write,
 }
 
-/// A memory protection key for objects of this process: each thread has rights of its own to what
-/// lies under it, none at first, and changes them in some 20 ns.
+/// Memory protection key for objects of this process. Each thread has its own rights to the objects
+/// under a key, initially none, and changes them in about 20 ns.
 ///
-/// It guards against stray loads and stores. It is no wall against code that wants to get around it: the
-/// instruction that changes rights is free to everybody.
+/// A key guards against stray loads and stores. It does not stop code that wants to bypass it: any
+/// code may execute the instruction that changes rights.
 ///
-/// The kernel has 15 keys in a process; [`Protection::Keys`](crate::Protection) takes up to eight of
-/// them when it is first asked for. A key is never given back.
+/// The kernel has 15 keys per process; [`Protection::Keys`](crate::Protection) takes up to eight of
+/// them at its first use. A key is never given back.
 ///
 /// ```
 /// use evermap::{Access, AccessKey};
@@ -51,32 +52,33 @@ pub enum Access {
 pub struct AccessKey(Arc<Key>);
 
 impl AccessKey {
-    /// Takes a key from the kernel. No thread has rights to it, this one included.
+    /// Takes a key from the kernel. No thread has rights to it, not even the calling one.
     ///
     /// # Errors
-    /// `Unsupported` when the processor or the kernel has none, or none is left.
+    /// `Unsupported` when the processor or the kernel has no keys, or none is left.
     pub fn take() -> Result<AccessKey> {
         let key = Key::take_closed().map_err(|why| Error::Unsupported { why: why.to_string() })?;
         Ok(AccessKey(Arc::new(key)))
     }
 
-    /// The kernel's number of it, which a fault report has in `si_pkey`.
+    /// The kernel's number of the key, which a fault reports in `si_pkey`.
     pub fn number(&self) -> u32 {
         self.0.number()
     }
 
-    /// What this thread may do with the objects of all keys.
+    /// Returns this thread's rights to the objects of all keys.
     pub fn rights_here(&self) -> ThreadRights {
         ThreadRights { register: register::read(), of_this_thread: PhantomData }
     }
 
-    /// The right `access` to this key, where it stands in the register: for tables of rights to several
-    /// keys, which are one number each. [`Access::None`] has all bits that a right to the key has.
+    /// Returns the register bits that stand for the right `access` to this key. Combine them into
+    /// tables of rights to several keys, one number each. [`Access::None`] sets all bits of the
+    /// key.
     pub fn bits(&self, access: Access) -> u32 {
         register::with(0, self.number(), rights_of(access))
     }
 
-    /// Lets the thread do everything with this key's objects; gives what it was allowed before.
+    /// Gives the thread all rights to this key's objects. Returns its previous right.
     pub(crate) fn open(&self) -> Access {
         let before = self.rights_here();
         if before.of(self) != Access::Write {
@@ -85,7 +87,7 @@ impl AccessKey {
         before.of(self)
     }
 
-    /// Goes back to what [`open`](AccessKey::open) gave.
+    /// Restores the right that [`open`](AccessKey::open) returned.
     pub(crate) fn close(&self, before: Access) {
         if before != Access::Write {
             self.rights_here().with(self, before).set();
@@ -97,16 +99,16 @@ impl AccessKey {
     }
 }
 
-/// A thread's rights to the objects of each key. From [`AccessKey::rights_here`].
+/// A thread's rights to the objects of each key. Created by [`AccessKey::rights_here`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadRights {
     register: u32,
-    /// Whoever holds one has a key, and a thread's rights are nobody else's.
+    /// Not `Send`: the rights are those of one thread. A key exists, so the register does too.
     of_this_thread: PhantomData<*const ()>,
 }
 
 impl ThreadRights {
-    /// The right to one key's objects.
+    /// Returns the right to one key's objects.
     pub fn of(self, key: &AccessKey) -> Access {
         match register::of(self.register, key.number()) {
             register::ALL => Access::Write,
@@ -115,19 +117,21 @@ impl ThreadRights {
         }
     }
 
-    /// The same with another right to one key's objects. Nothing is in force yet.
+    /// Returns these rights with another right to one key's objects. They take effect with
+    /// [`set`](ThreadRights::set).
     #[must_use = "nothing is in force before `set`"]
     pub fn with(self, key: &AccessKey, access: Access) -> ThreadRights {
         self.with_bits(key.bits(Access::None), key.bits(access))
     }
 
-    /// The same with other rights to all keys in `mask`; see [`AccessKey::bits`].
+    /// Returns these rights with other rights to all keys in `mask`, see [`AccessKey::bits`]. They
+    /// take effect with [`set`](ThreadRights::set).
     #[must_use = "nothing is in force before `set`"]
     pub fn with_bits(self, mask: u32, bits: u32) -> ThreadRights {
         ThreadRights { register: self.register & !mask | bits & mask, ..self }
     }
 
-    /// Puts these rights in force for this thread.
+    /// Makes these rights take effect in this thread.
     pub fn set(self) {
         register::write(self.register);
     }

@@ -1,9 +1,9 @@
-//! Memory that no file backs: for objects that are not kept.
+//! Memory without a file, for objects that are not stored.
 
 use crate::error::{Error, Result};
 use crate::format::CHUNK_BYTES;
 
-/// Zeroed anonymous memory somewhere, chunk-aligned. Unmaps itself.
+/// Zeroed anonymous memory, chunk-aligned, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct AnonymousRange {
     mapped: u64,
@@ -12,7 +12,7 @@ pub(crate) struct AnonymousRange {
 }
 
 impl AnonymousRange {
-    /// At least `bytes` from a chunk multiple.
+    /// Maps at least `bytes` from a chunk multiple.
     pub(crate) fn new(bytes: u64) -> Result<AnonymousRange> {
         let refuse = |why: String| Error::OutOfAddresses {
             what: "an object that is not kept".to_string(),
@@ -27,7 +27,7 @@ impl AnonymousRange {
         Ok(AnonymousRange { mapped, mapped_bytes, base: mapped.next_multiple_of(CHUNK_BYTES) })
     }
 
-    /// First usable address, a chunk multiple.
+    /// Returns the first usable address, a chunk multiple.
     pub(crate) fn base(&self) -> u64 {
         self.base
     }
@@ -36,7 +36,7 @@ impl AnonymousRange {
 impl Drop for AnonymousRange {
     fn drop(&mut self) {
         let mapped = std::ptr::with_exposed_provenance_mut(self.mapped as usize);
-        // SAFETY: the range is ours; whoever uses its memory keeps this value.
+        // SAFETY: this value owns the range, and every user of its memory keeps the value.
         unsafe { memory::unmap(mapped, self.mapped_bytes as usize) };
     }
 }
@@ -48,20 +48,20 @@ mod memory {
     pub(super) fn map(bytes: usize) -> Result<*mut u8, String> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the place, so nothing that exists is replaced.
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
         let mapped = unsafe { mm::mmap_anonymous(std::ptr::null_mut(), bytes, rights, flags) };
         mapped.map(|mapped| mapped.cast()).map_err(|e| e.to_string())
     }
 
     /// # Safety
-    /// What `map` gave for as many bytes, and nobody uses it any more.
+    /// `map` returned the range for the same number of bytes, and it is not used any more.
     pub(super) unsafe fn unmap(mapped: *mut u8, bytes: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a range from `map` that is not used any more.
         let _ = unsafe { mm::munmap(mapped.cast(), bytes) };
     }
 }
 
-/// Miri and sandboxes have no `mmap` of the kernel's: memory of their own allocator does instead.
+/// Miri and WebAssembly have no `mmap`: use the allocator instead.
 #[cfg(any(miri, target_family = "wasm"))]
 mod memory {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -71,16 +71,16 @@ mod memory {
     }
 
     pub(super) fn map(bytes: usize) -> Result<*mut u8, String> {
-        // SAFETY: a layout of more than no bytes: the caller adds a chunk.
+        // SAFETY: the layout is not empty, because the caller adds a chunk.
         let mapped = unsafe { alloc_zeroed(layout(bytes)?) };
         if mapped.is_null() { Err("no memory".to_string()) } else { Ok(mapped) }
     }
 
     /// # Safety
-    /// What `map` gave for as many bytes, and nobody uses it any more.
+    /// `map` returned the range for the same number of bytes, and it is not used any more.
     pub(super) unsafe fn unmap(mapped: *mut u8, bytes: usize) {
         if let Ok(layout) = layout(bytes) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees a range from `map` that is not used any more.
             unsafe { dealloc(mapped, layout) }
         }
     }

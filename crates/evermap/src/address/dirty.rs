@@ -1,9 +1,9 @@
-//! Which pages of a private mapping have become this process's own.
+//! Finds the pages of a private mapping that this process has changed.
 //!
-//! Three ways, best first: the `PAGEMAP_SCAN` ioctl (Linux 6.7, no privilege), reading
-//! `/proc/self/pagemap`, and not knowing (every page is then a candidate, and the comparison that
-//! follows finds the changed ones). All give a superset of the changed pages and never miss one,
-//! pages that were swapped out or written to by system calls included.
+//! Three methods, best first: the `PAGEMAP_SCAN` ioctl (Linux 6.7, no privilege), reading
+//! `/proc/self/pagemap`, and neither (every page is a candidate, and the comparison that follows
+//! finds the changed ones). All return a superset of the changed pages, including pages that were
+//! swapped out or written by system calls.
 
 use std::fs::File;
 use std::io;
@@ -15,27 +15,28 @@ use crate::format::PAGE_BYTES;
 
 use super::watch::WriteWatch;
 
-/// How changed pages are found.
+/// Method for finding changed pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DirtyScan {
-    /// The ioctl.
+    /// The `PAGEMAP_SCAN` ioctl.
     PagemapScan,
-    /// Eight bytes a page from `/proc/self/pagemap`.
+    /// `/proc/self/pagemap`, eight bytes per page.
     Pagemap,
-    /// The same for files whose pages are storage themselves (DAX), where a clean page is no file
-    /// page to either of the above before Linux 6.15. A page of our own is mapped by us alone.
+    /// Like `Pagemap`, for files whose pages are storage themselves (DAX). Before Linux 6.15,
+    /// neither method above recognises their clean pages as file pages. A private page is mapped
+    /// exclusively by this process.
     PagemapExclusive,
     /// Every page is a candidate.
     Everything,
 }
 
-/// Finds changed pages by the best way this kernel offers.
+/// Finds changed pages with the best method that this kernel offers.
 #[derive(Debug)]
 pub(crate) struct PageScanner {
     pagemap: Option<File>,
     method: DirtyScan,
     watch: Option<WriteWatch>,
-    /// Where the ioctl puts what it finds: up to 96 KiB that every scan would have to be given anew.
+    /// Result buffer of the ioctl: up to 96 KiB that would otherwise be allocated for every scan.
     found: Mutex<Vec<PageRegion>>,
 }
 
@@ -74,13 +75,13 @@ const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
 const PM_SCAN_WP_MATCHING: u64 = 1 << 0;
 const PM_SCAN_CHECK_WPASYNC: u64 = 1 << 1;
-/// Ranges that one ioctl returns at first, and at most. Many sessions change a few pages: touching 96 KiB
-/// for them is 24 page faults.
+/// Initial and maximum number of ranges per ioctl. Many sessions change only a few pages, and
+/// touching 96 KiB for them takes 24 page faults.
 const REGIONS_PER_CALL: (usize, usize) = (64, 4096);
 
 impl PageScanner {
-    /// Probes the kernel once: opens the page map and tries the ioctl. `direct` as the mapped file's
-    /// [`is_direct`](crate::storage::File::is_direct) says.
+    /// Probes the kernel once: opens the page map and tries the ioctl. `direct` is the mapped
+    /// file's [`is_direct`](crate::storage::File::is_direct).
     pub(crate) fn new(direct: bool) -> PageScanner {
         let pagemap = File::open("/proc/self/pagemap").ok();
         let mut scanner = PageScanner {
@@ -100,16 +101,17 @@ impl PageScanner {
         scanner
     }
 
-    /// A scanner held to one way, for tests of the others.
+    /// Creates a scanner that uses only the given method, for tests.
     #[cfg(test)]
     pub(crate) fn with_method(method: DirtyScan) -> PageScanner {
         PageScanner { method, watch: None, ..PageScanner::new(false) }
     }
 
-    /// From now on, scans of these ranges find only what was stored to since the scan before: each
-    /// write-protects what it finds, and a store to such a page costs a fault of 1 us that the
-    /// kernel ends by itself. False where the kernel cannot do that: scans go on finding all private
-    /// pages. Pages that are not private are not protected and cost what they always do.
+    /// Makes later scans of these ranges find only pages stored to since the previous scan. Each
+    /// scan write-protects the pages it finds; a store to such a page costs a fault of 1 us, which
+    /// the kernel handles by itself. Returns false if the kernel does not support this; scans then
+    /// find all private pages as before. Pages that are not private are not protected and cost the
+    /// same as before.
     pub(crate) fn watch(&mut self, ranges: &[(u64, u64)]) -> bool {
         if self.method != DirtyScan::PagemapScan {
             return false;
@@ -127,21 +129,21 @@ impl PageScanner {
         watched
     }
 
-    /// Do scans tell private pages from others, or take every page?
+    /// Returns true if scans distinguish private pages from others.
     pub(crate) fn tells(&self) -> bool {
         self.method != DirtyScan::Everything
     }
 
-    /// Do scans find only what was stored to since the one before?
+    /// Returns true if scans find only pages stored to since the previous scan.
     pub(crate) fn is_watching(&self) -> bool {
         self.watch.is_some()
     }
 
-    /// Appends the runs of pages in `start..end` that may differ from the file: start and end
-    /// addresses, ascending, disjoint, not touching.
+    /// Appends the runs of pages in `start..end` that may differ from the file, as start and end
+    /// addresses: ascending, disjoint, not adjacent.
     ///
-    /// Costs about 1.8 ns a present page table entry and 100 ns a run with the ioctl, 1.2 ms a GiB
-    /// of addresses with the page map.
+    /// Costs about 1.8 ns per present page table entry and 100 ns per run with the ioctl, and 1.2
+    /// ms per GiB of addresses with the page map.
     pub(crate) fn scan(&self, start: u64, end: u64, runs: &mut Vec<(u64, u64)>) {
         let first = runs.len();
         let result = match self.method {
@@ -150,7 +152,7 @@ impl PageScanner {
             DirtyScan::Everything => Err(io::ErrorKind::Unsupported.into()),
         };
         if result.is_err() {
-            // A scan that failed half-way tells nothing: take every page.
+            // A scan that failed half-way is useless: take every page.
             runs.truncate(first);
             push_run(runs, start, end);
         }
@@ -171,7 +173,7 @@ impl PageScanner {
         if found.is_empty() {
             found.resize(few, PageRegion::default());
         }
-        // Found and protected in one walk: a store in between cannot be missed.
+        // One walk finds and protects pages, so no store in between is missed.
         let (flags, written) = match watched {
             true => (PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC, PAGE_IS_WRITTEN),
             false => (0, 0),
@@ -187,14 +189,14 @@ impl PageScanner {
                 vec: found.as_mut_ptr() as u64,
                 vec_len: found.len() as u64,
                 max_pages: 0,
-                // A page of our own is one that is not the file's. An inverted category filters
-                // only when it is in the mask as well.
+                // A private page is a page that is not the file's. An inverted category filters
+                // only if the mask contains it as well.
                 category_inverted: PAGE_IS_FILE,
                 category_mask: PAGE_IS_FILE | written,
                 category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
                 return_mask: PAGE_IS_FILE,
             };
-            // SAFETY: the argument and the vector it points to are valid for the call, which
+            // SAFETY: the argument and the vector that it points to are valid for the call, which
             // writes at most `vec_len` regions and `walk_end`.
             let count =
                 unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut argument) };
@@ -205,9 +207,9 @@ impl PageScanner {
             for region in &found[..count] {
                 push_run(runs, region.start, region.end);
             }
-            // `walk_end` is wrong on some kernels once the result has more than 512 regions
-            // (seen on 6.18): fewer regions than fit mean the end was reached, else the walk
-            // goes on from the last region's end.
+            // `walk_end` is wrong on some kernels once the result has more than 512 regions (seen
+            // on 6.18). So fewer regions than fit mean that the end was reached; otherwise the walk
+            // continues after the last region.
             if count < found.len() {
                 return Ok(());
             }
@@ -224,9 +226,10 @@ impl PageScanner {
         const PRESENT: u64 = 1 << 63;
         const SWAPPED: u64 = 1 << 62;
         const FILE: u64 = 1 << 61;
-        // Our own page is mapped once: writers' mappings are not inherited by a forked child, and
-        // the kernel merges no equal pages in a mapping of a DAX file. A clean page of such a file
-        // has neither this bit nor the one above, from 6.15 on both. What is swapped out is ours.
+        // A private page is mapped once: writers' mappings are not inherited by a forked child, and
+        // the kernel does not merge equal pages in a mapping of a DAX file. A clean page of such a
+        // file has neither this bit nor the one above, and from 6.15 on has both. Swapped-out pages
+        // are private.
         const EXCLUSIVE: u64 = 1 << 56;
         let needed = match self.method {
             DirtyScan::PagemapExclusive => EXCLUSIVE | SWAPPED,
@@ -264,7 +267,7 @@ mod tests {
     use crate::address::{AddressSpace, Sharing};
     use crate::storage::{Disk, OpenMode, Storage};
 
-    /// Maps a file privately, dirties every third page of it and gives what each way finds.
+    /// Maps a file privately, writes to every third page and returns the runs that `method` finds.
     fn found_by(method: DirtyScan, pages: u64, base: u64) -> Vec<(u64, u64)> {
         let directory = tempfile::tempdir().unwrap();
         let file = Disk.open(&directory.path().join("f"), OpenMode::CreateNew).unwrap();
@@ -275,7 +278,7 @@ mod tests {
         mapping.map(&*file, base, pages * PAGE_BYTES, 0, Sharing::PrivateWritable).unwrap();
         for page in 0..pages {
             let at = (base + page * PAGE_BYTES) as *mut u8;
-            // SAFETY: the page lies in the mapping made above.
+            // SAFETY: the page lies in the mapping created above.
             unsafe {
                 assert_eq!(at.read_volatile(), 0);
                 if page % 3 == 0 {
@@ -289,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_find_exactly_the_written_pages_also_in_more_runs_than_one_call_returns() {
+    fn both_methods_find_exactly_the_written_pages_in_any_number_of_runs() {
         let pages = 3 * 5000;
         let base = 0x5e00_0000_0000;
         let expected: Vec<_> =
@@ -303,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_mapped_by_nobody_else_are_exactly_the_written_ones_on_direct_files_too() {
+    fn exclusively_mapped_pages_are_exactly_the_written_ones() {
         let pages = 3 * 100;
         let base = 0x5ec0_0000_0000;
         let expected: Vec<_> =
@@ -313,12 +316,12 @@ mod tests {
     }
 
     #[test]
-    fn not_knowing_takes_every_page() {
+    fn the_fallback_takes_every_page() {
         let base = 0x5e80_0000_0000;
         assert_eq!(found_by(DirtyScan::Everything, 8, base), vec![(base, base + 8 * PAGE_BYTES)]);
     }
 
-    /// A private mapping of a file of zeros.
+    /// Maps a file of zeros privately.
     fn mapped(pages: u64, base: u64) -> (tempfile::TempDir, crate::address::Mapping) {
         let directory = tempfile::tempdir().unwrap();
         let file = Disk.open(&directory.path().join("f"), OpenMode::CreateNew).unwrap();
@@ -331,12 +334,12 @@ mod tests {
     }
 
     #[test]
-    fn a_watching_scan_finds_what_was_stored_to_since_the_last_one_also_by_system_calls() {
+    fn a_watching_scan_finds_pages_stored_to_since_the_last_scan() {
         let (pages, base) = (3 * 5000, 0x5d00_0000_0000);
         let (_directory, _mapping) = mapped(pages, base);
         let end = base + pages * PAGE_BYTES;
         let store = |page: u64| {
-            // SAFETY: the page lies in the mapping made above.
+            // SAFETY: the page lies in the mapping created above.
             unsafe { ((base + page * PAGE_BYTES) as *mut u8).write_volatile(1) };
         };
         let run =
@@ -356,11 +359,11 @@ mod tests {
         let all: Vec<_> = (0..pages).step_by(3).map(|page| run(page, 1)).collect();
         assert_eq!(scan(&scanner), all, "more runs than one call returns");
         assert_eq!(scan(&scanner), [], "nothing was stored since");
-        // A page that was there, one that was not, and a system call that writes over both kinds.
+        // A page that was present, one that was not, and a system call that writes to both kinds.
         store(6);
         store(7);
         let mut zeros = File::open("/dev/zero").unwrap();
-        // SAFETY: the bytes lie in the mapping, and nobody else has a reference to them.
+        // SAFETY: the bytes lie in the mapping, and no other reference to them exists.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut((base + 100 * PAGE_BYTES) as *mut u8, 4 * 4096)
         };
@@ -370,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_written_by_system_calls_are_found_by_every_way() {
+    fn every_method_finds_pages_written_by_system_calls() {
         for (number, method) in [DirtyScan::PagemapScan, DirtyScan::Pagemap].into_iter().enumerate()
         {
             let base = 0x5d80_0000_0000 + (number as u64) * (2 << 30);
@@ -379,7 +382,7 @@ mod tests {
                 eprintln!("SKIPPED: this kernel has no PAGEMAP_SCAN");
                 continue;
             }
-            // SAFETY: the bytes lie in the mapping, and nobody else has a reference to them.
+            // SAFETY: the bytes lie in the mapping, and no other reference to them exists.
             let bytes =
                 unsafe { std::slice::from_raw_parts_mut((base + 3 * PAGE_BYTES) as *mut u8, 4096) };
             std::io::Read::read_exact(&mut File::open("/dev/zero").unwrap(), bytes).unwrap();

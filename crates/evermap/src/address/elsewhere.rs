@@ -1,11 +1,12 @@
-//! Table of what else this process has mapped: the C heap, stacks, libraries, other stores.
+//! Table of the process's other mappings: the C heap, stacks, libraries, other stores.
 //!
-//! A commit asks it where a word leads that looks like an address. The table comes from
-//! `/proc/self/maps` and is kept for the whole process. The C heap's end is asked for each time,
-//! which costs no system call. The table is read again when stores were opened or closed, and when a
-//! word leads to where a new mapping could be and the process's size changed, which costs a small
-//! read. New mappings are expected where the kernel puts them (around the libraries, and below the
-//! stack of the main thread) and in the arenas of other stores.
+//! A commit uses it to look up where a word leads that looks like an address. The table is read
+//! from `/proc/self/maps` and kept for the whole process. The end of the C heap is queried each
+//! time, without a system call. The table is read again after a store was opened or closed. It is
+//! also read again when a word leads to where a new mapping could be and the size of the process
+//! has changed, which costs a small read. New mappings are expected where the kernel puts them
+//! (around the libraries, and below the stack of the main thread) and in the arenas of other
+//! stores.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,25 +15,25 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use super::mapping::reserved_by;
 use super::maps::{MappedRange, parse_mapped};
 
-/// Counts reservations and claims: stores and objects that were opened or closed.
+/// Counts reservations and claims, that is opened and closed stores and objects.
 pub(super) static ARENAS_CHANGED: AtomicU64 = AtomicU64::new(0);
 
 static CURRENT: Mutex<Option<Arc<Elsewhere>>> = Mutex::new(None);
 
-/// The kernel puts new mappings beside those that it chose a place for. Mappings with a larger gap
-/// between them are not neighbours.
+/// Maximum gap between neighbouring mappings. The kernel puts new mappings next to those for which
+/// it chose the address.
 const NEAR_BYTES: u64 = 1 << 40;
-/// Nothing is mapped below, and numbers below are common.
+/// Lower limit of mapped addresses. Small numbers below it are common in data.
 const ADDRESS_MIN: u64 = 1 << 16;
-/// End of what a program can map: 47 bits on x86-64, 48 on others.
+/// End of the addresses that a program can map: 47 bits on x86-64, 48 on others.
 pub(crate) const ADDRESS_END: u64 = if cfg!(target_arch = "x86_64") { 1 << 47 } else { 1 << 48 };
 
-/// A part of the process's memory with one meaning.
+/// A part of the process's memory with one purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MappedPlace {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Name for people.
+    /// Name for messages.
     pub(crate) name: Arc<str>,
 }
 
@@ -40,17 +41,17 @@ pub(crate) struct MappedPlace {
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
     places: Vec<MappedPlace>,
-    /// Index of the C heap, which grows.
+    /// Index of the C heap, which can grow.
     heap: Option<usize>,
-    /// Ranges in which new mappings can be: first and end of each.
+    /// Ranges in which new mappings are expected, as (first, end).
     near: Vec<(u64, u64)>,
-    /// Arenas of all stores, where objects can grow.
+    /// Arenas of all stores, in which objects can grow.
     arenas: Vec<(u64, u64)>,
-    made_of: Signs,
+    signs: Signs,
     pages: u64,
 }
 
-/// Signs of change that cost no system call.
+/// Indicators of a change that can be read without a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Signs {
     process: u32,
@@ -64,40 +65,41 @@ impl Signs {
     }
 }
 
-/// Where an address leads.
+/// Result of looking up an address.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Leads<'a> {
     Into(&'a MappedPlace),
-    /// Nothing is known there, but a new mapping could be.
+    /// Unknown, but a new mapping could be there.
     Near,
     Nowhere,
 }
 
 impl Elsewhere {
-    /// Returns the table of this process. Makes it anew if it is known to be stale.
+    /// Returns the table of this process. Reads it again if it is known to be stale.
     pub(crate) fn now() -> Arc<Elsewhere> {
         let Some(mut current) = current() else { return Arc::new(Elsewhere::read()) };
         match &*current {
-            Some(table) if table.made_of == Signs::now() => Arc::clone(table),
+            Some(table) if table.signs == Signs::now() => Arc::clone(table),
             _ => Arc::clone(current.insert(Arc::new(Elsewhere::read()))),
         }
     }
 
-    /// A table without places, older than any other.
+    /// Creates an empty table that is older than any other.
     pub(crate) fn unread() -> Elsewhere {
-        let made_of = Signs { process: 0, arenas: 0 };
+        let signs = Signs { process: 0, arenas: 0 };
         Elsewhere {
             places: Vec::new(),
             heap: None,
             near: Vec::new(),
             arenas: Vec::new(),
-            made_of,
+            signs,
             pages: 0,
         }
     }
 
-    /// A newer table to look these addresses up in, if the process's size is another one than when this
-    /// was made. Objects in an arena grow without changing that: for an address in one, always.
+    /// Returns a newer table for these addresses if the process's size has changed since this one
+    /// was read. Objects in an arena grow without changing the size, so an address in an arena
+    /// always causes a new read.
     pub(crate) fn renewed(
         &self,
         mut addresses: impl Iterator<Item = u64>,
@@ -120,18 +122,18 @@ impl Elsewhere {
     }
 
     fn read() -> Elsewhere {
-        let (made_of, pages) = (Signs::now(), pages_mapped());
+        let (signs, pages) = (Signs::now(), pages_mapped());
         let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
         let owners = reserved_by();
         let places = places(&parse_mapped(&text), &owners);
         let heap = places.iter().position(|place| &*place.name == C_HEAP);
         let near = near(&places, &Landmarks::of_this_process());
         let arenas = owners.iter().map(|(first, end, _)| (*first, *end)).collect();
-        Elsewhere { places, heap, near, arenas, made_of, pages }
+        Elsewhere { places, heap, near, arenas, signs, pages }
     }
 
-    /// Ranges with every address that leads into a place, or near one; first and end of each,
-    /// unsorted. They change with the heap's end.
+    /// Returns ranges that contain every address that leads into a place or near one, as (first,
+    /// end), unsorted. They change with the end of the heap.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         let places = self.places.iter().enumerate().map(|(at, place)| {
             let end = if self.heap == Some(at) { heap_end() } else { 0 };
@@ -140,7 +142,7 @@ impl Elsewhere {
         places.chain(self.near.iter().copied()).chain(self.arenas.iter().copied())
     }
 
-    /// Where an address leads.
+    /// Looks up an address.
     pub(crate) fn leads(&self, address: u64) -> Leads<'_> {
         let behind = self.places.partition_point(|place| place.start <= address);
         if let Some(place) = behind.checked_sub(1).map(|at| &self.places[at]) {
@@ -160,8 +162,8 @@ fn is_in(ranges: &[(u64, u64)], address: u64) -> bool {
     ranges.iter().any(|(first, end)| address >= *first && address < *end)
 }
 
-/// The process's table; `None` while another thread makes one. That thread may not be there: in a
-/// child that was forked meanwhile.
+/// Locks the process's table. Returns `None` while another thread reads a new one. In a forked
+/// child, that thread may not exist.
 fn current() -> Option<MutexGuard<'static, Option<Arc<Elsewhere>>>> {
     match CURRENT.try_lock() {
         Ok(current) => Some(current),
@@ -170,7 +172,7 @@ fn current() -> Option<MutexGuard<'static, Option<Arc<Elsewhere>>>> {
     }
 }
 
-/// An address of the program, and one of the C library.
+/// An address in the program and one in the C library.
 struct Landmarks {
     program: u64,
     library: u64,
@@ -178,14 +180,14 @@ struct Landmarks {
 
 impl Landmarks {
     fn of_this_process() -> Landmarks {
-        // SAFETY: asks what the kernel told the program at its start.
+        // SAFETY: the call only reads a value that the kernel passed at program start.
         let program = unsafe { libc::getauxval(libc::AT_PHDR) };
         Landmarks { program, library: libc::sbrk as *const () as u64 }
     }
 }
 
-/// Returns the ranges in which the kernel puts new mappings: around the C library and below the main
-/// stack. Where stacks have no limit, the kernel puts them above the library.
+/// Returns the ranges in which the kernel puts new mappings: around the C library and below the
+/// main stack. Without a stack limit, the kernel puts them above the library.
 fn near(places: &[MappedPlace], landmarks: &Landmarks) -> Vec<(u64, u64)> {
     let mut near = Vec::new();
     let are_neighbours =
@@ -204,20 +206,20 @@ fn near(places: &[MappedPlace], landmarks: &Landmarks) -> Vec<(u64, u64)> {
     near
 }
 
-/// The heap's end now, without a system call.
+/// Returns the current end of the heap, without a system call.
 pub(crate) fn heap_end() -> u64 {
-    // SAFETY: asks for the end of the heap and moves nothing.
+    // SAFETY: the call queries the end of the heap and does not move it.
     unsafe { libc::sbrk(0) as u64 }
 }
 
-/// Pages of address space that the process has: the first number of `statm`.
+/// Returns the pages of the process's address space: the first number in `statm`.
 fn pages_mapped() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Sorted places of what is mapped. What lies in an arena is its store's; memory that cannot be
-/// accessed is nothing's.
+/// Returns the sorted places of all mappings. Mappings in an arena belong to its store.
+/// Inaccessible memory belongs to no place.
 fn places(mapped: &[MappedRange<'_>], arenas: &[(u64, u64, String)]) -> Vec<MappedPlace> {
     let in_arena = |m: &MappedRange<'_>| arenas.iter().find(|a| m.start < a.1 && m.end > a.0);
     let mut places: Vec<MappedPlace> = Vec::new();
@@ -228,8 +230,8 @@ fn places(mapped: &[MappedRange<'_>], arenas: &[(u64, u64, String)]) -> Vec<Mapp
         if !range.readable || range.start >= ADDRESS_END {
             continue;
         }
-        // The kernel lists mappings a few at a time. What changes meanwhile, as by this reading's own
-        // memory, may be listed twice.
+        // The kernel lists mappings a few at a time. A mapping that changes in between, for example
+        // by this reader's own allocations, may be listed twice.
         let start = range.start.max(places.last().map_or(0, |last| last.end));
         if start >= range.end {
             continue;
@@ -237,7 +239,7 @@ fn places(mapped: &[MappedRange<'_>], arenas: &[(u64, u64, String)]) -> Vec<Mapp
         let arena = in_arena(range).map(|(_, _, owner)| owner.clone());
         let name = arena.unwrap_or_else(|| name_of(range, neighbour));
         match places.last_mut() {
-            // A file's parts follow one another, and its variables follow them.
+            // The parts of a file are adjacent, and its variables follow them.
             Some(last) if last.end == start && (*last.name == *name || name.is_empty()) => {
                 last.end = range.end;
             }
@@ -248,12 +250,12 @@ fn places(mapped: &[MappedRange<'_>], arenas: &[(u64, u64, String)]) -> Vec<Mapp
 }
 
 const C_HEAP: &str = "the C heap";
-/// Inaccessible memory below a thread's stack, at most.
+/// Maximum size of the inaccessible memory below a thread's stack.
 const STACK_GUARD_BYTES_MAX: u64 = 1 << 20;
-/// Bytes by which glibc aligns the heaps of threads.
+/// Alignment of glibc's heaps of threads.
 const THREAD_HEAP_BYTES: u64 = 64 << 20;
 
-/// The name of a range; empty for what belongs to the range before it.
+/// Returns the name of a range. It is empty for a range that belongs to the one before it.
 fn name_of(range: &MappedRange<'_>, neighbour: Option<&MappedRange<'_>>) -> String {
     match range.name {
         "" => {}
@@ -298,11 +300,11 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
         let landmarks = Landmarks { program: 0x555_5000_1000, library: 0x7f00_0400_0010 };
         let near = near(&places, &landmarks);
         let arenas = vec![(0x6000_0000_0000, 0x6010_0000_0000)];
-        Elsewhere { places, heap: None, near, arenas, made_of: Signs::now(), pages: 0 }
+        Elsewhere { places, heap: None, near, arenas, signs: Signs::now(), pages: 0 }
     }
 
     #[test]
-    fn an_address_is_named_by_the_mapping_that_it_leads_into() {
+    fn an_address_is_named_by_its_mapping() {
         let table = table();
         let name = |address| match table.leads(address) {
             Leads::Into(place) => place.name.to_string(),
@@ -333,7 +335,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
     }
 
     #[test]
-    fn mappings_that_change_while_they_are_listed_give_a_table_in_order() {
+    fn mappings_that_change_during_listing_give_a_sorted_table() {
         let text = "\
 7f0000000000-7f0000010000 rw-p 00000000 00:00 0
 7f0000008000-7f0000020000 rw-p 00000000 00:00 0
@@ -350,7 +352,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
     }
 
     #[test]
-    fn new_mappings_are_expected_around_the_libraries_wherever_the_kernel_puts_those() {
+    fn new_mappings_are_expected_around_the_libraries() {
         let place = |start: u64| MappedPlace { start, end: start + 0x1000, name: "x".into() };
         let near = |places: &[u64], program, library| {
             let places: Vec<_> = places.iter().map(|start| place(*start)).collect();
@@ -358,12 +360,12 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
         };
         const TERA: u64 = 1 << 40;
         let (program, low, stack) = (0x5555_0000_0000, 0x2aaa_0000_0000, 0x7ffd_0000_0000);
-        // Stacks without a limit: libraries lie low, and new mappings above them.
+        // Without a stack limit, libraries lie low and new mappings above them.
         assert_eq!(
             near(&[low, program, stack], program, low),
             [(low - TERA, low + 0x1000 + TERA), (stack - TERA, stack + 0x1000)]
         );
-        // A program with no library has its mappings below the stack.
+        // A program without libraries has its mappings below the stack.
         assert_eq!(near(&[program, stack], program, program), [(stack - TERA, stack + 0x1000)]);
         // An emulator may put everything close together.
         assert_eq!(
@@ -373,9 +375,9 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
     }
 
     #[test]
-    fn the_processs_own_memory_is_found_also_when_it_is_new() {
+    fn the_processs_memory_is_found_even_if_it_is_new() {
         let on_the_stack = 0u64;
-        let code = the_processs_own_memory_is_found_also_when_it_is_new as fn() as usize as u64;
+        let code = the_processs_memory_is_found_even_if_it_is_new as fn() as usize as u64;
         let table = Elsewhere::now();
         let is_known = |table: &Elsewhere, at: u64| matches!(table.leads(at), Leads::Into(_));
         assert!(is_known(&table, code) && is_known(&table, &raw const on_the_stack as u64));

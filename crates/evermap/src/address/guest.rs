@@ -1,5 +1,5 @@
-//! What of this layer a guest in a sandbox has: memory for objects that are not kept. Its host maps
-//! the others.
+//! The address layer of a guest in a sandbox: only memory for objects that are not stored. The
+//! guest's host maps all other objects.
 
 #[path = "anonymous.rs"]
 mod anonymous;

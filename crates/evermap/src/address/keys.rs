@@ -1,21 +1,24 @@
-//! Memory protection keys: rights to ranges of memory that a thread switches without a system call.
+//! Memory protection keys: rights to memory ranges that a thread changes without a system call.
 //!
-//! A key is a number of 4 bits in the page table entries; what a thread may do with the pages of
-//! each key is said by a register of its own (PKRU on x86-64). Three facts of Linux shape this file:
+//! A key is a 4-bit number in page table entries. Each thread has a register (PKRU on x86-64) with
+//! its rights to the pages of each key. Three facts about Linux shape this file:
 //!
-//! - A thread gets the rights of the thread that started it. A thread that was there before a key
-//!   was allocated may not even *read* its pages, and nobody else can change that. So keys are taken
-//!   once, while the process has one thread: all later ones descend from it and may read.
-//! - Rights belong to the number of a key, and outlive it in other threads. So keys are never given
-//!   back to the kernel: an object gets one from a pool, and returns it when nothing is mapped
-//!   with it any more.
-//! - A signal handler begins with the kernel's rights, which are none: it can read no such pages.
+//! - A thread inherits the rights of the thread that started it. A thread that existed before a key
+//!   was allocated may not even *read* its pages, and no other thread can change that. So keys are
+//!   taken once, while the process has a single thread: all later threads descend from it and may
+//!   read.
+//! - Rights belong to the number of a key and outlive the key in other threads. So keys are never
+//!   given back to the kernel: an object gets one from a pool, and returns it when no memory is
+//!   mapped with it any more.
+//! - A signal handler starts with the kernel's default rights, which are none: it cannot read such
+//!   pages.
 //!
-//! Keys of the pool are for write protection, an object each. A key that an embedder takes (see
-//! `access`) is closed to everybody at first, may guard many objects, and is no part of the pool.
+//! Keys of the pool are for write protection, one per object. A key taken by an embedder (see
+//! `access`) is initially closed to all threads, may guard many objects, and does not belong to the
+//! pool.
 //!
-//! Invariant: a [`Key`] of the pool is used by one object; its number returns to the pool only when
-//! the value is dropped, which its mappings' owners do after unmapping.
+//! Invariant: one object uses a [`Key`] of the pool. Its number returns to the pool only when the
+//! value is dropped, and the owners of its mappings drop it after unmapping.
 
 use std::cell::Cell;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -24,28 +27,28 @@ use super::register;
 use crate::at_fork;
 use crate::error::{Error, Result};
 
-/// Keys that are taken of the kernel's 15: others in the process may want some.
+/// Number of keys to take from the kernel's 15. Other code in the process may need some.
 const KEYS_TAKEN: usize = 8;
-/// Keys that there can be, key 0 (of all other memory) among them.
+/// Number of possible keys, including key 0 (all other memory).
 const KEYS_MAX: usize = 16;
 
-/// What is known of keys, from the first time anybody asks.
+/// Pool of free keys, or the reason why there are none. Set at the first use.
 static POOL: OnceLock<std::result::Result<Mutex<Vec<u32>>, &'static str>> = OnceLock::new();
 
 thread_local! {
-    /// How many scopes this thread has open, by key.
+    /// Number of scopes that this thread has open, by key.
     static OPEN: [Cell<u32>; KEYS_MAX] = const { [const { Cell::new(0) }; KEYS_MAX] };
 }
 
-/// One key.
+/// A memory protection key.
 #[derive(Debug)]
 pub(crate) struct Key {
     number: u32,
-    /// It returns there.
+    /// The number returns to the pool.
     of_pool: bool,
 }
 
-/// Takes keys from the kernel if that was not done yet; or why there are none.
+/// Takes keys from the kernel at the first call. Returns the reason if there are none.
 pub(crate) fn prepare() -> std::result::Result<(), &'static str> {
     pool().map(drop)
 }
@@ -61,7 +64,7 @@ fn take_keys() -> std::result::Result<Mutex<Vec<u32>>, &'static str> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
         return Err("/proc does not say how many threads there are");
     };
-    // A thread more than seen here cannot come to be meanwhile: only this one runs.
+    // No thread can be added in between: only this one runs.
     if threads.count() != 1 {
         return Err("other threads ran already when keys were first asked for");
     }
@@ -77,7 +80,7 @@ fn take_keys() -> std::result::Result<Mutex<Vec<u32>>, &'static str> {
 const DISABLE_ACCESS: libc::c_ulong = 1;
 const DISABLE_WRITE: libc::c_ulong = 2;
 
-/// A key, from which this thread is `kept`.
+/// Allocates a key. `kept` are the rights that this thread does not get.
 fn allocate(kept: libc::c_ulong) -> Option<u32> {
     // SAFETY: the call takes no pointers; it changes this thread's rights to the new key only.
     let number = unsafe { libc::syscall(libc::SYS_pkey_alloc, 0 as libc::c_ulong, kept) };
@@ -85,15 +88,15 @@ fn allocate(kept: libc::c_ulong) -> Option<u32> {
 }
 
 impl Key {
-    /// A key nobody uses; or why there is none.
+    /// Takes an unused key from the pool, or returns the reason why there is none.
     pub(crate) fn take() -> std::result::Result<Key, &'static str> {
         let mut free = pool()?.lock().unwrap_or_else(PoisonError::into_inner);
         let number = free.pop().ok_or("other objects have all of them")?;
         Ok(Key { number, of_pool: true })
     }
 
-    /// A key of no pool, closed to this thread and to all that never had rights to its number. It
-    /// stays taken until the process ends: rights outlive a key.
+    /// Takes a key outside of the pool, closed to this thread and to all threads that never had
+    /// rights to its number. It stays taken until the process ends, because rights outlive a key.
     pub(super) fn take_closed() -> std::result::Result<Key, &'static str> {
         if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
             return Err("this build knows no protection keys for this processor");
@@ -107,16 +110,17 @@ impl Key {
         self.number
     }
 
-    /// Puts mapped, readable and, as `writable` says, writable memory under this key.
+    /// Puts mapped, readable and (if `writable`) writable memory under this key.
     ///
     /// # Safety
-    /// The range is mapped, and the caller's: whoever lacks the key's rights faults at using it.
+    /// The caller owns the range, which is mapped. Threads without the key's rights fault on
+    /// access.
     pub(super) unsafe fn guard(&self, address: u64, length: u64, writable: bool) -> Result<()> {
         let rights = match writable {
             true => (libc::PROT_READ | libc::PROT_WRITE) as libc::c_ulong,
             false => libc::PROT_READ as libc::c_ulong,
         };
-        // SAFETY: the caller's promise; contents are not changed.
+        // SAFETY: the caller owns the mapped range; the call does not change contents.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_pkey_mprotect,
@@ -134,7 +138,7 @@ impl Key {
         }
     }
 
-    /// Lets this thread store; counted.
+    /// Allows this thread to store. Calls are counted.
     pub(crate) fn open(&self) {
         OPEN.with(|open| {
             let count = &open[self.number as usize];
@@ -145,7 +149,7 @@ impl Key {
         });
     }
 
-    /// Undoes one [`open`](Key::open) of this thread; false when there was none.
+    /// Undoes one [`open`](Key::open) of this thread. Returns false if there was none.
     pub(crate) fn close(&self) -> bool {
         OPEN.with(|open| {
             let count = &open[self.number as usize];
@@ -172,7 +176,7 @@ impl Drop for Key {
     }
 }
 
-/// Sets this thread's rights to the pages of a key: some 20 ns.
+/// Sets this thread's rights to the pages of a key. Takes about 20 ns.
 fn set_rights(key: u32, rights: u32) {
     let now = register::read();
     let wanted = register::with(now, key, rights);

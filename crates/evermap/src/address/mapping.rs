@@ -1,10 +1,10 @@
-//! Reservations of arenas and mappings inside them.
+//! Reservations of arenas, and mappings inside them.
 //!
 //! Invariant: the address ranges of live [`Mapping`]s are disjoint and lie inside reservations of
-//! their [`AddressSpace`]; everything else in a reservation is inaccessible memory that costs
-//! nothing. `MAP_FIXED` is used only over ranges that the space itself owns, so it never replaces
-//! what somebody else mapped. The exception is a space that was *lent*: a part of a guest's linear
-//! memory, whose owner keeps it mapped and gets it back as ordinary memory.
+//! their [`AddressSpace`]; the rest of a reservation is inaccessible memory that costs nothing.
+//! `MAP_FIXED` is used only over ranges that the space owns, so it never replaces other mappings.
+//! The exception is a *lent* space: a part of a guest's linear memory, whose owner keeps it mapped
+//! and gets it back as ordinary memory.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -21,7 +21,7 @@ use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::storage::File;
 
-/// Every reservation of this process, to tell a second copy of a store from a stranger.
+/// All reservations of this process. They identify a conflict with a second copy of a store.
 static RESERVED: Mutex<Vec<Reserved>> = Mutex::new(Vec::new());
 
 struct Reserved {
@@ -30,23 +30,23 @@ struct Reserved {
     owner: String,
 }
 
-/// Ranges this process had reserved and gave back, the latest ones: their stores may be opened
-/// again at any time, so a new arena goes elsewhere while there is another place. Only a matter of
-/// convenience, hence the bound: a list of 4 KiB.
+/// Ranges that this process recently reserved and released. Their stores may be opened again at any
+/// time, so a new arena avoids them while there is another place. This is only a convenience, hence
+/// the limit: a list of 4 KiB.
 static GIVEN_BACK: Mutex<VecDeque<(u64, u64)>> = Mutex::new(VecDeque::new());
 const GIVEN_BACK_MAX: usize = 256;
 
-/// What this process has reserved now: base and length.
+/// Returns base and length of this process's current reservations.
 pub(crate) fn reserved_here() -> Vec<(u64, u64)> {
     lock(&RESERVED).iter().map(|r| (r.base, r.end - r.base)).collect()
 }
 
-/// The same with the end, and the store's name for people.
+/// Returns base, end and store name of this process's current reservations.
 pub(super) fn reserved_by() -> Vec<(u64, u64, String)> {
     lock(&RESERVED).iter().map(|r| (r.base, r.end, r.owner.clone())).collect()
 }
 
-/// What it had reserved and gave back, the latest ones: base and length.
+/// Returns base and length of recently released reservations.
 pub(crate) fn given_back_here() -> Vec<(u64, u64)> {
     lock(&GIVEN_BACK).iter().copied().collect()
 }
@@ -59,21 +59,21 @@ fn pointer(address: u64) -> *mut c_void {
     address as *mut c_void
 }
 
-/// One arena's addresses, kept free of anything else while this value lives.
+/// Addresses of one arena, reserved while this value lives.
 #[derive(Debug)]
 struct Reservation {
     base: u64,
     length: u64,
-    /// Somebody else's memory: it is neither reserved nor given back here.
+    /// The memory belongs to the lender: this value neither reserves nor releases it.
     lent: bool,
 }
 
-/// What lies where an address space has nothing mapped.
+/// Content of the parts of an address space that have no mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vacancy {
     /// Inaccessible memory.
     Hole,
-    /// Zeros that may be stored to, as in any memory.
+    /// Zeros that may be written, like any memory.
     Zeros,
 }
 
@@ -93,8 +93,8 @@ impl Reservation {
                 Ok(Reservation { base, length, lent: false })
             }
             Ok(at) => {
-                // A kernel before 4.17 takes the address as a hint only.
-                // SAFETY: the mapping was made just above and nobody knows of it.
+                // A kernel before 4.17 treats the address as a hint.
+                // SAFETY: the mapping was created just above, and no other code knows its address.
                 let _ = unsafe { mm::munmap(at, length as usize) };
                 Err(taken(owner, base, length))
             }
@@ -106,13 +106,13 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // A child keeps the addresses: what it has none of lies between what it has.
+        // A child keeps the addresses: the mappings that it does not inherit lie between others.
         if self.lent || at_fork::is_child() {
             return;
         }
         debug!(base = self.base, length = self.length, "gave addresses back");
         {
-            // Before the range is free: it is in one of the two lists at any time.
+            // Before the range is free, so that it is in one of the two lists at any time.
             let mut given_back = lock(&GIVEN_BACK);
             given_back.retain(|(base, _)| *base != self.base);
             given_back.push_back((self.base, self.length));
@@ -122,12 +122,12 @@ impl Drop for Reservation {
         }
         lock(&RESERVED).retain(|r| r.base != self.base);
         ARENAS_CHANGED.fetch_add(1, Ordering::AcqRel);
-        // SAFETY: the range is ours; the mappings in it hold the space alive, so there are none.
+        // SAFETY: this value owns the range. Mappings keep the space alive, so none is left.
         let _ = unsafe { mm::munmap(pointer(self.base), self.length as usize) };
     }
 }
 
-/// The kernel reserves nothing, though nothing lies there.
+/// The kernel refuses a reservation though the range is free.
 fn no_addresses(owner: &str, length: u64, error: Errno) -> Error {
     let source = match error {
         Errno::NOMEM => std::io::Error::new(
@@ -154,7 +154,7 @@ fn taken(what: &str, base: u64, length: u64) -> Error {
     Error::AddressTaken { what: what.to_string(), base, end, by, remedy }
 }
 
-/// The arenas of one open store.
+/// Arenas of an open store.
 #[derive(Debug)]
 pub(crate) struct AddressSpace {
     owner: String,
@@ -173,22 +173,22 @@ struct State {
 struct Claimed {
     base: u64,
     end: u64,
-    /// Nothing is mapped there any more; the claim is about to end.
+    /// The range is not mapped any more; the claim is about to end.
     cleared: bool,
 }
 
 impl AddressSpace {
-    /// A space without arenas; `owner` names the store in messages.
+    /// Creates a space without arenas. `owner` is the store's name in messages.
     pub(crate) fn new(owner: &str) -> Arc<AddressSpace> {
         let (owner, vacancy) = (owner.to_string(), Vacancy::Hole);
         Arc::new(AddressSpace { owner, vacancy, state: Mutex::default() })
     }
 
-    /// A space of addresses that somebody else keeps mapped, and lends.
+    /// Creates a space from addresses that their owner keeps mapped and lends.
     ///
     /// # Safety
-    /// The range is mapped, private and anonymous, stays its owner's for as long as the space and
-    /// its mappings live, and may be mapped over: nobody has a Rust reference into it.
+    /// The range is mapped, private and anonymous, and stays its owner's for as long as the space
+    /// and its mappings live. It may be mapped over: no Rust reference into it exists.
     pub(crate) unsafe fn lent(
         owner: &str,
         base: u64,
@@ -200,8 +200,8 @@ impl AddressSpace {
         Arc::new(AddressSpace { owner: owner.to_string(), vacancy, state })
     }
 
-    /// Takes an arena: one inaccessible mapping. Reserving a range that the space has already is
-    /// no error.
+    /// Reserves an arena as one inaccessible mapping. Reserving a range that the space already has
+    /// is not an error.
     pub(crate) fn reserve(&self, base: u64, length: u64) -> Result<()> {
         let mut state = lock(&self.state);
         if state.reservations.iter().any(|r| r.base == base && r.length >= length) {
@@ -211,7 +211,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// The arenas: first address and the end of each.
+    /// Returns the arenas as (first, end).
     pub(crate) fn arenas(&self) -> Vec<(u64, u64)> {
         let state = lock(&self.state);
         state.reservations.iter().map(|r| (r.base, r.base + r.length)).collect()
@@ -219,7 +219,7 @@ impl AddressSpace {
 
     /// Claims `base..base + length` for one owner. Nothing is mapped there yet.
     pub(crate) fn claim(self: &Arc<Self>, base: u64, length: u64) -> Result<Mapping> {
-        // What is mapped there soon was a hole before.
+        // A later mapping replaces a hole that the table of mappings does not list.
         ARENAS_CHANGED.fetch_add(1, Ordering::AcqRel);
         let mut state = lock(&self.state);
         let Some(end) = base.checked_add(length) else {
@@ -249,11 +249,12 @@ impl AddressSpace {
         Ok(Mapping { space: Arc::clone(self), base, length, key, inherited })
     }
 
-    /// Takes many mappings back to what the space has where nothing is mapped, by as few system
-    /// calls as possible: what lies between two of them goes as well, where it is nobody's claim.
-    /// They may only be dropped then. Clearing each of ten by itself took four times as long.
+    /// Clears many mappings with as few system calls as possible: unclaimed memory between two of
+    /// them is cleared with them. The mappings may only be dropped afterwards. Clearing ten
+    /// mappings one by one took four times as long.
     pub(crate) fn clear_all<'a>(&self, mappings: impl Iterator<Item = &'a Mapping>) {
-        // In a child the state may be locked for ever: each is cleared by itself.
+        // In a child the state may be locked for ever, so each mapping is cleared when it is
+        // dropped.
         if at_fork::is_child() {
             return;
         }
@@ -266,57 +267,56 @@ impl AddressSpace {
         for run in state.mapped.chunk_by_mut(|one, next| goes(one) == goes(next)) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let (base, end) = (first.base, last.end);
-            // Of those that could not be cleared each tries once more when it is dropped.
+            // Mappings that could not be cleared try again when they are dropped.
             if goes(first) && self.vacate(pointer(base), end - base).is_ok() {
                 run.iter_mut().for_each(|claimed| claimed.cleared = true);
             }
         }
     }
 
-    /// Puts what the space has where nothing is mapped over a range that is its claims' or
-    /// nobody's.
+    /// Puts the space's vacancy content over a range that its claims own, or that is unclaimed.
     fn vacate(&self, at: *mut c_void, length: u64) -> Result<()> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         let rights = match self.vacancy {
             Vacancy::Hole => ProtFlags::empty(),
             Vacancy::Zeros => ProtFlags::READ | ProtFlags::WRITE,
         };
-        // SAFETY: the range lies in the space, whose owner lets it be mapped over; nobody else has
-        // a claim to it.
+        // SAFETY: the range lies in the space, whose owner allows mapping over it; no other claim
+        // covers it.
         unsafe { mm::mmap_anonymous(at, length as usize, rights, flags) }
             .map(|_| ())
             .map_err(|e| Error::Unsupported { why: format!("mmap failed: {e}") })
     }
 
-    /// Was a claim's range cleared together with others?
+    /// Returns true if a claim's range was cleared together with others.
     fn is_cleared(&self, base: u64) -> bool {
         lock(&self.state).mapped.iter().any(|claimed| claimed.base == base && claimed.cleared)
     }
 }
 
-/// Whose stores into a mapping are seen where.
+/// Visibility of stores into a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// Reading only.
+    /// Read-only.
     ReadOnly,
     /// Stores stay in this process until they are committed.
     PrivateWritable,
-    /// Stores stay in this process, and are never committed.
+    /// Stores stay in this process and are never committed.
     PrivateCopy,
-    /// Stores go to the file's page cache at once: for bytes no commit speaks of yet.
+    /// Stores go to the file's page cache at once: for bytes that no commit refers to yet.
     SharedWritable,
 }
 
-/// A claimed range of addresses: one region of one object. Unmaps itself.
+/// Claimed range of addresses: one region of one object. Unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     space: Arc<AddressSpace>,
     base: u64,
     length: u64,
-    /// What is mapped writable from now on gets this key. Dropped after the range was cleared.
+    /// Key of memory that is mapped writable from now on. Dropped after the range was cleared.
     key: OnceLock<Arc<Key>>,
-    /// Children have the memory. A mapping for commits is left out of them, but where `inherit` says
-    /// otherwise: their clean pages would show the parent's later commits.
+    /// Children have the memory. A mapping for commits is left out of children unless `inherit` was
+    /// called: their clean pages would show the parent's later commits.
     inherited: AtomicBool,
 }
 
@@ -341,7 +341,7 @@ impl Mapping {
         pointer(address)
     }
 
-    /// Puts `length` bytes of `file` from `file_offset` at `address`, replacing what the mapping
+    /// Maps `length` bytes of `file` from `file_offset` at `address`, and replaces what the mapping
     /// has there. Touches no page.
     pub(crate) fn map(
         &self,
@@ -363,8 +363,8 @@ impl Mapping {
             Sharing::SharedWritable => (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED),
         };
         let flags = flags | MapFlags::FIXED;
-        // SAFETY: the range belongs to this claim (asserted above), and references into it are
-        // made only by the owner of the claim, who calls this between their lifetimes.
+        // SAFETY: the range belongs to this claim (asserted above). Only the owner of the claim
+        // creates references into it, and it calls this while there are none.
         let mapped = unsafe {
             mm::mmap(at, length as usize, protection, flags, file.descriptor(), file_offset)
         };
@@ -372,42 +372,44 @@ impl Mapping {
         if matches!(sharing, Sharing::PrivateWritable | Sharing::SharedWritable) {
             self.leave_out_of_children(address, length);
             if let Some(key) = self.key.get() {
-                // SAFETY: the range is ours and was mapped just above; its owner knows of the key.
+                // SAFETY: the claim owns the range, which was mapped just above; its owner knows of
+                // the key.
                 unsafe { key.guard(address, length, true) }?;
             }
         }
         Ok(())
     }
 
-    /// Children made from now on have nothing here.
+    /// Leaves a range out of children that are created from now on.
     pub(crate) fn leave_out_of_children(&self, address: u64, length: u64) {
         self.inherited.store(false, Ordering::Relaxed);
         self.advise(address, length, Advice::LinuxDontFork);
     }
 
-    /// Children made from now on have what is mapped here.
+    /// Lets children that are created from now on inherit a range.
     pub(crate) fn inherit(&self, address: u64, length: u64) -> Result<()> {
         let at = self.checked(address, length);
-        // SAFETY: the range is ours, and the advice changes nothing in this process.
+        // SAFETY: the claim owns the range, and the advice changes nothing in this process.
         unsafe { mm::madvise(at, length as usize, Advice::LinuxDoFork) }
             .map_err(|e| Error::Unsupported { why: format!("madvise failed: {e}") })?;
         self.inherited.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Makes pages of a private mapping this process's own, without changing a byte, whoever stores
-    /// to them meanwhile.
+    /// Makes pages of a private mapping this process's own, without changing a byte. Other threads
+    /// may store to them during the call.
     pub(crate) fn make_own(&self, address: u64, length: u64) -> Result<()> {
         let at = self.checked(address, length);
-        // SAFETY: touching pages changes no contents.
+        // SAFETY: populating pages changes no contents.
         if unsafe { mm::madvise(at, length as usize, Advice::LinuxPopulateWrite) }.is_ok() {
             return Ok(());
         }
-        // A kernel before 5.14, or out of memory, which the next store would be told by a signal.
+        // The kernel is older than 5.14, or memory is exhausted, which would raise a signal at the
+        // next store.
         Err(Error::Unsupported { why: "pages could not be made private".to_string() })
     }
 
-    /// Puts zeros of this process's own in place of a range, writable.
+    /// Maps private writable zeros in place of a range.
     pub(crate) fn map_zeros(&self, address: u64, length: u64) -> Result<()> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
@@ -418,8 +420,8 @@ impl Mapping {
             .map_err(|e| Error::Unsupported { why: format!("mmap failed: {e}") })
     }
 
-    /// Puts the first `length` bytes under a key, which are mapped, and writable as `writable` says;
-    /// and whatever is mapped writable later. An owner does that once.
+    /// Puts the first `length` bytes under a key, and memory that is mapped writable later. The
+    /// bytes must be mapped, and writable if `writable` says so. An owner calls this once.
     pub(crate) fn guard_by(&self, key: &Arc<Key>, length: u64, writable: bool) -> Result<()> {
         self.checked(self.base, length);
         if self.key.set(Arc::clone(key)).is_err() {
@@ -428,55 +430,55 @@ impl Mapping {
         if length == 0 {
             return Ok(());
         }
-        // SAFETY: the range is ours, as asserted, and mapped, as the caller says.
+        // SAFETY: the claim owns the range, as asserted, and it is mapped, as the caller says.
         unsafe { key.guard(self.base, length, writable) }
     }
 
-    /// Tells the kernel that access will be random: no read-around, so that the page cache keeps
+    /// Advises the kernel that access will be random: without read-around, the page cache keeps
     /// small folios (a 4 KiB write into a 2 MiB folio costs ext4 40 us instead of 2).
     pub(crate) fn advise_random(&self, address: u64, length: u64) {
         self.advise(address, length, Advice::Random);
     }
 
-    /// Tells the kernel that a range is filled from its beginning, in huge pages if it has them: a
-    /// file's page cache then gets folios as large, each by one fault.
+    /// Advises the kernel to use huge pages for a range that is filled from its beginning. A file's
+    /// page cache then gets folios of that size, each by one fault.
     pub(crate) fn advise_huge(&self, address: u64, length: u64) {
         self.advise(address, length, Advice::LinuxHugepage);
         self.advise(address, length, Advice::Sequential);
     }
 
-    /// Touches pages for writing ahead of their use, in one call.
+    /// Populates pages for writing, in one call.
     pub(crate) fn populate(&self, address: u64, length: u64) {
         self.advise(address, length, Advice::LinuxPopulateWrite);
     }
 
-    /// Forgets this process's private copies: the next touch shows the file's pages again.
+    /// Drops this process's private copies: the next access shows the file's pages again.
     pub(crate) fn drop_private(&self, address: u64, length: u64) -> Result<()> {
         let at = self.checked(address, length);
-        // SAFETY: the range is ours; its private pages are given up by the owner's decision,
-        // and what shows then is the file, whose bytes the owner has made equal or wants back.
+        // SAFETY: the claim owns the range. Its owner gives up the private pages, and the file
+        // shows through, whose bytes the owner has made equal or wants back.
         unsafe { mm::madvise(at, length as usize, Advice::LinuxDontNeed) }
             .map_err(|e| Error::Unsupported { why: format!("madvise failed: {e}") })
     }
 
-    /// Makes a range inaccessible to stores.
+    /// Makes a range read-only.
     pub(crate) fn protect_read_only(&self, address: u64, length: u64) -> Result<()> {
         self.protect(address, length, MprotectFlags::READ)
     }
 
-    /// Makes a range that was mapped writable accessible to stores again.
+    /// Makes a range that was mapped writable writable again.
     pub(crate) fn protect_writable(&self, address: u64, length: u64) -> Result<()> {
         self.protect(address, length, MprotectFlags::READ | MprotectFlags::WRITE)
     }
 
     fn protect(&self, address: u64, length: u64, rights: MprotectFlags) -> Result<()> {
         let at = self.checked(address, length);
-        // SAFETY: the range is ours, and what its mapping may be used for is its owner's decision.
+        // SAFETY: the claim owns the range, and its owner decides how the mapping may be used.
         unsafe { mm::mprotect(at, length as usize, rights) }
             .map_err(|e| Error::Unsupported { why: format!("mprotect failed: {e}") })
     }
 
-    /// Takes a range back to what the space has where nothing is mapped.
+    /// Restores the space's vacancy content over a range.
     pub(crate) fn clear(&self, address: u64, length: u64) -> Result<()> {
         if length == 0 {
             return Ok(());
@@ -486,8 +488,8 @@ impl Mapping {
 
     fn advise(&self, address: u64, length: u64, advice: Advice) {
         let at = self.checked(address, length);
-        // SAFETY: the range is ours and the advice changes no contents. Kernels without it say
-        // so, and nothing is lost.
+        // SAFETY: the claim owns the range, and the advice changes no contents. A kernel that does
+        // not support it returns an error, which is harmless.
         let _ = unsafe { mm::madvise(at, length as usize, advice) };
     }
 }
@@ -495,48 +497,49 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if at_fork::is_child() {
-            // A thread that is not here may have locked the space. What a child does not have is not
-            // cleared either: its program may have mapped something there.
+            // The space may be locked by a thread that does not exist here. Memory that the child
+            // did not inherit is not cleared either: the child may have mapped other memory there.
             std::mem::forget(self.key.take());
             if self.inherited.load(Ordering::Relaxed) {
                 let _ = self.space.vacate(pointer(self.base), self.length);
             }
             return;
         }
-        // Should the kernel refuse (it ran out of map entries), the old pages stay visible to
-        // nobody: the range is never claimed again in this process.
+        // If the kernel refuses (it ran out of map entries), the old pages stay mapped but unused:
+        // this process never claims the range again.
         if self.space.is_cleared(self.base) || self.clear(self.base, self.length).is_ok() {
             let base = self.base;
             lock(&self.space.state).mapped.retain(|claimed| claimed.base != base);
         } else {
-            // The pages keep the key, so nobody else may have it.
+            // The pages keep the key, so it must not be given to another object.
             std::mem::forget(self.key.take());
         }
     }
 }
 
-/// As [`Mapping::drop_private`], for many runs at once.
+/// Like [`Mapping::drop_private`], for many runs at once.
 pub(crate) fn drop_private_runs(runs: &[(&Mapping, u64, u64)]) -> Result<()> {
-    // SAFETY: as in `drop_private`, for each of the runs.
+    // SAFETY: the owners of the mappings give up the private pages of these runs, as for
+    // `drop_private`.
     let done = unsafe { advise_runs(runs, libc::MADV_DONTNEED) };
-    // Giving up a page twice is no harm.
+    // Dropping a page twice is harmless.
     runs[done..]
         .iter()
         .try_for_each(|(mapping, address, length)| mapping.drop_private(*address, *length))
 }
 
-/// As [`Mapping::populate`], for many runs at once; where that is not possible, nothing.
+/// Like [`Mapping::populate`], for many runs at once. Does nothing if the kernel does not support
+/// it.
 pub(crate) fn populate_runs(runs: &[(&Mapping, u64, u64)]) {
-    // SAFETY: touching pages changes no contents.
+    // SAFETY: populating pages changes no contents.
     unsafe { advise_runs(runs, libc::MADV_POPULATE_WRITE) };
 }
 
-/// Gives one piece of advice about many runs: one system call for a thousand of them, and one flush
-/// of the processors' translations, where the kernel offers it (Linux 6.13). Gives the number of
-/// runs that are done for certain.
+/// Gives the same advice about many runs: one system call for a thousand runs, and one TLB flush,
+/// if the kernel supports it (Linux 6.13). Returns the number of runs that are certainly done.
 ///
 /// # Safety
-/// As for the advice: each run lies in its mapping, which is asserted, and may be treated so.
+/// Each run lies in its mapping, which is asserted, and its owner allows the effect of the advice.
 unsafe fn advise_runs(runs: &[(&Mapping, u64, u64)], advice: libc::c_int) -> usize {
     /// `PIDFD_SELF_THREAD_GROUP`: this process, without opening a descriptor (Linux 6.15).
     const THIS_PROCESS: libc::c_int = -10_001;
@@ -553,7 +556,7 @@ unsafe fn advise_runs(runs: &[(&Mapping, u64, u64)], advice: libc::c_int) -> usi
                 iov_len: *length as usize,
             })
             .collect();
-        // SAFETY: as the caller promises; the vector is valid for the call.
+        // SAFETY: the caller allows the advice for each run; the vector is valid for the call.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_process_madvise,
@@ -580,7 +583,7 @@ mod tests {
     const BASE: u64 = 0x5f00_0000_0000;
 
     #[test]
-    fn an_arena_is_reserved_once_and_the_second_owner_learns_by_whom() {
+    fn a_second_reservation_of_an_arena_names_the_first_owner() {
         let first = AddressSpace::new("store one");
         first.reserve(BASE, 1 << 30).unwrap();
         first.reserve(BASE, 1 << 30).unwrap();

@@ -1,10 +1,10 @@
-//! The process's own memory map, read to name what is in the way of a reservation.
+//! Reads the process's memory map, to name the mappings that block a reservation.
 
 use std::fs;
 
-/// What lies in `base..end` of this process, in words for an error message.
+/// Describes the mappings in `base..end` of this process for an error message.
 ///
-/// Reads `/proc/self/maps`, so it costs milliseconds in a large process: for error paths only.
+/// Reads `/proc/self/maps`, which takes milliseconds in a large process: for error paths only.
 pub(super) fn what_lies_in(base: u64, end: u64) -> String {
     let Ok(maps) = fs::read_to_string("/proc/self/maps") else {
         return "an unknown mapping (/proc is not readable)".to_string();
@@ -15,16 +15,16 @@ pub(super) fn what_lies_in(base: u64, end: u64) -> String {
     }
 }
 
-/// A mapping of a process.
+/// A named mapping of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedRange {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// A file's name, `[heap]`, `[stack]` and the like, or `anonymous memory`.
+    /// A file's name, a name such as `[heap]` or `[stack]`, or `anonymous memory`.
     pub(crate) name: String,
 }
 
-/// What `/proc/<id>/maps` says, in order.
+/// Parses the text of `/proc/<id>/maps`, in order.
 pub(crate) fn parse_maps(text: &str) -> Vec<NamedRange> {
     let ranges = text.lines().filter_map(parse);
     ranges.map(|m| NamedRange { start: m.start, end: m.end, name: m.name.to_string() }).collect()
@@ -40,7 +40,7 @@ pub(super) struct MappedRange<'a> {
     pub(super) name: &'a str,
 }
 
-/// What `/proc/self/maps` says, in order.
+/// Parses the text of `/proc/self/maps`, in order.
 pub(super) fn parse_mapped(text: &str) -> Vec<MappedRange<'_>> {
     let range = |line| {
         let Line { start, end, readable, name } = parse(line)?;
@@ -56,7 +56,7 @@ struct Line<'a> {
     name: &'a str,
 }
 
-/// Name of memory that has none.
+/// Name of mappings without one.
 const ANONYMOUS: &str = "anonymous memory";
 
 /// Parses one line: `start-end perms offset dev inode   name`.

@@ -1,11 +1,10 @@
-//! Addresses: the window that Evermap keeps to itself, the arenas reserved in it, and the mappings
-//! put into them.
+//! Addresses: the window that Evermap uses, the arenas reserved in it, and the mappings in them.
 //!
 //! Objects hold raw pointers, so an object must lie at the same addresses in every process. This
-//! module owns everything that makes it so: a [`Reservation`] keeps an arena's addresses free from
-//! the moment a store is opened, and a [`Mapping`] puts a part of a file at an exact address inside
-//! a reservation. No reference is handed out here, only addresses: who turns them into references
-//! argues for that where it is done.
+//! module ensures that: a [`Reservation`] keeps an arena's addresses free from the moment a store
+//! is opened, and a [`Mapping`] puts a part of a file at an exact address inside a reservation.
+//! This module hands out addresses only, no references: the code that creates references argues for
+//! their safety.
 
 mod access;
 mod anonymous;
@@ -35,12 +34,13 @@ pub(crate) use view::View;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 
-/// The range of virtual addresses in which stores take their arenas.
+/// Range of virtual addresses in which stores reserve their arenas.
 ///
 /// The default on x86-64 and 64-bit Arm is `0x1400_0000_0000..0x5500_0000_0000`. It ends below the
-/// place where Linux puts position-independent programs and the heap behind them (two thirds of
-/// the address space, `0x5555_5555_4000` and up, randomised by at most 2^44), and far below stack
-/// and libraries. Within it, addresses that cannot be text come first. Sanitizers and kernels with fewer address bits need another one.
+/// place where Linux puts position-independent programs and the heap after them (two thirds of the
+/// address space, `0x5555_5555_4000` and up, randomised by at most 2^44), and far below stack and
+/// libraries. Inside it, addresses that cannot be text are preferred. Sanitizers and kernels with
+/// fewer address bits need another window.
 ///
 /// ```
 /// let window = evermap::Window::default();
@@ -60,7 +60,7 @@ impl Default for Window {
 }
 
 impl Window {
-    /// A window from `base` up to, not including, `end`; both multiples of 1 GiB.
+    /// Creates a window from `base` up to, not including, `end`. Both are multiples of 1 GiB.
     ///
     /// # Errors
     /// `Unsupported` when the range is empty or not aligned.
@@ -76,31 +76,31 @@ impl Window {
         Ok(Window { base, end })
     }
 
-    /// First address.
+    /// Returns the first address.
     pub fn base(&self) -> u64 {
         self.base
     }
 
-    /// The address behind the last one.
+    /// Returns the address after the last one.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// Does the window hold `length` bytes from `address`?
+    /// Returns true if the window contains `length` bytes from `address`.
     pub fn contains(&self, address: u64, length: u64) -> bool {
         address >= self.base && address.checked_add(length).is_some_and(|end| end <= self.end)
     }
 }
 
-/// Arenas begin at multiples of this.
+/// Alignment of arenas.
 pub(crate) const ARENA_ALIGN_BYTES: u64 = 1 << 30;
 
-/// Random bits from the kernel.
+/// Returns random bits from the kernel.
 pub(crate) fn random_u64() -> Result<u64> {
     getrandom::u64().map_err(|e| Error::Unsupported { why: format!("no random numbers: {e}") })
 }
 
-/// A random identity for a store or an object.
+/// Returns a random identity for a store or an object.
 pub(crate) fn random_uuid() -> Result<[u8; 16]> {
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&random_u64()?.to_le_bytes());
@@ -111,7 +111,7 @@ pub(crate) fn random_uuid() -> Result<[u8; 16]> {
     Ok(uuid)
 }
 
-/// Refuses kernels whose pages are larger than the format's: regions begin at 4 KiB steps.
+/// Refuses kernels with larger pages than the format's: regions begin at 4 KiB steps.
 pub(crate) fn check_page_size() -> Result<()> {
     let kernel = rustix::param::page_size() as u64;
     if kernel == PAGE_BYTES {

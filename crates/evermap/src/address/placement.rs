@@ -1,25 +1,25 @@
-//! Where in the window a new arena goes: anywhere that meets nothing of a list, by chance.
+//! Chooses a random place for a new arena in the window that avoids a list of ranges.
 //!
-//! By chance, because the list knows only what this user and this machine have told it: two stores
-//! made on two machines are apart as well as the size of the window allows. All places that are
-//! left have the same chance, and one that is left is always found.
+//! The place is random because the list contains only what this user and this machine know: two
+//! stores made on two machines are then apart with a probability that depends only on the window's
+//! size. All free places are equally likely, and a free place is always found.
 //!
-//! Places whose addresses cannot be text come first. An address in memory is six bytes and two zeros,
-//! and so is the end of many a string. What tells them apart are the two bytes before the zeros: a
-//! place is taken first where no UTF-8 text ends so, and no text of a common script in UTF-16. Who
-//! looks for pointers in a heap full of text then takes none of it for one.
+//! Places whose addresses cannot be text are preferred. An address in memory is six bytes and two
+//! zeros, and so is the end of many strings. The two bytes before the zeros tell them apart:
+//! preferred places are those where no UTF-8 text ends with these bytes, and no UTF-16 text of a
+//! common script. Code that searches a heap full of text for pointers then takes no text for one.
 
 use super::{ARENA_ALIGN_BYTES, Window, random_u64};
 use crate::error::{Error, Result};
 
 impl Window {
-    /// A random base, aligned to 1 GiB, for an arena of `length` bytes that meets none of the
-    /// ranges `taken` (base and length, in any order); `None` when there is no such place.
+    /// Returns a random base, aligned to 1 GiB, for an arena of `length` bytes that overlaps none
+    /// of the ranges `taken` (base and length, in any order), or `None` if there is no such place.
     ///
-    /// Places that are whole lengths from the window's beginning come first: arenas of one length
-    /// then fill the window without gaps (at random GiBs it is full at three quarters), and two
-    /// that do not know of each other meet half as often, for they meet in all or in nothing. Among
-    /// them, those that cannot be text come first.
+    /// Places at multiples of `length` from the window's beginning are preferred. Arenas of one
+    /// length then fill the window without gaps (at random GiBs it is full at three quarters). Two
+    /// arenas that do not know of each other overlap half as often, because they overlap completely
+    /// or not at all. Among these places, those that cannot be text are preferred.
     pub(crate) fn free_base(&self, length: u64, taken: &[(u64, u64)]) -> Result<Option<u64>> {
         let Some(room) = (self.end() - self.base()).checked_sub(length) else {
             return Err(Error::OutOfAddresses {
@@ -40,7 +40,7 @@ impl Window {
         Ok(None)
     }
 
-    /// Ranges of the window whose addresses can be text: base and length.
+    /// Returns the ranges of the window whose addresses can be text, as base and length.
     fn textual(&self) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for pair in self.base() >> PAIR_SHIFT..=(self.end() - 1) >> PAIR_SHIFT {
@@ -57,26 +57,26 @@ impl Window {
     }
 }
 
-/// Addresses have the same two upper bytes for so many bits.
+/// Number of low address bits below the two upper bytes.
 const PAIR_SHIFT: u32 = 32;
 
-/// Can text that is followed by zeros end with these two bytes, the lower one first?
+/// Returns true if text followed by zeros can end with these two bytes, the lower one first.
 fn can_end_text(pair: u16) -> bool {
     let [before, last] = pair.to_le_bytes();
     let is_ascii = |byte: u8| matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..0x7f);
-    // In UTF-8 a continuation byte ends the letter before; a leading one never stands there.
+    // In UTF-8, a continuation byte can be the last byte of a letter; a leading byte cannot.
     let utf8 = is_ascii(last) && (is_ascii(before) || (0x80..0xc0).contains(&before));
     utf8 || !is_rare_in_utf16(pair)
 }
 
-/// Blocks of Unicode without letters or signs of texts that are written today: by the upper byte.
-/// Syllabics of Canada and runes; phonetic and Balinese extensions; Braille, arrows and mathematics
-/// that are supplements; Glagolitic, Tifinagh, radicals; extension A of the Chinese characters.
+/// Returns true for Unicode blocks without letters or signs of texts written today, by their upper
+/// byte: Canadian syllabics and runes; phonetic and Balinese extensions; Braille, supplemental
+/// arrows and mathematics; Glagolitic, Tifinagh, radicals; extension A of the Chinese characters.
 fn is_rare_in_utf16(unit: u16) -> bool {
     matches!(unit >> 8, 0x14..=0x16 | 0x19..=0x1d | 0x28..=0x2a | 0x2c | 0x2d | 0x2f | 0x34..=0x4c)
 }
 
-/// Bases that may be chosen: number n is `base + n * step`.
+/// Candidate bases: number n is `base + n * step`.
 struct Places {
     base: u64,
     step: u64,
@@ -100,13 +100,15 @@ impl Places {
         Ok(None)
     }
 
-    /// Runs of numbers, from and to, of the places where `length` bytes meet nothing.
+    /// Returns runs of place numbers, as (from, to), at which `length` bytes overlap no taken
+    /// range.
     fn free_runs(&self, length: u64, taken: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let mut lost: Vec<(u64, u64)> = taken
             .iter()
             .filter(|(_, bytes)| *bytes > 0)
             .map(|&(start, bytes)| {
-                // The first place whose end lies behind the range's start, and the first behind it.
+                // The first place whose end lies after the start of the range, and the first place
+                // after the range.
                 let before = start.checked_sub(self.base).and_then(|at| at.checked_sub(length));
                 let from = before.map_or(0, |bytes| bytes / self.step + 1);
                 let end = start.saturating_add(bytes).saturating_sub(self.base);
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_of_a_window_is_given_out_its_last_one_too() {
+    fn every_place_of_a_window_is_used() {
         let mut taken = Vec::new();
         while let Some(base) = window(7).free_base(GIB, &taken).unwrap() {
             taken.push((base, GIB));
@@ -169,14 +171,14 @@ mod tests {
         assert!(matches!(refused, Err(Error::OutOfAddresses { .. })));
     }
 
-    /// Words of heaps in which texts lie, from each byte on, with zeros behind them.
+    /// Returns the words of a heap that contains the text at each byte offset, followed by zeros.
     fn words_of(bytes: &[u8]) -> Vec<u64> {
         let padded = [&[0; 8], bytes, &[0; 8]].concat();
         padded.windows(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
     }
 
     #[test]
-    fn no_text_looks_like_an_address_of_the_places_that_come_first() {
+    fn no_text_looks_like_an_address_of_a_preferred_place() {
         let texts = [
             "The quick brown fox (jumps) over 13 lazy dogs, at 7:45 P.M. - ABCDEFGHIJKLMNOPQRST!\n",
             "\tint main(void)\r\n{ return 0x54; } /* 100 % */ \"A\" 'T' #!/bin/sh $HOME ~0 4 2",
@@ -189,7 +191,7 @@ mod tests {
         ];
         let mut words = Vec::new();
         for text in texts {
-            // Every piece of it may be the end of a string.
+            // Every prefix of the text may be a whole string.
             for end in text.char_indices().map(|(at, _)| at).chain([text.len()]) {
                 let start = end.saturating_sub(24);
                 words.extend(words_of(&text.as_bytes()[start..end]));
@@ -210,9 +212,9 @@ mod tests {
         }
     }
 
-    /// The number that the documentation has.
+    /// The number that the documentation states.
     #[test]
-    fn so_many_places_of_the_default_window_come_first() {
+    fn the_default_window_has_the_documented_number_of_preferred_places() {
         let (window, textual) = (Window::default(), Window::default().textual());
         let room = window.end() - window.base() - 64 * GIB;
         let places = Places { base: window.base(), step: 64 * GIB, count: room / (64 * GIB) + 1 };
@@ -223,10 +225,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_place_meets_nothing_that_is_taken_and_is_found_where_there_is_one(
+        fn a_free_place_overlaps_nothing_and_is_always_found(
             gib in 1u64..5,
             taken in proptest::collection::vec(
-                // Around the window, across its ends, and at the ends of what a number can be.
+                // Ranges around the window, across its ends, and at the ends of the number range.
                 prop_oneof![
                     (BASE - 8 * GIB..BASE + 24 * GIB, 0u64..6 * GIB),
                     (any::<u64>(), any::<u64>()),

@@ -1,22 +1,22 @@
-//! A heap without a file, for [`Scratch`](crate::Scratch) objects: the same allocator over
-//! anonymous memory.
+//! Heap in anonymous memory, for [`Scratch`](crate::Scratch) objects: the allocator of objects
+//! without a file behind it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Ground, Heap};
+use super::{ChunkSource, Heap};
 use crate::address::AnonymousRange;
 use crate::error::Result;
 use crate::format::{CHUNK_BYTES, PAGE_BYTES, RegionRecord, meta_length};
 
-/// Chunks of the first region; each further one doubles what there is.
+/// Chunks of the first region. Each further region doubles the total.
 const FIRST_CHUNKS: u64 = 4;
 
 #[derive(Default)]
-pub(super) struct AnonymousGround {
+pub(super) struct AnonymousSource {
     ranges: Mutex<Vec<(AnonymousRange, RegionRecord)>>,
 }
 
-impl Ground for AnonymousGround {
+impl ChunkSource for AnonymousSource {
     fn extend(&self, region: usize, _data_bytes: u64) -> Result<u64> {
         let ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
         let backed = ranges.get(region).map(|(_, record)| record.capacity - record.meta_length);
@@ -50,27 +50,28 @@ impl Ground for AnonymousGround {
 }
 
 impl Heap {
-    /// A heap in anonymous memory; gone when dropped.
+    /// Creates a heap in anonymous memory, which is freed when the heap is dropped.
     pub(crate) fn anonymous() -> Result<Heap> {
-        let ground = Arc::new(AnonymousGround::default());
-        let record = ground.add_region(FIRST_CHUNKS)?;
-        // SAFETY: the ground's memory is mapped writable, zero, and kept by the heap itself.
-        Ok(unsafe { Heap::new(ground, &[record]) })
+        let source = Arc::new(AnonymousSource::default());
+        let record = source.add_region(FIRST_CHUNKS)?;
+        // SAFETY: the chunk source maps the memory writable and zero, and the heap keeps the
+        // source.
+        Ok(unsafe { Heap::new(source, &[record]) })
     }
 
-    /// Blocks that are allocated.
+    /// Number of allocated blocks.
     #[cfg(test)]
     pub(crate) fn live_blocks(&self) -> usize {
         self.statistics().blocks as usize
     }
 
-    /// Lets this many more allocations succeed and then none.
+    /// Lets `successes` more allocations succeed; all later ones fail.
     #[cfg(test)]
     pub(crate) fn fail_after(&self, successes: usize) {
         self.set_fail_after(Some(successes));
     }
 
-    /// Ends what `fail_after` began.
+    /// Ends the failures that `fail_after` set up.
     #[cfg(test)]
     pub(crate) fn never_fail(&self) {
         self.set_fail_after(None);

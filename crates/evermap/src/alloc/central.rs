@@ -1,23 +1,23 @@
-//! What all threads of a heap share, behind its lock: the regions with their chunk maps, which
-//! chunks are free, large blocks, and who owns which slab.
+//! The part of a heap that its threads share, behind the heap's lock: the regions with their chunk
+//! maps, the free chunks, large blocks, and the owners of slabs.
 //!
-//! A thread comes here once a slab, for large blocks, and to free into a slab that nobody owns.
-//! Every change of the chunk map and of a slab's owner is made here.
+//! A thread takes the lock once per slab, for large blocks, and to free into a slab without an
+//! owner. All changes to the chunk map and to a slab's owner are made here.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tracing::error;
 
-use super::Ground;
+use super::ChunkSource;
 use super::chunks::FreeChunks;
 use super::classes::{CLASSES, block_bytes, blocks_per_slab, class_of, offered_used_max};
 use super::directory::Directory;
-use super::handover::{HANDED_OVER, begin_collecting};
 use super::holes::is_free;
 use super::region::Region;
+use super::remote_free::{REMOTELY_FREED, begin_collecting};
 use super::slab::{Plain, Slab, UNTOUCHED, WORDS};
-use super::thread::{Then, ThreadHeap};
+use super::thread::{AfterFree, ThreadHeap};
 use crate::error::{Error, Result};
 use crate::format::{
     BLOCK_BYTES_MIN, CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, CHUNK_HOLE, CHUNK_LARGE,
@@ -28,10 +28,11 @@ use crate::format::{
 pub(super) struct Central {
     pub(super) regions: Vec<Region>,
     free: FreeChunks,
-    /// From which chunk on slabs of each class that an earlier session left may still be found in
-    /// the map. Each chunk is looked at once: later slabs are known to the threads that used them.
-    unseen: [(usize, usize); CLASSES],
-    /// Regions that an earlier session left.
+    /// For each class, the position up to which the map was searched for slabs that an earlier
+    /// session left. Each chunk is visited once: later slabs are known to the threads that used
+    /// them.
+    unscanned: [(usize, usize); CLASSES],
+    /// Number of regions that an earlier session left.
     regions_found: usize,
     pub(super) threads: Vec<Arc<ThreadHeap>>,
 }
@@ -46,11 +47,11 @@ pub(super) fn refuse<T>(address: u64, why: &'static str) -> Result<T> {
     Err(Error::InvalidFree { address, why })
 }
 
-pub(super) const IN_THE_MIDDLE: &str = "it points into the middle of a block";
+pub(super) const MIDDLE_OF_BLOCK: &str = "it points into the middle of a block";
 pub(super) const IS_FREE: &str = "the block is free; was it freed before?";
 const DAMAGED: &str = "the object's allocator metadata is damaged";
 
-/// What the map says of a slab with so many blocks in use.
+/// Chunk map state of a slab with `used` blocks in use.
 fn slab_state(class: usize, used: u32) -> u8 {
     let state = 1 + class as u8;
     match used <= offered_used_max(blocks_per_slab(class)) {
@@ -61,24 +62,27 @@ fn slab_state(class: usize, used: u32) -> u8 {
 
 impl Central {
     /// # Safety
-    /// As [`Heap::new`](super::Heap::new).
+    /// The regions are mapped writable and stay so while the value lives; only the heap changes
+    /// their metadata.
     pub(super) unsafe fn new(records: &[RegionRecord]) -> Central {
         let regions: Vec<Region> = records
             .iter()
             .enumerate()
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller guarantees that the regions are mapped writable and are the heap's
+            // alone.
             .map(|(i, record)| unsafe { Region::new(record, i == 0) })
             .collect();
         Central {
             free: FreeChunks::new(regions.len()),
-            unseen: [(0, 0); CLASSES],
+            unscanned: [(0, 0); CLASSES],
             regions_found: regions.len(),
             threads: Vec::new(),
             regions,
         }
     }
 
-    /// A thread heap for a thread that has none: one whose thread has ended, if there is any.
+    /// Returns a thread heap for a thread that has none: an abandoned one if there is any, else a
+    /// new one.
     pub(super) fn join(&mut self) -> Arc<ThreadHeap> {
         if let Some(thread) = self.threads.iter().find(|t| t.abandoned.load(Ordering::Acquire)) {
             thread.abandoned.store(false, Ordering::Relaxed);
@@ -89,12 +93,12 @@ impl Central {
         thread
     }
 
-    /// A slab of `class` with free blocks, owned by `me` and not current: one of its own, else one
-    /// of a thread that ended, else one that an earlier session left, else a fresh one.
+    /// Returns a slab of `class` with free blocks, owned by `me` and not current. Tries `me`'s own
+    /// slabs, then those of ended threads, then those of an earlier session, then a fresh chunk.
     pub(super) fn obtain<'d>(
         &mut self,
         directory: &'d Directory,
-        ground: &dyn Ground,
+        source: &dyn ChunkSource,
         me: &'d ThreadHeap,
         class: usize,
     ) -> Result<&'d Slab> {
@@ -102,11 +106,11 @@ impl Central {
         if let Some(slab) = me.listed(class) {
             return Ok(slab);
         }
-        self.adopt_from_the_ended(me, class);
+        self.adopt_abandoned(me, class);
         if let Some(slab) = me.listed(class) {
             return Ok(slab);
         }
-        while let Some((region, chunk)) = self.next_left(class) {
+        while let Some((region, chunk)) = self.next_leftover(class) {
             let slab = directory.find_or_make(self.regions[region].chunk_address(chunk));
             if slab.size.get() != 0 {
                 continue;
@@ -117,7 +121,7 @@ impl Central {
                 return Ok(slab);
             }
         }
-        let (region, chunk) = self.take_chunks(ground, 1, 0, CHUNK_BYTES)?;
+        let (region, chunk) = self.take_chunks(source, 1, 0, CHUNK_BYTES)?;
         let record = self.regions[region].record(chunk);
         record.set_blocks(blocks_per_slab(class));
         record.set_used(0);
@@ -125,7 +129,7 @@ impl Central {
         let slab = directory.find_or_make(self.regions[region].chunk_address(chunk));
         self.describe(slab, (region, chunk), class);
         for at in 0..WORDS as u32 {
-            // Zero but for damage: a slab is given back empty.
+            // Already zero unless the metadata is damaged: a slab is returned empty.
             if slab.word(at).get() != 0 {
                 slab.word(at).set(0);
             }
@@ -136,10 +140,10 @@ impl Central {
         Ok(slab)
     }
 
-    /// The next chunk that the map had as a slab of `class` with a useful share of free blocks when
-    /// the heap was opened. It may be another slab by now.
-    fn next_left(&mut self, class: usize) -> Option<(usize, usize)> {
-        let (region, from) = &mut self.unseen[class];
+    /// Returns the next chunk that held a slab of `class` with a useful share of free blocks when
+    /// the heap was opened. The chunk may hold another slab by now.
+    fn next_leftover(&mut self, class: usize) -> Option<(usize, usize)> {
+        let (region, from) = &mut self.unscanned[class];
         while *region < self.regions_found {
             let map = self.regions.get(*region)?.map();
             if let Some(found) = memchr::memchr(1 + class as u8, map.get(*from..)?) {
@@ -153,11 +157,12 @@ impl Central {
 
     pub(super) fn describe(&self, slab: &Slab, (region, chunk): (usize, usize), class: usize) {
         let bitmap = self.regions[region].record(chunk).bitmap();
-        // SAFETY: the record's bitmap, mapped as long as the heap lives.
+        // SAFETY: the bitmap is that of the chunk's record, which is mapped as long as the heap
+        // lives.
         unsafe { slab.describe(class, (region, chunk), bitmap) };
     }
 
-    /// Makes a slab `me`'s that nobody owns, or a thread heap whose thread has ended.
+    /// Makes `me` the owner of a slab that has none, or whose owner's thread has ended.
     pub(super) fn adopt(&mut self, slab: &Slab, me: &ThreadHeap) {
         // SAFETY: thread heaps live as long as the heap.
         if let Some(before) = unsafe { slab.owner.get().as_ref() } {
@@ -168,8 +173,8 @@ impl Central {
         me.file(slab);
     }
 
-    /// Adopts slabs of threads that ended until one has a useful share of free blocks.
-    fn adopt_from_the_ended(&mut self, me: &ThreadHeap, class: usize) {
+    /// Adopts slabs of ended threads until one has a useful share of free blocks.
+    fn adopt_abandoned(&mut self, me: &ThreadHeap, class: usize) {
         let ended: Vec<_> = self
             .threads
             .iter()
@@ -187,13 +192,14 @@ impl Central {
         }
     }
 
-    /// Moves what other threads freed into the bitmaps of the slabs on a thread heap's stack. The
-    /// thread heap is the caller's, or abandoned; when all is `quiet`, anybody's.
+    /// Moves blocks that other threads freed into the bitmaps of the slabs on a thread heap's
+    /// stack. The thread heap must be the caller's or abandoned; with `quiet`, no thread uses the
+    /// heap and it may be any.
     pub(super) fn collect(&mut self, thread: &ThreadHeap, quiet: bool) {
         let mut next = thread.pending.take();
-        // SAFETY: stacks hold descriptors that the heap keeps.
+        // SAFETY: stacks hold descriptors, which live as long as the heap.
         while let Some(slab) = unsafe { next.as_ref() } {
-            next = super::handover::Linked::link(slab).load(Ordering::Relaxed);
+            next = super::remote_free::Linked::link(slab).load(Ordering::Relaxed);
             begin_collecting(&slab.freer);
             // SAFETY: thread heaps live as long as the heap.
             let Some(owner) = (unsafe { slab.owner.get().as_ref() }) else { continue };
@@ -201,31 +207,31 @@ impl Central {
             if ours || quiet {
                 report(slab, slab.collect());
                 owner.touch(slab);
-                if owner.after_freeing(slab) == Then::GiveBack {
-                    self.give_slab_back(slab);
+                if owner.after_freeing(slab) == AfterFree::ReturnChunk {
+                    self.return_slab(slab);
                 }
-            } else if slab.freer.fetch_or(HANDED_OVER, Ordering::SeqCst) & HANDED_OVER == 0 {
-                // It changed hands while it was on its way to the stack.
+            } else if slab.freer.fetch_or(REMOTELY_FREED, Ordering::SeqCst) & REMOTELY_FREED == 0 {
+                // The slab changed its owner on its way to the stack.
                 owner.pending.push(slab);
             }
         }
     }
 
-    /// A slab that its owner released because it holds nothing.
-    pub(super) fn give_slab_back(&mut self, slab: &Slab) {
+    /// Returns the chunk of an empty slab that its owner has released.
+    pub(super) fn return_slab(&mut self, slab: &Slab) {
         slab.forget();
-        self.give_chunks_back(slab.region.get() as usize, slab.chunk.get() as usize, 1);
+        self.return_chunks(slab.region.get() as usize, slab.chunk.get() as usize, 1);
     }
 
-    pub(super) fn give_chunks_back(&mut self, region: usize, chunk: usize, chunks: usize) {
+    pub(super) fn return_chunks(&mut self, region: usize, chunk: usize, chunks: usize) {
         self.regions[region].set_map(chunk, chunks, CHUNK_FREE);
         self.free.give(region, chunk, chunks);
     }
 
-    /// Finds `chunks` free chunks and backs `bytes` of them with the file.
+    /// Finds `chunks` free chunks and lets the file back `bytes` of them.
     fn take_chunks(
         &mut self,
-        ground: &dyn Ground,
+        source: &dyn ChunkSource,
         chunks: usize,
         bytes: u64,
         align_bytes: u64,
@@ -233,8 +239,8 @@ impl Central {
         let mut found = self.free.find(&self.regions, chunks, align_bytes);
         if found.is_none() {
             let spare = (align_bytes / CHUNK_BYTES).saturating_sub(1);
-            let record = ground.add_region(chunks as u64 + spare)?;
-            // SAFETY: the ground mapped the region writable for this heap and zeroed it.
+            let record = source.add_region(chunks as u64 + spare)?;
+            // SAFETY: the chunk source mapped the region writable and zeroed, for this heap alone.
             let region = unsafe { Region::new(&record, false) };
             self.free.add_region(region.chunks());
             self.regions.push(region);
@@ -246,33 +252,33 @@ impl Central {
         };
         let at = chunk as u64 * CHUNK_BYTES;
         let end = (at + chunks as u64 * CHUNK_BYTES).min(self.regions[region].backed());
-        // A hole may lie behind the file's end, which was cut since: backing it reserves it.
+        // A hole may lie past a file end that was truncated since; backing it reserves it.
         if at < end && self.regions[region].map()[chunk..chunk + chunks].contains(&CHUNK_HOLE) {
-            ground.refill(region, at, end - at)?;
+            source.refill(region, at, end - at)?;
         }
-        self.back(ground, region, at + bytes)?;
+        self.back(source, region, at + bytes)?;
         self.free.take(region, chunk, chunks);
         Ok((region, chunk))
     }
 
-    /// Backs free chunks that follow one another, `bytes` of them.
-    pub(super) fn reserve(&mut self, ground: &dyn Ground, bytes: u64) -> Result<()> {
+    /// Backs a run of free chunks with `bytes` of the file.
+    pub(super) fn reserve(&mut self, source: &dyn ChunkSource, bytes: u64) -> Result<()> {
         let chunks = bytes.div_ceil(CHUNK_BYTES).max(1) as usize;
         let whole = chunks as u64 * CHUNK_BYTES;
-        let (region, chunk) = self.take_chunks(ground, chunks, whole, CHUNK_BYTES)?;
+        let (region, chunk) = self.take_chunks(source, chunks, whole, CHUNK_BYTES)?;
         self.free.give(region, chunk, chunks);
         Ok(())
     }
 
-    /// Backs a region with the file up to `data_bytes`; gives the bytes that are backed then.
+    /// Backs a region with the file up to `data_bytes`. Returns the number of bytes backed.
     pub(super) fn back(
         &mut self,
-        ground: &dyn Ground,
+        source: &dyn ChunkSource,
         region: usize,
         data_bytes: u64,
     ) -> Result<u64> {
         if data_bytes > self.regions[region].backed() {
-            let backed = ground.extend(region, data_bytes)?;
+            let backed = source.extend(region, data_bytes)?;
             self.regions[region].set_backed(backed);
         }
         Ok(self.regions[region].backed())
@@ -280,13 +286,13 @@ impl Central {
 
     pub(super) fn allocate_large(
         &mut self,
-        ground: &dyn Ground,
+        source: &dyn ChunkSource,
         size: usize,
         align: usize,
     ) -> Result<u64> {
         let chunks = (size as u64).div_ceil(CHUNK_BYTES).max(1) as usize;
         let align = (align as u64).max(CHUNK_BYTES);
-        let (region, chunk) = self.take_chunks(ground, chunks, size as u64, align)?;
+        let (region, chunk) = self.take_chunks(source, chunks, size as u64, align)?;
         let region = &mut self.regions[region];
         region.set_map(chunk, 1, CHUNK_LARGE);
         region.set_map(chunk + 1, chunks - 1, CHUNK_LARGE_BODY);
@@ -296,7 +302,7 @@ impl Central {
         Ok(region.chunk_address(chunk))
     }
 
-    /// The allocated block that begins at an address.
+    /// Finds the allocated block that begins at an address.
     pub(super) fn find(&self, address: u64) -> Result<Block> {
         let Some((region, chunk)) = self
             .regions
@@ -323,11 +329,11 @@ impl Central {
                 let index = (offset / block_bytes(class) as u64) as usize;
                 let whole = offset.is_multiple_of(block_bytes(class) as u64);
                 if !whole || index >= blocks_per_slab(class) as usize {
-                    return refuse(address, IN_THE_MIDDLE);
+                    return refuse(address, MIDDLE_OF_BLOCK);
                 }
                 let words = self.regions[region].record(chunk).bitmap();
-                // SAFETY: the index is below the bits of a record; a bitmap is changed through
-                // atomics only.
+                // SAFETY: the index is below the number of bits of the record's bitmap, which is
+                // accessed through atomics only.
                 let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(words.add(index / 64)) };
                 match word.get() >> (index % 64) & 1 {
                     0 => refuse(address, IS_FREE),
@@ -338,7 +344,7 @@ impl Central {
         }
     }
 
-    /// Does an allocated block have this address?
+    /// Returns true if an allocated block begins at this address.
     pub(super) fn is_allocated(&self, address: u64) -> bool {
         let mut regions = self.regions.iter();
         let Some((region, chunk)) =
@@ -356,8 +362,9 @@ impl Central {
         }
     }
 
-    /// Chunks and bytes of the large block that begins in a chunk, unless what is known of it is
-    /// damaged: the chunks behind must be its body and nobody else's, and the file must have it.
+    /// Returns chunks and bytes of the large block that begins in a chunk, or `None` if its record
+    /// is damaged: the chunks after the first must be marked as its body, and the file must back
+    /// them.
     fn large_at(&self, region: usize, chunk: usize) -> Option<(usize, u64)> {
         let region = &self.regions[region];
         let record = region.record(chunk);
@@ -370,10 +377,10 @@ impl Central {
         .then_some((chunks as usize, bytes))
     }
 
-    /// True when the large block could take its new size where it is.
+    /// Resizes a large block in place. Returns false if there is no room.
     pub(super) fn resize_large(
         &mut self,
-        ground: &dyn Ground,
+        source: &dyn ChunkSource,
         address: u64,
         new_size: usize,
     ) -> Result<bool> {
@@ -391,14 +398,14 @@ impl Central {
             }
         }
         if new_size as u64 > bytes {
-            self.back(ground, region, chunk as u64 * CHUNK_BYTES + new_size as u64)?;
+            self.back(source, region, chunk as u64 * CHUNK_BYTES + new_size as u64)?;
         }
         if wanted > chunks {
             let more = wanted - chunks;
             self.regions[region].set_map(chunk + chunks, more, CHUNK_LARGE_BODY);
             self.free.take(region, chunk + chunks, more);
         } else if wanted < chunks {
-            self.give_chunks_back(region, chunk + wanted, chunks - wanted);
+            self.return_chunks(region, chunk + wanted, chunks - wanted);
         }
         let record = self.regions[region].record(chunk);
         record.set_large_bytes(new_size as u64);
@@ -406,16 +413,16 @@ impl Central {
         Ok(true)
     }
 
-    /// Writes a slab's counts and its state in the map, or gives it back if it holds nothing; nobody
-    /// allocates or frees meanwhile. False when blocks can still be allocated from it without
-    /// anybody being told.
-    pub(super) fn settle(&mut self, slab: &Slab) -> bool {
+    /// Writes a slab's counts and its state in the map, or returns the chunk if the slab is empty.
+    /// No thread may allocate or free during the call. Returns false if a thread can still allocate
+    /// from the slab without touching it again.
+    pub(super) fn flush_slab(&mut self, slab: &Slab) -> bool {
         // SAFETY: thread heaps live as long as the heap.
         if let Some(owner) = unsafe { slab.owner.get().as_ref() } {
             let used = slab.used().wrapping_sub(owner.in_hand(slab));
             if used == 0 {
                 owner.release(slab);
-                self.give_slab_back(slab);
+                self.return_slab(slab);
             } else {
                 self.write_counts(slab, used);
                 if owner.in_hand(slab) > 0 {
@@ -433,7 +440,7 @@ impl Central {
         let record = self.regions[region].record(chunk);
         record.set_blocks(slab.blocks.get());
         record.set_used(used);
-        // Never more than there are, whatever was read.
+        // Clamped to the number of blocks: the record may be damaged.
         record.set_carved(record.carved().min(slab.blocks.get()).max(slab.top()));
         let state = slab_state(slab.class.get() as usize, used);
         if self.regions[region].map()[chunk] != state {
@@ -441,13 +448,14 @@ impl Central {
         }
     }
 
-    /// End of the last block of each region, a page multiple, from its first chunk.
+    /// Returns the end of the last block of each region, a page multiple, relative to its first
+    /// chunk.
     pub(super) fn used_data_bytes(&self) -> Vec<u64> {
         self.regions.iter().map(used_data_bytes).collect()
     }
 }
 
-/// Says that blocks were freed by two threads at once. It can't be undone, and did no harm yet.
+/// Logs blocks that two threads freed at once. The second free is ignored and did no harm.
 fn report(slab: &Slab, strays: u32) {
     if strays > 0 {
         error!(address = slab.address.get(), blocks = strays, "freed by two threads at once");
@@ -471,6 +479,6 @@ fn used_data_bytes(region: &Region) -> u64 {
         }
         _ => (last as u64 + 1) * CHUNK_BYTES,
     };
-    // Damaged metadata can say anything; it never means more than there is.
+    // Damaged metadata can yield any value, so limit it to the backed bytes.
     bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX).min(region.backed())
 }

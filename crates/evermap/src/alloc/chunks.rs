@@ -1,8 +1,9 @@
-//! Which chunks are free: looked up in the chunk map until a large block is asked for, then kept
-//! as runs in two trees, by length for the best fit and by place for joining neighbours.
+//! Free chunks. They are looked up in the chunk map until the first large block is allocated; from
+//! then on they are kept as runs in two trees, by length for the best fit and by place for joining
+//! neighbours.
 //!
-//! Volatile: the chunk map is the truth. A heap that never has a large block never pays for trees;
-//! building them reads the map once, 16 KiB a GiB.
+//! All of this is volatile and derived from the chunk map. A heap without large blocks builds no
+//! trees. Building them reads the map once, 16 KiB per GiB.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +11,22 @@ use super::holes::is_free;
 use super::region::Region;
 use crate::format::{CHUNK_BYTES, CHUNK_FREE, CHUNK_HOLE};
 
-/// Runs that are tried for an alignment before one is taken that is long enough for any place.
+/// Runs tried for an alignment before taking one that is long enough at any position.
 const TRIES_MAX: usize = 64;
 
 /// The free chunks of all regions.
 #[derive(Debug)]
 pub(super) struct FreeChunks {
-    /// Below this chunk of a region none is free.
+    /// First chunk of each region that may be free.
     from: Vec<usize>,
     runs: Option<Runs>,
 }
 
 #[derive(Debug, Default)]
 struct Runs {
-    /// Region and first chunk: length. Neighbours are joined.
+    /// Region and first chunk -> length. Adjacent runs are joined.
     by_place: BTreeMap<(usize, usize), usize>,
-    /// Length, region, first chunk: the same.
+    /// The same runs as (length, region, first chunk).
     by_length: BTreeSet<(usize, usize, usize)>,
 }
 
@@ -34,7 +35,7 @@ impl FreeChunks {
         FreeChunks { from: vec![0; regions], runs: None }
     }
 
-    /// A region was added; all of it is free.
+    /// Adds a region whose chunks are all free.
     pub(super) fn add_region(&mut self, chunks: usize) {
         let region = self.from.len();
         self.from.push(0);
@@ -63,7 +64,7 @@ impl FreeChunks {
         self.runs.get_or_insert_with(|| Runs::of(regions)).find(regions, count, align_bytes)
     }
 
-    /// Chunks that were free are not any more.
+    /// Marks chunks as used.
     pub(super) fn take(&mut self, region: usize, chunk: usize, count: usize) {
         if self.from[region] == chunk {
             self.from[region] = chunk + count;
@@ -73,7 +74,7 @@ impl FreeChunks {
         }
     }
 
-    /// Chunks are free again.
+    /// Marks chunks as free again.
     pub(super) fn give(&mut self, region: usize, chunk: usize, count: usize) {
         self.from[region] = self.from[region].min(chunk);
         if let Some(runs) = &mut self.runs {
@@ -111,7 +112,7 @@ impl Runs {
         Some(length)
     }
 
-    /// The shortest run that will do; of these the first.
+    /// Finds the shortest run that fits; among equals the first.
     fn find(&self, regions: &[Region], count: usize, align: u64) -> Option<(usize, usize)> {
         let fits = |&(length, region, start): &(usize, usize, usize)| {
             let address = regions[region].chunk_address(start);

@@ -1,11 +1,11 @@
-//! Size classes of small blocks: multiples of 16 up to 128 bytes, then four classes a doubling up
-//! to 32 KiB, so that a block wastes at most a fifth of its size above 128 bytes.
+//! Size classes of small blocks: multiples of 16 up to 128 bytes, then four classes per doubling up
+//! to 32 KiB. Above 128 bytes a block wastes at most a fifth of its size.
 
 use crate::format::{BLOCK_BYTES_MIN, CHUNK_BYTES};
 
 /// Number of classes.
 pub(crate) const CLASSES: usize = 40;
-/// Largest size that a slab serves.
+/// Largest size served from slabs.
 pub(crate) const SMALL_BYTES_MAX: usize = 32 * 1024;
 
 /// Block size of each class.
@@ -38,15 +38,15 @@ pub(crate) fn blocks_per_slab(class: usize) -> u32 {
     CHUNK_BYTES as u32 / SIZES[class]
 }
 
-/// Most blocks in use with which a slab of `blocks` is offered for allocation: an eighth is free, and
-/// one block at least. So a heap with holes everywhere hands out blocks from few slabs, and what it
-/// costs to turn to a slab is spread over many blocks.
+/// Maximum number of blocks in use at which a slab of `blocks` is offered for allocation: an
+/// eighth, and at least one block, must be free. A fragmented heap then allocates from few slabs,
+/// and the cost of switching to a slab is spread over many blocks.
 pub(crate) const fn offered_used_max(blocks: u32) -> u32 {
     let eighth = blocks / 8;
     blocks.saturating_sub(if eighth == 0 { 1 } else { eighth })
 }
 
-/// Sizes up to this find their class in a table.
+/// Sizes up to this limit find their class in a table.
 const QUICK_BYTES_MAX: usize = 1024;
 const QUICK: [u8; QUICK_BYTES_MAX / BLOCK_BYTES_MIN + 1] = {
     let mut classes = [0; QUICK_BYTES_MAX / BLOCK_BYTES_MIN + 1];
@@ -62,8 +62,8 @@ const QUICK: [u8; QUICK_BYTES_MAX / BLOCK_BYTES_MIN + 1] = {
     classes
 };
 
-/// [`class_of`] for small sizes and alignments that every block has; `None` for others, and for
-/// what is no alignment.
+/// Like [`class_of`], for small sizes and alignments up to the minimum block alignment. Returns
+/// `None` for others and for invalid alignments.
 #[inline(always)]
 pub(crate) fn quick_class_of(size: usize, align: usize) -> Option<usize> {
     if size > QUICK_BYTES_MAX || align > BLOCK_BYTES_MIN || !align.is_power_of_two() {
@@ -72,8 +72,8 @@ pub(crate) fn quick_class_of(size: usize, align: usize) -> Option<usize> {
     Some(QUICK[size.div_ceil(BLOCK_BYTES_MIN)] as usize)
 }
 
-/// The smallest class whose blocks hold `size` bytes at multiples of `align`; `None` when only a
-/// large block will do. `align` is a power of two.
+/// Returns the smallest class whose blocks hold `size` bytes at multiples of `align`, or `None` if
+/// only a large block can. `align` is a power of two.
 pub(crate) fn class_of(size: usize, align: usize) -> Option<usize> {
     let size = size.max(1);
     if size > SMALL_BYTES_MAX || align > SMALL_BYTES_MAX {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_way_finds_the_same_class_or_none() {
+    fn the_class_table_agrees_with_class_of() {
         for size in 0..=2 * QUICK_BYTES_MAX {
             for align in 0..=32 {
                 let class = quick_class_of(size, align);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn alignment_is_kept_up_to_the_largest_block() {
+    fn blocks_of_every_class_are_aligned() {
         for align in (0..16).map(|b| 1usize << b) {
             for size in [1, 17, 100, 700, 5000, 20_000] {
                 let class = class_of(size, align).unwrap();

@@ -1,12 +1,12 @@
-//! From an address to the descriptor of the slab around it, without a lock.
+//! Finds the descriptor of the slab around an address, without a lock.
 //!
-//! Descriptors are made 32 at a time, for 2 MiB of addresses, when the first slab in there is met. A
-//! hash table leads from a chunk to its descriptor. Tables are replaced when half full and, like the
-//! descriptors, kept until the heap is dropped, so a reader never holds anything that goes away.
+//! Descriptors are created 32 at a time, for 2 MiB of addresses, when the first slab in that range
+//! is met. A hash table maps a chunk to its descriptor. A table is replaced when it is half full.
+//! Old tables and descriptors are kept until the heap is dropped, so a reader's pointers stay
+//! valid.
 //!
-//! Each free goes through here. So a table is one piece of memory, and an entry is a pointer and
-//! nothing else: whether it is the descriptor of that chunk is seen by what the descriptor says, which
-//! is read anyway.
+//! Every free goes through the directory. So a table is one piece of memory, and an entry is only a
+//! pointer: the descriptor, which is read anyway, tells which chunk it belongs to.
 
 use std::collections::HashMap;
 use std::ptr::{from_ref, without_provenance_mut};
@@ -16,22 +16,22 @@ use std::sync::{Mutex, PoisonError};
 use super::slab::{Plain, Slab};
 use crate::format::CHUNK_BYTES;
 
-/// Chunks whose descriptors are made at a time: 4 KiB of them.
+/// Chunks whose descriptors are created together: 4 KiB of descriptors.
 const GRANULE_CHUNKS: u64 = 32;
 const GRANULE_BYTES: u64 = GRANULE_CHUNKS * CHUNK_BYTES;
 /// Entries of the first table.
 const ENTRIES_MIN: usize = 64;
 
-/// 2^64 by the golden ratio.
+/// 2^64 divided by the golden ratio.
 const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Where an entry leads that is not used, so that nobody has to look for null.
+/// Target of unused entries, so that no reader has to check for null.
 static NONE: Slab = Slab::none();
 
 type Entry = AtomicPtr<Slab>;
 
-/// A power of two of entries, at most half of them used, behind one whose address is their number
-/// less one.
+/// Hash table: a power of two of entries, at most half of them used. The word before the entries is
+/// a pointer whose address is the number of entries minus one.
 #[derive(Clone, Copy, Debug)]
 struct Table(*mut Entry);
 
@@ -41,17 +41,17 @@ pub(super) struct Directory {
     owned: Mutex<Owned>,
 }
 
-/// What the directory frees at its end.
+/// Memory that the directory frees when it is dropped.
 #[derive(Debug, Default)]
 struct Owned {
     tables: Vec<Table>,
-    /// Descriptors by the number of the granule.
+    /// Descriptors by granule number.
     granules: HashMap<u64, *mut [Slab]>,
-    /// Entries of the newest table that are used.
+    /// Used entries of the newest table.
     used: usize,
 }
 
-// SAFETY: the pointers are to memory of the directory's own, of types that threads may share.
+// SAFETY: the pointers lead to memory that the directory owns, of types that threads may share.
 unsafe impl Send for Owned {}
 
 impl Default for Directory {
@@ -75,25 +75,26 @@ impl Table {
 
     #[inline(always)]
     fn mask(self) -> u64 {
-        // SAFETY: tables are kept until the directory is dropped, here and below.
+        // SAFETY: tables are kept until the directory is dropped.
         unsafe { (*self.0).get().addr() as u64 }
     }
 
     #[inline(always)]
     fn entry<'a>(self, at: u64) -> &'a Entry {
-        // SAFETY: there are as many entries as the mask says, behind the one that says it.
+        // SAFETY: the table has as many entries as its mask says, after the word that holds the
+        // mask; tables are kept until the directory is dropped.
         unsafe { &*self.0.add(1 + (at & self.mask()) as usize) }
     }
 
-    /// The entry where a chunk is looked for first: the chunks of a region don't meet there.
+    /// Returns the entry that is probed first. Chunks of one region never collide there.
     #[inline(always)]
     fn first<'a>(self, address: u64) -> &'a Entry {
         self.entry(address / CHUNK_BYTES)
     }
 
-    /// The entry of the chunk around an address, or the unused one where it would be.
+    /// Returns the entry of the chunk around an address, or the unused entry where it belongs.
     fn entry_of<'a>(self, address: u64) -> &'a Entry {
-        // Two regions that do meet are scattered, not laid one behind the other.
+        // Chunks of two regions that collide are scattered instead of probed linearly.
         let scattered = (address / CHUNK_BYTES).wrapping_mul(SCATTER) >> 32;
         let further = (0..=self.mask()).map(|n| self.entry(scattered + n));
         let of = |entry: &&Entry| {
@@ -101,15 +102,15 @@ impl Table {
             is_none(slab) || slab.address.get() == address / CHUNK_BYTES * CHUNK_BYTES
         };
         let first = self.first(address);
-        // Half of the entries are unused: the search ends.
+        // Half of the entries are unused, so the search ends.
         std::iter::once(first).chain(further).find(of).unwrap_or(first)
     }
 }
 
-/// The descriptor that an entry leads to.
+/// Returns the descriptor that an entry points to.
 #[inline(always)]
 fn slab_of(entry: &Entry) -> &Slab {
-    // SAFETY: an entry leads to a descriptor, always, which is kept until the directory is dropped.
+    // SAFETY: an entry always points to a descriptor, which is kept until the directory is dropped.
     unsafe { &*entry.load(Ordering::Acquire) }
 }
 
@@ -123,19 +124,19 @@ impl Directory {
         Table(self.table.load(Ordering::Acquire))
     }
 
-    /// The descriptor that is most likely the one of the chunk around `address`; else that of another
-    /// one, or of none.
+    /// Returns the most likely descriptor for the chunk around `address`. It may be another
+    /// chunk's, or the empty one.
     #[inline(always)]
     pub(super) fn guess(&self, address: u64) -> &Slab {
         slab_of(self.table().first(address))
     }
 
-    /// The descriptor of the chunk around `address`, if it has one.
+    /// Returns the descriptor of the chunk around `address`, if it has one.
     pub(super) fn find(&self, address: u64) -> Option<&Slab> {
         Some(slab_of(self.table().entry_of(address))).filter(|slab| !is_none(slab))
     }
 
-    /// The descriptor of the chunk around `address`, made if it has to be.
+    /// Returns the descriptor of the chunk around `address`, and creates it if needed.
     pub(super) fn find_or_make(&self, address: u64) -> &Slab {
         if let Some(slab) = self.find(address) {
             return slab;
@@ -172,7 +173,7 @@ impl Owned {
         let chunk = address / CHUNK_BYTES % GRANULE_CHUNKS;
         // SAFETY: a granule has that many descriptors.
         let slab = unsafe { granule.cast::<Slab>().add(chunk as usize) };
-        // Who sees the descriptor sees what is in it.
+        // Release: a thread that reads the entry also sees the descriptor's contents.
         directory.table().entry_of(address).store(slab, Ordering::Release);
     }
 }
@@ -181,11 +182,13 @@ impl Drop for Owned {
     fn drop(&mut self) {
         for table in self.tables.drain(..) {
             let entries = table.mask() as usize + 2;
-            // SAFETY: made by `Table::new` of so many, and the directory that lent it is gone.
+            // SAFETY: `Table::new` allocated this slice; the directory is being dropped, so no
+            // borrow is left.
             drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(table.0, entries)) });
         }
         for (_, granule) in self.granules.drain() {
-            // SAFETY: made by `Box::into_raw`, and the directory that lent it is gone.
+            // SAFETY: the pointer came from `Box::into_raw`; the directory is being dropped, so no
+            // borrow is left.
             drop(unsafe { Box::from_raw(granule) });
         }
     }
@@ -196,9 +199,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_chunk_has_one_descriptor_however_often_the_table_grew() {
+    fn a_chunk_keeps_its_descriptor_while_the_table_grows() {
         let directory = Directory::default();
-        // Two stretches that begin at the same place modulo any table, and lone chunks.
+        // Two ranges that begin at the same entry of any table, and single chunks.
         let addresses: Vec<u64> = (1..300)
             .map(|n| (1 << 45) + n * CHUNK_BYTES * 7)
             .chain((1..300).map(|n| (1 << 46) + n * CHUNK_BYTES * 7))
@@ -210,7 +213,7 @@ mod tests {
             let found = directory.find(address + 17).unwrap();
             assert!(std::ptr::eq(found, *slab));
         }
-        // Of two chunks that meet, one is where it is looked for first, or a scattered one is.
+        // Of two chunks that collide, one is at its first entry, or a scattered chunk is.
         let guessed = |a: &&u64| directory.guess(**a).address.get() == **a;
         assert!(addresses.iter().filter(guessed).count() * 3 > addresses.len());
         let mut distinct = made.clone();

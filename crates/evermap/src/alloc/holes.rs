@@ -1,20 +1,20 @@
-//! Free chunks whose disk space is given back.
+//! Free chunks whose disk space was released.
 //!
-//! A hole is a chunk that is free and says so in the chunk map with a state of its own: its pages
-//! may have lost their blocks, so these are reserved again before the chunk is used, and running
-//! out of disk is an error of that allocation. Holes are marked in one commit and punched after it
-//! (`Writer::give_back`); between the two, and after a crash, a hole may still have its blocks.
+//! A hole is a free chunk with a state of its own in the chunk map: its pages may have lost their
+//! disk blocks. These are reserved again before the chunk is used, so a full disk is an error of
+//! that allocation. Holes are marked in one commit and punched after it (`Writer::give_back`).
+//! Between the two, and after a crash, a hole may still have its disk blocks.
 
 use super::region::Region;
 use crate::format::{CHUNK_BYTES, CHUNK_FREE, CHUNK_HOLE};
 
-/// Is this the state of a chunk that holds nothing?
+/// Returns true if a chunk in this state holds nothing.
 pub(crate) fn is_free(state: u8) -> bool {
     state == CHUNK_FREE || state == CHUNK_HOLE
 }
 
-/// Marks the runs of at least `chunks_min` free chunks as holes, as far as the file backs them, and
-/// gives all holes of the region: address and bytes.
+/// Marks runs of at least `chunks_min` free chunks as holes, as far as the file backs them. Returns
+/// all holes of the region as (address, bytes).
 pub(super) fn mark(region: &mut Region, chunks_min: usize) -> Vec<(u64, u64)> {
     let backed = ((region.backed() / CHUNK_BYTES) as usize).min(region.chunks());
     let map = region.map()[..backed].to_vec();
@@ -36,7 +36,7 @@ pub(super) fn mark(region: &mut Region, chunks_min: usize) -> Vec<(u64, u64)> {
     holes
 }
 
-/// Bytes in runs of at least `chunks_min` chunks that are free, backed, and no holes.
+/// Bytes of free, backed chunks that are not holes, in runs of at least `chunks_min` chunks.
 pub(super) fn free_bytes(region: &Region, chunks_min: usize) -> u64 {
     let backed = ((region.backed() / CHUNK_BYTES) as usize).min(region.chunks());
     let map = &region.map()[..backed];

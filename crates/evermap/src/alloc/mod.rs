@@ -1,26 +1,26 @@
-//! The allocator that lives in an object.
+//! Allocator whose state lives in the object.
 //!
-//! What it knows is as durable as the data, because a commit covers both: no logging, no flush, no
-//! fence an allocation. Address space is handed out in 64 KiB chunks. A chunk is a slab of blocks
-//! of one class, or a part of a large block, or free; one byte a chunk says which (the chunk map),
-//! and one record a chunk holds the slab's bitmap. Both lie apart from the data, so allocating and
-//! freeing thousands of scattered blocks dirties a handful of pages and never a block that is
-//! free. A bitmap instead of a list threaded through the blocks also tells a block freed twice from
-//! one freed once, and can be checked without following a pointer.
+//! A commit covers the allocator's metadata together with the data, so an allocation needs no log,
+//! flush or fence. Address space is handed out in 64 KiB chunks. A chunk is a slab of blocks of one
+//! class, part of a large block, or free. The chunk map holds this state, one byte per chunk, and
+//! one record per chunk holds the slab's bitmap. Map and records lie apart from the data:
+//! allocating and freeing thousands of scattered blocks dirties a few pages and no free block. A
+//! bitmap, unlike a free list inside the blocks, also detects double frees and can be checked
+//! without following pointers.
 //!
 //! Each thread owns slabs and allocates from them without a lock: the object's bitmap is its free
-//! list. Everything else (who owns what, where to look next) is volatile and rebuilt at open for
-//! nothing. `docs/allocator.md` has the whole of it.
+//! list. Everything else (the owners, the search positions) is volatile, and opening a heap costs
+//! nothing for it. `docs/allocator.md` describes the whole design.
 //!
-//! Layers, each using those below: this file (what callers see), `paths` (the longer ways), `central`
-//! (what threads share), `thread` (what each has), `directory`, `slab`, `handover` and `chunks`, then
-//! `region` (the metadata in memory) and `classes`.
+//! Layers, each using those below: this file (public interface), `paths` (slow paths), `central`
+//! (state that threads share), `thread` (state of each thread), `directory`, `slab`, `remote_free`
+//! and `chunks`, then `region` (the metadata in memory) and `classes`.
 
-/// What `handover` is built on: loom's instead of these when it is tested.
+/// Atomics that `remote_free` is built on. Its loom test replaces them.
 mod atomic {
     pub(super) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-    /// Sequentially consistent accesses are ordered by themselves.
+    /// Does nothing here: sequentially consistent accesses are ordered by themselves.
     #[inline(always)]
     pub(super) fn order() {}
 }
@@ -30,10 +30,10 @@ mod central;
 mod chunks;
 mod classes;
 mod directory;
-mod handover;
 mod holes;
 mod paths;
 mod region;
+mod remote_free;
 mod slab;
 mod statistics;
 mod thread;
@@ -60,57 +60,57 @@ pub(crate) use statistics::statistics_of;
 pub use statistics::{ClassStatistics, HeapStatistics};
 use thread::ThreadHeap;
 
-/// Largest single block: half the address space of x86-64 programs, and a quarter of a guest's, so
-/// that sums do not overflow.
+/// Largest single block: half the address space of x86-64 programs, a quarter of a guest's. Sums of
+/// two cannot overflow.
 const ALLOCATION_BYTES_MAX: usize = 1 << if usize::BITS == 64 { 46 } else { 30 };
 
-/// Where a heap gets more room from: the object that it lives in.
-pub trait Ground: Send + Sync {
-    /// Backs a region with the file up to at least `data_bytes` from its first chunk; gives the
-    /// bytes that are backed then.
+/// Provides chunks to a heap. Implemented by the object in which the heap lives.
+pub trait ChunkSource: Send + Sync {
+    /// Backs a region with the file up to at least `data_bytes` from its first chunk. Returns the
+    /// number of bytes backed.
     fn extend(&self, region: usize, data_bytes: u64) -> Result<u64>;
-    /// Reserves the file's blocks of a range of a region again, from its first chunk.
+    /// Reserves disk blocks again for a range of a region, given from its first chunk.
     fn refill(&self, region: usize, offset: u64, bytes: u64) -> Result<()>;
     /// Adds a region of at least `chunks` chunks.
     fn add_region(&self, chunks: u64) -> Result<RegionRecord>;
 }
 
-/// Number of the next heap: none is given twice, so what a thread remembers of a heap that is gone
-/// meets no other.
+/// Number of the next heap. Numbers are never reused, so a thread's cached entry of a dropped heap
+/// matches no other heap.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// The allocator of one object during one writer's session. Thread-safe.
+/// Allocator of one object during one writer's session. Thread-safe.
 ///
-/// Blocks are aligned to at least 16 bytes. A thread allocates from slabs of its own and frees into
-/// them without a lock; it takes one when a slab is used up, for blocks of more than 32 KiB, and when
-/// it frees into a slab that no living thread owns. What another thread owns is freed by one atomic
-/// operation, and can be allocated again when the owner comes to look, at the next commit at the latest. The
-/// disk is touched only when the object has to grow.
+/// Blocks are aligned to at least 16 bytes. A thread allocates from its own slabs and frees into
+/// them without a lock. It takes a lock when a slab is used up, for blocks of more than 32 KiB, and
+/// to free into a slab that no living thread owns. Freeing another thread's block is one atomic
+/// operation; the block can be allocated again after the owner collects it, at the next commit at
+/// the latest. The disk is touched only when the object has to grow.
 pub struct Heap {
-    /// What this heap's threads know it by.
+    /// Number under which threads know this heap.
     id: u64,
     directory: Directory,
-    ground: Arc<dyn Ground>,
-    /// The same for as long as the heap lives: forks lock it.
+    source: Arc<dyn ChunkSource>,
+    /// Never replaced while the heap lives, because forks lock it.
     central: Arc<Mutex<Central>>,
-    /// For tests of what happens when the object cannot grow.
+    /// Makes allocations fail, for tests of objects that cannot grow.
     #[cfg(test)]
     fail_after: Mutex<Option<usize>>,
 }
 
-/// A heap's lock. Who holds it meets no thread in the middle of a change of metadata that threads share.
+/// A heap's lock. While it is held, no thread is changing the shared metadata.
 #[derive(Clone)]
 pub(crate) struct HeapLock(Arc<Mutex<Central>>);
 
-/// A heap's lock that is held.
+/// A held heap lock.
 #[allow(dead_code, reason = "it is held, and not looked into")]
-pub(crate) struct HeapHeld<'a>(MutexGuard<'a, Central>);
+pub(crate) struct HeldHeapLock<'a>(MutexGuard<'a, Central>);
 
 #[cfg(not(target_family = "wasm"))]
 impl HeapLock {
-    /// Locks the heap for a fork; `None` if it cannot be had soon.
-    pub(crate) fn hold(&self) -> Option<HeapHeld<'_>> {
-        crate::at_fork::lock_for_fork(&self.0).map(HeapHeld)
+    /// Locks the heap for a fork. Returns `None` if the lock is not available soon.
+    pub(crate) fn hold(&self) -> Option<HeldHeapLock<'_>> {
+        crate::at_fork::lock_for_fork(&self.0).map(HeldHeapLock)
     }
 }
 
@@ -121,61 +121,64 @@ impl std::fmt::Debug for Heap {
 }
 
 impl Heap {
-    /// A heap over mapped regions.
+    /// Creates a heap over mapped regions.
     ///
     /// # Safety
-    /// The regions are mapped writable and stay so while the heap lives; their metadata is the
-    /// heap's alone.
-    pub(crate) unsafe fn new(ground: Arc<dyn Ground>, records: &[RegionRecord]) -> Heap {
-        // SAFETY: passed on from the caller.
+    /// The regions are mapped writable and stay so while the heap lives. Only the heap changes
+    /// their metadata.
+    pub(crate) unsafe fn new(source: Arc<dyn ChunkSource>, records: &[RegionRecord]) -> Heap {
+        // SAFETY: the caller guarantees that the regions are mapped writable and are the heap's
+        // alone.
         let central = unsafe { Central::new(records) };
         Heap {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             directory: Directory::default(),
-            ground,
+            source,
             central: Arc::new(Mutex::new(central)),
             #[cfg(test)]
             fail_after: Mutex::default(),
         }
     }
 
-    /// Forgets what is volatile, all threads' as well, after the regions went back to the last
+    /// Discards the volatile state of all threads, after the regions were rolled back to the last
     /// commit.
     ///
     /// # Safety
-    /// As [`Heap::new`].
+    /// The regions in `records` are mapped writable and stay so while the heap lives. Only the heap
+    /// changes their metadata.
     pub(crate) unsafe fn reload(&mut self, records: &[RegionRecord]) {
-        // SAFETY: passed on from the caller.
-        let mut anew = unsafe { Heap::new(Arc::clone(&self.ground), records) };
-        std::mem::swap(&mut *anew.lock(), &mut *self.lock());
-        std::mem::swap(&mut anew.central, &mut self.central);
-        *self = anew;
+        // SAFETY: the caller guarantees that the regions are mapped writable and are the heap's
+        // alone.
+        let mut fresh = unsafe { Heap::new(Arc::clone(&self.source), records) };
+        std::mem::swap(&mut *fresh.lock(), &mut *self.lock());
+        std::mem::swap(&mut fresh.central, &mut self.central);
+        *self = fresh;
     }
 
-    /// The lock that the heap's threads share, for a fork.
+    /// Returns the lock that the heap's threads share, for a fork.
     pub(crate) fn shared_lock(&self) -> HeapLock {
         HeapLock(Arc::clone(&self.central))
     }
 
-    /// This thread's part of the heap, if it used it lately.
+    /// Returns this thread's part of the heap if the thread used it recently.
     #[inline(always)]
     fn near(&self) -> Option<&ThreadHeap> {
-        // SAFETY: the heap keeps its thread heaps, and no other heap ever had this number.
+        // SAFETY: the heap keeps its thread heaps, and heap numbers are never reused.
         thread::near(self.id).map(|thread| unsafe { thread.as_ref() })
     }
 
-    /// Frees a block if that is a matter of a bit and a count.
+    /// Frees a block if clearing a bit and updating a count is all that this takes.
     #[inline(always)]
     fn free_quickly(&self, address: u64) -> bool {
         let thread = thread::number();
         self.directory.guess(address).free_quickly(address, thread)
     }
 
-    /// Allocates `size` bytes at a multiple of `align`; their contents are unspecified.
+    /// Allocates `size` bytes at a multiple of `align`. The contents are unspecified.
     ///
     /// # Errors
-    /// `BadAllocation` for sizes and alignments no object can meet, `DiskFull` and
-    /// `OutOfAddresses` when the object cannot grow; the heap is unchanged then.
+    /// `BadAllocation` for impossible sizes and alignments; `DiskFull` and `OutOfAddresses` when
+    /// the object cannot grow. The heap is unchanged after an error.
     #[inline]
     pub fn allocate(&self, size: usize, align: usize) -> Result<NonNull<u8>> {
         #[cfg(test)]
@@ -197,10 +200,10 @@ impl Heap {
     /// Allocates `size` zero bytes at a multiple of `align`.
     ///
     /// # Errors
-    /// As [`Heap::allocate`].
+    /// Same errors as [`Heap::allocate`].
     pub fn allocate_zeroed(&self, size: usize, align: usize) -> Result<NonNull<u8>> {
         let block = self.allocate(size, align)?;
-        // SAFETY: the block was just allocated with at least `size` bytes and nobody else has it.
+        // SAFETY: the block was just allocated with at least `size` bytes and has no other user.
         unsafe { block.as_ptr().write_bytes(0, size) };
         Ok(block)
     }
@@ -208,16 +211,16 @@ impl Heap {
     /// Frees a block.
     ///
     /// # Safety
-    /// `block` came from this heap's object, was not freed since, and nothing refers to it.
+    /// `block` came from this heap's object and was not freed since. Nothing refers to it.
     #[inline]
     pub unsafe fn free(&self, block: NonNull<u8>) {
         let address = block.as_ptr() as u64;
         if !self.free_quickly(address) {
-            self.free_or_give_up(address);
+            self.free_or_abort(address);
         }
     }
 
-    /// Frees a block after checking that it is one.
+    /// Frees a block after checking that it is an allocated block.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -233,19 +236,19 @@ impl Heap {
     /// ```
     ///
     /// # Safety
-    /// If `block` is an allocated block of this object, nothing refers to it: no reference that Rust has,
-    /// and no value in the object that is used again, such as a container whose elements lie there. Any
-    /// other pointer is refused.
+    /// If `block` is an allocated block of this object, nothing refers to it: no Rust reference,
+    /// and no value in the object that is used again, such as a container whose elements lie there.
+    /// Any other pointer is refused.
     ///
     /// # Errors
-    /// `InvalidFree` when `block` is not an allocated block of this object: a pointer from
-    /// elsewhere, into the middle of a block, or one that was freed already.
+    /// `InvalidFree` when `block` is not an allocated block of this object: a foreign pointer, a
+    /// pointer into the middle of a block, or a block that was freed already.
     #[inline]
     pub unsafe fn try_free(&self, block: NonNull<u8>) -> Result<()> {
         self.free_checked(block)
     }
 
-    /// The same without a promise, for this crate's tests and fuzzing, whose blocks hold no values.
+    /// Safe version of `try_free` for this crate's tests and fuzzing, whose blocks hold no values.
     #[inline]
     pub(crate) fn free_checked(&self, block: NonNull<u8>) -> Result<()> {
         let address = block.as_ptr() as u64;
@@ -255,13 +258,14 @@ impl Heap {
         }
     }
 
-    /// Changes a block's size, moving it when it must; its first `min(old, new)` bytes are kept.
+    /// Changes a block's size and moves it if needed. Keeps its first `min(old, new)` bytes.
     ///
     /// # Safety
-    /// As [`Heap::free`]; on success `block` is gone unless it is what was returned.
+    /// Same requirements as [`Heap::free`]. After success, `block` is invalid unless it was
+    /// returned.
     ///
     /// # Errors
-    /// As [`Heap::allocate`]; the block is untouched then.
+    /// Same errors as [`Heap::allocate`]. The block is unchanged after an error.
     pub unsafe fn reallocate(
         &self,
         block: NonNull<u8>,
@@ -279,17 +283,17 @@ impl Heap {
         let new = self.allocate_block(new_size, align)?;
         // SAFETY: both blocks are allocated, distinct, and hold the bytes copied.
         unsafe { new.as_ptr().copy_from_nonoverlapping(block.as_ptr(), old_size.min(new_size)) };
-        // SAFETY: the caller gave the old block up.
+        // SAFETY: the caller gave up the old block, so nothing refers to it.
         unsafe { self.free(block) };
         Ok(new)
     }
 
-    /// Bytes that may be used of an allocated block; 0 when `block` is not one.
+    /// Returns the usable bytes of an allocated block, 0 if `block` is not one.
     pub fn usable_size(&self, block: NonNull<u8>) -> usize {
         self.usable_size_at(block.as_ptr() as u64).unwrap_or(0)
     }
 
-    /// Do `length` bytes from `address` lie in the object's data?
+    /// Returns true if `length` bytes from `address` lie in the object's data.
     pub fn contains(&self, address: usize, length: usize) -> bool {
         self.lock().regions.iter().any(|region| {
             let start = region.chunk_address(0);
@@ -299,14 +303,14 @@ impl Heap {
         })
     }
 
-    /// Does an allocated block have this address? Blocks that threads keep for reuse count until
-    /// the heap is settled.
+    /// Returns true if an allocated block begins at this address. Blocks that threads hold in their
+    /// bins count until the caches are flushed.
     pub(crate) fn is_allocated(&self, address: u64) -> bool {
         self.lock().is_allocated(address)
     }
 
-    /// Counts what is allocated. Reads the chunk map and the slabs' records and bitmaps. Exact while
-    /// no other thread allocates or frees.
+    /// Counts the allocated blocks. Reads the chunk map and the slabs' records and bitmaps. Exact
+    /// while no other thread allocates or frees.
     pub fn statistics(&self) -> HeapStatistics {
         self.count()
     }
@@ -324,10 +328,10 @@ impl Heap {
     }
 }
 
-/// The caller broke the contract: going on would hand the same memory out twice.
+/// Aborts: the caller broke the contract, and continuing would hand out the same memory twice.
 #[cold]
 #[inline(never)]
-fn give_up(error: &Error) -> ! {
+fn abort_with(error: &Error) -> ! {
     error!(%error, "free");
     eprintln!("evermap: {error}");
     std::process::abort();

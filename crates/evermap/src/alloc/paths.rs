@@ -1,18 +1,18 @@
-//! The longer ways of allocating and freeing, and what a commit needs of the heap.
+//! Slow paths of allocating and freeing, and the heap's part of a commit.
 //!
-//! Everything here is reached when a word of a bitmap is used up, a slab changes its place, another
-//! thread's slab is freed into, or a large block is meant. The short ways are in `thread`.
+//! They run when a bitmap word is used up, a slab changes its list, another thread's slab is freed
+//! into, or a block is large. The fast paths are in `thread`.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
-use super::central::{Block, Central, IN_THE_MIDDLE, IS_FREE, refuse};
+use super::central::{Block, Central, IS_FREE, MIDDLE_OF_BLOCK, refuse};
 use super::classes::{CLASSES, block_bytes, class_of, quick_class_of};
-use super::handover::Handed;
+use super::remote_free::RemoteFree;
 use super::slab::{Plain, Slab};
-use super::thread::{self, NO_NUMBER, Then, ThreadHeap, find_or_join};
-use super::{Heap, HeapStatistics, check_request, give_up, holes};
+use super::thread::{self, AfterFree, NO_NUMBER, ThreadHeap, find_or_join};
+use super::{Heap, HeapStatistics, abort_with, check_request, holes};
 use crate::error::{Error, Result};
 use crate::format::{BLOCK_BYTES_MIN, CHUNK_BYTES, PAGE_BYTES};
 
@@ -21,15 +21,16 @@ impl Heap {
         self.central.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with this thread's part of the heap.
+    /// Calls `act` with this thread's part of the heap.
     fn with_thread<R>(&self, act: impl FnOnce(&ThreadHeap) -> R) -> R {
         if let Some(thread) = self.near() {
             return act(thread);
         }
         match find_or_join(self.id, || self.lock().join()) {
-            // SAFETY: the heap's own, which keeps its thread heaps; its number was never another's.
+            // SAFETY: the thread heap belongs to this heap, which keeps it; heap numbers are never
+            // reused.
             Some(thread) => act(unsafe { thread.as_ref() }),
-            // The thread is ending and remembers nothing any more.
+            // The thread is ending, and its thread-local list is gone.
             None => {
                 let thread = self.lock().join();
                 let result = act(&thread);
@@ -39,7 +40,7 @@ impl Heap {
         }
     }
 
-    /// Where a word of a bitmap ends, after tens of blocks of a class.
+    /// Allocates when the bin is empty, after tens of blocks of a class.
     #[cold]
     #[inline(never)]
     pub(super) fn allocate_slowly(&self, size: usize, align: usize) -> Result<NonNull<u8>> {
@@ -49,16 +50,16 @@ impl Heap {
         {
             return Ok(block);
         }
-        self.allocate_more_slowly(size, align)
+        self.allocate_slowest(size, align)
     }
 
     #[inline(never)]
-    fn allocate_more_slowly(&self, size: usize, align: usize) -> Result<NonNull<u8>> {
+    fn allocate_slowest(&self, size: usize, align: usize) -> Result<NonNull<u8>> {
         check_request(size, align)?;
         let block = match class_of(size, align) {
             Some(class) => self.with_thread(|thread| self.allocate_small(thread, class))?,
             None => {
-                NonNull::new(self.lock().allocate_large(&*self.ground, size, align)? as *mut u8)
+                NonNull::new(self.lock().allocate_large(&*self.source, size, align)? as *mut u8)
             }
         };
         block.ok_or(Error::BadAllocation {
@@ -79,16 +80,16 @@ impl Heap {
                 }
                 thread.leave(class);
             }
-            // What other threads freed comes first: memory that is in use already.
+            // Blocks that other threads freed come first: their memory is in use already.
             let slab = match thread.listed(class) {
                 Some(slab) if thread.pending.is_empty() => slab,
-                _ => self.lock().obtain(&self.directory, &*self.ground, thread, class)?,
+                _ => self.lock().obtain(&self.directory, &*self.source, thread, class)?,
             };
             thread.make_current(slab);
         }
     }
 
-    /// Takes the next free blocks of the current slab; has the file back them.
+    /// Takes the next free blocks of the current slab into the bin. Lets the file back them.
     fn take_word(&self, thread: &ThreadHeap, slab: &Slab) -> Result<bool> {
         let Some((at, free)) = thread.next_word(slab) else { return Ok(false) };
         let free = self.backed(slab, at, free)?;
@@ -96,15 +97,16 @@ impl Heap {
         Ok(free != 0)
     }
 
-    /// Those of a word's free blocks that the file backs: at least the first, for which it grows if
-    /// it has to. The record, which may be damaged, is not asked how far that is.
+    /// Returns the free blocks of a word that the file backs: at least the first, for which the
+    /// object grows if needed. The record, which may be damaged, does not decide how far the file
+    /// reaches.
     fn backed(&self, slab: &Slab, at: u32, free: u64) -> Result<u64> {
         let first = at * 64 + free.trailing_zeros();
         let size = u64::from(slab.size.get());
         if !slab.backs_word(at) {
             let before = u64::from(slab.chunk.get()) * CHUNK_BYTES;
             let end = before + (u64::from(first) + 1) * size;
-            let backed = self.lock().back(&*self.ground, slab.region.get() as usize, end)?;
+            let backed = self.lock().back(&*self.source, slab.region.get() as usize, end)?;
             let blocks = (backed.saturating_sub(before) / size).min(u64::from(slab.blocks.get()));
             slab.backed.set(blocks as u32);
         }
@@ -116,9 +118,9 @@ impl Heap {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn free_or_give_up(&self, address: u64) {
+    pub(super) fn free_or_abort(&self, address: u64) {
         if let Err(error) = self.free_slowly(address) {
-            give_up(&error);
+            abort_with(&error);
         }
     }
 
@@ -127,7 +129,7 @@ impl Heap {
     pub(super) fn free_slowly(&self, address: u64) -> Result<()> {
         self.with_thread(|thread| {
             if let Some(slab) = self.directory.find(address) {
-                // It was not where the quick way looks.
+                // The fast path did not find this slab.
                 if slab.free_quickly(address, thread::number()) {
                     return Ok(());
                 }
@@ -152,25 +154,25 @@ impl Heap {
 
     fn free_own(&self, thread: &ThreadHeap, slab: &Slab, address: u64) -> Result<()> {
         let index = allocated_index(slab, address)?;
-        if slab.is_handed_over(index) {
+        if slab.is_remotely_freed(index) {
             return refuse(address, "another thread freed it before");
         }
         slab.clear(index);
         slab.set_used(slab.used().wrapping_sub(1));
         thread.touch(slab);
-        if thread.after_freeing(slab) == Then::GiveBack {
-            self.lock().give_slab_back(slab);
+        if thread.after_freeing(slab) == AfterFree::ReturnChunk {
+            self.lock().return_slab(slab);
         }
         Ok(())
     }
 
-    /// Frees a large block, or a block of a slab that no living thread owns: it is adopted, and
-    /// freeing its other blocks is quick.
+    /// Frees a large block, or a block of a slab that no living thread owns. The slab is adopted,
+    /// so freeing its other blocks is fast.
     fn free_unowned(&self, thread: &ThreadHeap, address: u64) -> Result<()> {
         let mut central = self.lock();
         let (region, chunk, class) = match central.find(address)? {
             Block::Large { region, chunk, chunks, .. } => {
-                central.give_chunks_back(region, chunk, chunks);
+                central.return_chunks(region, chunk, chunks);
                 return Ok(());
             }
             Block::Small { region, chunk, class } => (region, chunk, class),
@@ -193,7 +195,7 @@ impl Heap {
         }
     }
 
-    /// Class of the small block that begins at an address, if its slab is known.
+    /// Returns the class of the small block at an address, if its slab has a descriptor.
     fn known_class(&self, address: u64) -> Option<usize> {
         let slab = self.directory.find(address).filter(|slab| slab.size.get() != 0)?;
         allocated_index(slab, address).ok()?;
@@ -210,7 +212,7 @@ impl Heap {
         })
     }
 
-    /// True when the block could take its new size where it is.
+    /// Resizes a block in place. Returns false if it has to move.
     pub(super) fn resize_in_place(
         &self,
         address: u64,
@@ -226,14 +228,14 @@ impl Heap {
         let mut central = self.lock();
         match central.find(address)? {
             Block::Small { class, .. } => Ok(class_of(new_size, align) == Some(class)),
-            Block::Large { .. } => central.resize_large(&*self.ground, address, new_size),
+            Block::Large { .. } => central.resize_large(&*self.source, address, new_size),
         }
     }
 
-    /// Writes down what threads keep to themselves, so that the object's metadata is exact: what
-    /// other threads freed is free, each slab has its counts and its state in the map, and none is
-    /// empty. Costs something for each slab that was touched since.
-    pub(crate) fn settle(&mut self) {
+    /// Writes all thread-private state to the object's metadata and makes it exact: blocks freed by
+    /// other threads are free, each slab has its counts and its state in the map, and no slab is
+    /// empty. Costs a little for each slab touched since the last call.
+    pub(crate) fn flush_thread_caches(&mut self) {
         let mut central = self.lock();
         let threads = central.threads.clone();
         for thread in &threads {
@@ -243,36 +245,37 @@ impl Heap {
             for slab in thread.take_touched() {
                 // SAFETY: descriptors live as long as the heap.
                 let slab = unsafe { &*slab };
-                if !central.settle(slab) {
+                if !central.flush_slab(slab) {
                     thread.keep_touched(slab);
                 }
             }
         }
     }
 
-    /// Settles. Then bytes of each region's data in use, up to the end of the last block.
-    pub(crate) fn tidy(&mut self) -> Vec<u64> {
-        self.settle();
+    /// Flushes the thread caches. Returns the bytes of each region's data in use, up to the end of
+    /// the last block.
+    pub(crate) fn flush_and_measure(&mut self) -> Vec<u64> {
+        self.flush_thread_caches();
         self.lock().used_data_bytes()
     }
 
-    /// Makes room for a block of `bytes`: addresses and disk space.
+    /// Reserves addresses and disk space for a block of `bytes`.
     ///
     /// # Errors
-    /// As [`Heap::allocate`].
+    /// Same errors as [`Heap::allocate`].
     pub(crate) fn reserve(&self, bytes: u64) -> Result<()> {
         check_request(usize::try_from(bytes).unwrap_or(usize::MAX), CHUNK_BYTES as usize)?;
-        self.lock().reserve(&*self.ground, bytes)
+        self.lock().reserve(&*self.source, bytes)
     }
 
-    /// Bytes of free chunks that the file backs and that are no holes, in runs of at least so many.
+    /// Bytes of free, backed chunks that are not holes, in runs of at least `chunks_min` chunks.
     pub(crate) fn free_bytes(&self, chunks_min: usize) -> u64 {
         let central = self.lock();
         central.regions.iter().map(|region| holes::free_bytes(region, chunks_min)).sum()
     }
 
-    /// Marks free chunks that the file backs as holes: runs of at least so many chunks. Gives all
-    /// holes there are, by address and bytes.
+    /// Marks runs of at least `chunks_min` free, backed chunks as holes. Returns all holes as
+    /// (address, bytes).
     pub(crate) fn mark_holes(&mut self, chunks_min: usize) -> Vec<(u64, u64)> {
         let mut central = self.lock();
         central.regions.iter_mut().flat_map(|region| holes::mark(region, chunks_min)).collect()
@@ -287,20 +290,20 @@ impl Heap {
     }
 }
 
-/// Index of the allocated block that begins at an address in the slab's chunk.
+/// Returns the index of the allocated block that begins at an address in the slab's chunk.
 fn allocated_index(slab: &Slab, address: u64) -> Result<u32> {
     match slab.index_of(address) {
         Some(index) if slab.is_set(index) => Ok(index),
         Some(_) => refuse(address, IS_FREE),
-        None => refuse(address, IN_THE_MIDDLE),
+        None => refuse(address, MIDDLE_OF_BLOCK),
     }
 }
 
 fn free_of_another(owner: &ThreadHeap, slab: &Slab, address: u64) -> Result<()> {
-    match slab.hand_over(allocated_index(slab, address)?) {
-        Handed::Twice => return refuse(address, "it was freed before"),
-        Handed::First => owner.pending.push(slab),
-        Handed::Further => {}
+    match slab.free_remotely(allocated_index(slab, address)?) {
+        RemoteFree::Twice => return refuse(address, "it was freed before"),
+        RemoteFree::Push => owner.pending.push(slab),
+        RemoteFree::Queued => {}
     }
     Ok(())
 }

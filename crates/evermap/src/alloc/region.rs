@@ -1,9 +1,10 @@
-//! One region's metadata as it lies in memory: chunk map and chunk records.
+//! Metadata of one region in memory: chunk map and chunk records.
 //!
-//! This file owns the raw accesses to allocator metadata. The chunk map and all of a record but its
-//! bitmap are for who holds the heap's lock, or has the heap exclusively; a bitmap is its slab's
-//! owner's, and read and written through atomics. Indices are checked against the region's chunk
-//! count, so damaged metadata leads to a wrong answer or an error but never outside the region.
+//! This file owns the raw accesses to allocator metadata. The chunk map, and all of a record except
+//! its bitmap, belong to the thread that holds the heap's lock or has the heap exclusively. A
+//! bitmap belongs to its slab's owner and is accessed through atomics. Indices are checked against
+//! the region's chunk count, so damaged metadata leads to a wrong answer or an error, but never
+//! outside the region.
 
 use crate::format::{CHUNK_BYTES, ChunkRecord, LINE_BYTES, PAGE_BYTES, RegionRecord, meta_length};
 
@@ -16,12 +17,12 @@ pub(super) struct Region {
     chunks: usize,
     map: *mut u8,
     records: *mut ChunkRecord,
-    /// Bytes from the first chunk that the file holds.
+    /// Bytes backed by the file, from the first chunk.
     backed: u64,
 }
 
-// SAFETY: the pointers lead into the object's mapping, which outlives the heap; access to what they
-// lead to goes as said above.
+// SAFETY: the pointers lead into the object's mapping, which outlives the heap. The heap's lock, or
+// exclusive access to the heap, orders the accesses; bitmaps are accessed through atomics.
 unsafe impl Send for Region {}
 
 /// One chunk's record.
@@ -31,15 +32,16 @@ pub(super) struct Record(*mut ChunkRecord);
 macro_rules! fields {
     ($($field:ident, $set:ident: $type:ty;)*) => {$(
         pub(super) fn $field(self) -> $type {
-            // SAFETY: the record is mapped; the field is for who holds the lock, as who has the
-            // region does.
+            // SAFETY: the record is mapped; whoever has the region holds the heap's lock, which
+            // guards the field.
             unsafe { (&raw const (*self.0).$field).read() }
         }
 
         pub(super) fn $set(self, value: $type) {
-            // A page is dirtied only for a change.
+            // Write only on a change: a write dirties the page.
             if self.$field() != value {
-                // SAFETY: as above.
+                // SAFETY: the record is mapped; whoever has the region holds the heap's lock, which
+                // guards the field.
                 unsafe { (&raw mut (*self.0).$field).write(value) };
             }
         }
@@ -55,19 +57,19 @@ impl Record {
         large_chunks, set_large_chunks: u64;
     }
 
-    /// The words of the bitmap.
+    /// Returns a pointer to the words of the bitmap.
     pub(super) fn bitmap(self) -> *mut u64 {
-        // SAFETY: the record is mapped; nothing is read.
+        // SAFETY: the record is mapped; this computes an address and reads nothing.
         unsafe { (&raw mut (*self.0).bitmap).cast() }
     }
 }
 
 impl Region {
-    /// The allocator's view of a mapped region.
+    /// Creates the allocator's view of a mapped region.
     ///
     /// # Safety
-    /// The region's metadata is mapped writable at `record.base` for as long as the value lives
-    /// and nobody else touches it. `record` satisfies the invariants of [`RegionRecord`].
+    /// The region's metadata is mapped writable at `record.base` for as long as the value lives,
+    /// and only the heap accesses it. `record` satisfies the invariants of [`RegionRecord`].
     pub(super) unsafe fn new(record: &RegionRecord, first: bool) -> Region {
         let chunks = (record.capacity - record.meta_length) / CHUNK_BYTES;
         debug_assert!(meta_length(first, chunks) <= record.meta_length);
@@ -98,16 +100,16 @@ impl Region {
         self.data + chunk as u64 * CHUNK_BYTES
     }
 
-    /// The chunk that holds `address`.
+    /// Returns the chunk that holds `address`.
     pub(super) fn chunk_at(&self, address: u64) -> Option<usize> {
         let chunk = address.checked_sub(self.data)? / CHUNK_BYTES;
         ((chunk as usize) < self.chunks).then_some(chunk as usize)
     }
 
-    /// The chunk map, one byte a chunk.
+    /// Returns the chunk map, one byte per chunk.
     pub(super) fn map(&self) -> &[u8] {
-        // SAFETY: `new` was promised a mapped chunk map of this length; `&self` under the heap's
-        // lock excludes writers.
+        // SAFETY: the caller of `new` guaranteed a mapped chunk map of this length; `&self` under
+        // the heap's lock excludes writers.
         unsafe { std::slice::from_raw_parts(self.map, self.chunks) }
     }
 

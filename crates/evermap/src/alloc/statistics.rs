@@ -1,4 +1,4 @@
-//! What an object's allocator has handed out, counted from its metadata.
+//! Allocation counts of an object, computed from its allocator metadata.
 
 use super::classes::{CLASSES, block_bytes};
 use super::region::Region;
@@ -24,27 +24,27 @@ pub struct HeapStatistics {
     pub regions: u64,
     /// Bytes of address space that its chunks have.
     pub capacity_bytes: u64,
-    /// Bytes of chunks that the file holds.
+    /// Bytes of chunks that the file backs.
     pub backed_bytes: u64,
     /// Blocks allocated, small and large.
     pub blocks: u64,
-    /// Their bytes, rounded up to what each occupies.
+    /// Bytes of allocated blocks, rounded up to the size each one occupies.
     pub allocated_bytes: u64,
-    /// Large blocks among them.
+    /// Number of large blocks.
     pub large_blocks: u64,
-    /// Bytes asked for by the owners of large blocks.
+    /// Bytes requested for large blocks.
     pub large_bytes: u64,
     /// Chunks that hold nothing.
     pub free_chunks: u64,
-    /// Those among them whose blocks were given back to the file system.
+    /// Free chunks whose disk space was released.
     pub holes: u64,
-    /// Classes with at least one slab.
+    /// Size classes with at least one slab.
     pub classes: Vec<ClassStatistics>,
 }
 
 impl HeapStatistics {
-    /// Counts; `allocated` knows how many blocks the slab around an address has now, when that is not
-    /// what its record says.
+    /// Counts blocks. `allocated` returns the current number of blocks of the slab around an
+    /// address, if it differs from the slab's record.
     pub(super) fn collect(
         regions: &[Region],
         allocated: impl Fn(u64) -> Option<u32>,
@@ -64,7 +64,7 @@ impl HeapStatistics {
                     CHUNK_LARGE => {
                         let record = region.record(chunk);
                         total.large_blocks += 1;
-                        // Metadata may be damaged: a sum may be wrong, and no overflow.
+                        // Metadata may be damaged: a sum may be wrong, but must not overflow.
                         total.large_bytes = total.large_bytes.saturating_add(record.large_bytes());
                         let bytes = record.large_chunks().saturating_mul(CHUNK_BYTES);
                         total.allocated_bytes = total.allocated_bytes.saturating_add(bytes);
@@ -93,15 +93,15 @@ impl HeapStatistics {
     }
 }
 
-/// Counts what is allocated in regions that are mapped, at least for reading.
+/// Counts the allocated blocks of regions that are mapped, at least for reading.
 ///
 /// # Safety
-/// The regions are mapped as their records say and nobody changes their metadata meanwhile.
+/// The regions are mapped as their records say, and their metadata does not change during the call.
 pub(crate) unsafe fn statistics_of(records: &[RegionRecord]) -> HeapStatistics {
     let regions: Vec<Region> = records
         .iter()
         .enumerate()
-        // SAFETY: the caller's promise; counting only reads.
+        // SAFETY: the caller guarantees that the regions are mapped; counting only reads.
         .map(|(index, record)| unsafe { Region::new(record, index == 0) })
         .collect();
     HeapStatistics::collect(&regions, |_| None)

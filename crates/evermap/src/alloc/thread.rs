@@ -1,14 +1,13 @@
-//! What one thread allocates from: a bin a size class, and how a thread finds its own.
+//! State of one thread: a bin per size class, and how a thread finds its part of a heap.
 //!
-//! A thread heap is used by one thread at a time. It lives in the heap it belongs to; threads know
-//! it by the heap's number, which is never given twice, so what a thread remembers of a heap that
-//! is gone, or was rolled back, is never looked at again. A thread that ends only says so
-//! (`abandoned`): its heap is taken over whole by the next thread that comes, or slab by slab by
-//! those that need one.
+//! One thread at a time uses a thread heap. The thread heap lives in its heap. Threads know it by
+//! the heap's number, which is never reused, so a thread never uses its entry of a heap that was
+//! dropped or rolled back. A thread that ends only sets `abandoned`: the next thread that comes
+//! takes the whole thread heap over, or other threads take the slabs that they need.
 //!
-//! Invariants: the cells of a thread heap are touched by its thread; while it is abandoned, by who
-//! holds the heap's lock; and by who has the heap exclusively. A bin's `free` bits are zero in the
-//! object's bitmap and counted in its slab's `used`.
+//! Invariants: the cells of a thread heap are used by its thread; while it is abandoned, by the
+//! thread that holds the heap's lock; and by a thread that has the heap exclusively. A bin's `free`
+//! bits are zero in the object's bitmap and counted in its slab's `used`.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{NonNull, null};
@@ -16,15 +15,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::classes::CLASSES;
-use super::handover::{FLAGS, Stack};
+use super::remote_free::{FLAGS, Stack};
 use super::slab::{NEVER, Plain, Slab, UNTOUCHED};
 use std::sync::atomic::AtomicU64;
 
-/// As many blocks freed of the word in hand since it was taken are worth taking it again: it is in
-/// the cache, but turning to a word costs as much as handing out five blocks.
+/// Number of freed blocks of the current word that make it worth taking the word again: it is in
+/// the cache, but switching to a word costs as much as handing out five blocks.
 const AGAIN_MIN: u32 = 8;
 
-/// What a thread allocates blocks of one class from: the free blocks of one word of one slab.
+/// Source of a thread's blocks of one class: the free blocks of one bitmap word of one slab.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Bin {
@@ -35,11 +34,11 @@ struct Bin {
     /// Address of the word's first block.
     base: Cell<u64>,
     size: Cell<u64>,
-    /// The slab, null for none.
+    /// Current slab, or null.
     current: Cell<*const Slab>,
-    /// Number of the word.
+    /// Index of the word in the slab's bitmap.
     at: Cell<u32>,
-    /// Slabs with a useful share of free blocks, a list.
+    /// Head of the list of slabs with a useful share of free blocks.
     first: Cell<*const Slab>,
 }
 
@@ -62,26 +61,26 @@ impl Default for Bin {
 #[repr(align(64))]
 pub(super) struct ThreadHeap {
     bins: [Bin; CLASSES],
-    /// Slabs that were used since their counts were written.
+    /// Slabs used since their counts were written.
     touched: RefCell<Vec<*const Slab>>,
     /// The thread has ended.
     pub(super) abandoned: AtomicBool,
-    /// Slabs of which other threads freed blocks.
+    /// Slabs with blocks that other threads freed.
     pub(super) pending: Stack<Slab>,
 }
 
-// SAFETY: the cells are for one thread at a time, see the invariants above; who holds them next
-// learnt so through the heap's lock, the flag `abandoned`, or having the heap exclusively.
+// SAFETY: one thread at a time uses the cells, see the invariants above; the next one synchronizes
+// through the heap's lock, the flag `abandoned`, or exclusive access to the heap.
 unsafe impl Send for ThreadHeap {}
-// SAFETY: as above; everything else is atomic.
+// SAFETY: one thread at a time uses the cells, see the invariants above; everything else is atomic.
 unsafe impl Sync for ThreadHeap {}
 
-/// What is to be done with a slab after blocks of it were freed.
+/// Action for a slab after blocks of it were freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum AfterFree {
     Nothing,
-    /// It is empty and in no bin any more: the chunk is to be given back.
-    GiveBack,
+    /// The slab is empty and in no bin: return its chunk.
+    ReturnChunk,
 }
 
 impl Default for ThreadHeap {
@@ -95,17 +94,17 @@ impl Default for ThreadHeap {
     }
 }
 
-/// A slab by its pointer.
+/// Dereferences a slab pointer.
 ///
 /// # Safety
-/// Null, or a descriptor that the heap keeps.
+/// Null, or a descriptor, which the heap keeps.
 unsafe fn slab<'a>(pointer: *const Slab) -> Option<&'a Slab> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees null or a descriptor that the heap keeps.
     unsafe { pointer.as_ref() }
 }
 
 impl ThreadHeap {
-    /// A block of `class`, if the word in hand has one.
+    /// Allocates a block of `class` from the current word, if it has one.
     #[inline(always)]
     pub(super) fn allocate(&self, class: usize) -> Option<NonNull<u8>> {
         let bin = &self.bins[class];
@@ -115,7 +114,7 @@ impl ThreadHeap {
         }
         let rest = free & (free - 1);
         bin.free.set(rest);
-        // SAFETY: a bin with free bits has the word they are of, mapped as long as the heap is.
+        // SAFETY: a bin with free bits has a word, which is mapped as long as the heap lives.
         let word = unsafe { &*bin.word.get() };
         word.set(word.get() | (free ^ rest));
         let address = bin.base.get() + u64::from(free.trailing_zeros()) * bin.size.get();
@@ -123,8 +122,8 @@ impl ThreadHeap {
         Some(unsafe { NonNull::new_unchecked(address as *mut u8) })
     }
 
-    /// A block of `class` from the next word of the current slab, if it has one that the file is
-    /// known to back.
+    /// Allocates a block of `class` from the next word of the current slab, if it has one that the
+    /// file is known to back.
     pub(super) fn allocate_from_next_word(&self, class: usize) -> Option<NonNull<u8>> {
         let slab = self.current(class)?;
         let (at, free) = self.next_word(slab)?;
@@ -135,8 +134,9 @@ impl ThreadHeap {
         self.allocate(class)
     }
 
-    /// The next free blocks of the current slab: of the word in hand, if many were freed of it since,
-    /// else of those behind; from the beginning again only if a useful share of the slab is free.
+    /// Returns the next free blocks of the current slab: of the current word if many of its blocks
+    /// were freed since, else of a later word. Starts again from the first word only if a useful
+    /// share of the slab is free.
     pub(super) fn next_word(&self, slab: &Slab) -> Option<(u32, u64)> {
         let at = self.bin_of(slab).at.get();
         let again = slab.free_of(at);
@@ -154,9 +154,9 @@ impl ThreadHeap {
         &self.bins[slab.class.get() as usize % CLASSES]
     }
 
-    /// The slab that blocks of `class` come from now.
+    /// Returns the slab that blocks of `class` come from.
     pub(super) fn current(&self, class: usize) -> Option<&Slab> {
-        // SAFETY: bins hold descriptors that the heap keeps.
+        // SAFETY: bins hold descriptors, which live as long as the heap.
         unsafe { slab(self.bins[class].current.get()) }
     }
 
@@ -164,7 +164,7 @@ impl ThreadHeap {
         std::ptr::eq(self.bin_of(slab).current.get(), slab)
     }
 
-    /// Blocks of a slab that are counted as used and were not handed out.
+    /// Blocks of a slab that count as used but are still in the bin.
     pub(super) fn in_hand(&self, slab: &Slab) -> u32 {
         match self.is_current(slab) {
             true => self.bin_of(slab).free.get().count_ones(),
@@ -172,7 +172,7 @@ impl ThreadHeap {
         }
     }
 
-    /// Takes the free blocks of a word of the current slab into the bin, which has none.
+    /// Takes the free blocks of a word of the current slab into the bin, which must be empty.
     pub(super) fn take(&self, slab: &Slab, at: u32, free: u64) {
         let bin = self.bin_of(slab);
         let size = u64::from(slab.size.get());
@@ -186,7 +186,7 @@ impl ThreadHeap {
         self.touch(slab);
     }
 
-    /// Says that a slab's bitmap changes.
+    /// Records that a slab's bitmap changes.
     pub(super) fn touch(&self, slab: &Slab) {
         if slab.freer.get() & UNTOUCHED != 0 {
             slab.freer.fetch_and(!UNTOUCHED, Ordering::Relaxed);
@@ -195,17 +195,17 @@ impl ThreadHeap {
         }
     }
 
-    /// The slabs that were touched since this was called last.
+    /// Takes the list of slabs touched since the last call.
     pub(super) fn take_touched(&self) -> Vec<*const Slab> {
         self.touched.take()
     }
 
-    /// Keeps a slab among the touched.
+    /// Keeps a slab in the list of touched slabs.
     pub(super) fn keep_touched(&self, slab: &Slab) {
         self.touched.borrow_mut().push(slab);
     }
 
-    /// Allocates from a slab of this heap from now on; the bin has none.
+    /// Makes a slab of this heap current. The bin must have no current slab.
     pub(super) fn make_current(&self, slab: &Slab) {
         let bin = self.bin_of(slab);
         if slab.listed.get() {
@@ -216,18 +216,19 @@ impl ThreadHeap {
         bin.current.set(slab);
     }
 
-    /// Allocates no longer from the slab of `class` that it did, and keeps it in the list if it has
-    /// a useful share of free blocks.
+    /// Stops allocating from the current slab of `class`. Puts the slab into the list if it has a
+    /// useful share of free blocks.
     pub(super) fn leave(&self, class: usize) {
         let bin = &self.bins[class];
-        // SAFETY: as in `current`.
+        // SAFETY: bins hold descriptors, which live as long as the heap.
         let Some(slab) = (unsafe { slab(bin.current.take_pointer()) }) else { return };
         let left = bin.free.replace(0).count_ones();
         slab.set_used(slab.used().wrapping_sub(left));
         self.file(slab);
     }
 
-    /// Puts a slab of this heap that is neither current nor listed where it belongs.
+    /// Puts a slab of this heap that is neither current nor listed into the list if it belongs
+    /// there.
     pub(super) fn file(&self, slab: &Slab) {
         let most = slab.offered_used_max();
         if slab.used() <= most {
@@ -237,9 +238,9 @@ impl ThreadHeap {
         }
     }
 
-    /// The first slab in the list of `class`.
+    /// Returns the first slab in the list of `class`.
     pub(super) fn listed(&self, class: usize) -> Option<&Slab> {
-        // SAFETY: as in `current`.
+        // SAFETY: bins hold descriptors, which live as long as the heap.
         unsafe { slab(self.bins[class].first.get()) }
     }
 
@@ -248,7 +249,7 @@ impl ThreadHeap {
         let second = bin.first.replace(slab);
         slab.previous.set(null());
         slab.next.set(second);
-        // SAFETY: as in `current`.
+        // SAFETY: bins and lists hold descriptors, which live as long as the heap.
         if let Some(second) = unsafe { self::slab(second) } {
             second.previous.set(slab);
         }
@@ -258,19 +259,19 @@ impl ThreadHeap {
 
     fn unlist(&self, slab: &Slab) {
         let (before, after) = (slab.previous.get(), slab.next.get());
-        // SAFETY: as in `current`.
+        // SAFETY: bins and lists hold descriptors, which live as long as the heap.
         match unsafe { self::slab(before) } {
             Some(before) => before.next.set(after),
             None => self.bin_of(slab).first.set(after),
         }
-        // SAFETY: as in `current`.
+        // SAFETY: bins and lists hold descriptors, which live as long as the heap.
         if let Some(after) = unsafe { self::slab(after) } {
             after.previous.set(before);
         }
         slab.listed.set(false);
     }
 
-    /// Takes a slab out of its bin, wherever it is there.
+    /// Removes a slab from its bin, current or listed.
     pub(super) fn release(&self, slab: &Slab) {
         if self.is_current(slab) {
             let bin = self.bin_of(slab);
@@ -283,24 +284,24 @@ impl ThreadHeap {
         slab.set_notify(NEVER);
     }
 
-    /// Puts a slab of this heap into another place after blocks of it were freed. One empty slab a
-    /// class is kept, so that a program that frees and allocates at a slab's edge changes no map.
-    pub(super) fn after_freeing(&self, slab: &Slab) -> Then {
+    /// Moves a slab of this heap after blocks of it were freed. One empty slab per class is kept,
+    /// so a program that frees and allocates at a slab's edge does not change the chunk map.
+    pub(super) fn after_freeing(&self, slab: &Slab) -> AfterFree {
         if self.is_current(slab) {
-            return Then::Nothing;
+            return AfterFree::Nothing;
         }
         if !slab.listed.get() {
             if slab.used() > slab.offered_used_max() {
-                return Then::Nothing;
+                return AfterFree::Nothing;
             }
             self.list(slab);
         }
         let alone = slab.next.get().is_null() && slab.previous.get().is_null();
         if slab.used() > 0 || alone {
-            return Then::Nothing;
+            return AfterFree::Nothing;
         }
         self.release(slab);
-        Then::GiveBack
+        AfterFree::ReturnChunk
     }
 }
 
@@ -315,26 +316,26 @@ impl TakePointer for Cell<*const Slab> {
     }
 }
 
-/// Heaps that a thread remembers for the quick look: their numbers modulo this differ, mostly.
+/// Number of heaps in a thread's cache, indexed by heap number modulo this.
 const LATEST: usize = 4;
 
-/// A heap's number and this thread's part of it.
+/// Cache entry: a heap's number and this thread's part of the heap.
 struct Latest {
     heap: Cell<u64>,
     thread: Cell<NonNull<ThreadHeap>>,
 }
 
-/// What a thread looks at each time.
+/// Thread-local data of the fast paths.
 struct Near {
     /// The thread's number.
     number: Cell<u64>,
     latest: [Latest; LATEST],
 }
 
-/// Numbers of threads, above the flags that stand below them in [`Slab::freer`]. None is given
-/// twice, so a slab that a thread which ended had left its number in is no other's by that.
+/// Next thread number, above the flags that occupy the low bits of [`Slab::freer`]. Numbers are
+/// never reused, so a number that an ended thread left in a slab matches no other thread.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(FLAGS + 1);
-/// Number of a thread that has none: no slab has it.
+/// Number of a thread that has none. No slab contains it.
 pub(super) const NO_NUMBER: u64 = u64::MAX;
 
 /// All thread heaps of this thread, by their heaps' numbers.
@@ -354,7 +355,7 @@ thread_local! {
 
 impl Drop for Mine {
     fn drop(&mut self) {
-        // Before others may take its slabs.
+        // Must happen before other threads may take the slabs.
         NEAR.with(|near| {
             near.number.set(NO_NUMBER);
             near.latest.iter().for_each(|latest| latest.heap.set(0));
@@ -367,7 +368,7 @@ impl Drop for Mine {
     }
 }
 
-/// This thread's part of a heap, if it was used lately.
+/// Returns this thread's part of a heap if the thread used it recently.
 #[inline(always)]
 pub(super) fn near(heap: u64) -> Option<NonNull<ThreadHeap>> {
     NEAR.with(|near| {
@@ -376,14 +377,14 @@ pub(super) fn near(heap: u64) -> Option<NonNull<ThreadHeap>> {
     })
 }
 
-/// This thread's number, which stands in slabs that it frees into quickly.
+/// Returns this thread's number, which is stored in the slabs it frees into on the fast path.
 #[inline(always)]
 pub(super) fn number() -> u64 {
     NEAR.with(|near| near.number.get())
 }
 
-/// This thread's part of a heap; made by `join` at the thread's first use of it. `None` while the
-/// thread ends.
+/// Returns this thread's part of a heap; `join` creates it at the thread's first use. Returns
+/// `None` while the thread ends.
 pub(super) fn find_or_join(
     heap: u64,
     join: impl FnOnce() -> Arc<ThreadHeap>,
@@ -393,7 +394,7 @@ pub(super) fn find_or_join(
         match mine.iter().find(|(of, _)| *of == heap) {
             Some((_, thread)) => thread.as_ptr(),
             None => {
-                // Heaps that are gone.
+                // Drop entries of heaps that are gone.
                 mine.retain(|(_, thread)| thread.strong_count() > 0);
                 let thread = join();
                 mine.push((heap, Arc::downgrade(&thread)));

@@ -1,22 +1,22 @@
-//! The allocator over metadata that says anything.
+//! Fuzz target: the allocator over arbitrary metadata.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::address::AnonymousRange;
-use crate::alloc::{Ground, Heap};
+use crate::alloc::{ChunkSource, Heap};
 use crate::error::{Error, Result};
 use crate::format::{CHUNK_BYTES, PAGE_BYTES, RegionRecord, meta_length};
 
 /// Chunks of the only region.
 const CHUNKS: u64 = 12;
 
-/// A region in memory of which the file backs a part.
+/// A region in memory, partly backed by the file.
 struct OneRegion {
     backed: Mutex<u64>,
 }
 
-impl Ground for OneRegion {
+impl ChunkSource for OneRegion {
     fn extend(&self, region: usize, data_bytes: u64) -> Result<u64> {
         assert!(region == 0 && data_bytes <= CHUNKS * CHUNK_BYTES, "beyond the region");
         let mut backed = self.backed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,10 +34,10 @@ impl Ground for OneRegion {
     }
 }
 
-/// Allocates and frees in a heap whose chunk map and records are what the input says.
+/// Allocates and frees in a heap whose chunk map and records come from the input.
 ///
-/// What it gives out lies in the part that the file backs, always: the rest would be a signal.
-/// Input: bytes backed, in pages; operations, three bytes each, up to a byte of 0xff; metadata.
+/// Blocks must always lie in the part that the file backs: an access to the rest would raise a
+/// signal. Input: backed pages; operations, three bytes each, up to a byte of 0xff; metadata.
 pub fn allocator(input: &[u8]) {
     let Some((&[backed_pages], rest)) = input.split_first_chunk() else { return };
     let end = rest.chunks(3).position(|o| o.first() == Some(&0xff)).map_or(rest.len(), |n| n * 3);
@@ -57,18 +57,18 @@ pub fn allocator(input: &[u8]) {
     };
     let metadata = metadata.get(1..).unwrap_or_default();
     let length = metadata.len().min((meta - PAGE_BYTES) as usize);
-    // SAFETY: the range is writable and nobody else knows it; the metadata's place is behind the
+    // SAFETY: the range is writable and has no other user; the metadata starts after the
     // superblock's page and `length` ends inside it.
     unsafe {
         let to = (base + PAGE_BYTES) as *mut u8;
         to.copy_from_nonoverlapping(metadata.as_ptr(), length);
     }
-    let ground = Arc::new(OneRegion { backed: Mutex::new(backed) });
+    let source = Arc::new(OneRegion { backed: Mutex::new(backed) });
     // SAFETY: the region lives as long as `range`, which is dropped after the heap.
-    let mut heap = unsafe { Heap::new(ground, &[record]) };
+    let mut heap = unsafe { Heap::new(source, &[record]) };
     operate(&heap, base + meta, operations);
     let _ = heap.statistics();
-    assert!(heap.tidy().iter().all(|used| *used <= CHUNKS * CHUNK_BYTES));
+    assert!(heap.flush_and_measure().iter().all(|used| *used <= CHUNKS * CHUNK_BYTES));
     drop(heap);
     drop(range);
 }

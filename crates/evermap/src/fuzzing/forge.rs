@@ -1,5 +1,5 @@
-//! Makes checksums right, so that noise gets past them: what a checksum is right for may still say
-//! anything, and whoever can write a file can write its checksum.
+//! Sets valid checksums in arbitrary bytes, so that they pass the checksum test: contents with a
+//! valid checksum may still be arbitrary, and anyone who can write a file can write its checksum.
 
 use bytemuck::{Zeroable, bytes_of, pod_read_unaligned};
 
@@ -10,7 +10,7 @@ use crate::format::{
     SUPERBLOCK_CHECKED_BYTES, SUPERBLOCK_MAGIC, Superblock,
 };
 
-/// Gives page 0 of an object the magic, a version that is known, and a right checksum.
+/// Gives page 0 of an object the magic, a supported version, and a valid checksum.
 pub(super) fn superblock(object: &mut [u8]) {
     let Some(page) = object.get_mut(..PAGE_BYTES as usize) else { return };
     let mut s: Superblock = pod_read_unaligned(page);
@@ -24,7 +24,7 @@ pub(super) fn superblock(object: &mut [u8]) {
     page.copy_from_slice(bytes_of(&s));
 }
 
-/// Makes both header slots valid ones of the object's log. Gives the one that counts.
+/// Turns both header slots into valid headers of the object's log. Returns the one that counts.
 pub(super) fn log_headers(log: &mut [u8], object_uuid: [u8; 16]) -> LogHeader {
     let mut newest = LogHeader::zeroed();
     for slot in 0..2 {
@@ -44,8 +44,8 @@ pub(super) fn log_headers(log: &mut [u8], object_uuid: [u8; 16]) -> LogHeader {
     newest
 }
 
-/// Chains what follows the headers into records: every head gets what chains it to the one before,
-/// and the checksums. Lengths are only brought inside the file; bodies stay what they are.
+/// Turns the bytes after the headers into a chain of records: every head gets the link to the
+/// previous one and its checksums. Lengths are only limited to the file; bodies are unchanged.
 pub(super) fn log_records(log: &mut [u8], header: &LogHeader) {
     if header.format_version == 1 {
         return log_records_1(log, header);
@@ -77,7 +77,7 @@ pub(super) fn log_records(log: &mut [u8], header: &LogHeader) {
     }
 }
 
-/// The same for format 1.
+/// Like `log_records`, for format 1.
 fn log_records_1(log: &mut [u8], header: &LogHeader) {
     let head_bytes = size_of::<LogRecord1>();
     let mut at = LOG_RECORDS_OFFSET as usize;

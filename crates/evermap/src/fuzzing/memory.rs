@@ -1,5 +1,5 @@
 //! Files in memory, for parsing without a disk: they can be read, written and measured, up to a
-//! bound.
+//! maximum length.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -8,34 +8,34 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::error::{Error, Result};
 use crate::storage::{Boot, File, LockKind};
 
-/// A file gets no longer than this: what asks for more finds the disk full.
+/// Maximum length of a file. Longer files fail with a full disk.
 const LENGTH_MAX: u64 = 1 << 24;
 
-/// One file.
+/// A file in memory.
 #[derive(Debug)]
 pub(crate) struct MemoryFile {
     path: PathBuf,
     bytes: Mutex<Vec<u8>>,
-    /// It reads as zeros from the last byte up to here.
+    /// Length of the file. It reads as zeros after the last byte in memory.
     length: u64,
     boot: Boot,
 }
 
 impl MemoryFile {
-    /// A file of these bytes, followed by a hole up to `length`.
+    /// Creates a file with these bytes, followed by a hole up to `length`.
     pub(super) fn new(name: &str, bytes: &[u8], length: u64) -> Arc<MemoryFile> {
         let bytes = Mutex::new(bytes.to_vec());
         Arc::new(MemoryFile { path: PathBuf::from(name), bytes, length, boot: Boot::default() })
     }
 
-    /// A file of these bytes in a run of the machine.
+    /// Creates a file with these bytes that was written in the given boot.
     #[cfg(test)]
     pub(crate) fn of_run(name: &str, bytes: &[u8], boot: Boot) -> Arc<MemoryFile> {
         let bytes = Mutex::new(bytes.to_vec());
         Arc::new(MemoryFile { path: PathBuf::from(name), bytes, length: 0, boot })
     }
 
-    /// Puts other bytes in the place of some, which it gives.
+    /// Replaces bytes and returns the old ones.
     #[cfg(test)]
     pub(crate) fn replace(&self, offset: u64, bytes: &[u8]) -> Vec<u8> {
         let (start, end) = (offset as usize, offset as usize + bytes.len());
@@ -168,7 +168,7 @@ impl File for MemoryFile {
         false
     }
 
-    /// Nothing that is parsed is mapped; who tries gets a file without pages.
+    /// Parsed files are never mapped; the descriptor is that of a file without pages.
     fn descriptor(&self) -> BorrowedFd<'_> {
         static EMPTY: OnceLock<std::io::Stdin> = OnceLock::new();
         EMPTY.get_or_init(std::io::stdin).as_fd()

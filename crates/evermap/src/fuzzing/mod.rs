@@ -1,8 +1,8 @@
-//! Entry points for fuzzing: bytes in, parsed as a file that anybody may have written, nothing out.
+//! Entry points for fuzzing: each parses bytes as an untrusted file and returns nothing.
 //!
-//! Whatever the bytes are, these functions return: no panic, no overflow, no endless loop, and no
-//! more memory than a small multiple of the input. The `fuzz` directory runs them under libFuzzer;
-//! an ordinary test runs them over its corpus and mutations of it. Not part of the public interface.
+//! These functions return for any input: no panic, no overflow, no endless loop, and no more memory
+//! than a small multiple of the input. The `fuzz` directory runs them under libFuzzer; an ordinary
+//! test runs them over its corpus and mutations of it. Not part of the public interface.
 
 mod allocator;
 mod forge;
@@ -21,19 +21,19 @@ use crate::storage::File;
 pub use allocator::allocator;
 use memory::MemoryFile;
 
-/// The first byte of an input says what is forged: checksums, headers, chains.
+/// Flags in the first byte of an input: parts whose checksums and links are made valid.
 const FORGE_SUPERBLOCK: u8 = 1;
 const FORGE_HEADERS: u8 = 2;
 const FORGE_RECORDS: u8 = 4;
-/// And whether the object is looked at as a catalog.
+/// Flag: the object is parsed as a catalog.
 const AS_CATALOG: u8 = 8;
 
-/// Bytes that a hole is made of at most: longer than any region of an input that means well.
+/// Maximum length of a hole: longer than any region of a valid input.
 const HOLE_BYTES_MAX: u64 = 1 << 32;
 
-/// An object's page 0, as every opening reads it, with the log that it may need.
+/// Parses an object's page 0 like every open, with the log that it may need.
 ///
-/// Input: what is forged; log2 of the file's length; page 0; the log.
+/// Input: flags; log2 of the file's length; page 0; the log.
 pub fn superblock(input: &[u8]) {
     let Some((&[flags, length], rest)) = input.split_first_chunk() else { return };
     let split = rest.len().min(PAGE_BYTES as usize);
@@ -51,7 +51,7 @@ pub fn superblock(input: &[u8]) {
     let identity = Identity { store_uuid: None, object_uuid: None, kind };
     let _ = crate::object::peek(&*file);
     let Ok(loaded) = read_superblock(&*file, LogSource::File(&log), &identity) else { return };
-    // What a reader and `info` do with a superblock that was found right.
+    // Use a valid superblock as a reader and `info` do.
     let s = &loaded.superblock;
     let _ = (s.name(), s.schema());
     for region in s.regions() {
@@ -60,9 +60,9 @@ pub fn superblock(input: &[u8]) {
     }
 }
 
-/// A redo log, as every opening reads it.
+/// Parses a redo log like every open.
 ///
-/// Input: what is forged; the object's uuid; the log.
+/// Input: flags; the object's uuid; the log.
 pub fn log(input: &[u8]) {
     let Some((&[flags], rest)) = input.split_first_chunk() else { return };
     let Some((&uuid, log)) = rest.split_first_chunk() else { return };
@@ -80,7 +80,7 @@ pub fn log(input: &[u8]) {
         .sum();
     assert!(lines <= length, "a log holds no more than its length");
     let position = opened.position();
-    // A torn record looks like one that is just being written, so this may say anything.
+    // A torn record looks like one that is being written, so any answer is correct.
     assert!(Log::moved_since(&*file, uuid, position, opened.sequence()).is_ok());
 }
 

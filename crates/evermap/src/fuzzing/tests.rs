@@ -1,13 +1,14 @@
-//! The targets over the corpus in `fuzz/corpus`, the files in `tests/format`, and mutations of both.
+//! Runs the targets over the corpus in `fuzz/corpus`, the files in `tests/format`, and mutations of
+//! both.
 
 use std::path::{Path, PathBuf};
 
 use super::{FORGE_HEADERS, FORGE_RECORDS, FORGE_SUPERBLOCK, allocator, log, superblock};
 use crate::format::PAGE_BYTES;
 
-/// Mutations of the inputs of a target.
+/// Number of mutations per target.
 const MUTATIONS: usize = 20_000;
-/// Everything that can be forged.
+/// All forge flags.
 const FORGE_ALL: u8 = FORGE_SUPERBLOCK | FORGE_HEADERS | FORGE_RECORDS;
 
 fn root() -> PathBuf {
@@ -26,7 +27,7 @@ impl Random {
     }
 }
 
-/// Files of a released version, whole up to their last byte that is not zero.
+/// Files of a released version, complete up to their last non-zero byte.
 fn real_files() -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let store = root().join("tests/format/v1");
     let trimmed = |path: &Path| {
@@ -49,7 +50,7 @@ fn real_files() -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     objects.iter().map(|path| (trimmed(path), log_of(path))).collect()
 }
 
-/// Inputs made of real files: what a fuzzer should start from.
+/// Inputs made from real files, as starting points for a fuzzer.
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (object, log) in real_files() {
@@ -88,7 +89,8 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     inputs
 }
 
-/// A few changes: bits, bytes, numbers at an end of their range, a part cut out or put twice.
+/// Makes a few changes: bits, bytes, numbers at the ends of their range, a part removed or
+/// duplicated.
 fn mutate(input: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for _ in 0..random.below(4) + 1 {
@@ -140,23 +142,23 @@ fn replay(target: &str, run: fn(&[u8])) {
 }
 
 #[test]
-fn a_superblock_of_any_bytes_is_parsed_or_refused() {
+fn any_superblock_is_parsed_or_refused() {
     replay("superblock", superblock);
 }
 
 #[test]
-fn a_log_of_any_bytes_is_parsed_or_refused() {
+fn any_log_is_parsed_or_refused() {
     replay("log", log);
 }
 
 #[test]
-fn an_allocator_of_any_bytes_gives_out_what_is_backed_or_an_error() {
+fn an_allocator_over_any_metadata_returns_backed_blocks_or_errors() {
     replay("allocator", allocator);
 }
 
-/// Real files get through: a target that refuses everything would prove nothing.
+/// Real files must be accepted: a target that refuses everything would prove nothing.
 #[test]
-fn the_files_of_a_released_version_are_parsed_whole() {
+fn files_of_a_released_version_are_parsed_completely() {
     use super::{Identity, KIND_CATALOG, KIND_OBJECT, Log, LogSource, MemoryFile, read_superblock};
     let mut logs = 0;
     for (object, log) in real_files() {
@@ -177,9 +179,10 @@ fn the_files_of_a_released_version_are_parsed_whole() {
     assert!(logs > 0);
 }
 
-/// `EVERMAP_WRITE_SEEDS=1` puts the seeds where `cargo fuzz` finds them.
+/// With `EVERMAP_WRITE_SEEDS=1`, writes the seeds to the directory in which `cargo fuzz` finds
+/// them.
 #[test]
-fn seeds_are_written_when_asked_for() {
+fn seeds_are_written_on_request() {
     if std::env::var_os("EVERMAP_WRITE_SEEDS").is_none() {
         return;
     }

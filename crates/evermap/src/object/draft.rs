@@ -106,10 +106,10 @@ impl Draft {
             environment.region_plan(),
             (chunks, backing),
         )?);
-        let ground = Arc::clone(&territory);
+        let source = Arc::clone(&territory);
         // SAFETY: the territory maps the region writable and is kept by the heap itself; nobody
         // else knows the file.
-        let heap = unsafe { Heap::new(ground, &territory.records()) };
+        let heap = unsafe { Heap::new(source, &territory.records()) };
         let mut head = Box::new(superblock::blank());
         head.store_uuid = options.store_uuid;
         head.object_uuid = options.object_uuid;
@@ -166,7 +166,7 @@ impl Draft {
         environment: &Environment,
         permanent_log: Option<&Path>,
     ) -> Result<Vec<(u64, u64)>> {
-        let mut used = self.heap.tidy();
+        let mut used = self.heap.flush_and_measure();
         if self.has_room {
             used.clear();
         }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::debug;
 
 use super::territory::{Held, HeldForFork, Territory};
-use crate::alloc::{HeapHeld, HeapLock};
+use crate::alloc::{HeapLock, HeldHeapLock};
 use crate::at_fork::{self, Participant, Participation};
 use crate::commit::{InChildren, gate};
 use crate::error::{Error, Result};
@@ -42,7 +42,7 @@ struct Fork {
 
 struct OfForkingThread {
     territory: HeldForFork<'static>,
-    _heap: HeapHeld<'static>,
+    _heap: HeldHeapLock<'static>,
 }
 
 // SAFETY: made and dropped by the thread that forks; in a child there is no other.
@@ -94,7 +94,7 @@ impl Participant for Inheritance {
         let held = unsafe {
             OfForkingThread {
                 territory: std::mem::transmute::<HeldForFork<'_>, HeldForFork<'static>>(territory),
-                _heap: std::mem::transmute::<HeapHeld<'_>, HeapHeld<'static>>(heap),
+                _heap: std::mem::transmute::<HeldHeapLock<'_>, HeldHeapLock<'static>>(heap),
             }
         };
         *self.fork() = Fork { held: Some(held), reading };
@@ -151,7 +151,7 @@ impl Inherited {
             territory: Arc::clone(territory),
             heap,
         };
-        Inherited { memory, _participation: at_fork::take_part(Arc::new(participant)) }
+        Inherited { memory, _participation: at_fork::register(Arc::new(participant)) }
     }
 
     pub(super) fn memory(&self) -> MemoryInChild {

@@ -111,10 +111,10 @@ impl Writer {
             memory: Memory::OurOwn,
             sequence: superblock.commit_sequence,
         })?;
-        let ground = Arc::clone(&territory);
+        let source = Arc::clone(&territory);
         // SAFETY: the territory maps the regions writable and is kept by the heap itself; the
         // writer lock keeps other processes away from the metadata.
-        let heap = unsafe { Heap::new(ground, superblock.regions()) };
+        let heap = unsafe { Heap::new(source, superblock.regions()) };
         // A catalog's sessions are short, and no program looks at its memory.
         let in_children = (policy == LogPolicy::WhileOpen)
             .then(|| Inherited::new(&territory, heap.shared_lock(), settings.in_children));
@@ -308,7 +308,7 @@ impl Writer {
     fn commit_growth(&mut self, growth: Growth) -> Result<bool> {
         // A forked child has no part in the memory that settling looks at.
         self.engine.check_usable()?;
-        self.heap.settle();
+        self.heap.flush_thread_caches();
         self.territory.write_private()?;
         if self.territory.write_deferred()? {
             // Builds that do not know of holes would be surprised by a full disk.
@@ -560,7 +560,7 @@ impl Writer {
     /// Gives back the unused end of the file, but no more than `bytes_max`, if so many bytes of such a
     /// file are `worth` it. Everything is committed.
     fn trim(&mut self, bytes_max: u64, worth: impl Fn(u64, u64) -> bool) -> Result<()> {
-        let mut used = self.heap.tidy();
+        let mut used = self.heap.flush_and_measure();
         let records = self.territory.records();
         let spare = match (records.last(), used.last_mut()) {
             (Some(record), Some(used)) => {

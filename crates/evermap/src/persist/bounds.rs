@@ -1,9 +1,9 @@
 //! Bounds of an object's data, for the pointers in its root.
 //!
-//! A root is typed, and its pointers are followed, as soon as an object is open. A damaged file could
-//! make one lead anywhere. So each pointer that lies in the root itself is compared with the bounds of
-//! the object's data before safe code gets to see the root. What those pointers lead to lies in data
-//! pages, which have checksums of their own.
+//! A root is typed, and its pointers are followed, as soon as an object is open. In a damaged file,
+//! such a pointer could lead anywhere. So each pointer in the root itself is compared with the
+//! bounds of the object's data before safe code can access the root. The values that these pointers
+//! lead to lie in data pages, which have checksums.
 
 use std::ptr::NonNull;
 
@@ -11,19 +11,19 @@ use super::Persist;
 
 /// Ranges of addresses that a pointer of an object may lead to.
 ///
-/// Only a hand-written [`Persist`] meets it: see [`Persist::is_bounded`].
+/// Only needed to implement [`Persist`] by hand: see [`Persist::is_bounded`].
 #[derive(Debug)]
 pub struct Bounds<'a> {
     ranges: &'a [(u64, u64)],
 }
 
 impl<'a> Bounds<'a> {
-    /// Bounds of an object: first address and end of the data in each of its regions.
+    /// Creates bounds from the (first address, end) of the data in each region of an object.
     pub(crate) fn of(ranges: &'a [(u64, u64)]) -> Bounds<'a> {
         Bounds { ranges }
     }
 
-    /// Returns true if `bytes` from `address` on lie in the object's data, in one region.
+    /// Returns true if `bytes` bytes from `address` lie in the object's data, in one region.
     pub fn contain(&self, address: u64, bytes: u64) -> bool {
         address.checked_add(bytes).is_some_and(|end| {
             self.ranges.iter().any(|&(first, last)| first <= address && end <= last)
@@ -38,17 +38,16 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// As [`Persist::is_bounded`], for values in a row.
+/// Like [`Persist::is_bounded`], for `len` adjacent values.
 ///
 /// # Safety
-///
-/// As there, for each of them.
+/// `first` is aligned and the bytes of all values may be read. They need not be valid values.
 pub(crate) unsafe fn are_bounded<T: Persist>(
     first: NonNull<T>,
     len: usize,
     bounds: &Bounds<'_>,
 ) -> bool {
-    // SAFETY: in the row; the rest is the caller's promise.
+    // SAFETY: the value is one of the `len` values that the caller lets be read.
     (0..len).all(|index| unsafe { T::is_bounded(first.add(index), bounds) })
 }
 

@@ -1,4 +1,4 @@
-//! Iterators over a [`PBTree`]: two edges that come towards each other.
+//! Iterators over a [`PBTree`]: two edges that move towards each other.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -19,12 +19,12 @@ impl<K, V> Span<K, V> {
 
     fn next(&mut self) -> Option<(NodeRef<K, V>, usize)> {
         let (front, back) = self.0.as_mut()?;
-        if front.ends_with(back) { None } else { front.next() }
+        if front.same_end(back) { None } else { front.next() }
     }
 
     fn next_back(&mut self) -> Option<(NodeRef<K, V>, usize)> {
         let (front, back) = self.0.as_mut()?;
-        if front.ends_with(back) { None } else { back.previous() }
+        if front.same_end(back) { None } else { back.previous() }
     }
 }
 
@@ -46,9 +46,9 @@ pub struct Range<'a, K, V> {
     tree: PhantomData<&'a PBTree<K, V>>,
 }
 
-// SAFETY: the iterator gives `&K` and `&V` of a tree that is borrowed meanwhile.
+// SAFETY: the iterator returns `&K` and `&V` of a tree that is borrowed during iteration.
 unsafe impl<K: Sync, V: Sync> Send for Range<'_, K, V> {}
-// SAFETY: as above.
+// SAFETY: the iterator returns `&K` and `&V` of a tree that is borrowed during iteration.
 unsafe impl<K: Sync, V: Sync> Sync for Range<'_, K, V> {}
 
 impl<'a, K, V> Range<'a, K, V> {
@@ -165,10 +165,10 @@ pub struct RangeMut<'a, K, V> {
     exclusive: PhantomData<(&'a K, &'a mut V)>,
 }
 
-// SAFETY: the iterator gives `&K` and exclusive access to values; the heap is `Sync`. Nobody else
-// reaches the tree meanwhile.
+// SAFETY: the iterator returns `&K` and exclusive access to values; the heap is `Sync`. The tree is
+// exclusively borrowed during iteration.
 unsafe impl<K: Sync, V: Send> Send for RangeMut<'_, K, V> {}
-// SAFETY: a shared one gives nothing.
+// SAFETY: a shared iterator gives no access.
 unsafe impl<K: Sync, V: Sync> Sync for RangeMut<'_, K, V> {}
 
 impl<'a, K: Persist, V: Persist> RangeMut<'a, K, V> {
@@ -181,9 +181,9 @@ impl<'a, K: Persist, V: Persist> RangeMut<'a, K, V> {
 
     fn pair(&self, (node, at): (NodeRef<K, V>, usize)) -> (&'a K, Mut<'a, V>) {
         let (key, value): (NonNull<K>, NonNull<V>) = (node.key_place(at), node.value_place(at));
-        // SAFETY: a valid entry of the tree that `new` was promised; the edges only move towards each
-        // other (or, had an order that contradicts itself put them the wrong way round, apart), so
-        // each entry is handed out once.
+        // SAFETY: a valid entry of the tree that the caller of `new` guaranteed. The edges only
+        // move towards each other (or apart, if an inconsistent order put them the wrong way
+        // round), so each entry is returned once.
         unsafe { (key.as_ref(), Mut::from_raw(self.heap, value)) }
     }
 }
@@ -244,7 +244,7 @@ impl<'a, K: Persist, V: Persist> IntoIterator for Mut<'a, PBTree<K, V>> {
     fn into_iter(self) -> IterMut<'a, K, V> {
         let left = self.len();
         let span = Span::new(self.first_edge(), self.last_edge());
-        // SAFETY: the cursor's tree, and the cursor is spent.
+        // SAFETY: the span lies in the cursor's tree, and the cursor is consumed.
         IterMut { range: unsafe { RangeMut::new(self.heap, span) }, left }
     }
 }

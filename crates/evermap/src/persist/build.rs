@@ -1,12 +1,13 @@
 //! Building values in place.
 //!
-//! A value that owns memory of an object can only come into being inside that object. [`Build`]
-//! says from which ordinary values that works; [`Slot`] is the place to fill; [`Built`] is the proof
-//! that it was filled. The proof is what lets `Build` be a safe trait: a `Built<'a, T>` can only come
-//! from the `Slot<'a, T>` of the same call, because `'a` is invariant and unknown to the callee.
+//! A value that owns memory of an object can only be created inside that object. [`Build`] defines
+//! the ordinary values from which a type can be built; [`Slot`] is the place to fill; [`Built`] is
+//! the proof that it was filled. Because of this proof, `Build` can be a safe trait: a `Built<'a,
+//! T>` can only come from the `Slot<'a, T>` of the same call, because `'a` is invariant and unknown
+//! to the callee.
 //!
-//! The invariant of everything here: a build that fails or panics has given back all it allocated,
-//! and the slot counts as never filled.
+//! Invariant of this file: a build that fails or panics has freed everything it allocated, and its
+//! slot counts as never filled.
 
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
@@ -65,7 +66,7 @@ use crate::alloc::Heap;
     note = "see the table at `evermap::Build`; a derived struct `Name` is built from `NameInit {{ .. }}`"
 )]
 pub trait Build<S>: Persist {
-    /// Whether building is copying the source's bytes. Containers then copy in bulk.
+    /// True if building copies the source's bytes. Containers then copy in bulk.
     #[doc(hidden)]
     const BITWISE: Bitwise = Bitwise::NO;
 
@@ -73,12 +74,13 @@ pub trait Build<S>: Persist {
     ///
     /// # Errors
     ///
-    /// When the object can't grow, or a capacity overflows. Nothing is left behind then.
+    /// Returns an error when the object can't grow, or a capacity overflows. Nothing stays
+    /// allocated then.
     fn build<'a>(source: S, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error>;
 
-    /// Bytes of blocks that building from `source` will allocate, if that is known: a new object's
-    /// file is then made to measure. An estimate; too little costs a further region, too much the
-    /// disk space until the file is cut to size.
+    /// Returns the bytes of blocks that building from `source` will allocate, if that is known. A
+    /// new object's file gets this size. It is an estimate: too little costs one more region, too
+    /// much occupies disk space until the file is truncated to size.
     fn expected_bytes(source: &S) -> Option<u64> {
         let _ = source;
         None
@@ -86,11 +88,11 @@ pub trait Build<S>: Persist {
 
     /// Replaces a value. Call it as [`Mut::assign`].
     ///
-    /// Override it where the old value's memory can be used again.
+    /// Override it where the memory of the old value can be reused.
     ///
     /// # Errors
     ///
-    /// As [`build`](Build::build). The old value is then untouched.
+    /// Same errors as [`build`](Build::build). The old value is unchanged after an error.
     fn assign(source: S, mut target: Mut<'_, Self>) -> Result<(), Error> {
         let mut staged = MaybeUninit::<Self>::uninit();
         // SAFETY: on success `staged` holds a value built in the target's object, used only here.
@@ -102,7 +104,7 @@ pub trait Build<S>: Persist {
     }
 }
 
-/// Says whether a [`Build`] copies bytes; only `unsafe` code can say yes.
+/// Tells whether a [`Build`] copies bytes. Only `unsafe` code can declare that.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Bitwise(bool);
@@ -112,7 +114,7 @@ impl Bitwise {
 
     /// # Safety
     ///
-    /// Source and target are the same type, which is `Copy`, or arrays of such.
+    /// Source and target are the same type, which is `Copy`, or arrays of such a type.
     pub const unsafe fn promised() -> Bitwise {
         Bitwise(true)
     }
@@ -122,11 +124,11 @@ impl Bitwise {
     }
 }
 
-/// A place in an object that waits for its value. Given to [`Build::build`].
+/// An unfilled place for a value in an object. Passed to [`Build::build`].
 ///
-/// Fill it by [`write`](Slot::write), [`write_with`](Slot::write_with) or
-/// [`build`](Slot::build); each gives the [`Built`] that `Build::build` has to return. The address
-/// of the value isn't final before the outermost build has returned.
+/// Fill it with [`write`](Slot::write), [`write_with`](Slot::write_with) or [`build`](Slot::build).
+/// Each returns the [`Built`] that `Build::build` has to return. The address of the value isn't
+/// final before the outermost build has returned.
 pub struct Slot<'a, T> {
     pub(super) heap: &'a Heap,
     pub(super) target: NonNull<T>,
@@ -137,14 +139,14 @@ pub struct Slot<'a, T> {
 #[must_use = "return it from `Build::build`"]
 pub struct Built<'a, T>(Brand<'a, T>);
 
-/// Invariant in `'a`: the lifetime of one slot can't pass for that of another.
+/// Invariant in `'a`: the lifetime of one slot can't be used as that of another.
 type Brand<'a, T> = PhantomData<(fn(&'a ()) -> &'a (), *mut T)>;
 
 impl<'a, T: Persist> Slot<'a, T> {
     /// # Safety
     ///
-    /// `target` is writable memory for a `T`, reached by nobody else for as long as `'a`, and either
-    /// lies in `heap`'s object or is moved there before anything else happens to it.
+    /// `target` is writable memory for a `T` without other users during `'a`. It lies in `heap`'s
+    /// object, or its value is moved there before any other use.
     pub(super) unsafe fn new(heap: &'a Heap, target: NonNull<T>) -> Self {
         Slot { heap, target, brand: PhantomData }
     }
@@ -181,7 +183,7 @@ impl<'a, T: Persist> Slot<'a, T> {
     ///
     /// # Errors
     ///
-    /// What `fill` returns; the value is released then, also if `fill` panics.
+    /// Returns the error of `fill`. The value is released then, and also if `fill` panics.
     pub fn write_with(
         self,
         empty: T,
@@ -190,14 +192,14 @@ impl<'a, T: Persist> Slot<'a, T> {
         self.fill_with(empty, fill)
     }
 
-    /// As [`write_with`](Slot::write_with), with errors of any kind.
+    /// Like [`write_with`](Slot::write_with), with errors of any type.
     pub(super) fn fill_with<E>(
         self,
         empty: T,
         fill: impl FnOnce(Mut<'_, T>) -> Result<(), E>,
     ) -> Result<Built<'a, T>, E> {
-        // SAFETY: writable memory for a `T` (`new`); from here on a valid value, and the guard
-        // releases it unless it is kept.
+        // SAFETY: writable memory for a `T` (`new`); from here on it holds a valid value, and the
+        // guard releases it unless it is kept.
         unsafe {
             self.target.write(empty);
             let guard = ReleaseOnDrop::new(self.heap, self.target);
@@ -207,11 +209,11 @@ impl<'a, T: Persist> Slot<'a, T> {
         Ok(Built(PhantomData))
     }
 
-    /// Fills the slot the way another source would.
+    /// Fills the slot by building from another source.
     ///
     /// # Errors
     ///
-    /// As [`Build::build`].
+    /// Same errors as [`Build::build`].
     ///
     /// ```
     /// use evermap::{Build, Built, Error, PVec, Persist, Scratch, Slot};
@@ -240,7 +242,7 @@ impl<'a, T: Persist> Slot<'a, T> {
         T::build(source, self)
     }
 
-    /// The slot's proof, when its parts have been filled one by one.
+    /// Returns the slot's proof after its parts were filled one by one.
     ///
     /// # Safety
     ///
@@ -254,24 +256,25 @@ impl<'a, T: Persist> Slot<'a, T> {
 ///
 /// # Safety
 ///
-/// As [`Slot::new`].
+/// `target` is writable memory for a `T` without other users. It lies in `heap`'s object, or its
+/// value is moved there before any other use.
 pub(crate) unsafe fn build_at<T: Build<S>, S>(
     heap: &Heap,
     target: NonNull<T>,
     source: S,
 ) -> Result<(), Error> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees writable memory for a `T` without other users.
     let slot = unsafe { Slot::new(heap, target) };
     let Built(_) = T::build(source, slot)?;
     Ok(())
 }
 
-/// Allocates a block for a `T` and builds one in it. The block is given back if that fails.
+/// Allocates a block for a `T` and builds one in it. Frees the block if that fails.
 pub(crate) fn build_block<T: Build<S>, S>(heap: &Heap, source: S) -> Result<NonNull<T>, Error> {
     Block::allocate(heap)?.fill(|slot| T::build(source, slot))
 }
 
-/// As [`build_block`], with what fills the block.
+/// Like [`build_block`], but calls `fill` to fill the block.
 pub(crate) fn build_block_with<T: Persist>(
     heap: &Heap,
     fill: impl for<'s> FnOnce(Slot<'s, T>) -> Result<Built<'s, T>, Error>,
@@ -279,7 +282,7 @@ pub(crate) fn build_block_with<T: Persist>(
     Block::allocate(heap)?.fill(fill)
 }
 
-/// A fresh block for a `T`, given back unless it is filled.
+/// A fresh block for a `T`, freed unless it is filled.
 pub(super) struct Block<'h, T> {
     heap: &'h Heap,
     block: NonNull<T>,
@@ -287,7 +290,7 @@ pub(super) struct Block<'h, T> {
 
 impl<'h, T: Persist> Block<'h, T> {
     pub(super) fn allocate(heap: &'h Heap) -> Result<Self, Error> {
-        // A value of no bytes gets a block all the same: its address has to be its own.
+        // A zero-sized value gets a block too: its address has to be unique.
         let block = heap.allocate(size_of::<T>().max(1), align_of::<T>())?;
         Ok(Block { heap, block: block.cast() })
     }
@@ -306,12 +309,12 @@ impl<'h, T: Persist> Block<'h, T> {
 
 impl<T> Drop for Block<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: the block is fresh, and nobody else has it: `fill` forgets this value.
+        // SAFETY: the block is fresh and has no other user: `fill` forgets this value.
         unsafe { self.heap.free(self.block.cast()) }
     }
 }
 
-/// Releases a value unless it is kept: what unwinding and `?` leave behind.
+/// Releases a value unless it is kept. Cleans up after unwinding and `?`.
 pub(super) struct ReleaseOnDrop<'h, T: Persist> {
     heap: &'h Heap,
     target: NonNull<T>,
@@ -332,13 +335,13 @@ impl<'h, T: Persist> ReleaseOnDrop<'h, T> {
 
 impl<T: Persist> Drop for ReleaseOnDrop<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: the promise of `new`.
+        // SAFETY: the caller of `new` guaranteed a valid value that may be released.
         unsafe { release_value(self.heap, self.target) }
     }
 }
 
-/// A value that was built on the stack and waits for its place in the object. Released unless it is
-/// moved there.
+/// A value that was built on the stack and will be moved into the object. Released unless it is
+/// moved.
 pub(super) struct Staged<'h, T: Persist> {
     heap: &'h Heap,
     value: MaybeUninit<T>,
@@ -350,19 +353,21 @@ impl<'h, T: Persist> Staged<'h, T> {
         T: Build<S>,
     {
         let mut value = MaybeUninit::<T>::uninit();
-        // SAFETY: a place of our own; `Staged` sees to it that the value is moved or released.
+        // SAFETY: the place is a local variable; `Staged` ensures that the value is moved or
+        // released.
         unsafe { build_at(heap, NonNull::from(&mut value).cast::<T>(), source)? };
         Ok(Staged { heap, value })
     }
 
-    /// As [`build`](Staged::build), if there is something to build.
+    /// Like [`build`](Staged::build), if there is something to build.
     #[cfg(feature = "serde")]
     pub(super) fn fill<E>(
         heap: &'h Heap,
         fill: impl for<'s> FnOnce(Slot<'s, T>) -> Result<Option<Built<'s, T>>, E>,
     ) -> Result<Option<Self>, E> {
         let mut value = MaybeUninit::<T>::uninit();
-        // SAFETY: a place of our own; `Staged` sees to it that the value is moved or released.
+        // SAFETY: the place is a local variable; `Staged` ensures that the value is moved or
+        // released.
         let slot = unsafe { Slot::new(heap, NonNull::from(&mut value).cast::<T>()) };
         Ok(match fill(slot)? {
             Some(Built(_)) => Some(Staged { heap, value }),
@@ -372,7 +377,7 @@ impl<'h, T: Persist> Staged<'h, T> {
 
     /// # Safety
     ///
-    /// A valid value of the heap's object, which nobody else has.
+    /// A valid value of the heap's object without other users.
     pub(super) unsafe fn adopt(heap: &'h Heap, value: MaybeUninit<T>) -> Self {
         Staged { heap, value }
     }
@@ -381,7 +386,7 @@ impl<'h, T: Persist> Staged<'h, T> {
         self.heap
     }
 
-    /// The value, now the caller's to keep.
+    /// Returns the value, which the caller then owns.
     pub(super) fn take(self) -> MaybeUninit<T> {
         let this = mem::ManuallyDrop::new(self);
         // SAFETY: `this` is never dropped, so the value is copied out once.
@@ -393,14 +398,14 @@ impl<T: Persist> Deref for Staged<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: a built value, until it is taken.
+        // SAFETY: holds a built value until it is taken.
         unsafe { self.value.assume_init_ref() }
     }
 }
 
 impl<T: Persist> Drop for Staged<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: a built value that nobody else has.
+        // SAFETY: holds a built value without other users.
         unsafe { release_value(self.heap, NonNull::from(&mut self.value).cast::<T>()) }
     }
 }

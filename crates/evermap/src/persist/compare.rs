@@ -1,9 +1,9 @@
-//! Comparing, hashing, showing and indexing containers, among themselves and with those of the
-//! standard library: what users of the latter expect. Vectors and strings have theirs beside them.
+//! Comparing, hashing, formatting and indexing containers, with each other and with the standard
+//! library's types. The implementations for vectors and strings are in their own files.
 //!
-//! The container comes first: `tree == std_map` and not the other way round. An implementation for the
-//! standard type would be a second one for the compiler to choose from, so that programs that compare
-//! such a type with what `collect()` gives would no longer compile.
+//! The container comes first: `tree == std_map` and not the other way round. An implementation for
+//! the standard type would give the compiler a second candidate, so programs that compare such a
+//! type with the result of `collect()` would no longer compile.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -60,7 +60,7 @@ impl<K: PartialEq<A>, V: PartialEq<B>, A, B> PartialEq<BTreeMap<A, B>> for PBTre
     }
 }
 
-/// Equal if both have the same entries, in whatever order.
+/// Equal if both have the same entries, in any order.
 impl<K, V, A, B, H> PartialEq<HashMap<A, B, H>> for PMap<K, V>
 where
     A: KeySource<K, Query: PersistHash + Eq>,
@@ -73,11 +73,11 @@ where
     }
 }
 
-/// The value of a key.
+/// Returns the value of a key.
 ///
 /// # Panics
 ///
-/// If there is no such key, as with the maps of the standard library; [`PBTree::get`] doesn't.
+/// If the key does not exist, like the standard library's maps. [`PBTree::get`] does not panic.
 ///
 /// ```
 /// use evermap::{PBTree, PString, Scratch};
@@ -97,11 +97,11 @@ impl<K: Borrow<Q>, Q: Ord + ?Sized, V> Index<&Q> for PBTree<K, V> {
     }
 }
 
-/// The value of a key.
+/// Returns the value of a key.
 ///
 /// # Panics
 ///
-/// If there is no such key, as with the maps of the standard library; [`PMap::get`] doesn't.
+/// If the key does not exist, like the standard library's maps. [`PMap::get`] does not panic.
 ///
 /// ```
 /// use evermap::{PMap, PString, Scratch};

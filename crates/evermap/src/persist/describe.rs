@@ -1,10 +1,11 @@
-//! The canonical description of a type, and the id made from it.
+//! The canonical description of a type, and the id computed from it.
 //!
-//! An object records the id of its root's type; opening it as a type with another id is refused. The
-//! text names everything that decides how bytes are read (names, types, offsets, sizes, alignment)
-//! of every type that can be reached, and nothing else, so it is the same for every compiler, machine
-//! and order of compilation. Both the text and the id are part of the file format: the golden tests
-//! in `tests/describe.rs` may only ever be added to. A container whose layout changes gets a new word.
+//! An object records the id of its root's type. Opening it as a type with another id is refused.
+//! The text names everything that decides how bytes are interpreted (names, types, offsets, sizes,
+//! alignment) for every reachable type, and nothing else, so it is the same for every compiler,
+//! machine and order of compilation. Both the text and the id are part of the file format: the
+//! golden tests in `tests/describe.rs` may only be extended. A container whose layout changes gets
+//! a new word.
 //!
 //! The grammar is in `docs/persist.md`.
 
@@ -15,9 +16,10 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 
 use super::{POINTER_BYTES, Persist};
 
-/// The id of a type's description: its XXH3 hash of 128 bits, in the canonical (big-endian) order.
+/// Id of a type: the 128-bit XXH3 hash of its description, in canonical (big-endian) order.
 ///
-/// It tells types apart that were not made to collide; a store is trusted input in any case.
+/// It distinguishes types that were not constructed to collide. A store is trusted input in any
+/// case.
 ///
 /// ```
 /// use evermap::{PString, PVec, TypeId128, type_id};
@@ -42,9 +44,9 @@ impl fmt::Debug for TypeId128 {
     }
 }
 
-/// The id of `T`'s [`type_description`].
+/// Returns the id of `T`'s [`type_description`].
 ///
-/// The first call for a type writes the description and hashes it; later ones look it up (a read
+/// The first call for a type writes the description and hashes it. Later calls look it up (a read
 /// lock and a hash lookup, some tens of nanoseconds).
 ///
 /// ```
@@ -54,11 +56,11 @@ pub fn type_id<T: Persist>() -> TypeId128 {
     known_type::<T>().id
 }
 
-/// The canonical text that describes `T` and everything in it.
+/// Returns the canonical text that describes `T` and all types in it.
 ///
-/// Written at the first call for a type: linear in the text, which is as long as the definitions of
-/// all types in it together. (The name of a generic type holds the names of its arguments, so types
-/// nested in each other's arguments take as much text as their written-out names.)
+/// Written at the first call for a type, in time linear in the text, which is as long as the
+/// definitions of all types in it together. (The name of a generic type contains the names of its
+/// arguments, so types nested in each other's arguments take as much text as their full names.)
 ///
 /// # Panics
 ///
@@ -81,7 +83,7 @@ pub fn type_description<T: Persist>() -> &'static str {
     known_type::<T>().text
 }
 
-/// What `T` is called in its description.
+/// Returns the name of `T` in its description.
 pub(crate) fn type_name<T: Persist>() -> &'static str {
     let text = type_description::<T>();
     text.find(['{', '#']).map_or(text, |end| &text[..end])
@@ -108,26 +110,27 @@ fn known_type<T: Persist>() -> KnownType {
         .write()
         .unwrap_or_else(PoisonError::into_inner)
         .entry(key)
-        // Leaked once for each type of the program, so that a lookup hands out a reference.
+        // Leaked once per type of the program, so that a lookup can return a reference.
         .or_insert_with(|| KnownType { id, text: Box::leak(text.into_boxed_str()) })
 }
 
-/// Collects a type's description. [`Persist::describe`] writes to it how the type is *named* where it
-/// is used; structs are queued and each is *defined* once, so recursive types come to an end.
+/// Collects a type's description. [`Persist::describe`] writes the *name* of the type where it is
+/// used. Structs are queued and each is *defined* once, so the description of recursive types is
+/// finite.
 ///
-/// Only a hand-written [`Persist`] meets it; see the example at [`Releaser`](super::Releaser).
+/// Only needed to implement [`Persist`] by hand; see the example at [`Releaser`](super::Releaser).
 #[derive(Default)]
 pub struct Description {
     text: String,
-    /// How each struct met so far is called in this text.
+    /// Name of each struct found so far, in this text.
     names: HashMap<TypeId, String>,
-    /// Structs in the order in which they were met; those before `defined` have been written.
+    /// Structs in the order in which they were found. Those before `defined` have been written.
     queue: Vec<Pending>,
-    /// The text is too long: nothing is added, so that describing comes to an end.
+    /// The text is too long. Nothing more is added, so that describing terminates.
     full: bool,
 }
 
-/// Names can double with each level of generic arguments: beyond this a description is refused.
+/// Maximum length of a description. Names can double with each level of generic arguments.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
 struct Pending {
@@ -144,7 +147,7 @@ impl Description {
         T::describe(&mut this);
         let name = std::mem::take(&mut this.text);
         let mut text = String::new();
-        // A root that is itself a struct is introduced by its definition.
+        // A root that is not a struct is named before the definitions.
         if this.queue.first().is_none_or(|first| first.of != TypeId::of::<T>()) {
             text = format!("{name}#{}/{}", size_of::<T>(), align_of::<T>());
         }
@@ -172,7 +175,7 @@ impl Description {
                 break;
             }
         }
-        // Where pointers have four bytes, the same text may stand for other layouts: a `PVec` has 24
+        // With pointers of four bytes, the same text may stand for other layouts: a `PVec` has 24
         // bytes in both.
         if POINTER_BYTES != 8 {
             let _ = write!(text, ";*#{POINTER_BYTES}/{POINTER_BYTES}");
@@ -203,10 +206,10 @@ impl Description {
         let _ = write!(self.text, ";{len}]");
     }
 
-    /// Names a struct or enum, and queues its definition if this is the first time it is met.
+    /// Names a struct or enum, and queues its definition the first time.
     ///
-    /// Two different types of the same name are told apart by a number, in the order in which they
-    /// are met: `Item`, `Item'2`.
+    /// Different types of the same name get a number, in the order in which they are found: `Item`,
+    /// `Item'2`.
     pub fn structure<T: Persist>(
         &mut self,
         name: &str,
@@ -234,7 +237,7 @@ impl Description {
         }
         self.text.push_str(&unique);
         self.names.insert(key, unique.clone());
-        // Before the structs that its arguments brought in: the root's definition comes first.
+        // Before the structs that its arguments added: the root's definition comes first.
         self.queue.insert(
             place,
             Pending { of: key, name: unique, size: size_of::<T>(), align: align_of::<T>(), define },
@@ -264,7 +267,7 @@ pub struct Definition<'d> {
 }
 
 impl Definition<'_> {
-    /// A field of a struct.
+    /// Adds a field of a struct.
     pub fn field<F: Persist>(&mut self, name: &str, offset: usize) {
         self.field_as(name, offset, F::describe);
     }
@@ -275,13 +278,13 @@ impl Definition<'_> {
         of(self.description);
     }
 
-    /// A variant of a fieldless enum.
+    /// Adds a variant of a fieldless enum.
     pub fn variant(&mut self, name: &str, value: i128) {
         self.comma();
         let _ = write!(self.description.text, "{name}={value}");
     }
 
-    /// The integer that a fieldless enum is kept as.
+    /// Sets the integer type that represents a fieldless enum.
     pub fn repr(&mut self, name: &'static str) {
         self.repr = Some(name);
     }

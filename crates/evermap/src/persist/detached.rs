@@ -1,21 +1,22 @@
-//! Moving what a value owns to another place of the same object, without copying it.
+//! Moves the contents of a value to another place of the same object, without copying.
 //!
-//! The rule of the layer is that safe code never has a non-empty value that owns memory. A
-//! [`Detached`] wraps one: it can't be looked into, doesn't outlive the borrow of its object, can only be
-//! built into that very object again (which is checked), and gives its memory back if it isn't.
+//! In this layer, safe code never has a non-empty value that owns memory. A [`Detached`] wraps one:
+//! its contents are inaccessible, it doesn't outlive the borrow of its object, it can only be built
+//! into the same object again (which is checked), and it frees its memory otherwise.
 
 use super::build::Staged;
 use super::{Build, Built, Mut, PBTree, PBox, PMap, PString, PVec, Persist, Slot};
 use crate::Error;
 
-/// What a container owned, on its way to another place of the same object: a source for a container of the
-/// same type. See [`Mut::detach`]. Released if it is dropped.
+/// Detached contents of a container: a source for a container of the same type in the same object.
+/// See [`Mut::detach`]. Released if it is dropped.
 pub struct Detached<'a, T: Persist>(Staged<'a, T>);
 
 impl<'a, T: Persist + Default> Mut<'a, T> {
-    /// Takes the contents out and leaves an empty value: for building another value of the same
-    /// object from them, in constant time.
+    /// Takes the contents out and leaves an empty value. Another value of the same object can be
+    /// built from them in constant time.
     ///
+    /// Works for types with an empty value: `PVec`, `PString`, `PMap`, `PBTree`, `Option<PBox>`.
     /// Works for what has an empty value: `PVec`, `PString`, `PMap`, `PBTree`, `Option<PBox>`.
     ///
     /// ```
@@ -37,11 +38,11 @@ impl<'a, T: Persist + Default> Mut<'a, T> {
     /// ```
     ///
     /// # Errors
-    ///
+    /// Building it into another object returns [`Error::OtherObject`].
     /// Building it into another object is refused: [`Error::OtherObject`].
     pub fn detach(self) -> Detached<'a, T> {
         let empty = T::default();
-        // SAFETY: the cursor's value is moved out of its place, which gets another one at once.
+        // SAFETY: the cursor's value is moved out of its place, which gets another value at once.
         unsafe {
             let value = self.target.cast().read();
             self.target.write(empty);

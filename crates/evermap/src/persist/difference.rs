@@ -1,14 +1,15 @@
-//! In what two type descriptions differ, told in fields: what an error says when an object holds
+//! Differences between two type descriptions, field by field, for the error when an object holds
 //! another type than the program asks for.
 //!
-//! The stored description comes from a file, may be cut (a superblock has 1024 bytes for it), and may be
-//! any text if a raw session wrote it; so nothing here fails, and what isn't understood isn't compared.
+//! The stored description comes from a file, may be truncated (a superblock has 1024 bytes for it),
+//! and may be any text if a raw session wrote it. So nothing here fails, and text that isn't
+//! understood isn't compared.
 
 use std::fmt;
 
 use crate::format::SCHEMA_BYTES_MAX;
 
-/// In what the type that an object holds differs from the one that a program asked for.
+/// Differences between the type that an object holds and the type that a program asks for.
 ///
 /// ```
 /// use evermap::{Error, Persist, Store};
@@ -40,51 +41,51 @@ use crate::format::SCHEMA_BYTES_MAX;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaDifference {
-    /// What the type in the object is called.
+    /// Name of the type in the object.
     pub stored: String,
-    /// Its size, if its description says so.
+    /// Size of the stored type, if its description contains it.
     pub stored_bytes: Option<u64>,
-    /// What the type asked for is called.
+    /// Name of the type that the program asks for.
     pub expected: String,
-    /// Its size.
+    /// Size of the expected type.
     pub expected_bytes: Option<u64>,
-    /// The fields that differ, in order: of the root, then of the types within.
+    /// Fields that differ, in order: those of the root, then those of the types within.
     pub changes: Vec<FieldChange>,
-    /// The object has room for the first 1024 bytes of a description only: what is behind them was
-    /// not compared.
+    /// True if the stored description was truncated to the first 1024 bytes. The rest was not
+    /// compared.
     pub cut: bool,
 }
 
-/// A field (or a variant of an enum) that is different, new or gone.
+/// A field (or a variant of an enum) that is different, new or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldChange {
-    /// The struct or enum that it belongs to.
+    /// Struct or enum that contains the field.
     pub within: String,
-    /// Its name.
+    /// Name of the field.
     pub field: String,
-    /// What it is in the object; `None` if it is new.
+    /// The field in the object, or `None` if it is new.
     pub stored: Option<FieldShape>,
-    /// What it is in the program; `None` if it is gone.
+    /// The field in the program, or `None` if it was removed.
     pub expected: Option<FieldShape>,
 }
 
-/// What a description says of a field.
+/// Description of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldShape {
-    /// Its type; of a variant, its value.
+    /// Type of the field, or value of the variant.
     pub of: String,
-    /// Where it lies in its struct; `None` for a variant.
+    /// Offset in the struct, or `None` for a variant.
     pub offset: Option<u64>,
 }
 
 impl SchemaDifference {
-    /// Compares a description from a file with one of this program.
+    /// Compares a description from a file with a description from this program.
     pub(crate) fn between(stored: &str, expected: &str) -> SchemaDifference {
         let cut = stored.len() + 4 > SCHEMA_BYTES_MAX;
         let (there, here) = (Definition::all(stored), Definition::all(expected));
         let mut changes = Vec::new();
         for (index, definition) in here.iter().enumerate() {
-            // Roots are compared with each other whatever they are called.
+            // Roots are compared with each other even if their names differ.
             let other = match index {
                 0 => there.first(),
                 _ => there.iter().skip(1).find(|other| other.name == definition.name),
@@ -107,7 +108,7 @@ impl SchemaDifference {
     }
 }
 
-/// The beginning of a text that isn't a description.
+/// Returns the beginning of a text that isn't a description.
 fn shown(text: &str) -> String {
     text.escape_debug().take(60).collect()
 }
@@ -138,13 +139,13 @@ impl<'t> Definition<'t> {
         let inside = &body[open + 1..close.unwrap_or(body.len())];
         let mut fields: Vec<_> = split(inside, ',').into_iter().filter_map(field).collect();
         if close.is_none() {
-            // The last field may be half of one.
+            // The last field may be truncated.
             fields.pop();
         }
         Definition { name: &body[..open], fields, bytes, cut: end.is_none() || close.is_none() }
     }
 
-    /// Adds in what `expected` differs from this one.
+    /// Adds the differences of `expected` from this definition.
     fn compare(&self, expected: &Definition<'_>, changes: &mut Vec<FieldChange>) {
         let find = |fields: &[(&str, FieldShape)], name: &str| {
             fields.iter().find(|(there, _)| *there == name).map(|(_, shape)| shape.clone())
@@ -164,7 +165,7 @@ impl<'t> Definition<'t> {
         }
         for (name, shape) in &expected.fields {
             let stored = find(&self.fields, name);
-            // Of a cut definition nobody knows whether it has more fields.
+            // A truncated definition may have more fields, so its missing fields are not reported.
             if stored.is_none() && !self.cut {
                 add(name, None, Some(shape.clone()));
             }

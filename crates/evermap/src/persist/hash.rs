@@ -1,19 +1,21 @@
 //! The hash of persistent maps.
 //!
-//! It decides where an entry's index cell lies in a file, so it has to give the same result in every
-//! run, version and machine: the standard library's `Hash` doesn't promise the bytes it feeds. The
-//! rule, which is part of the file format:
+//! The hash decides where an entry's index cell lies in a file, so it must be the same in every
+//! run, version and machine. The standard library's `Hash` doesn't guarantee the bytes that it
+//! feeds. The rule, which is part of the file format:
 //!
 //! * the hash of a value is a fold: `state' = XXH3_64(bytes, seed = state)`;
-//! * a scalar gives its little-endian bytes (`bool` one byte 0 or 1, `char` its code point as `u32`);
+//! * a scalar gives its little-endian bytes (`bool` one byte 0 or 1, `char` its code point as
+//!   `u32`);
 //! * a string, and a slice or vector of `u8`, gives its bytes;
 //! * any other slice or vector gives its length as a `u64`, then its elements one after the other; an
 //!   array is hashed like the slice of its elements;
 //! * a derived struct gives its fields in order of declaration, a derived enum its value as the
-//!   integer it is kept as;
+//!   integer that represents it;
 //! * the first state of a map is the map's own seed.
 //!
-//! Folding with the seed keeps `("ab", "c")` and `("a", "bc")` apart. XXH3 is the 64-bit variant
+//! Folding with the seed makes `("ab", "c")` and `("a", "bc")` different. XXH3 is the 64-bit
+//! variant
 //! with a seed of the xxHash specification 0.8, which is frozen.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -22,9 +24,9 @@ use super::{PBox, PString, PVec};
 
 /// A key's hash, the same in every run and on every machine.
 ///
-/// `#[derive(PersistHash)]` for structs and fieldless enums; by hand, fold the parts that equality
-/// compares. Equal values must give equal hashes, also in their borrowed forms (`PString` and `str`);
-/// where they don't, lookups miss, but nothing worse happens.
+/// Use `#[derive(PersistHash)]` for structs and fieldless enums. To implement it by hand, fold the
+/// parts that equality compares. Equal values must have equal hashes, also in their borrowed forms
+/// (`PString` and `str`). Otherwise lookups miss entries, but nothing worse happens.
 ///
 /// ```
 /// use evermap::{PMap, PString, Persist, PersistHash, Plain, Scratch};
@@ -77,7 +79,7 @@ impl PersistHash for u8 {
         xxh3_64_with_seed(&[*self], state)
     }
 
-    // A constant length decides which way XXH3 goes.
+    // With a constant length, the compiler selects the XXH3 code path.
     #[inline]
     fn persist_hash_slice(slice: &[u8], state: u64) -> u64 {
         xxh3_64_with_seed(slice, state)

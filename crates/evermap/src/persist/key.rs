@@ -1,14 +1,15 @@
-//! Looking a key up before it is built: inserting over an existing key must not allocate a second one.
+//! Looks up a key before it is built: inserting over an existing key must not allocate a second
+//! one.
 
 use std::borrow::{Borrow, Cow};
 
 use super::{PString, PVec, Persist};
 
-/// An ordinary value that stands for a key of type `K`: what a map's [`insert`](super::Mut::insert)
-/// takes.
+/// An ordinary value that represents a key of type `K`: the argument of a map's
+/// [`insert`](super::Mut::insert).
 ///
-/// `&str`, `String` and the like stand for a [`PString`]; slices, `Vec`s and arrays for a [`PVec`];
-/// every key type for itself.
+/// `&str`, `String` and similar types represent a [`PString`]; slices, `Vec`s and arrays represent
+/// a [`PVec`]; every key type represents itself.
 ///
 /// ```
 /// use evermap::{PMap, PString, Scratch};
@@ -23,10 +24,10 @@ use super::{PString, PVec, Persist};
     label = "not a source of `{K}` keys"
 )]
 pub trait KeySource<K> {
-    /// The form in which the key is looked up.
+    /// Form in which the key is looked up.
     type Query: ?Sized;
 
-    /// That form.
+    /// Returns the key in its lookup form.
     fn query(&self) -> &Self::Query;
 }
 

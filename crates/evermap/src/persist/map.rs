@@ -1,4 +1,4 @@
-//! Iterators over a [`PMap`]: a walk over its entries that passes over the removed ones.
+//! Iterators over a [`PMap`]: a walk over its entries that skips removed ones.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -68,7 +68,7 @@ impl<'a, K, V> IntoIterator for &'a PMap<K, V> {
     }
 }
 
-/// One part of what another iterator gives.
+/// Generates an iterator over one half of another iterator's pairs.
 macro_rules! half {
     ($(#[$documentation:meta])* $name:ident, $whole:ident, $item:ident, $part:tt) => {
         $(#[$documentation])*
@@ -128,16 +128,16 @@ pub struct IterMut<'a, K, V> {
     exclusive: PhantomData<&'a mut V>,
 }
 
-// SAFETY: the iterator gives `&K` and exclusive access to values; the heap is `Sync`. Nobody else
-// reaches the map meanwhile.
+// SAFETY: the iterator returns `&K` and exclusive access to values; the heap is `Sync`. The map is
+// exclusively borrowed during iteration.
 unsafe impl<K: Sync, V: Send> Send for IterMut<'_, K, V> {}
-// SAFETY: a shared one gives nothing.
+// SAFETY: a shared iterator gives no access.
 unsafe impl<K: Sync, V: Sync> Sync for IterMut<'_, K, V> {}
 
 impl<'a, K: Persist, V: Persist> IterMut<'a, K, V> {
     fn pair(&mut self, position: usize) -> (&'a K, Mut<'a, V>) {
         self.left -= 1;
-        // SAFETY: a live entry, which is handed out once, its key for reading and its value for
+        // SAFETY: a live entry, which is returned once, its key for reading and its value for
         // writing; the iterator came from a cursor with exclusive access for `'a`.
         unsafe {
             let key = self.map.key_place(position).as_ref();
@@ -188,7 +188,7 @@ impl<'a, K: Persist, V: Persist> IntoIterator for Mut<'a, PMap<K, V>> {
     }
 }
 
-/// The values of what another iterator gives, for writing.
+/// Generates an iterator over the values of another iterator's pairs, for writing.
 macro_rules! values_mut {
     ($(#[$documentation:meta])* $name:ident, $whole:ident) => {
         $(#[$documentation])*

@@ -1,4 +1,4 @@
-//! The typed layer: what may lie in an object, and how safe Rust reads and edits it.
+//! The typed layer: types that may lie in an object, and how safe Rust reads and edits them.
 //!
 //! Objects are mapped at fixed addresses, so the containers here hold raw absolute pointers into
 //! their own object. One rule makes that safe: **safe code never gets a `&mut` to, nor a non-empty
@@ -6,13 +6,13 @@
 //! that edits in place. A pointer-bearing value therefore can't outlive its mapping, can't move
 //! into another object and can't be freed twice. `docs/persist.md` gives the whole argument.
 //!
-//! Layouts are given with pointers of eight bytes. In a guest's object they have four, and all else
-//! keeps its size and alignment.
+//! Layouts are given with pointers of eight bytes. In a guest's object they have four, and
+//! everything else keeps its size and alignment.
 //!
-//! The room owns the layouts of the containers (each file asserts its own to the byte) and touches
+//! This module owns the layouts of the containers (each file asserts its own to the byte) and uses
 //! the layer below only through [`crate::alloc::Heap`]. A change here can break two things that no
-//! test of a single run notices: a layout that files already have, and a description text, which
-//! decides whether an existing object may be opened as a given type.
+//! test of a single run notices: a layout in existing files, and a description text, which decides
+//! whether an existing object may be opened as a given type.
 
 mod bounds;
 pub mod btree;
@@ -72,7 +72,7 @@ pub(crate) use release::release_value;
 
 use std::ptr::NonNull;
 
-/// Bytes of a pointer in an object: eight, and four in a guest's. Lengths are eight bytes in both,
+/// Bytes of a pointer in an object: eight, or four in a guest's. Lengths are eight bytes in both,
 /// and `usize` in the program.
 const POINTER_BYTES: usize = size_of::<usize>();
 const _: () = assert!(
@@ -83,19 +83,19 @@ const _: () = assert!(
 /// A type whose values can lie in an object.
 ///
 /// Use `#[derive(Persist)]`: it checks that the layout is fixed (`#[repr(C)]`) and that every field
-/// is itself `Persist`, and writes the rest. It also makes two companions:
+/// is itself `Persist`, and generates the implementation. It also generates two companion types:
 ///
-/// * `NotesFields<'a>`: one [`Mut`] a field, from [`Mut::fields`], so that fields can be edited
-///   side by side;
-/// * `NotesInit<..>`: an ordinary struct with one *source* a field, from which a `Notes` is built in
-///   place (see [`Build`]).
+/// * `NotesFields<'a>`: one [`Mut`] per field, from [`Mut::fields`], so that several fields can be
+///   edited at the same time;
+/// * `NotesInit<..>`: an ordinary struct with one *source* per field, from which a `Notes` is built
+///   in place (see [`Build`]).
 ///
 /// Scalars, arrays, [`PString`], [`PVec`], [`PMap`], [`PBTree`], [`PBox`], `Option<PBox<T>>` and
-/// [`Ptr`] are `Persist`. `Box`, `Vec`, `String`, references, closures, `dyn Trait`, cells and locks are not:
-/// what they point at is gone in the next run.
+/// [`Ptr`] are `Persist`. `Box`, `Vec`, `String`, references, closures, `dyn Trait`, cells and
+/// locks are not: the memory that they point to does not exist in the next run.
 ///
-/// Values in an object are never dropped (they are released, which is what gives their memory
-/// back to the object), so the derive refuses types that implement [`Drop`].
+/// Values in an object are never dropped. They are released, which frees their memory in the
+/// object. So the derive refuses types that implement [`Drop`].
 ///
 /// ```
 /// use evermap::{PString, PVec, Persist, Scratch};
@@ -125,7 +125,7 @@ const _: () = assert!(
 ///
 /// # Safety
 ///
-/// Who implements this by hand promises that
+/// An implementation by hand must guarantee that
 ///
 /// * the layout is the same for every compiler and crate version (`repr(C)` or a primitive), and
 ///   [`describe`](Persist::describe) names everything in it;
@@ -134,7 +134,7 @@ const _: () = assert!(
 ///   `false` only if that is nothing;
 /// * a type that is `Copy` owns nothing;
 /// * no safe code can obtain a value that owns something, or a `&mut` to one;
-/// * [`fields`](Persist::fields) gives cursors that don't overlap.
+/// * [`fields`](Persist::fields) returns cursors that don't overlap.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be kept in an object",
     label = "`{Self}` doesn't implement `Persist`",
@@ -143,11 +143,11 @@ const _: () = assert!(
     note = "`usize` and `isize` differ between machines: use `u64` and `i64`"
 )]
 pub unsafe trait Persist: Sized + 'static {
-    /// What [`Mut::fields`] gives: for a derived struct, a struct with one [`Mut`] a field; for an
-    /// array, an array of cursors; for everything else the cursor itself.
+    /// Result of [`Mut::fields`]: for a derived struct, a struct with one [`Mut`] per field; for an
+    /// array, an array of cursors; for every other type the cursor itself.
     type Fields<'a>;
 
-    /// Whether a value can own memory. `false` lets containers skip the release of their elements.
+    /// True if a value can own memory. With `false`, containers skip the release of their elements.
     const OWNS: bool;
 
     /// Splits a cursor into cursors to the fields. Call it as [`Mut::fields`].
@@ -156,17 +156,17 @@ pub unsafe trait Persist: Sized + 'static {
     /// Writes the type's part of the canonical description: see [`type_description`].
     fn describe(description: &mut Description);
 
-    /// Gives back what the value owns. Afterwards its bytes mean nothing.
+    /// Frees everything that the value owns. Its bytes are invalid afterwards.
     ///
     /// # Safety
     ///
-    /// `this` is a valid value in the releaser's object, reached by nobody else, and is overwritten
-    /// or freed before it is used as a `Self` again.
+    /// `this` is a valid value in the releaser's object without other users. It is overwritten or
+    /// freed before it is used as a `Self` again.
     unsafe fn release(this: NonNull<Self>, releaser: &mut Releaser<'_>);
 
-    /// Returns false if a pointer in the value's own bytes leads out of the object, or a length out
-    /// of its block. Asked of a root before anything else, since its bytes may be damaged. Follows
-    /// no pointer. Types without pointers keep the default.
+    /// Returns false if a pointer in the value's own bytes leads out of the object, or a length
+    /// exceeds its block. Called for a root before any other use, because its bytes may be damaged.
+    /// Follows no pointer. Types without pointers keep the default.
     ///
     /// # Safety
     ///
@@ -177,14 +177,15 @@ pub unsafe trait Persist: Sized + 'static {
     }
 }
 
-/// A [`Persist`] type without pointers: bits that mean the same wherever they lie.
+/// A [`Persist`] type without pointers, whose bits have the same meaning at any address.
 ///
-/// Only for these does [`Mut`] give a `&mut T` ([`DerefMut`](std::ops::DerefMut)), and a
-/// [`PVec`] of them a `&mut [T]`. Scalars and arrays of them are `Plain`; so is a struct or a
-/// fieldless enum with `#[derive(Clone, Copy, Persist, Plain)]` whose fields all are.
+/// [`Mut`] gives a `&mut T` ([`DerefMut`](std::ops::DerefMut)) only for these types, and a [`PVec`]
+/// of them a `&mut [T]`. Scalars and arrays of them are `Plain`. So is a struct or a fieldless enum
+/// with `#[derive(Clone, Copy, Persist, Plain)]` whose fields are all `Plain`.
 ///
-/// Padding between fields is allowed. Its bytes are written to the object as the compiler left them:
-/// order fields by falling alignment, or name the gaps, if a file's bytes have to be reproducible.
+/// Padding between fields is allowed. Its bytes are written to the object as the compiler left
+/// them. If a file's bytes must be reproducible, order fields by decreasing alignment, or declare
+/// the gaps as fields.
 ///
 /// ```
 /// use evermap::{Persist, Plain, PVec, Scratch};
@@ -203,7 +204,7 @@ pub unsafe trait Persist: Sized + 'static {
 ///
 /// # Safety
 ///
-/// No part of a value is a pointer, or stands for an address.
+/// No part of a value is a pointer or represents an address.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` isn't `Plain`, so safe code gets no `&mut` to it",
     label = "`{Self}` may hold pointers into its object",

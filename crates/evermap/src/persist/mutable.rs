@@ -1,9 +1,8 @@
 //! The writer's cursor.
 //!
 //! A [`Mut`] is to an object what `Pin<&mut T>` is to a pinned value: exclusive access without the
-//! power to move the value away. It carries the heap of its object, so that editing can allocate
-//! there and nowhere else. The invariant every method here keeps: no `&mut T` reaches safe code
-//! unless `T: Plain`.
+//! ability to move the value away. It holds the heap of its object, so edits allocate only there.
+//! Every method here keeps this invariant: no `&mut T` reaches safe code unless `T: Plain`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,12 +16,12 @@ use crate::alloc::Heap;
 
 /// Exclusive access to a value in an object: `&mut T` that can't move the value away.
 ///
-/// It reads like a `&T`. It writes by [`set`](Mut::set) and [`assign`](Mut::assign), through its
-/// [`fields`](Mut::fields), by the methods of the containers (`Mut<'_, PVec<T>>` has `push`, and so
-/// on), and, where `T` is [`Plain`], like a `&mut T`.
+/// A cursor reads like a `&T`. It writes by [`set`](Mut::set) and [`assign`](Mut::assign), through
+/// its [`fields`](Mut::fields), by the methods of the containers (`Mut<'_, PVec<T>>` has `push`,
+/// and so on), and, if `T` is [`Plain`], like a `&mut T`.
 ///
-/// A cursor is two words and costs nothing to make. It lives no longer than the borrow of the
-/// session it came from.
+/// A cursor is two words and costs nothing to create. It lives no longer than the borrow of the
+/// session that it came from.
 ///
 /// ```
 /// use evermap::{PMap, PString, Scratch};
@@ -42,7 +41,7 @@ pub struct Mut<'a, T> {
 // SAFETY: a cursor is an exclusive borrow of a `T` and a shared one of the heap, which is `Sync` (the
 // assertion below); it may go where a `&mut T` may.
 unsafe impl<T: Send> Send for Mut<'_, T> {}
-// SAFETY: sharing a cursor gives `&T` and nothing else.
+// SAFETY: sharing a cursor gives access to `&T` only.
 unsafe impl<T: Sync> Sync for Mut<'_, T> {}
 
 const _: () = {
@@ -51,26 +50,27 @@ const _: () = {
 };
 
 impl<'a, T> Mut<'a, T> {
-    /// A cursor to a value.
+    /// Creates a cursor to a value.
     ///
     /// # Safety
     ///
-    /// `target` is a valid `T` in the object that `heap` allocates in, and nothing else reaches it
-    /// for as long as `'a`.
+    /// `target` is a valid `T` in the object that `heap` allocates in. Nothing else accesses it
+    /// during `'a`.
     pub(crate) unsafe fn from_raw(heap: &'a Heap, target: NonNull<T>) -> Self {
         Mut { heap, target, exclusive: PhantomData }
     }
 
-    /// The value, for the methods of the containers of this module.
+    /// Returns the value, for the methods of the containers of this module.
     ///
-    /// They must not hand it on: see the top of the file.
+    /// They must not pass the reference on to safe code: see the top of the file.
     pub(super) fn raw(&mut self) -> &mut T {
         // SAFETY: the cursor has exclusive access to a valid value (`from_raw`), lent here for the
         // borrow of the cursor.
         unsafe { self.target.as_mut() }
     }
 
-    /// A second cursor to the same value, for a shorter time; this one rests meanwhile.
+    /// Returns a second cursor to the same value, for a shorter time. This cursor is borrowed
+    /// during that time.
     ///
     /// ```
     /// use evermap::{Mut, PVec, Scratch};
@@ -90,7 +90,7 @@ impl<'a, T> Mut<'a, T> {
         Mut { heap: self.heap, target: self.target, exclusive: PhantomData }
     }
 
-    /// Turns the cursor into a plain reference, for as long as the cursor could have lived.
+    /// Turns the cursor into a plain reference with the cursor's full lifetime.
     ///
     /// ```
     /// use evermap::Scratch;
@@ -101,11 +101,12 @@ impl<'a, T> Mut<'a, T> {
     /// # Ok::<(), evermap::Error>(())
     /// ```
     pub fn into_ref(self) -> &'a T {
-        // SAFETY: exclusive access to a valid value for `'a` (`from_raw`), and the cursor is spent.
+        // SAFETY: exclusive access to a valid value for `'a` (`from_raw`), and the cursor is
+        // consumed.
         unsafe { self.target.as_ref() }
     }
 
-    /// The value's address, as a pointer that can be stored elsewhere in the same object.
+    /// Returns the value's address, as a pointer that can be stored elsewhere in the same object.
     ///
     /// ```
     /// use evermap::{Ptr, Scratch};
@@ -121,7 +122,7 @@ impl<'a, T> Mut<'a, T> {
 }
 
 impl<'a, T: Persist> Mut<'a, T> {
-    /// One cursor for each field, to be edited side by side.
+    /// Returns one cursor per field, so that several fields can be edited at the same time.
     ///
     /// ```
     /// use evermap::{PString, PVec, Persist, Scratch};
@@ -141,7 +142,7 @@ impl<'a, T: Persist> Mut<'a, T> {
         T::fields(self.reborrow())
     }
 
-    /// Like [`fields`](Mut::fields), for cursors that live as long as this one could have.
+    /// Like [`fields`](Mut::fields), with cursors that have this cursor's full lifetime.
     ///
     /// ```
     /// use evermap::{PBox, Persist, Scratch};
@@ -167,8 +168,8 @@ impl<'a, T: Persist> Mut<'a, T> {
 
     /// Releases the old contents and moves `value` in. Never fails and never allocates.
     ///
-    /// A value that owns memory can only be built in its object, so what ordinary code can pass here
-    /// for such a type is an empty one; use [`assign`](Mut::assign) for contents.
+    /// For a type that owns memory, safe code can only pass an empty value here, because other
+    /// values are built in their object. Use [`assign`](Mut::assign) for contents.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -179,8 +180,8 @@ impl<'a, T: Persist> Mut<'a, T> {
     /// # Ok::<(), evermap::Error>(())
     /// ```
     pub fn set(&mut self, value: T) {
-        // SAFETY: exclusive access to a valid value (`from_raw`); it is overwritten at once, and no
-        // code of the user's runs in between.
+        // SAFETY: exclusive access to a valid value (`from_raw`). It is overwritten at once, and no
+        // user code runs in between.
         unsafe {
             release_value(self.heap, self.target);
             self.target.write(value);
@@ -192,7 +193,7 @@ impl<'a, T: Persist> Mut<'a, T> {
     ///
     /// # Errors
     ///
-    /// When the object can't grow. The old contents are then untouched.
+    /// Returns an error when the object can't grow. The old contents are unchanged then.
     ///
     /// ```
     /// use evermap::{PVec, PString, Scratch};
@@ -215,7 +216,8 @@ impl<'a, T: Persist> Mut<'a, T> {
     ///
     /// `staged` is a valid value built in this cursor's object; it is not used afterwards.
     pub(super) unsafe fn replace_from(&mut self, staged: &MaybeUninit<T>) {
-        // SAFETY: as in `set`; the caller vouches for `staged`.
+        // SAFETY: exclusive access to a valid value (`from_raw`), overwritten at once; the caller
+        // guarantees that `staged` is valid.
         unsafe {
             release_value(self.heap, self.target);
             self.target.as_ptr().copy_from_nonoverlapping(staged.as_ptr(), 1);

@@ -1,10 +1,11 @@
-//! A box: one value in a block of its own.
+//! Box: one value in its own block.
 //!
-//! The block never moves while the box owns it, so a [`Ptr`](super::Ptr) to its contents stays right.
-//! Eight bytes, never null; `Option<PBox<T>>` is eight bytes too, with null as `None` (a guarantee of
-//! the language for a transparent wrapper of `NonNull`). It is the only `Option` that can be kept: a
-//! [`Ptr`](super::Ptr) may be null itself, and a vector, string, map or tree without a block has a null
-//! pointer too, so that there is no bit pattern left for `None` (and "empty" serves in its place).
+//! The block never moves while the box owns it, so a [`Ptr`](super::Ptr) to its contents stays
+//! valid. A box is eight bytes and never null. `Option<PBox<T>>` is eight bytes too, with null as
+//! `None` (a guarantee of the language for a transparent wrapper of `NonNull`). It is the only
+//! `Option` that can be stored: a [`Ptr`](super::Ptr) may be null itself, and a vector, string, map
+//! or tree without a block has a null pointer too, so no bit pattern is left for `None` (an empty
+//! value replaces it).
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -15,11 +16,11 @@ use super::build::build_block;
 use super::{Bounds, Build, Built, Description, Mut, POINTER_BYTES, Persist, Releaser, Slot};
 use crate::Error;
 
-/// An owned value in a block of its own: `Box` for objects.
+/// An owned value in its own block: `Box` for objects.
 ///
-/// It can only be built in an object, from a source of `T`. Where there may be nothing, use
-/// `Option<PBox<T>>`: `Mut<'_, Option<PBox<T>>>` has [`insert`](Mut::insert), [`clear`](Mut::clear),
-/// [`as_mut`](Mut::as_mut) and [`into_mut`](Mut::into_mut).
+/// It can only be built in an object, from a source of `T`. For an optional value, use
+/// `Option<PBox<T>>`: `Mut<'_, Option<PBox<T>>>` has [`insert`](Mut::insert),
+/// [`clear`](Mut::clear), [`as_mut`](Mut::as_mut) and [`into_mut`](Mut::into_mut).
 ///
 /// Reading is one pointer, as with `Box`. Releasing a list or a tree of boxes works for any depth
 /// without deep recursion.
@@ -47,16 +48,17 @@ pub struct PBox<T>(NonNull<T>);
 const _: () = assert!(size_of::<PBox<u64>>() == POINTER_BYTES);
 const _: () = assert!(align_of::<PBox<u64>>() == POINTER_BYTES);
 const _: () = assert!(size_of::<Option<PBox<u64>>>() == POINTER_BYTES);
-// As for std's types, where these could have a niche at all.
+// Like std's types, if these have a niche at all.
 const _: () = assert!(size_of::<Option<PBox<u64>>>() == size_of::<Option<Box<u64>>>());
 
 // SAFETY: a box owns its value, like `Box`.
 unsafe impl<T: Send> Send for PBox<T> {}
-// SAFETY: as above.
+// SAFETY: a box owns its value, like `Box`.
 unsafe impl<T: Sync> Sync for PBox<T> {}
 
 impl<T> PBox<T> {
-    /// A box of a block with a value in it, for the methods of this module: it goes into its slot.
+    /// Creates a box from a block with a value in it, for the methods of this module, which put it
+    /// into its slot.
     #[cfg(feature = "serde")]
     pub(super) fn owning(block: NonNull<T>) -> Self {
         PBox(block)
@@ -67,14 +69,14 @@ impl<T> Deref for PBox<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: a box always owns a valid value (`build`), and a shared reference to the box is
-        // one to what it owns.
+        // SAFETY: a box always owns a valid value (`build`), and a shared reference to the box is a
+        // shared reference to this value.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl<'a, T: Persist> Mut<'a, PBox<T>> {
-    /// A cursor to what is in the box.
+    /// Returns a cursor to the contents of the box.
     ///
     /// ```
     /// use evermap::{PBox, Scratch};
@@ -88,7 +90,7 @@ impl<'a, T: Persist> Mut<'a, PBox<T>> {
         self.reborrow().into_inner()
     }
 
-    /// Like [`get_mut`](Mut::get_mut), for as long as this cursor could have lived.
+    /// Like [`get_mut`](Mut::get_mut), with the full lifetime of this cursor.
     pub fn into_inner(mut self) -> Mut<'a, T> {
         let target = self.raw().0;
         // SAFETY: exclusive access to a box is exclusive access to the valid value it owns.
@@ -97,11 +99,11 @@ impl<'a, T: Persist> Mut<'a, PBox<T>> {
 }
 
 impl<'a, T: Persist> Mut<'a, Option<PBox<T>>> {
-    /// Builds a value in a new box, in place of what was there.
+    /// Builds a value in a new box, in place of the old contents.
     ///
     /// # Errors
     ///
-    /// When the object can't grow. The old contents are then untouched.
+    /// Returns an error when the object can't grow. The old contents are unchanged then.
     ///
     /// ```
     /// use evermap::{PBox, PString, Scratch};
@@ -117,11 +119,12 @@ impl<'a, T: Persist> Mut<'a, Option<PBox<T>>> {
     {
         let block = build_block(self.heap, source)?;
         self.set(Some(PBox(block)));
-        // SAFETY: the value just built, reached through this cursor only.
+        // SAFETY: the value was just built and is accessed through this cursor only.
         Ok(unsafe { Mut::from_raw(self.heap, block) })
     }
 
-    /// Releases the contents, if any; the box is `None` afterwards. Returns whether there were any.
+    /// Releases the contents, if any. The box is `None` afterwards. Returns true if there were
+    /// contents.
     ///
     /// ```
     /// use evermap::{PBox, Scratch};
@@ -137,7 +140,7 @@ impl<'a, T: Persist> Mut<'a, Option<PBox<T>>> {
         was_some
     }
 
-    /// A cursor to the contents, if any.
+    /// Returns a cursor to the contents, if any.
     ///
     /// ```
     /// use evermap::{PBox, Scratch};
@@ -153,10 +156,10 @@ impl<'a, T: Persist> Mut<'a, Option<PBox<T>>> {
         self.reborrow().into_mut()
     }
 
-    /// Like [`as_mut`](Mut::as_mut), for as long as this cursor could have lived: to walk a list.
+    /// Like [`as_mut`](Mut::as_mut), with the full lifetime of this cursor: to walk a list.
     pub fn into_mut(mut self) -> Option<Mut<'a, T>> {
         let target = self.raw().as_ref().map(|owned| owned.0)?;
-        // SAFETY: as in `into_inner`.
+        // SAFETY: exclusive access to a box is exclusive access to the valid value it owns.
         Some(unsafe { Mut::from_raw(self.heap, target) })
     }
 }
@@ -178,8 +181,8 @@ impl<T: Build<S>, S> Build<Option<S>> for Option<PBox<T>> {
     }
 }
 
-// SAFETY: one pointer to a block that the box owns. No safe code makes one outside an object: there
-// is no constructor, and `Build` writes it into its slot only.
+// SAFETY: one pointer to a block that the box owns. No safe code creates a box outside an object:
+// it has no constructor, and `Build` writes it into its slot only.
 unsafe impl<T: Persist> Persist for PBox<T> {
     type Fields<'a> = Mut<'a, Self>;
     const OWNS: bool = true;
@@ -193,7 +196,7 @@ unsafe impl<T: Persist> Persist for PBox<T> {
     }
 
     unsafe fn release(this: NonNull<Self>, releaser: &mut Releaser<'_>) {
-        // SAFETY: a valid box owns its block, which holds one valid `T`, and is given up by this.
+        // SAFETY: a valid box owns its block, which holds one valid `T`, and gives it up here.
         unsafe { releaser.block_of(this.as_ref().0, 1) }
     }
 
@@ -217,7 +220,8 @@ unsafe impl<T: Persist> Persist for Option<PBox<T>> {
     }
 
     unsafe fn release(this: NonNull<Self>, releaser: &mut Releaser<'_>) {
-        // SAFETY: as for the box itself.
+        // SAFETY: null, or a valid box, which owns its block with one valid `T` and gives it up
+        // here.
         unsafe {
             if let Some(owned) = this.as_ref() {
                 releaser.block_of(owned.0, 1);
@@ -226,7 +230,7 @@ unsafe impl<T: Persist> Persist for Option<PBox<T>> {
     }
 
     unsafe fn is_bounded(this: NonNull<Self>, bounds: &Bounds<'_>) -> bool {
-        // SAFETY: as for the box itself.
+        // SAFETY: any bytes are a raw pointer, and the caller lets them be read.
         let pointer = unsafe { this.cast::<*const T>().read() };
         pointer.is_null() || bounds.contain_row(pointer, 1)
     }

@@ -1,5 +1,5 @@
-//! The ordered map: its layout and reading it. Nodes are in `pbtree_node.rs`, editing in
-//! `pbtree_edit.rs` and `pbtree_fill.rs`, iterators in `btree.rs`.
+//! The ordered map: its layout and reading. Nodes are in `pbtree_node.rs`, editing is in
+//! `pbtree_edit.rs`, `pbtree_grow.rs` and `pbtree_shrink.rs`, iterators are in `btree.rs`.
 //!
 //! A B-tree: entries lie in nodes of up to fifteen, in inner ones as well as in leaves. Layout (24
 //! bytes, `repr(C)`):
@@ -11,9 +11,10 @@
 //! | 16 | 4 | `height`: levels of nodes; 1 if the root is a leaf, 0 if there is none |
 //! | 20 | 4 | zero |
 //!
-//! Invariants: no root if and only if there are no entries, so an empty tree owns nothing and is 24
-//! zero bytes; keys ascend in the order of the tree; the rest is said at the nodes. An order that
-//! contradicts itself (a user's `Ord`) makes lookups miss and nothing worse.
+//! Invariants: the root is null if and only if there are no entries, so an empty tree owns nothing
+//! and is 24 zero bytes; keys ascend in the order of the tree; `pbtree_node.rs` lists the
+//! invariants of nodes. If a user's `Ord` is inconsistent, lookups miss entries, but nothing worse
+//! happens.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -33,8 +34,8 @@ use super::{Bounds, Description, Mut, Persist, Releaser};
 /// Lookups, insertions and removals take logarithmic time; iterating from one entry to the next
 /// takes constant time on average.
 ///
-/// Where the order doesn't matter, a [`PMap`](super::PMap) is quicker. Building from keys in
-/// ascending order is quickest, and fills the nodes.
+/// If the order doesn't matter, a [`PMap`](super::PMap) is faster. Building from keys in ascending
+/// order is fastest, and fills the nodes.
 ///
 /// ```
 /// use evermap::{PBTree, PString, Scratch};
@@ -62,11 +63,11 @@ const _: () = assert!(std::mem::offset_of!(PBTree<u8, u8>, height) == 16);
 
 // SAFETY: a tree owns its entries, like `BTreeMap`.
 unsafe impl<K: Send, V: Send> Send for PBTree<K, V> {}
-// SAFETY: as above.
+// SAFETY: a tree owns its entries, like `BTreeMap`.
 unsafe impl<K: Sync, V: Sync> Sync for PBTree<K, V> {}
 
 impl<K, V> PBTree<K, V> {
-    /// An empty tree, which owns nothing.
+    /// Returns an empty tree, which owns nothing.
     ///
     /// ```
     /// assert!(evermap::PBTree::<u64, u64>::new().is_empty());
@@ -75,7 +76,7 @@ impl<K, V> PBTree<K, V> {
         PBTree { root: None, len: 0, height: 0, reserved: 0 }
     }
 
-    /// The number of entries. Constant time.
+    /// Returns the number of entries, in constant time.
     ///
     /// ```
     /// use evermap::{PBTree, Scratch};
@@ -88,7 +89,7 @@ impl<K, V> PBTree<K, V> {
         self.len as usize
     }
 
-    /// Whether there are no entries.
+    /// Returns true if there are no entries.
     ///
     /// ```
     /// assert!(evermap::PBTree::<u64, u64>::new().is_empty());
@@ -97,7 +98,7 @@ impl<K, V> PBTree<K, V> {
         self.len == 0
     }
 
-    /// The entries in the order of their keys.
+    /// Returns the entries in the order of their keys.
     ///
     /// ```
     /// use evermap::{PBTree, Scratch};
@@ -111,7 +112,7 @@ impl<K, V> PBTree<K, V> {
         Iter::new(self)
     }
 
-    /// The keys in ascending order.
+    /// Returns the keys in ascending order.
     ///
     /// ```
     /// use evermap::{PBTree, Scratch};
@@ -124,7 +125,7 @@ impl<K, V> PBTree<K, V> {
         Keys(self.iter())
     }
 
-    /// The values in the order of their keys.
+    /// Returns the values in the order of their keys.
     ///
     /// ```
     /// use evermap::{PBTree, Scratch};
@@ -137,7 +138,7 @@ impl<K, V> PBTree<K, V> {
         Values(self.iter())
     }
 
-    /// The entry with the least key. Logarithmic time, without comparisons.
+    /// Returns the entry with the least key. Logarithmic time, without comparisons.
     ///
     /// ```
     /// use evermap::{PBTree, Scratch};
@@ -150,7 +151,7 @@ impl<K, V> PBTree<K, V> {
         self.first_edge()?.next().map(|(node, at)| self.pair(node, at))
     }
 
-    /// The entry with the greatest key. Logarithmic time, without comparisons.
+    /// Returns the entry with the greatest key. Logarithmic time, without comparisons.
     ///
     /// ```
     /// use evermap::{PBTree, Scratch};
@@ -163,7 +164,7 @@ impl<K, V> PBTree<K, V> {
         self.last_edge()?.previous().map(|(node, at)| self.pair(node, at))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// ```
     /// use evermap::{PBTree, PString, Scratch};
@@ -181,7 +182,7 @@ impl<K, V> PBTree<K, V> {
         self.get_key_value(key).map(|(_, value)| value)
     }
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     ///
     /// ```
     /// use evermap::{PBTree, PString, Scratch};
@@ -198,7 +199,7 @@ impl<K, V> PBTree<K, V> {
     {
         let mut node = self.root?;
         for level in (0..self.height).rev() {
-            // SAFETY: the borrow of the tree is one of its nodes.
+            // SAFETY: the tree is borrowed, so its nodes do not change.
             let (at, found) = locate(unsafe { node.key_slice() }, key);
             if found {
                 return Some(self.pair(node, at));
@@ -210,7 +211,7 @@ impl<K, V> PBTree<K, V> {
         None
     }
 
-    /// Whether there is an entry for a key.
+    /// Returns true if there is an entry for a key.
     ///
     /// ```
     /// use evermap::{PBTree, PString, Scratch};
@@ -227,8 +228,8 @@ impl<K, V> PBTree<K, V> {
         self.get_key_value(key).is_some()
     }
 
-    /// The entries whose keys lie in a range, in their order. Logarithmic time to begin. A range that
-    /// ends before it begins is empty.
+    /// Returns the entries whose keys lie in a range, in order. Starting takes logarithmic time. A
+    /// range that ends before it begins is empty.
     ///
     /// ```
     /// use std::ops::Bound;
@@ -274,14 +275,14 @@ impl<K, V> PBTree<K, V> {
         Span::new(front, back)
     }
 
-    /// The edge before the first entry.
+    /// Returns the edge before the first entry.
     pub(super) fn first_edge(&self) -> Option<Path<K, V>> {
         let mut path = self.path()?;
         path.descend_first(path.height() - 1);
         Some(path)
     }
 
-    /// The edge behind the last entry.
+    /// Returns the edge after the last entry.
     pub(super) fn last_edge(&self) -> Option<Path<K, V>> {
         let mut path = self.path()?;
         let top = path.height() - 1;
@@ -290,7 +291,7 @@ impl<K, V> PBTree<K, V> {
         Some(path)
     }
 
-    /// The edge before or behind a key, or where it would be.
+    /// Returns the edge before or after a key, or where the key would be.
     fn edge<Q>(&self, key: &Q, behind: bool) -> Option<Path<K, V>>
     where
         K: Borrow<Q>,
@@ -308,7 +309,8 @@ impl<K, V> PBTree<K, V> {
         Some(path)
     }
 
-    /// The way to a key, and the level at which it is; without one, the way to its edge in a leaf.
+    /// Returns the path to a key and its level, or the path to the key's edge in a leaf if it does
+    /// not exist.
     pub(super) fn search<Q>(&self, key: &Q) -> Option<(Path<K, V>, Option<usize>)>
     where
         K: Borrow<Q>,
@@ -317,7 +319,7 @@ impl<K, V> PBTree<K, V> {
         let mut path = Path::new(self.height as usize);
         let mut node = self.root?;
         for level in (0..self.height as usize).rev() {
-            // SAFETY: the borrow of the tree is one of its nodes.
+            // SAFETY: the tree is borrowed, so its nodes do not change.
             let (at, found) = locate(unsafe { node.key_slice() }, key);
             path.go(level, node, at);
             if found {
@@ -330,7 +332,7 @@ impl<K, V> PBTree<K, V> {
         Some((path, None))
     }
 
-    /// The way as far as the root, at its first place.
+    /// Returns the path to the first place of the root.
     fn path(&self) -> Option<Path<K, V>> {
         let root = self.root?;
         let mut path = Path::new(self.height as usize);
@@ -344,20 +346,22 @@ impl<K, V> PBTree<K, V> {
     }
 }
 
-/// How many keys of a node are less than `key`, and whether the next one is equal.
+/// Returns the number of keys in a node that are less than `key`, and true if the next one is
+/// equal.
 fn locate<K, Q>(keys: &[K], key: &Q) -> (usize, bool)
 where
     K: Borrow<Q>,
     Q: Ord + ?Sized,
 {
-    // A few machine words are compared quicker all of them, without a branch that can't be foreseen.
+    // For keys of a few machine words, comparing all of them without an unpredictable branch is
+    // faster.
     if size_of::<K>() <= 8 {
         let less = keys.iter().map(|there| usize::from(there.borrow() < key)).sum::<usize>();
         let found = keys.get(less).is_some_and(|there| there.borrow().cmp(key) == Ordering::Equal);
         return (less, found);
     }
-    // One after the other and not by halves, which takes twice the time for strings: the processor
-    // runs ahead to the next key while this one is on its way from memory.
+    // Linear, because binary search takes twice the time for strings: the processor prefetches the
+    // next key while it loads this one from memory.
     for (at, there) in keys.iter().enumerate() {
         match there.borrow().cmp(key) {
             Ordering::Less => {}
@@ -368,7 +372,7 @@ where
     (keys.len(), false)
 }
 
-/// Whether no key can lie between the bounds.
+/// Returns true if no key can lie between the bounds.
 fn is_empty<Q: Ord + ?Sized>(start: Bound<&Q>, end: Bound<&Q>) -> bool {
     match (start, end) {
         (Bound::Excluded(start), Bound::Excluded(end)) => start >= end,
@@ -380,8 +384,8 @@ fn is_empty<Q: Ord + ?Sized>(start: Bound<&Q>, end: Bound<&Q>) -> bool {
     }
 }
 
-// SAFETY: 24 bytes of fixed layout; owns the nodes and what is in them. A tree that owns nodes is only
-// ever made inside an object: `new` gives an empty one, and there is no `Clone`.
+// SAFETY: 24 bytes of fixed layout; owns the nodes and their contents. A tree that owns nodes is
+// created only inside an object: `new` returns an empty one, and there is no `Clone`.
 unsafe impl<K: Persist, V: Persist> Persist for PBTree<K, V> {
     type Fields<'a> = Mut<'a, Self>;
     const OWNS: bool = true;
@@ -395,7 +399,7 @@ unsafe impl<K: Persist, V: Persist> Persist for PBTree<K, V> {
     }
 
     unsafe fn release(this: NonNull<Self>, releaser: &mut Releaser<'_>) {
-        // SAFETY: a valid tree owns its nodes and gives them up by this.
+        // SAFETY: a valid tree owns its nodes and gives them up here.
         unsafe {
             let this = this.as_ref();
             if let Some(root) = this.root {
@@ -405,8 +409,7 @@ unsafe impl<K: Persist, V: Persist> Persist for PBTree<K, V> {
     }
 
     unsafe fn is_bounded(this: NonNull<Self>, bounds: &Bounds<'_>) -> bool {
-        // SAFETY: any bytes are a pointer that may be null and numbers, and the caller lets them be
-        // read.
+        // SAFETY: any bytes are a nullable pointer and numbers, and the caller lets them be read.
         let this = unsafe { this.as_ref() };
         match this.root {
             None => this.len == 0,
@@ -422,7 +425,7 @@ unsafe fn release_node<K: Persist, V: Persist>(
 ) {
     let node = NodeRef::<K, V>::in_block(block);
     for at in 0..node.len() {
-        // SAFETY: a valid entry of a node that is given up.
+        // SAFETY: a valid entry of a node that is being released.
         unsafe {
             K::release(node.key_place(at), releaser);
             V::release(node.value_place(at), releaser);
@@ -431,10 +434,10 @@ unsafe fn release_node<K: Persist, V: Persist>(
     if height > 1 {
         for at in 0..=node.len() {
             let child = node.child(at).block();
-            // SAFETY: the node owns its children, and is given up.
+            // SAFETY: the node owns its children, and is being released.
             unsafe { releaser.block_with(child, height - 1, release_node::<K, V>) };
         }
     }
-    // SAFETY: nothing in it is needed any more.
+    // SAFETY: the node's contents were released, and nothing refers to the block.
     unsafe { releaser.free(block) };
 }

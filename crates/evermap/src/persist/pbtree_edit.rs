@@ -1,7 +1,7 @@
 //! Editing an ordered map through its cursor, and building one.
 //!
-//! A key or value is built aside before the tree is touched, and an entry is taken out before it is
-//! released; so the tree is valid wherever code of the user's runs, and what fails changes nothing.
+//! A key or value is built before the tree is changed, and an entry is taken out before it is
+//! released. So the tree is valid wherever user code runs, and a failure changes nothing.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
@@ -16,14 +16,14 @@ use super::{Build, Built, FromIter, KeySource, Mut, PBTree, Persist, Slot};
 use crate::Error;
 
 impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
-    /// Sets the value of a key: replaces the value if the key is there, else puts an entry in.
+    /// Sets the value of a key: replaces the value of an existing key, or inserts an entry.
     /// Logarithmic time.
     ///
-    /// The key is looked up before it is built, so a key that is there costs no allocation.
+    /// The key is looked up before it is built, so an existing key costs no allocation.
     ///
     /// # Errors
     ///
-    /// When the object can't grow. The tree's contents are then as before.
+    /// Returns an error when the object can't grow. The tree's contents are unchanged then.
     ///
     /// ```
     /// use evermap::{PBTree, PString, Scratch};
@@ -39,7 +39,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         K: Build<S> + Borrow<S::Query>,
         V: Build<U>,
     {
-        let place = match self.look(key.query()) {
+        let place = match self.locate_value(key.query()) {
             (_, Some(place)) => {
                 self.cursor(place).assign(value)?;
                 place
@@ -49,11 +49,11 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         Ok(self.cursor(place))
     }
 
-    /// The value of a key; if there is none, one built from what `make` returns.
+    /// Returns the value of a key. Inserts the value returned by `make` if the key does not exist.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Mut::insert).
+    /// Same errors as [`insert`](Mut::insert).
     ///
     /// ```
     /// use evermap::{PBTree, PString, Scratch};
@@ -75,20 +75,20 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         K: Build<S> + Borrow<S::Query>,
         V: Build<U>,
     {
-        let place = match self.look(key.query()) {
+        let place = match self.locate_value(key.query()) {
             (_, Some(place)) => place,
             (edge, None) => self.build_at_edge(edge, key, make())?,
         };
         Ok(self.cursor(place))
     }
 
-    /// Inserts each pair of sources. As long as the keys ascend, and are greater than all that are
-    /// there, an entry takes constant time and nodes are filled to the last place; the others go the
-    /// way of [`insert`](Mut::insert).
+    /// Inserts each pair of sources. While the keys ascend, and are greater than all existing ones,
+    /// an entry takes constant time and nodes are filled completely. Other entries are inserted
+    /// like by [`insert`](Mut::insert).
     ///
     /// # Errors
     ///
-    /// As [`insert`](Mut::insert). The pairs before the failing one stay.
+    /// Same errors as [`insert`](Mut::insert). The pairs before the failing one stay.
     ///
     /// ```
     /// use evermap::{PBTree, Scratch};
@@ -122,7 +122,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         Ok(())
     }
 
-    /// A cursor to the value of a key.
+    /// Returns a cursor to the value of a key.
     ///
     /// ```
     /// use evermap::{PBTree, PString, Scratch};
@@ -142,18 +142,18 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         self.reborrow().into_get_mut(key)
     }
 
-    /// Like [`get_mut`](Mut::get_mut), for as long as this cursor could have lived.
+    /// Like [`get_mut`](Mut::get_mut), with the full lifetime of this cursor.
     pub fn into_get_mut<Q>(self, key: &Q) -> Option<Mut<'a, V>>
     where
         K: Borrow<Q>,
         Q: Ord + ?Sized,
     {
-        let place = self.look(key).1?;
-        // SAFETY: a valid value of the tree, and the cursor is spent.
+        let place = self.locate_value(key).1?;
+        // SAFETY: a valid value of the tree, and the cursor is consumed.
         Some(unsafe { Mut::from_raw(self.heap, place) })
     }
 
-    /// Removes and releases the entry of a key. Returns whether there was one. For `Copy` values,
+    /// Removes and releases the entry of a key. Returns true if there was one. For `Copy` values,
     /// [`take`](Mut::take) returns the value. Logarithmic time.
     ///
     /// ```
@@ -240,7 +240,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         Some(entry)
     }
 
-    /// Removes and releases the first entry. Returns whether there was one; look at it before with
+    /// Removes and releases the first entry. Returns true if there was one. Read it first with
     /// [`PBTree::first_key_value`].
     ///
     /// ```
@@ -257,7 +257,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         true
     }
 
-    /// Removes and releases the last entry. Returns whether there was one.
+    /// Removes and releases the last entry. Returns true if there was one.
     ///
     /// ```
     /// use evermap::{PBTree, PString, Scratch};
@@ -274,9 +274,9 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         true
     }
 
-    /// Keeps the entries for which `keep` says so and releases the others. Linear, and
-    /// logarithmic for each entry that goes; uses one byte of the process's own memory for each entry
-    /// while it runs. If `keep` panics, no entry is removed.
+    /// Keeps the entries for which `keep` returns true and releases the others. Takes linear time,
+    /// plus logarithmic time for each removed entry. Uses one byte of the process's own memory per
+    /// entry while it runs. If `keep` panics, no entry is removed.
     ///
     /// ```
     /// use evermap::{PBTree, Scratch};
@@ -290,13 +290,13 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         let kept: Vec<bool> = self.iter_mut().map(|(key, value)| keep(key, value)).collect();
         let (Some(mut from), Some(mut to)) = (self.first_edge(), self.first_edge()) else { return };
         let mut count = 0;
-        // Entries that stay move up to the places of those that go, in the tree's order.
+        // Remaining entries move up to the places of removed ones, in the tree's order.
         for stays in &kept {
             let Some((node, at)) = from.next() else { break };
             let (key, value) = node.read(at);
             if !stays {
-                // SAFETY: an entry of the tree; what lies in its place means nothing from here on,
-                // and is overwritten or forgotten before the tree is used again.
+                // SAFETY: an entry of the tree. The bytes left in its place are invalid from here
+                // on, and are overwritten or dropped from the tree before it is used again.
                 drop(unsafe { (Staged::adopt(self.heap, key), Staged::adopt(self.heap, value)) });
                 continue;
             }
@@ -308,7 +308,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
                 target.write(target_at, key, value);
             }
         }
-        self.forget_behind(count);
+        self.truncate_unreleased(count);
     }
 
     /// Releases all entries and nodes.
@@ -325,7 +325,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         self.set(PBTree::new());
     }
 
-    /// Each key with a cursor to its value, in order.
+    /// Returns each key with a cursor to its value, in order.
     ///
     /// ```
     /// use evermap::{PBTree, Scratch};
@@ -341,7 +341,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         self.reborrow().into_iter()
     }
 
-    /// Each key in a range with a cursor to its value, in order; see [`PBTree::range`].
+    /// Returns each key in a range with a cursor to its value, in order. See [`PBTree::range`].
     ///
     /// ```
     /// use evermap::{PBTree, Scratch};
@@ -360,11 +360,12 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         R: RangeBounds<Q>,
     {
         let span = self.span(range);
-        // SAFETY: the cursor's tree, which rests meanwhile.
+        // SAFETY: the span lies in the cursor's tree, and the cursor is borrowed for the iterator's
+        // lifetime.
         unsafe { RangeMut::new(self.heap, span) }
     }
 
-    /// Cursors to the values, in the order of their keys.
+    /// Returns cursors to the values, in the order of their keys.
     ///
     /// ```
     /// use evermap::{PBTree, Scratch};
@@ -380,7 +381,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         ValuesMut(self.iter_mut())
     }
 
-    /// Sets the value of a key that is built already: see [`insert`](Mut::insert).
+    /// Sets the value of a key that was already built, like [`insert`](Mut::insert).
     #[cfg(feature = "serde")]
     pub(super) fn insert_staged(
         &mut self,
@@ -390,7 +391,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
     where
         K: Ord,
     {
-        match self.look(&*key) {
+        match self.locate_value(&*key) {
             // SAFETY: a value of this object, which is moved in.
             (_, Some(place)) => unsafe { self.cursor(place).replace_from(&value.take()) },
             (edge, None) => {
@@ -400,8 +401,8 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         Ok(())
     }
 
-    /// Where the value of a key is; if there is none, the edge where it would be.
-    fn look<Q>(&self, key: &Q) -> (Option<Path<K, V>>, Option<NonNull<V>>)
+    /// Finds the value of a key, or the edge where it would be.
+    fn locate_value<Q>(&self, key: &Q) -> (Option<Path<K, V>>, Option<NonNull<V>>)
     where
         K: Borrow<Q>,
         Q: Ord + ?Sized,
@@ -429,7 +430,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
     fn discard_entry(&mut self, path: Path<K, V>, level: usize) {
         let heap = self.heap;
         let (key, value) = self.unlink(path, level);
-        // SAFETY: an entry that is the tree's no more.
+        // SAFETY: an entry that was removed from the tree.
         drop(unsafe { (Staged::adopt(heap, key), Staged::adopt(heap, value)) });
     }
 

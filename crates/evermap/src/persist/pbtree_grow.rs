@@ -1,7 +1,7 @@
-//! How a [`PBTree`] takes an entry in: splitting full nodes, and filling them one after the other.
+//! Insertion into a [`PBTree`]: splits full nodes, and appends in order.
 //!
-//! What can fail comes first: the nodes that a split needs are allocated before anything is moved, so
-//! that a full object leaves the tree as it was.
+//! Steps that can fail come first: the nodes that a split needs are allocated before anything is
+//! moved, so a full object leaves the tree unchanged.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -14,18 +14,18 @@ use crate::alloc::Heap;
 
 const OVERFLOW: Error = Error::CapacityOverflow { what: "PBTree" };
 
-/// What a node that was split hands to its parent, or what is to be inserted in a leaf.
-type Carried<K, V> = (MaybeUninit<K>, MaybeUninit<V>, Option<NodeRef<K, V>>);
+/// Entry and child that a split node passes to its parent, or an entry to insert in a leaf.
+type Promoted<K, V> = (MaybeUninit<K>, MaybeUninit<V>, Option<NodeRef<K, V>>);
 
-/// Nodes for a change that can't fail any more. Those that weren't used are freed.
+/// Preallocated nodes for a change that can't fail any more. Unused nodes are freed.
 struct Spares<'h, K, V> {
     heap: &'h Heap,
-    /// Leaves and inner nodes, of levels from 0 up.
+    /// Leaves and inner nodes, by level from 0 up.
     nodes: [Option<NodeRef<K, V>>; HEIGHT_MAX],
 }
 
 impl<'h, K, V> Spares<'h, K, V> {
-    /// One node for each level below `levels`.
+    /// Allocates one node for each level below `levels`.
     fn allocate(heap: &'h Heap, levels: usize) -> Result<Self, Error> {
         if levels > HEIGHT_MAX {
             return Err(OVERFLOW);
@@ -44,7 +44,7 @@ impl<'h, K, V> Spares<'h, K, V> {
         Ok(spares)
     }
 
-    /// The node for a level, asked for once.
+    /// Takes the node of a level. Called once per level.
     fn take(&mut self, level: usize) -> NodeRef<K, V> {
         self.nodes[level].take().unwrap_or_else(|| unreachable!("counted before the change began"))
     }
@@ -53,14 +53,14 @@ impl<'h, K, V> Spares<'h, K, V> {
 impl<K, V> Drop for Spares<'_, K, V> {
     fn drop(&mut self) {
         for node in self.nodes.iter().flatten() {
-            // SAFETY: allocated here, and part of no tree.
+            // SAFETY: allocated here, and not part of a tree.
             unsafe { self.heap.free(node.block()) };
         }
     }
 }
 
 impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
-    /// Puts an entry in at the edge that `path` leads to, and says where its value lies.
+    /// Inserts an entry at the edge that `path` leads to. Returns the place of its value.
     pub(super) fn insert_at(
         &mut self,
         path: Option<Path<K, V>>,
@@ -78,14 +78,14 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         }
         let height = path.height();
         let full = (0..height).take_while(|level| path.node(*level).is_full()).count();
-        // One for each node that is split, and a root above if they all are.
+        // One node for each split, and a root if all levels split.
         let mut spares = Spares::allocate(self.heap, full + usize::from(full == height))?;
-        // At the right end of the tree keys are likely to ascend: the new nodes begin small there.
+        // At the right end of the tree keys are likely to ascend, so new nodes start small there.
         let at_end = (0..height).all(|level| path.place(level) == path.node(level).len());
         let middle = if at_end { CAPACITY - LEN_MIN } else { CAPACITY / 2 };
 
         let mut place = None;
-        let mut carried: Carried<K, V> = (key.take(), value.take(), None);
+        let mut carried: Promoted<K, V> = (key.take(), value.take(), None);
         for level in 0..full {
             let (node, right) = (path.node(level), spares.take(level));
             let (split_key, split_value) = node.split(middle, right, level == 0);
@@ -127,11 +127,11 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
     }
 }
 
-/// Appends entries behind the last one and fills each node before it begins the next. Nodes at the
-/// right end may be empty meanwhile; they are seen to when this is dropped.
+/// Appends entries after the last one and fills each node before it starts the next. Nodes at the
+/// right end may be too small until the value is dropped, which rebalances them.
 pub(super) struct Filling<'c, 'a, K: Persist, V: Persist> {
     tree: &'c mut Mut<'a, PBTree<K, V>>,
-    /// The way to the last edge; none while the tree is empty.
+    /// Path to the last edge, or `None` while the tree is empty.
     path: Option<Path<K, V>>,
 }
 
@@ -141,7 +141,7 @@ impl<'c, 'a, K: Persist, V: Persist> Filling<'c, 'a, K, V> {
         Filling { tree, path }
     }
 
-    /// The last key, which the next one has to be greater than.
+    /// Returns the last key. The next key must be greater.
     pub(super) fn last_key(&self) -> Option<&K> {
         let path = self.path.as_ref()?;
         let level = (0..path.height()).find(|level| path.node(*level).len() > 0)?;
@@ -158,7 +158,7 @@ impl<'c, 'a, K: Persist, V: Persist> Filling<'c, 'a, K, V> {
         };
         let height = path.height();
         let full = (0..height).take_while(|level| path.node(*level).is_full()).count();
-        // New empty nodes below the one that takes the entry, and that one if there is none.
+        // New nodes are needed below the node that takes the entry, and above if all are full.
         let levels = if full < height { full } else { height + 1 };
         let mut spares = Spares::allocate(self.tree.heap, levels)?;
         let behind = (full > 0).then(|| {
@@ -176,18 +176,18 @@ impl<'c, 'a, K: Persist, V: Persist> Filling<'c, 'a, K, V> {
         if full == 0 {
             path.set_place(0, at + 1);
         } else {
-            // The nodes of the way have changed.
+            // The nodes on the path have changed.
             self.path = self.tree.last_edge();
         }
         Ok(())
     }
 
-    /// Moves entries from the left to nodes at the right end that have too few. Their neighbours were
-    /// filled before them, so there is enough.
-    fn settle(&mut self) {
+    /// Moves entries from the left into nodes at the right end that have too few. Their neighbours
+    /// were filled first, so there are enough entries.
+    fn rebalance(&mut self) {
         let Some(path) = &self.path else { return };
         for level in (1..path.height()).rev() {
-            // Read again from the parent: lending replaces no node, but moves children.
+            // Read again from the parent: lending moves children but replaces no node.
             let node = path.node(level);
             let last = node.len();
             let missing = LEN_MIN.saturating_sub(node.child(last).len());
@@ -200,7 +200,7 @@ impl<'c, 'a, K: Persist, V: Persist> Filling<'c, 'a, K, V> {
 
 impl<K: Persist, V: Persist> Drop for Filling<'_, '_, K, V> {
     fn drop(&mut self) {
-        self.settle();
+        self.rebalance();
     }
 }
 

@@ -7,34 +7,34 @@
 //! | 0 | 2 | `len`: entries in use |
 //! | 2 | 6 | zero |
 //! | 8, aligned for `K` | 15 keys | `keys`, ascending |
-//! | behind, aligned for `V` | 15 values | `values`, each at its key's number |
+//! | after, aligned for `V` | 15 values | `values`, each at its key's index |
 //!
-//! and an inner node the same followed, aligned for them, by 16 `children`: child `i` holds what is less
-//! than key `i`, child `len` the rest. All leaves lie equally deep; the tree's height says which nodes
-//! are leaves. Every node but the root holds at least [`LEN_MIN`] entries.
+//! An inner node continues, aligned for them, with 16 `children`: child `i` holds the keys less
+//! than key `i`, child `len` the rest. All leaves have the same depth, so the tree's height tells
+//! which nodes are leaves. Every node except the root holds at least [`LEN_MIN`] entries.
 //!
-//! Everything here works by raw pointers and makes no reference to a whole node, so cursors to
-//! values stay good while keys are read. A [`NodeRef`] is a promise of whoever makes it.
+//! Everything here works with raw pointers and creates no reference to a whole node, so cursors to
+//! values stay valid while keys are read. The creator of a [`NodeRef`] guarantees its invariants.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use super::{Bounds, POINTER_BYTES};
 
-/// Entries a node has room for. Measured with `u64` keys and values, a million of them in random
-/// order, against 11, 23 and 31: see `docs/persist.md`. A leaf of those fills a block of 256 bytes,
-/// an inner node one of 384.
+/// Maximum number of entries in a node. Chosen by measuring a million `u64` keys and values in
+/// random order against 11, 23 and 31: see `docs/persist.md`. Such a leaf fills a block of 256
+/// bytes, an inner node one of 384.
 pub(super) const CAPACITY: usize = 15;
 
-/// Entries a node keeps, unless it is the root. A quarter and not a half: so that a split at the
-/// right end may leave three quarters behind, which is where ascending keys come to lie.
+/// Minimum number of entries in a node, unless it is the root. A quarter and not a half, so that a
+/// split at the right end may leave three quarters in the left node, which suits ascending keys.
 pub(super) const LEN_MIN: usize = CAPACITY.div_ceil(4);
 
-/// Levels a tree can have. Blocks take at least 16 bytes of at most 2^47, so there are less than 2^43
-/// nodes, and each inner one has at least five children (the root two): 19 levels.
+/// Maximum number of levels. Blocks take at least 16 bytes of at most 2^47, so there are less than
+/// 2^43 nodes, and each inner one has at least five children (the root two): 19 levels.
 pub(super) const HEIGHT_MAX: usize = 20;
 
-// Two nodes that have to be merged, and what divides them, fit into one.
+// Two nodes that must be merged, and the entry between them, fit into one.
 const _: () = assert!(LEN_MIN - 1 + LEN_MIN < CAPACITY);
 const _: () = assert!(LEN_MIN >= 4 && 2 * 5_u128.pow(HEIGHT_MAX as u32 - 2) > 1 << 42);
 
@@ -63,9 +63,9 @@ const _: () = assert!(std::mem::offset_of!(Inner<u8, u8>, children) == 40);
 
 /// A node of a tree. Eight bytes, never null.
 ///
-/// Who makes one promises that it points to a node whose first `len` entries are valid (and, if it is
-/// an inner one, `len + 1` children), that it is used only while that is so, and that it is written
-/// through only with exclusive access to the tree.
+/// The creator guarantees that it points to a node whose first `len` entries (and, in an inner
+/// node, `len + 1` children) are valid, that it is used only while this holds, and that writing
+/// through it happens only with exclusive access to the tree.
 #[repr(transparent)]
 pub struct NodeRef<K, V>(NonNull<Node<K, V>>);
 
@@ -83,9 +83,10 @@ impl<K, V> PartialEq for NodeRef<K, V> {
     }
 }
 
-// The methods' blocks rest on the promise above: places below `CAPACITY` lie in the node.
+// The methods' `unsafe` blocks rely on the guarantee above: places below `CAPACITY` lie in the
+// node.
 impl<K, V> NodeRef<K, V> {
-    /// Returns true if a node of this height may lie there. Looks at nothing in it.
+    /// Returns true if a node of this height may lie there. Reads nothing in it.
     pub(super) fn is_bounded(self, height: u32, bounds: &Bounds<'_>) -> bool {
         match height {
             0 | 65.. => false,
@@ -94,14 +95,14 @@ impl<K, V> NodeRef<K, V> {
         }
     }
 
-    /// Makes a fresh block an empty node.
+    /// Turns a fresh block into an empty node.
     ///
     /// # Safety
     ///
-    /// The block is writable and large enough for the node that it is to be.
+    /// The block is writable and large enough for a leaf or inner node, as intended.
     pub(super) unsafe fn empty(block: NonNull<u8>) -> Self {
         let node = NodeRef(block.cast::<Node<K, V>>());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a writable block of sufficient size.
         unsafe {
             (*node.0.as_ptr()).len = 0;
             (*node.0.as_ptr()).reserved = [0; 6];
@@ -109,7 +110,7 @@ impl<K, V> NodeRef<K, V> {
         node
     }
 
-    /// The node in a block.
+    /// Returns the node in a block.
     pub(super) fn in_block(block: NonNull<u8>) -> Self {
         NodeRef(block.cast())
     }
@@ -139,31 +140,31 @@ impl<K, V> NodeRef<K, V> {
     }
 
     fn values(self) -> NonNull<V> {
-        // SAFETY: as above.
+        // SAFETY: a node, and not null.
         unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).values).cast() }
     }
 
     fn children(self) -> NonNull<NodeRef<K, V>> {
         let inner = self.0.as_ptr().cast::<Inner<K, V>>();
-        // SAFETY: only asked of inner nodes.
+        // SAFETY: called for inner nodes only.
         unsafe { NonNull::new_unchecked(&raw mut (*inner).children).cast() }
     }
 
-    /// Where a key lies.
+    /// Returns the place of a key.
     pub(super) fn key_place(self, at: usize) -> NonNull<K> {
         debug_assert!(at < CAPACITY);
         // SAFETY: in the node.
         unsafe { self.keys().add(at) }
     }
 
-    /// Where a value lies.
+    /// Returns the place of a value.
     pub(super) fn value_place(self, at: usize) -> NonNull<V> {
         debug_assert!(at < CAPACITY);
         // SAFETY: in the node.
         unsafe { self.values().add(at) }
     }
 
-    /// A child of an inner node.
+    /// Returns a child of an inner node.
     pub(super) fn child(self, at: usize) -> NodeRef<K, V> {
         debug_assert!(at <= self.len());
         // SAFETY: an inner node has `len + 1` children.
@@ -176,19 +177,20 @@ impl<K, V> NodeRef<K, V> {
         unsafe { self.children().add(at).write(child) }
     }
 
-    /// The keys.
+    /// Returns the keys.
     ///
     /// # Safety
     ///
-    /// Nobody writes keys of the node for as long as `'a`.
+    /// No keys of the node are written during `'a`.
     pub(super) unsafe fn key_slice<'a>(self) -> &'a [K] {
-        // SAFETY: the first `len` keys are valid; the rest is the caller's promise.
+        // SAFETY: the first `len` keys are valid, and the caller guarantees that they are not
+        // written.
         unsafe { std::slice::from_raw_parts(self.keys().as_ptr(), self.len()) }
     }
 
     /// Copies an entry out.
     pub(super) fn read(self, at: usize) -> (MaybeUninit<K>, MaybeUninit<V>) {
-        // SAFETY: in the node; whether the bytes mean something is the caller's affair.
+        // SAFETY: in the node; the caller decides whether the bytes are a valid entry.
         unsafe { (self.key_place(at).cast().read(), self.value_place(at).cast().read()) }
     }
 
@@ -201,24 +203,24 @@ impl<K, V> NodeRef<K, V> {
         }
     }
 
-    /// Moves entries from `from` on to `to` on in another node, or in this one.
+    /// Moves `count` entries from place `from` to place `to` of another node or of this one.
     pub(super) fn move_entries(self, from: usize, target: NodeRef<K, V>, to: usize, count: usize) {
         debug_assert!(from + count <= CAPACITY && to + count <= CAPACITY);
-        // SAFETY: in the nodes, exclusively; the rows may overlap.
+        // SAFETY: in the nodes, exclusively; the ranges may overlap.
         unsafe {
             target.keys().add(to).copy_from(self.keys().add(from), count);
             target.values().add(to).copy_from(self.values().add(from), count);
         }
     }
 
-    /// As [`move_entries`](Self::move_entries), for children.
+    /// Like [`move_entries`](Self::move_entries), for children.
     pub(super) fn move_children(self, from: usize, target: NodeRef<K, V>, to: usize, count: usize) {
         debug_assert!(from + count <= CAPACITY + 1 && to + count <= CAPACITY + 1);
-        // SAFETY: as above; both are inner nodes.
+        // SAFETY: in the nodes, exclusively; both are inner nodes, and the ranges may overlap.
         unsafe { target.children().add(to).copy_from(self.children().add(from), count) }
     }
 
-    /// Puts an entry, and in an inner node the child behind it, into a node that isn't full.
+    /// Inserts an entry, and in an inner node the child after it, into a node that isn't full.
     pub(super) fn insert(
         self,
         at: usize,
@@ -236,7 +238,7 @@ impl<K, V> NodeRef<K, V> {
         self.set_len(len + 1);
     }
 
-    /// Takes an entry out of a leaf.
+    /// Removes an entry from a leaf.
     pub(super) fn remove(self, at: usize) -> (MaybeUninit<K>, MaybeUninit<V>) {
         let entry = self.read(at);
         let behind = self.len() - at - 1;
@@ -245,7 +247,7 @@ impl<K, V> NodeRef<K, V> {
         entry
     }
 
-    /// Moves what is behind entry `middle` to an empty node and takes that entry out.
+    /// Moves the entries after entry `middle` to an empty node and removes that entry.
     pub(super) fn split(
         self,
         middle: usize,
@@ -262,8 +264,8 @@ impl<K, V> NodeRef<K, V> {
         self.read(middle)
     }
 
-    /// Of an inner node: joins child `at`, the entry behind it and the child behind that in the first
-    /// of the two, and gives the second, which is empty then.
+    /// Merges child `at` of an inner node, the entry after it and the next child into the first of
+    /// the two children. Returns the second, which is empty then.
     pub(super) fn merge(self, at: usize, children_are_leaves: bool) -> NodeRef<K, V> {
         let (left, right) = (self.child(at), self.child(at + 1));
         let (before, moved) = (left.len(), right.len());
@@ -281,7 +283,7 @@ impl<K, V> NodeRef<K, V> {
         right
     }
 
-    /// Of an inner node: moves `count` entries from child `at` to the front of the next one.
+    /// Moves `count` entries of an inner node from child `at` to the front of the next child.
     pub(super) fn lend_right(self, at: usize, count: usize, children_are_leaves: bool) {
         let (left, right) = (self.child(at), self.child(at + 1));
         let (stay, there) = (left.len() - count, right.len());
@@ -299,7 +301,7 @@ impl<K, V> NodeRef<K, V> {
         right.set_len(there + count);
     }
 
-    /// Of an inner node: moves the first entry of child `at + 1` to the end of child `at`.
+    /// Moves the first entry of child `at + 1` of an inner node to the end of child `at`.
     pub(super) fn lend_left(self, at: usize, children_are_leaves: bool) {
         let (left, right) = (self.child(at), self.child(at + 1));
         let (there, stay) = (left.len(), right.len() - 1);
@@ -317,13 +319,13 @@ impl<K, V> NodeRef<K, V> {
     }
 }
 
-/// A way from the root down: one node a level, leaves at level 0, and a place in each: the number of
-/// an entry, or of the child that the way goes on in.
+/// Path from the root down: one node per level, with leaves at level 0, and a place in each node:
+/// the index of an entry, or of the child in which the path continues.
 pub(super) struct Path<K, V> {
     nodes: [MaybeUninit<NodeRef<K, V>>; HEIGHT_MAX],
     places: [u16; HEIGHT_MAX],
     height: usize,
-    /// Levels below this one have not been walked yet.
+    /// Levels below this one have not been visited yet.
     walked: usize,
 }
 
@@ -334,7 +336,7 @@ impl<K, V> Clone for Path<K, V> {
 }
 
 impl<K, V> Path<K, V> {
-    /// The way that is still to go, in a tree of this height.
+    /// Creates an unvisited path in a tree of this height.
     pub(super) fn new(height: usize) -> Self {
         let nodes = [MaybeUninit::uninit(); HEIGHT_MAX];
         Path { nodes, places: [0; HEIGHT_MAX], height, walked: height }
@@ -354,7 +356,7 @@ impl<K, V> Path<K, V> {
         usize::from(self.places[level])
     }
 
-    /// Comes to `node` at `level`, and goes to `place` in it.
+    /// Sets the node and the place at `level`.
     pub(super) fn go(&mut self, level: usize, node: NodeRef<K, V>, place: usize) {
         self.nodes[level] = MaybeUninit::new(node);
         self.places[level] = place as u16;
@@ -365,7 +367,7 @@ impl<K, V> Path<K, V> {
         self.places[level] = place as u16;
     }
 
-    /// From child `place(level)` down to the first edge of its first leaf.
+    /// Extends the path from child `place(level)` to the first edge of its first leaf.
     pub(super) fn descend_first(&mut self, level: usize) {
         for level in (0..level).rev() {
             let node = self.node(level + 1).child(self.place(level + 1));
@@ -373,7 +375,7 @@ impl<K, V> Path<K, V> {
         }
     }
 
-    /// From child `place(level)` down to the last edge of its last leaf.
+    /// Extends the path from child `place(level)` to the last edge of its last leaf.
     pub(super) fn descend_last(&mut self, level: usize) {
         for level in (0..level).rev() {
             let node = self.node(level + 1).child(self.place(level + 1));
@@ -381,7 +383,7 @@ impl<K, V> Path<K, V> {
         }
     }
 
-    /// The entry behind this edge; the way goes on to the edge behind it.
+    /// Returns the entry after this edge, and moves the path to the edge after the entry.
     pub(super) fn next(&mut self) -> Option<(NodeRef<K, V>, usize)> {
         let level = (0..self.height).find(|at| self.place(*at) < self.node(*at).len())?;
         let (node, at) = (self.node(level), self.place(level));
@@ -390,7 +392,7 @@ impl<K, V> Path<K, V> {
         Some((node, at))
     }
 
-    /// The entry before this edge; the way goes back to the edge before it.
+    /// Returns the entry before this edge, and moves the path to the edge before the entry.
     pub(super) fn previous(&mut self) -> Option<(NodeRef<K, V>, usize)> {
         let level = (0..self.height).find(|at| self.place(*at) > 0)?;
         let (node, at) = (self.node(level), self.place(level) - 1);
@@ -399,8 +401,9 @@ impl<K, V> Path<K, V> {
         Some((node, at))
     }
 
-    /// Whether both ways end at the same edge: each gap between entries has one in the leaves.
-    pub(super) fn ends_with(&self, other: &Self) -> bool {
+    /// Returns true if both paths end at the same edge: each gap between entries has one edge in
+    /// the leaves.
+    pub(super) fn same_end(&self, other: &Self) -> bool {
         self.node(0) == other.node(0) && self.places[0] == other.places[0]
     }
 }

@@ -1,5 +1,5 @@
-//! How a [`PBTree`] gives an entry up: nodes that get too small borrow from a neighbour or are joined
-//! with one. Takes no memory, so it can't fail, and runs no code of the user's.
+//! Removal from a [`PBTree`]: nodes that get too small borrow from a neighbour or are merged with
+//! one. Allocates nothing, so it can't fail, and runs no user code.
 
 use std::mem::MaybeUninit;
 
@@ -7,7 +7,7 @@ use super::pbtree_node::{LEN_MIN, NodeRef, Path};
 use super::{Mut, PBTree, Persist};
 
 impl<K: Persist, V: Persist> Mut<'_, PBTree<K, V>> {
-    /// Takes the entry at `level` of the way out of the tree. It isn't released.
+    /// Removes the entry at `level` of the path from the tree, without releasing it.
     pub(super) fn unlink(
         &mut self,
         mut path: Path<K, V>,
@@ -17,7 +17,7 @@ impl<K: Persist, V: Persist> Mut<'_, PBTree<K, V>> {
         let entry = if level == 0 {
             node.remove(at)
         } else {
-            // The entry before it, the last of a leaf, takes its place.
+            // The entry before it, the last one of a leaf, replaces it.
             path.descend_last(level);
             let leaf = path.node(0);
             let entry = node.read(at);
@@ -26,12 +26,12 @@ impl<K: Persist, V: Persist> Mut<'_, PBTree<K, V>> {
             entry
         };
         self.raw().len -= 1;
-        self.mend(&path);
+        self.rebalance(&path);
         entry
     }
 
-    /// Sees to it that the nodes of the way, from the leaf up, have enough entries again.
-    fn mend(&mut self, path: &Path<K, V>) {
+    /// Ensures that the nodes of the path, from the leaf up, have enough entries again.
+    fn rebalance(&mut self, path: &Path<K, V>) {
         for level in 0..path.height() - 1 {
             if path.node(level).len() >= LEN_MIN {
                 return;
@@ -52,7 +52,7 @@ impl<K: Persist, V: Persist> Mut<'_, PBTree<K, V>> {
         self.lower(path.node(path.height() - 1));
     }
 
-    /// Takes a root away that has no entries left.
+    /// Removes a root without entries.
     fn lower(&mut self, root: NodeRef<K, V>) {
         if root.len() > 0 {
             return;
@@ -64,12 +64,12 @@ impl<K: Persist, V: Persist> Mut<'_, PBTree<K, V>> {
     }
 
     fn free_node(&mut self, node: NodeRef<K, V>) {
-        // SAFETY: a block of the tree's that it has no pointer to any more.
+        // SAFETY: a block that the tree owned and no longer points to.
         unsafe { self.heap.free(node.block()) };
     }
 
     /// Keeps the first `len` entries and forgets the others without releasing them.
-    pub(super) fn forget_behind(&mut self, len: usize) {
+    pub(super) fn truncate_unreleased(&mut self, len: usize) {
         while self.len() > len {
             let Some(mut path) = self.last_edge() else { return };
             path.set_place(0, path.place(0) - 1);

@@ -1,27 +1,27 @@
 //! The map: its layout and reading it. Editing is in `pmap_edit.rs`, iterators are in `map.rs`.
 //!
-//! Entries lie in one block in the order of insertion; an open-addressing index of `u32` cells in
-//! a second block says where. So iteration is a walk over a dense array, the index is small, and the
-//! order is the program's. Layout (40 bytes, `repr(C)`):
+//! Entries lie in one block in the order of insertion. An open-addressing index of `u32` cells in a
+//! second block maps keys to positions. So iteration walks a dense array, the index is small, and
+//! the order is that of insertion. Layout (40 bytes, `repr(C)`):
 //!
 //! | offset | bytes | |
 //! |---|---|---|
 //! | 0 | 8 | `entries`: pointer to `3/4 * 2^bits` entries, `used` of them written |
 //! | 8 | 8 | `cells`: pointer to `2^bits` cells |
 //! | 16 | 8 | `seed` of the hash; chosen when the first block is allocated |
-//! | 24 | 4 | `used`: entries written, removed ones included |
-//! | 28 | 4 | `live`: entries that are there |
+//! | 24 | 4 | `used`: entries written, including removed ones |
+//! | 28 | 4 | `live`: entries not removed |
 //! | 32 | 4 | `bits`: 0 while the map owns no blocks, else 3..=31 |
 //! | 36 | 4 | zero |
 //!
-//! An entry is `repr(C) { hash: u64, key: K, value: V }`. Its hash is never 0; 0 marks a removed entry,
-//! whose key and value have been released. A cell is the bitwise complement of `tag | position`:
+//! An entry is `repr(C) { hash: u64, key: K, value: V }`. Its hash is never 0; 0 marks a removed
+//! entry, whose key and value have been released. A cell is the bitwise complement of `tag | position`:
 //! the position of the entry in the low `bits` bits, the top bits of the hash's high word above
-//! them, so that most wrong candidates are passed over without touching their entry. 0 is an empty
-//! cell and 1 a removed one; neither can be an entry's, because positions stay below `3/4 * 2^bits`.
-//! The search starts at the cell numbered by the hash's low bits and goes on cell by cell.
+//! them, so most wrong candidates are skipped without reading their entry. 0 is an empty cell and 1
+//! a removed one; no entry has these values, because positions stay below `3/4 * 2^bits`. The search
+//! starts at the cell numbered by the hash's low bits and continues cell by cell.
 //!
-//! Invariants: at most `used` cells are not empty, so a search always comes to an empty one; every
+//! Invariants: at most `used` cells are not empty, so a search always reaches an empty one; every
 //! live entry has one cell; an empty map without blocks is 40 zero bytes.
 
 use std::borrow::Borrow;
@@ -40,8 +40,8 @@ use super::{Bounds, Description, Mut, POINTER_BYTES, Persist, PersistHash, Relea
 /// [`iter_mut`](Mut::iter_mut), [`values_mut`](Mut::values_mut). Lookups, insertions and removals take
 /// amortised constant time; removal keeps the order of the rest. At most 1,610,612,736 entries.
 ///
-/// The hash ([`PersistHash`]) is the same everywhere; each map mixes in a random seed of its own, so
-/// that who chooses the keys can't choose collisions.
+/// The hash ([`PersistHash`]) is the same everywhere. Each map mixes in its own random seed, so
+/// collisions can't be constructed by choosing keys.
 ///
 /// ```
 /// use evermap::{PMap, PString, PVec, Scratch};
@@ -88,14 +88,14 @@ const _: () = assert!(size_of::<Entry<u64, u64>>() == 24);
 
 /// The index starts with eight cells.
 pub(super) const BITS_MIN: u32 = 3;
-/// Positions have to fit beside at least one bit of tag.
+/// Leaves at least one bit of tag next to the position.
 pub(super) const BITS_MAX: u32 = 31;
 
 pub(super) const EMPTY: u32 = 0;
 pub(super) const REMOVED: u32 = 1;
 
-/// How many entries an index of `2^bits` cells serves: three quarters, where linear probing still
-/// needs about two to three steps.
+/// Returns the number of entries that an index of `2^bits` cells serves: three quarters, where
+/// linear probing still needs about two to three steps.
 pub(super) const fn limit(bits: u32) -> usize {
     if bits == 0 { 0 } else { 3 << (bits - 2) }
 }
@@ -112,17 +112,17 @@ fn tag(bits: u32, hash: u64) -> u32 {
 
 // SAFETY: a map owns its entries, like `HashMap`.
 unsafe impl<K: Send, V: Send> Send for PMap<K, V> {}
-// SAFETY: as above.
+// SAFETY: a map owns its entries, like `HashMap`.
 unsafe impl<K: Sync, V: Sync> Sync for PMap<K, V> {}
 
-/// Where a key was found.
+/// Position at which a key was found.
 pub(super) struct Found {
     pub(super) cell: usize,
     pub(super) position: usize,
 }
 
 impl<K, V> PMap<K, V> {
-    /// An empty map, which owns nothing.
+    /// Returns an empty map, which owns nothing.
     ///
     /// ```
     /// use evermap::PMap;
@@ -141,7 +141,7 @@ impl<K, V> PMap<K, V> {
         }
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     ///
     /// ```
     /// use evermap::{PMap, Scratch};
@@ -154,7 +154,7 @@ impl<K, V> PMap<K, V> {
         self.live as usize
     }
 
-    /// Whether there are no entries.
+    /// Returns true if there are no entries.
     ///
     /// ```
     /// assert!(evermap::PMap::<u64, u64>::new().is_empty());
@@ -163,7 +163,7 @@ impl<K, V> PMap<K, V> {
         self.live == 0
     }
 
-    /// How many entries there is room for before the map has to grow.
+    /// Returns the number of entries that fit before the map has to grow.
     ///
     /// ```
     /// assert_eq!(evermap::PMap::<u64, u64>::new().capacity(), 0);
@@ -172,7 +172,7 @@ impl<K, V> PMap<K, V> {
         limit(self.bits)
     }
 
-    /// The entries in the order of insertion.
+    /// Returns the entries in the order of insertion.
     ///
     /// ```
     /// use evermap::{PMap, Scratch};
@@ -185,7 +185,7 @@ impl<K, V> PMap<K, V> {
         Iter::new(self)
     }
 
-    /// The keys in the order of insertion.
+    /// Returns the keys in the order of insertion.
     ///
     /// ```
     /// use evermap::{PMap, Scratch};
@@ -198,7 +198,7 @@ impl<K, V> PMap<K, V> {
         Keys(self.iter())
     }
 
-    /// The values in the order of insertion.
+    /// Returns the values in the order of insertion.
     ///
     /// ```
     /// use evermap::{PMap, Scratch};
@@ -211,7 +211,7 @@ impl<K, V> PMap<K, V> {
         Values(self.iter())
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// ```
     /// use evermap::{PMap, PString, Scratch};
@@ -229,7 +229,7 @@ impl<K, V> PMap<K, V> {
         self.get_key_value(key).map(|(_, value)| value)
     }
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     ///
     /// ```
     /// use evermap::{PMap, PString, Scratch};
@@ -248,7 +248,7 @@ impl<K, V> PMap<K, V> {
         self.entry_slice()[found.position].pair()
     }
 
-    /// Whether there is an entry for a key.
+    /// Returns true if there is an entry for a key.
     ///
     /// ```
     /// use evermap::{PMap, PString, Scratch};
@@ -265,7 +265,7 @@ impl<K, V> PMap<K, V> {
         self.get_key_value(key).is_some()
     }
 
-    /// The hash of a key in this map; never 0.
+    /// Returns the hash of a key in this map, which is never 0.
     pub(super) fn hash_of<Q: PersistHash + ?Sized>(&self, key: &Q) -> u64 {
         key.persist_hash(self.seed).max(1)
     }
@@ -283,7 +283,7 @@ impl<K, V> PMap<K, V> {
         let mask = cells.len() - 1;
         let tag = tag(self.bits, hash);
         let mut place = hash as usize & mask;
-        // Ends at an empty cell: the invariant at the top of the file.
+        // Terminates at an empty cell: the invariant at the top of the file.
         loop {
             let stored = cells[place];
             if stored == EMPTY {
@@ -302,33 +302,33 @@ impl<K, V> PMap<K, V> {
         }
     }
 
-    /// The entries written so far, removed ones included.
+    /// Returns the entries written so far, including removed ones.
     pub(super) fn entry_slice(&self) -> &[Entry<K, V>] {
         let first = NonNull::new(self.entries).unwrap_or(NonNull::dangling());
         // SAFETY: `used` entries have been written, and `MaybeUninit` makes no claim about the rest.
         unsafe { std::slice::from_raw_parts(first.as_ptr(), self.used as usize) }
     }
 
-    /// The hash of a written entry, without a reference to the rest of it: a cursor to its value may
-    /// be about.
+    /// Returns the hash of a written entry, without a reference to the rest of it: a cursor to its
+    /// value may exist.
     pub(super) fn hash_at(&self, position: usize) -> u64 {
         debug_assert!(position < self.used as usize);
         // SAFETY: in the block, and written.
         unsafe { (*self.entries.add(position)).hash }
     }
 
-    /// Where the key of a written entry lies, by the block's own pointer: its address stays good for
-    /// a [`Ptr`](super::Ptr).
+    /// Returns the place of a written entry's key, derived from the block's own pointer: its
+    /// address stays valid for a [`Ptr`](super::Ptr).
     pub(super) fn key_place(&self, position: usize) -> NonNull<K> {
         debug_assert!(position < self.used as usize);
         // SAFETY: in the block, whose pointer isn't null while entries are written.
         unsafe { NonNull::new_unchecked(&raw mut (*self.entries.add(position)).key).cast() }
     }
 
-    /// As [`key_place`](Self::key_place), for the value.
+    /// Like [`key_place`](Self::key_place), for the value.
     pub(super) fn value_place(&self, position: usize) -> NonNull<V> {
         debug_assert!(position < self.used as usize);
-        // SAFETY: as above.
+        // SAFETY: in the block, whose pointer isn't null while entries are written.
         unsafe { NonNull::new_unchecked(&raw mut (*self.entries.add(position)).value).cast() }
     }
 
@@ -339,7 +339,7 @@ impl<K, V> PMap<K, V> {
 }
 
 impl<K, V> Entry<K, V> {
-    /// Key and value, unless the entry was removed.
+    /// Returns key and value, unless the entry was removed.
     pub(super) fn pair(&self) -> Option<(&K, &V)> {
         // SAFETY: valid while the hash isn't 0: the entry's invariant.
         (self.hash != 0)
@@ -347,8 +347,8 @@ impl<K, V> Entry<K, V> {
     }
 }
 
-// SAFETY: 40 bytes of fixed layout; owns the two blocks and what is in them. A map that owns blocks is
-// only ever made inside an object: `new` gives an empty one, and there is no `Clone`.
+// SAFETY: 40 bytes of fixed layout; owns the two blocks and their contents. A map that owns blocks
+// is created only inside an object: `new` returns an empty one, and there is no `Clone`.
 unsafe impl<K: Persist, V: Persist> Persist for PMap<K, V> {
     type Fields<'a> = Mut<'a, Self>;
     const OWNS: bool = true;
@@ -362,7 +362,7 @@ unsafe impl<K: Persist, V: Persist> Persist for PMap<K, V> {
     }
 
     unsafe fn release(this: NonNull<Self>, releaser: &mut Releaser<'_>) {
-        // SAFETY: a valid map owns its blocks, if it has them, and gives them up by this.
+        // SAFETY: a valid map owns its blocks, if any, and gives them up here.
         unsafe {
             let this = this.as_ref();
             if let Some(cells) = NonNull::new(this.cells) {
@@ -422,7 +422,7 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for PMap<K, V> {
     }
 }
 
-/// Equal if they have the same entries, in whatever order.
+/// Equal if they have the same entries, in any order.
 impl<K: PersistHash + Eq, V: PartialEq> PartialEq for PMap<K, V> {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len()

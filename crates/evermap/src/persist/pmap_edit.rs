@@ -1,8 +1,8 @@
 //! Editing a map through its cursor, and building one.
 //!
-//! The order of steps keeps the map valid wherever code of the user's runs: a key or value is built
-//! before it counts, a removed entry is unlinked before it is released, and what can fail fails before
-//! anything is changed.
+//! The order of steps keeps the map valid wherever user code runs: a key or value is built before
+//! it counts, a removed entry is unlinked before it is released, and steps that can fail come
+//! before any change.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
@@ -25,14 +25,14 @@ use crate::Error;
 const COMPACT_MIN: u32 = 16;
 
 impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
-    /// Sets the value of a key: replaces the value if the key is there, else appends an entry.
+    /// Sets the value of a key: replaces the value of an existing key, or appends an entry.
     ///
-    /// The key is looked up before it is built, so a key that is there costs no allocation.
+    /// The key is looked up before it is built, so an existing key costs no allocation.
     ///
     /// # Errors
     ///
-    /// When the object can't grow, or the map is at its greatest size. The map's contents are then as
-    /// before.
+    /// Returns an error when the object can't grow, or the map has its maximum size. The map's
+    /// contents are unchanged then.
     ///
     /// ```
     /// use evermap::{PMap, PString, Scratch};
@@ -59,11 +59,11 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         Ok(self.value_at(position))
     }
 
-    /// The value of a key; if there is none, one built from what `make` returns.
+    /// Returns the value of a key. Inserts the value returned by `make` if the key does not exist.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Mut::insert).
+    /// Same errors as [`insert`](Mut::insert).
     ///
     /// ```
     /// use evermap::{PMap, PString, Scratch};
@@ -97,7 +97,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
     ///
     /// # Errors
     ///
-    /// As [`insert`](Mut::insert). The pairs before the failing one stay.
+    /// Same errors as [`insert`](Mut::insert). The pairs before the failing one stay.
     ///
     /// ```
     /// use evermap::{PMap, Scratch};
@@ -119,7 +119,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         Ok(())
     }
 
-    /// A cursor to the value of a key.
+    /// Returns a cursor to the value of a key.
     ///
     /// ```
     /// use evermap::{PMap, PString, Scratch};
@@ -139,7 +139,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         self.reborrow().into_get_mut(key)
     }
 
-    /// Like [`get_mut`](Mut::get_mut), for as long as this cursor could have lived.
+    /// Like [`get_mut`](Mut::get_mut), with the full lifetime of this cursor.
     pub fn into_get_mut<Q>(self, key: &Q) -> Option<Mut<'a, V>>
     where
         K: Borrow<Q>,
@@ -151,8 +151,8 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         Some(unsafe { Mut::from_raw(self.heap, self.value_place(found.position)) })
     }
 
-    /// Removes and releases the entry of a key. The order of the rest stays. Returns whether there was
-    /// one. For `Copy` values, [`take`](Mut::take) returns the value.
+    /// Removes and releases the entry of a key. The order of the rest is kept. Returns true if
+    /// there was an entry. For `Copy` values, [`take`](Mut::take) returns the value.
     ///
     /// ```
     /// use evermap::{PMap, PString, Scratch};
@@ -174,8 +174,8 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         removed
     }
 
-    /// As [`remove`](Mut::remove), but leaves the other entries where they are: the commit that has
-    /// it stays small. The next insertion that finds the map full closes the gaps.
+    /// Like [`remove`](Mut::remove), but does not move the other entries, which keeps the commit
+    /// small. The next insertion that finds the map full closes the gaps.
     pub(crate) fn remove_in_place<Q>(&mut self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -209,7 +209,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         Some(value)
     }
 
-    /// Keeps the entries for which `keep` says so, in their order, and releases the others.
+    /// Keeps the entries for which `keep` returns true, in order, and releases the others.
     ///
     /// ```
     /// use evermap::{PMap, Scratch};
@@ -237,7 +237,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         self.compact_if_sparse();
     }
 
-    /// Releases all entries. The room stays.
+    /// Releases all entries. The capacity is kept.
     ///
     /// ```
     /// use evermap::{PMap, Scratch};
@@ -258,7 +258,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         let map = self.raw();
         (map.used, map.live) = (0, 0);
         for position in 0..used {
-            // SAFETY: these were the map's entries until a moment ago, and are nobody's now.
+            // SAFETY: these were the map's entries until now, and have no user any more.
             unsafe { release_entry(heap, &mut *entries.add(position)) };
         }
     }
@@ -267,7 +267,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
     ///
     /// # Errors
     ///
-    /// As [`insert`](Mut::insert).
+    /// Same errors as [`insert`](Mut::insert).
     ///
     /// ```
     /// use evermap::{PMap, Scratch};
@@ -286,7 +286,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         self.resize_blocks(bits)
     }
 
-    /// Each key with a cursor to its value, in the order of insertion.
+    /// Returns each key with a cursor to its value, in the order of insertion.
     ///
     /// ```
     /// use evermap::{PMap, Scratch};
@@ -302,7 +302,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         self.reborrow().into_iter()
     }
 
-    /// Cursors to the values, in the order of insertion.
+    /// Returns cursors to the values, in the order of insertion.
     ///
     /// ```
     /// use evermap::{PMap, Scratch};
@@ -318,7 +318,8 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         ValuesMut(self.iter_mut())
     }
 
-    /// The hash of a key in this map, and where its entry is. Gives an empty map its seed.
+    /// Returns the hash of a key in this map, and the position of its entry. Gives an empty map its
+    /// seed.
     fn search<Q>(&mut self, key: &Q) -> Result<(u64, Option<usize>), Error>
     where
         K: Borrow<Q>,
@@ -331,7 +332,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         Ok((hash, self.find(hash, key).map(|found| found.position)))
     }
 
-    /// Appends an entry for a key that isn't there.
+    /// Appends an entry for a key that does not exist.
     fn append<S, U>(&mut self, hash: u64, key: S, value: U) -> Result<usize, Error>
     where
         K: Build<S>,
@@ -340,8 +341,8 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         self.make_room()?;
         let heap = self.heap;
         let position = self.used as usize;
-        // SAFETY: `make_room` left a free place behind the last entry. It counts once both parts are
-        // built; until then the guard gives the key back if the value can't be built.
+        // SAFETY: `make_room` left a free place after the last entry. It counts once both parts are
+        // built; until then the guard releases the key if building the value fails.
         unsafe {
             let entry = self.entries.add(position);
             let key_place = NonNull::new_unchecked(&raw mut (*entry).key).cast();
@@ -355,7 +356,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         Ok(position)
     }
 
-    /// Sets the value of a key that is built already: see [`insert`](Mut::insert).
+    /// Sets the value of a key that was already built, like [`insert`](Mut::insert).
     #[cfg(feature = "serde")]
     pub(super) fn insert_staged(
         &mut self,
@@ -373,7 +374,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         }
         self.make_room()?;
         let position = self.used as usize;
-        // SAFETY: `make_room` left a free place behind the last entry.
+        // SAFETY: `make_room` left a free place after the last entry.
         unsafe {
             let entry = self.entries.add(position);
             (&raw mut (*entry).key).write(key.take());
@@ -383,7 +384,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         Ok(())
     }
 
-    /// Makes the entry behind the last one, whose key and value are built, one of the map's.
+    /// Adds the built entry after the last one to the map.
     fn count(&mut self, hash: u64, position: usize) {
         // SAFETY: a place in the map's block.
         unsafe { (*self.entries.add(position)).hash = hash };
@@ -393,12 +394,12 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         map.live += 1;
     }
 
-    /// Sees to it that one more entry fits: compacts if that frees enough, else grows.
+    /// Ensures that one more entry fits: compacts if that frees enough, else grows.
     fn make_room(&mut self) -> Result<(), Error> {
         if (self.used as usize) < limit(self.bits) {
             return Ok(());
         }
-        // Half: so that at least half the capacity is inserted between two compactions.
+        // Half: so at least half the capacity is inserted between two compactions.
         if self.live <= self.used / 2 {
             self.compact();
             return Ok(());
@@ -409,7 +410,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         self.resize_blocks((self.bits + 1).max(BITS_MIN))
     }
 
-    /// Gives the map blocks of a greater size.
+    /// Moves the map into larger blocks.
     #[cold]
     fn resize_blocks(&mut self, bits: u32) -> Result<(), Error> {
         let heap = self.heap;
@@ -418,7 +419,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
             .filter(|size| *size <= isize::MAX as usize)
             .ok_or(OVERFLOW)?;
         let align = align_of::<Entry<K, V>>();
-        // An entry has eight bytes or more: the cells take less, also of 32-bit addresses.
+        // An entry has eight bytes or more, so the cells take less, even with 32-bit addresses.
         let cells = heap.allocate_zeroed(size_of::<u32>() << bits, align_of::<u32>())?;
         let entries = match NonNull::new(self.entries) {
             None => heap.allocate(size, align),
@@ -426,7 +427,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
             Some(entries) => unsafe { heap.reallocate(entries.cast(), size, align) },
         };
         let entries = entries.inspect_err(|_| {
-            // SAFETY: allocated above, and nobody's.
+            // SAFETY: allocated above, and not used.
             unsafe { heap.free(cells) }
         })?;
         let map = self.raw();
@@ -452,13 +453,13 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         }
     }
 
-    /// Closes the gaps that removed entries left. Takes no memory, so it can't fail.
+    /// Closes the gaps of removed entries. Allocates nothing, so it can't fail.
     fn compact(&mut self) {
         let entries = self.entries;
         let mut kept = 0;
         for position in 0..self.used as usize {
-            // SAFETY: both are places in the map's block; a removed entry's bytes mean nothing, so
-            // moving over it loses nothing.
+            // SAFETY: both are places in the map's block; the bytes of a removed entry are invalid,
+            // so overwriting them loses nothing.
             unsafe {
                 if (*entries.add(position)).hash != 0 {
                     entries.add(kept).copy_from(entries.add(position), 1);
@@ -471,7 +472,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         self.index_all();
     }
 
-    /// Enters all live entries into an index of empty cells.
+    /// Adds all live entries to an index of empty cells.
     fn index_all(&mut self) {
         for position in 0..self.used as usize {
             let hash = self.entry_slice()[position].hash;
@@ -486,15 +487,15 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         let cells = self.cells_mut();
         let mask = cells.len() - 1;
         let mut place = hash as usize & mask;
-        // Removed cells are not used again before the next compaction: the invariant that an empty
-        // one is left counts every written entry once.
+        // Removed cells are not reused before the next compaction: the invariant that an empty cell
+        // is left counts every written entry once.
         while cells[place] != EMPTY {
             place = (place + 1) & mask;
         }
         cells[place] = cell(bits, hash, position);
     }
 
-    /// The cell of a live entry.
+    /// Returns the cell of a live entry.
     fn cell_of(&mut self, position: usize) -> usize {
         let (bits, hash) = (self.bits, self.entry_slice()[position].hash);
         let wanted = cell(bits, hash, position);
@@ -507,7 +508,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         place
     }
 
-    /// Takes an entry out and releases it.
+    /// Unlinks an entry and releases it.
     fn unlink(&mut self, found: Found) {
         let heap = self.heap;
         self.cells_mut()[found.cell] = REMOVED;
@@ -521,7 +522,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         unsafe { Mut::from_raw(self.heap, self.value_place(position)) }
     }
 
-    /// The entries, for the methods of this file, which must not hand them on.
+    /// Returns the entries, for the methods of this file, which must not pass them on.
     fn entries_mut(&mut self) -> &mut [Entry<K, V>] {
         let map = self.raw();
         let first = NonNull::new(map.entries).unwrap_or(NonNull::dangling());
@@ -529,7 +530,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         unsafe { slice::from_raw_parts_mut(first.as_ptr(), map.used as usize) }
     }
 
-    /// The cells; only called when the map has blocks.
+    /// Returns the cells. The map must have blocks.
     fn cells_mut(&mut self) -> &mut [u32] {
         let map = self.raw();
         // SAFETY: exclusive access to the map is exclusive access to its `2^bits` cells.
@@ -541,7 +542,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
 ///
 /// # Safety
 ///
-/// No cell leads to the entry, and nobody else reaches it.
+/// No cell leads to the entry, and nothing else uses it.
 unsafe fn release_entry<K: Persist, V: Persist>(
     heap: &crate::alloc::Heap,
     entry: &mut Entry<K, V>,

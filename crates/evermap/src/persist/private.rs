@@ -1,5 +1,5 @@
-//! What the derive macros' output calls. Not public API: it may change with any version, together
-//! with the macros.
+//! Functions that the derive macros' output calls. Not public API: it may change with any version,
+//! together with the macros.
 
 use std::mem;
 use std::ptr::NonNull;
@@ -13,15 +13,15 @@ pub use super::describe::Definition;
 #[cfg(feature = "serde")]
 pub use super::serde as deserialize;
 
-/// One field of a derived struct: all that its `Persist` needs to know, so that a field type that
-/// isn't `Persist` is reported once.
+/// One field of a derived struct, with everything that its `Persist` needs, so that a field type
+/// that isn't `Persist` is reported once.
 pub struct Field {
     name: &'static str,
     offset: usize,
     of: FieldType,
 }
 
-/// What is known of a field's type.
+/// Properties of a field's type.
 #[derive(Clone, Copy)]
 pub struct FieldType {
     owns: bool,
@@ -31,14 +31,16 @@ pub struct FieldType {
 }
 
 impl FieldType {
-    /// The type.
+    /// Returns the properties of type `F`.
     pub const fn of<F: Persist>() -> FieldType {
         unsafe fn release<F: Persist>(field: NonNull<u8>, releaser: &mut Releaser<'_>) {
-            // SAFETY: the promises of `FieldType::at` and of `release_fields`.
+            // SAFETY: the callers of `FieldType::at` and `release_fields` guarantee a valid field
+            // of type `F`.
             unsafe { F::release(field.cast(), releaser) }
         }
         unsafe fn is_bounded<F: Persist>(field: NonNull<u8>, bounds: &Bounds<'_>) -> bool {
-            // SAFETY: the promises of `FieldType::at` and of `fields_are_bounded`.
+            // SAFETY: the callers of `FieldType::at` and `fields_are_bounded` let the field's bytes
+            // be read.
             unsafe { F::is_bounded(field.cast(), bounds) }
         }
         FieldType {
@@ -49,19 +51,19 @@ impl FieldType {
         }
     }
 
-    /// The field.
+    /// Creates a field.
     ///
     /// # Safety
     ///
-    /// It lies at that offset of every struct that the table is used for.
+    /// The field lies at that offset of every struct for which the table is used.
     pub const unsafe fn at(self, name: &'static str, offset: usize) -> Field {
         Field { name, offset, of: self }
     }
 }
 
-/// Whether any of the fields owns memory. Not computed from the table, and given the types by value: a
-/// constant or a reference to one in between would take twice the compiler's depth for types that are
-/// nested deep in each other.
+/// Returns true if any of the fields owns memory. Not computed from the table, and given the types
+/// by value: a constant or a reference to one in between would take twice the compiler's depth for
+/// deeply nested types.
 pub const fn any_owns<const N: usize>(types: [FieldType; N]) -> bool {
     let mut index = 0;
     while index < N {
@@ -84,8 +86,8 @@ pub fn describe_fields(fields: &[Field], definition: &mut Definition<'_>) {
 ///
 /// # Safety
 ///
-/// `value` points to a valid value of the struct that the table belongs to; the rest as
-/// [`Persist::release`].
+/// `value` points to a valid value of the struct that the table belongs to, without other users. It
+/// is overwritten or freed before it is used again.
 #[inline]
 pub unsafe fn release_fields(fields: &[Field], value: NonNull<u8>, releaser: &mut Releaser<'_>) {
     for field in fields {
@@ -96,11 +98,11 @@ pub unsafe fn release_fields(fields: &[Field], value: NonNull<u8>, releaser: &mu
     }
 }
 
-/// Asks each field for its pointers.
+/// Checks the pointers of each field, see [`Persist::is_bounded`].
 ///
 /// # Safety
 ///
-/// The bytes at `value`, as many as the struct that the table belongs to has, may be read.
+/// The bytes of the struct at `value` may be read.
 pub unsafe fn fields_are_bounded(
     fields: &[Field],
     value: NonNull<u8>,
@@ -116,24 +118,25 @@ pub unsafe fn fields_are_bounded(
 pub struct Projection<'a, T>(Mut<'a, T>);
 
 impl<'a, T> Projection<'a, T> {
-    /// Takes the cursor apart.
+    /// Consumes the cursor.
     pub fn of(value: Mut<'a, T>) -> Self {
         Projection(value)
     }
 
-    /// The value's address.
+    /// Returns the value's address.
     pub fn as_ptr(&self) -> *mut T {
         self.0.target.as_ptr()
     }
 
-    /// A cursor to one field.
+    /// Returns a cursor to one field.
     ///
     /// # Safety
     ///
-    /// `field` points to a field of the value at `as_ptr`, and each field is asked for once.
+    /// `field` points to a field of the value at `as_ptr`, and each field is requested once.
     pub unsafe fn field<F>(&self, field: *mut F) -> Mut<'a, F> {
-        // SAFETY: a field of a valid value is valid, not null, and the projection has taken over the
-        // cursor's exclusive access; the caller asks for each field once, so cursors don't overlap.
+        // SAFETY: a field of a valid value is valid and not null. The projection has taken over the
+        // cursor's exclusive access, and the caller requests each field once, so cursors don't
+        // overlap.
         unsafe { Mut::from_raw(self.0.heap, NonNull::new_unchecked(field)) }
     }
 }
@@ -155,13 +158,13 @@ impl<'a> Part<'a> {
         _proof: Built<'a, F>,
     ) -> Part<'a> {
         unsafe fn release<F: Persist>(heap: &Heap, field: NonNull<u8>) {
-            // SAFETY: a built field that nobody else will use.
+            // SAFETY: a built field without other users.
             unsafe { release_value::<F>(heap, field.cast()) }
         }
         Part { heap, field: field.cast(), release: release::<F> }
     }
 
-    /// The field stays.
+    /// Keeps the field.
     pub fn keep(self) {
         mem::forget(self);
     }
@@ -174,8 +177,9 @@ impl Drop for Part<'_> {
     }
 }
 
-/// A source of a field of type `F`: every source that [`Build`] knows. The generated code is bound by
-/// this trait and not by `F: Build<..>`, which would report an `F` that isn't [`Persist`] once more.
+/// A source of a field of type `F`: every source that [`Build`] accepts. The generated code is
+/// bound by this trait and not by `F: Build<..>`, which would report an `F` that isn't [`Persist`]
+/// a second time.
 #[diagnostic::on_unimplemented(
     message = "a `{F}` can't be built from `{Self}`",
     label = "no way to build a `{F}` from `{Self}`"
@@ -200,7 +204,7 @@ impl<F: Build<S>, S> FieldSource<F> for S {
         parts: &Parts<'a, T>,
         field: *mut F,
     ) -> Result<Part<'a>, Error> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees an unbuilt field of the struct.
         let slot = unsafe { parts.slot(field) };
         let (heap, target) = (slot.heap, slot.target);
         let built = F::build(self, slot)?;
@@ -209,28 +213,27 @@ impl<F: Build<S>, S> FieldSource<F> for S {
 }
 
 impl<'a, T: Persist> Parts<'a, T> {
-    /// Takes the slot apart.
+    /// Consumes the slot.
     pub fn of(slot: Slot<'a, T>) -> Self {
         Parts(slot)
     }
 
-    /// The slot's address.
+    /// Returns the slot's address.
     pub fn as_ptr(&self) -> *mut T {
         self.0.target.as_ptr()
     }
 
-    /// The slot of a field.
+    /// Returns the slot of a field.
     ///
     /// # Safety
     ///
     /// `field` points to a field of the struct that hasn't been built yet.
     pub(super) unsafe fn slot<F: Persist>(&self, field: *mut F) -> Slot<'a, F> {
-        // SAFETY: a field of a slot is writable memory for an `F`, not null, and reached by nobody
-        // else.
+        // SAFETY: a field of a slot is writable memory for an `F`, not null, and has no other user.
         unsafe { Slot::new(self.0.heap, NonNull::new_unchecked(field)) }
     }
 
-    /// The proof.
+    /// Returns the proof.
     ///
     /// # Safety
     ///

@@ -1,4 +1,4 @@
-//! The string: a [`PVec<u8>`] whose bytes are UTF-8, which every method here keeps so.
+//! The string: a [`PVec<u8>`] whose bytes are UTF-8. Every method here keeps them UTF-8.
 
 use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
@@ -12,10 +12,10 @@ use crate::Error;
 
 /// UTF-8 text: `String` for objects. 24 bytes, laid out like a [`PVec<u8>`].
 ///
-/// Reading is that of a `str`, to which it dereferences. Contents come from [`Build`] sources (`&str`,
+/// A string dereferences to `str` for reading. Contents come from [`Build`] sources (`&str`,
 /// `String`, ..) and from the methods of its cursor: [`push_str`](Mut::push_str),
 /// [`push`](Mut::push), [`pop`](Mut::pop), [`truncate`](Mut::truncate), [`clear`](Mut::clear). The
-/// cursor is a [`fmt::Write`], so `write!` works on it.
+/// cursor implements [`fmt::Write`], so `write!` works on it.
 ///
 /// ```
 /// use evermap::{PString, Scratch};
@@ -36,7 +36,7 @@ pub struct PString(PVec<u8>);
 const _: () = assert!(size_of::<PString>() == 24 && align_of::<PString>() == 8);
 
 impl PString {
-    /// An empty string, which owns nothing.
+    /// Returns an empty string, which owns nothing.
     ///
     /// ```
     /// assert_eq!(evermap::PString::new(), "");
@@ -45,7 +45,7 @@ impl PString {
         PString(PVec::new())
     }
 
-    /// The text.
+    /// Returns the text.
     ///
     /// ```
     /// use evermap::{PString, Scratch};
@@ -60,7 +60,7 @@ impl PString {
         unsafe { std::str::from_utf8_unchecked(&self.0) }
     }
 
-    /// How many bytes there is room for before the string has to grow.
+    /// Returns the number of bytes that fit before the string has to grow.
     ///
     /// ```
     /// assert_eq!(evermap::PString::new().capacity(), 0);
@@ -71,11 +71,11 @@ impl PString {
 }
 
 impl<'a> Mut<'a, PString> {
-    /// Appends text. Amortised linear in what is appended.
+    /// Appends text. Takes amortised time linear in the length of `text`.
     ///
     /// # Errors
     ///
-    /// When the object can't grow. The string is then as before.
+    /// Returns an error when the object can't grow. The string is unchanged then.
     ///
     /// ```
     /// use evermap::{PString, Scratch};
@@ -93,7 +93,7 @@ impl<'a> Mut<'a, PString> {
     ///
     /// # Errors
     ///
-    /// When the object can't grow. The string is then as before.
+    /// Returns an error when the object can't grow. The string is unchanged then.
     ///
     /// ```
     /// use evermap::{PString, Scratch};
@@ -123,8 +123,8 @@ impl<'a> Mut<'a, PString> {
         Some(last)
     }
 
-    /// Cuts the text off after `len` bytes. Returns `false`, and does nothing, if that is within a
-    /// character. Longer than the text is no change.
+    /// Truncates the text to `len` bytes. Returns `false`, and does nothing, if that is inside a
+    /// character. A `len` longer than the text changes nothing.
     ///
     /// ```
     /// use evermap::{PString, Scratch};
@@ -142,7 +142,7 @@ impl<'a> Mut<'a, PString> {
         true
     }
 
-    /// Removes all text. The room stays.
+    /// Removes all text. The capacity is kept.
     ///
     /// ```
     /// use evermap::{PString, Scratch};
@@ -156,11 +156,11 @@ impl<'a> Mut<'a, PString> {
         self.bytes().clear();
     }
 
-    /// Makes room for `additional` more bytes, and some to spare.
+    /// Reserves capacity for at least `additional` more bytes.
     ///
     /// # Errors
     ///
-    /// When the object can't grow. The string is then as before.
+    /// Returns an error when the object can't grow. The string is unchanged then.
     ///
     /// ```
     /// use evermap::{PString, Scratch};
@@ -174,11 +174,11 @@ impl<'a> Mut<'a, PString> {
         self.bytes().reserve(additional)
     }
 
-    /// Gives back the room that isn't used.
+    /// Frees unused capacity.
     ///
     /// # Errors
     ///
-    /// When the smaller block can't be had. The string is then as before.
+    /// Returns an error when the smaller block can't be allocated. The string is unchanged then.
     ///
     /// ```
     /// use evermap::{PString, Scratch};
@@ -193,15 +193,15 @@ impl<'a> Mut<'a, PString> {
         self.bytes().shrink_to_fit()
     }
 
-    /// The bytes, for the methods of this file, which keep them UTF-8.
+    /// Returns the bytes, for the methods of this file, which keep them UTF-8.
     fn bytes(&mut self) -> Mut<'_, PVec<u8>> {
         // SAFETY: `repr(transparent)`; the cursor's exclusive access is passed on.
         unsafe { Mut::from_raw(self.heap, self.target.cast()) }
     }
 }
 
-/// `write!` on a string's cursor. That the object can't grow shows as [`fmt::Error`]; what was
-/// written before stays.
+/// `write!` on a string's cursor. Returns [`fmt::Error`] when the object can't grow; text written
+/// before stays.
 ///
 /// ```
 /// use std::fmt::Write;
@@ -218,7 +218,7 @@ impl fmt::Write for Mut<'_, PString> {
     }
 }
 
-// SAFETY: laid out like `PVec<u8>`, which it passes everything on to.
+// SAFETY: laid out like `PVec<u8>`, to which all calls are forwarded.
 unsafe impl Persist for PString {
     type Fields<'a> = Mut<'a, Self>;
     const OWNS: bool = true;
@@ -232,12 +232,12 @@ unsafe impl Persist for PString {
     }
 
     unsafe fn release(this: NonNull<Self>, releaser: &mut Releaser<'_>) {
-        // SAFETY: `repr(transparent)`; the rest is the caller's promise.
+        // SAFETY: `repr(transparent)`; the caller guarantees a valid value.
         unsafe { PVec::<u8>::release(this.cast(), releaser) }
     }
 
     unsafe fn is_bounded(this: NonNull<Self>, bounds: &Bounds<'_>) -> bool {
-        // SAFETY: `repr(transparent)`; the rest is the caller's promise.
+        // SAFETY: `repr(transparent)`; the caller lets the bytes be read.
         unsafe { PVec::<u8>::is_bounded(this.cast(), bounds) }
     }
 }
@@ -259,7 +259,7 @@ macro_rules! from_text {
                 })
             }
 
-            // The old block is used again if the text fits.
+            // The old block is reused if the text fits.
             fn assign(source: $source, mut target: Mut<'_, Self>) -> Result<(), Error> {
                 let text: &str = source.as_ref();
                 // Reserved before anything is cleared: a failure leaves the old text.

@@ -1,6 +1,6 @@
 //! A pointer that owns nothing, for structures that ownership can't express: graphs, parent links,
-//! intrusive lists. Making, storing and comparing one is safe; following it is not, because nothing
-//! here knows whether the node is still there.
+//! intrusive lists. Creating, storing and comparing one is safe. Following it is not, because
+//! nothing here tracks whether the node still exists.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,11 +9,13 @@ use std::ptr::NonNull;
 use super::{Build, Built, Description, Mut, POINTER_BYTES, Persist, Releaser, Slot};
 use crate::Error;
 
-/// A raw pointer to another value of the same object. As large as a pointer; may be null; owns nothing.
+/// A raw pointer to another value of the same object. Has the size of a pointer, may be null, and
+/// owns nothing.
 ///
-/// It stays right across runs, since objects are mapped where they were. It does *not* follow a
-/// value that moves: elements of a [`PVec`](super::PVec) move when it grows or shifts, those of a
-/// [`PMap`](super::PMap) when it grows or is compacted; what is in a [`PBox`](super::PBox) stays.
+/// It stays valid across runs, because objects are mapped at the same addresses. It does *not*
+/// follow a value that moves: elements of a [`PVec`](super::PVec) move when it grows or shifts,
+/// entries of a [`PMap`](super::PMap) when it grows or is compacted; the contents of a
+/// [`PBox`](super::PBox) stay.
 ///
 /// ```
 /// use evermap::{PBox, PVec, Persist, Ptr, Scratch};
@@ -45,22 +47,22 @@ pub struct Ptr<T>(*mut T);
 const _: () = assert!(size_of::<Ptr<u8>>() == POINTER_BYTES);
 const _: () = assert!(align_of::<Ptr<u8>>() == POINTER_BYTES);
 
-// SAFETY: a `Ptr` gives access to nothing without `unsafe`, whose promise covers the thread as well.
+// SAFETY: a `Ptr` gives access only through `unsafe` code, which also guarantees thread safety.
 unsafe impl<T> Send for Ptr<T> {}
-// SAFETY: as above.
+// SAFETY: a `Ptr` gives access only through `unsafe` code, which also guarantees thread safety.
 unsafe impl<T> Sync for Ptr<T> {}
 
 impl<T> Ptr<T> {
-    /// A pointer to nothing.
+    /// Returns the null pointer.
     pub const fn null() -> Self {
         Ptr(std::ptr::null_mut())
     }
 
-    /// The address of a value.
+    /// Returns the address of a value.
     ///
-    /// Storing the address of a value that isn't in the same object is safe, but the pointer is
-    /// worthless in the next run. Don't write through a pointer made like this: make one with
-    /// [`Mut::as_ptr`] for that.
+    /// Storing the address of a value outside the same object is safe, but the pointer is
+    /// meaningless in the next run. To write through a pointer, create it with [`Mut::as_ptr`]
+    /// instead.
     pub const fn from_ref(value: &T) -> Self {
         Ptr(std::ptr::from_ref(value).cast_mut())
     }
@@ -69,29 +71,30 @@ impl<T> Ptr<T> {
         Ptr(target.as_ptr())
     }
 
-    /// Whether the pointer points to nothing.
+    /// Returns true if the pointer is null.
     pub const fn is_null(self) -> bool {
         self.0.is_null()
     }
 
-    /// The address; 0 if null.
+    /// Returns the address, 0 if null.
     pub fn address(self) -> u64 {
         self.0.addr() as u64
     }
 
-    /// Follows the pointer for reading; `None` if it is null.
+    /// Follows the pointer for reading. Returns `None` if it is null.
     ///
     /// # Safety
     ///
-    /// If not null, it points to a valid `T` in a mapped object, and nobody writes to that value for
-    /// as long as `'a`. The lifetime is the caller's choice: bind it to the borrow of the session
-    /// or snapshot.
+    /// If not null, it points to a valid `T` in a mapped object, and the value is not written
+    /// during `'a`. The caller chooses the lifetime: bind it to the borrow of the session or
+    /// snapshot.
     pub unsafe fn as_ref<'a>(self) -> Option<&'a T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees null or a valid value that is not written.
         unsafe { self.0.as_ref() }
     }
 
-    /// Follows the pointer for writing, with the heap of `cursor`'s object; `None` if it is null.
+    /// Follows the pointer for writing, with the heap of `cursor`'s object. Returns `None` if it is
+    /// null.
     ///
     /// ```
     /// use evermap::{PBox, PVec, Persist, Ptr, Scratch};
@@ -117,10 +120,10 @@ impl<T> Ptr<T> {
     ///
     /// # Safety
     ///
-    /// As [`as_ref`](Ptr::as_ref); the value lies in the same object as the cursor's; and nothing
-    /// else reads or writes it while the result lives.
+    /// If not null, it points to a valid `T` in the same object as the cursor's value. Nothing else
+    /// reads or writes that value while the result lives.
     pub unsafe fn follow_mut<'a, U>(self, cursor: &'a mut Mut<'_, U>) -> Option<Mut<'a, T>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a valid value of the cursor's object without other users.
         NonNull::new(self.0).map(|target| unsafe { Mut::from_raw(cursor.heap, target) })
     }
 }

@@ -1,9 +1,9 @@
-//! The growable array: its layout, reading it, building it. Editing is in `pvec_edit.rs`.
+//! The growable array: its layout, reading and building. Editing is in `pvec_edit.rs`.
 //!
-//! Layout (24 bytes, `repr(C)`): a pointer to the elements, their number, and the number there is room
-//! for. An empty vector without a block is 24 zero bytes, so zeroed memory is a valid empty vector.
-//! Invariants: the first `len` elements are valid; `len <= capacity`; the pointer is null if and only
-//! if no block is owned, and then `capacity` is 0 (elements of no bytes never own a block).
+//! Layout (24 bytes, `repr(C)`): a pointer to the elements, their number, and the capacity. An
+//! empty vector without a block is 24 zero bytes, so zeroed memory is a valid empty vector.
+//! Invariants: the first `len` elements are valid; `len <= capacity`; the pointer is null if and
+//! only if no block is owned, and then `capacity` is 0 (zero-sized elements never own a block).
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -21,14 +21,14 @@ use crate::alloc::Heap;
 
 /// A growable array: `Vec` for objects.
 ///
-/// Reading is that of a slice, to which it dereferences. [`PVec::new`] makes an empty one; contents
-/// come from [`Build`] sources and from the methods of its cursor, `Mut<'_, PVec<T>>`:
+/// A vector dereferences to a slice for reading. [`PVec::new`] returns an empty one. Contents come
+/// from [`Build`] sources and from the methods of its cursor, `Mut<'_, PVec<T>>`:
 /// [`push`](Mut::push), [`extend`](Mut::extend), [`insert`](Mut::insert),
 /// [`get_mut`](Mut::get_mut), [`iter_mut`](Mut::iter_mut), [`retain`](Mut::retain),
 /// [`sort_by`](Mut::sort_by) and so on.
 ///
-/// Growth doubles the capacity, so pushing costs amortised constant time; elements move when it
-/// grows. Nothing shrinks by itself: see [`shrink_to_fit`](Mut::shrink_to_fit).
+/// Growth doubles the capacity, so pushing takes amortised constant time; elements move when it
+/// grows. A vector never shrinks by itself: see [`shrink_to_fit`](Mut::shrink_to_fit).
 ///
 /// ```
 /// use evermap::{PString, PVec, Scratch};
@@ -57,11 +57,11 @@ const _: () = assert!(std::mem::offset_of!(PVec<u8>, capacity) == 16);
 
 // SAFETY: a vector owns its elements, like `Vec`.
 unsafe impl<T: Send> Send for PVec<T> {}
-// SAFETY: as above.
+// SAFETY: a vector owns its elements, like `Vec`.
 unsafe impl<T: Sync> Sync for PVec<T> {}
 
 impl<T> PVec<T> {
-    /// An empty vector, which owns nothing.
+    /// Returns an empty vector, which owns nothing.
     ///
     /// ```
     /// use evermap::PVec;
@@ -72,7 +72,7 @@ impl<T> PVec<T> {
         PVec { elements: ptr::null_mut(), len: 0, capacity: 0 }
     }
 
-    /// The elements.
+    /// Returns the elements.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -82,12 +82,12 @@ impl<T> PVec<T> {
     /// # Ok::<(), evermap::Error>(())
     /// ```
     pub fn as_slice(&self) -> &[T] {
-        // SAFETY: `first` is aligned, the first `len` elements are valid (the file's invariant), and
-        // a shared reference to the vector is one to what it owns.
+        // SAFETY: `first` is aligned, the first `len` elements are valid (the file's invariant),
+        // and a shared reference to the vector is a shared reference to its elements.
         unsafe { slice::from_raw_parts(self.first().as_ptr(), self.len as usize) }
     }
 
-    /// How many elements there is room for before the vector has to grow.
+    /// Returns the number of elements that fit before the vector has to grow.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -101,7 +101,7 @@ impl<T> PVec<T> {
         if size_of::<T>() == 0 { usize::MAX } else { self.capacity as usize }
     }
 
-    /// Where the elements start, or any aligned address if there is no block.
+    /// Returns the address of the first element, or any aligned address if there is no block.
     pub(super) fn first(&self) -> NonNull<T> {
         NonNull::new(self.elements).unwrap_or(NonNull::dangling())
     }
@@ -115,8 +115,8 @@ impl<T> Deref for PVec<T> {
     }
 }
 
-// SAFETY: 24 bytes of fixed layout; owns the block and the elements in it. A vector that owns a block
-// is only ever made inside an object: `new` gives an empty one, and there is no `Clone`.
+// SAFETY: 24 bytes of fixed layout; owns the block and the elements in it. A vector that owns a
+// block is created only inside an object: `new` returns an empty one, and there is no `Clone`.
 unsafe impl<T: Persist> Persist for PVec<T> {
     type Fields<'a> = Mut<'a, Self>;
     const OWNS: bool = true;
@@ -130,8 +130,8 @@ unsafe impl<T: Persist> Persist for PVec<T> {
     }
 
     unsafe fn release(this: NonNull<Self>, releaser: &mut Releaser<'_>) {
-        // SAFETY: a valid vector owns its block, if it has one, with `len` valid elements, and gives
-        // it up by this. (Elements of no bytes own nothing.)
+        // SAFETY: a valid vector owns its block, if any, with `len` valid elements, and gives it up
+        // here. (Zero-sized elements own nothing.)
         unsafe {
             let this = this.as_ref();
             if let Some(block) = NonNull::new(this.elements) {
@@ -307,7 +307,7 @@ impl<'a, T> IntoIterator for Mut<'a, PVec<T>> {
     }
 }
 
-/// Cursors to the elements of a [`PVec`], one after the other: see [`Mut::iter_mut`].
+/// Cursors to the elements of a [`PVec`], in order: see [`Mut::iter_mut`].
 ///
 /// ```
 /// use evermap::{PString, PVec, Scratch};
@@ -321,7 +321,7 @@ impl<'a, T> IntoIterator for Mut<'a, PVec<T>> {
 /// ```
 pub struct IterMut<'a, T> {
     heap: &'a Heap,
-    // The block's own pointer, not a slice: the address of an element stays good for a `Ptr`.
+    // The block's own pointer, not a slice: the address of an element stays valid for a `Ptr`.
     first: NonNull<T>,
     left: Range<usize>,
     exclusive: PhantomData<&'a mut [T]>,
@@ -329,12 +329,12 @@ pub struct IterMut<'a, T> {
 
 // SAFETY: like `slice::IterMut`, and the heap is `Sync`.
 unsafe impl<T: Send> Send for IterMut<'_, T> {}
-// SAFETY: as above.
+// SAFETY: like `slice::IterMut`, and the heap is `Sync`.
 unsafe impl<T: Sync> Sync for IterMut<'_, T> {}
 
 impl<'a, T> IterMut<'a, T> {
     fn cursor(&self, index: usize) -> Mut<'a, T> {
-        // SAFETY: an element of the vector, which the iterator has exclusive access to; each index
+        // SAFETY: an element of the vector, to which the iterator has exclusive access; each index
         // is taken from `left` once.
         unsafe { Mut::from_raw(self.heap, self.first.add(index)) }
     }

@@ -1,8 +1,8 @@
 //! Editing a vector through its cursor.
 //!
-//! Everything here keeps the vector valid at each point where code of the user's runs (a source's
-//! build, an iterator, a comparison), so a panic there loses nothing and frees nothing twice. What
-//! can fail, fails before anything is changed.
+//! All methods keep the vector valid at each point where user code runs (a source's build, an
+//! iterator, a comparison), so a panic there loses nothing and frees nothing twice. Steps that can
+//! fail come before any change.
 
 use std::cmp::Ordering;
 use std::ptr::NonNull;
@@ -21,7 +21,7 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
     ///
     /// # Errors
     ///
-    /// When the object can't grow. The vector is then as before.
+    /// Returns an error when the object can't grow. The vector is unchanged then.
     ///
     /// ```
     /// use evermap::{PString, PVec, Scratch};
@@ -42,7 +42,8 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         Ok(unsafe { Mut::from_raw(self.heap, self.first().add(self.len() - 1)) })
     }
 
-    /// Appends what `fill` builds, if it does; returns whether it did. There has to be room for it.
+    /// Appends the element that `fill` builds, if any; returns true if it did. There must be room
+    /// for it.
     pub(super) fn push_with<E>(
         &mut self,
         fill: impl for<'s> FnOnce(Slot<'s, T>) -> Result<Option<Built<'s, T>>, E>,
@@ -50,7 +51,7 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         assert!(self.len() < self.capacity());
         let heap = self.heap;
         let vec = self.raw();
-        // SAFETY: there is room for one more element behind the last; it counts once it is built.
+        // SAFETY: there is room for one more element after the last; it counts once it is built.
         let slot = unsafe { Slot::new(heap, vec.first().add(vec.len as usize)) };
         let built = fill(slot)?.is_some();
         vec.len += u64::from(built);
@@ -61,7 +62,7 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
     ///
     /// # Errors
     ///
-    /// When the object can't grow. The vector is then as before: all or nothing.
+    /// Returns an error when the object can't grow. The vector is unchanged then: all or nothing.
     ///
     /// ```
     /// use evermap::{PString, PVec, Scratch};
@@ -90,12 +91,13 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         result
     }
 
-    /// Inserts an element at `index`, moving those behind it. Linear in their number.
+    /// Inserts an element at `index` and moves the elements after it. Takes time linear in their
+    /// number.
     ///
     /// # Errors
     ///
-    /// When `index` is greater than the length, or the object can't grow. The vector is then as
-    /// before.
+    /// Returns an error when `index` is greater than the length, or the object can't grow. The
+    /// vector is unchanged then.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -123,11 +125,11 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         Ok(unsafe { Mut::from_raw(self.heap, self.first().add(index)) })
     }
 
-    /// Makes room for `additional` more elements, and some to spare.
+    /// Reserves capacity for at least `additional` more elements.
     ///
     /// # Errors
     ///
-    /// When the object can't grow. The vector is then as before.
+    /// Returns an error when the object can't grow. The vector is unchanged then.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -147,11 +149,11 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         self.resize_block(needed.max(capacity.saturating_mul(2)).max(first))
     }
 
-    /// Makes room for exactly `additional` more elements, or a few more where blocks come so.
+    /// Reserves capacity for exactly `additional` more elements, rounded up to the block's size.
     ///
     /// # Errors
     ///
-    /// When the object can't grow. The vector is then as before.
+    /// Returns an error when the object can't grow. The vector is unchanged then.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -169,11 +171,11 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         self.resize_block(len.checked_add(additional).ok_or(OVERFLOW)?)
     }
 
-    /// Gives back the room that isn't used. Elements may move.
+    /// Frees unused capacity. Elements may move.
     ///
     /// # Errors
     ///
-    /// When the smaller block can't be had. The vector is then as before.
+    /// Returns an error when the smaller block can't be allocated. The vector is unchanged then.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -196,13 +198,14 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         let heap = self.heap;
         if let Some(block) = NonNull::new(self.elements) {
             *self.raw() = PVec::new();
-            // SAFETY: the vector's own block, which held no elements and isn't referred to any more.
+            // SAFETY: the vector's own block, which held no elements and is not referenced any
+            // more.
             unsafe { heap.free(block.cast()) };
         }
         Ok(())
     }
 
-    /// Releases the elements behind the first `len`. The room stays.
+    /// Releases the elements after the first `len`. The capacity is kept.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -218,12 +221,12 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
             let heap = self.heap;
             let vec = self.raw();
             vec.len = len as u64;
-            // SAFETY: these were elements until the line above, and are nobody's now.
+            // SAFETY: these were elements until the line above, and have no user any more.
             unsafe { release_row(heap, vec.first().add(len), before - len) };
         }
     }
 
-    /// Releases all elements. The room stays.
+    /// Releases all elements. The capacity is kept.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -237,8 +240,8 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         self.truncate(0);
     }
 
-    /// Removes and releases the element at `index`, moving those behind it. Returns whether there was
-    /// one. For `Copy` elements, [`remove`](Mut::remove) returns the value.
+    /// Removes and releases the element at `index`, and moves the elements after it. Returns true
+    /// if there was one. For `Copy` elements, [`remove`](Mut::remove) returns the value.
     ///
     /// ```
     /// use evermap::{PString, PVec, Scratch};
@@ -258,8 +261,8 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         true
     }
 
-    /// Removes and releases the element at `index`, putting the last one in its place: constant time.
-    /// Returns whether there was one.
+    /// Removes and releases the element at `index`, and puts the last one in its place: constant
+    /// time. Returns true if there was one.
     ///
     /// ```
     /// use evermap::{PString, PVec, Scratch};
@@ -279,7 +282,7 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         true
     }
 
-    /// Keeps the elements for which `keep` says so, in their order, and releases the others.
+    /// Keeps the elements for which `keep` returns true, in order, and releases the others.
     ///
     /// ```
     /// use evermap::{PString, PVec, Scratch};
@@ -290,7 +293,7 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
     /// # Ok::<(), evermap::Error>(())
     /// ```
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        // Swapping, not moving: at each call of `keep` every element is in the vector once.
+        // Swaps instead of moves: at each call of `keep` the vector contains every element once.
         let elements = self.elements_mut();
         let mut kept = 0;
         for index in 0..elements.len() {
@@ -302,7 +305,7 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         self.truncate(kept);
     }
 
-    /// A cursor to the element at `index`, if there is one.
+    /// Returns a cursor to the element at `index`, if there is one.
     ///
     /// ```
     /// use evermap::{PString, PVec, Scratch};
@@ -318,14 +321,14 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         self.reborrow().into_get_mut(index)
     }
 
-    /// Like [`get_mut`](Mut::get_mut), for as long as this cursor could have lived.
+    /// Like [`get_mut`](Mut::get_mut), with the full lifetime of this cursor.
     pub fn into_get_mut(self, index: usize) -> Option<Mut<'a, T>> {
-        // By the block's own pointer, so that the element's address stays good for a `Ptr`.
+        // Derived from the block's own pointer, so the element's address stays valid for a `Ptr`.
         // SAFETY: exclusive access to the vector, for `'a`, is exclusive access to its elements.
         (index < self.len()).then(|| unsafe { Mut::from_raw(self.heap, self.first().add(index)) })
     }
 
-    /// A cursor to the last element, if there is one.
+    /// Returns a cursor to the last element, if there is one.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -342,7 +345,7 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         self.get_mut(last)
     }
 
-    /// Cursors to all elements, one after the other; they may be held at the same time.
+    /// Returns cursors to all elements, in order. They may be held at the same time.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -358,7 +361,7 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         self.reborrow().into_iter()
     }
 
-    /// Exchanges two elements. Returns `false`, and does nothing, if there aren't that many.
+    /// Swaps two elements. Returns `false`, and does nothing, if an index is out of bounds.
     ///
     /// ```
     /// use evermap::{PString, PVec, Scratch};
@@ -377,7 +380,7 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         there
     }
 
-    /// Turns the order around.
+    /// Reverses the order.
     ///
     /// ```
     /// use evermap::{PString, PVec, Scratch};
@@ -391,8 +394,8 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         self.elements_mut().reverse();
     }
 
-    /// Sorts; equal elements keep their order. Uses a buffer of the process's own for moving elements,
-    /// so it takes nothing from the object.
+    /// Sorts stably. Elements are moved through a buffer in the process's own memory, so nothing is
+    /// allocated in the object.
     ///
     /// ```
     /// use evermap::{PString, PVec, Scratch};
@@ -406,12 +409,12 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
     where
         T: Ord,
     {
-        // The comparison sees `&T` only, and `sort` leaves each element in place once even if it
-        // panics: elements that own memory can be sorted too.
+        // The comparison only gets `&T`, and `sort` leaves each element in place once even if it
+        // panics, so elements that own memory can be sorted too.
         self.elements_mut().sort();
     }
 
-    /// Sorts by a comparison; see [`sort`](Mut::sort).
+    /// Sorts by a comparison function; see [`sort`](Mut::sort).
     ///
     /// ```
     /// use evermap::{PString, PVec, Scratch};
@@ -439,14 +442,15 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         self.elements_mut().sort_by_key(key);
     }
 
-    /// The elements, for the methods of this module, which must not hand them on.
+    /// Returns the elements, for the methods of this module, which must not pass them on.
     pub(super) fn elements_mut(&mut self) -> &mut [T] {
         let vec = self.raw();
         // SAFETY: exclusive access to a valid vector is exclusive access to its valid elements.
         unsafe { slice::from_raw_parts_mut(vec.first().as_ptr(), vec.len as usize) }
     }
 
-    /// Gives the vector a block for `capacity` elements, which is at least its length and not zero.
+    /// Gives the vector a block for `capacity` elements, which must be at least its length and not
+    /// zero.
     #[cold]
     fn resize_block(&mut self, capacity: usize) -> Result<(), Error> {
         let size = capacity
@@ -461,7 +465,7 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
             Some(block) => unsafe { heap.reallocate(block.cast(), size, align_of::<T>())? },
         };
         vec.elements = block.as_ptr().cast();
-        // Blocks come in classes: what is left over in this one is room as well.
+        // Blocks come in size classes: the rest of this block is capacity as well.
         vec.capacity = (heap.usable_size(block) / size_of::<T>()).max(capacity) as u64;
         Ok(())
     }
@@ -479,7 +483,7 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         self.reserve(count)?;
         let vec = self.raw();
         // SAFETY: there is room for `count` more elements; the source can't overlap it, because
-        // nobody else reaches this vector's block.
+        // this cursor has exclusive access to the vector's block.
         unsafe {
             vec.first().add(vec.len as usize).as_ptr().copy_from_nonoverlapping(from, count);
         }

@@ -1,18 +1,19 @@
-//! Editing a vector of elements that own nothing: these may be copied in bulk and handed out.
+//! Editing a vector of elements that own nothing: these may be copied in bulk and returned by
+//! value.
 //!
-//! Elements are given by value only if they are `Copy`, which for a [`Persist`] type means that they
-//! own nothing; a `&mut` to them only if they are [`Plain`].
+//! Elements are returned by value only if they are `Copy`, which for a [`Persist`] type means that
+//! they own nothing, and as `&mut` only if they are [`Plain`].
 
 use super::{Mut, PVec, Persist, Plain};
 use crate::Error;
 
-// The bounds stand at the methods, so that the compiler names what is missing.
+// The bounds are on the methods, so that the compiler names the missing one.
 impl<T: Persist> Mut<'_, PVec<T>> {
-    /// Appends a copy of each element, at the speed of a plain copy.
+    /// Appends a copy of each element, as fast as a plain copy.
     ///
     /// # Errors
     ///
-    /// When the object can't grow. The vector is then as before.
+    /// Returns an error when the object can't grow. The vector is unchanged then.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -26,15 +27,15 @@ impl<T: Persist> Mut<'_, PVec<T>> {
     where
         T: Copy,
     {
-        // SAFETY: valid elements of the very type.
+        // SAFETY: valid elements of the same `Copy` type.
         unsafe { self.append_bytes(elements.as_ptr(), elements.len()) }
     }
 
-    /// Makes the length `len`, filling up with copies of `value`.
+    /// Sets the length to `len` and fills new places with copies of `value`.
     ///
     /// # Errors
     ///
-    /// When the object can't grow. The vector is then as before.
+    /// Returns an error when the object can't grow. The vector is unchanged then.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -81,7 +82,7 @@ impl<T: Persist> Mut<'_, PVec<T>> {
         Some(last)
     }
 
-    /// Removes the element at `index` and returns it, moving those behind it.
+    /// Removes the element at `index` and returns it. Moves the elements after it.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -100,7 +101,7 @@ impl<T: Persist> Mut<'_, PVec<T>> {
         Some(element)
     }
 
-    /// Removes the element at `index` and returns it, putting the last one in its place.
+    /// Removes the element at `index` and returns it. Puts the last one in its place.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};
@@ -119,7 +120,7 @@ impl<T: Persist> Mut<'_, PVec<T>> {
         Some(element)
     }
 
-    /// The elements, to be written like any slice.
+    /// Returns the elements as a mutable slice.
     ///
     /// ```
     /// use evermap::{PVec, Scratch};

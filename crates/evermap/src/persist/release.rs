@@ -1,29 +1,28 @@
-//! Giving back what values own.
+//! Frees what values own.
 //!
-//! Values in an object are not dropped: they are *released*, by the type's own
-//! [`Persist::release`], which frees blocks of the object's heap. Structures may be deep (a list of
-//! a million nodes is a chain of a million boxes), so a release must not recurse with the data:
-//! beyond [`DEPTH_MAX`] levels a block is put on a work list, and the outermost call takes it from
-//! there. The stack stays bounded; the work list holds one entry for each block that is waiting, so
-//! it is short for lists and as long as the widest level for trees. It lies in the process's heap
-//! and is not allocated at all for shallow structures.
+//! Values in an object are not dropped. They are *released* by the type's own [`Persist::release`],
+//! which frees blocks of the object's heap. Structures may be deep (a list of a million nodes is a
+//! chain of a million boxes), so a release must not recurse with the data: beyond [`DEPTH_MAX`]
+//! levels a block is put on a work list, which the outermost call processes. The stack stays
+//! bounded. The work list has one entry for each pending block, so it is short for lists and as
+//! long as the widest level for trees. It lies in the process's heap and is not allocated at all
+//! for shallow structures.
 
 use std::ptr::NonNull;
 
 use super::Persist;
 use crate::alloc::Heap;
 
-/// Levels of nested blocks released by plain recursion before the work list takes over. One level is
-/// a few stack frames of about 100 bytes; 64 of them are far from any thread's limit, and make the
-/// work list's cost vanish in long chains.
+/// Levels of nested blocks released by plain recursion before the work list takes over. One level
+/// is a few stack frames of about 100 bytes. 64 of them are far below any thread's limit, and make
+/// the cost of the work list negligible in long chains.
 const DEPTH_MAX: u32 = 64;
 
 type ReleaseBlock = unsafe fn(NonNull<u8>, usize, &mut Releaser<'_>);
 
-/// What [`Persist::release`] works with: the heap to give memory back to, and the blocks whose turn
-/// comes later.
+/// Context of [`Persist::release`]: the heap to which memory is returned, and the pending blocks.
 ///
-/// Only a hand-written [`Persist`] meets it; it passes it on to the fields' own `release`.
+/// Only needed to implement [`Persist`] by hand, which passes it on to the fields' own `release`.
 ///
 /// ```
 /// use std::ptr::NonNull;
@@ -56,28 +55,30 @@ struct Waiting {
     release: ReleaseBlock,
 }
 
-/// Releases one value and everything reached from it by ownership.
+/// Releases one value and everything it owns, directly or indirectly.
 ///
 /// # Safety
 ///
-/// As [`Persist::release`], with `heap` as the heap of the value's object.
+/// `target` is a valid value in `heap`'s object without other users. It is overwritten or freed
+/// before it is used again.
 pub(crate) unsafe fn release_value<T: Persist>(heap: &Heap, target: NonNull<T>) {
-    // SAFETY: one value is a row of one; the rest is the caller's promise.
+    // SAFETY: one value is a row of one, and the caller guarantees that it is valid and unused.
     unsafe { release_row(heap, target, 1) }
 }
 
-/// Releases `len` values that lie in a row. The row's own memory stays.
+/// Releases `len` adjacent values. Their own memory stays.
 ///
 /// # Safety
 ///
-/// As [`Persist::release`] for each of them.
+/// The values are valid, lie in `heap`'s object and have no other users. They are overwritten or
+/// freed before they are used again.
 pub(super) unsafe fn release_row<T: Persist>(heap: &Heap, first: NonNull<T>, len: usize) {
     if !T::OWNS {
         return;
     }
     let mut releaser = Releaser::new(heap);
     for index in 0..len {
-        // SAFETY: in the row; the caller's promise holds for each value.
+        // SAFETY: the value is one of the valid, unused values that the caller guarantees.
         unsafe { T::release(first.add(index), &mut releaser) };
     }
     releaser.finish();
@@ -88,26 +89,28 @@ impl<'h> Releaser<'h> {
         Releaser { heap, depth: 0, waiting: Vec::new() }
     }
 
-    /// Releases what was put off, and what that puts off in turn.
+    /// Releases the pending blocks, and those that become pending in turn.
     pub(super) fn finish(mut self) {
         while let Some(Waiting { block, len, release }) = self.waiting.pop() {
-            // SAFETY: `block_of` was promised that this call is due, and took it over.
+            // SAFETY: the caller of `block_with` guaranteed that this call is sound until `finish`
+            // returns.
             unsafe { release(block, len, &mut self) };
         }
     }
 
-    /// Releases a block with `len` values of type `T` in a row and frees it, now or later.
+    /// Releases a block with `len` adjacent values of type `T` and frees it, now or later.
     ///
     /// # Safety
     ///
     /// The block came from this object's heap, its owner is giving it up, and the values are valid.
     pub(super) unsafe fn block_of<T: Persist>(&mut self, block: NonNull<T>, len: usize) {
         if !T::OWNS {
-            // SAFETY: the owner gives the block up, and nothing in it owns anything.
+            // SAFETY: the owner gives the block up, and its values own nothing.
             unsafe { self.free(block.cast()) };
             return;
         }
-        // SAFETY: `release_elements::<T>` does what the caller asked for.
+        // SAFETY: the caller gives the block up with valid values, and `release_elements::<T>`
+        // releases them.
         unsafe { self.block_with(block.cast(), len, release_elements::<T>) }
     }
 
@@ -124,7 +127,7 @@ impl<'h> Releaser<'h> {
     ) {
         if self.depth < DEPTH_MAX {
             self.depth += 1;
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees that this call is sound.
             unsafe { release(block, len, self) };
             self.depth -= 1;
         } else {
@@ -138,7 +141,7 @@ impl<'h> Releaser<'h> {
     ///
     /// It came from this object's heap and its owner is giving it up.
     pub(super) unsafe fn free(&mut self, block: NonNull<u8>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a block of this heap that its owner gives up.
         unsafe { self.heap.free(block) }
     }
 }
@@ -150,9 +153,9 @@ unsafe fn release_elements<T: Persist>(
 ) {
     let first = block.cast::<T>();
     for index in 0..len {
-        // SAFETY: `block_of` was promised `len` valid values in a row.
+        // SAFETY: the caller of `block_of` guaranteed `len` valid adjacent values.
         unsafe { T::release(first.add(index), releaser) };
     }
-    // SAFETY: the block is given up, and its values have just been released.
+    // SAFETY: the block is given up, and its values were just released.
     unsafe { releaser.free(block) };
 }

@@ -1,4 +1,4 @@
-//! Scalars and arrays: the values without pointers that everything else is made of.
+//! Scalars and arrays: values without pointers.
 
 use std::marker::PhantomData;
 use std::mem;
@@ -32,7 +32,7 @@ macro_rules! scalars {
         unsafe impl Plain for $scalar {}
 
         impl Build<$scalar> for $scalar {
-            // SAFETY: the same `Copy` type.
+            // SAFETY: source and target are the same `Copy` type.
             const BITWISE: Bitwise = unsafe { Bitwise::promised() };
 
             fn build<'a>(source: $scalar, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
@@ -44,11 +44,12 @@ macro_rules! scalars {
 
 scalars!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64 bool char);
 
-// The file format relies on these; the x86-64 C ABI had `align_of::<u128>() == 8` in old compilers.
+// The file format relies on these sizes. Old compilers had `align_of::<u128>() == 8` for the x86-64
+// C ABI.
 const _: () = assert!(size_of::<bool>() == 1 && size_of::<char>() == 4);
 const _: () = assert!(align_of::<u64>() == 8 && align_of::<u128>() == 16);
 
-// SAFETY: `N` elements in a row, of fixed layout if `T` is; release is theirs.
+// SAFETY: `N` adjacent elements, with a fixed layout if `T` has one; they are released one by one.
 unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
     type Fields<'a> = [Mut<'a, T>; N];
     const OWNS: bool = T::OWNS && N != 0;
@@ -66,19 +67,19 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
     unsafe fn release(this: NonNull<Self>, releaser: &mut Releaser<'_>) {
         if Self::OWNS {
             for index in 0..N {
-                // SAFETY: an element of a valid array; the rest is the caller's promise.
+                // SAFETY: an element of a valid array, which the caller releases.
                 unsafe { T::release(this.cast::<T>().add(index), releaser) };
             }
         }
     }
 
     unsafe fn is_bounded(this: NonNull<Self>, bounds: &Bounds<'_>) -> bool {
-        // SAFETY: the elements' bytes are the array's.
+        // SAFETY: the elements' bytes are the array's, which the caller lets be read.
         !T::OWNS || unsafe { super::are_bounded(this.cast::<T>(), N, bounds) }
     }
 }
 
-// SAFETY: no pointer if `T` has none.
+// SAFETY: the array has no pointers if `T` has none.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 impl<T: Build<S>, S, const N: usize> Build<[S; N]> for [T; N] {
@@ -93,7 +94,7 @@ impl<T: Build<S>, S, const N: usize> Build<[S; N]> for [T; N] {
     }
 }
 
-/// The elements built so far, released if the rest fails.
+/// Elements built so far. Released if the rest fails.
 pub(super) struct Row<'h, T: Persist, const N: usize> {
     heap: &'h Heap,
     first: NonNull<T>,
@@ -101,12 +102,12 @@ pub(super) struct Row<'h, T: Persist, const N: usize> {
 }
 
 impl<'h, T: Persist, const N: usize> Row<'h, T, N> {
-    /// The elements of an array that is to be filled.
+    /// Starts to fill an array.
     pub(super) fn begin(slot: &Slot<'h, [T; N]>) -> Self {
         Row { heap: slot.heap, first: slot.target.cast(), built: 0 }
     }
 
-    /// Builds the next element, if `fill` does; returns whether it did.
+    /// Builds the next element, if `fill` does. Returns true if it did.
     pub(super) fn push_with<E>(
         &mut self,
         fill: impl for<'s> FnOnce(Slot<'s, T>) -> Result<Option<Built<'s, T>>, E>,
@@ -119,7 +120,7 @@ impl<'h, T: Persist, const N: usize> Row<'h, T, N> {
         Ok(built)
     }
 
-    /// The proof for the slot that the row began with.
+    /// Returns the proof for the slot with which the row began.
     pub(super) fn finish(self, slot: Slot<'h, [T; N]>) -> Built<'h, [T; N]> {
         assert!(self.built == N && slot.target.cast() == self.first);
         mem::forget(self);
@@ -130,7 +131,7 @@ impl<'h, T: Persist, const N: usize> Row<'h, T, N> {
 
 impl<T: Persist, const N: usize> Drop for Row<'_, T, N> {
     fn drop(&mut self) {
-        // SAFETY: `built` counts valid elements, which nobody else will use.
+        // SAFETY: `built` counts valid elements without other users.
         unsafe { release_row(self.heap, self.first, self.built) }
     }
 }

@@ -1,4 +1,4 @@
-//! An object that isn't kept, for tests and examples.
+//! An object that isn't stored, for tests and examples.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -8,9 +8,9 @@ use super::{Build, Mut, Persist, release_value};
 use crate::Error;
 use crate::alloc::Heap;
 
-/// An object in anonymous memory: gone when dropped, never in a file.
+/// An object in anonymous memory, gone when dropped.
 ///
-/// It gives the same [`Mut`] as a session does, so code that edits persistent types can be tested and
+/// It returns the same [`Mut`] as a session, so code that edits persistent types can be tested and
 /// tried out without a store.
 ///
 /// ```
@@ -31,11 +31,11 @@ pub struct Scratch<T: Persist> {
 }
 
 impl<T: Persist> Scratch<T> {
-    /// Makes an object and builds its root from `source`.
+    /// Creates an object and builds its root from `source`.
     ///
     /// # Errors
     ///
-    /// When there is no memory.
+    /// Returns an error when there is no memory.
     ///
     /// ```
     /// let object = evermap::Scratch::<u64>::new(7)?;
@@ -57,7 +57,7 @@ impl<T: Persist> Scratch<T> {
         Ok(Scratch { root, heap })
     }
 
-    /// The root, for reading.
+    /// Returns the root, for reading.
     ///
     /// ```
     /// let object = evermap::Scratch::<u64>::new(7)?;
@@ -69,7 +69,7 @@ impl<T: Persist> Scratch<T> {
         unsafe { self.root.as_ref() }
     }
 
-    /// The root, for editing.
+    /// Returns the root, for editing.
     ///
     /// ```
     /// let mut object = evermap::Scratch::<u64>::new(7)?;
@@ -87,7 +87,7 @@ impl<T: Persist> Scratch<T> {
         &self.heap
     }
 
-    /// Ends the object and gives its heap, in which nothing should be left.
+    /// Ends the object and returns its heap, which should be empty.
     #[cfg(test)]
     pub(super) fn close(self) -> Heap {
         let mut this = std::mem::ManuallyDrop::new(self);
@@ -97,8 +97,8 @@ impl<T: Persist> Scratch<T> {
     }
 
     fn release(&mut self) {
-        // SAFETY: called once, at the object's end; the root is valid until here, and nobody borrows
-        // it any more.
+        // SAFETY: called once, at the object's end; the root is valid until here and not borrowed
+        // any more.
         unsafe {
             release_value(&self.heap, self.root);
             self.heap.free(self.root.cast());

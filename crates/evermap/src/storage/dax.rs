@@ -1,21 +1,21 @@
-//! Files whose pages are storage themselves (DAX): the processor writes them, the kernel does not.
+//! Files whose pages are storage themselves (DAX): the processor writes them, not the kernel.
 //!
 //! A [`DaxFile`] is a [`DiskFile`] whose writes are non-temporal stores through a mapping of the
-//! file made with `MAP_SYNC`. Such a mapping promises that the metadata of a page that can be
-//! stored to is durable already, so bytes are durable once the processor's write buffers are
-//! drained: a store fence is the whole flush. **Every write is durable when it returns**, and a
-//! commit costs no system call but the length of the file.
+//! file made with `MAP_SYNC`. Such a mapping guarantees that the metadata of every writable page is
+//! durable, so bytes are durable once the processor's write buffers are drained: a store fence is
+//! the whole flush. **Every write is durable when it returns**, and a commit makes no system call
+//! except one for the file's length.
 //!
-//! What does not go through this mapping is the kernel's to flush, and `sync_data` asks it:
-//! lengths, reservations, and the stores into fresh memory that the address layer maps shared.
-//! Those are ordinary stores to a mapping without `MAP_SYNC`: their lines may be in a cache and
-//! their blocks only in the journal's memory. The file system knows which pages were mapped for
-//! that; `fdatasync` writes their lines back and commits the metadata. Writing lines back from here
-//! (`clwb`) would do the first half only.
+//! Changes that bypass this mapping have to be flushed by the kernel, through `sync_data`: lengths,
+//! reservations, and the stores into fresh memory that the address layer maps shared. Those are
+//! ordinary stores to a mapping without `MAP_SYNC`: their cache lines may not be written back and
+//! their blocks may exist only in the journal's memory. The file system knows which pages were
+//! mapped for that; `fdatasync` writes their lines back and commits the metadata. Writing lines
+//! back here (`clwb`) would only do the first half.
 //!
-//! A store must never meet a page without a block: with a full disk that is a signal, where a write
-//! is an error. So pages are touched by `MADV_POPULATE_WRITE`, which reports, before their first
-//! store, and their blocks are never shared with a clone.
+//! A store must never hit a page without a block: on a full disk it raises a signal, where a write
+//! returns an error. So pages are touched by `MADV_POPULATE_WRITE`, which reports errors, before
+//! their first store, and their blocks are never shared with a clone.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -34,7 +34,7 @@ use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 
-/// Addresses a window has at least: files grow, and addresses cost nothing.
+/// Minimum size of a window's address range. Files grow, and addresses cost nothing.
 const WINDOW_BYTES_MIN: u64 = 64 << 20;
 
 /// A file on a DAX file system.
@@ -42,22 +42,22 @@ const WINDOW_BYTES_MIN: u64 = 64 << 20;
 pub(super) struct DaxFile {
     plain: DiskFile,
     window: Mutex<Window>,
-    /// Something that only the kernel can flush was done since it was last asked to. True at
-    /// first: what was done through other handles is not known.
+    /// True if something that only the kernel can flush was done since the last flush. Initially
+    /// true, because changes through other handles are not known.
     unflushed: AtomicBool,
-    /// The descriptor was lent, so others may store through mappings of their own at any time.
+    /// The descriptor was lent, so other code may store through its own mappings at any time.
     lent: AtomicBool,
 }
 
-/// The mapping of a file that its writes go through, made at the first of them.
+/// Mapping of a file through which its writes go. Created at the first write.
 #[derive(Debug, Default)]
 struct Window {
     address: usize,
-    /// Bytes mapped, from the file's first; may reach past the file's end.
+    /// Bytes mapped from the start of the file. May reach past the end of the file.
     length: u64,
-    /// Pages known to have blocks and durable metadata: a bit each, by groups of 64 pages.
+    /// Pages known to have blocks and durable metadata: one bit each, in groups of 64 pages.
     ready: BTreeMap<u64, u64>,
-    /// This file cannot be written so: the kernel writes it.
+    /// The file cannot be written through a mapping, so the kernel writes it.
     refused: bool,
 }
 
@@ -75,7 +75,7 @@ impl DaxFile {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes through the window; false where there is none to be had.
+    /// Writes through the window. Returns false if no window is available.
     fn store(&self, bytes: &[u8], offset: u64) -> Result<bool> {
         let mut window = self.window();
         if window.refused || !cfg!(target_arch = "x86_64") {
@@ -85,7 +85,7 @@ impl DaxFile {
             return Ok(true);
         }
         let end = offset + bytes.len() as u64;
-        // Asked each time: behind the file's end a store is a signal.
+        // Queried every time: a store past the end of the file raises a signal.
         if self.plain.length()? < end {
             self.unflushed.store(true, Ordering::Relaxed);
             self.plain.allocate(offset, bytes.len() as u64)?;
@@ -100,18 +100,20 @@ impl DaxFile {
             }
         }
         trace!(path = %self.path().display(), offset, bytes = bytes.len(), "store");
-        // SAFETY: the window is mapped for storing up to `end`, which the file reaches, and has
-        // blocks there; the lock is held, so nobody unmaps it. No reference into it exists.
+        // SAFETY: the window is mapped writable up to `end`, which the file reaches and where it
+        // has blocks. The lock is held, so no thread unmaps the window. No reference into it
+        // exists.
         unsafe { stores::copy((window.address as u64 + offset) as *mut u8, bytes) };
         Ok(true)
     }
 
-    /// Gives a run of pages blocks, durably; false on kernels that cannot without a signal.
+    /// Gives a run of pages durable blocks. Returns false on kernels that cannot do so without a
+    /// signal.
     fn make_ready(&self, window: &mut Window, run: Range<u64>) -> Result<bool> {
         let (offset, length) = (run.start * PAGE_BYTES, (run.end - run.start) * PAGE_BYTES);
         let populated = window.populate(offset, length).or_else(|_| {
-            // No room, most likely; a reservation says so by name. It must not reach past the
-            // file's end, which it would move.
+            // Most likely the disk is full; a reservation reports that by name. It must stay inside
+            // the file, whose end it would move.
             let inside = (offset + length).min(self.plain.length()?).saturating_sub(offset);
             self.plain.allocate(offset, inside)?;
             window
@@ -123,7 +125,7 @@ impl DaxFile {
                 window.mark_ready(run);
                 Ok(true)
             }
-            // A kernel before 5.14 does not know the advice.
+            // A kernel before 5.14 does not support the advice.
             Err(Error::Io { source, .. }) if source.raw_os_error() == Some(libc::EINVAL) => {
                 window.refused = true;
                 Ok(false)
@@ -134,8 +136,9 @@ impl DaxFile {
 }
 
 impl Window {
-    /// Maps the file's first `end` bytes, at least. False where the kernel does not give its
-    /// promise: not a DAX file after all, or a device whose flush is a request to a host.
+    /// Maps at least the first `end` bytes of the file. Returns false if the kernel refuses
+    /// `MAP_SYNC`: the file is not on DAX after all, or the device is flushed by a request to a
+    /// host.
     fn reach(&mut self, file: BorrowedFd<'_>, end: u64) -> bool {
         if end <= self.length {
             return true;
@@ -144,17 +147,17 @@ impl Window {
         let mapped = if self.length == 0 {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
-            // SAFETY: the kernel chooses the address, so nothing is replaced.
+            // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
             unsafe { mm::mmap(std::ptr::null_mut(), length as usize, protection, flags, file, 0) }
         } else {
             let old = self.address as *mut c_void;
-            // SAFETY: the range is this window's own mapping; pointers into it live only while
-            // the window is locked, which it is for this call.
+            // SAFETY: the range is this window's own mapping; pointers into it live only while the
+            // window is locked, and it is locked during this call.
             unsafe { mm::mremap(old, self.length as usize, length as usize, MremapFlags::MAYMOVE) }
         };
         match mapped {
             Ok(address) => {
-                // A child would keep the open file, and its locks, by the mapping.
+                // Without this, the mapping would keep the file and its locks open in a child.
                 // SAFETY: the range was mapped just above; the advice changes no contents.
                 let _ = unsafe { mm::madvise(address, length as usize, Advice::LinuxDontFork) };
                 (self.address, self.length) = (address as usize, length);
@@ -168,10 +171,10 @@ impl Window {
         }
     }
 
-    /// Touches a range for writing, so that a lack of room is an error here and not a signal later.
+    /// Touches a range for writing, so that a full disk is an error here and not a signal later.
     fn populate(&self, offset: u64, length: u64) -> rustix::io::Result<()> {
         let at = (self.address as u64 + offset) as *mut c_void;
-        // SAFETY: the range lies in this window's mapping; touching changes no contents.
+        // SAFETY: the range lies in this window's mapping; populating pages changes no contents.
         unsafe { mm::madvise(at, length as usize, Advice::LinuxPopulateWrite) }
     }
 
@@ -199,9 +202,9 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // A child does not have it: something else may lie there.
+        // A child does not inherit the mapping; other memory may be at its address.
         if self.length > 0 && !at_fork::is_child() {
-            // SAFETY: the mapping is this window's own, and nobody has a pointer into it.
+            // SAFETY: the mapping is this window's own, and no pointer into it is left.
             let _ = unsafe { mm::munmap(self.address as *mut c_void, self.length as usize) };
         }
     }
@@ -238,14 +241,14 @@ impl File for DaxFile {
 
     fn punch_hole(&self, offset: u64, length: u64) -> Result<bool> {
         self.unflushed.store(true, Ordering::Relaxed);
-        // Pages whose blocks go and come back are others.
+        // Pages whose blocks are released and allocated again are not ready any more.
         self.window().ready.clear();
         self.plain.punch_hole(offset, length)
     }
 
     fn set_length(&self, length: u64) -> Result<()> {
         self.unflushed.store(true, Ordering::Relaxed);
-        // Pages that are cut off and come back have no blocks.
+        // Pages that are cut off and added again have no blocks.
         self.window().ready.clear();
         self.plain.set_length(length)
     }
@@ -259,7 +262,7 @@ impl File for DaxFile {
     }
 
     fn sync_data(&self) -> Result<()> {
-        // Stores through the window need no more: each write ended with a fence.
+        // Stores through the window need no flush: each write ended with a fence.
         let pending = self.unflushed.swap(false, Ordering::Relaxed);
         if pending || self.lent.load(Ordering::Relaxed) {
             self.plain
@@ -270,14 +273,14 @@ impl File for DaxFile {
     }
 
     fn advise_random(&self) -> Result<()> {
-        // There is no page cache to advise.
+        // A DAX file has no page cache to advise.
         Ok(())
     }
 
     fn try_lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<bool> {
         let locked = self.plain.try_lock(kind, offset, length)?;
         if locked && kind == LockKind::Exclusive {
-            // Whoever had the lock before may have cut the file and extended it again.
+            // The previous holder of the lock may have truncated the file and extended it again.
             self.window().ready.clear();
         }
         Ok(locked)
@@ -320,8 +323,8 @@ impl File for DaxFile {
     }
 
     fn copy_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {
-        // Of two files that share a block, the next store to either needs a new one, and where
-        // there is none that is a signal. And what the kernel copied would be the kernel's to flush.
+        // If two files share a block, the next store to either needs a new one, and raises a signal
+        // on a full disk. And the kernel would have to flush what it copied.
         Ok(false)
     }
 
@@ -339,25 +342,25 @@ impl File for DaxFile {
     }
 }
 
-/// Stores that go past the caches.
+/// Stores that bypass the caches.
 #[cfg(target_arch = "x86_64")]
 mod stores {
     use std::arch::x86_64::{__m128i, _mm_clflush, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
 
     const LANE: usize = size_of::<__m128i>();
 
-    /// Copies `bytes` to `to` and returns when they are out of the processor's caches and
-    /// buffers, which is where persistent memory begins.
+    /// Copies `bytes` to `to`. Returns when they have left the processor's caches and write
+    /// buffers, so they are in persistent memory.
     ///
     /// # Safety
-    /// `to` is mapped and writable for as many bytes, and no reference to them exists.
+    /// `to` is mapped and writable for `bytes.len()` bytes, and no reference to them exists.
     pub(super) unsafe fn copy(to: *mut u8, bytes: &[u8]) {
         let head = to.align_offset(LANE).min(bytes.len());
         let (head, rest) = bytes.split_at(head);
         let (lanes, tail) = rest.as_chunks::<LANE>();
-        // SAFETY: all of it lies in the range that the caller vouches for: a head up to the first
-        // aligned lane, the aligned lanes, a tail. The fence ends what the streaming stores began
-        // before anybody else is told of them, which the memory model asks for.
+        // SAFETY: the caller guarantees the range; the head up to the first aligned lane, the
+        // aligned lanes and the tail all lie in it. The fence completes the streaming stores before
+        // other threads learn of them, as the memory model requires.
         unsafe {
             through_the_cache(to, head);
             let mut at = to.add(head.len());
@@ -370,15 +373,16 @@ mod stores {
         }
     }
 
-    /// Less than a lane: an ordinary copy, and its line written back (it may cross into a second).
+    /// Copies less than a lane by ordinary stores and writes its cache lines back (it may cross
+    /// into a second one).
     ///
     /// # Safety
-    /// As for [`copy`].
+    /// `to` is mapped and writable for `bytes.len()` bytes, and no reference to them exists.
     unsafe fn through_the_cache(to: *mut u8, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
-        // SAFETY: the caller's range; flushing a line changes no contents.
+        // SAFETY: the caller guarantees the range; flushing a line changes no contents.
         unsafe {
             to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
             _mm_clflush(to);
@@ -390,7 +394,7 @@ mod stores {
 #[cfg(not(target_arch = "x86_64"))]
 mod stores {
     /// # Safety
-    /// Never called: [`super::DaxFile::store`] leaves other processors to the kernel.
+    /// Must not be called: [`super::DaxFile::store`] uses the kernel on other processors.
     pub(super) unsafe fn copy(_to: *mut u8, _bytes: &[u8]) {
         unreachable!("files are stored to on x86-64 only");
     }
@@ -401,7 +405,8 @@ mod tests {
     use super::*;
     use crate::storage::{Disk, OpenMode, Storage};
 
-    /// A new file on a DAX file system: the temporary directory has to be on one.
+    /// Creates a file on a DAX file system. Returns `None` if the temporary directory is not on
+    /// one.
     fn direct_file(directory: &tempfile::TempDir) -> Option<Arc<dyn File>> {
         let file = Disk.open(&directory.path().join("f"), OpenMode::CreateNew).unwrap();
         if !file.is_direct() {
@@ -411,7 +416,7 @@ mod tests {
         Some(file)
     }
 
-    /// Writes of many sizes at many offsets, cuts in between; gives what the file must hold.
+    /// Writes many sizes at many offsets and truncates in between. Returns the expected contents.
     fn scribble(file: &dyn File) -> Vec<u8> {
         let mut model = Vec::new();
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -447,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_of_any_size_at_any_offset_are_what_is_read_by_system_calls() {
+    fn stores_of_any_size_and_offset_are_read_back_by_system_calls() {
         let directory = tempfile::tempdir().unwrap();
         let Some(file) = direct_file(&directory) else { return };
         let model = scribble(&*file);
@@ -478,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_direct_disk_is_an_error_and_not_a_signal() {
+    fn a_full_dax_disk_is_an_error_and_not_a_signal() {
         let directory = tempfile::tempdir().unwrap();
         let Some(file) = direct_file(&directory) else { return };
         file.set_length(8 << 30).unwrap();
@@ -505,7 +510,7 @@ mod tests {
         for offset in 0..70 {
             for length in (0..70).chain([128, 229]) {
                 let mut target = vec![0xee_u8; 300];
-                // SAFETY: `offset + length` is less than 300, all of which is ours.
+                // SAFETY: `offset + length` is less than 300, the length of `target`.
                 unsafe { stores::copy(target.as_mut_ptr().add(offset), &source[..length]) };
                 assert_eq!(target[offset..offset + length], source[..length]);
                 assert!(

@@ -1,14 +1,15 @@
-//! The locks of one file: which open file description holds which, and who inherits it.
+//! Locks of one file: which open file description holds each one, and which processes inherit it.
 //!
-//! A lock lives as long as its description: as a descriptor of any process has it, or a mapping in
-//! any process. Children inherit both. So there are three kinds:
+//! A lock lives as long as its open file description: as long as any process has a descriptor or a
+//! mapping of it. Children inherit both. So there are three kinds:
 //!
-//! - **Ordinary** locks are given up by name, for all who share the description. A forked child lets
-//!   its descriptor go. A file whose memory children inherit holds them through a description of
-//!   their own, which is never mapped.
-//! - **For good** (a writer's lock): held by a mapping that no child inherits and no descriptor has.
-//!   It ends when this process unmaps it or dies, however its children were made.
-//! - **Left to children** (what a snapshot holds): never given up by name. It ends when the last
+//! - **Ordinary** locks are released explicitly, for all processes that share the description. A
+//!   forked child closes its descriptor. If children inherit a file's memory, its ordinary locks
+//!   are held through a separate description, which is never mapped.
+//! - **Exclusive to this process** (a writer's lock): held by a mapping that no child inherits and
+//!   for which no descriptor is open. It ends when this process unmaps it or dies, however its
+//!   children were created.
+//! - **Left to children** (a snapshot's lock): never released explicitly. It ends when the last
 //!   process has unmapped and closed the file.
 
 use std::ffi::c_void;
@@ -30,36 +31,36 @@ const LEFT_TO_CHILDREN: u8 = 2;
 
 #[derive(Debug, Default)]
 pub(super) struct Locks {
-    /// What the file's own description holds.
+    /// State of the locks held through the file's own description.
     own: AtomicU8,
-    beside: Mutex<Beside>,
+    extra: Mutex<ExtraDescriptions>,
 }
 
-/// Descriptions beside the file's own.
+/// Descriptions in addition to the file's own.
 #[derive(Debug, Default)]
-struct Beside {
-    for_good: Option<ForGood>,
-    /// Ordinary locks of a file that has one for good.
-    apart: Option<OwnedFd>,
+struct ExtraDescriptions {
+    process: Option<ProcessLock>,
+    /// Holds the ordinary locks of a file that also has a process lock.
+    ordinary: Option<OwnedFd>,
 }
 
-/// A description with a lock, and the file no other use of it.
+/// A description that holds a lock and is not used otherwise.
 #[derive(Debug)]
-enum ForGood {
-    /// Held by a page of addresses that children do not inherit.
+enum ProcessLock {
+    /// Held by a mapped page that children do not inherit.
     Page(usize),
-    /// Where a mapping does not keep the open file: a forked child lets it go.
+    /// Used where a mapping does not keep the open file; a forked child closes it.
     Descriptor(OwnedFd),
 }
 
 const PAGE: usize = crate::format::PAGE_BYTES as usize;
 
 impl Locks {
-    fn beside(&self) -> MutexGuard<'_, Beside> {
-        self.beside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn extra(&self) -> MutexGuard<'_, ExtraDescriptions> {
+        self.extra.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tries an ordinary lock; false while somebody else holds it.
+    /// Tries an ordinary lock. Returns false while another holder has it.
     pub(super) fn try_lock(
         &self,
         own: &OwnedFd,
@@ -68,18 +69,18 @@ impl Locks {
         offset: u64,
         length: u64,
     ) -> io::Result<bool> {
-        let mut beside = self.beside();
-        if beside.for_good.is_some() && beside.apart.is_none() {
-            // Without one, a child that outlives this process can keep the lock.
-            beside.apart = reopen().ok();
-            if let Some(apart) = &beside.apart {
-                at_fork::close_in_children(apart.as_raw_fd());
+        let mut extra = self.extra();
+        if extra.process.is_some() && extra.ordinary.is_none() {
+            // Without a separate description, a child that outlives this process can keep the lock.
+            extra.ordinary = reopen().ok();
+            if let Some(ordinary) = &extra.ordinary {
+                at_fork::close_in_children(ordinary.as_raw_fd());
             }
         }
-        if let Some(apart) = &beside.apart {
-            return try_lock_on(apart, kind, offset, length);
+        if let Some(ordinary) = &extra.ordinary {
+            return try_lock_on(ordinary, kind, offset, length);
         }
-        drop(beside);
+        drop(extra);
         let order = Ordering::Relaxed;
         if self.own.compare_exchange(NONE, ORDINARY, order, order).is_ok() {
             at_fork::close_in_children(own.as_raw_fd());
@@ -87,53 +88,55 @@ impl Locks {
         try_lock_on(own, kind, offset, length)
     }
 
-    /// Locks one byte exclusively through `description`, which nothing else uses, for as long as
+    /// Locks one byte exclusively through `description`, which has no other use, for as long as
     /// this value and this process live.
     pub(super) fn try_lock_for_good(&self, description: OwnedFd, offset: u64) -> io::Result<bool> {
         if !try_lock_on(&description, LockKind::Exclusive, offset, 1)? {
             return Ok(false);
         }
         let held = match page_of(&description) {
-            Some(page) => ForGood::Page(page),
+            Some(page) => ProcessLock::Page(page),
             None => {
                 at_fork::close_in_children(description.as_raw_fd());
-                ForGood::Descriptor(description)
+                ProcessLock::Descriptor(description)
             }
         };
-        self.beside().for_good = Some(held);
+        self.extra().process = Some(held);
         Ok(true)
     }
 
-    /// From now on the file's own locks end with its last mapping and descriptor, in any process.
+    /// From now on, the file's own locks end with its last mapping and descriptor in any process.
     pub(super) fn leave_to_children(&self, own: &OwnedFd) {
         if self.own.swap(LEFT_TO_CHILDREN, Ordering::Relaxed) == ORDINARY {
             at_fork::keep_in_children(own.as_raw_fd());
         }
     }
 
-    /// Gives an ordinary lock up.
+    /// Releases an ordinary lock.
     pub(super) fn unlock(&self, own: &OwnedFd, offset: u64, length: u64) -> io::Result<()> {
         if at_fork::is_child() {
             return Ok(());
         }
-        let beside = self.beside();
-        let descriptor = beside.apart.as_ref().unwrap_or(own);
+        let extra = self.extra();
+        let descriptor = extra.ordinary.as_ref().unwrap_or(own);
         lock_call(descriptor, libc::F_OFD_SETLK, libc::F_UNLCK, offset, length).map(|_| ())
     }
 
-    /// The same locks for another descriptor of the same description. What is left here holds none.
+    /// Moves the locks to another descriptor of the same description. This value holds none
+    /// afterwards.
     pub(super) fn moved_to(&self, from: &OwnedFd, to: &OwnedFd) -> Locks {
         let own = self.own.swap(NONE, Ordering::Relaxed);
         if own == ORDINARY {
             at_fork::keep_in_children(from.as_raw_fd());
             at_fork::close_in_children(to.as_raw_fd());
         }
-        let beside = Mutex::new(std::mem::take(&mut *self.beside()));
-        Locks { own: AtomicU8::new(own), beside }
+        let extra = Mutex::new(std::mem::take(&mut *self.extra()));
+        Locks { own: AtomicU8::new(own), extra }
     }
 
-    /// The file is about to be closed. A process that another thread is just starting has a copy of
-    /// each descriptor until it executes its program: ordinary locks are given up by name.
+    /// Called before the file is closed. While another thread starts a process, that process has a
+    /// copy of each descriptor until it executes its program, so ordinary locks are released
+    /// explicitly.
     pub(super) fn end(&mut self, own: &OwnedFd) {
         let child = at_fork::is_child();
         let unlock = |descriptor: &OwnedFd| {
@@ -145,15 +148,15 @@ impl Locks {
         if *self.own.get_mut() == ORDINARY {
             unlock(own);
         }
-        let beside = self.beside.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(apart) = beside.apart.take() {
-            unlock(&apart);
+        let extra = self.extra.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ordinary) = extra.ordinary.take() {
+            unlock(&ordinary);
         }
-        match beside.for_good.take() {
-            Some(ForGood::Descriptor(descriptor)) => unlock(&descriptor),
-            // In a child there is nothing at this address, or something else by now.
-            Some(ForGood::Page(page)) if !child => {
-                // SAFETY: the page was mapped by `page_of`, for this value alone.
+        match extra.process.take() {
+            Some(ProcessLock::Descriptor(descriptor)) => unlock(&descriptor),
+            // In a child this address is unmapped, or other memory is there.
+            Some(ProcessLock::Page(page)) if !child => {
+                // SAFETY: `page_of` mapped the page for this value alone.
                 let _ = unsafe { mm::munmap(page as *mut c_void, PAGE) };
             }
             _ => {}
@@ -161,8 +164,9 @@ impl Locks {
     }
 }
 
-/// Maps one inaccessible page of a file, which holds the open file while this process lives and maps
-/// it. `None` where mappings do not hold it, as on overlayfs, which maps another file in its place.
+/// Maps one inaccessible page of a file, which keeps the open file while this process lives and
+/// maps it. Returns `None` on file systems where a mapping does not, such as overlayfs, which maps
+/// another file in its place.
 fn page_of(descriptor: &OwnedFd) -> Option<usize> {
     const EXT4: u64 = 0xef53;
     const XFS: u64 = 0x5846_5342;
@@ -173,12 +177,12 @@ fn page_of(descriptor: &OwnedFd) -> Option<usize> {
     if ![EXT4, XFS, BTRFS, TMPFS, F2FS].contains(&kind) {
         return None;
     }
-    // SAFETY: a new mapping at a place of the kernel's choice replaces nothing.
+    // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
     let page = unsafe {
         let nowhere = std::ptr::null_mut();
         mm::mmap(nowhere, PAGE, ProtFlags::empty(), MapFlags::PRIVATE, descriptor, 0).ok()?
     };
-    // SAFETY: the page was mapped just above, and nobody else knows of it.
+    // SAFETY: the page was mapped just above, and no other code knows its address.
     unsafe {
         if mm::madvise(page, PAGE, Advice::LinuxDontFork).is_err() {
             let _ = mm::munmap(page, PAGE);
@@ -200,7 +204,7 @@ fn try_lock_on(descriptor: &OwnedFd, kind: LockKind, offset: u64, length: u64) -
     }
 }
 
-/// One open-file-description lock call. rustix wraps the per-process locks only.
+/// Makes one open-file-description lock call. rustix wraps only the per-process locks.
 pub(super) fn lock_call(
     descriptor: &OwnedFd,
     command: libc::c_int,

@@ -1,11 +1,11 @@
-//! The only module that talks to the disk.
+//! The only module that accesses the disk.
 //!
 //! The layers above see two traits: a [`Storage`] opens, renames, removes and lists files; a
-//! [`File`] reads, writes, reserves, flushes and locks one. Everything that decides durability
-//! passes through here, so that a simulated disk can take the real one's place and lose, reorder
-//! and tear what was not flushed. Errors come back with the file's name and the operation.
+//! [`File`] reads, writes, reserves, flushes and locks one. Every operation that affects durability
+//! goes through them, so a simulated disk can replace the real one and lose, reorder and tear
+//! unflushed writes. Errors contain the file's name and the operation.
 //!
-//! Mapping is the address layer's business: a file only lends its descriptor for it.
+//! The address layer does the mapping; a file only lends its descriptor.
 
 mod boot;
 mod dax;
@@ -22,174 +22,176 @@ use crate::error::{Error, Result};
 pub(crate) use boot::Boot;
 pub(crate) use real::Disk;
 
-/// How a file is opened.
+/// Mode in which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenMode {
-    /// It must exist; reading and locking for reading only.
+    /// Must exist; for reading and shared locks only.
     Read,
-    /// It must exist.
+    /// Must exist.
     ReadWrite,
-    /// It must not exist.
+    /// Must not exist.
     CreateNew,
-    /// Opened, or created when it is not there.
+    /// Opens the file, or creates it if it does not exist.
     OpenOrCreate,
 }
 
-/// How a byte range is locked against other processes (and other handles of this one).
+/// Kind of a byte-range lock. Excludes other processes and other handles of this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockKind {
     /// Any number of holders.
     Shared,
-    /// One holder and no shared ones.
+    /// One holder, and no shared ones.
     Exclusive,
 }
 
-/// What identifies a file independently of its name.
+/// Identity of a file, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileIdentity {
     /// Device.
     pub device: u64,
-    /// Inode on it.
+    /// Inode on the device.
     pub inode: u64,
 }
 
-/// What the file system says of an open file, beside what is in it.
+/// Metadata of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileState {
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// False once its last name was removed.
+    /// False after its last name was removed.
     pub named: bool,
-    /// When contents, name or rights were changed last: seconds and nanoseconds, as coarse as the
-    /// kernel's clock. Zeros where nobody knows.
+    /// Time of the last change of contents, name or permissions: seconds and nanoseconds, with the
+    /// resolution of the kernel's clock. Zeros if unknown.
     pub changed: (i64, i64),
 }
 
-/// A namespace of files.
+/// Namespace of files.
 pub(crate) trait Storage: Send + Sync + std::fmt::Debug {
-    /// Opens a file; never follows a symbolic link. New files are readable by their owner only.
+    /// Opens a file. Never follows a symbolic link. New files are readable by their owner only.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>>;
-    /// Makes a directory for the owner only. Existing directories are an error.
+    /// Creates a directory for the owner only. An existing directory is an error.
     fn create_directory(&self, path: &Path) -> Result<()>;
-    /// Makes a directory and those above it, where they are missing, with the usual permissions.
+    /// Creates a directory and its missing parents, with the usual permissions.
     fn create_directories(&self, path: &Path) -> Result<()>;
-    /// Moves a file, replacing what is at `to`. Durable after `sync_directory` of both parents.
+    /// Moves a file and replaces what is at `to`. Durable after `sync_directory` of both parents.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Removes a file's name. Durable after `sync_directory` of the parent.
     fn remove(&self, path: &Path) -> Result<()>;
-    /// Names in a directory, in no order.
+    /// Lists the names in a directory, in no particular order.
     fn list(&self, path: &Path) -> Result<Vec<String>>;
     /// Makes the names in a directory durable.
     fn sync_directory(&self, path: &Path) -> Result<()>;
-    /// The file system that holds `path`, opened now so that write errors from now on are seen by
-    /// its flush.
+    /// Opens the file system that holds `path`. Its flush reports write errors that happen from now
+    /// on.
     fn file_system(&self, path: &Path) -> Result<Box<dyn FileSystem>>;
-    /// Identity of a directory.
+    /// Returns the identity of a directory.
     fn directory_identity(&self, path: &Path) -> Result<FileIdentity>;
-    /// Where the programs of this user keep what they know from one run to the next, which may not
-    /// exist yet; `None` where there is no such place, or it is somebody else's.
+    /// Returns the directory in which this user's programs keep state between runs. It may not
+    /// exist yet. `None` if there is no such directory, or another user owns it.
     fn state_directory(&self) -> Option<PathBuf> {
         None
     }
-    /// Lets two directories change names in one step; false where that cannot be done. Durable
-    /// after `sync_directory` of both parents.
+    /// Swaps the names of two directories in one step. Returns false if that is not supported.
+    /// Durable after `sync_directory` of both parents.
     fn exchange(&self, _one: &Path, _other: &Path) -> Result<bool> {
         Ok(false)
     }
-    /// Removes a directory with all that is in it.
+    /// Removes a directory with all its contents.
     fn remove_all(&self, path: &Path) -> Result<()> {
         Err(Error::Unsupported { why: format!("cannot remove {} as a whole", path.display()) })
     }
 }
 
-/// Everything on one file system.
+/// A whole file system.
 pub(crate) trait FileSystem: Send + Sync + std::fmt::Debug {
-    /// Makes everything durable that was written: one call instead of one flush a file.
+    /// Makes all written data durable with one call, instead of one flush per file.
     fn sync(&self) -> Result<()>;
 }
 
-/// One open file. Offsets and lengths in bytes.
+/// An open file. Offsets and lengths are in bytes.
 pub(crate) trait File: Send + Sync + std::fmt::Debug {
-    /// The name it was opened by, for messages.
+    /// Path under which it was opened, for messages.
     fn path(&self) -> &Path;
     /// Reads up to `buffer.len()` bytes; fewer only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
     /// Writes all of `bytes`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
     /// Writes all of `bytes` and returns when they, and the metadata needed to read them, are
-    /// durable. Says nothing about other bytes of the file.
+    /// durable. Other bytes of the file may not be.
     fn write_at_durable(&self, bytes: &[u8], offset: u64) -> Result<()>;
     /// Reserves disk blocks for a range and extends the file to its end, so that no later write
     /// into the range runs out of space. New bytes read as zero.
     fn allocate(&self, offset: u64, length: u64) -> Result<()>;
-    /// Gives the blocks of a range back to the file system: it reads as zeros, and the file stays as
-    /// long as it is. Durable after `sync_data`. False where that cannot be done; nothing happened.
+    /// Releases the disk blocks of a range: it then reads as zeros, and the file keeps its length.
+    /// Durable after `sync_data`. Returns false, with nothing changed, if that is not supported.
     fn punch_hole(&self, offset: u64, length: u64) -> Result<bool>;
-    /// Cuts the file, or extends it by a hole.
+    /// Truncates the file, or extends it by a hole.
     fn set_length(&self, length: u64) -> Result<()>;
     /// Length of the file.
     fn length(&self) -> Result<u64>;
-    /// Bytes that it takes on the disk.
+    /// Bytes that the file occupies on the disk.
     fn disk_bytes(&self) -> Result<u64>;
-    /// Makes the file's bytes durable, mapped stores included.
+    /// Makes the file's bytes durable, including stores through mappings.
     fn sync_data(&self) -> Result<()>;
-    /// Starts writing a range to the disk, without waiting and without promising anything: a later
-    /// flush has less to do.
+    /// Starts writing a range to the disk, without waiting and without any guarantee, to shorten a
+    /// later flush.
     fn start_write_back(&self, _offset: u64, _length: u64) {}
     /// Tells the page cache that access is random: small folios, no read-ahead.
     fn advise_random(&self) -> Result<()>;
-    /// Tries to lock `length` bytes from `offset`; false when another holder is in the way. A
-    /// lock held through the same `File` is changed in place and never in the way.
+    /// Tries to lock `length` bytes from `offset`. Returns false if another holder conflicts. A
+    /// lock held through the same `File` never conflicts and is changed in place.
     fn try_lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<bool>;
-    /// Tries to lock one byte exclusively for as long as this `File` and this process live. No child of
-    /// this process holds it, where the system can do that.
+    /// Tries to lock one byte exclusively for as long as this `File` and this process live. No
+    /// child of this process holds the lock, where the system supports that.
     fn try_lock_for_good(&self, offset: u64) -> Result<bool> {
         self.try_lock(LockKind::Exclusive, offset, 1)
     }
-    /// From now on this file's locks end when the last process, children included, has neither the
-    /// file open nor any mapping of it. Before, forked children hold none.
+    /// From now on, this file's locks end when no process, children included, has the file open or
+    /// mapped. Without this call, forked children hold no locks.
     fn leave_locks_to_children(&self) {}
-    /// The same file, opened anew for reading, with locks of its own.
+    /// Opens the same file again for reading, with separate locks.
     fn again(&self) -> Result<Arc<dyn File>> {
         Err(Error::Unsupported { why: format!("{} cannot be opened twice", self.path().display()) })
     }
-    /// The first lock of another holder that is in the way of an exclusive one: offset and length.
+    /// Returns offset and length of the first lock of another holder that conflicts with an
+    /// exclusive one.
     fn lock_holder(&self, offset: u64, length: u64) -> Result<Option<(u64, u64)>>;
-    /// Gives a range up.
+    /// Unlocks a range.
     fn unlock(&self, offset: u64, length: u64) -> Result<()>;
-    /// The same open file, its locks included, under the name that it was moved to. The value it is
-    /// called on gives no lock up when it goes.
+    /// Returns the same open file, including its locks, under the name that it was moved to.
+    /// Dropping this value then releases no lock.
     fn with_path(&self, path: &Path) -> Result<Arc<dyn File>>;
-    /// False once its last name was removed.
+    /// Returns false after the last name of the file was removed.
     fn has_a_name(&self) -> Result<bool>;
-    /// Length, name and time of the last change: one call.
+    /// Returns length, name state and time of the last change with one call.
     fn state(&self) -> Result<FileState> {
         Ok(FileState { length: self.length()?, named: self.has_a_name()?, changed: (0, 0) })
     }
-    /// Makes this empty file the first `length` bytes of `source` by what its system has for that:
-    /// shared blocks, or a copy within the kernel. Not flushed; holes stay holes, and what the source
-    /// lacks is one. False where there is nothing of the kind; nothing happened then.
+    /// Copies the first `length` bytes of `source` into this empty file by system means: shared
+    /// blocks, or a copy inside the kernel. Not flushed. Holes stay holes, and bytes past the end
+    /// of the source become a hole. Returns false, with nothing changed, if no such means is
+    /// available.
     fn copy_from(&self, source: &dyn File, length: u64) -> Result<bool>;
-    /// The first range at or after `offset` that may hold anything but zeros, page-aligned: start
-    /// and end. `None` when there is nothing up to the end of the file.
+    /// Returns start and end of the first page-aligned range at or after `offset` that may hold
+    /// other bytes than zeros, or `None` if there is none up to the end of the file.
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>>;
-    /// The file's pages are storage themselves (DAX): no page cache, and a clean page looks
-    /// private.
+    /// Returns true if the file's pages are storage themselves (DAX): no page cache, and clean
+    /// pages look private.
     fn is_direct(&self) -> bool;
-    /// A crash leaves each 512 bytes as they were before a write or as they are after it. Not on
-    /// persistent memory, which is written by the processor's words.
+    /// Returns true if a crash leaves each 512-byte sector as it was before or after a write. False
+    /// on persistent memory, which the processor writes word by word.
     fn keeps_sectors_whole(&self) -> bool {
         !self.is_direct()
     }
-    /// The run of the machine, in which what was written to the file can be read.
+    /// Returns the boot in which the file's written data can be read.
     fn boot(&self) -> Boot {
         Boot::current()
     }
-    /// For mapping.
+    /// Lends the descriptor, for mapping.
     fn descriptor(&self) -> BorrowedFd<'_>;
 }
 
-/// Copies the first `length` bytes of `source` into the empty file `target`, sharing blocks where
+/// Copies the first `length` bytes of `source` into the empty file `target`, and shares blocks if
 /// the file system can. Not flushed. Holes stay holes.
 pub(crate) fn copy_contents(source: &dyn File, target: &dyn File, length: u64) -> Result<()> {
     if target.copy_from(source, length)? {
@@ -214,11 +216,11 @@ pub(crate) fn copy_contents(source: &dyn File, target: &dyn File, length: u64) -
     Ok(())
 }
 
-/// Bytes copied at a time: page-cache folios of the copy get no larger than this, which keeps later
-/// small writes into them cheap.
+/// Bytes copied at a time. Page-cache folios of the copy get no larger, which keeps later small
+/// writes to them cheap.
 const COPY_BYTES: usize = 64 * 1024;
 
-/// The directory a file's name is in.
+/// Returns the directory that contains a file.
 pub(crate) fn parent_of(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new(".")).to_path_buf()

@@ -1,13 +1,14 @@
-//! Copying a file's contents by the kernel's ways to do so, in the page cache and in small pieces.
+//! Copies a file's contents inside the kernel, through the page cache and in small pieces.
 //!
-//! What decides the choice of ways is who uses the copy next: a writer that maps it and stores to
-//! single pages. A page that is written belongs to a folio, and a commit of one page costs the more
-//! the larger that is. Folios get as large as the write that made them: 64 KiB here, as
-//! `copy_file_range` and `sendfile` move bytes through a pipe of that size within the kernel (they copy each byte
-//! once, and need a call where a loop needs a thousand). Mappings, larger pipes and direct writes
-//! are faster still and leave folios of 2 MiB, or none.
+//! The user of the copy decides the choice of methods: a writer that maps it and stores to single
+//! pages. A written page belongs to a folio, and the larger the folio, the more a commit of one
+//! page costs. A folio is as large as the write that created it: 64 KiB here, because
+//! `copy_file_range` and `sendfile` move bytes through a pipe of that size within the kernel (they
+//! copy each byte once, and need one call where a loop needs a thousand). Mappings, larger pipes
+//! and direct writes are faster still, but leave folios of 2 MiB, or none.
 //!
-//! Nothing is measured, kept or looked up: the same files are copied in the same way every time.
+//! The choice involves no measurements and no saved state: the same files are always copied in the
+//! same way.
 
 use evermap_transfer::engines::{EngineKind, Tuning};
 use evermap_transfer::{Error as Failed, Move, Span};
@@ -15,16 +16,18 @@ use evermap_transfer::{Error as Failed, Move, Span};
 use super::{COPY_BYTES, File};
 use crate::error::{Error, Result};
 
-/// Each goes on where the one before it is refused: between file systems, or by one that cannot.
+/// Each engine is tried if the previous one is refused: across file systems, or for lack of
+/// support.
 const ENGINES: [EngineKind; 4] =
     [EngineKind::Reflink, EngineKind::CopyFileRange, EngineKind::Sendfile, EngineKind::ReadWrite];
 
-/// Makes `target`, which is empty, the first `length` bytes of `source`. No more than asked for:
-/// behind it lies what a writer has just reserved. Shared, it would be flushed first, and a store into memory
-/// mapped over a shared block needs a new one, which a full disk refuses by a signal.
+/// Copies the first `length` bytes of `source` into the empty `target`, and no more: the writer has
+/// just reserved the space after them. Shared blocks are refused, because the source would be
+/// flushed first, and a store into memory mapped over a shared block needs a new block, which a
+/// full disk refuses with a signal.
 ///
-/// A disk without room for the copy is `DiskFull` before the first byte is written. False when
-/// nothing can be moved between the two.
+/// Returns `DiskFull` before the first byte is written if there is no room for the copy, and false
+/// if the kernel cannot copy between the two.
 pub(super) fn copy(source: &dyn File, target: &dyn File, length: u64) -> Result<bool> {
     let (from, to) = (source.descriptor(), target.descriptor());
     let moved = Move::new(&from, &to)
@@ -35,10 +38,11 @@ pub(super) fn copy(source: &dyn File, target: &dyn File, length: u64) -> Result<
         .tuning(Tuning { chunk_bytes: COPY_BYTES, ..Tuning::default() })
         .run();
     match moved {
-        // What the source lacks reads as zeros: whether that is damage is for who checks the copy to say.
+        // Missing bytes of the source read as zeros. The caller's checksum pass decides whether
+        // that is damage.
         Ok(_) | Err(Failed::SourceChanged { .. }) => {}
         Err(Failed::Refused { .. }) => return Ok(false),
-        // Looking comes first. Sandboxes forbid some of it as if the kernel had no such call.
+        // `statx` comes first. Some sandboxes forbid it as if the kernel had no such call.
         Err(Failed::Io { operation, source, .. })
             if operation.starts_with("look at") && is_forbidden(&source) =>
         {
@@ -82,7 +86,7 @@ mod tests {
         Disk.open(&directory.join(name), OpenMode::CreateNew).unwrap()
     }
 
-    /// Data, a hole, data, a hole at the end: 1 MiB of 4.
+    /// 4 MiB file: data, a hole, data, a hole at the end; 1 MiB of data.
     fn source(directory: &Path) -> Arc<dyn File> {
         let source = file(directory, "source");
         source.write_at(&vec![1; 512 << 10], 0).unwrap();
@@ -114,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn between_file_systems_too() {
+    fn the_kernel_copies_between_file_systems() {
         let (Ok(one), Ok(other)) = (tempfile::tempdir(), tempfile::tempdir_in("/dev/shm")) else {
             return eprintln!("SKIPPED: no file can be made in /dev/shm");
         };
@@ -123,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_source_lacks_is_a_hole() {
+    fn bytes_past_the_end_of_the_source_become_a_hole() {
         let directory = tempfile::tempdir().unwrap();
         let (source, target) = (source(directory.path()), file(directory.path(), "target"));
         assert!(copy(&*source, &*target, 8 << 20).unwrap());

@@ -1,10 +1,10 @@
 //! The real disk: [`Storage`] and [`File`] over Linux system calls.
 //!
-//! Locks are open-file-description locks: they belong to the open file rather than to the process,
-//! so two handles in one process exclude each other as two processes do, and the kernel frees them
-//! when their holder dies. A forked child and every mapping made through an open file keep it, and
-//! its locks with it: see `locks` for which open file has which lock, and who inherits it. Each
-//! operation leaves a `tracing` event at trace level.
+//! Locks are open-file-description locks. They belong to the open file and not to the process, so
+//! two handles in one process exclude each other like two processes, and the kernel releases them
+//! when their holder dies. A forked child, and every mapping made through an open file, keeps the
+//! file open and its locks held: `locks` defines which open file holds which lock and which
+//! processes inherit it. Each operation emits a `tracing` event at trace level.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -43,11 +43,11 @@ impl Drop for DiskFile {
     }
 }
 
-/// Bytes that this process may make a file long; `u64::MAX` without a limit, or where a filter of
-/// the host's forbids to ask (`rustix::process::getrlimit` panics then).
+/// Maximum file length that this process may write. `u64::MAX` if there is no limit, or if a filter
+/// of the host forbids the query (`rustix::process::getrlimit` panics in that case).
 fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call fills the structure that it is given.
+    // SAFETY: the call fills the structure, which lives through the call.
     match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
         // RLIM_INFINITY is the largest number.
         0 => limit.rlim_cur,
@@ -164,7 +164,7 @@ impl Storage for Disk {
     }
 }
 
-/// A file system, by a directory on it.
+/// A file system, represented by a directory on it.
 #[derive(Debug)]
 struct DiskFileSystem {
     directory: OwnedFd,
@@ -179,14 +179,15 @@ impl FileSystem for DiskFileSystem {
     }
 }
 
-/// What a descriptor is of, and whether its pages are storage themselves, by one call.
+/// Returns a descriptor's file type and whether its pages are storage themselves (DAX), with one
+/// call.
 fn kind_of(descriptor: &OwnedFd) -> rustix::io::Result<(fs::FileType, bool)> {
     match fs::statx(descriptor, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE) {
         Ok(found) => {
             let direct = found.stx_attributes.contains(StatxAttributes::DAX);
             Ok((fs::FileType::from_raw_mode(found.stx_mode.into()), direct))
         }
-        // Forbidden in some sandboxes, which answer as if the kernel had no such call.
+        // Some sandboxes forbid it as if the kernel had no such call.
         Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
             let found = fs::fstat(descriptor)?;
             Ok((fs::FileType::from_raw_mode(found.st_mode), false))
@@ -195,9 +196,9 @@ fn kind_of(descriptor: &OwnedFd) -> rustix::io::Result<(fs::FileType, bool)> {
     }
 }
 
-/// Keeps a new, empty file of btrfs from being copied on write: a commit of one page would write
-/// 148 KiB there, and running out of space could not be found before the commit point. It is a
-/// matter of cost and not of safety, so a file system that refuses is no error.
+/// Turns off copy-on-write for a new, empty file on btrfs. With it, a commit of one page would
+/// write 148 KiB, and a full disk could not be detected before the commit point. This only affects
+/// cost, not safety, so a file system that refuses is not an error.
 fn write_in_place(descriptor: &OwnedFd) {
     const BTRFS: u64 = 0x9123_683e;
     if fs::fstatfs(descriptor).is_ok_and(|found| found.f_type as u64 == BTRFS) {
@@ -209,8 +210,8 @@ fn write_in_place(descriptor: &OwnedFd) {
     }
 }
 
-/// Refuses to change files in a forked child: they are its parent's business. A child drops values
-/// that would remove what the parent is making.
+/// Refuses to change files in a forked child, which may drop values that would remove files that
+/// the parent is creating.
 fn refuse_change(path: &Path) -> Result<()> {
     at_fork::refuse_in_child(|| path.display().to_string())
 }
@@ -226,7 +227,7 @@ impl DiskFile {
         DiskFile { descriptor, path: path.to_path_buf(), locks: Locks::default() }
     }
 
-    /// The same open file under another name; gives no lock up itself from now on.
+    /// Returns the same open file under another path. This value releases no locks from now on.
     pub(super) fn moved_to(&self, path: &Path) -> Result<DiskFile> {
         let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0)
             .map_err(|e| self.error(e, "duplicate the descriptor of"))?;
@@ -234,14 +235,14 @@ impl DiskFile {
         Ok(DiskFile { descriptor, path: path.to_path_buf(), locks })
     }
 
-    /// The same file, opened anew: nothing of this open file is shared with it.
+    /// Opens the same file again, as an independent open file.
     fn reopened(&self, flags: OFlags) -> Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let own = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
         if let Ok(descriptor) = fs::open(own, flags, Mode::empty()) {
             return Ok(descriptor);
         }
-        // No /proc here. The name may lead to another file by now.
+        // Without /proc, open the path, which may lead to another file by now.
         let descriptor = fs::open(&self.path, flags | OFlags::NOFOLLOW, Mode::empty())
             .map_err(|e| self.error(e, "open"))?;
         let identity = |descriptor: &OwnedFd| {
@@ -255,7 +256,7 @@ impl DiskFile {
     }
 
     fn lock_error(&self, error: io::Error) -> Error {
-        // An exclusive lock needs a descriptor that may write.
+        // An exclusive lock needs a writable descriptor.
         if error.raw_os_error() == Some(libc::EBADF) {
             return Error::NotPermitted {
                 path: self.path.clone(),
@@ -270,9 +271,10 @@ impl DiskFile {
         Error::from_io(error.into(), doing, &self.path)
     }
 
-    /// Fails where this process may not write a file up to `end`. The kernel does not only refuse
-    /// such a write, but sends SIGXFSZ, which ends the process, and it does so within a file's length
-    /// as well. Signals are the host's, so it is asked each time: some 0.1 us.
+    /// Returns an error if this process may not write a file up to `end`. The kernel would not only
+    /// refuse such a write, but send SIGXFSZ, which ends the process, even for a write inside the
+    /// file's length. Signals belong to the host program, so the limit is queried each time, which
+    /// takes about 0.1 us.
     fn check_limit(&self, end: u64, doing: &'static str) -> Result<()> {
         let limit_bytes = file_size_limit();
         if end <= limit_bytes {
@@ -330,7 +332,7 @@ impl File for DiskFile {
     fn write_at_durable(&self, bytes: &[u8], offset: u64) -> Result<()> {
         trace!(path = %self.path.display(), offset, bytes = bytes.len(), "write and flush");
         match self.write_all(bytes, offset, ReadWriteFlags::DSYNC) {
-            // File systems without the flag get the two calls it stands for.
+            // File systems without the flag get the equivalent two calls.
             Err(Error::Io { source, .. }) if source.raw_os_error() == Some(libc::EOPNOTSUPP) => {
                 self.write_all(bytes, offset, ReadWriteFlags::empty())?;
                 self.sync_data()
@@ -353,7 +355,7 @@ impl File for DiskFile {
                 }
             }
         }
-        // A file system that cannot reserve: writing zeros past the old end reserves as well.
+        // The file system cannot reserve blocks: writing zeros past the old end reserves them too.
         static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
         let mut at = self.length()?.max(offset);
         while at < offset + length {
@@ -391,7 +393,7 @@ impl File for DiskFile {
 
     fn disk_bytes(&self) -> Result<u64> {
         let stat = fs::fstat(&self.descriptor).map_err(|e| self.error(e, "look at"))?;
-        // Whatever the file system's blocks are, it is told in units of 512 bytes.
+        // `st_blocks` counts units of 512 bytes on every file system.
         Ok(stat.st_blocks as u64 * 512)
     }
 
@@ -407,8 +409,8 @@ impl File for DiskFile {
 
     fn start_write_back(&self, offset: u64, length: u64) {
         trace!(path = %self.path.display(), offset, length, "start writing back");
-        // SAFETY: the descriptor is open for as long as `self` lives; no pointers are taken. An
-        // error shows again at the flush.
+        // SAFETY: the descriptor is open as long as `self` lives, and the call takes no pointers.
+        // The next flush reports an error again.
         let _ = unsafe {
             libc::sync_file_range(
                 self.descriptor.as_raw_fd(),
@@ -425,15 +427,15 @@ impl File for DiskFile {
     }
 
     fn try_lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<bool> {
-        let apart = || self.reopened(OFlags::RDWR);
-        let locked = self.locks.try_lock(&self.descriptor, apart, kind, offset, length);
+        let ordinary = || self.reopened(OFlags::RDWR);
+        let locked = self.locks.try_lock(&self.descriptor, ordinary, kind, offset, length);
         locked.map_err(|e| self.lock_error(e))
     }
 
     fn try_lock_for_good(&self, offset: u64) -> Result<bool> {
         match self.reopened(OFlags::RDWR) {
             Ok(own) => self.locks.try_lock_for_good(own, offset).map_err(|e| self.lock_error(e)),
-            // Children that are made without handlers then keep the lock as long as they live.
+            // A child created without fork handlers then keeps the lock as long as it lives.
             Err(_) => self.try_lock(LockKind::Exclusive, offset, 1),
         }
     }
@@ -492,7 +494,7 @@ impl File for DiskFile {
         let start = match fs::seek(&self.descriptor, fs::SeekFrom::Data(offset)) {
             Ok(start) => start,
             Err(rustix::io::Errno::NXIO) => return Ok(None),
-            // A file system that cannot tell: all of it is data.
+            // The file system cannot tell: treat everything as data.
             Err(rustix::io::Errno::INVAL) => {
                 let end = self.length()?;
                 return Ok((offset < end).then_some((offset, end)));
@@ -518,7 +520,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_files_of_btrfs_are_written_in_place() {
+    fn new_files_on_btrfs_are_not_copied_on_write() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         let file = Disk.open(&path, OpenMode::CreateNew).unwrap();
@@ -530,7 +532,7 @@ mod tests {
             return;
         }
         assert!(flags.unwrap().contains(IFlags::NOCOW));
-        // What is there already stays as it is.
+        // An existing file keeps its flags.
         let old = directory.path().join("old");
         std::fs::write(&old, b"contents").unwrap();
         let old = Disk.open(&old, OpenMode::ReadWrite).unwrap();

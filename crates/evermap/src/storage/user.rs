@@ -1,4 +1,4 @@
-//! Where a user's programs keep what they know from one run to the next: `$XDG_STATE_HOME`, or else
+//! The directory in which a user's programs keep state between runs: `$XDG_STATE_HOME`, or else
 //! `~/.local/state` (XDG Base Directory Specification 0.8).
 
 use std::ffi::OsString;
@@ -6,25 +6,25 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs;
 
-/// The directory of this user, whether it exists already or not.
+/// Returns this user's state directory, which may not exist yet.
 ///
-/// A program that runs as another user than the owner of that place (`sudo` with the caller's
-/// `HOME`, a set-user-id program) has none: what it made there its owner could not use any more.
-/// Costs a `stat`.
+/// Returns `None` if the process runs as another user than the owner of that directory (`sudo` with
+/// the caller's `HOME`, a set-user-id program): the owner could not use files that it creates
+/// there. Costs a `stat`.
 pub(super) fn state_directory() -> Option<PathBuf> {
     let path = named_by(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
     let user = rustix::process::geteuid().as_raw();
     (owner_of_nearest(&path)? == user).then_some(path)
 }
 
-/// Relative paths are not valid there, and are passed over.
+/// The specification declares relative paths invalid; they are ignored.
 fn named_by(state_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     let state = state_home.and_then(absolute);
     state.or_else(|| Some(home.and_then(absolute)?.join(".local/state")))
 }
 
-/// Whose the path is, or else the directory in which it would be made.
+/// Returns the owner of the path, or of its nearest existing parent directory.
 fn owner_of_nearest(path: &Path) -> Option<u32> {
     path.ancestors().find_map(|path| fs::stat(path).ok()).map(|found| found.st_uid)
 }
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_does_not_exist_belongs_to_whoever_has_the_one_above_it() {
+    fn a_missing_path_belongs_to_the_owner_of_its_nearest_parent() {
         let directory = tempfile::tempdir().unwrap();
         let user = rustix::process::geteuid().as_raw();
         assert_eq!(owner_of_nearest(&directory.path().join("not/there")), Some(user));

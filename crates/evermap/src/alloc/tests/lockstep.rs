@@ -1,10 +1,10 @@
-//! Several threads' operations in an order that a seed decides, against a model; after each settling
-//! the metadata is held against the model bit by bit.
+//! Runs several threads' operations in an order chosen by a seed and compares them with a model.
+//! After each cache flush, compares the metadata with the model bit by bit.
 //!
-//! Worker threads do one thing at a time when told, so that ownership, frees by other threads, ended
-//! threads and their heirs, settling and going back occur in every order, and the same again with
-//! the same seed. `EVERMAP_SEED` takes one, `EVERMAP_STEPS` makes it longer. What truly parallel
-//! threads do is for the stress test and loom.
+//! Each worker thread runs one job at a time on request. So ownership, remote frees, ended threads
+//! and their successors, flushes and rollbacks occur in every order, and a seed reproduces the
+//! order. `EVERMAP_SEED` sets the seed, `EVERMAP_STEPS` the length. The stress test and loom cover
+//! parallel threads.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use super::super::anonymous::AnonymousGround;
+use super::super::anonymous::AnonymousSource;
 use super::super::classes::{block_bytes, blocks_per_slab, class_of, offered_used_max};
-use super::super::{Ground, Heap};
+use super::super::{ChunkSource, Heap};
 use super::check_filled;
 use crate::error::{Error, Result};
 use crate::format::{
     CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, CHUNK_LARGE, CHUNK_LARGE_BODY, ChunkRecord, RegionRecord,
 };
 
-/// A generator that needs no crate.
+/// Random number generator without dependencies.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -31,15 +31,15 @@ impl Random {
     }
 }
 
-/// Remembers the regions that it gave.
-pub(super) struct Remembering {
-    ground: AnonymousGround,
+/// Chunk source that records the regions it added.
+pub(super) struct RecordingSource {
+    source: AnonymousSource,
     records: std::sync::Mutex<Vec<RegionRecord>>,
 }
 
-impl Ground for Remembering {
+impl ChunkSource for RecordingSource {
     fn extend(&self, region: usize, data_bytes: u64) -> Result<u64> {
-        self.ground.extend(region, data_bytes)
+        self.source.extend(region, data_bytes)
     }
 
     fn refill(&self, _: usize, _: u64, _: u64) -> Result<()> {
@@ -47,20 +47,20 @@ impl Ground for Remembering {
     }
 
     fn add_region(&self, chunks: u64) -> Result<RegionRecord> {
-        let record = self.ground.add_region(chunks)?;
+        let record = self.source.add_region(chunks)?;
         self.records.lock().unwrap().push(record);
         Ok(record)
     }
 }
 
-impl Remembering {
-    pub(super) fn new() -> Arc<Remembering> {
-        Remembering::of_chunks(4)
+impl RecordingSource {
+    pub(super) fn new() -> Arc<RecordingSource> {
+        RecordingSource::of_chunks(4)
     }
 
-    pub(super) fn of_chunks(chunks: u64) -> Arc<Remembering> {
-        let ground = AnonymousGround::default();
-        let this = Arc::new(Remembering { ground, records: std::sync::Mutex::default() });
+    pub(super) fn of_chunks(chunks: u64) -> Arc<RecordingSource> {
+        let source = AnonymousSource::default();
+        let this = Arc::new(RecordingSource { source, records: std::sync::Mutex::default() });
         this.add_region(chunks).unwrap();
         this
     }
@@ -70,19 +70,19 @@ impl Remembering {
     }
 
     pub(super) fn heap(self: &Arc<Self>) -> Heap {
-        let ground = Arc::clone(self) as Arc<dyn Ground>;
-        // SAFETY: the ground's memory is mapped writable and kept by the heap itself.
-        unsafe { Heap::new(ground, &self.records()) }
+        let source = Arc::clone(self) as Arc<dyn ChunkSource>;
+        // SAFETY: the chunk source maps the memory writable, and the heap keeps the source.
+        unsafe { Heap::new(source, &self.records()) }
     }
 }
 
-/// Where a region's metadata lies: all of it, and the chunk map in it.
+/// Returns a region's metadata and the chunk map inside it.
 fn metadata(number: usize, record: &RegionRecord) -> (*mut u8, usize) {
     let head = if number == 0 { crate::format::PAGE_BYTES } else { 0 };
     ((record.base + head) as *mut u8, (record.meta_length - head) as usize)
 }
 
-/// The metadata's bytes, with nobody allocating or freeing.
+/// Copies a region's metadata. No thread may be allocating or freeing.
 pub(super) fn metadata_bytes(number: usize, record: &RegionRecord) -> Vec<u8> {
     let (at, length) = metadata(number, record);
     // SAFETY: mapped, and all threads are quiet.
@@ -91,7 +91,7 @@ pub(super) fn metadata_bytes(number: usize, record: &RegionRecord) -> Vec<u8> {
 
 type Job = Box<dyn FnOnce(&Heap) + Send>;
 
-/// A thread that does what it is told.
+/// Thread that runs one job at a time.
 struct Worker {
     jobs: Sender<(usize, Job)>,
     done: Receiver<()>,
@@ -104,7 +104,7 @@ impl Worker {
         let (to, done) = channel();
         let thread = std::thread::spawn(move || {
             for (heap, job) in from {
-                // SAFETY: who sent the job lends the heap until it hears that it is done.
+                // SAFETY: the sender lends the heap until the worker reports that the job is done.
                 job(unsafe { &*std::ptr::with_exposed_provenance::<Heap>(heap) });
                 to.send(()).unwrap();
             }
@@ -130,16 +130,16 @@ impl Worker {
     }
 }
 
-/// A block's size as asked for, and what it is filled with.
+/// Requested size and fill byte of each block, by address.
 type Blocks = BTreeMap<usize, (usize, u8)>;
 
 struct Lockstep {
-    ground: Arc<Remembering>,
+    source: Arc<RecordingSource>,
     heap: Heap,
     workers: Vec<Worker>,
     blocks: Blocks,
     freed: Vec<usize>,
-    /// The last commit: metadata by region, blocks.
+    /// Last commit: metadata of each region, and the blocks.
     commit: (Vec<Vec<u8>>, Blocks),
     random: Random,
 }
@@ -150,10 +150,10 @@ fn pointer(address: usize) -> NonNull<u8> {
 
 impl Lockstep {
     fn new(seed: u64) -> Lockstep {
-        let ground = Remembering::new();
+        let source = RecordingSource::new();
         Lockstep {
-            heap: ground.heap(),
-            ground,
+            heap: source.heap(),
+            source,
             workers: (0..3).map(|_| Worker::new()).collect(),
             blocks: Blocks::new(),
             freed: Vec::new(),
@@ -174,13 +174,13 @@ impl Lockstep {
                 let ended = std::mem::replace(&mut self.workers[worker], Worker::new());
                 ended.end();
             }
-            982..994 => self.settle(),
-            _ => self.go_back(),
+            982..994 => self.flush_thread_caches(),
+            _ => self.roll_back(),
         }
     }
 
     fn size(&mut self) -> usize {
-        // A few classes often, so that slabs fill and empty; all of them and large blocks rarely.
+        // Mostly a few classes, so that slabs fill and empty; rarely any class or a large block.
         match self.random.below(40) {
             0 => 33_000 + self.random.below(300_000),
             1 => self.random.below(33_000),
@@ -232,7 +232,7 @@ impl Lockstep {
         }
     }
 
-    /// Frees most of the blocks, so that slabs and runs of chunks are given back.
+    /// Frees three quarters of the blocks, so that slabs and runs of chunks are returned.
     fn free_many(&mut self, worker: usize) {
         for _ in 0..self.blocks.len() * 3 / 4 {
             let Some((address, ..)) = self.take() else { return };
@@ -247,10 +247,10 @@ impl Lockstep {
         let Some((address, old, fill)) = self.take() else { return };
         let size = self.size();
         let new = self.workers[worker].run(&self.heap, move |heap| {
-            // SAFETY: allocated, and the model forgot it.
+            // SAFETY: the block is allocated, and the model dropped it.
             let block = unsafe { heap.reallocate(pointer(address), size, 16).unwrap() };
             check_filled(block, old.min(size), fill);
-            // SAFETY: it has this size now.
+            // SAFETY: the block has this size now.
             unsafe { block.as_ptr().write_bytes(fill, size) };
             block.as_ptr() as usize
         });
@@ -258,11 +258,11 @@ impl Lockstep {
         self.insert(new, size, fill);
     }
 
-    /// What is free, in the middle of a block, or nothing at all is refused, whoever owns it.
+    /// Checks that freeing a free block or the middle of a block is refused, whoever owns it.
     fn free_wrongly(&mut self, worker: usize) {
         let nth = self.random.below(self.freed.len());
         let Some(&address) = self.freed.get(nth) else { return };
-        // It may lie inside a block of another size by now; then it is no block's beginning.
+        // It may lie inside a block of another size by now, but not at its beginning.
         for address in [address, address + 1] {
             self.workers[worker].run(&self.heap, move |heap| {
                 let refused = heap.free_checked(pointer(address));
@@ -271,23 +271,23 @@ impl Lockstep {
         }
     }
 
-    fn settle(&mut self) {
+    fn flush_thread_caches(&mut self) {
         if self.random.below(4) == 0 {
-            self.heap.tidy();
+            self.heap.flush_and_measure();
         } else {
-            self.heap.settle();
+            self.heap.flush_thread_caches();
         }
         self.check();
-        let records = self.ground.records();
+        let records = self.source.records();
         let bytes = records.iter().enumerate().map(|(n, record)| metadata_bytes(n, record));
         self.commit = (bytes.collect(), self.blocks.clone());
     }
 
-    /// As a session does when it is rolled back, or the next one after a crash.
-    fn go_back(&mut self) {
-        for (number, record) in self.ground.records().iter().enumerate() {
+    /// Rolls back, like a session's rollback or the first session after a crash.
+    fn roll_back(&mut self) {
+        for (number, record) in self.source.records().iter().enumerate() {
             let (at, length) = metadata(number, record);
-            // SAFETY: mapped, as long as it was when it was read, and all threads are quiet.
+            // SAFETY: the metadata is mapped with this length, and no other thread is running.
             unsafe {
                 at.write_bytes(0, length);
                 if let Some(bytes) = self.commit.0.get(number) {
@@ -296,27 +296,27 @@ impl Lockstep {
             }
         }
         if self.random.below(2) == 0 {
-            // SAFETY: as when the heap was made.
-            unsafe { self.heap.reload(&self.ground.records()) };
+            // SAFETY: the regions are mapped writable and belong to this heap, as in `heap`.
+            unsafe { self.heap.reload(&self.source.records()) };
         } else {
-            self.heap = self.ground.heap();
+            self.heap = self.source.heap();
         }
         self.blocks = self.commit.1.clone();
         self.freed.clear();
         for (address, (size, fill)) in &self.blocks {
-            // SAFETY: allocated in the commit.
+            // SAFETY: the block is allocated in the commit.
             unsafe { pointer(*address).as_ptr().write_bytes(*fill, *size) };
         }
         self.check();
     }
 
     fn check(&self) {
-        assert_metadata_is(&self.ground.records(), &self.blocks);
+        assert_metadata_is(&self.source.records(), &self.blocks);
         assert_eq!(self.heap.live_blocks(), self.blocks.len());
     }
 }
 
-/// Every bit, count and state in the metadata is what these blocks make it.
+/// Checks every bit, count and state of the metadata against these blocks.
 pub(super) fn assert_metadata_is(records: &[RegionRecord], blocks: &Blocks) {
     let mut seen = 0;
     for (number, region) in records.iter().enumerate() {
@@ -379,7 +379,7 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 #[cfg_attr(target_family = "wasm", ignore = "needs threads")]
-fn threads_in_any_order_leave_metadata_that_says_exactly_what_is_allocated() {
+fn metadata_matches_the_model_for_any_order_of_threads() {
     let steps = number("EVERMAP_STEPS").unwrap_or(if cfg!(miri) { 60 } else { 2500 });
     let seeds = match number("EVERMAP_SEED") {
         Some(seed) => seed..seed + 1,
@@ -394,7 +394,7 @@ fn threads_in_any_order_leave_metadata_that_says_exactly_what_is_allocated() {
         for (address, ..) in std::iter::from_fn(|| lockstep.take()).collect::<Vec<_>>() {
             lockstep.heap.free_checked(pointer(address)).unwrap();
         }
-        lockstep.heap.tidy();
+        lockstep.heap.flush_and_measure();
         lockstep.check();
         let left = lockstep.heap.statistics();
         assert_eq!(left.free_chunks * CHUNK_BYTES, left.capacity_bytes);

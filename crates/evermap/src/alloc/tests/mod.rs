@@ -1,4 +1,4 @@
-//! The allocator against a model, and what it promises about damage done to it by its callers.
+//! Tests of the allocator against a model, and of its checks against wrong frees.
 
 mod lockstep;
 mod threads;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::Heap;
 use crate::Error;
 
-/// Allocated blocks by address: size and the byte they are filled with.
+/// Size and fill byte of the allocated blocks, by address.
 #[derive(Default)]
 struct Model {
     blocks: BTreeMap<usize, (usize, u8)>,
@@ -66,7 +66,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
 
     #[test]
-    fn blocks_never_overlap_keep_their_contents_and_are_all_accounted_for(
+    fn blocks_never_overlap_keep_their_contents_and_are_all_counted(
         steps in prop::collection::vec(step(), 1..200)
     ) {
         let mut heap = Heap::anonymous().unwrap();
@@ -84,13 +84,13 @@ proptest! {
                 Step::Free { nth } => {
                     if let Some((block, size, fill)) = model.take(nth) {
                         check_filled(block, size, fill);
-                        // SAFETY: allocated, and the model forgot it.
+                        // SAFETY: the block is allocated, and the model dropped it.
                         unsafe { heap.free(block) };
                     }
                 }
                 Step::Reallocate { nth, size } => {
                     if let Some((block, old, fill)) = model.take(nth) {
-                        // SAFETY: allocated, and the model forgot it.
+                        // SAFETY: the block is allocated, and the model dropped it.
                         let block = unsafe { heap.reallocate(block, size, 16).unwrap() };
                         check_filled(block, old.min(size), fill);
                         model.insert(block, size, 16, fill);
@@ -104,14 +104,14 @@ proptest! {
             check_filled(block, size, fill);
             heap.free_checked(block).unwrap();
         }
-        heap.tidy();
+        heap.flush_and_measure();
         let left = heap.statistics();
         prop_assert_eq!(left.free_chunks * 65536, left.capacity_bytes);
     }
 }
 
 #[test]
-fn freed_twice_or_never_allocated_is_told_apart_from_allocated() {
+fn double_frees_and_foreign_pointers_are_refused() {
     let heap = Heap::anonymous().unwrap();
     let refused = |address: usize| {
         let block = NonNull::new(address as *mut u8).unwrap();
@@ -132,7 +132,7 @@ fn freed_twice_or_never_allocated_is_told_apart_from_allocated() {
 }
 
 #[test]
-fn sizes_no_object_can_have_are_an_error() {
+fn impossible_sizes_are_an_error() {
     let heap = Heap::anonymous().unwrap();
     let half = 1 << (usize::BITS - 1);
     for (size, align) in [(usize::MAX, 1), (half, 16), (16, 3), (16, 0), (16, half)] {

@@ -1,38 +1,38 @@
-//! What one thread's allocations and frees mean for another's.
+//! Tests of one thread's allocations and frees that concern another thread.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::super::{Ground, Heap};
-use super::lockstep::{Random, Remembering, metadata_bytes};
+use super::super::{ChunkSource, Heap};
+use super::lockstep::{Random, RecordingSource, metadata_bytes};
 use crate::Error;
 use crate::format::{CHUNK_BYTES, CHUNK_LARGE, PAGE_BYTES};
 
 #[derive(Clone, Copy)]
 struct Block(NonNull<u8>);
 
-// SAFETY: only an address; what lies there is not touched.
+// SAFETY: the value is only an address; its memory is not accessed.
 unsafe impl Send for Block {}
-// SAFETY: as above.
+// SAFETY: the value is only an address; its memory is not accessed.
 unsafe impl Sync for Block {}
 
 fn allocate(heap: &Heap, size: usize, count: usize) -> Vec<Block> {
     (0..count).map(|_| Block(heap.allocate(size, 16).unwrap())).collect()
 }
 
-fn elsewhere<R: Send>(act: impl FnOnce() -> R + Send) -> R {
-    // Joined, and not only scoped: what a thread does at its end is done then as well.
+fn on_another_thread<R: Send>(act: impl FnOnce() -> R + Send) -> R {
+    // Joins, so that the thread's exit handlers have run as well.
     std::thread::scope(|scope| scope.spawn(act).join().unwrap())
 }
 
 #[test]
 #[cfg_attr(target_family = "wasm", ignore = "needs threads")]
-fn what_other_threads_free_is_allocated_again_before_the_heap_grows() {
+fn remotely_freed_blocks_are_reused_before_the_heap_grows() {
     let heap = Heap::anonymous().unwrap();
     let count = 10 * CHUNK_BYTES as usize / 512;
     let blocks = allocate(&heap, 512, count);
     let before = heap.statistics().free_chunks;
-    elsewhere(|| blocks.into_iter().for_each(|block| heap.free_checked(block.0).unwrap()));
+    on_another_thread(|| blocks.into_iter().for_each(|block| heap.free_checked(block.0).unwrap()));
     assert_eq!(heap.live_blocks(), 0);
     allocate(&heap, 512, count);
     let after = heap.statistics();
@@ -41,31 +41,31 @@ fn what_other_threads_free_is_allocated_again_before_the_heap_grows() {
 
 #[test]
 #[cfg_attr(target_family = "wasm", ignore = "needs threads")]
-fn a_block_is_freed_once_whichever_threads_try() {
+fn only_one_of_several_threads_frees_a_block() {
     let heap = Heap::anonymous().unwrap();
     let blocks = allocate(&heap, 100, 3);
     let refused = |block: Block| {
         assert!(matches!(heap.free_checked(block.0), Err(Error::InvalidFree { .. })));
     };
     let [first, second, third] = blocks[..] else { unreachable!() };
-    elsewhere(|| {
+    on_another_thread(|| {
         heap.free_checked(first.0).unwrap();
         refused(first);
     });
     refused(first);
     heap.free_checked(second.0).unwrap();
     refused(second);
-    elsewhere(|| refused(second));
+    on_another_thread(|| refused(second));
     heap.free_checked(third.0).unwrap();
     assert_eq!(heap.live_blocks(), 0);
 }
 
 #[test]
 #[cfg_attr(target_family = "wasm", ignore = "needs threads")]
-fn slabs_of_threads_that_ended_are_used_by_the_others() {
+fn slabs_of_ended_threads_are_reused() {
     let heap = Heap::anonymous().unwrap();
     for round in 0..50 {
-        let kept = elsewhere(|| {
+        let kept = on_another_thread(|| {
             let mut blocks = allocate(&heap, 700, 200);
             let kept = blocks.split_off(197);
             blocks.into_iter().for_each(|block| heap.free_checked(block.0).unwrap());
@@ -73,60 +73,60 @@ fn slabs_of_threads_that_ended_are_used_by_the_others() {
         });
         assert_eq!(heap.live_blocks(), (round + 1) * kept.len());
     }
-    // 50 threads with three slabs each would be 150.
+    // 50 threads with three slabs each would need 150.
     let slabs: u64 = heap.statistics().classes.iter().map(|class| class.slabs).sum();
     assert!(slabs <= 6, "{slabs} slabs for {} blocks", heap.live_blocks());
 }
 
 #[test]
 #[cfg_attr(target_family = "wasm", ignore = "needs threads")]
-fn slabs_that_an_earlier_session_left_are_used_before_fresh_ones() {
-    let ground = Remembering::new();
-    let mut heap = ground.heap();
+fn slabs_of_an_earlier_session_are_used_before_fresh_ones() {
+    let source = RecordingSource::new();
+    let mut heap = source.heap();
     let blocks = allocate(&heap, 1000, 65 * 6);
     blocks.iter().step_by(2).for_each(|block| heap.free_checked(block.0).unwrap());
-    heap.settle();
+    heap.flush_thread_caches();
     let slabs = |heap: &Heap| heap.statistics().classes.iter().map(|c| c.slabs).sum::<u64>();
     let before = slabs(&heap);
-    let mut next = ground.heap();
+    let mut next = source.heap();
     drop(heap);
-    // Half from this thread and half from another, which shares what is left.
+    // Half from this thread and half from another, which shares the remaining blocks.
     allocate(&next, 1000, 80);
-    elsewhere(|| allocate(&next, 1000, 80));
+    on_another_thread(|| allocate(&next, 1000, 80));
     assert_eq!(slabs(&next), before);
-    // Blocks of the earlier session are freed by who comes first.
+    // Any thread may free blocks of the earlier session.
     blocks.iter().skip(1).step_by(2).for_each(|block| next.free_checked(block.0).unwrap());
-    next.tidy();
+    next.flush_and_measure();
     assert_eq!(next.live_blocks(), 160);
 }
 
 #[test]
-fn a_thousand_scattered_allocations_in_a_heap_full_of_holes_change_few_pages_of_metadata() {
-    let ground = Remembering::new();
-    let heap = ground.heap();
+fn a_thousand_allocations_in_a_fragmented_heap_change_few_metadata_pages() {
+    let source = RecordingSource::new();
+    let heap = source.heap();
     let mut random = Random(7);
     let count = if cfg!(miri) { 4000 } else { 400_000 };
     let mut blocks: Vec<Block> =
         (0..count).map(|_| Block(heap.allocate(16 + random.below(500), 16).unwrap())).collect();
-    // A third of all is freed at random.
+    // Frees a third of all blocks at random.
     for _ in 0..blocks.len() / 3 {
         let at = random.below(blocks.len());
         heap.free_checked(blocks.swap_remove(at).0).unwrap();
     }
-    let mut settled = heap;
-    settled.settle();
-    // A new session, that knows nothing.
-    let mut heap = ground.heap();
-    drop(settled);
+    let mut flushed = heap;
+    flushed.flush_thread_caches();
+    // A new session without volatile state.
+    let mut heap = source.heap();
+    drop(flushed);
     let all = || -> Vec<Vec<u8>> {
-        let records = ground.records();
+        let records = source.records();
         records.iter().enumerate().map(|(n, record)| metadata_bytes(n, record)).collect()
     };
     let before = all();
     for _ in 0..1000 {
         heap.allocate(16 + random.below(500), 16).unwrap();
     }
-    heap.settle();
+    heap.flush_thread_caches();
     let pages: usize = before
         .iter()
         .zip(all())
@@ -140,13 +140,13 @@ fn a_thousand_scattered_allocations_in_a_heap_full_of_holes_change_few_pages_of_
 }
 
 #[test]
-fn a_large_block_whose_length_is_damaged_is_not_freed_over_its_neighbours() {
-    let ground = Remembering::new();
-    let mut heap = ground.heap();
+fn a_damaged_length_of_a_large_block_does_not_free_its_neighbours() {
+    let source = RecordingSource::new();
+    let mut heap = source.heap();
     let large = heap.allocate(100_000, 16).unwrap();
     let neighbours = allocate(&heap, 64, 3);
-    heap.settle();
-    let record = ground.records()[0];
+    heap.flush_thread_caches();
+    let record = source.records()[0];
     let bytes = metadata_bytes(0, &record);
     let chunk = bytes.iter().position(|state| *state == CHUNK_LARGE).unwrap();
     let chunks = ((record.capacity - record.meta_length) / CHUNK_BYTES) as usize;
@@ -154,7 +154,7 @@ fn a_large_block_whose_length_is_damaged_is_not_freed_over_its_neighbours() {
     // SAFETY: the field `large_chunks` of the block's record.
     unsafe { (at as *mut u64).write(3) };
     assert!(matches!(heap.free_checked(large), Err(Error::InvalidFree { .. })));
-    // SAFETY: as above.
+    // SAFETY: the field `large_chunks` of the block's record, which is mapped.
     unsafe { (at as *mut u64).write(u64::MAX) };
     assert!(matches!(heap.free_checked(large), Err(Error::InvalidFree { .. })));
     neighbours.into_iter().for_each(|block| heap.free_checked(block.0).unwrap());
@@ -162,7 +162,7 @@ fn a_large_block_whose_length_is_damaged_is_not_freed_over_its_neighbours() {
 
 #[test]
 fn large_blocks_take_the_shortest_run_and_neighbours_are_joined() {
-    let heap = Remembering::of_chunks(64).heap();
+    let heap = RecordingSource::of_chunks(64).heap();
     let chunk = CHUNK_BYTES as usize;
     let blocks: Vec<_> = [2, 1, 4, 1, 3, 1].map(|n| heap.allocate(n * chunk, 1).unwrap()).into();
     [0, 2, 4].iter().for_each(|n| heap.free_checked(blocks[*n]).unwrap());
@@ -176,10 +176,10 @@ fn large_blocks_take_the_shortest_run_and_neighbours_are_joined() {
 }
 
 #[test]
-fn a_large_block_grows_and_shrinks_where_it_is_while_there_is_room() {
-    let heap = Remembering::of_chunks(64).heap();
+fn a_large_block_is_resized_in_place_while_there_is_room() {
+    let heap = RecordingSource::of_chunks(64).heap();
     let block = heap.allocate(100_000, 16).unwrap();
-    // SAFETY: allocated, and given up for what is returned.
+    // SAFETY: the block is allocated, and only the returned one is used afterwards.
     let resize = |size| unsafe { heap.reallocate(block, size, 16).unwrap() };
     assert_eq!(resize(200_000), block);
     assert_eq!(heap.usable_size(block), 200_704);
@@ -191,9 +191,9 @@ fn a_large_block_grows_and_shrinks_where_it_is_while_there_is_room() {
 
 #[test]
 #[cfg_attr(target_family = "wasm", ignore = "needs threads")]
-fn a_ground_that_refuses_leaves_the_heap_as_it_was() {
+fn a_failing_chunk_source_leaves_the_heap_unchanged() {
     struct Refusing;
-    impl Ground for Refusing {
+    impl ChunkSource for Refusing {
         fn extend(&self, _: usize, _: u64) -> crate::Result<u64> {
             unreachable!("everything is backed")
         }
@@ -207,10 +207,10 @@ fn a_ground_that_refuses_leaves_the_heap_as_it_was() {
             Err(Error::OutOfAddresses { what, bytes, why: "it is full".to_string() })
         }
     }
-    let ground = Remembering::new();
-    let full: Arc<dyn Ground> = Arc::new(Refusing);
-    // SAFETY: as in `Remembering::heap`.
-    let heap = unsafe { Heap::new(full, &ground.records()) };
+    let source = RecordingSource::new();
+    let full: Arc<dyn ChunkSource> = Arc::new(Refusing);
+    // SAFETY: the chunk source of `source` maps the memory writable and outlives the heap.
+    let heap = unsafe { Heap::new(full, &source.records()) };
     let mut blocks = Vec::new();
     while let Ok(block) = heap.allocate(1000, 16) {
         blocks.push(Block(block));
@@ -218,6 +218,6 @@ fn a_ground_that_refuses_leaves_the_heap_as_it_was() {
     assert_eq!(blocks.len(), 4 * 64);
     assert!(heap.allocate(1000, 16).is_err() && heap.allocate(100_000, 16).is_err());
     let last = blocks.split_off(100);
-    elsewhere(|| last.into_iter().for_each(|block| heap.free_checked(block.0).unwrap()));
+    on_another_thread(|| last.into_iter().for_each(|block| heap.free_checked(block.0).unwrap()));
     assert_eq!((0..1000).take_while(|_| heap.allocate(1000, 16).is_ok()).count(), 156);
 }

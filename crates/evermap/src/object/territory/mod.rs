@@ -18,7 +18,7 @@ use tracing::debug;
 
 use super::write_behind::WriteBehind;
 use crate::address::{AddressSpace, Key, Mapping, Sharing};
-use crate::alloc::Ground;
+use crate::alloc::ChunkSource;
 use crate::at_fork;
 use crate::commit::{Growth, MappedFile, Span, Unreserved, gate};
 use crate::error::{Error, Result};
@@ -537,7 +537,7 @@ impl Drop for Territory {
     }
 }
 
-impl Ground for Territory {
+impl ChunkSource for Territory {
     fn extend(&self, region: usize, data_bytes: u64) -> Result<u64> {
         self.refuse_in_child()?;
         let file = self.file();

@@ -1,5 +1,6 @@
-//! What `#[derive(PersistDeserialize)]` calls. Not public API: it may change with any version, together
-//! with the macro. The macro writes tables and one `match` over the fields; the walking is done here.
+//! Functions that `#[derive(PersistDeserialize)]` calls. Not public API: it may change with any
+//! version, together with the macro. The macro generates tables and one `match` over the fields;
+//! the walking is done here.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ use crate::persist::{Build, Built, Persist, Slot};
 #[doc(hidden)]
 pub use serde_core as __serde;
 
-/// How a struct looks from outside.
+/// Names of a struct and its fields in the serialized form.
 #[doc(hidden)]
 pub enum Shape {
     Named,
@@ -24,23 +25,24 @@ pub enum Shape {
     Unit,
 }
 
-/// A struct whose fields are filled one by one, by their number.
+/// A struct whose fields are filled one by one, by index.
 ///
 /// # Safety
 ///
-/// `next` and `absent` build the field of that number, of this very struct; `FIELDS` has one entry for
+/// `next` and `absent` build the field with that index of this struct; `FIELDS` has one entry for
+/// each field.
 /// each field.
 #[doc(hidden)]
 pub unsafe trait Fill<'de>: Persist {
-    /// The type's name for the format.
+    /// Name of the type.
     const NAME: &'static str;
-    /// The names of the fields that are read, in order.
+    /// Names of the fields that are read, in order.
     const NAMES: &'static [&'static str];
-    /// For each field, all its names; none for one that isn't read.
+    /// All names of each field. Empty for a field that isn't read.
     const FIELDS: &'static [&'static [&'static str]];
     const SHAPE: Shape;
     const DENIES_UNKNOWN: bool;
-    /// A place for each field's guard: an array.
+    /// Array with a place for each field's guard.
     type Guards<'a>: AsMut<[Option<Part<'a>>]>;
 
     fn guards<'a>() -> Self::Guards<'a>;
@@ -56,18 +58,18 @@ pub unsafe trait Fill<'de>: Persist {
         values: &mut A,
     ) -> Result<Option<Part<'a>>, A::Error>;
 
-    /// Builds a field that isn't there.
+    /// Builds a field that is missing in the input.
     ///
     /// # Safety
     ///
-    /// As [`next`](Fill::next).
+    /// The field hasn't been built yet.
     unsafe fn absent<'a, E: serde_core::de::Error>(
         place: &Place<'a, Self>,
         field: usize,
     ) -> Result<Part<'a>, E>;
 }
 
-/// Where the fields' values come from.
+/// Source of the fields' values.
 #[doc(hidden)]
 pub trait Values<'de> {
     type Error: serde_core::de::Error;
@@ -105,7 +107,7 @@ impl<'de, D: Deserializer<'de>> Values<'de> for Single<D> {
     }
 }
 
-/// A struct on its way.
+/// A struct being built.
 #[doc(hidden)]
 pub struct Place<'a, T> {
     parts: Parts<'a, T>,
@@ -113,32 +115,32 @@ pub struct Place<'a, T> {
 }
 
 impl<'a, T: Persist> Place<'a, T> {
-    /// The struct's address.
+    /// Returns the struct's address.
     pub fn as_ptr(&self) -> *mut T {
         self.parts.as_ptr()
     }
 
-    /// Where a field is deserialised to.
+    /// Returns the seed of a field.
     ///
     /// # Safety
     ///
     /// `field` points to a field of the struct that hasn't been built yet.
     pub unsafe fn seed<F: Persist>(&self, field: *mut F) -> FieldSeed<'a, F> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees an unbuilt field of the struct.
         FieldSeed { slot: unsafe { self.parts.slot(field) }, context: self.context.clone() }
     }
 
-    /// Builds a field that isn't there, if its type has a value for that.
+    /// Builds a missing field, if its type has a value for that.
     ///
     /// # Safety
     ///
-    /// As [`seed`](Place::seed).
+    /// `field` points to a field of the struct that hasn't been built yet.
     pub unsafe fn missing<'de, F: PersistDeserialize<'de>, E: serde_core::de::Error>(
         &self,
         field: *mut F,
         name: &'static str,
     ) -> Result<Part<'a>, E> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees an unbuilt field of the struct.
         let FieldSeed { slot, context } = unsafe { self.seed(field) };
         let (heap, target) = (slot.heap, slot.target);
         let built = F::absent(context.seed(slot)).ok_or_else(|| E::missing_field(name))?;
@@ -149,13 +151,13 @@ impl<'a, T: Persist> Place<'a, T> {
     ///
     /// # Safety
     ///
-    /// As [`seed`](Place::seed).
+    /// `field` points to a field of the struct that hasn't been built yet.
     pub unsafe fn value<F: Build<F>, E: serde_core::de::Error>(
         &self,
         field: *mut F,
         value: F,
     ) -> Result<Part<'a>, E> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees an unbuilt field of the struct.
         let FieldSeed { slot, context } = unsafe { self.seed(field) };
         let (heap, target) = (slot.heap, slot.target);
         let built = context.seed(slot).fill(value)?;
@@ -163,7 +165,7 @@ impl<'a, T: Persist> Place<'a, T> {
     }
 }
 
-/// A field's place.
+/// Place for a field.
 #[doc(hidden)]
 pub struct FieldSeed<'a, F> {
     slot: Slot<'a, F>,
@@ -207,7 +209,7 @@ impl<'a, T> StructVisitor<'a, T> {
     }
 }
 
-/// Sees to it that every field is built, and keeps them.
+/// Builds the missing fields and keeps all fields.
 fn finish<'a, 'de, T: Fill<'de>, E: serde_core::de::Error>(
     place: Place<'a, T>,
     mut guards: T::Guards<'a>,
@@ -223,7 +225,7 @@ fn finish<'a, 'de, T: Fill<'de>, E: serde_core::de::Error>(
     Ok(unsafe { place.parts.finish() })
 }
 
-/// Fields that come in order, without their names.
+/// Builds fields that come in order, without names.
 fn in_order<'a, 'de, T: Fill<'de>, A: Values<'de>>(
     place: Place<'a, T>,
     mut values: A,
@@ -231,11 +233,11 @@ fn in_order<'a, 'de, T: Fill<'de>, A: Values<'de>>(
     let mut guards = T::guards();
     let read = (0..T::FIELDS.len()).filter(|field| !T::FIELDS[*field].is_empty());
     for (index, field) in read.enumerate() {
-        // SAFETY: each field once.
+        // SAFETY: each field is built once.
         guards.as_mut()[field] = unsafe { T::next(&place, field, &mut values)? };
         if guards.as_mut()[field].is_none() {
             let expected = format!("{} with {} elements", T::NAME, T::NAMES.len());
-            // What is missing at the end may have a default.
+            // Fields missing at the end may have a default.
             return finish(place, guards)
                 .map_err(|_: A::Error| A::Error::invalid_length(index, &expected.as_str()));
         }
@@ -286,14 +288,14 @@ impl<'a, 'de, T: Fill<'de>> Visitor<'de> for StructVisitor<'a, T> {
     }
 }
 
-/// Finds a name, or a number that stands for one, in a table.
+/// Finds a name, or an index that replaces a name, in a table.
 struct Name {
     all: &'static [&'static [&'static str]],
 }
 
 struct Found {
     known: Option<usize>,
-    /// The name, if it isn't known.
+    /// The unknown name, if it isn't in the table.
     text: String,
 }
 
@@ -323,14 +325,14 @@ impl Visitor<'_> for Name {
     }
 
     fn visit_u64<E: serde_core::de::Error>(self, number: u64) -> Result<Found, E> {
-        // Numbers count what is read.
+        // Indices count only fields that are read.
         let mut read = (0..self.all.len()).filter(|index| !self.all[*index].is_empty());
         let known = usize::try_from(number).ok().and_then(|number| read.nth(number));
         Ok(Found { known, text: number.to_string() })
     }
 }
 
-/// Deserialises the number of a fieldless enum's variant.
+/// Deserializes the index of a fieldless enum's variant.
 #[doc(hidden)]
 pub fn variant<'de, D: Deserializer<'de>>(
     name: &'static str,

@@ -1,8 +1,9 @@
-//! serde, both ways (cargo feature `serde`).
+//! Support for serde in both directions (cargo feature `serde`).
 //!
-//! *Out*: every container is `Serialize`, so `#[derive(serde::Serialize)]` on a struct of them just
-//! works. *In*: [`from`] makes a source of any `Deserializer`, from which a container, or a struct with
-//! `#[derive(PersistDeserialize)]`, is built in its place in the object, without a tree of values in
+//! *Out*: every container implements `Serialize`, so `#[derive(serde::Serialize)]` works on a
+//! struct of them. *In*: [`from`] turns any `Deserializer` into a source. A container, or a struct
+//! with `#[derive(PersistDeserialize)]`, is built from it directly in the object, without an
+//! intermediate tree of values.
 //! between.
 //!
 //! ```
@@ -33,9 +34,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What comes from outside may be hostile: sizes that a format announces are believed up to 64 KiB, and
-//! values nested deeper than [`DEPTH_MAX`] are refused, so that the stack doesn't overflow (beyond what
-//! the format's own parser needs). Writing out recurses as deep as the data does.
+//! The input may be hostile: length hints of a format are trusted up to 64 KiB, and values nested
+//! deeper than [`DEPTH_MAX`] are refused, so that the stack doesn't overflow (beyond the needs of
+//! the format's own parser). Serializing recurses as deep as the data.
 
 mod derived;
 mod read;
@@ -51,14 +52,14 @@ use serde_core::de::{DeserializeSeed, Deserializer, Error as _};
 use super::{Build, Built, Persist, Slot};
 use crate::Error;
 
-/// How deep values may be nested in what is deserialised; a box counts as what is in it.
+/// Maximum nesting of deserialized values. A box counts as its contents.
 pub const DEPTH_MAX: u32 = 256;
 
-/// A type that can be built in an object from what a `Deserializer` gives.
+/// A type that can be built in an object from a `Deserializer`.
 ///
-/// Use `#[derive(PersistDeserialize)]` beside `#[derive(Persist)]` for structs and fieldless enums. It
-/// follows these of serde's attributes, so that `#[derive(serde::Serialize)]` on the same type writes what
-/// it reads:
+/// Use `#[derive(PersistDeserialize)]` together with `#[derive(Persist)]` for structs and fieldless
+/// enums. It supports these serde attributes, so that `#[derive(serde::Serialize)]` on the same
+/// type writes a form that it can read:
 ///
 /// | attribute | on |
 /// |---|---|
@@ -71,9 +72,9 @@ pub const DEPTH_MAX: u32 = 256;
 /// | `#[serde(deny_unknown_fields)]` | struct |
 /// | `#[serde(transparent)]` | tuple struct of one field |
 ///
-/// Attributes that only change how a value is written are passed over; others are refused. A missing
-/// `Option<PBox<..>>` is `None`, as with serde. A default is a value of the field's own type, so one that
-/// owns memory is empty.
+/// Attributes that only change how a value is written are ignored; others are refused. A missing
+/// `Option<PBox<..>>` is `None`, as with serde. A default is a value of the field's own type, so a
+/// default that owns memory is empty.
 ///
 /// ```
 /// use evermap::{PString, Persist, PersistDeserialize, Scratch};
@@ -98,13 +99,13 @@ pub trait PersistDeserialize<'de>: Persist {
     ///
     /// # Errors
     ///
-    /// What the deserializer says. Nothing is left behind in the object.
+    /// Returns the deserializer's error. Nothing stays allocated in the object then.
     fn deserialize_into<'a, D: Deserializer<'de>>(
         seed: Seed<'a, Self>,
         deserializer: D,
     ) -> Result<Built<'a, Self>, D::Error>;
 
-    /// Fills the place of a field that isn't there, if the type has a value that stands for that.
+    /// Fills the place of a missing field, if the type has a value for that.
     #[doc(hidden)]
     fn absent(seed: Seed<'_, Self>) -> Option<Built<'_, Self>> {
         let _ = seed;
@@ -112,22 +113,22 @@ pub trait PersistDeserialize<'de>: Persist {
     }
 }
 
-/// A source made of a `Deserializer`: see [`from`].
+/// A source created from a `Deserializer`: see [`from`].
 pub struct FromDeserializer<D>(D);
 
-/// Makes a source of a `Deserializer`, from which an object's root, a field (by
+/// Turns a `Deserializer` into a source, from which an object's root, a field (by
 /// [`assign`](crate::Mut::assign)) or an element is built in place.
 ///
-/// Costs what parsing costs and what building the same values costs; keys of maps are built before they
-/// are looked up, and the last of equal keys wins.
+/// The cost is that of parsing plus that of building the same values. Keys of maps are built before
+/// they are looked up, and the last of equal keys wins.
 ///
-/// It reads one value and leaves the deserializer there: ask it whether that was all, as
-/// `serde_json::Deserializer::end` does, if that matters.
+/// It reads one value and leaves the deserializer after it. If trailing data matters, check for it,
+/// for example with `serde_json::Deserializer::end`.
 ///
 /// # Errors
 ///
-/// Building from it fails with [`Error::Deserialize`], which says what serde said, and with the errors of
-/// building, such as a full object. Nothing is left behind then.
+/// Building from it fails with [`Error::Deserialize`], which contains serde's message, and with the
+/// errors of building, such as a full object. Nothing stays allocated then.
 ///
 /// ```
 /// use evermap::{Error, PMap, PString, PVec, Scratch};
@@ -148,7 +149,7 @@ pub fn from<'de, D: Deserializer<'de>>(deserializer: D) -> FromDeserializer<D> {
 }
 
 impl<D> FromDeserializer<D> {
-    /// Builds in a slot. What `Build` does for each type that is `PersistDeserialize`.
+    /// Builds in a slot: the `Build` implementation of each type that is `PersistDeserialize`.
     #[doc(hidden)]
     pub fn build_in<'a, 'de, T>(self, slot: Slot<'a, T>) -> Result<Built<'a, T>, Error>
     where
@@ -166,41 +167,40 @@ impl<D> FromDeserializer<D> {
     }
 }
 
-/// A place in an object that waits for a value to be deserialised. serde calls such a thing a seed, and
-/// it is one: a `DeserializeSeed`.
+/// An unfilled place for a value in an object. Implements serde's `DeserializeSeed`.
 pub struct Seed<'a, T> {
     slot: Slot<'a, T>,
     context: Context,
 }
 
-/// What all seeds of one build share.
+/// State shared by all seeds of one build.
 #[derive(Clone, Default)]
 pub(super) struct Context(Rc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// serde's errors are texts: the error of the object that caused one is kept here.
+    /// Original error of the object, because serde's errors are only texts.
     failure: Cell<Option<Error>>,
     depth: Cell<u32>,
 }
 
 impl Context {
-    /// Turns an error of the object into one of the deserializer's.
+    /// Converts an error of the object into one of the deserializer.
     fn fail<E: serde_core::de::Error>(&self, error: Error) -> E {
         let text = E::custom(&error);
         self.0.failure.set(Some(error));
         text
     }
 
-    /// A place for a value within.
+    /// Creates a seed for a nested value.
     fn seed<'a, T>(&self, slot: Slot<'a, T>) -> Seed<'a, T> {
         Seed { slot, context: self.clone() }
     }
 }
 
 impl<'a, T: Persist> Seed<'a, T> {
-    /// Builds the value from a source that is there already: what a hand-written
-    /// [`PersistDeserialize`] ends with.
+    /// Builds the value from an existing source: the last step of a hand-written
+    /// [`PersistDeserialize`].
     ///
     /// ```
     /// use evermap::serde::{PersistDeserialize, Seed};
@@ -224,7 +224,7 @@ impl<'a, T: Persist> Seed<'a, T> {
     ///
     /// # Errors
     ///
-    /// When building fails; the error behind it isn't lost.
+    /// Returns an error when building fails; the underlying error is preserved.
     pub fn fill<S, E: serde_core::de::Error>(self, source: S) -> Result<Built<'a, T>, E>
     where
         T: Build<S>,

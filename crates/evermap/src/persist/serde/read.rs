@@ -1,5 +1,5 @@
-//! Scalars and containers read in. Each part is deserialised into the place where it stays; what was
-//! built before an error is given back by the guards that building has anyway.
+//! Deserializes scalars and containers. Each part is deserialized in its final place. After an
+//! error, the guards that building always uses release the parts built before.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,15 +18,15 @@ use crate::persist::{
     Build, Built, Mut, PBTree, PBox, PMap, PString, PVec, Persist, PersistHash, Slot,
 };
 
-/// What an announced length may reserve at most: a hostile one costs no more than this.
+/// Maximum bytes reserved for a length hint, which may be hostile.
 const RESERVED_BYTES_MAX: usize = 64 * 1024;
 
-/// How many elements to make room for.
+/// Returns the number of elements to reserve room for.
 fn reserved<T>(hint: Option<usize>) -> usize {
     hint.unwrap_or(0).min(RESERVED_BYTES_MAX / size_of::<T>().max(1))
 }
 
-/// A visitor that fills the place of a seed.
+/// A visitor that fills a seed's place.
 struct Filler<'a, T>(Seed<'a, T>);
 
 macro_rules! build_by_deserializing {
@@ -46,8 +46,8 @@ macro_rules! build_by_deserializing {
     )*};
 }
 
-// Not for scalars: with two kinds of sources the compiler would no longer know what `x.into()` is, and
-// says less clearly what is wrong with a `u32` for a `u64`. They deserialise themselves.
+// Not for scalars: with two kinds of sources the compiler could no longer infer `x.into()`, and its
+// error for a `u32` in place of a `u64` would be less clear. Scalars deserialize themselves.
 build_by_deserializing!(
     [] PString,
     [T: Persist] PVec<T>,
@@ -166,14 +166,14 @@ impl<'de, T: PersistDeserialize<'de>> PersistDeserialize<'de> for PBox<T> {
     }
 }
 
-/// Deserialises a value in a block of its own.
+/// Deserializes a value in its own block.
 fn boxed<'de, T: PersistDeserialize<'de>, D: Deserializer<'de>>(
     heap: &Heap,
     context: &Context,
     deserializer: D,
 ) -> Result<PBox<T>, D::Error> {
     let block = Block::<T>::allocate(heap).map_err(|error| context.fail(error))?;
-    // The box itself is no level of its own: the value in it is counted.
+    // The box itself does not count as a level; the value in it does.
     let block = block.fill(|slot| context.seed(slot).deserialize(deserializer))?;
     Ok(PBox::owning(block))
 }
@@ -213,7 +213,7 @@ impl<'a, 'de, T: PersistDeserialize<'de>> Visitor<'de> for Filler<'a, Option<PBo
     }
 }
 
-/// The next key and its value, built aside.
+/// The next key and its value, built outside of the map.
 type Pair<'h, K, V> = Option<(Staged<'h, K>, Staged<'h, V>)>;
 
 fn next_pair<'h, 'de, K, V, A>(
@@ -299,7 +299,7 @@ where
     A: MapAccess<'de>,
 {
     let heap = tree.heap;
-    // As long as the keys ascend, as they do in what was written from a tree.
+    // Works while keys ascend, which they do in data serialized from a tree.
     let mut filling = Filling::begin(&mut tree);
     let mut pair = loop {
         let Some((key, value)) = next_pair::<K, V, A>(heap, context, &mut access)? else {

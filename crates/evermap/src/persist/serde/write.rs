@@ -1,4 +1,4 @@
-//! Containers written out, in the shape that those of the standard library have.
+//! Serializes containers, in the same form as those of the standard library.
 
 use serde_core::ser::{Serialize, Serializer};
 

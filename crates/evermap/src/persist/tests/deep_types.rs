@@ -1,4 +1,4 @@
-//! Types nested deep in each other, and in themselves.
+//! Tests of types nested deep in each other, and in themselves.
 
 use super::{close, object};
 use crate::persist::{PBox, PVec, Persist, type_description};
@@ -70,7 +70,7 @@ fn generic_structs_within_each_other_are_described_in_their_square() {
 }
 
 #[test]
-fn types_that_double_at_each_level_end_in_a_clear_error() {
+fn types_that_double_at_each_level_are_refused() {
     let text = type_description::<T4<u8>>();
     assert_eq!(text.matches("#").count(), 4);
     let panic = std::panic::catch_unwind(type_description::<T16<T4<u8>>>).unwrap_err();

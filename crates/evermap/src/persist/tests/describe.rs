@@ -1,4 +1,4 @@
-//! Descriptions and ids are part of the file format: the golden values here may only be added to.
+//! Descriptions and ids are part of the file format: the golden values here may only be extended.
 
 use std::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-//! What is said about descriptions that differ, whole, cut, and nonsense.
+//! Tests of differences between complete, truncated and invalid descriptions.
 
 use crate::format::SCHEMA_BYTES_MAX;
 use crate::persist::SchemaDifference;

@@ -1,4 +1,4 @@
-//! The object is full: at every allocation in turn.
+//! Tests in which the object is full, at every allocation in turn.
 
 use super::{close, failing_at_each_allocation, object};
 use crate::persist::{PBox, PMap, PString, PVec};

@@ -1,9 +1,9 @@
 //! Tests of the typed layer against a heap that counts its blocks and can be told to fail.
 
-// The names of its types make a module of a gigabyte.
+// Their type names make a module of a gigabyte on WebAssembly.
 #[cfg(not(target_family = "wasm"))]
 mod deep_types;
-// The texts of 64-bit machines.
+// These texts are those of 64-bit machines.
 #[cfg(not(target_family = "wasm"))]
 mod describe;
 mod difference;
@@ -24,25 +24,26 @@ use super::{Build, Mut, Persist, Scratch};
 use crate::Error;
 use crate::alloc::Heap;
 
-/// So many repetitions; under Miri, which takes a thousand times as long, a hundredth of them.
+/// Number of repetitions: `count`, or a hundredth of it under Miri, which is a thousand times
+/// slower.
 fn times(count: usize) -> usize {
     if cfg!(miri) { count / 100 } else { count }
 }
 
-/// An object in a heap of its own.
+/// Creates an object in its own heap.
 fn object<T: Build<S>, S>(source: S) -> Scratch<T> {
     Scratch::in_heap(Heap::anonymous().unwrap(), source).unwrap()
 }
 
-/// Ends an object and asserts that every block was given back (the heap itself asserts that none was
-/// given back twice).
+/// Ends an object and asserts that every block was freed (the heap itself asserts that none was
+/// freed twice).
 fn close<T: Persist>(object: Scratch<T>) {
     assert_eq!(object.close().live_blocks(), 0, "blocks were leaked");
 }
 
-/// Runs `work` on fresh objects, letting the first allocation fail, then the second, and so on until
-/// `work` succeeds. After each run `check` sees the root and whether `work` succeeded, and the
-/// object must end without leaks. Returns how many allocations `work` makes.
+/// Runs `work` on fresh objects and fails the first allocation, then the second, and so on until
+/// `work` succeeds. After each run, `check` gets the root and whether `work` succeeded, and the
+/// object must end without leaks. Returns the number of allocations of `work`.
 fn failing_at_each_allocation<T: Persist>(
     make: impl Fn() -> Scratch<T>,
     work: impl Fn(Mut<'_, T>) -> Result<(), Error>,

@@ -1,7 +1,6 @@
-//! Derived code works whatever the program calls its types.
+//! Tests that derived code works with any names of the program's types.
 
-/// Types with the names that derived code uses or would like to use, in a module that imports
-/// nothing else.
+/// Types with the names that derived code uses or could use, in a module that imports nothing else.
 #[allow(dead_code)]
 mod program {
     macro_rules! types {
@@ -30,7 +29,7 @@ mod program {
         None,
     }
 
-    /// As types of fields and as parameters.
+    /// Such types as fields and as type parameters.
     #[derive(crate::Persist, crate::PersistHash)]
     #[cfg_attr(feature = "serde", derive(crate::PersistDeserialize))]
     #[repr(C)]

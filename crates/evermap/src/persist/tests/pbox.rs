@@ -1,4 +1,4 @@
-//! `PBox`, lists and trees of it, and the release of deep structures.
+//! Tests of `PBox`, lists and trees of it, and the release of deep structures.
 
 use super::{close, object, times};
 use crate::persist::{PBox, PMap, PString, PVec};

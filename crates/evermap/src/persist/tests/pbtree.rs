@@ -1,4 +1,5 @@
-//! `PBTree` against the standard library's `BTreeMap`, and its shape against what a B-tree promises.
+//! Tests `PBTree` against the standard library's `BTreeMap`, and its shape against the B-tree
+//! invariants.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -9,7 +10,7 @@ use super::{close, failing_at_each_allocation, object, times};
 use crate::persist::pbtree_node::{CAPACITY, LEN_MIN, NodeRef};
 use crate::persist::{PBTree, PBox, PMap, PString, PVec, Persist, from_iter};
 
-/// Walks the whole tree; gives the number of nodes.
+/// Checks the whole tree. Returns the number of nodes.
 fn assert_well_formed<K: Ord + Persist, V: Persist>(tree: &PBTree<K, V>) -> usize {
     fn walk<K: Ord, V>(node: NodeRef<K, V>, height: u32, top: bool, nodes: &mut usize) -> usize {
         *nodes += 1;
@@ -33,7 +34,7 @@ fn assert_well_formed<K: Ord + Persist, V: Persist>(tree: &PBTree<K, V>) -> usiz
 #[derive(Clone, Debug)]
 enum Edit {
     Insert(u16, Vec<u8>),
-    /// The same with no more than so many allocations.
+    /// Like an insert, but with at most this many allocations.
     InsertWithin(u16, Vec<u8>, usize),
     Append(u16, u8),
     Remove(u16),
@@ -114,7 +115,7 @@ fn apply(object: &mut crate::Scratch<Tree>, model: &mut Model, edit: Edit) {
             let counted = pairs.clone().inspect(|_| taken += 1);
             let done = object.root_mut().extend(counted).is_ok();
             object.heap().never_fail();
-            // The pair that failed is not in, those before it are.
+            // The failing pair was not inserted; the pairs before it were.
             model.extend(pairs.take(taken - usize::from(!done)));
         }
         Edit::Retain(divisor) => {
@@ -150,7 +151,7 @@ fn apply(object: &mut crate::Scratch<Tree>, model: &mut Model, edit: Edit) {
 
 proptest! {
     #[test]
-    fn a_tree_does_what_the_standard_one_does(edits in edits()) {
+    fn a_tree_matches_the_standard_btree_map(edits in edits()) {
         let mut object = object::<Tree, _>(PBTree::new());
         let mut model = Model::new();
         for edit in edits {
@@ -188,12 +189,12 @@ proptest! {
         let range = (bound(kinds.0, from), bound(kinds.1, from + length));
         let (mine, std) = (object.root().range(range), std::panic::catch_unwind(|| model.range(range)));
         match std {
-            // Two excluded bounds of one key: the standard library panics.
+            // The standard library panics for two excluded bounds of the same key.
             Err(_) => prop_assert_eq!(mine.count(), 0),
             Ok(std) => {
                 prop_assert!(mine.clone().eq(std.clone()));
                 prop_assert!(mine.clone().rev().eq(std.clone().rev()));
-                // From both ends in turn.
+                // Alternately from both ends.
                 let (mut mine, mut std) = (mine, std);
                 for turn in 0..keys.len() + 2 {
                     if turn % 3 == 0 {
@@ -214,7 +215,7 @@ fn ascending_keys_fill_the_nodes() {
     let mut built = object::<PBTree<u64, u64>, _>(from_iter((0..count).map(|key| (key, key))));
     let nodes = assert_well_formed(built.root());
     assert!(nodes <= count as usize / CAPACITY + 10, "{nodes}");
-    // Filling goes on where it ended.
+    // Filling continues where it ended.
     built.root_mut().extend((count..2 * count).map(|key| (key, key))).unwrap();
     let nodes = assert_well_formed(built.root());
     assert!(nodes <= 2 * count as usize / CAPACITY + 20, "{nodes}");
@@ -230,7 +231,7 @@ fn ascending_keys_fill_the_nodes() {
 }
 
 #[test]
-fn a_great_tree_finds_and_loses_every_key() {
+fn a_large_tree_finds_and_removes_every_key() {
     let count = times(50_000) as u64;
     let mut object = object::<PBTree<u64, u64>, _>(PBTree::new());
     let scattered = |key: u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -259,7 +260,7 @@ fn a_great_tree_finds_and_loses_every_key() {
 
 #[test]
 fn inserting_changes_all_or_nothing() {
-    // Every node on the way is full: a leaf, an inner node and the root are split.
+    // Every node on the path is full, so a leaf, an inner node and the root are split.
     let full = CAPACITY + CAPACITY * (CAPACITY + 1);
     let pairs = || (0..full as u64).map(|n| (format!("{n:05}"), n.to_string()));
     let allocations = failing_at_each_allocation(
@@ -309,7 +310,7 @@ fn removing_needs_no_memory() {
 
 #[test]
 #[cfg_attr(target_family = "wasm", ignore = "needs unwinding")]
-fn a_panic_in_the_users_code_loses_nothing() {
+fn a_panic_in_user_code_loses_nothing() {
     let mut object = object::<PBTree<u64, PString>, _>([(1, "a"), (2, "b")]);
     let panics = |work: &mut dyn FnMut()| {
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err());
@@ -326,7 +327,7 @@ fn a_panic_in_the_users_code_loses_nothing() {
     close(object);
 }
 
-/// An order that changes its mind.
+/// An inconsistent order.
 #[derive(Clone, Copy, crate::Persist)]
 #[repr(C)]
 struct Contrary(u64);
@@ -358,7 +359,7 @@ impl Ord for Contrary {
 }
 
 #[test]
-fn an_order_that_contradicts_itself_breaks_nothing() {
+fn an_inconsistent_order_is_harmless() {
     let mut object = object::<PBTree<Contrary, PString>, _>(PBTree::new());
     for key in 0..times(3000) as u64 {
         object.root_mut().insert(Contrary(key), key.to_string()).unwrap();

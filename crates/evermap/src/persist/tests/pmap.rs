@@ -1,4 +1,4 @@
-//! `PMap` against a plain list of pairs, which is what its order has to look like.
+//! Tests `PMap` against a plain list of pairs, which defines its order.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +19,7 @@ enum Edit {
 }
 
 fn edits() -> impl Strategy<Value = Vec<Edit>> {
-    // Few keys, so that they are often there; removals often enough to force compactions.
+    // Few keys, so that they often exist; frequent removals, so that compactions happen.
     let key = || 0..60_u16;
     let value = || prop::collection::vec(any::<u8>(), 0..4);
     let edit = prop_oneof![
@@ -42,7 +42,7 @@ fn value<'m>(model: &'m mut Model, key: &str) -> Option<&'m mut Vec<u8>> {
 
 proptest! {
     #[test]
-    fn a_map_does_what_a_list_of_pairs_does(edits in edits()) {
+    fn a_map_matches_a_list_of_pairs(edits in edits()) {
         let mut object = object::<PMap<PString, PVec<u8>>, _>(PMap::new());
         let mut model = Model::new();
         for edit in edits {
@@ -107,7 +107,7 @@ proptest! {
 }
 
 #[test]
-fn a_great_map_finds_every_key() {
+fn a_large_map_finds_every_key() {
     let count = times(99_999) as u64;
     let mut object = object::<PMap<u64, u64>, _>(PMap::new());
     let mut map = object.root_mut();
@@ -131,7 +131,7 @@ struct Colliding(u64);
 
 impl PersistHash for Colliding {
     fn persist_hash(&self, _state: u64) -> u64 {
-        // The hash 0 is also the one that stands for a removed entry.
+        // The hash 0 also marks a removed entry.
         0
     }
 }

@@ -1,4 +1,4 @@
-//! `PString` against `String`.
+//! Tests `PString` against `String`.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::persist::PString;
 
 proptest! {
     #[test]
-    fn a_string_does_what_the_standard_one_does(
+    fn a_string_matches_the_standard_string(
         steps in prop::collection::vec((0..9_u8, ".{0,12}", any::<char>(), 0..24_usize), 0..60)
     ) {
         let mut object = object::<PString, _>("");

@@ -1,4 +1,4 @@
-//! `PVec` against `Vec`.
+//! Tests `PVec` against `Vec`.
 
 use proptest::prelude::*;
 
@@ -48,7 +48,7 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
 
 proptest! {
     #[test]
-    fn a_vector_of_strings_does_what_the_standard_one_does(edits in edits()) {
+    fn a_vector_of_strings_matches_the_standard_vec(edits in edits()) {
         let mut object = object::<PVec<PString>, _>(PVec::new());
         let mut model: Vec<String> = Vec::new();
         for edit in edits {
@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn a_vector_of_numbers_does_what_the_standard_one_does(
+    fn a_vector_of_numbers_matches_the_standard_vec(
         steps in prop::collection::vec((0..7_u8, any::<u64>(), 0..40_usize), 0..60)
     ) {
         let mut object = object::<PVec<u64>, _>(PVec::new());
@@ -231,7 +231,7 @@ fn a_length_beyond_the_address_space_is_an_error() {
 
 #[test]
 #[cfg_attr(target_family = "wasm", ignore = "needs unwinding")]
-fn a_panic_in_a_comparison_loses_and_doubles_nothing() {
+fn a_panic_in_a_comparison_neither_loses_nor_duplicates_elements() {
     let mut object =
         object::<PVec<PString>, _>((0..100).map(|n| n.to_string()).collect::<Vec<_>>());
     for limit in [0, 1, 50, 300] {

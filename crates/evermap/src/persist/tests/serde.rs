@@ -1,4 +1,4 @@
-//! Values read straight from a `Deserializer`, and written out.
+//! Tests of deserializing values in place, and of serializing them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -125,14 +125,14 @@ fn tuple_structs_and_generic_ones_are_read() {
     let strict = read::<Strict<PString>>(r#"{ "one": ["x"] }"#).unwrap();
     assert_eq!(serde_json::to_value(strict.root()).unwrap(), json!({ "one": ["x"], "two": 0 }));
     close(strict);
-    // A struct may also come as a row of its fields.
+    // A struct may also be a sequence of its fields.
     let row = read::<Strict<PString>>(r#"[["x"], 3]"#).unwrap();
     assert_eq!(row.root().two, 3);
     close(row);
 }
 
 #[test]
-fn what_serde_says_is_in_the_error() {
+fn serdes_message_is_in_the_error() {
     let says = |text: &str, expected: &str| {
         let error = read::<Page>(text).map(drop).unwrap_err();
         let Error::Deserialize { what, why } = &error else { panic!("{error:?}") };
@@ -168,7 +168,7 @@ fn of_equal_keys_the_last_wins() {
 }
 
 #[test]
-fn a_full_object_says_so_and_keeps_the_old_value() {
+fn a_full_object_is_an_error_and_keeps_the_old_value() {
     let allocations = failing_at_each_allocation(
         || object::<PVec<Page>, _>(PVec::new()),
         |mut pages| pages.push(from(&mut Deserializer::from_str(PAGE))).map(drop),
@@ -196,18 +196,18 @@ fn hostile_input_neither_overflows_the_stack_nor_fills_the_object() {
     let deep = "{\"next\":".repeat(100_000);
     let error = read::<List>(&deep).map(drop).unwrap_err();
     assert!(error.to_string().contains("recursion limit"), "{error}");
-    // A format without a limit of its own.
+    // A format without its own depth limit.
     let error = Scratch::<List>::new(from(Nested(1_000_000))).map(drop).unwrap_err();
     assert!(error.to_string().contains("nested deeper than"), "{error}");
     close(object::<List, _>(from(Nested(crate::persist::serde::DEPTH_MAX / 2 - 1))));
 
-    // A length that is a lie: the visitor reserves little, and stops at the first missing element.
+    // A false length: the visitor reserves little, and stops at the first missing element.
     let lied = object::<PVec<u64>, _>(from(Lying));
     assert!(lied.root().is_empty() && lied.root().capacity() < 10_000);
     close(lied);
 }
 
-/// So many lists within each other.
+/// This many nested lists.
 struct Nested(u32);
 
 impl<'de> ::serde::Deserializer<'de> for Nested {
@@ -240,7 +240,7 @@ impl IntoDeserializer<'_> for Nested {
     }
 }
 
-/// Announces more than there is.
+/// Announces more elements than it has.
 struct Lying;
 
 impl<'de> ::serde::Deserializer<'de> for Lying {

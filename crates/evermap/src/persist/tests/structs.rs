@@ -1,4 +1,4 @@
-//! What the derives generate.
+//! Tests of the derive macros' output.
 
 use super::{close, object};
 use crate::persist::{Build, Built, Mut, PBox, PString, PVec, Persist, Plain, Ptr, Slot};
@@ -114,7 +114,7 @@ fn structs_without_fields_are_values_too() {
 }
 
 #[test]
-fn what_owns_nothing_is_known_to() {
+fn types_that_own_nothing_are_marked() {
     const {
         assert!(!Pixel::OWNS && !Nothing::OWNS && !<Ptr<Tuple>>::OWNS);
         assert!(!<[PString; 0]>::OWNS && Tuple::OWNS && Grid::<1>::OWNS);
@@ -137,7 +137,7 @@ impl Build<Failing> for Tuple {
 }
 
 #[test]
-fn a_build_of_the_programs_own_that_fails_leaves_nothing_behind() {
+fn a_failing_custom_build_leaks_nothing() {
     let mut object = object::<PVec<PBox<Tuple>>, _>([TupleInit("a", 1_u64)]);
     assert!(object.root_mut().push(Failing).is_err());
     assert!(object.root_mut().assign([Failing]).is_err());

@@ -1,8 +1,8 @@
-//! Objects of native programs and of guests in a sandbox, whose pointers have four bytes.
+//! Tests of objects of native programs and of guests, whose pointers have four bytes.
 
 use crate::{PBTree, PBox, PMap, PString, PVec, Ptr, type_description, type_id};
 
-/// The texts of both, for types whose layout differs and for some whose layout does not.
+/// Descriptions of both, for types whose layout differs and for some whose layout does not.
 fn texts() -> [(&'static str, &'static str, &'static str); 7] {
     [
         (type_description::<u64>(), "u64#8/8", "u64#8/8;*#4/4"),
@@ -16,14 +16,14 @@ fn texts() -> [(&'static str, &'static str, &'static str); 7] {
 }
 
 #[test]
-fn a_types_text_says_how_large_pointers_are_where_they_have_not_eight_bytes() {
+fn descriptions_contain_the_pointer_size_unless_it_is_eight() {
     for (text, native, guest) in texts() {
         assert_eq!(text, if cfg!(target_family = "wasm") { guest } else { native });
     }
 }
 
 #[test]
-fn no_type_of_a_guest_has_the_id_that_it_has_natively() {
+fn guest_types_and_native_types_have_different_ids() {
     let id = |text: &str| xxhash_rust::xxh3::xxh3_128(text.as_bytes()).to_be_bytes();
     for (_, native, guest) in texts() {
         assert_ne!(id(native), id(guest));

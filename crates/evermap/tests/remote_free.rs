@@ -1,14 +1,16 @@
-//! Every interleaving of threads that free blocks of a slab with its owner collecting them, by loom.
+//! Loom tests: threads free blocks of a slab in every interleaving while its owner collects them.
 //!
-//! Compiled only with `--cfg evermap_loom`, by `make test-races`. Loom knows no total order of
-//! sequentially consistent accesses, so fences stand in for it, which order no more than they do:
-//! what is shown is that the protocol works if the four accesses are ordered as the code asks.
+//! Compiled only with `--cfg evermap_loom`, by `make test-races`. Loom has no total order of
+//! sequentially consistent accesses, so fences replace it. They order no more than the accesses do,
+//! so the tests show that the protocol works if the four accesses are ordered as the code requires.
 #![cfg(evermap_loom)]
 #![allow(clippy::unwrap_used)]
 
-use handover::{FLAGS, Handed, Linked, Stack, begin_collecting, collect, hand_over, write_number};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use remote_free::{
+    FLAGS, Linked, RemoteFree, Stack, begin_collecting, collect, free_remotely, write_number,
+};
 
 mod atomic {
     pub(super) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
@@ -19,8 +21,8 @@ mod atomic {
 }
 
 #[allow(dead_code)]
-#[path = "../src/alloc/handover.rs"]
-mod handover;
+#[path = "../src/alloc/remote_free.rs"]
+mod remote_free;
 
 #[derive(Default)]
 struct Node {
@@ -43,10 +45,10 @@ struct Shared {
 
 fn free(shared: &Shared, node: usize, bit: u64) -> bool {
     let node = &shared.nodes[node];
-    match hand_over(&node.word, bit, &node.flags) {
-        Handed::Twice => return false,
-        Handed::First => shared.stack.push(node),
-        Handed::Further => {}
+    match free_remotely(&node.word, bit, &node.flags) {
+        RemoteFree::Twice => return false,
+        RemoteFree::Push => shared.stack.push(node),
+        RemoteFree::Queued => {}
     }
     true
 }
@@ -54,7 +56,7 @@ fn free(shared: &Shared, node: usize, bit: u64) -> bool {
 fn take_all(shared: &Shared) -> u32 {
     let mut count = 0;
     let mut next = shared.stack.take();
-    // SAFETY: what is on the stack are the nodes beside it.
+    // SAFETY: the stack holds nodes of `shared`, which outlive this call.
     while let Some(node) = unsafe { next.as_ref() } {
         next = node.link.load(Ordering::Relaxed);
         begin_collecting(&node.flags);
@@ -63,7 +65,7 @@ fn take_all(shared: &Shared) -> u32 {
     count
 }
 
-/// What the threads free while the owner collects, then what is left.
+/// Threads free blocks while the owner collects; afterwards the owner collects the rest.
 fn all_is_collected(frees: [&'static [(usize, u64)]; 2]) {
     let expected: u32 = frees.iter().map(|f| f.len() as u32).sum();
     loom::model(move || {
@@ -77,7 +79,7 @@ fn all_is_collected(frees: [&'static [(usize, u64)]; 2]) {
                 })
             })
             .collect();
-        // Without this, loom has the owner look before the others have done anything, always.
+        // Without this, loom always runs the owner before the other threads.
         loom::thread::yield_now();
         let mut count = take_all(&shared);
         for thread in threads {
@@ -89,12 +91,12 @@ fn all_is_collected(frees: [&'static [(usize, u64)]; 2]) {
 }
 
 #[test]
-fn no_block_is_forgotten_when_two_threads_free_into_one_slab() {
+fn no_block_is_lost_when_two_threads_free_into_one_slab() {
     all_is_collected([&[(0, 1)], &[(0, 2)]]);
 }
 
 #[test]
-fn no_block_is_forgotten_when_two_threads_free_into_two_slabs() {
+fn no_block_is_lost_when_two_threads_free_into_two_slabs() {
     all_is_collected([&[(0, 1), (1, 1)], &[(0, 2)]]);
 }
 
@@ -111,7 +113,7 @@ fn one_of_two_threads_that_free_the_same_block_is_refused() {
 }
 
 #[test]
-fn the_owner_writes_its_number_beside_flags_that_others_set() {
+fn writing_the_number_keeps_flags_that_others_set() {
     loom::model(|| {
         let shared = Arc::new(Shared::default());
         let other = Arc::clone(&shared);
@@ -122,7 +124,7 @@ fn the_owner_writes_its_number_beside_flags_that_others_set() {
         let before = take_all(&shared);
         write_number(flags, 6 * (FLAGS + 1));
         thread.join().unwrap();
-        // While a block waits, the flag is there, and freeing takes its time.
+        // While a block is pending, the flag is set and frees take the slow path.
         let waits = u64::from(before == 0);
         assert_eq!(flags.load(Ordering::Relaxed), 6 * (FLAGS + 1) + waits);
         assert_eq!(before + take_all(&shared), 1);

@@ -1,4 +1,4 @@
-//! Wishes: from the struct that C gives to what the builder takes.
+//! Converts load options from the C struct to the builder.
 
 use std::path::Path;
 
@@ -10,34 +10,36 @@ use crate::arguments::{options, path, text};
 use crate::failure::{Failure, Result};
 use crate::types::*;
 
-/// A loader of a file with what was wished.
+/// Returns a loader of a file with the given options.
 ///
 /// # Safety
-/// `given` is null or what the header says; with `may_map` and `trust_rules` the caller makes the promises that stand there.
+/// `given` is null or as the header requires. With `may_map` and `trust_rules` the caller gives the
+/// guarantees that the header states.
 pub unsafe fn loader(file: &Path, given: *const em_load_options) -> Result<Loader> {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees null or a struct as the header requires.
     let given = unsafe { options(given) }?;
     let Some(given) = given else { return Ok(Loader::open(file)) };
-    // SAFETY: as above.
+    // SAFETY: with `trust_rules`, the caller gives the guarantee that the header states.
     let loader = unsafe { by_rules(file, &given) }?;
     let loader = numbers(loader, &given)?;
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees a struct as the header requires.
     let mut loader = unsafe { by_recording(loader, &given) }?;
     if !given.method.is_null() {
-        // SAFETY: not null, so a text, by the caller's promise.
+        // SAFETY: not null, so the caller guarantees a text.
         loader = loader.method(method(unsafe { text(given.method, "the method") }?)?);
     }
     if given.may_map != 0 {
-        // SAFETY: the caller's promise, in the header's words.
+        // SAFETY: with `may_map`, the caller guarantees that the file does not change while it is
+        // mapped.
         loader = unsafe { loader.may_map() };
     }
     Ok(loader)
 }
 
-/// What the first rule says that matches, if any does.
+/// Returns a loader with the options of the first matching rule, if any.
 ///
 /// # Safety
-/// With `trust_rules` the caller makes the promise that stands in the header.
+/// With `trust_rules` the caller gives the guarantee that the header states.
 unsafe fn by_rules(file: &Path, given: &em_load_options) -> Result<Loader> {
     if given.rules.is_null() {
         return match given.trust_rules {
@@ -49,24 +51,25 @@ unsafe fn by_rules(file: &Path, given: &em_load_options) -> Result<Loader> {
     let Some(rule) = rules.find(file) else { return Ok(Loader::open(file)) };
     let loader = rule.loader(file);
     match given.trust_rules != 0 && rule.unchanging() == Some(true) {
-        // SAFETY: the rule promises it, and the caller that what it says is so.
+        // SAFETY: the rule states that the file does not change, and the caller guarantees that the
+        // rules are right.
         true => Ok(unsafe { loader.may_map() }),
         false => Ok(loader),
     }
 }
 
-/// What is done about a recording.
+/// Applies the recording options.
 ///
 /// # Safety
-/// As [`loader`].
+/// `given` is as the header requires.
 unsafe fn by_recording(loader: Loader, given: &em_load_options) -> Result<Loader> {
     match (given.record != 0, given.recording.is_null(), given.replay.is_null()) {
         (false, true, true) => Ok(loader),
         (true, true, true) => Ok(loader.record()),
-        // SAFETY: not null, so a path, by the caller's promise.
+        // SAFETY: not null, so the caller guarantees a path.
         (false, false, true) => Ok(loader.recording(unsafe { path(given.recording) }?)),
         (false, true, false) => {
-            // SAFETY: as above.
+            // SAFETY: not null, so the caller guarantees a path.
             let file = unsafe { path(given.replay) }?;
             Ok(loader.replay(&Recording::read(file)?))
         }
@@ -74,7 +77,7 @@ unsafe fn by_recording(loader: Loader, given: &em_load_options) -> Result<Loader
     }
 }
 
-/// What is said in numbers. Zeros leave what is there.
+/// Applies the numeric options. Zeros keep the defaults.
 fn numbers(mut loader: Loader, given: &em_load_options) -> Result<Loader> {
     loader = match (given.begin_bytes, given.length_bytes) {
         (begin, 0) => loader.range(begin..),
@@ -107,7 +110,7 @@ fn numbers(mut loader: Loader, given: &em_load_options) -> Result<Loader> {
     Ok(loader)
 }
 
-/// What will be done with a part of an image.
+/// Converts the advice for a part of an image.
 pub fn advice(number: em_advice) -> Result<Advice> {
     match number {
         ADVICE_WRITE_SOON => Ok(Advice::WriteSoon),

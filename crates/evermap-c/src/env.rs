@@ -1,4 +1,4 @@
-//! What the environment says: the store and the application of `fastio.h` and `nvheap.h`.
+//! Environment variables: the store and the application of `fastio.h` and `nvheap.h`.
 
 use std::ffi::{CStr, OsString};
 use std::path::PathBuf;
@@ -7,11 +7,13 @@ use evermap_core::ApplicationKey;
 
 use crate::failure::{Failure, Result};
 
-/// A variable that is set and not empty.
+/// Returns a variable that is set and not empty.
 pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
+/// Returns the path of the store.
+///
 /// # Errors
 /// `INVALID_ARGUMENT` without `EVERMAP_STORE`.
 pub fn store_path() -> Result<PathBuf> {
@@ -20,10 +22,10 @@ pub fn store_path() -> Result<PathBuf> {
     })
 }
 
-/// The application that `EVERMAP_APPLICATION` names.
+/// Returns the application that `EVERMAP_APPLICATION` names.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` when that is no UTF-8.
+/// `INVALID_ARGUMENT` when the name is not UTF-8.
 pub fn application() -> Result<Option<String>> {
     let text = |name: OsString| {
         name.into_string().map_err(|_| Failure::argument("EVERMAP_APPLICATION is not UTF-8"))
@@ -31,22 +33,22 @@ pub fn application() -> Result<Option<String>> {
     variable("EVERMAP_APPLICATION").map(text).transpose()
 }
 
-/// Its key.
+/// Returns the application's key.
 ///
 /// # Errors
-/// As [`application`].
+/// Same errors as [`application`].
 pub fn application_key() -> Result<Option<ApplicationKey>> {
     Ok(application()?.as_deref().map(ApplicationKey::named))
 }
 
 unsafe extern "C" {
-    /// The C library's: the program's name without directories.
+    /// Variable of the C library: the program's name without directories.
     static program_invocation_short_name: *const std::ffi::c_char;
 }
 
-/// The program's name without directories.
+/// Returns the program's name without directories.
 pub fn program_name() -> String {
-    // SAFETY: the C library sets it before anything of the program runs; it changes only when the
+    // SAFETY: the C library sets the variable before the program runs; it changes only if the
     // program itself writes to it.
     unsafe { CStr::from_ptr(program_invocation_short_name) }.to_string_lossy().into_owned()
 }
