@@ -81,7 +81,7 @@ fn bench_load_says_which_methods_cannot_and_why() {
         "mmap,read",
     ]);
     assert!(said.contains("mmap: cannot load") && said.contains("may_map"), "{said}");
-    place.fails(2, "no method has this name", &["bench", "load", "data", "--methods", "mnap"]);
+    place.fails(2, "unknown method", &["bench", "load", "data", "--methods", "mnap"]);
     let ran = place.run(&["bench", "load", "nothing"]);
     assert!(ran.code != 0 && ran.err.contains("see that the name is right"), "{ran:?}");
     place.file("empty", "");

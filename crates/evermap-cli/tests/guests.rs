@@ -469,7 +469,7 @@ fn a_guest_object_keeps_its_name_and_is_told_about() {
     let module = module.to_str().unwrap();
     let run = || place.run(&["sandbox", "run", module]).code;
     assert_eq!(run(), 1);
-    place.fails(2, "keeps its name", &["mv", "counts:heap", "kept"]);
+    place.fails(2, "cannot rename", &["mv", "counts:heap", "kept"]);
     assert_eq!(run(), 2, "the guest finds its object");
     let check = place.run(&["check"]);
     assert!(check.code == 0 && !check.out.contains("leftover"), "{check:?}");

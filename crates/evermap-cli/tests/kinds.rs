@@ -68,7 +68,7 @@ fn a_query_of_an_object_that_is_no_document_says_so_to_a_user_of_the_command() {
     store.create::<evermap::PVec<u64>, _>("numbers", [1, 2, 3]).unwrap();
     drop(store);
     let ran = place.run(&["query", "numbers", "p"]);
-    ran.failed(5, "object `numbers` is no document; `evermap ls --long`");
+    ran.failed(5, "object `numbers` is not a document; list the documents with `evermap ls");
     assert!(!ran.err.contains("migrate") && !ran.err.contains("::"), "{ran:?}");
 }
 

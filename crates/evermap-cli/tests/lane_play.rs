@@ -299,7 +299,11 @@ fn a_picture_that_cannot_be_written_is_said_before_anything_is_played() {
     let place = place();
     // An hour of it: were it played first, this test would not end.
     let long = ["lane", "play", "--policy", "off.toml", "--seconds", "3600", "--svg"];
-    place.fails(3, "there is no folder", &[&long[..], &["nowhere/play.svg"]].concat());
+    place.fails(
+        3,
+        "directory nowhere does not exist",
+        &[&long[..], &["nowhere/play.svg"]].concat(),
+    );
     place.fails(2, "it is a directory", &[&long[..], &["."]].concat());
 }
 

@@ -46,7 +46,7 @@ fn a_source_without_an_end_is_refused_by_what_it_is_or_by_the_limit() {
     run(command).failed(8, "it is binary");
     let mut command = place.command(&["parse", "-", "--name", "zero", "--html", "--limit", "3"]);
     command.stdin(zero());
-    run(command).failed(8, "longer than 3 MiB, the limit; `--limit MIB` raises it");
+    run(command).failed(8, "longer than 3 MiB; raise the limit with `--limit MIB`");
     let arguments = ["parse", "/dev/zero", "--name", "zero", "--html", "--limit", "3"];
     run(place.command(&arguments)).failed(8, "longer than 3 MiB");
     assert!(!place.store().exists() || place.ok(&["ls"]).is_empty());

@@ -81,7 +81,7 @@ fn the_end_of_the_command_is_passed_on_with_a_report_and_without() {
         assert_eq!((ran.code, ran.out.as_str()), (42, "out\n"), "{ran:?}");
         assert!(ran.err.starts_with("err\n"), "{ran:?}");
         load_run(&place, &[options, &["frobnicate"]].concat())
-            .failed(127, "no command `frobnicate`");
+            .failed(127, "command `frobnicate` not found");
         load_run(&place, &[options, &["./data.txt"]].concat()).failed(126, "not executable");
     }
     let ran = load_run(&place, &["--map", "*.txt", "--report", "--", "sh", "-c", "kill -TERM $$"]);
@@ -130,7 +130,7 @@ fn mistakes_are_said_before_anything_is_started() {
     let mut command = place.bare(&["load", "run", "--map", "*", "--", "echo"]);
     let elsewhere = place.path("elsewhere.so");
     let ran = Ran::of(command.env("EVERMAP_LOAD_SHIM", &elsewhere).output().unwrap());
-    ran.failed(125, "elsewhere.so; build it with `cargo build --release -p evermap-load-shim`");
+    ran.failed(125, "elsewhere.so); build it with `cargo build --release -p evermap-load-shim`");
     std::fs::write(place.path("a b.so"), "").unwrap();
     let ran = Ran::of(command.env("EVERMAP_LOAD_SHIM", place.path("a b.so")).output().unwrap());
     assert!(ran.code != 0 && ran.err.contains("no path with a space"), "{ran:?}");

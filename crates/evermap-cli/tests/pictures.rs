@@ -63,7 +63,11 @@ fn a_picture_is_well_formed_and_has_every_cell_and_every_size() {
     let wide = place.ok(&["map", NAME, "--svg", "-", "--wide"]);
     assert!(wide.contains("width=\"1900\""), "{}", &wide[..100]);
     place.fails(3, "no object `no such`", &["map", "no such", "--svg", "-"]);
-    place.fails(3, "there is no folder no/such", &["map", NAME, "--svg", "no/such/place.svg"]);
+    place.fails(
+        3,
+        "directory no/such does not exist",
+        &["map", NAME, "--svg", "no/such/place.svg"],
+    );
 }
 
 #[test]

@@ -50,8 +50,8 @@ fn a_command_that_is_not_there_or_no_program_is_said_so() {
     let Some(place) = a_place() else { return };
     place.file("text", "no program");
     let fails = |code, says: &str, arguments: &[&str]| exec(&place, arguments).failed(code, says);
-    fails(127, "no command `frobnicate`", &["--", "frobnicate"]);
-    fails(127, "no command `./frobnicate`", &["--", "./frobnicate"]);
+    fails(127, "command `frobnicate` not found", &["--", "frobnicate"]);
+    fails(127, "command `./frobnicate` not found", &["--", "./frobnicate"]);
     fails(126, "not executable", &["--", "./text"]);
     fails(126, "--read", &["--no-system", "--", "/bin/sh"]);
     fails(125, "/nothing/there", &["--read", "/nothing/there", "--", "/bin/true"]);

@@ -57,7 +57,7 @@ fn the_end_of_the_program_is_passed_on() {
         assert_eq!(ran.code, code, "{script}: {ran:?}");
     }
     for (command, code, says) in
-        [("no-such-command", 127, "no command"), ("/etc/passwd", 126, "cannot start /etc/passwd")]
+        [("no-such-command", 127, "not found"), ("/etc/passwd", 126, "cannot start /etc/passwd")]
     {
         let (ran, _) = place.ended(LEND, &[command]);
         assert_eq!(ran.code, code, "{ran:?}");
@@ -101,7 +101,7 @@ fn a_report_that_cannot_be_written_is_said_before_the_program_starts() {
     lane.arg("--report").arg(place.path("nowhere/report.json")).args(["--", "touch"]).arg(&ran);
     let said = Ran::of(lane.output().unwrap());
     assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.err.contains("there is no folder"), "{said:?}");
+    assert!(said.err.contains("does not exist; create it"), "{said:?}");
     assert!(!ran.exists(), "it ran");
 }
 
