@@ -1,4 +1,4 @@
-//! `bench load`: what it compares, says, and leaves.
+//! `bench load`: comparison, output, and the unchanged file.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ fn place() -> (Place, Vec<u8>) {
 }
 
 #[test]
-fn bench_compares_the_methods_on_the_users_file_and_leaves_it_as_it_is() {
+fn bench_load_compares_the_methods_and_does_not_change_the_file() {
     let (place, contents) = place();
     let said = place.ok(&["bench", "load", "data", "--rounds", "2"]);
     for part in [
@@ -34,7 +34,7 @@ fn bench_compares_the_methods_on_the_users_file_and_leaves_it_as_it_is() {
 }
 
 #[test]
-fn bench_load_tells_all_rounds_as_json() {
+fn bench_load_prints_all_rounds_as_json() {
     let (place, _) = place();
     let json = place.ok(&[
         "bench",
@@ -68,7 +68,7 @@ fn bench_load_tells_all_rounds_as_json() {
 }
 
 #[test]
-fn bench_load_says_which_methods_cannot_and_why() {
+fn bench_load_names_the_methods_that_cannot_load_and_the_reasons() {
     let (place, _) = place();
     let said = place.ok(&[
         "bench",

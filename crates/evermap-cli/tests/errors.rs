@@ -5,7 +5,7 @@ mod common;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use common::{Place, Ran, contents, names_rust, page, put_back};
+use common::{Place, Ran, contents, names_rust, page, restore_contents};
 use evermap::{PVec, Store};
 
 fn with_page() -> Place {
@@ -313,8 +313,8 @@ fn messages_name_options_and_verbs_and_no_rust_items() {
     }
 }
 
-/// Damages the catalog in several ways. Every verb that fails names the repair in its message, and the
-/// repair works.
+/// Damages the catalog in several ways. Every verb that fails names the repair in its message, and
+/// the repair works.
 #[test]
 fn messages_about_a_damaged_catalog_name_the_repair_and_it_works() {
     let place = with_page();
@@ -359,7 +359,7 @@ fn messages_about_a_damaged_catalog_name_the_repair_and_it_works() {
         let repaired = place.run(&["check", "--repair"]);
         assert_eq!(repaired.code, 0, "{repaired:?}");
         assert_eq!(place.ok(&["query", "page.html", "p", "--text"]), "text\n");
-        put_back(&place.store(), &whole);
+        restore_contents(&place.store(), &whole);
     }
     assert!(stopped >= 16, "only {stopped} calls were stopped");
 }

@@ -1,4 +1,4 @@
-//! `lane simulate`: what is said of runs, sweeps, fits and the published study, and of mistakes.
+//! `lane simulate`: output of runs, sweeps, fits and the published study, and errors.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_run_is_told_in_words_and_in_json_and_drawn() {
+fn a_run_is_printed_as_text_and_json_and_drawn() {
     let place = Place::new();
     let run = [&["lane", "simulate", "run"][..], &SMALL].concat();
     let said = place.ok(&run);
@@ -41,7 +41,7 @@ fn a_run_is_told_in_words_and_in_json_and_drawn() {
 }
 
 #[test]
-fn options_change_what_is_simulated() {
+fn options_change_the_simulation() {
     let place = Place::new();
     let summary = |more: &[&str]| {
         let run = [&["lane", "simulate", "run", "--json"][..], &SMALL, more].concat();
@@ -58,7 +58,7 @@ fn options_change_what_is_simulated() {
 }
 
 #[test]
-fn a_printed_profile_is_one_to_begin_with() {
+fn a_printed_profile_can_be_used_as_input() {
     let place = Place::new();
     let listed = place.ok(&["lane", "simulate", "profile"]);
     assert!(listed.contains("bahn2019: ") && listed.contains("measured: "), "{listed}");
@@ -71,7 +71,7 @@ fn a_printed_profile_is_one_to_begin_with() {
 }
 
 #[test]
-fn a_sweep_has_a_row_for_each_point_in_words_values_and_json() {
+fn a_sweep_prints_a_row_for_each_point_as_text_values_and_json() {
     let place = Place::new();
     let sweep =
         ["lane", "simulate", "sweep", "--over", "capacity=0..100:50", "--over", "wait=0,20"];
@@ -88,7 +88,7 @@ fn a_sweep_has_a_row_for_each_point_in_words_values_and_json() {
 }
 
 #[test]
-fn the_study_is_made_again_into_a_directory() {
+fn the_study_is_reproduced_in_a_directory() {
     let place = Place::new();
     let reproduce =
         ["lane", "simulate", "reproduce", "bahn2019", "--seeds", "2", "--to", "a/figures"];
@@ -110,7 +110,7 @@ fn the_study_is_made_again_into_a_directory() {
 }
 
 #[test]
-fn a_fit_tells_what_it_chose_and_writes_a_profile() {
+fn a_fit_prints_its_parameters_and_writes_a_profile() {
     let place = Place::new();
     place.file(
         "targets.toml",
@@ -128,7 +128,7 @@ fn a_fit_tells_what_it_chose_and_writes_a_profile() {
 }
 
 #[test]
-fn a_trace_says_what_is_read() {
+fn a_trace_determines_the_simulated_reads() {
     let place = Place::new();
     let line = |at_ms: u64, offset: u64| {
         format!(
@@ -149,7 +149,7 @@ fn a_trace_says_what_is_read() {
 }
 
 #[test]
-fn mistakes_are_told_with_what_to_do() {
+fn wrong_usage_is_reported_with_a_remedy() {
     let place = Place::new();
     place.file(
         "bad.toml",

@@ -1,4 +1,4 @@
-//! `load probe`: what it tells of files, and what it does to none.
+//! `load probe`: output for files, which it does not change.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn probe_tells_what_would_be_tried_and_why() {
+fn probe_prints_the_methods_and_the_reasons() {
     let place = place();
     let said = place.ok(&["load", "probe", "data"]);
     for part in ["data: 3.15 MB", "cached", "best", "else      read: what is left"] {
@@ -30,7 +30,7 @@ fn probe_tells_what_would_be_tried_and_why() {
 }
 
 #[test]
-fn several_files_are_loaded_together_and_told_one_by_one() {
+fn several_files_are_loaded_together_and_reported_one_by_one() {
     let place = place();
     let json = place.ok(&["load", "probe", "data", "short", "--load", "--json"]);
     let told: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -45,7 +45,7 @@ fn several_files_are_loaded_together_and_told_one_by_one() {
 }
 
 #[test]
-fn rules_say_what_the_options_do_not() {
+fn rules_apply_unless_options_override_them() {
     let place = place();
     place.file("rules.toml", "[[file]]\npattern = 'da*'\nmethod = 'read'\nthreads = 1\n");
     let rules = ["load", "probe", "data", "--rules", "rules.toml"];
@@ -57,7 +57,7 @@ fn rules_say_what_the_options_do_not() {
 }
 
 #[test]
-fn mistakes_are_told_with_what_to_do() {
+fn wrong_usage_is_reported_with_a_remedy() {
     let place = place();
     place.file("rules.toml", "[[file]]\npatern = '*'\n");
     place.fails(8, "patern", &["load", "probe", "data", "--rules", "rules.toml"]);

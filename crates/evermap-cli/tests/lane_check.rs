@@ -1,4 +1,4 @@
-//! `lane check` and `lane observe`: what they tell, and their exit codes.
+//! `lane check` and `lane observe`: output and exit codes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 
 use common::{Place, Ran, json_lines};
 
-/// A child that is killed, by its own handle.
+/// A child process that is killed when dropped.
 struct Sleeper(Child);
 
 impl Drop for Sleeper {
@@ -19,7 +19,7 @@ impl Drop for Sleeper {
 }
 
 #[test]
-fn check_answers_for_each_capability_and_its_exit_code_is_that_of_fifo() {
+fn check_reports_each_capability_and_exits_with_14_without_fifo() {
     let place = Place::new();
     place.file("clip", vec![1; 9_000]);
     let output = place.command(&["lane", "check", "--json", ".", "clip"]).output().unwrap();
@@ -44,7 +44,7 @@ fn check_answers_for_each_capability_and_its_exit_code_is_that_of_fifo() {
 }
 
 #[test]
-fn check_of_a_place_that_is_not_there_says_so_and_checks_the_rest() {
+fn check_of_a_missing_path_reports_it_and_checks_the_rest() {
     let place = Place::new();
     let output = place.command(&["lane", "check", "--json", "nowhere"]).output().unwrap();
     let all = json_lines(&String::from_utf8(output.stdout).unwrap());
@@ -54,7 +54,7 @@ fn check_of_a_place_that_is_not_there_says_so_and_checks_the_rest() {
 }
 
 #[test]
-fn observe_prints_a_policy_that_says_what_is_not_known() {
+fn observe_prints_a_policy_with_comments_on_unknowns() {
     let place = Place::new();
     let sleeper = Sleeper(Command::new("sleep").arg("60").spawn().unwrap());
     let id = sleeper.0.id().to_string();
@@ -70,7 +70,7 @@ fn observe_prints_a_policy_that_says_what_is_not_known() {
 }
 
 #[test]
-fn observe_refuses_what_is_no_process() {
+fn observe_refuses_missing_and_ended_processes() {
     let place = Place::new();
     place.fails(3, "no process 0", &["lane", "observe", "0"]);
     place.fails(3, "no process 4194304", &["lane", "observe", "4194304"]);
