@@ -56,15 +56,15 @@ fn finish(mut command: Command) -> Outcome<Finished> {
     let mut child = command.spawn()?;
     let status = child.wait()?;
     let whole = start.elapsed();
-    let (mut output, mut complaint) = (String::new(), String::new());
+    let (mut output, mut stderr) = (String::new(), String::new());
     if let Some(mut pipe) = child.stdout.take() {
         pipe.read_to_string(&mut output)?;
     }
     if let Some(mut pipe) = child.stderr.take() {
-        pipe.read_to_string(&mut complaint)?;
+        pipe.read_to_string(&mut stderr)?;
     }
     if !status.success() {
-        return Err(format!("{command:?}: {status}: {}", complaint.trim()).into());
+        return Err(format!("{command:?}: {status}: {}", stderr.trim()).into());
     }
     let pairs = output.lines().filter_map(|line| line.split_once(' '));
     let figures = pairs.filter_map(|(name, value)| Some((name.to_string(), value.parse().ok()?)));
