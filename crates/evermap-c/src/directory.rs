@@ -57,7 +57,7 @@ pub fn table(object: &Object) -> Result<Option<NonNull<Table>>> {
     let root = object.root()?;
     if root.address != 0 && root.tag != TAG {
         let message =
-            format!("object `{}` is no heap of nvheap.h: its root is another", object.name());
+            format!("object `{}` is not a heap of nvheap.h: it has another root", object.name());
         return Err(Failure::new(status::SCHEMA_MISMATCH, message));
     }
     Ok(NonNull::new(root.address as *mut Table))

@@ -65,7 +65,7 @@ static void stores(const char *path)
     OK(em_store_open(path, NULL, &again));
     CHECK(again != store);
     OK(em_store_close(again));
-    REFUSED(em_store_close(again), EM_CLOSED, "no open handle");
+    REFUSED(em_store_close(again), EM_CLOSED, "not an open handle");
     OK(em_store_open_or_create(path, NULL, &again));
     OK(em_store_close(again));
     OK(em_store_reserve(path));
@@ -188,7 +188,7 @@ static void root_and_commits(em_object *object)
     CHECK(node != NULL);
     node->value = 1;
     REFUSED(em_set_root(object, node, 1000000, NULL, NULL), EM_BAD_ROOT, "1000000");
-    REFUSED(em_set_root(object, &node, 8, NULL, NULL), EM_BAD_ROOT, "no allocated block");
+    REFUSED(em_set_root(object, &node, 8, NULL, NULL), EM_BAD_ROOT, "not an allocated block");
     OK(em_set_root(object, node, sizeof *node, tag, "numbers"));
     CHECK(em_root(object) == node);
     OK(em_rollback(object));
@@ -224,7 +224,7 @@ static void root_and_commits(em_object *object)
     void *freed = em_malloc(object, 32);
     OK(em_set_root(object, freed, 32, NULL, NULL));
     em_free(object, freed);
-    REFUSED(em_commit(object, NULL), EM_BAD_ROOT, "no allocated block");
+    REFUSED(em_commit(object, NULL), EM_BAD_ROOT, "not an allocated block");
     OK(em_rollback(object));
     CHECK(em_root(object) == node);
 }
@@ -318,7 +318,7 @@ static void objects(const char *path)
     uint64_t seven = 7;
     OK(em_patch(reader, &root->value, &seven, sizeof seven));
     CHECK(root->value == 7);
-    REFUSED(em_patch(reader, &seven, &seven, sizeof seven), EM_INVALID_ARGUMENT, "not the object's");
+    REFUSED(em_patch(reader, &seven, &seven, sizeof seven), EM_INVALID_ARGUMENT, "not in the object's data");
     REFUSED(em_patch(reader, root, NULL, 8), EM_INVALID_ARGUMENT, "NULL");
     OK(em_patch(reader, root, NULL, 0));
     seven = 1;
@@ -746,7 +746,7 @@ static void pointers_out(const char *path)
     pointers[0] = &local;
     pointers[1] = &local;
     OK(em_expect_foreign(object, &pointers[1], sizeof *pointers));
-    REFUSED(em_expect_foreign(object, &local, sizeof local), EM_INVALID_ARGUMENT, "not the object's");
+    REFUSED(em_expect_foreign(object, &local, sizeof local), EM_INVALID_ARGUMENT, "not in the object's data");
     OK(em_commit(object, NULL));
     CHECK(told == (uint64_t)(size_t)&pointers[0]);
     OK(em_forget_code(object));
@@ -814,7 +814,7 @@ static void fast_io(void)
     CHECK(node != NULL && (char *)node > first);
     node->value = 7;
     CHECK(set_prime_node("list", node) == 0 && get_prime_node("list") == node);
-    FAILS(set_prime_node("list", (char *)node + 8), -1, EM_BAD_ROOT, "no allocated block");
+    FAILS(set_prime_node("list", (char *)node + 8), -1, EM_BAD_ROOT, "not an allocated block");
     p_free("list", p_malloc("list", 100));
     p_free("list", NULL);
     CHECK(p_commit("list") == 0);

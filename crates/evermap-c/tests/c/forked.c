@@ -110,8 +110,8 @@ static void look_and_close(void)
     OK(em_object_close(object));
     OK(em_object_close(seen));
     OK(em_object_close(common));
-    FAILS(em_root(object), NULL, EM_CLOSED, "no open handle");
-    REFUSED(em_object_close(seen), EM_CLOSED, "no open handle");
+    FAILS(em_root(object), NULL, EM_CLOSED, "not an open handle");
+    REFUSED(em_object_close(seen), EM_CLOSED, "not an open handle");
 }
 
 static void fork_again(void)
@@ -187,7 +187,7 @@ static void look_at_any_moment(void)
     CHECK(em_sequence(object) > 0 && em_object_base(object) != NULL);
     REFUSED(em_commit(object, NULL), EM_FORKED, "forked");
     OK(em_object_close(object));
-    FAILS(em_root(object), NULL, EM_CLOSED, "no open handle");
+    FAILS(em_root(object), NULL, EM_CLOSED, "not an open handle");
 }
 
 static void free_there(void)

@@ -383,7 +383,7 @@ static void closed(evermap_image *image)
     em_residency residency = { .size = sizeof residency };
     uint64_t one, two;
     bool flag;
-    FAILS(evermap_image_address(image), NULL, EM_CLOSED, image == NULL ? "NULL" : "no open handle");
+    FAILS(evermap_image_address(image), NULL, EM_CLOSED, image == NULL ? "NULL" : "not an open handle");
     FAILS(evermap_image_writable_address(image), NULL, EM_CLOSED, "");
     FAILS(evermap_image_length(image), 0, EM_CLOSED, "");
     FAILS(evermap_image_why(image, NULL, 0), 0, EM_CLOSED, "");
@@ -560,7 +560,7 @@ static void rules(const char *place)
     has(image, 0, SIZE);
     OK(evermap_image_close(image));
     OK(evermap_rules_close(others));
-    REFUSED(evermap_load(file, &options, &image), EM_CLOSED, "no open handle");
+    REFUSED(evermap_load(file, &options, &image), EM_CLOSED, "not an open handle");
     options.rules = NULL;
     REFUSED(evermap_load(file, &options, &image), EM_INVALID_ARGUMENT, "`trust_rules`");
 
@@ -571,9 +571,9 @@ static void rules(const char *place)
     REFUSED(evermap_rules_read("/nonexistent/rules", &others), EM_IO, "/nonexistent/rules");
     REFUSED(evermap_rules_match(rules, NULL, &matches), EM_INVALID_ARGUMENT, "NULL");
     REFUSED(evermap_rules_match(rules, "x", NULL), EM_INVALID_ARGUMENT, "NULL");
-    REFUSED(evermap_rules_match((evermap_rules *)&rules, "x", &matches), EM_CLOSED, "no open handle");
+    REFUSED(evermap_rules_match((evermap_rules *)&rules, "x", &matches), EM_CLOSED, "not an open handle");
     OK(evermap_rules_close(rules));
-    REFUSED(evermap_rules_close(rules), EM_CLOSED, "no open handle");
+    REFUSED(evermap_rules_close(rules), EM_CLOSED, "not an open handle");
     REFUSED(evermap_rules_match(NULL, "x", &matches), EM_CLOSED, "NULL");
 }
 

@@ -168,8 +168,8 @@ static void moves(void)
     CHECK(errno == EPIPE);
     close(ends[1]);
     close(sockets[0]);
-    REFUSED(evermap_move(source, ends[1], NULL, NULL), EM_INVALID_ARGUMENT, "no open file descriptor");
-    REFUSED(evermap_move(-1, target, NULL, NULL), EM_INVALID_ARGUMENT, "no open file descriptor");
+    REFUSED(evermap_move(source, ends[1], NULL, NULL), EM_INVALID_ARGUMENT, "not an open file descriptor");
+    REFUSED(evermap_move(-1, target, NULL, NULL), EM_INVALID_ARGUMENT, "not an open file descriptor");
 
     some.begin_bytes = SIZE - 10;
     some.length_bytes = 20;
@@ -375,8 +375,8 @@ static void sends_to(const char *listen, const char *place)
     has(to, 10);
 
     OK(evermap_receiver_close(receiver));
-    REFUSED(evermap_receiver_close(receiver), EM_CLOSED, "no open handle");
-    REFUSED(evermap_receiver_next(receiver, to, NULL, NULL), EM_CLOSED, "no open handle");
+    REFUSED(evermap_receiver_close(receiver), EM_CLOSED, "not an open handle");
+    REFUSED(evermap_receiver_next(receiver, to, NULL, NULL), EM_CLOSED, "not an open handle");
     REFUSED(evermap_receiver_address(NULL, address, 10), EM_CLOSED, "NULL");
     REFUSED(evermap_send(from, address, NULL, NULL), EM_PEER, "cannot connect");
 }

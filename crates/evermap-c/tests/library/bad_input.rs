@@ -23,7 +23,7 @@ fn a_bad_free_aborts_and_says_why() {
         ("inside_of_a_block", "em_free", "is not an allocated block"),
         ("of_another_object", "em_free", "is not an allocated block"),
         ("realloc_of_foreign", "em_realloc", "is not an allocated block"),
-        ("free_after_close", "em_free", "is no open handle"),
+        ("free_after_close", "em_free", "is not an open handle"),
         ("free_in_a_reader", "em_free", "is open for reading"),
         ("free_without_an_object", "em_free", "the handle is NULL"),
         ("p_free_of_unmapped", "p_free", "is not mapped"),
