@@ -135,7 +135,7 @@ typedef enum em_status {
     EM_NOT_LOCKED = 36,         /**< the calling thread has not locked the shared object [ENOLCK] */
     EM_FILE_SIZE_LIMIT = 37,    /**< the file would grow past `ulimit -f` [EFBIG] */
     EM_FOREIGN_POINTER = 38,    /**< the commit would store pointers out of the object [EFAULT] */
-    EM_OTHER_BUILD = 39,        /**< the object has pointers into another build of a program [ENOEXEC] */
+    EM_OTHER_BUILD = 39,        /**< the object's pointers lead into another build [ENOEXEC] */
     EM_CLOSED = 100,            /**< not an open handle: closed, never opened, or NULL [EBADF] */
     EM_READ_ONLY = 101,         /**< the object is open for reading [EROFS] */
     EM_FORKED = 102,            /**< a forked child of the process that opened it [ECHILD] */
