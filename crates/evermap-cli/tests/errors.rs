@@ -46,8 +46,8 @@ fn a_verb_of_a_missing_feature_is_2_and_the_message_says_how_to_build_it() {
         for verb in verbs {
             let ran = place.run(verb);
             assert_eq!(ran.code, 2, "{ran:?}");
-            for said in [format!("--features {feature}`"), format!("`make {feature}`")] {
-                assert!(ran.err.contains(&said), "{ran:?}");
+            for expected in [format!("--features {feature}`"), format!("`make {feature}`")] {
+                assert!(ran.err.contains(&expected), "{ran:?}");
             }
         }
     };

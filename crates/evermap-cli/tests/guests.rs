@@ -256,8 +256,11 @@ fn a_guest_linked_without_space_for_objects_names_the_missing_flag() {
             let Some(program) = compiled(&place, compiler, &source, flags) else { continue };
             let ran = place.run(&["sandbox", "run", program.to_str().unwrap(), "--app", "asks"]);
             for line in ["read: ", "new: "] {
-                let said = ran.out.lines().find(|said| said.starts_with(line)).unwrap();
-                assert!(said.contains("--global-base=1342177280"), "{compiler} {flags:?}: {said}");
+                let message = ran.out.lines().find(|message| message.starts_with(line)).unwrap();
+                assert!(
+                    message.contains("--global-base=1342177280"),
+                    "{compiler} {flags:?}: {message}"
+                );
             }
         }
     }
@@ -319,8 +322,8 @@ fn a_c_guest_next_to_a_writer_can_read_and_gets_the_reason_why_it_cannot_write()
         .spawn()
         .unwrap();
     let mut line = String::new();
-    let mut said = std::io::BufReader::new(writing.stdout.take().unwrap());
-    std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+    let mut reader = std::io::BufReader::new(writing.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
     assert_eq!(line, "written\n");
     let silently = place.run(&["sandbox", "run", reader, "--app", "app"]);
     assert_eq!(silently.code, 2, "{silently:?}");

@@ -37,9 +37,9 @@ fn check_reports_each_capability_and_exits_with_14_without_fifo() {
         let of_path: Vec<_> = all.iter().filter(|one| one["place"] == path).collect();
         assert!(of_path.iter().any(|one| one["name"] == "polled-reads"), "{path}: {of_path:?}");
     }
-    let said = Ran::of(place.command(&["lane", "check"]).output().unwrap());
+    let ran = Ran::of(place.command(&["lane", "check"]).output().unwrap());
     if !is_possible {
-        said.failed(14, "no lane with SCHED_FIFO is possible here");
+        ran.failed(14, "no lane with SCHED_FIFO is possible here");
     }
 }
 
@@ -58,15 +58,15 @@ fn observe_prints_a_policy_with_comments_on_unknowns() {
     let place = Place::new();
     let sleeper = Sleeper(Command::new("sleep").arg("60").spawn().unwrap());
     let id = sleeper.0.id().to_string();
-    let said = place.ok(&["lane", "observe", &id, "--seconds", "1"]);
-    assert!(said.contains("# No period: no thread woke 100 times"), "{said}");
-    let policy: toml::Table = said.parse().unwrap();
-    assert!(policy["app"]["match"].as_str().unwrap().contains("sleep"), "{said}");
-    let said = place.ok(&["lane", "observe", &id, "--seconds", "1", "--poll", "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(told["process"].to_string(), id);
-    assert!(told["stanza"].as_str().unwrap().contains("[app]"));
-    assert!(told["threads"][0]["source"]["polled"].is_object(), "{told}");
+    let stdout = place.ok(&["lane", "observe", &id, "--seconds", "1"]);
+    assert!(stdout.contains("# No period: no thread woke 100 times"), "{stdout}");
+    let policy: toml::Table = stdout.parse().unwrap();
+    assert!(policy["app"]["match"].as_str().unwrap().contains("sleep"), "{stdout}");
+    let stdout = place.ok(&["lane", "observe", &id, "--seconds", "1", "--poll", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(report["process"].to_string(), id);
+    assert!(report["stanza"].as_str().unwrap().contains("[app]"));
+    assert!(report["threads"][0]["source"]["polled"].is_object(), "{report}");
 }
 
 #[test]

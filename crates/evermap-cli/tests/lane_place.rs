@@ -36,10 +36,10 @@ fn files_are_planned_placed_verified_and_moved_back() {
     let placed = place(at, &["apply", "--policy", "policy.toml", "--json"]);
     assert!(placed.status.success(), "{}", text(&placed.stderr));
     for line in text(&placed.stdout).lines() {
-        let told: serde_json::Value = serde_json::from_str(line).unwrap();
-        assert_eq!(told["done"], "placed");
-        let copy = fs::read(told["copy"].as_str().unwrap()).unwrap();
-        assert_eq!(copy, fs::read(told["path"].as_str().unwrap()).unwrap());
+        let report: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(report["done"], "placed");
+        let copy = fs::read(report["copy"].as_str().unwrap()).unwrap();
+        assert_eq!(copy, fs::read(report["path"].as_str().unwrap()).unwrap());
     }
 
     let on_tier = format!("{tier}/a.mkv");
@@ -71,8 +71,8 @@ fn damage_is_5() {
     let (at, tier) = (directory.path(), tier.path().to_str().unwrap());
     fs::write(at.join("file"), "contents").unwrap();
     let placed = place(at, &["apply", "--tier", tier, "file", "--json"]);
-    let told: serde_json::Value = serde_json::from_slice(&placed.stdout).unwrap();
-    fs::write(told["copy"].as_str().unwrap(), "contentz").unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&placed.stdout).unwrap();
+    fs::write(report["copy"].as_str().unwrap(), "contentz").unwrap();
     let looked = place(at, &["verify", "--tier", tier, "--journal", "journal"]);
     assert_eq!(looked.status.code(), Some(5), "{looked:?}");
     assert!(text(&looked.stdout).contains("damaged"));
@@ -94,9 +94,9 @@ fn wrong_usage_is_reported_with_a_remedy() {
         (&["apply", "file", "none"], 3, "no file matches"),
         (&["back", "file", "--journal", "journal"], 3, "name the tier"),
     ] {
-        let said = place(at, arguments);
-        assert_eq!(said.status.code(), Some(code), "{arguments:?}: {}", text(&said.stderr));
-        assert!(text(&said.stderr).contains(words), "{arguments:?}: {}", text(&said.stderr));
+        let refused = place(at, arguments);
+        assert_eq!(refused.status.code(), Some(code), "{arguments:?}: {}", text(&refused.stderr));
+        assert!(text(&refused.stderr).contains(words), "{arguments:?}: {}", text(&refused.stderr));
     }
     let switched = place(at, &["apply", "--tier", "/dev/shm", "--mode", "switch", "file"]);
     assert_eq!(switched.status.code(), Some(2), "{}", text(&switched.stderr));

@@ -20,8 +20,8 @@ fn place() -> Place {
     place
 }
 
-fn json(said: &str) -> serde_json::Value {
-    serde_json::from_str(said).unwrap_or_else(|error| panic!("{error}: {said}"))
+fn json(stdout: &str) -> serde_json::Value {
+    serde_json::from_str(stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"))
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn every_mode_plays_a_temporary_clip_and_leaves_nothing() {
         ("uring", &["polled", "slept", "blocked"]),
         ("blocking", &["blocked"]),
     ] {
-        let said = place.ok(&[
+        let stdout = place.ok(&[
             "lane",
             "play",
             "--policy",
@@ -49,11 +49,11 @@ fn every_mode_plays_a_temporary_clip_and_leaves_nothing() {
             "--decode-us",
             "100",
         ]);
-        let report = json(&said);
+        let report = json(&stdout);
         let frames = report["frames"].as_u64().unwrap();
-        assert!(frames > 0 && report["periods"] == 30, "{mode}: {said}");
+        assert!(frames > 0 && report["periods"] == 30, "{mode}: {stdout}");
         let reads: u64 = ways.iter().map(|way| report["reads"][way].as_u64().unwrap()).sum();
-        assert_eq!(reads, frames, "{mode}: {said}");
+        assert_eq!(reads, frames, "{mode}: {stdout}");
     }
     assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), before);
 }
@@ -63,7 +63,7 @@ fn a_clip_is_made_played_and_drawn() {
     let place = place();
     place.ok(&["lane", "play", "--make", "film.clip", "--frames", "20", "--frame-bytes", "4096"]);
     assert_eq!(std::fs::metadata(place.path("film.clip")).unwrap().len(), 20 * 4096);
-    let said = place.ok(&[
+    let stdout = place.ok(&[
         "lane",
         "play",
         "--policy",
@@ -80,7 +80,7 @@ fn a_clip_is_made_played_and_drawn() {
         "film.svg",
     ]);
     for part in ["completion", "wake-up", "I/O", "compute", "mapped"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
     let svg = std::fs::read_to_string(place.path("film.svg")).unwrap();
     assert!(svg.contains("deadline"), "{svg}");
@@ -134,14 +134,14 @@ fn a_bench_measures_each_rung_and_leaves_nothing() {
     ]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.err.contains("turn 3 of 3"), "{ran:?}");
-    let (said, results) = (&ran.out, json(&ran.out));
+    let (stdout, results) = (&ran.out, json(&ran.out));
     let cells = results["cells"].as_array().unwrap();
     let names: Vec<_> = cells.iter().map(|cell| cell["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["ordinary-blocking", "ordinary-map"]);
     for cell in cells {
         assert_eq!(cell["damaged"], 0);
-        assert_eq!(cell["periods"], 25, "{said}");
-        assert!(cell["units_alone_per_s"]["computed"].as_f64().unwrap() > 0.0, "{said}");
+        assert_eq!(cell["periods"], 25, "{stdout}");
+        assert!(cell["units_alone_per_s"]["computed"].as_f64().unwrap() > 0.0, "{stdout}");
     }
     assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), before);
 }
@@ -168,15 +168,15 @@ fn interrupted(place: &Place, arguments: &[&str], until: &str) -> common::Ran {
     let mut command = place.command(arguments);
     let mut bench =
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = std::io::BufReader::new(bench.stderr.take().unwrap());
+    let mut stderr = std::io::BufReader::new(bench.stderr.take().unwrap());
     let mut err = String::new();
     while !err.contains(until) {
-        let count = std::io::BufRead::read_line(&mut said, &mut err).unwrap();
+        let count = std::io::BufRead::read_line(&mut stderr, &mut err).unwrap();
         assert!(count > 0, "{err}");
     }
     let group = rustix::process::Pid::from_child(&bench);
     rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
-    let rest = std::io::read_to_string(&mut said).unwrap();
+    let rest = std::io::read_to_string(&mut stderr).unwrap();
     let output = bench.wait_with_output().unwrap();
     let left = rustix::process::test_kill_process_group(group);
     assert_eq!(left, Err(rustix::io::Errno::SRCH), "a process is left");

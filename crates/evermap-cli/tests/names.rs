@@ -121,9 +121,9 @@ fn every_verb_for_documents_accepts_a_path() {
         assert_eq!(place.info(spelling)["name"], "a/index.html");
         assert_eq!(place.info(spelling)["source"]["standing"], "unchanged");
         for verb in ["map", "stats", "audit"] {
-            let told = place.ok(&[verb, "--json", spelling]);
-            let names = json_lines(&told);
-            assert!(names.iter().any(|line| line["name"] == "a/index.html"), "{verb}: {told}");
+            let listing = place.ok(&[verb, "--json", spelling]);
+            let names = json_lines(&listing);
+            assert!(names.iter().any(|line| line["name"] == "a/index.html"), "{verb}: {listing}");
         }
         let file = place.path("exported");
         place.ok(&["export", "--force", spelling, file.to_str().unwrap()]);

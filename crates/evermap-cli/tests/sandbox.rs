@@ -201,16 +201,16 @@ fn signals_reach_the_command_and_it_does_not_outlive_the_sandbox() {
     let (mut child, mut output, _) = start();
     signal(&child, rustix::process::Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(5));
-    let mut said = String::new();
-    output.read_to_string(&mut said).unwrap();
-    assert_eq!(said, "told\n");
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "told\n");
 
     let (mut child, mut output, _) = start();
     signal(&child, rustix::process::Signal::KILL);
     assert_eq!(child.wait().unwrap().signal(), Some(9));
     // The pipe ends when its last writer has exited.
-    output.read_to_string(&mut said).unwrap();
-    assert_eq!(said, "told\n");
+    output.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "told\n");
 }
 
 #[test]

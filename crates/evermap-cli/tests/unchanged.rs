@@ -145,8 +145,8 @@ fn parse_succeeds_if_it_cannot_open_the_object_after_the_commit() {
     let ran = traced(&place, &["parse", "new.html", "--json"]);
     let Some(ran) = ran else { return };
     assert_eq!(ran.code, 0, "{ran:?}");
-    let told: serde_json::Value = serde_json::from_str(ran.out.trim_end()).unwrap();
-    assert_eq!((&told["stored_bytes"], &told["nodes"]), (&serde_json::Value::Null, &6.into()));
+    let report: serde_json::Value = serde_json::from_str(ran.out.trim_end()).unwrap();
+    assert_eq!((&report["stored_bytes"], &report["nodes"]), (&serde_json::Value::Null, &6.into()));
     assert!(contents(&place).contains_key("new.html"));
 }
 

@@ -308,7 +308,11 @@ fn a_stored_page_is_shown_without_its_server() {
     drop(server);
     let report = render(&place, url.as_str(), "b.png", &[]);
     assert!(is_warm(&report), "{}", reasons(&report));
-    assert!(reasons(&report).contains("page.html"), "and it is said: {}", reasons(&report));
+    assert!(
+        reasons(&report).contains("page.html"),
+        "the reason does not name the page: {}",
+        reasons(&report)
+    );
     let never_seen = url.join("/other.html").unwrap();
     let ran = place.run(&["render", never_seen.as_str(), "-o", "c.png"]);
     assert_eq!(ran.code, 11, "{ran:?}");
@@ -410,7 +414,7 @@ fn errors_of_servers_are_reported_with_their_names() {
         _ => Reply::status(404),
     });
     let place = Place::new();
-    for (path, code, said) in [
+    for (path, code, expected) in [
         ("/a", 11, "circle"),
         ("/program", 11, "octet-stream"),
         ("/large", 11, "--limit"),
@@ -419,7 +423,7 @@ fn errors_of_servers_are_reported_with_their_names() {
         let url = server.url(path);
         let ran = place.run(&["render", url.as_str(), "-o", "a.png", "--limit", "4"]);
         assert_eq!(ran.code, code, "{ran:?}");
-        assert!(ran.err.contains(said) && ran.err.contains(path), "{ran:?}");
+        assert!(ran.err.contains(expected) && ran.err.contains(path), "{ran:?}");
         assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
     }
     let ran = place.run(&["render", "http://host.invalid/page", "-o", "a.png"]);
@@ -462,7 +466,7 @@ fn render_with_engine(place: &Place, script: &str) -> Ran {
 #[test]
 fn an_engine_that_dies_hangs_or_sends_garbage_is_an_error() {
     let place = place_with_page();
-    for (script, said) in [
+    for (script, expected) in [
         ("kill -SEGV $$", "signal 11"),
         ("exit 3", "failed"),
         ("exec sleep 60", "took longer than 2 s"),
@@ -471,7 +475,10 @@ fn an_engine_that_dies_hangs_or_sends_garbage_is_an_error() {
     ] {
         let ran = render_with_engine(&place, script);
         assert_eq!(ran.code, 11, "{script}: {ran:?}");
-        assert!(ran.err.contains(said) && ran.err.contains("layout engine"), "{script}: {ran:?}");
+        assert!(
+            ran.err.contains(expected) && ran.err.contains("layout engine"),
+            "{script}: {ran:?}"
+        );
     }
     let mut command = place.command(&["render", "page.html", "-o", "a.png"]);
     let ran = Ran::of(command.env("EVERMAP_ENGINE", "/nowhere/engine").output().unwrap());
@@ -580,7 +587,7 @@ fn damaged_pages_are_made_again() {
 #[test]
 fn wrong_usage_is_reported() {
     let place = place_with_page();
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (&["render", "not-there.html", "-o", "a.png"][..], "`not-there.html`: no file"),
         (&["render", "page.html", "-o", "no/folder/a.png"], "no/folder"),
         (&["render", "page.html", "-o", "a.png", "--width", "0"], "--width"),
@@ -588,7 +595,7 @@ fn wrong_usage_is_reported() {
         (&["render", "page.html"], "--output"),
     ] {
         let ran = place.run(arguments);
-        assert!(ran.code != 0 && ran.err.contains(said), "{ran:?}");
+        assert!(ran.code != 0 && ran.err.contains(expected), "{ran:?}");
     }
     let output = place.command(&["render", "page.html", "-o", "-"]).output().unwrap();
     assert!(output.status.success() && output.stdout.starts_with(b"\x89PNG"));

@@ -270,7 +270,7 @@ fn style_sheets_with_excessive_values_are_applied_within_limits() {
     let place = Place::new();
     let rules: String = (0..41_000).map(|n| format!(".c{n}{{color:#123}}\n")).collect();
     let selectors = "a>b,".repeat(110_000);
-    for (is_beside, sheet, said) in [
+    for (is_beside, sheet, expected) in [
         (false, rules, "rules beyond 40,000"),
         (true, format!("{selectors}p{{color:red}}"), "100,000 selectors"),
         (false, "a{".repeat(50_000), "32 blocks"),
@@ -286,7 +286,7 @@ fn style_sheets_with_excessive_values_are_applied_within_limits() {
         };
         place.file("large.html", page);
         let ran = place.run(&["render", "large.html", "-o", "a.png", "--explain", "--no-keep"]);
-        assert!(ran.code == 0 && ran.err.contains(said), "{start}... {ran:?}");
+        assert!(ran.code == 0 && ran.err.contains(expected), "{start}... {ran:?}");
     }
 }
 
@@ -304,8 +304,9 @@ fn style_sheets_that_expand_when_used_end_with_an_error_or_a_page() {
         place.file("large.html", &page);
         let ran =
             place.run(&["render", "large.html", "-o", "a.png", "--no-keep", "--patience", "10"]);
-        let said = ran.err.contains("took longer than 10 s") || ran.err.contains("of memory");
-        assert!(ran.code == 0 || (ran.code == 11 && said), "{page:.60}: {ran:?}");
+        let names_limit =
+            ran.err.contains("took longer than 10 s") || ran.err.contains("of memory");
+        assert!(ran.code == 0 || (ran.code == 11 && names_limit), "{page:.60}: {ran:?}");
     }
 }
 

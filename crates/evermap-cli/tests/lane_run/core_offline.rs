@@ -27,10 +27,10 @@ fn a_lane_whose_core_goes_offline_moves_to_another_core_or_ends() {
         return;
     }
     let named = format!("[app]\ncore = {}\n", cores()[0]);
-    for (policy, said) in [("[app]\nfps = 24\n", "moved to core"), (&named, "the lane ended")] {
+    for (policy, expected) in [("[app]\nfps = 24\n", "moved to core"), (&named, "the lane ended")] {
         let place = Place::new();
         let ran = lane_whose_core_goes_offline(&place, policy, "until false; do sleep 0.05; done");
-        assert!(ran.out.contains(said), "{ran:?}");
+        assert!(ran.out.contains(expected), "{ran:?}");
         assert!(ran.out.contains("went offline") && place.is_clean(), "{ran:?}");
     }
 }

@@ -96,9 +96,9 @@ fn a_report_that_cannot_be_written_fails_before_the_program_starts() {
     let ran = place.path("ran");
     let mut lane = place.evermap(&["run"]);
     lane.arg("--report").arg(place.path("nowhere/report.json")).args(["--", "touch"]).arg(&ran);
-    let said = Ran::of(lane.output().unwrap());
-    assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.err.contains("does not exist; create it"), "{said:?}");
+    let result = Ran::of(lane.output().unwrap());
+    assert_eq!(result.code, 3, "{result:?}");
+    assert!(result.err.contains("does not exist; create it"), "{result:?}");
     assert!(!ran.exists(), "the program ran");
 }
 

@@ -160,8 +160,8 @@ impl Prepared {
             7 => {}
             _ => return Err(format!("exit code {code}, expected 7")),
         }
-        let said = ran.err.lines().any(|line| line.starts_with("evermap: "));
-        if !said || !REMEDIES.iter().any(|remedy| ran.err.contains(remedy)) {
+        let has_message = ran.err.lines().any(|line| line.starts_with("evermap: "));
+        if !has_message || !REMEDIES.iter().any(|remedy| ran.err.contains(remedy)) {
             return Err("no message with a remedy".into());
         }
         Ok(Verdict::Refused)
