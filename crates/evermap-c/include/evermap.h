@@ -604,7 +604,7 @@ const char *em_version(void);
 em_status em_store_open(const char *path, const em_store_options *options, em_store **store);
 
 /** Creates a store in a directory, which must be empty or not exist, and opens it.
- * Errors: EM_STORE_EXISTS, EM_NOT_PERMITTED, EM_DISK_FULL, and those of em_store_open(). */
+ * Errors: EM_STORE_EXISTS, EM_NOT_PERMITTED, EM_DISK_FULL, and the errors of em_store_open(). */
 em_status em_store_create(const char *path, const em_store_options *options, em_store **store);
 
 /** Opens the store in a directory, or creates one.
@@ -658,7 +658,7 @@ em_status em_object_create(em_store *store, const char *name);
  * smaller ones. Needs no additional flushes; em_reserve() afterwards would need up to five. The
  * object's first session keeps the space at its end, used or not; later sessions release free
  * space, unless they reserve it themselves.
- * Errors: those of em_object_create(), and EM_OUT_OF_ADDRESSES. */
+ * Errors: as em_object_create(), and EM_OUT_OF_ADDRESSES. */
 em_status em_object_create_sized(em_store *store, const char *name, uint64_t bytes);
 
 /** Opens an object. `options` is for EM_WRITE and EM_SHARE and may be NULL. Takes about ten
@@ -704,7 +704,7 @@ em_status em_read_unlock(em_object *object);
 /** Locks a shared object for writing: waits for earlier writers, then for the current readers.
  * New readers wait. After em_commit() with `early_read`, readers may run again: call
  * em_write_begin() before the next store, which waits for them.
- * Errors: those of em_read_lock(), and EM_WOULD_DEADLOCK also when the thread reads it. */
+ * Errors: as em_read_lock(), and EM_WOULD_DEADLOCK also when the thread reads it. */
 em_status em_write_lock(em_object *object);
 
 /** Ends the write section of the calling thread.
@@ -898,7 +898,7 @@ size_t em_usable_size(em_object *object, const void *pointer);
 /** Reserves addresses and disk space for a block of `bytes` bytes, or many smaller ones, so that
  * allocating them cannot fail on a full disk. Durable on return, and kept when the object is
  * closed. Commits the changes so far. Needs exclusive use, see THREADS.
- * Errors: EM_DISK_FULL, EM_OUT_OF_ADDRESSES, EM_READ_ONLY, and those of em_commit(): the session
+ * Errors: EM_DISK_FULL, EM_OUT_OF_ADDRESSES, EM_READ_ONLY, and the errors of em_commit(): the session
  * keeps the new addresses then, until it commits or rolls back. */
 em_status em_reserve(em_object *object, uint64_t bytes);
 
@@ -906,7 +906,7 @@ em_status em_reserve(em_object *object, uint64_t bytes);
  * pages; `bytes`, which may be NULL, returns the number, which is smaller when less is unused,
  * or readers of older commits use it. Commits the changes so far. Needs exclusive use, see
  * THREADS.
- * Errors: EM_READ_ONLY, and those of em_commit(). */
+ * Errors: EM_READ_ONLY, and the errors of em_commit(). */
 em_status em_release(em_object *object, uint64_t bytes_max, uint64_t *bytes);
 
 /** Releases all disk space that the object does not need to the file system: its unused end and

@@ -275,12 +275,12 @@ typedef struct em_load_file {
  * has room for `count` statuses, one for each file, and the handle of a file that could not be
  * loaded is NULL. The call fails with the error of the first failing file in the list; an
  * invalid argument fails the whole call before anything is loaded, and nothing is written then.
- * Errors: those of evermap_load(). */
+ * Errors: as evermap_load(). */
 em_status evermap_load_all(const em_load_file *files, size_t count, evermap_image **images,
                            em_status *statuses);
 
 /** Reports the facts known before a load and the candidate methods, the best first. Opens the
- * file and reads nothing of it. `options`, `facts` and `callback` may be NULL. Errors: those of
+ * file and reads nothing of it. `options`, `facts` and `callback` may be NULL. Errors: as
  * evermap_load() before it reads. */
 em_status evermap_load_probe(const char *path, const em_load_options *options, em_load_facts *facts,
                              em_load_choice_callback callback, void *context);
@@ -311,7 +311,7 @@ em_status evermap_image_want(const evermap_image *image, size_t begin, size_t le
 
 /** Waits until everything is loaded that no advice excluded. For a recorded image this returns
  * at once; only if system calls are not served, it loads everything and ends the recording.
- * Errors: those of evermap_image_ensure(). */
+ * Errors: as evermap_image_ensure(). */
 em_status evermap_image_wait(const evermap_image *image);
 
 /** Declares the expected use of `length` bytes from `begin`. Changes none of them. Takes effect

@@ -236,7 +236,7 @@ em_status evermap_listen(const char *address, evermap_receiver **receiver);
 em_status evermap_receiver_address(const evermap_receiver *receiver, char *buffer, size_t size);
 
 /** Receives one file like evermap_receive(), and continues to listen, also after a failure.
- * Errors: those of evermap_receive(); EM_CLOSED, EM_FORKED; EM_BUSY while another thread
+ * Errors: as evermap_receive(); EM_CLOSED, EM_FORKED; EM_BUSY while another thread
  * receives with this receiver. */
 em_status evermap_receiver_next(evermap_receiver *receiver, const char *target,
                                 const em_transfer_options *options, em_transfer_report *report);

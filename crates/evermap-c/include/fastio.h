@@ -37,7 +37,7 @@ extern "C" {
 
 /** Reserves the store's addresses for the life of the process, so that no other memory is mapped
  * there. Every other function does that too, at its first call. Errors: EM_INVALID_ARGUMENT
- * without EVERMAP_STORE; EM_ADDRESS_TAKEN, and those of em_store_open_or_create(). */
+ * without EVERMAP_STORE; EM_ADDRESS_TAKEN, and the errors of em_store_open_or_create(). */
 int p_reserve(void);
 
 /** Creates an object with an empty heap, durably. It is not mapped. Errors: EM_ALREADY_EXISTS,
@@ -59,11 +59,11 @@ void *p_map(const char *name);
 void *p_map_readonly(const char *name);
 
 /** Commits, if the object is mapped for writing, and unmaps it; pointers into it dangle. When
- * the commit fails, the object stays mapped. Errors: EM_CLOSED, and those of em_commit(). */
+ * the commit fails, the object stays mapped. Errors: EM_CLOSED, and the errors of em_commit(). */
 int p_unmap(const char *name);
 
 /** Makes all changes of the object since the last commit durable, atomically. Errors:
- * EM_READ_ONLY, and those of em_commit(). */
+ * EM_READ_ONLY, and the errors of em_commit(). */
 int p_commit(const char *name);
 
 /** Returns a block of `size` bytes in the object, aligned to 16, with unspecified contents; for

@@ -51,13 +51,13 @@ extern "C" {
 void *nvmalloc(const char *name, size_t size);
 
 /** Returns the block of a name; writes its requested size to `size`, which may be NULL. Errors:
- * EM_NOT_FOUND, and those of opening the heap. */
+ * EM_NOT_FOUND, and the errors of opening the heap. */
 void *nvread(const char *name, size_t *size);
 
 /** Frees the block of a name and removes the name. Errors: EM_NOT_FOUND, EM_READ_ONLY. */
 int nvfree(const char *name);
 
-/** Makes all changes of the heap since the last commit durable, atomically. Errors: those of
+/** Makes all changes of the heap since the last commit durable, atomically. Errors: as
  * em_commit(). */
 int nvcommit(void);
 

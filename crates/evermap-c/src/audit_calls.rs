@@ -156,7 +156,8 @@ unsafe fn tell(report: &AuditReport, callback: em_audit_callback, context: *mut 
     }
     if report.leaks.blocks > 0 {
         let sample = |leak: &evermap_core::tools::LeakSample| {
-            let path = if leak.is_head { "no pointer leads to it" } else { "reached from a leaked block" };
+            let path =
+                if leak.is_head { "no pointer leads to it" } else { "reached from a leaked block" };
             (path.to_string(), leak.address, leak.bytes)
         };
         let samples = Samples::new(report.leaks.samples.iter().map(sample));

@@ -75,7 +75,7 @@ unsafe fn bucket(table: NonNull<Table>, hash: u64) -> *mut *mut Entry {
     }
 }
 
-/// Returns the pointer that leads to the entry of a name. It holds null if there is none.
+/// Returns the pointer that leads to the entry of a name. It holds null if the name does not exist.
 ///
 /// # Safety
 /// `table` is the table of an open heap, and the caller holds its lock.

@@ -163,8 +163,8 @@ impl Object {
         Err(Failure::new(status::BUSY, message))
     }
 
-    /// Returns the heap of an object that was opened without protection, like those of `fastio.h`
-    /// and `nvheap.h`.
+    /// Returns the heap of an object that was opened without protection, as `fastio.h` and
+    /// `nvheap.h` do.
     ///
     /// # Errors
     /// `READ_ONLY`.
@@ -276,7 +276,8 @@ impl Object {
             return Err(Failure::argument(message));
         };
         if !snapshot.contains(address, bytes.len()) {
-            let message = format!("{} bytes at {address:#x} are not in the object's data", bytes.len());
+            let message =
+                format!("{} bytes at {address:#x} are not in the object's data", bytes.len());
             return Err(Failure::argument(message));
         }
         // SAFETY: the bytes are data of the object, and the caller guarantees that they are not

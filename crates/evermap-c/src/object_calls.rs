@@ -112,7 +112,9 @@ pub fn open(
                     ShareOptions::new().write_options(write.clone()).reads(*reads)
                 }
                 Some(_) => {
-                    return Err(Failure::argument("EM_SHARE cannot be combined with an em_protection"));
+                    return Err(Failure::argument(
+                        "EM_SHARE cannot be combined with an em_protection",
+                    ));
                 }
             };
             let shared = store.share_raw(name, &options)?;

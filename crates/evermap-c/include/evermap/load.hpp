@@ -137,9 +137,9 @@ class image {
 
 #ifdef __cpp_lib_span
   std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
-  /** Errors: those of `writable_data`. */
+  /** Errors: as `writable_data`. */
   std::span<std::byte> writable_bytes() { return {writable_data(), size_}; }
-  /** Returns these bytes after they are loaded: reading them raises no signal. Errors: those of
+  /** Returns these bytes after they are loaded: reading them raises no signal. Errors: as
    * `ensure`. */
   std::span<const std::byte> get(std::size_t begin, std::size_t length) const {
     ensure(begin, length);
@@ -157,10 +157,10 @@ class image {
   void want(std::size_t begin, std::size_t length) const {
     detail::check(evermap_image_want(image_, begin, length));
   }
-  /** Waits until the whole image is loaded. Errors: those of `ensure`. */
+  /** Waits until the whole image is loaded. Errors: as `ensure`. */
   void wait() const { detail::check(evermap_image_wait(image_)); }
   /** Declares the expected use of these bytes; no thread may access them during the call.
-   * Errors: `out_of_bounds`, `busy`, `closed`, and those of a load if it reads. */
+   * Errors: `out_of_bounds`, `busy`, `closed`, and the errors of a load if it reads. */
   void advise(std::size_t begin, std::size_t length, em_advice advice) {
     detail::check(evermap_image_advise(image_, begin, length, advice));
   }
@@ -331,7 +331,7 @@ class loader {
   image load() const { return image(path_, given()); }
 
   /** Reports the facts before a load and the candidate methods. Reads nothing of the file.
-   * Errors: those of `load` before it reads. */
+   * Errors: as `load` before it reads. */
   load_facts probe() const {
     load_facts found{};
     found.size = sizeof(em_load_facts);
@@ -391,7 +391,7 @@ class loader {
 };
 
 /** Loads many files together, all or none, planning the memory for all of them, in the order of
- * their loaders. Errors: those of the first that cannot be loaded, as in `loader::load`. */
+ * their loaders. Errors: as the first that cannot be loaded, as in `loader::load`. */
 inline std::vector<image> load_all(const std::vector<loader>& loaders) {
   std::vector<em_load_options> wishes;
   std::vector<em_load_file> files;

@@ -175,7 +175,7 @@ class polymorphic : public detail::polymorphic_base {
       throw schema_mismatch("class " + detail::readable_name<T>() +
                             " has other bases, or more virtual functions, than there is room for "
                             "in this object (" + std::to_string(group.words) + " words, room for " +
-                            std::to_string(entries_[i].copy.size()) + "); make the object anew");
+                            std::to_string(entries_[i].copy.size()) + "); create the object again");
     }
   }
 

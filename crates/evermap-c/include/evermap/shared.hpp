@@ -100,7 +100,7 @@ class shared : public detail::open_object {
   };
 
   /** Opens an object. Creates it, with a root of `T()`, if it does not exist, and commits that.
-   * Errors: `schema_mismatch` when its root is of another type; those of `store::write`. */
+   * Errors: `schema_mismatch` when its root is of another type; the errors of `store::write`. */
   shared(store& from, std::string_view name, const share_options& options = {})
       : shared(from, name, options_for(from, name, options)) {}
   shared(shared&& other) noexcept : open_object(std::move(other)) {}
@@ -110,7 +110,7 @@ class shared : public detail::open_object {
    * `would_deadlock` when the thread writes it; `durability_unknown` after a failed flush. */
   reader read() const { return reader(*this); }
   /** Locks the object for writing: waits for earlier writers, then for the current readers.
-   * Errors: those of `read`, and `would_deadlock` also when the thread reads it. */
+   * Errors: as `read`, and `would_deadlock` also when the thread reads it. */
   writer write() { return writer(*this); }
 
   /** Writes all commits to the object's file, while readers continue. */

@@ -223,7 +223,7 @@ class open_object {
       throw schema_mismatch("object `" + name() + "` holds another type:\n  stored:   " +
                             root_description() + "\n  expected: " + description +
                             "\nopen it with the type, the compiler's library and the ABI it was "
-                            "made with, or make it anew");
+                            "made with, or create it again");
     }
     return root;
   }

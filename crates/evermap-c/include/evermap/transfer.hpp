@@ -212,7 +212,7 @@ class receiver {
     evermap::detail::check(evermap_receiver_address(receiver_, text, sizeof text));
     return text;
   }
-  /** Receives one file, and continues to listen. Errors: those of `receive`; `busy`, `closed`. */
+  /** Receives one file, and continues to listen. Errors: as `receive`; `busy`, `closed`. */
   report next(const std::filesystem::path& target, const options& chosen = {}) {
     return detail::run(chosen, [&](const em_transfer_options* given, em_transfer_report* done) {
       return evermap_receiver_next(receiver_, target.c_str(), given, done);
