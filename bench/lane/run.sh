@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Builds the benchmark of lanes and the command optimised, and runs it; arguments are names of sections and options (--help).
+# Builds the benchmark of lanes and the command optimised, and runs it. Arguments are sections and
+# options (--help).
 #
-# EVERMAP_BENCH_DIR      a folder on the disk to measure; default: the one for temporary files.
-# EVERMAP_BENCH_RESULTS  where plots go; default: bench/results
-# EVERMAP_BENCH_QUICK    1: short turns, one round: does everything work?
+# EVERMAP_BENCH_DIR      folder on the disk to measure; default: the one for temporary files
+# EVERMAP_BENCH_RESULTS  folder for plots; default: bench/results
+# EVERMAP_BENCH_QUICK    1: short turns, one round, to check that everything works
 # EVERMAP_BENCH_WAIT     0: do not wait for a quiet moment before a section
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks that the benchmark of loading works: its form, what it counts and prints, and each section in small, with what is here.
-# Arguments go to `cargo test`. What it shares with others (bench/common) is checked by bench/transfer/check.sh.
+# Checks the benchmark of loading: format, lints, unit tests, and each section as a quick run with
+# the installed programs.
+# Arguments go to `cargo test`. bench/transfer/check.sh checks bench/common.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$here/target}"

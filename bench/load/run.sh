@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# Builds the benchmark of loading optimised, gets what Python loads with, and runs it; arguments are names of sections and options (--help).
+# Builds the benchmark of loading optimised, installs the Python libraries, and runs it. Arguments
+# are sections and options (--help).
 #
-# EVERMAP_BENCH_PYTHON   an interpreter with numpy and safetensors; `none` measures without. Default: one of its own with the versions
+# EVERMAP_BENCH_PYTHON   interpreter with numpy and safetensors; `none` for no Python. Default: a
+# venv with the versions
 #                        of peers/requirements.txt, made by pip in the user's cache directory
-# EVERMAP_BENCH_DIR      a folder on the disk to measure; default: the one for temporary files. Up to 6 GB are needed there
-# EVERMAP_BENCH_RESULTS  where plots go; default: bench/results
-# EVERMAP_BENCH_QUICK    1: few small files, one round: does everything work?
+# EVERMAP_BENCH_DIR      folder on the disk to measure; default: the one for temporary files. It
+# needs up to 6 GB
+# EVERMAP_BENCH_RESULTS  folder for plots; default: bench/results
+# EVERMAP_BENCH_QUICK    1: few small files, one round, to check that everything works
 # EVERMAP_BENCH_WAIT     0: do not wait for a quiet moment before a section
-# EVERMAP_BENCH_MEMORY   0: do not have the host of a virtual machine give memory before each step
+# EVERMAP_BENCH_MEMORY   0: do not make the host of a virtual machine provide memory before each
+# step
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$here/target}"
@@ -22,7 +26,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 if [ -z "${EVERMAP_BENCH_PYTHON:-}" ]; then
-    # Another folder for other versions, and complete or not there.
+    # The folder is named after the wanted versions, and is used only once it is complete.
     wanted="$here/peers/requirements.txt"
     python="${XDG_CACHE_HOME:-$HOME/.cache}/evermap/load-bench-$(cksum <"$wanted" | cut -d ' ' -f 1)"
     if [ ! -e "$python/complete" ]; then

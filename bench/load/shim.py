@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What the preloaded shim costs, and gains, programs that know nothing of it.
+"""Measures the cost and the gain of the preloaded shim for programs that do not use the library.
 
-Runs each program plain and with the shim in turns, warm, and prints the median and the spread of the
-ratio plain / shim of the same turn: above 1 the shim is quicker. `--busy N` has N processes beside it that
-keep the processors busy and N that take and give back memory.
+Runs each program plain and with the shim in turns, warm, and prints the median and the range of the
+ratio plain / shim of the same turn: above 1 the shim is faster. `--busy N` runs N processes that keep
+the processors busy, and N that allocate and free memory.
 
     cargo build --release -p evermap-load-shim
     bench/load/shim.py target/release/libevermap_load_shim.so --rounds 40 --busy 4
@@ -38,7 +38,7 @@ while left:
 
 
 def turn(command, environment):
-    """One run: seconds that passed, and seconds of the processor."""
+    """Runs a command once and returns its wall time and processor time in seconds."""
     begun = time.perf_counter()
     null = os.open(os.devnull, os.O_WRONLY)
     actions = [(os.POSIX_SPAWN_DUP2, null, 1)]

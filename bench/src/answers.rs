@@ -1,9 +1,9 @@
-//! Children that answer one question about one document: with Evermap from a store, with the peers
-//! by parsing.
+//! Child processes that answer one question about one document: Evermap reads it from a store, the
+//! peers parse it.
 //!
-//! Each prints how many elements it found and the microseconds from the first line of `main` to
-//! the answer. None of them frees what it has: the process ends. The peers count with a loop over
-//! their tree that is written for this one question, which is quicker than a selector engine.
+//! Each prints the number of elements found and the microseconds from the first line of `main` to
+//! the answer. None frees its memory, because the process ends. The peers count with a loop over
+//! their tree that is written for this one question, which is faster than a selector engine.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use markup5ever_rcdom::{Handle, NodeData, RcDom};
 use crate::Outcome;
 use crate::children::{print, us_since};
 
-/// Opens the document and counts what the selector finds.
+/// Opens the document and counts the elements that match the selector.
 pub fn reopen(start: Instant, store: &str, name: &str, selector: &str) -> Outcome {
     let store = Store::open(store)?;
     let store_us = us_since(start);
@@ -61,7 +61,7 @@ fn links(document: &Handle) -> usize {
     found
 }
 
-/// Parses the XML file and counts the elements of one name.
+/// Parses the XML file and counts the elements with this name.
 pub fn parse_xml(start: Instant, file: &str, element: &str) -> Outcome {
     let text = std::fs::read_to_string(file)?;
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };

@@ -1,8 +1,8 @@
-//! New processes: this program again, or another one of this folder, timed from the moment before
-//! they are started to the moment after their end is known.
+//! Runs new processes, this program or another one of this folder, timed from just before their
+//! start until their end is known.
 //!
-//! A child prints its own figures, one `name value` a line, when its work is done; the pipe they
-//! lie in is read after the clock has stopped.
+//! A child prints its own figures after its work, one `name value` per line. The pipe is read after
+//! the clock has stopped.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 use crate::Outcome;
 
-/// A process that ended well.
+/// Process that ended successfully.
 pub struct Finished {
-    /// From before its start to after its end.
+    /// From before the start to after the end.
     pub whole: Duration,
     figures: HashMap<String, f64>,
 }
 
 impl Finished {
-    /// A figure that the child printed.
+    /// Returns a figure that the child printed.
     pub fn figure(&self, name: &str) -> Outcome<f64> {
         let found = self.figures.get(name).copied();
         found.ok_or_else(|| format!("the child printed no `{name}`").into())
@@ -41,7 +41,7 @@ pub fn run_program(program: &Path, arguments: &[&str]) -> Outcome<Finished> {
     finish(command)
 }
 
-/// Another program of this folder.
+/// Returns the path of another program of this folder.
 pub fn sibling(name: &str) -> Outcome<PathBuf> {
     let path = std::env::current_exe()?.with_file_name(name);
     match path.is_file() {
@@ -56,28 +56,28 @@ fn finish(mut command: Command) -> Outcome<Finished> {
     let mut child = command.spawn()?;
     let status = child.wait()?;
     let whole = start.elapsed();
-    let (mut output, mut complaint) = (String::new(), String::new());
+    let (mut output, mut stderr) = (String::new(), String::new());
     if let Some(mut pipe) = child.stdout.take() {
         pipe.read_to_string(&mut output)?;
     }
     if let Some(mut pipe) = child.stderr.take() {
-        pipe.read_to_string(&mut complaint)?;
+        pipe.read_to_string(&mut stderr)?;
     }
     if !status.success() {
-        return Err(format!("{command:?}: {status}: {}", complaint.trim()).into());
+        return Err(format!("{command:?}: {status}: {}", stderr.trim()).into());
     }
     let pairs = output.lines().filter_map(|line| line.split_once(' '));
     let figures = pairs.filter_map(|(name, value)| Some((name.to_string(), value.parse().ok()?)));
     Ok(Finished { whole, figures: figures.collect() })
 }
 
-/// In a child: prints its figures.
+/// Prints the figures of a child process.
 pub fn print(figures: &[(&str, f64)]) {
     let lines: String = figures.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
     print!("{lines}");
 }
 
-/// In a child: microseconds since `start`.
+/// Returns the microseconds since `start`.
 pub fn us_since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e6
 }

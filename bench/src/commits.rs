@@ -1,9 +1,9 @@
-//! What a commit costs, beside the least that the disk takes for the same bytes.
+//! Measures the cost of a commit, and the least time that the disk takes for the same bytes.
 //!
-//! An object of 1 GiB; pages chosen at random, on each either 8 bytes are stored or the whole page.
-//! The commit's clock starts after the stores. The floors are in turns with it: as many bytes as
-//! the commit's log record has, and the whole pages, written with `pwritev2(RWF_DSYNC)` one after
-//! the other into a file that was written before.
+//! The object has 1 GiB. On pages chosen at random, either 8 bytes or the whole page are stored.
+//! The commit's clock starts after the stores. The floors take turns with the commit: the bytes of
+//! the commit's log record, and the whole pages, written sequentially with `pwritev2(RWF_DSYNC)`
+//! into a file whose blocks were written before.
 
 use std::time::Instant;
 
@@ -20,12 +20,12 @@ const OBJECT_BYTES: u64 = 1 << 30;
 const PAGE_BYTES: usize = 4096;
 const WORDS_PER_PAGE: usize = PAGE_BYTES / 8;
 const NAME: &str = "words";
-/// Pages changed, and how often that is measured.
+/// Number of changed pages, and number of rounds.
 const SIZES: [(usize, usize); 3] = [(1, 101), (100, 61), (10_000, 31)];
 
 type Words = PVec<u64>;
 
-/// What is stored on each chosen page.
+/// Bytes stored on each chosen page.
 #[derive(Clone, Copy, PartialEq)]
 enum Change {
     OneLine,
@@ -40,7 +40,7 @@ impl Change {
         }
     }
 
-    /// Bytes of a log record of so many pages: a head, and for each page 16 bytes and its lines.
+    /// Size of a log record for this many pages: a head, and for each page 16 bytes and its lines.
     fn record_bytes(self, pages: usize) -> usize {
         let lines = match self {
             Change::OneLine => 64,
@@ -60,7 +60,7 @@ pub fn report(_: &Corpus) -> Outcome {
     session.commit()?;
     session.close()?;
     println!(
-        "The object: 1 GiB, filled and committed in {} s.\n",
+        "The object has 1 GiB; filling and committing it took {} s.\n",
         figure(start.elapsed().as_secs_f64())
     );
     let mut floor = PreWritten::new(&folder.join("floor"), 128 << 20)?;
@@ -92,7 +92,7 @@ pub fn report(_: &Corpus) -> Outcome {
     Ok(())
 }
 
-/// Drops the object's pages from the kernel's cache: they come back as sessions read them.
+/// Drops the object's pages from the page cache, so that sessions read them again.
 fn forget_pages(store: &Store) -> Outcome {
     files::forget(&store.path().join("objects").join(store.info(NAME)?.uuid))
 }
@@ -109,7 +109,7 @@ fn measure(
     let record_bytes = vec![1; change.record_bytes(pages)];
     let page_bytes = vec![1; pages * PAGE_BYTES];
     let mut session = store.write::<Words>(NAME)?;
-    // The first commit of a session makes the log.
+    // The first commit of a session creates the log.
     dirty(&mut session, random, change, pages);
     session.commit()?;
     for _ in 0..rounds {
@@ -155,14 +155,14 @@ fn measure(
     Ok(())
 }
 
-/// Stores on pages chosen at random; gives the nanoseconds.
+/// Stores on pages chosen at random and returns the nanoseconds.
 fn dirty(session: &mut Session<Words>, random: &mut Random, change: Change, pages: usize) -> f64 {
     let chosen = random.different(pages, OBJECT_BYTES / PAGE_BYTES as u64 - 1);
     let value = random.number();
     let start = Instant::now();
     let mut words = session.root_mut();
     let words = words.as_mut_slice();
-    // The vector need not begin at a page: the last page is left out above.
+    // The vector may begin inside a page, so the last page is left out above.
     let first = words.as_ptr().addr().next_multiple_of(PAGE_BYTES) - words.as_ptr().addr();
     for page in chosen {
         let at = first / 8 + page as usize * WORDS_PER_PAGE;

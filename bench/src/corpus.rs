@@ -1,20 +1,21 @@
-//! The documents that are measured.
+//! Loads the documents to measure.
 //!
-//! `EVERMAP_CORPUS` names one folder or several, separated by `:`. The HTML and XML files in each,
-//! and in its subfolders `html` and `xml`, are taken; without it, the repository's example pages.
+//! `EVERMAP_CORPUS` names one or more folders, separated by `:`. The HTML and XML files in each
+//! folder, and in its subfolders `html` and `xml`, are loaded. Without the variable, the
+//! repository's example pages are used.
 
 use std::path::{Path, PathBuf};
 
 use crate::Outcome;
 
-/// A page, as text.
+/// Page as text.
 pub struct Page {
     pub name: String,
     pub path: PathBuf,
     pub text: String,
 }
 
-/// What is measured: pages by name, XML files by size, the largest first.
+/// Documents to measure: pages sorted by name, and XML files sorted by size, the largest first.
 pub struct Corpus {
     pub folders: String,
     pub html: Vec<Page>,
@@ -42,18 +43,19 @@ impl Corpus {
         html.sort_by(|a, b| a.name.cmp(&b.name));
         xml.sort_by_key(|page| std::cmp::Reverse(page.text.len()));
         let folders = match given {
-            Some(_) => "a corpus of its own (EVERMAP_CORPUS)".to_string(),
+            Some(_) => "a custom corpus (EVERMAP_CORPUS)".to_string(),
             None => "examples/pages".to_string(),
         };
         Ok(Corpus { folders, html, xml })
     }
 
-    /// Bytes of all pages.
+    /// Total bytes of all pages.
     pub fn html_bytes(&self) -> usize {
         self.html.iter().map(|page| page.text.len()).sum()
     }
 
-    /// The largest page, the fourth largest, the median one and the smallest; fewer of a few.
+    /// Returns the largest page, the fourth largest, the median and the smallest; fewer if there
+    /// are fewer pages.
     pub fn some_pages(&self) -> Vec<&Page> {
         let mut by_size: Vec<&Page> = self.html.iter().collect();
         by_size.sort_by_key(|page| std::cmp::Reverse(page.text.len()));

@@ -1,4 +1,4 @@
-//! Folders for what is measured, and files as floors: what the disk takes for the same bytes.
+//! Working folders, and files that measure the disk's floor for the same bytes.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 
 use crate::Outcome;
 
-/// A folder that goes away with this value.
+/// Folder that is removed on drop.
 pub struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    /// A new folder in `EVERMAP_BENCH_DIR`, or in the folder for temporary files.
+    /// Creates a folder in `EVERMAP_BENCH_DIR`, or in the folder for temporary files.
     pub fn new(name: &str) -> Outcome<Folder> {
         Folder::at(parent().join(format!("evermap-bench-{}-{name}", std::process::id())))
     }
 
-    /// A new folder somewhere else.
+    /// Creates a folder at this path.
     pub fn at(path: PathBuf) -> Outcome<Folder> {
         std::fs::create_dir_all(&path)?;
         Ok(Folder { path })
@@ -33,32 +33,32 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.path) {
-            eprintln!("{} is left behind: {error}", self.path.display());
+            eprintln!("cannot remove {}: {error}", self.path.display());
         }
     }
 }
 
-/// Where the folders are made.
+/// Parent of the working folders.
 pub fn parent() -> PathBuf {
     std::env::var_os("EVERMAP_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
-/// A path as an argument.
+/// Returns a path as text, for an argument.
 pub fn text(path: &Path) -> Outcome<&str> {
     path.to_str().ok_or_else(|| format!("{} is not UTF-8", path.display()).into())
 }
 
-/// Gives a system call's result as Rust does.
+/// Converts a system call's result to `io::Result`.
 pub fn checked(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// A file whose blocks were written before, durably: what a log can be at its best.
+/// File whose blocks were durably written before, the best case of a log.
 pub struct PreWritten {
     file: File,
     length: u64,
     at: u64,
-    /// Where bytes are copied to that go past the page cache: such memory has to be aligned.
+    /// Aligned buffer for direct I/O.
     aligned: Option<Anonymous>,
 }
 
@@ -74,7 +74,7 @@ impl PreWritten {
         Ok(PreWritten { file, length, at: 0, aligned: None })
     }
 
-    /// The same, written past the page cache. Lengths must be multiples of 512.
+    /// Like [`new`](Self::new), but writes with direct I/O. Lengths must be multiples of 512.
     pub fn new_direct(path: &Path, length: u64) -> Outcome<PreWritten> {
         let mut written = PreWritten::new(path, length)?;
         let flags = libc::O_DIRECT | libc::O_DSYNC;
@@ -83,8 +83,8 @@ impl PreWritten {
         Ok(written)
     }
 
-    /// Writes bytes behind the last ones, or at the start when the file is full, durably. With
-    /// `O_DIRECT`, the copy to aligned memory is made here, too, and cheap beside the write.
+    /// Writes the bytes durably after the last ones, or at the start if the file is full. With
+    /// `O_DIRECT` this includes the copy to aligned memory, which is cheap compared with the write.
     pub fn append_durable(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.at + bytes.len() as u64 > self.length {
             self.at = 0;
@@ -100,7 +100,7 @@ impl PreWritten {
                 iov_len: bytes.len() - done,
             };
             let (fd, offset) = (self.file.as_raw_fd(), (self.at as usize + done) as i64);
-            // SAFETY: the vector describes bytes that live and are only read during the call.
+            // SAFETY: the vector describes bytes that live during the call, which only reads them.
             let wrote = unsafe { libc::pwritev2(fd, &vector, 1, offset, libc::RWF_DSYNC) };
             done += checked(wrote)?;
         }
@@ -109,11 +109,11 @@ impl PreWritten {
     }
 }
 
-/// Drops a file's pages from the kernel's cache.
+/// Drops a file's pages from the page cache.
 pub fn forget(path: &Path) -> Outcome {
     let file = File::open(path)?;
     file.sync_all()?;
-    // SAFETY: the call takes no pointers.
+    // SAFETY: `posix_fadvise` takes no pointers.
     let result = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     match result {
         0 => Ok(()),
@@ -121,7 +121,7 @@ pub fn forget(path: &Path) -> Outcome {
     }
 }
 
-/// Bytes of the disk that a file or all files of a folder take.
+/// Returns the allocated bytes of a file, or of all files of a folder.
 pub fn disk_bytes(path: &Path) -> io::Result<u64> {
     let about = path.symlink_metadata()?;
     let mut bytes = about.blocks() * 512;
@@ -133,34 +133,35 @@ pub fn disk_bytes(path: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Uses so much memory and gives it back, after everything is on the disk. Memory that was free for
-/// a while costs a virtual machine a fault in its host: so all ways begin with memory that it has.
+/// Syncs all files, then uses this much memory and frees it. On a virtual machine, memory that was
+/// free for a while costs a fault in the host; this lets all ways begin with memory that the host
+/// provides.
 pub fn warm(bytes: usize) -> Outcome {
-    // SAFETY: takes no arguments; what was left to be written is not to fall into what comes next.
+    // SAFETY: `sync` takes no arguments. It keeps pending writes out of the next measurement.
     unsafe { libc::sync() };
     Anonymous::new(bytes, true)?;
     Ok(())
 }
 
-/// Memory straight from the kernel, every page of it touched.
+/// Anonymous memory with every page touched.
 pub struct Anonymous {
     start: *mut u64,
     bytes: usize,
 }
 
 impl Anonymous {
-    /// With huge pages where the kernel has them, or certainly without.
+    /// Maps the memory, with huge pages if the kernel has them, or without.
     pub fn new(bytes: usize, huge: bool) -> Outcome<Anonymous> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, at an address of the kernel's choice.
+        // SAFETY: creates a new mapping at an address that the kernel chooses.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error().into());
         }
         let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
-        // SAFETY: the range is this value's own; the advice changes no contents. A kernel without
-        // huge pages refuses it, and is right.
+        // SAFETY: the range belongs to this value, and the advice changes no contents. A kernel
+        // without huge pages returns an error, which is harmless.
         unsafe { libc::madvise(start, bytes, advice) };
         let mut memory = Anonymous { start: start.cast(), bytes };
         memory.words().fill(1);
@@ -168,13 +169,13 @@ impl Anonymous {
     }
 
     pub fn words(&mut self) -> &mut [u64] {
-        // SAFETY: the range is mapped, writable and this value's own.
+        // SAFETY: the range is mapped and writable, and belongs to this value.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes / 8) }
     }
 
     fn copy(&mut self, bytes: &[u8]) -> &[u8] {
         assert!(bytes.len() <= self.bytes);
-        // SAFETY: the range is mapped, writable, this value's own, and long enough.
+        // SAFETY: the range is mapped, writable and long enough, and belongs to this value.
         unsafe {
             let place = self.start.cast::<u8>();
             place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -185,7 +186,7 @@ impl Anonymous {
 
 impl Drop for Anonymous {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by this value, and nothing refers to it any more.
+        // SAFETY: this value mapped the range, and no reference to it remains.
         unsafe { libc::munmap(self.start.cast(), self.bytes) };
     }
 }

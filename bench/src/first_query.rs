@@ -1,11 +1,12 @@
-//! The first answer in a new process: reopened from a store, or parsed again.
+//! Measures the first answer in a new process: from a store, or by parsing again.
 //!
-//! Every figure is from a process of its own, the three kinds in turns: one that ends at once (what
-//! any process of this program costs), one that opens the store, the document and counts, and one
-//! of the peer that reads the file, parses and counts. Files and program are in the page cache.
+//! Every figure comes from a separate process. Three kinds take turns: one that ends at once (the
+//! base cost of a process of this program), one that opens the store and the document and counts,
+//! and one of the peer that reads the file, parses and counts. Files and program are in the page
+//! cache.
 //!
-//! This program has all parsers in it, whose tables the loader has to relocate in every process.
-//! `reopener-small` does the reopening alone, as a program that never parses would.
+//! This program contains all parsers, whose tables the loader relocates in every process.
+//! `reopener-small` only reopens, like a program that never parses.
 
 use std::path::Path;
 
@@ -20,10 +21,10 @@ use crate::{Outcome, children};
 
 const ROUNDS: usize = 41;
 const ROUNDS_XML: usize = 31;
-/// The XML question is for the element whose number is nearest to this.
+/// The XML query asks for the element whose count is nearest to this.
 const ELEMENTS_ABOUT: usize = 1000;
 
-/// A document and its question.
+/// Document and its query.
 struct Question<'c> {
     page: &'c Page,
     selector: String,
@@ -72,7 +73,7 @@ pub fn report(corpus: &Corpus) -> Outcome {
     for question in &questions {
         ask(text(&path)?, &small, question)?;
     }
-    println!("\nStore open, document open and answer: each from the first line of `main`.");
+    println!("\nTimes of store open, document open and answer are from the first line of `main`.");
     Ok(())
 }
 
@@ -117,7 +118,7 @@ fn ask(store: &str, small: &Path, question: &Question<'_>) -> Outcome {
     Ok(())
 }
 
-/// The most frequent element name, and the one whose number is nearest to a thousand.
+/// Returns the most frequent element name, and the one whose count is nearest to a thousand.
 fn some_elements(dom: &Dom<'_>) -> Vec<String> {
     let mut counts = std::collections::BTreeMap::<&str, usize>::new();
     for node in dom.document_node().descendants() {

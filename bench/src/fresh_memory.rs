@@ -1,10 +1,10 @@
-//! Two ways of giving a program fresh memory that shall be durable at the next commit.
+//! Compares two ways of providing fresh memory that becomes durable at the next commit.
 //!
-//! What the library does: the file is reserved, mapped shared, written through the mapping, and
+//! The library's way: the file is reserved, mapped shared, written through the mapping, and
 //! flushed. The alternative: anonymous huge pages, written to the file in one call at the commit,
-//! and flushed. Both then map the file privately in the same place, as after a commit, and walk
-//! the nodes once. Written here with plain system calls, so that only the kernel's work and the
-//! building of the nodes is compared; no allocator, no log.
+//! and flushed. Both then map the file privately at the same address, as after a commit, and walk
+//! the nodes once. Both use plain system calls here, so that only the kernel's work and the
+//! building of the nodes is compared, without allocator and log.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -24,7 +24,7 @@ const BYTES: usize = (NODES * size_of::<Node>()).next_multiple_of(HUGE_BYTES);
 const HUGE_BYTES: usize = 2 << 20;
 const ROUNDS: usize = 9;
 
-/// 64 bytes, linked by raw pointers.
+/// Node of 64 bytes, linked by raw pointers.
 #[repr(C)]
 struct Node {
     next: *const Node,
@@ -36,15 +36,15 @@ const _: () = assert!(size_of::<Node>() == 64);
 enum Way {
     /// Shared mapping of the reserved file.
     Shared,
-    /// The same, its pages made 2 MiB at a time before they are touched.
+    /// Shared mapping whose pages are populated 2 MiB at a time before they are touched.
     SharedPopulated,
     /// Anonymous huge pages, written at the end.
     Anonymous,
-    /// Bytes that are there already are written and flushed: the disk's part alone.
+    /// Prepared bytes are written and flushed: only the disk's part.
     PlainWrite,
 }
 
-/// One way's clocks, in milliseconds.
+/// Times of one way, in milliseconds.
 #[derive(Default)]
 struct Clocks {
     build: Samples,
@@ -56,9 +56,9 @@ struct Clocks {
 pub fn report(_: &Corpus) -> Outcome {
     let ways = [
         ("shared mapping of the reserved file, fdatasync", Way::Shared),
-        ("the same, populated 2 MiB at a time", Way::SharedPopulated),
+        ("shared mapping, populated 2 MiB at a time", Way::SharedPopulated),
         ("anonymous huge pages, one write, fdatasync", Way::Anonymous),
-        ("plain write and fsync of bytes that are there", Way::PlainWrite),
+        ("plain write and fsync of prepared bytes", Way::PlainWrite),
     ];
     let folder = Folder::new("fresh-memory")?;
     let _awake = Awake::new()?;
@@ -76,7 +76,7 @@ pub fn report(_: &Corpus) -> Outcome {
         "build, ns a node",
         "build, ms",
         "make durable, ms",
-        "together, ms",
+        "total, ms",
         "map privately and walk once, ms",
     ]);
     for ((name, _), clocks) in ways.iter().zip(&clocks) {
@@ -108,7 +108,7 @@ fn once(way: Way, path: &Path, clocks: &mut Clocks) -> Outcome {
             build(&place, way)?;
         }
         Way::Anonymous => {
-            // Room on the disk is promised to the program here as well.
+            // This way reserves blocks on the disk as well.
             allocate(&file)?;
             place.anonymous()?;
             build(&place, way)?;
@@ -118,7 +118,7 @@ fn once(way: Way, path: &Path, clocks: &mut Clocks) -> Outcome {
     clocks.build.push_ms(start.elapsed());
     let written = Instant::now();
     if matches!(way, Way::Anonymous | Way::PlainWrite) {
-        // SAFETY: the place is mapped, and nothing writes to it during the call.
+        // SAFETY: the range is mapped, and no thread writes to it during the call.
         let bytes = unsafe { std::slice::from_raw_parts(place.start.cast_const(), BYTES) };
         file.write_all_at(bytes, 0)?;
     }
@@ -134,17 +134,17 @@ fn once(way: Way, path: &Path, clocks: &mut Clocks) -> Outcome {
     clocks.walk.push_ms(walked.elapsed());
     match sum == (0..NODES as u64).sum::<u64>() {
         true => Ok(()),
-        false => Err("the nodes are not what was built".into()),
+        false => Err("the nodes differ from the built ones".into()),
     }
 }
 
 fn allocate(file: &File) -> io::Result<()> {
-    // SAFETY: the call takes no pointers.
+    // SAFETY: `fallocate` takes no pointers.
     let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, BYTES as i64) };
     checked(result as isize).map(drop)
 }
 
-/// Builds the nodes one behind the other, each linked to the one before.
+/// Builds the nodes in order, each linked to the previous one.
 fn build(place: &Place, way: Way) -> io::Result<()> {
     let start = place.start.cast::<Node>();
     let mut last = std::ptr::null();
@@ -153,7 +153,7 @@ fn build(place: &Place, way: Way) -> io::Result<()> {
         if way == Way::SharedPopulated && offset.is_multiple_of(HUGE_BYTES) {
             place.populate(offset)?;
         }
-        // SAFETY: the place has `BYTES` writable bytes, enough for all nodes.
+        // SAFETY: the range has `BYTES` writable bytes, enough for all nodes.
         unsafe {
             let node = start.add(number);
             node.write(Node { next: last, values: [number as u64; 7] });
@@ -165,7 +165,8 @@ fn build(place: &Place, way: Way) -> io::Result<()> {
 
 fn walk(place: &Place) -> u64 {
     let (mut sum, mut left) = (0, NODES);
-    // SAFETY: the nodes were built in the place and lie there again; each points to the one before.
+    // SAFETY: the nodes were built at these addresses and are mapped there again; each points to
+    // the previous one.
     unsafe {
         let mut node: *const Node = place.start.cast::<Node>().add(NODES - 1);
         while !node.is_null() && left > 0 {
@@ -177,7 +178,7 @@ fn walk(place: &Place) -> u64 {
     sum
 }
 
-/// `BYTES` of addresses, aligned to huge pages, for one mapping after the other.
+/// Range of `BYTES` addresses, aligned to huge pages, for one mapping after another.
 struct Place {
     all: *mut u8,
     start: *mut u8,
@@ -210,7 +211,8 @@ impl Place {
     }
 
     fn advise(&self, offset: usize, length: usize, advice: i32) -> io::Result<()> {
-        // SAFETY: the range lies in this place; these pieces of advice change no contents.
+        // SAFETY: the range is inside this value's addresses, and these kinds of advice change no
+        // contents.
         let result = unsafe { libc::madvise(self.start.add(offset).cast(), length, advice) };
         checked(result as isize).map(drop)
     }
@@ -218,13 +220,14 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // SAFETY: the range was reserved by this value, and nothing refers to it any more.
+        // SAFETY: this value reserved the range, and no reference to it remains.
         unsafe { libc::munmap(self.all.cast(), RESERVED_BYTES) };
     }
 }
 
 fn map(at: *mut u8, length: usize, protection: i32, flags: i32, file: i32) -> io::Result<*mut u8> {
-    // SAFETY: without MAP_FIXED nothing is replaced; with it, the range is the caller's place.
+    // SAFETY: without MAP_FIXED the call replaces no mapping; with it, the range belongs to the
+    // caller's `Place`.
     let mapped = unsafe { libc::mmap(at.cast(), length, protection, flags, file, 0) };
     match mapped {
         libc::MAP_FAILED => Err(io::Error::last_os_error()),

@@ -1,8 +1,8 @@
-//! The table of goals: what was wanted, what was measured, and against what.
+//! Table of goals: the goal, the measured figure, and the figure it was compared with.
 
 use crate::samples::{figure, head, row};
 
-/// One line: a figure against its floor, or against a goal of its own.
+/// One line: a figure and its floor, or an absolute goal.
 struct Goal {
     what: String,
     goal: String,
@@ -18,7 +18,7 @@ pub struct Goals {
 }
 
 impl Goals {
-    /// `got` shall be at most `most` times `floor`.
+    /// Judges that `got` is at most `most` times `floor`.
     pub fn ratio(
         &mut self,
         what: &str,
@@ -36,7 +36,7 @@ impl Goals {
         });
     }
 
-    /// `got` itself shall be at most `most`.
+    /// Judges that `got` itself is at most `most`.
     pub fn at_most(
         &mut self,
         what: &str,
@@ -54,7 +54,7 @@ impl Goals {
         });
     }
 
-    /// `got` shall fit into `whole` at least `least` times.
+    /// Judges that `got` is at most `whole` divided by `least`.
     pub fn at_least(
         &mut self,
         what: &str,
@@ -75,8 +75,8 @@ impl Goals {
     pub fn print(&self) {
         println!("\n### Goals\n");
         println!(
-            "The ratio is to what stands under `against` where the goal says `x`; for `1 in`, how \
-             often it fits; else to the goal.\n"
+            "For goals with `x`, the ratio is to the figure under `against`; for `1 in`, it is that \
+             figure divided by the result; for all others it is to the goal.\n"
         );
         head(&["", "goal", "got", "against", "ratio", ""]);
         for line in &self.lines {

@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! Prints a description of the machine.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn first_line(text: &str) -> String {
 
 fn file_system(path: &Path) -> Outcome<String> {
     let name = CString::new(files::text(path)?)?;
-    // SAFETY: any bytes are a `statfs`, and the name is a string that ends in zero.
+    // SAFETY: all-zero bytes are a valid `statfs`, and the name is a zero-terminated string.
     let (result, about) = unsafe {
         let mut about: libc::statfs = std::mem::zeroed();
         (libc::statfs(name.as_ptr(), &mut about), about)
@@ -45,9 +45,9 @@ fn file_system(path: &Path) -> Outcome<String> {
     Ok(format!("{kind} ({})", path.display()))
 }
 
-/// Empties the kernel's caches: pages, names and all. Needs the privilege.
+/// Empties the kernel's page, inode and directory caches. Needs root.
 pub fn drop_caches() -> std::io::Result<()> {
-    // SAFETY: takes no arguments; writes dirty pages, which would not be dropped.
+    // SAFETY: `sync` takes no arguments. It writes dirty pages, which would not be dropped.
     unsafe { libc::sync() };
     std::fs::write("/proc/sys/vm/drop_caches", "3")
 }

@@ -1,8 +1,8 @@
-//! Measures Evermap beside its peers and prints tables in Markdown.
+//! Measures Evermap and its peers and prints tables in Markdown.
 //!
-//! `evermap-bench [SECTION ...]`; without sections, all of them. What happens in a new process is
-//! measured in new processes: the driver starts itself again as `evermap-bench child VERB ...`.
-//! What is measured, and how, stands at the top of each section's file.
+//! Usage: `evermap-bench [SECTION ...]`; without sections, all of them run. Figures of new
+//! processes are measured in new processes: the driver starts itself as `evermap-bench child VERB
+//! ...`. The head of each section's file says what it measures and how.
 
 mod answers;
 mod children;
@@ -20,7 +20,8 @@ mod parsing;
 mod parts;
 mod reopening;
 
-// As in the other benchmarks: repeated measurements, quiet moments to make them in, numbers that are the same in every run.
+// The common crate's files for repeated measurements, quiet moments and random numbers, included by
+// path.
 #[path = "../common/src/quiet.rs"]
 mod quiet;
 #[path = "../common/src/random.rs"]
@@ -33,7 +34,7 @@ use std::time::Instant;
 
 use corpus::Corpus;
 
-/// Whatever goes wrong in a measurement ends it.
+/// Result of a step. Any error ends the measurement.
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 type Section = (&'static str, fn(&Corpus) -> Outcome);
@@ -68,7 +69,9 @@ fn main() -> ExitCode {
 fn drive(wanted: &[String]) -> Outcome {
     if let Some(unknown) = wanted.iter().find(|w| !SECTIONS.iter().any(|(name, _)| name == w)) {
         let names: Vec<&str> = SECTIONS.iter().map(|(name, _)| *name).collect();
-        return Err(format!("no section `{unknown}`; there are {}", names.join(", ")).into());
+        return Err(
+            format!("unknown section `{unknown}`; choose from: {}", names.join(", ")).into()
+        );
     }
     let corpus = Corpus::load()?;
     machine::describe(&corpus)?;
@@ -99,6 +102,6 @@ fn child(start: Instant, arguments: &[String]) -> Outcome {
         }
         ["durability-leave", store, pages] => durability::child_leave(store, pages.parse()?),
         ["durability-map", file, repeats] => durability::child_map(file, repeats.parse()?),
-        _ => Err(format!("no such child: {arguments:?}").into()),
+        _ => Err(format!("unknown child: {arguments:?}").into()),
     }
 }

@@ -1,8 +1,8 @@
-//! Opening: the store, an object and its root, for objects of all sizes.
+//! Measures opening a store, an object and its root, for objects of all sizes.
 //!
-//! A new process opens everything and touches the root; in it, the same again a hundred times with
-//! everything closed in between, which leaves out what the first call of each function costs. Cold
-//! is with the kernel's caches dropped before the process starts, program included.
+//! A new process opens everything and touches the root. It then repeats that a hundred times with
+//! everything closed in between, which leaves out the first-call cost of each function. For cold
+//! figures the kernel's caches are dropped before the process starts, program included.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -25,7 +25,7 @@ const OBJECTS: usize = 10_000;
 const SINGLY: [usize; 2] = [100, 1000];
 const LIBRARY_DOCUMENTS: usize = 100_000;
 const LIBRARY_BYTES: u64 = 1200 << 20;
-/// Pages of the corpus up to this size go into the library.
+/// Largest page of the corpus that goes into the library.
 const LIBRARY_PAGE_BYTES: usize = 48 << 10;
 const DOCUMENTS_PER_COMMIT: usize = 1000;
 const COMMITS_PER_SESSION: usize = 10;
@@ -52,10 +52,10 @@ pub fn report(corpus: &Corpus) -> Outcome {
         "object",
         "store open, us",
         "object open and root, us",
-        "together, us",
-        "the same again, us",
+        "total, us",
+        "again, us",
         "whole process, us",
-        "cold: together, us",
+        "cold: total, us",
         "cold: whole process, us",
     ]);
     for info in sizes {
@@ -70,12 +70,12 @@ pub fn report(corpus: &Corpus) -> Outcome {
         measure(&title, &path, name, name)?;
     }
     measure(&format!("one of {OBJECTS}"), &crowded, "object-4711", "small")?;
-    measure_beside_a_maker(&folder.join("busy"))
+    measure_with_open_writer(&folder.join("busy"))
 }
 
-/// The same while another process has the store open and has changed it many times: what it
-/// changed is in the catalog's log until it closes the store.
-fn measure_beside_a_maker(path: &Path) -> Outcome {
+/// Measures opening while another process has the store open and has changed it many times: those
+/// changes are in the catalog's log until that process closes the store.
+fn measure_with_open_writer(path: &Path) -> Outcome {
     let store = Store::create_new(path)?;
     let mut made = 0;
     for objects in SINGLY {
@@ -83,7 +83,8 @@ fn measure_beside_a_maker(path: &Path) -> Outcome {
             store.create::<Small, _>(&format!("object-{made}"), vec![7; 2048])?;
             made += 1;
         }
-        let title = format!("small, {objects} objects made singly by a process that goes on");
+        let title =
+            format!("small, {objects} objects made singly by a process that keeps the store open");
         measure(&title, path, "object-0", "small")?;
     }
     Ok(())
@@ -119,7 +120,8 @@ fn measure(title: &str, store: &Path, name: &str, root: &str) -> Outcome {
     Ok(())
 }
 
-/// Many documents in one object, added in sessions and commits, so that it grows region by region.
+/// Builds many documents in one object, in several sessions and commits, so that it grows region by
+/// region.
 fn build_library(store: &Store, corpus: &Corpus) -> Outcome {
     store.create::<Library, _>("library", PVec::new())?;
     let small = corpus.html.iter().filter(|page| page.text.len() <= LIBRARY_PAGE_BYTES);
@@ -155,7 +157,7 @@ fn build_library(store: &Store, corpus: &Corpus) -> Outcome {
     let info = store.info("library")?;
     println!(
         "The library: {documents} documents of {nodes} nodes and {bytes} bytes, in an object of {} \
-         bytes and {} regions, made in {} sessions and {} commits: {} s in all, {} ns a byte, {} ns \
+         bytes and {} regions, made in {} sessions and {} commits: {} s in total, {} ns a byte, {} ns \
          a node. Storing {} s, a commit of {DOCUMENTS_PER_COMMIT} documents {commits} ms, closing \
          a session {closes} ms.\n",
         info.file_bytes,
@@ -183,7 +185,7 @@ fn build_crowd(path: &Path) -> Outcome {
     Ok(())
 }
 
-/// In a child: opens it all, then again with everything closed in between.
+/// Runs as the child: opens everything, then repeats that with everything closed in between.
 pub fn child(start: Instant, path: &str, name: &str, root: &str, repeats: usize) -> Outcome {
     let (store_us, total_us) = open(start, path, name, root)?;
     let mut again = Samples::new();
@@ -202,7 +204,7 @@ pub fn child(start: Instant, path: &str, name: &str, root: &str, repeats: usize)
 fn open(start: Instant, path: &str, name: &str, root: &str) -> Outcome<(f64, f64)> {
     let store = Store::open(path)?;
     let store_us = us_since(start);
-    // The clock stops before the object is closed again.
+    // The clock stops before the object is closed.
     let total_us = match root {
         "small" => {
             let object = store.read::<Small>(name)?;
@@ -219,7 +221,7 @@ fn open(start: Instant, path: &str, name: &str, root: &str) -> Outcome<(f64, f64
             black_box(object.len());
             us_since(start)
         }
-        _ => return Err(format!("no such root: {root}").into()),
+        _ => return Err(format!("unknown root: {root}").into()),
     };
     Ok((store_us, total_us))
 }

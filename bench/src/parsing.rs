@@ -1,13 +1,14 @@
-//! Pages from text to a stored object, beside html5ever with its own tree.
+//! Measures the way of pages from text to a stored object, compared with html5ever and its own
+//! tree.
 //!
-//! Page by page, one after the other in each round, the first of them in turns. Evermap's side has
-//! two clocks: the tables alone with their block copied into memory; and the object, which is a
-//! file made, mapped, written, cut to size and given its superblock. Both free the tables. The tree
-//! of the peer is freed after its clock has stopped: a program that only wants the tree once need
-//! not free it. Hashing the source, which the `evermap` command does on top, is not included.
+//! Each round processes the pages one by one; the side that goes first alternates. Evermap has two
+//! clocks: the tables alone with their block copied into memory; and the object, whose file is
+//! created, mapped, written, truncated and given its superblock. Both free the tables. The peer's
+//! tree is freed after its clock has stopped, because a program that needs the tree once need not
+//! free it. Hashing the source, which the `evermap` command does in addition, is not included.
 //!
-//! The objects of a round are one batch, whose commit makes all of them durable; and in rounds of
-//! their own, each page is committed alone.
+//! The objects of a round are one batch, whose commit makes all of them durable. In separate
+//! rounds, each page is committed alone.
 
 use std::hint::black_box;
 use std::os::unix::fs::MetadataExt;
@@ -28,10 +29,10 @@ use crate::samples::{Samples, figure, head, row};
 const ROUNDS: usize = 21;
 const ROUNDS_SINGLY: usize = 5;
 const WORST_PAGES: usize = 4;
-/// Files of a page or two of memory say nothing about bytes per byte.
+/// Smaller files, of a page or two of memory, would distort the bytes per byte.
 const WORST_FROM_BYTES: usize = 20_000;
 
-/// One page's clocks, in microseconds.
+/// Times of one page, in microseconds.
 #[derive(Default)]
 struct Clocks {
     block: Samples,
@@ -42,7 +43,7 @@ struct Clocks {
     peer_freed: Samples,
 }
 
-/// A line of the table: its name and its clock.
+/// Line of the table: its name and its times.
 type Line = (&'static str, fn(&Clocks) -> &Samples);
 
 pub fn report(corpus: &Corpus) -> Outcome {
@@ -83,7 +84,7 @@ pub fn report(corpus: &Corpus) -> Outcome {
     print_sizes(&Store::open(&path)?, corpus)
 }
 
-/// What a document is built from, beside its tables.
+/// Returns the source information of a document.
 pub fn source(page: &Page) -> Source {
     let size_bytes = page.text.len() as u64;
     Source { path: page.name.clone(), size_bytes, modified_ns: 0, hash: [0; 32] }
@@ -100,13 +101,13 @@ fn ours_in_memory(page: &Page, target: &mut Vec<u8>, clocks: &mut Clocks) -> Out
     Ok(())
 }
 
-/// The name of a page's object. Every round makes new ones: an ext4 without a journal looks for a
-/// free inode among the ones deleted in the last seconds, which would be measured instead.
+/// Name of a page's object. Every round uses new names: ext4 without a journal searches for a free
+/// inode among those deleted in the last seconds, and that search would be measured.
 fn in_round(page: &Page, round: usize) -> String {
     format!("{} {round}", page.name)
 }
 
-/// What the disk's file system takes for the same bytes: a new file, one write, no flush.
+/// Measures the file system's time for the same bytes: a new file, one write, no flush.
 fn plain_file(
     folder: &std::path::Path,
     round: usize,
@@ -155,17 +156,17 @@ fn print_times(corpus: &Corpus, clocks: &[Clocks], commits: &Samples) {
     let best = |of: fn(&Clocks) -> &Samples| clocks.iter().map(|c| of(c).min()).sum::<f64>();
     let median = |of: fn(&Clocks) -> &Samples| clocks.iter().map(|c| of(c).median()).sum::<f64>();
     println!(
-        "{} pages, {ROUNDS} rounds; sums over the pages of each page's best and median.\n",
+        "{} pages, {ROUNDS} rounds; sums over the pages of each page's minimum and median.\n",
         clocks.len()
     );
-    head(&["", "best, ms", "median, ms", "MB/s", "of the peer, best", "of the peer, median"]);
+    head(&["", "min, ms", "median, ms", "MB/s", "/ peer, min", "/ peer, median"]);
     let lines: [Line; 6] = [
         ("html5ever + rcdom", |c| &c.peer),
         ("html5ever + rcdom, tree freed", |c| &c.peer_freed),
         ("evermap: parse, block in memory", |c| &c.block),
         ("evermap: parse, object written", |c| &c.object),
-        ("for comparison: only writing the blocks to plain files", |c| &c.plain_file),
-        ("evermap: the same, each page committed alone", |c| &c.durable),
+        ("for comparison: writing the blocks to plain files only", |c| &c.plain_file),
+        ("evermap: parse, object written, each page committed alone", |c| &c.durable),
     ];
     let peer = (best(|c| &c.peer), median(|c| &c.peer));
     for (name, of) in lines {
@@ -181,7 +182,7 @@ fn print_times(corpus: &Corpus, clocks: &[Clocks], commits: &Samples) {
     }
     let whole = median(|c| &c.object) / 1e3 + commits.median();
     println!(
-        "\nThe commit of all pages as one batch: {commits} ms; with their objects {} ms, {} of the \
+        "\nCommitting all pages as one batch takes {commits} ms; with their objects {} ms, {} of the \
          peer's medians.",
         figure(whole),
         figure(whole * 1e3 / peer.1)

@@ -1,6 +1,6 @@
-//! What of a section is wanted, and how much of it: `EVERMAP_BENCH_PARTS`, `EVERMAP_BENCH_QUICK`.
+//! Selects parts of a section, and quick runs: `EVERMAP_BENCH_PARTS`, `EVERMAP_BENCH_QUICK`.
 
-/// Which parts are wanted: names separated by commas; all, without it.
+/// Selected parts: names separated by commas; all parts if the variable is not set.
 pub struct Parts(Option<String>);
 
 impl Parts {
@@ -14,7 +14,7 @@ impl Parts {
     }
 }
 
-/// Is this run only to see that everything works?
+/// Returns true if this run only checks that everything works.
 pub fn quick() -> bool {
     std::env::var("EVERMAP_BENCH_QUICK").is_ok_and(|quick| quick != "0")
 }

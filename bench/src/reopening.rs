@@ -1,8 +1,9 @@
-//! A thousand reopenings in new processes of two different programs, with randomised addresses.
+//! Reopens a store in a thousand new processes of two different programs, with randomised
+//! addresses.
 //!
-//! Every one has to find the store's addresses free and the right answer in the document. The
+//! Every process must find the store's addresses free and the right answer in the document. The
 //! programs are this one and `reopener`, which maps memory and starts threads before it opens the
-//! store. Each prints where its stack was, to show that the addresses were indeed random.
+//! store. Each prints the address of its stack, which shows that the addresses were random.
 
 use std::collections::HashSet;
 
@@ -22,7 +23,7 @@ pub fn report(corpus: &Corpus) -> Outcome {
     let folder = Folder::new("reopening")?;
     let page = corpus.some_pages()[0];
     let tables = html::parse(&page.text, &Default::default())?;
-    // Each store lies at addresses of its own.
+    // Each store has its own addresses.
     let mut paths = Vec::new();
     for number in 0..STORES {
         let path = folder.join(&format!("store-{number}"));

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Builds the viewer and its benchmark optimised, and runs it; arguments are names of sections and options (--help).
+# Builds the viewer and its benchmark optimised, and runs it. Arguments are sections and options
+# (--help).
 #
-# EVERMAP_COMMAND     the evermap command to measure, instead of building it; `none` measures the peers alone
+# EVERMAP_COMMAND     evermap command to measure, instead of building it; `none` measures only the
+# peers
 # EVERMAP_CORPUS      folders with pages, separated by `:`; default: examples/pages
-# EVERMAP_BENCH_DIR   a folder on the disk to measure; default: the one for temporary files
+# EVERMAP_BENCH_DIR   folder on the disk to measure; default: the one for temporary files
 # EVERMAP_BENCH_WAIT  0: do not wait for a quiet moment before a section
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$("$here/../../scripts/target-dir.sh")}"
 
-# What a peer is called, and its package in Debian.
+# Programs, each with its package in Debian.
 missing=()
 for peer in Xvfb:xvfb dillo:dillo netsurf-fb:netsurf-fb chromium:chromium; do
     command -v "${peer%%:*}" >/dev/null || missing+=("${peer##*:}")

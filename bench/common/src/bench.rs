@@ -1,4 +1,4 @@
-//! What every section is given, and what is done before the first and after the last.
+//! State that every section receives, and the work before the first and after the last section.
 
 use std::path::{Path, PathBuf};
 
@@ -6,42 +6,45 @@ use tempfile::TempDir;
 
 use crate::counting::Counter;
 use crate::goals::Goals;
-use crate::grounds::{self, Ground, Grounds};
 use crate::guard::Guard;
 use crate::options::Options;
 use crate::raw::Raw;
+use crate::volumes::{self, Volume, Volumes};
 use crate::{Outcome, caches, ends, quiet};
 
-/// A name, and what answers its question.
+/// Name of a section and the function that runs it.
 pub type Section<Own> = (&'static str, fn(&mut Bench<Own>) -> Outcome);
 
 /// A run of a benchmark.
 pub struct Bench<Own> {
-    /// What only this benchmark has. It may have grounds, so it goes before what they are made of.
+    /// State of this benchmark alone. It may own volumes, so it is declared, and dropped,
+    /// before `volumes`.
     pub own: Own,
     pub options: Options,
     pub raw: Raw,
     pub goals: Goals,
     pub counter: Counter,
-    /// Can the page cache be emptied?
+    /// True if this process can empty the page cache.
     pub can_drop: bool,
     pub can_mount: bool,
-    pub grounds: Grounds,
-    /// After everything in it that is mounted: fields go in this order.
+    pub volumes: Volumes,
+    /// Declared after everything that may be mounted in it: fields are dropped in this order.
     work: TempDir,
     pub guard: Guard,
 }
 
 impl<Own> Bench<Own> {
-    /// From now on, nothing stays behind.
+    /// Prepares a run: signal flags, the guard and a working folder. From here on every end of
+    /// the process cleans up.
     pub fn new(options: Options, own: Own) -> Outcome<Bench<Own>> {
         ends::note_signals()?;
         let mut guard = Guard::start(&options.program)?;
         std::fs::create_dir_all(&options.folder)?;
         let folder = options.folder.canonicalize()?;
-        let work = tempfile::Builder::new().prefix(grounds::PREFIX).tempdir_in(&folder)?;
+        let work = tempfile::Builder::new().prefix(volumes::PREFIX).tempdir_in(&folder)?;
         guard.remove(work.path())?;
-        // Reports and other small files go with it, too. Only the first run of a process can say so.
+        // Reports and other small files go into the working folder, too. Only the first run
+        // of a process can set this.
         let _ = tempfile::env::override_temp_dir(work.path());
         let can_mount = ends::private_mounts() && rustix::process::geteuid().is_root();
         Ok(Bench {
@@ -51,14 +54,15 @@ impl<Own> Bench<Own> {
             counter: Counter::find(),
             can_drop: caches::can_drop(),
             can_mount,
-            grounds: Grounds::new(work.path(), can_mount),
+            volumes: Volumes::new(work.path(), can_mount),
             work,
             guard,
             options,
         })
     }
 
-    /// Runs the sections that are wanted, each in a quiet moment, and writes down what became of goals.
+    /// Runs the selected sections, each in a quiet moment, then writes the results of all
+    /// goals.
     pub fn run(mut self, sections: &[Section<Own>]) -> Outcome {
         for (name, report) in sections {
             if self.options.wants(name) {
@@ -70,30 +74,30 @@ impl<Own> Bench<Own> {
         self.goals.write(&mut self.raw)
     }
 
-    /// A file system to measure on, or a word why there is none.
-    pub fn ground(&mut self, name: &str) -> Option<Ground> {
+    /// Creates a file system to measure on. Prints the reason and returns `None` if that fails.
+    pub fn volume(&mut self, name: &str) -> Option<Volume> {
         let guard = &mut self.guard;
-        let ground = self.grounds.new_ground(name).and_then(|ground| {
-            // It may be in a folder of its own.
-            guard.remove(ground.folder())?;
-            Ok(ground)
+        let volume = self.volumes.create(name).and_then(|volume| {
+            // The volume may be in another folder, such as `/dev/shm`.
+            guard.remove(volume.folder())?;
+            Ok(volume)
         });
-        said(name, ground)
+        skip_on_error(name, volume)
     }
 
-    /// A folder on the disk for what does not fit elsewhere.
+    /// Creates a folder on the measured disk for files that no volume holds.
     pub fn folder(&self, name: &str) -> Outcome<PathBuf> {
         let folder = self.work.path().join(name);
         std::fs::create_dir_all(&folder)?;
         Ok(folder)
     }
 
-    /// Where this benchmark's own small programs are.
+    /// Folder of this benchmark's own small programs.
     pub fn own_folder(&self) -> &Path {
         self.options.own_folder()
     }
 
-    /// The command, or a word about its absence.
+    /// Path of the `evermap` command. Prints a notice if there is none.
     pub fn evermap(&self) -> Option<PathBuf> {
         if self.options.evermap.is_none() {
             println!(
@@ -103,7 +107,7 @@ impl<Own> Bench<Own> {
         self.options.evermap.clone()
     }
 
-    /// A plot, as a file in the folder for them.
+    /// Writes a plot into the folder for images.
     pub fn draw(&self, name: &str, svg: &str) -> Outcome {
         std::fs::create_dir_all(&self.options.images)?;
         let path = self.options.images.join(name);
@@ -113,8 +117,8 @@ impl<Own> Bench<Own> {
     }
 }
 
-/// What there is, or a visible word that there is none.
-pub fn said<T>(name: &str, found: Outcome<T>) -> Option<T> {
+/// Returns the value, or prints that `name` is skipped and why.
+pub fn skip_on_error<T>(name: &str, found: Outcome<T>) -> Option<T> {
     match found {
         Ok(found) => Some(found),
         Err(reason) => {

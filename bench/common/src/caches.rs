@@ -1,8 +1,9 @@
-//! What is in the page cache when a step begins.
+//! Page cache contents at the start of a step.
 //!
-//! *Warm*: the source was just read. *Cold*: everything was dropped (`/proc/sys/vm/drop_caches`, which takes root) after
-//! everything was written; then each program was started once on a file of one byte, so that it and its libraries are there
-//! again. The host of a virtual machine may still have the disk's blocks in its own memory.
+//! *Warm*: the source was just read. *Cold*: everything was written, then everything was dropped
+//! (`/proc/sys/vm/drop_caches`, which needs root), and then each program was started once on a file
+//! of one byte, so that it and its libraries are cached again. The host of a virtual machine may
+//! still have the disk's blocks in its own memory.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,12 +17,12 @@ use crate::Outcome;
 const DROP: &str = "/proc/sys/vm/drop_caches";
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Can the page cache be emptied here?
+/// Returns true if this process can empty the page cache.
 pub fn can_drop() -> bool {
     rustix::process::geteuid().is_root() && File::options().write(true).open(DROP).is_ok()
 }
 
-/// Empties the page cache, and those of names and inodes.
+/// Empties the page cache and the caches of directory entries and inodes.
 pub fn drop_all() -> Outcome {
     rustix::fs::sync();
     std::fs::write(DROP, "3").map_err(|error| format!("{DROP}: {error}"))?;
@@ -36,7 +37,8 @@ pub fn drop_file(path: &Path) -> Outcome {
     Ok(())
 }
 
-/// Has all of a file in the page cache. Reading, not mapping: that would fill the holes of a file in memory.
+/// Reads a whole file, or all files of a folder, into the page cache. Does not map the file:
+/// mapping would fill holes of a file in memory.
 pub fn fill(path: &Path) -> Outcome {
     if path.is_dir() {
         for entry in std::fs::read_dir(path)? {
@@ -50,18 +52,18 @@ pub fn fill(path: &Path) -> Outcome {
     Ok(())
 }
 
-/// The part of a file that is in the page cache.
+/// Returns the fraction of a file that is in the page cache.
 pub fn resident_part(path: &Path) -> Outcome<f64> {
     let file = File::open(path)?;
     let bytes = file.metadata()?.len();
     if bytes == 0 {
         return Ok(0.0);
     }
-    // Asked by looking whether a page can be had without waiting would read ahead; mapped pages say it without.
-    // SAFETY: the map is never read, so it does not matter who changes the file meanwhile.
+    // Reads with `RWF_NOWAIT` would start read-ahead; `mincore` on a map does not.
+    // SAFETY: the map is never read, so concurrent changes of the file do no harm.
     let map = unsafe { memmap2::Mmap::map(&file)? };
     let mut pages = vec![0u8; map.len().div_ceil(4096)];
-    // SAFETY: the map lives during the call, and there is a byte for each of its pages.
+    // SAFETY: the map lives during the call, and `pages` has a byte for each of its pages.
     let result =
         unsafe { libc::mincore(map.as_ptr().cast_mut().cast(), map.len(), pages.as_mut_ptr()) };
     if result != 0 {
@@ -70,7 +72,7 @@ pub fn resident_part(path: &Path) -> Outcome<f64> {
     Ok(pages.iter().filter(|page| **page & 1 == 1).count() as f64 / pages.len() as f64)
 }
 
-/// Are two files the same, byte by byte?
+/// Returns true if two files have the same bytes.
 pub fn same_bytes(one: &Path, other: &Path) -> Outcome<bool> {
     let files = [File::open(one)?, File::open(other)?];
     if files[0].metadata()?.len() != files[1].metadata()?.len() {
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_other_byte_or_one_more_is_seen() {
+    fn same_bytes_detects_one_changed_or_added_byte() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let mut bytes = vec![7u8; BLOCK_BYTES + 3];

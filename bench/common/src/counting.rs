@@ -1,7 +1,8 @@
-//! System calls of a program and all that it starts, counted by the kernel.
+//! Counts the system calls of a program and all its children.
 //!
-//! By the tracepoint `raw_syscalls:sys_enter` where `perf` may use it; else by `strace -c`, which stops the program at each
-//! call but counts as well. Counted in a run of its own, which is not timed.
+//! Uses the tracepoint `raw_syscalls:sys_enter` if `perf` may read it; otherwise `strace -c`, which
+//! stops the program at each call but counts the same. The counted run is separate and is not
+//! timed.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,33 +11,34 @@ use std::process::Command;
 use crate::Outcome;
 use crate::process::{self, Job, find_program};
 
-/// Who counts.
+/// Tool that counts system calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Counter {
     Perf,
     Strace,
-    Nobody,
+    Unavailable,
 }
 
 impl Counter {
-    /// The best that works here.
+    /// Returns the best counter that works on this machine.
     pub fn find() -> Counter {
         let works = |counter: &Counter| {
             let probe = || Job::new(Command::new("/bin/true"));
             matches!(counter.count(probe()), Ok(Ok(count)) if count > 0)
         };
-        [Counter::Perf, Counter::Strace].into_iter().find(works).unwrap_or(Counter::Nobody)
+        [Counter::Perf, Counter::Strace].into_iter().find(works).unwrap_or(Counter::Unavailable)
     }
 
     pub fn describe(self) -> &'static str {
         match self {
             Counter::Perf => "counted by the kernel (perf stat -e raw_syscalls:sys_enter)",
             Counter::Strace => "counted by strace -c",
-            Counter::Nobody => "**not counted**: neither perf nor strace may",
+            Counter::Unavailable => "**not counted**: neither perf nor strace works here",
         }
     }
 
-    /// The system calls of a program, from its first instruction. A failure is the program's.
+    /// Counts the system calls of a program, from its first instruction. The inner error is a
+    /// failure of the program.
     pub fn count(self, job: Job) -> Outcome<Result<u64, process::Failure>> {
         let folder = tempfile::tempdir()?;
         let report = folder.path().join("report");
@@ -46,10 +48,12 @@ impl Counter {
                 wrap("perf", &before, &report, &["--"], &job.command)
             }
             Counter::Strace => wrap("strace", &["-c", "-f", "-o"], &report, &["--"], &job.command),
-            Counter::Nobody => return Ok(Err("nobody counts system calls here".to_string())),
+            Counter::Unavailable => {
+                return Ok(Err("system calls cannot be counted here".to_string()));
+            }
         };
         let Some(wrapped) = wrapped else {
-            return Ok(Err("nobody counts system calls here".to_string()));
+            return Ok(Err("system calls cannot be counted here".to_string()));
         };
         if let Err(failure) = process::run(Job { command: wrapped, synced: None, ..job })? {
             return Ok(Err(failure));
@@ -63,7 +67,7 @@ impl Counter {
     }
 }
 
-/// The same program, started by another.
+/// Returns a command that runs the same program under `by`; `None` if `by` is not installed.
 pub fn wrap(
     by: &str,
     before: &[&str],
@@ -121,7 +125,7 @@ mod tests {
     #[test]
     fn more_calls_are_counted_as_more() {
         let counter = Counter::find();
-        if counter == Counter::Nobody {
+        if counter == Counter::Unavailable {
             return eprintln!("skipped: {}", counter.describe());
         }
         let calls = |count: &str| {
@@ -130,7 +134,7 @@ mod tests {
             counter.count(Job::new(command)).unwrap().unwrap()
         };
         let (few, many) = (calls("10"), calls("1010"));
-        // A read and a write each.
+        // One read and one write for each block.
         assert!((1990..2100).contains(&(many - few)), "{few} {many}");
     }
 }

@@ -1,4 +1,4 @@
-//! Goals: what was wanted, what was measured, against whom.
+//! Goals: the limit, the measured figure, and the peer it was compared with.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::raw::Raw;
 use crate::samples::{Samples, figure};
 use crate::table::Table;
 
-/// What a figure shall be.
+/// Limit for a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
@@ -31,19 +31,19 @@ impl Goal {
     }
 }
 
-/// At most three digits behind the point, and none that say nothing.
+/// Formats a number with at most three decimals and no trailing zeros.
 fn shortest(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// What became of a goal.
+/// Result of one goal.
 #[derive(Clone, Debug, Serialize)]
 struct Line {
     goal_of: String,
     goal: Goal,
     peer: String,
-    /// Nothing if it could not be measured; then `why` says so.
+    /// `None` if it could not be measured; `why` then has the reason.
     got: Option<Got>,
     why: String,
 }
@@ -63,7 +63,7 @@ pub struct Goals {
 }
 
 impl Goals {
-    /// Holds figures, one of each round, against a goal by their median.
+    /// Compares the median of the figures, one per round, with a goal.
     pub fn judge(&mut self, what: &str, peer: &str, figures: &Samples, goal: Goal) -> bool {
         let (median, least, most) = (figures.median(), figures.min(), figures.max());
         let met = goal.is_met(median);
@@ -73,7 +73,7 @@ impl Goals {
         met
     }
 
-    /// What could not be measured here.
+    /// Records a goal that could not be measured here.
     pub fn unmeasured(&mut self, what: &str, goal: Goal, why: &str) {
         let (goal_of, why) = (what.to_string(), why.to_string());
         self.lines.push(Line { goal_of, goal, peer: String::new(), got: None, why });
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_the_rounds_decides_and_the_limit_itself_is_met() {
+    fn the_median_decides_and_the_limit_itself_is_met() {
         let mut goals = Goals::default();
         assert!(goals.judge("1 GiB", "cp", &samples(&[1.0, 1.15, 9.0]), Goal::AtLeast(1.15)));
         assert!(!goals.judge("CPU", "cp", &samples(&[0.1, 0.26, 0.3]), Goal::AtMost(0.25)));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_meets_no_goal_and_what_is_not_there_is_said() {
+    fn nan_meets_no_goal_and_unmeasured_goals_show_their_reason() {
         let mut goals = Goals::default();
         for goal in [Goal::AtLeast(0.0), Goal::AtMost(9.0)] {
             assert!(!goals.judge("", "", &Samples::new(), goal));

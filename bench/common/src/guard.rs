@@ -1,9 +1,10 @@
-//! A process that outlives a run that is killed, and undoes what the kernel does not undo by itself.
+//! Process that outlives a killed run and undoes the changes that the kernel does not undo.
 //!
-//! It is told what to undo before that is done: `remove PATH` for a folder, `write VALUE PATH` for a setting of a block
-//! device, `group PATH` for a control group. When its input ends it undoes all that, the last first. A run that ends well has undone everything itself;
-//! the guard then finds nothing to do. It is started before mounts become private and so never sees them: removing a
-//! folder can't reach into a file system that is mounted there.
+//! The run announces each change before it makes it: `remove PATH` for a folder, `write VALUE PATH`
+//! for a setting of a block device, `group PATH` for a control group. When its input ends, the
+//! guard undoes all of these in reverse order. A run that ends normally has undone everything, so
+//! the guard finds nothing to do. The guard starts before mounts become private and never sees
+//! them: removing a folder can't reach into a file system that is mounted there.
 
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
@@ -13,45 +14,45 @@ use std::time::{Duration, Instant};
 
 use crate::Outcome;
 
-/// For what is left to end by itself.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait until the last process of a control group ends.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The guard, as seen by the run. Going away lets it undo what is left, and waits for that.
+/// Handle of the guard process. Dropping it makes the guard undo everything, and waits for that.
 pub struct Guard {
     child: Child,
     input: Option<ChildStdin>,
 }
 
 impl Guard {
-    /// Starts it by the program at this path.
+    /// Starts the guard as a child of this program.
     pub fn start(program: &Path) -> Outcome<Guard> {
         let mut command = Command::new(program);
         command.args(["child", "guard"]).stdin(Stdio::piped()).stdout(Stdio::null());
-        // What the terminal sends to the run does not reach it.
+        // Signals of the terminal do not reach the guard.
         command.process_group(0);
         let mut child = command.spawn()?;
         let input = child.stdin.take();
         Ok(Guard { child, input })
     }
 
-    /// A folder that has to be gone in the end.
+    /// Registers a folder to remove at the end.
     pub fn remove(&mut self, folder: &Path) -> Outcome {
         self.tell(&format!("remove {}", utf8(folder)?))
     }
 
-    /// A setting that has to be this again.
+    /// Registers the value to restore in a setting at the end.
     pub fn write(&mut self, value: &str, file: &Path) -> Outcome {
         self.tell(&format!("write {value} {}", utf8(file)?))
     }
 
-    /// A control group that has to be gone in the end.
+    /// Registers a control group to remove at the end.
     pub fn group(&mut self, folder: &Path) -> Outcome {
         self.tell(&format!("group {}", utf8(folder)?))
     }
 
     fn tell(&mut self, line: &str) -> Outcome {
-        let input = self.input.as_mut().ok_or("the guard is gone")?;
-        writeln!(input, "{line}").map_err(|error| format!("the guard is gone: {error}"))?;
+        let input = self.input.as_mut().ok_or("the guard has ended")?;
+        writeln!(input, "{line}").map_err(|error| format!("the guard has ended: {error}"))?;
         Ok(())
     }
 }
@@ -66,7 +67,7 @@ impl Drop for Guard {
 fn utf8(path: &Path) -> Outcome<&str> {
     let text = path.to_str().filter(|text| !text.contains('\n'));
     text.ok_or_else(|| {
-        format!("{}: a path of ordinary characters is needed", path.display()).into()
+        format!("{}: the path must be UTF-8 without line breaks", path.display()).into()
     })
 }
 
@@ -100,14 +101,14 @@ impl Undo {
     }
 }
 
-/// Removes a control group, once the last process in it has ended: those who are in one end by themselves.
+/// Removes a control group after its last process has ended. Waits for that up to the timeout.
 pub fn remove_group(folder: &Path) -> std::io::Result<()> {
     let start = Instant::now();
     loop {
         match std::fs::remove_dir(folder) {
             Err(error)
                 if error.kind() == std::io::ErrorKind::ResourceBusy
-                    && start.elapsed() < PATIENCE =>
+                    && start.elapsed() < TIMEOUT =>
             {
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -116,7 +117,7 @@ pub fn remove_group(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The guard itself: reads what is to be undone, and undoes it when there is nobody left to say more.
+/// Runs the guard: reads the changes, and undoes them when its input ends.
 pub fn watch(input: impl BufRead) -> Outcome {
     let lines = input.lines().map_while(Result::ok);
     let undos: Vec<Undo> = lines.filter_map(|line| Undo::parse(&line)).collect();
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn when_its_input_ends_the_guard_undoes_everything_the_last_first() {
+    fn the_guard_undoes_everything_in_reverse_order_when_its_input_ends() {
         let outer = tempfile::tempdir().unwrap();
         let (folder, setting) = (outer.path().join("a folder"), outer.path().join("setting"));
         std::fs::create_dir_all(folder.join("deep/er")).unwrap();
@@ -155,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_undone_already_and_what_makes_no_sense_are_no_matter() {
+    fn missing_files_and_malformed_lines_are_ignored() {
         watch("remove /nonexistent/at all\nwhat is this\nwrite\n".as_bytes()).unwrap();
         assert_eq!(Undo::parse("write 4"), None);
     }
 
     #[test]
-    fn paths_that_would_be_two_lines_are_refused() {
+    fn paths_with_line_breaks_are_refused() {
         assert!(utf8(Path::new("a\nb")).is_err());
         assert_eq!(utf8(Path::new("a b")).unwrap(), "a b");
     }

@@ -1,12 +1,13 @@
-//! What a run could leave behind: for the tests of the benchmarks, which look for all of it after every kind of end.
+//! Finds remains of a run: loop devices, mounts, files and processes. Used by the benchmarks'
+//! tests.
 
-// As in any test, what is not as it has to be ends it.
+// Test code: an unexpected error ends the test.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Loop devices on files of the folder, even if those have no names any more.
+/// Returns the loop devices on files of this folder, unlinked files included.
 pub fn loop_devices(folder: &Path) -> Vec<String> {
     let devices = std::fs::read_dir("/sys/block").unwrap().flatten();
     let files = devices
@@ -14,7 +15,8 @@ pub fn loop_devices(folder: &Path) -> Vec<String> {
     files.filter(|file| file.starts_with(folder.to_str().unwrap())).collect()
 }
 
-/// Loop devices, mounts, files, and processes that were started with something of the folder as an argument.
+/// Returns the loop devices, mounts and files of this folder, and processes with the folder in
+/// their arguments.
 pub fn left_behind(folder: &Path) -> Vec<String> {
     let mut found = loop_devices(folder);
     let name = folder.to_str().unwrap();
@@ -31,7 +33,7 @@ pub fn left_behind(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Waits for what must come.
+/// Waits up to a minute until the condition holds.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {

@@ -1,13 +1,15 @@
-//! What the benchmarks of whole programs stand on: file systems to measure on, programs and what they cost, figures and
-//! how they are printed. Nothing here knows what is measured.
+//! Shared harness of the benchmarks that start whole programs: file systems to measure on,
+//! processes and their cost, figures and their output. It knows nothing of the subjects.
 //!
-//! From the bottom: `ends` and `guard` (nothing stays behind, however a run ends; `leftovers` is how tests look for it),
-//! `process` (one program, and what it cost), `counting` and `profile` (what the kernel counts and samples of it),
-//! `loop_device` and `grounds` (file systems to measure on), `caches`, `memory` and `settings` (what is there when a step
-//! begins), `quiet`, `random`, `samples`, `units`, `raw`, `goals`, `table` and `plots` (figures), `options`, `bench` (what
-//! every section is given) and `machine` (what was measured on).
+//! From the bottom: `ends` and `guard` (cleanup at every kind of end; `leftovers` checks it in
+//! tests), `process` (one program and its cost), `counting` and `profile` (system calls and samples
+//! of a program), `loop_device` and `volumes` (file systems to measure on), `caches`, `memory` and
+//! `settings` (state of the machine at the start of a step), `quiet`, `random`, `samples`, `units`,
+//! `raw`, `goals`, `table` and `plots` (figures), `options`, `bench` (state that every section
+//! receives) and `machine` (description of the machine).
 //!
-//! `quiet`, `random`, `samples` and `table` use nothing of this crate but `Outcome`: benchmarks that draw and mount nothing
+//! `quiet`, `random`, `samples` and `table` use nothing of this crate but `Outcome`: benchmarks
+//! that draw and mount nothing include just these files, by path.
 //! take just those, by their path.
 
 pub mod bench;
@@ -15,7 +17,6 @@ pub mod caches;
 pub mod counting;
 pub mod ends;
 pub mod goals;
-pub mod grounds;
 pub mod guard;
 pub mod leftovers;
 pub mod loop_device;
@@ -32,6 +33,7 @@ pub mod samples;
 pub mod settings;
 pub mod table;
 pub mod units;
+pub mod volumes;
 
-/// Whatever goes wrong in a measurement ends it.
+/// Result of a step. Any error ends the measurement.
 pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;

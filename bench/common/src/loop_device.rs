@@ -1,8 +1,9 @@
-//! Loop devices that go by themselves.
+//! Loop devices that detach on their own.
 //!
-//! A device is set up with `LO_FLAGS_AUTOCLEAR`: it lets go of its file when the last one who has it open closes it, be
-//! that a file system that is unmounted or this process, however it ends. Reads and writes go past the page cache of the
-//! file below (`LO_FLAGS_DIRECT_IO`), or everything would be cached twice and nothing would ever be cold.
+//! A device is set up with `LO_FLAGS_AUTOCLEAR`: it detaches from its file at the last close, by an
+//! unmount or by the end of this process. Reads and writes bypass the page cache of the file below
+//! (`LO_FLAGS_DIRECT_IO`); otherwise everything would be cached twice and a cold read would not
+//! reach the disk.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -15,10 +16,10 @@ const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
-/// Others may take the device that was just free.
+/// Another process may take the free device first, so this many are tried.
 const TRIES: usize = 20;
 
-/// `struct loop_config` of `linux/loop.h`, of which only these fields are not zero.
+/// `struct loop_config` of `linux/loop.h`. Only the fields named here are set; the others are zero.
 #[repr(C)]
 struct LoopConfig {
     fd: u32,
@@ -32,15 +33,15 @@ struct LoopConfig {
 
 const _: () = assert!(size_of::<LoopConfig>() == 304);
 
-/// A file as a block device.
+/// Block device on a file.
 pub struct LoopDevice {
     path: PathBuf,
-    /// Keeps the device until it is mounted, and while its settings are changed.
+    /// Keeps the device attached until it is mounted, and while its settings change.
     _open: File,
 }
 
 impl LoopDevice {
-    /// Sets up a device on this file.
+    /// Attaches a free loop device to this file.
     pub fn new(image: BorrowedFd<'_>, read_only: bool) -> Outcome<LoopDevice> {
         let control = File::options().read(true).write(true).open("/dev/loop-control")?;
         let flags = LO_FLAGS_AUTOCLEAR
@@ -48,7 +49,8 @@ impl LoopDevice {
             | if read_only { LO_FLAGS_READ_ONLY } else { 0 };
         let mut last = None;
         for _ in 0..TRIES {
-            // SAFETY: takes no argument, and changes nothing but the list of devices.
+            // SAFETY: the request has no argument and writes to no memory of this
+            // process.
             let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
             if number < 0 {
                 return Err(format!("no loop device: {}", std::io::Error::last_os_error()).into());
@@ -61,14 +63,14 @@ impl LoopDevice {
                 Err(error) => return Err(format!("{}: {error}", path.display()).into()),
             }
         }
-        Err(format!("no loop device stays free: {last:?}").into())
+        Err(format!("every free loop device was taken by another process: {last:?}").into())
     }
 
     fn checked(path: PathBuf, open: File) -> Outcome<LoopDevice> {
         let device = LoopDevice { path, _open: open };
         match std::fs::read_to_string(device.setting("loop/dio")?)?.trim() {
             "1" => Ok(device),
-            _ => Err("the file system below takes no direct reads and writes".into()),
+            _ => Err("the file system below the loop device does not support direct I/O".into()),
         }
     }
 
@@ -76,7 +78,7 @@ impl LoopDevice {
         &self.path
     }
 
-    /// A file of it below `/sys/block`.
+    /// Path of a file of this device below `/sys/block`.
     pub fn setting(&self, name: &str) -> Outcome<PathBuf> {
         let device = self.path.file_name().ok_or("a device has a name")?;
         Ok(Path::new("/sys/block").join(device).join(name))
@@ -93,7 +95,8 @@ fn configure(device: &File, image: BorrowedFd<'_>, flags: u32) -> std::io::Resul
         info_end: [0; 176],
         reserved: [0; 8],
     };
-    // SAFETY: the structure is the kernel's, in size and in fields, and lives during the call, which only reads it.
+    // SAFETY: `config` has the size and layout of the kernel's structure, and lives during the
+    // call, which only reads it.
     match unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
@@ -109,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_device_is_free_again_once_nobody_has_it() {
+    fn a_loop_device_detaches_after_the_last_close() {
         let image = tempfile::tempfile_in(std::env::temp_dir()).unwrap();
         image.set_len(1 << 20).unwrap();
         let device = match LoopDevice::new(image.as_fd(), false) {
@@ -125,7 +128,7 @@ mod tests {
         let backing = device.setting("loop/backing_file").unwrap();
         assert!(backing.exists());
         drop(device);
-        // The kernel lets go of it a moment later.
+        // The kernel detaches it a moment later.
         let start = std::time::Instant::now();
         while backing.exists() && start.elapsed().as_secs() < 10 {
             std::thread::sleep(std::time::Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! What the figures were measured on, and what was warm.
+//! Describes the machine of a run, and which caches were warm.
 
 use std::collections::BTreeMap;
 
@@ -6,31 +6,31 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::bench::Bench;
-use crate::grounds;
+use crate::volumes;
 
-/// What one benchmark says and others don't.
+/// Remarks of one benchmark about its figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Remarks<'a> {
     pub facts: &'a [Fact<'a>],
-    /// What a single figure is of.
+    /// Subject of a single figure.
     pub each: &'a str,
-    /// What is emptied before something is cold.
+    /// Caches that are emptied before a cold step.
     pub cold: &'a str,
-    /// Who is not here to be measured.
+    /// Peers that are not installed.
     pub missing: &'a [&'a str],
 }
 
-/// Something about the machine that only some figures depend on.
+/// Property of the machine that matters to this benchmark only.
 #[derive(Clone, Debug)]
 pub struct Fact<'a> {
-    /// Its name for programs.
+    /// Key in the raw figures.
     pub key: &'a str,
-    /// And for people.
+    /// Name in the report.
     pub name: &'a str,
     pub value: String,
 }
 
-/// The same for programs.
+/// Description of the machine in the raw figures.
 #[derive(Debug, Serialize)]
 struct Machine<'a> {
     machine: String,
@@ -43,7 +43,7 @@ struct Machine<'a> {
     evermap: Option<String>,
 }
 
-/// The first words of a report, and the first line of the raw figures.
+/// Prints the head of a report, and writes the first line of the raw figures.
 pub fn describe<Own>(bench: &mut Bench<Own>, remarks: &Remarks<'_>) -> Outcome {
     let options = &bench.options;
     let processors = text_of("/proc/cpuinfo");
@@ -55,7 +55,7 @@ pub fn describe<Own>(bench: &mut Bench<Own>, remarks: &Remarks<'_>) -> Outcome {
     let memory = memory.split_whitespace().collect::<Vec<_>>().join(" ");
     let machine = format!("{count} processors, {model}; {memory}");
     let kernel = text_of("/proc/sys/kernel/osrelease");
-    let file_system = grounds::kind(&options.folder).unwrap_or("a file system of another kind");
+    let file_system = volumes::kind(&options.folder).unwrap_or("a file system of another kind");
     println!("- {machine}");
     println!("- Linux {kernel}");
     println!("- disk: {file_system} ({})", options.folder.display());
@@ -70,11 +70,14 @@ pub fn describe<Own>(bench: &mut Bench<Own>, remarks: &Remarks<'_>) -> Outcome {
     }
     println!("- system calls: {}", bench.counter.describe());
     println!(
-        "- {} rounds that count{}; subjects in turns; a ratio is that of the same round",
+        "- {} rounds that count{}; subjects in turns; a ratio compares figures of the same round",
         options.rounds,
         if options.quick { "" } else { ", after one that does not" }
     );
-    println!("- figures are medians, least and most in parentheses; each is of {}", remarks.each);
+    println!(
+        "- figures are medians, minimum and maximum in parentheses; each is of {}",
+        remarks.each
+    );
     limits(bench, remarks);
     let facts = remarks.facts.iter().map(|fact| (fact.key, fact.value.as_str())).collect();
     let (file_system, rounds, quick) = (file_system.into(), options.rounds, options.quick);
@@ -82,31 +85,31 @@ pub fn describe<Own>(bench: &mut Bench<Own>, remarks: &Remarks<'_>) -> Outcome {
     bench.raw.write(&machine)
 }
 
-/// What a file of the kernel says, which is nothing where there is none.
+/// Returns the text of a kernel file, or an empty string if there is none.
 pub fn text_of(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_string()
 }
 
-/// What can't be had here, and what is done about the host's memory.
+/// Prints what cannot be measured here, and how the host's memory is treated.
 fn limits<Own>(bench: &Bench<Own>, remarks: &Remarks<'_>) {
     let missing = remarks.missing;
     match bench.can_drop {
         true => println!(
-            "- cold: {}; the host of a virtual machine may have the disk's blocks all the same",
+            "- cold: {}; the host of a virtual machine may still cache the disk's blocks",
             remarks.cold
         ),
-        false => println!("- **cold figures are skipped**: emptying the page cache takes root"),
+        false => println!("- **cold figures are skipped**: emptying the page cache needs root"),
     }
     if !bench.can_mount {
-        println!("- **other file systems than the folder's are skipped**: mounting takes root");
+        println!("- **file systems other than the folder's are skipped**: mounting needs root");
     }
     match bench.options.warm_memory {
         true => println!(
-            "- the host of a virtual machine takes free memory away and gives it back slowly: as much as a step needs \
-             is touched and freed before it"
+            "- the host of a virtual machine takes free memory and returns it slowly: before each step, as much \
+                         memory as the step needs is touched and freed"
         ),
         false => println!(
-            "- memory is as it is (EVERMAP_BENCH_MEMORY=0): a host that has to give it first costs time"
+            "- memory is not prepared (EVERMAP_BENCH_MEMORY=0): waiting for the host's memory is in the figures"
         ),
     }
     if !missing.is_empty() {

@@ -1,4 +1,4 @@
-//! What the command lines of all benchmarks say. What there is to choose from is each benchmark's own.
+//! Command line that all benchmarks share. Each benchmark supplies its own choices.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,24 +9,24 @@ use crate::Outcome;
 use crate::random::Random;
 use crate::units::parse_size;
 
-/// As often as the paper.
+/// The paper's number of rounds.
 const ROUNDS: usize = 10;
 const ROUNDS_QUICK: usize = 1;
 
-/// What there is to choose from.
+/// Choices of one benchmark.
 #[derive(Clone, Debug)]
 pub struct Choices<'a> {
-    /// What the benchmark itself is called.
+    /// Name of the benchmark.
     pub program: &'a str,
     pub sections: Vec<&'a str>,
     pub file_systems: &'a [&'a str],
-    /// In pairs, such as `warm` and `cold`.
+    /// Pairs of states, such as `warm` and `cold`.
     pub states: &'a [&'a str],
-    /// The sizes of a quick run, if none are named.
+    /// Sizes of a quick run that names none.
     pub sizes_quick_bytes: &'a [u64],
-    /// Shares of a file in percent, where those are measured.
+    /// Shares of a file in percent, for benchmarks that measure shares.
     pub shares_percent: &'a [u8],
-    /// What `--full` adds, where it is an option.
+    /// Help text of `--full`, for benchmarks that have the option.
     pub full: Option<&'a str>,
 }
 
@@ -34,32 +34,32 @@ pub struct Choices<'a> {
 pub struct Options {
     sections: Vec<String>,
     pub rounds: usize,
-    /// Small files: does everything work?
+    /// Small files: checks only that everything works.
     pub quick: bool,
-    /// What takes long as well.
+    /// Runs slow parts as well.
     pub full: bool,
-    /// Only files of these sizes.
+    /// Files of these sizes only; empty for all.
     pub sizes_bytes: Vec<u64>,
     shares_percent: Vec<u8>,
     file_systems: Vec<String>,
     subjects: Vec<String>,
     states: Vec<String>,
-    /// Every single figure, a JSON object a line.
+    /// File for every single figure, one JSON object a line.
     pub json: Option<PathBuf>,
-    /// Where plots are drawn to.
+    /// Folder for plots.
     pub images: PathBuf,
-    /// A folder on the disk to measure.
+    /// Folder on the disk to measure.
     pub folder: PathBuf,
-    /// The command to measure; without it, the peers alone.
+    /// Command to measure; without it, only the peers are measured.
     pub evermap: Option<PathBuf>,
-    /// Have the host of a virtual machine give memory before each step.
+    /// Makes the host of a virtual machine provide memory before each step.
     pub warm_memory: bool,
-    /// This program, which also has the guard and the small programs beside it.
+    /// This program. It also runs as the guard, and the small programs are beside it.
     pub program: PathBuf,
 }
 
 impl Options {
-    /// Nothing if help was asked for.
+    /// Reads the command line. Returns `None` if help was requested.
     pub fn read(choices: &Choices<'_>) -> Outcome<Option<Options>> {
         let options =
             Options::parse(std::env::args_os().skip(1), choices, &|name| std::env::var_os(name))?;
@@ -109,7 +109,7 @@ impl Options {
         let usual = if options.quick { ROUNDS_QUICK } else { ROUNDS };
         options.rounds = rounds.unwrap_or(usual);
         if options.rounds == 0 {
-            return Err("--rounds 0: at least one is needed".into());
+            return Err("--rounds 0: at least 1 is needed".into());
         }
         if options.quick && options.sizes_bytes.is_empty() {
             options.sizes_bytes = choices.sizes_quick_bytes.to_vec();
@@ -146,7 +146,8 @@ impl Options {
         !self.shares_percent.is_empty()
     }
 
-    /// Subjects whose names contain one of the words, or are one of those that begin with `=`.
+    /// Returns true if the name contains one of the words, or equals a word that begins with
+    /// `=`.
     pub fn wants_subject(&self, name: &str) -> bool {
         let is_meant = |word: &String| match word.strip_prefix('=') {
             Some(whole) => name == whole,
@@ -155,7 +156,7 @@ impl Options {
         self.subjects.is_empty() || self.subjects.iter().any(is_meant)
     }
 
-    /// Is one state of a pair wanted? Where neither is named, both are.
+    /// Returns true if one state of a pair is wanted. If neither is named, both are.
     pub fn wants_of_pair(&self, one: &str, other: &str) -> bool {
         let named = |name: &str| self.states.iter().any(|state| state == name);
         named(one) || !named(other)
@@ -165,18 +166,19 @@ impl Options {
         !self.states.is_empty()
     }
 
-    /// Where the benchmark's own small programs are.
+    /// Folder of the benchmark's own small programs.
     pub fn own_folder(&self) -> &Path {
         self.program.parent().unwrap_or(Path::new("."))
     }
 
-    /// The round to begin with: 0 does not count, and a quick run is not about figures.
+    /// First round to run. Round 0 warms up and does not count; a quick run skips it.
     pub fn first_round(&self) -> usize {
         self.scaled(0, 1)
     }
 
-    /// Everybody's turn in every round: `(round, who)`. Each round has an order of its own, the same in every run, so that nobody always comes
-    /// after the same one: what that one left behind (memory, caches, the host's patience) is in the next one's figures.
+    /// Returns the turns of all subjects in every round: `(round, subject)`. Each round has its
+    /// own order, the same in every run, so that no subject always follows the same other one,
+    /// whose remains (memory, caches, host delays) would be in its figures.
     pub fn turns(&self, subjects: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let rounds = self.first_round()..=self.rounds;
         rounds.flat_map(move |round| {
@@ -184,13 +186,13 @@ impl Options {
         })
     }
 
-    /// A number at this scale.
+    /// Returns `quick` in a quick run, else `full`.
     pub fn scaled<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
 }
 
-/// The numbers below `count` in an order that only the seed decides.
+/// Shuffles the numbers below `count`. The order depends on the seed only.
 fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     Random::new(seed + 1).shuffle(&mut order);
@@ -219,7 +221,7 @@ fn shares(value: OsString, all: &[u8]) -> Outcome<Vec<u8>> {
 
 fn known(given: Vec<String>, all: &[&str]) -> Outcome<Vec<String>> {
     match given.iter().find(|name| !all.contains(&name.as_str())) {
-        Some(name) => Err(format!("no `{name}`; there are {}", all.join(", ")).into()),
+        Some(name) => Err(format!("unknown name `{name}`; choose from: {}", all.join(", ")).into()),
         None => Ok(given),
     }
 }
@@ -237,18 +239,18 @@ pub fn help(choices: &Choices<'_>) -> String {
         "{} [OPTIONS] [SECTION ...]\n\n\
          Sections: {}\n\n\
          --rounds N         measure everything N times ({ROUNDS})\n\
-         --quick            little to do, {ROUNDS_QUICK} round: does everything work?\n\
+         --quick            small sizes, {ROUNDS_QUICK} round: checks that everything works\n\
          --sizes A,B        only files of these sizes (4KiB,64MiB)\n\
          --file-systems A,B only these ({})\n\
-         --subjects A,B     only those whose names contain A or B; =A: whose name is A\n\
+         --subjects A,B     only names that contain A or B; =A: only the name A\n\
          --states A,B       only these ({})\n\
-         {more}--json FILE        every single figure, a JSON object a line\n\
-         --images DIR       where plots are drawn to (default: EVERMAP_BENCH_RESULTS, or bench/results)\n\
-         --folder DIR       a folder on the disk to measure (default: EVERMAP_BENCH_DIR, or that of temporary files)\n\
-         --evermap PATH     the evermap command (default: EVERMAP_COMMAND); `none` measures the peers alone\n\n\
+         {more}--json FILE        write every single figure, one JSON object a line\n\
+         --images DIR       folder for plots (default: EVERMAP_BENCH_RESULTS, or bench/results)\n\
+         --folder DIR       folder on the disk to measure (default: EVERMAP_BENCH_DIR, or the folder for temporary files)\n\
+         --evermap PATH     the evermap command (default: EVERMAP_COMMAND); `none` measures only the peers\n\n\
          EVERMAP_BENCH_QUICK=1   as --quick\n\
          EVERMAP_BENCH_WAIT=0    do not wait for a quiet moment before a section\n\
-         EVERMAP_BENCH_MEMORY=0  do not have the host of a virtual machine give memory before each step",
+         EVERMAP_BENCH_MEMORY=0  do not make the host of a virtual machine provide memory before each step",
         choices.program,
         choices.sections.join(", "),
         choices.file_systems.join(", "),
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn each_round_has_everybody_in_an_order_of_its_own_that_is_the_same_in_every_run() {
+    fn each_round_shuffles_all_subjects_the_same_way_in_every_run() {
         let options = parse(&["--quick", "--rounds", "40"]).unwrap().unwrap();
         let turns: Vec<_> = options.turns(5).collect();
         assert_eq!(turns, options.turns(5).collect::<Vec<_>>());
@@ -315,7 +317,11 @@ mod tests {
             who.sort_unstable();
             assert_eq!(who, [0, 1, 2, 3, 4]);
         }
-        assert_eq!(before_the_first.len(), 4, "nobody always comes after the same one");
+        assert_eq!(
+            before_the_first.len(),
+            4,
+            "each other subject precedes the first one in some round"
+        );
         assert_eq!(parse(&[]).unwrap().unwrap().turns(3).count(), 33);
         assert_eq!(options.turns(0).count(), 0);
     }
@@ -330,14 +336,14 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_run_takes_sizes_of_its_own_where_none_are_named() {
+    fn a_quick_run_uses_its_own_sizes_unless_some_are_named() {
         assert_eq!(parse(&["--quick"]).unwrap().unwrap().sizes_bytes, [4096]);
         assert_eq!(parse(&["--quick", "--sizes", "1G"]).unwrap().unwrap().sizes_bytes, [1 << 30]);
         assert!(parse(&[]).unwrap().unwrap().sizes_bytes.is_empty());
     }
 
     #[test]
-    fn shares_and_full_runs_are_options_only_where_there_are_some() {
+    fn shares_and_full_exist_only_for_benchmarks_that_have_them() {
         assert!(parse(&["--full"]).is_err() && parse(&["--shares", "10"]).is_err());
         let choices = Choices { shares_percent: &[10, 50], full: Some("more"), ..choices() };
         let parse = |arguments: &[&str]| Options::parse(arguments, &choices, &|_| None);
@@ -348,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn help_says_what_there_is() {
+    fn help_lists_the_choices() {
         let help = help(&choices());
         for wanted in ["some-bench [OPTIONS]", "files, pipes", "(ext4, xfs)", "(warm, cold, "] {
             assert!(help.contains(wanted), "{wanted} in:\n{help}");
@@ -372,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused_with_what_there_is() {
+    fn unknown_names_are_refused_with_a_list_of_choices() {
         let error = parse(&["file"]).unwrap_err().to_string();
         assert!(error.contains("`file`") && error.contains("files, pipes"), "{error}");
         for wrong in

@@ -1,9 +1,10 @@
-//! One program, timed from the moment before it is started to the moment after its end is known, with what the kernel
-//! says that it took.
+//! Runs one program and measures it, from just before its start until its end is known, with the
+//! resource usage that the kernel reports.
 //!
-//! Programs are started as cheaply as the standard library can (`posix_spawn`, no work between). What a program
-//! writes to a redirected standard output goes to a new file that is made within its time, as a shell would.
-//! A synced step ends with `fsync` of the copy by this process, within the time; the processor time of that counts, too.
+//! Programs start as cheaply as the standard library allows (`posix_spawn`, no work between). A
+//! redirected standard output goes to a new file that is created within the measured time, as a
+//! shell would. A synced step ends with an `fsync` of the copy by this process, within the measured
+//! time; its processor time counts, too.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -17,12 +18,12 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde::Serialize;
 
 use crate::Outcome;
-use crate::ends::go_on;
+use crate::ends::check_interrupted;
 
-/// How long any program may take.
+/// Longest run time of a program.
 pub const LIMIT: Duration = Duration::from_secs(600);
 
-/// What a process took, with those that it waited for.
+/// Resource usage of a process and the children it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Cost {
     pub wall_ns: u64,
@@ -57,7 +58,7 @@ impl Cost {
         }
     }
 
-    /// With what happened in between.
+    /// Adds the usage of this thread between `before` and `after`.
     fn and(mut self, before: Cost, after: Cost) -> Cost {
         self.user_ns += after.user_ns - before.user_ns;
         self.system_ns += after.system_ns - before.system_ns;
@@ -69,14 +70,14 @@ impl Cost {
     }
 }
 
-/// What is to be started, and what belongs to it.
+/// Program to run, with its files.
 pub struct Job {
     pub command: Command,
-    /// Standard input is this file.
+    /// File for standard input.
     pub input: Option<PathBuf>,
-    /// Standard output is this file, made anew.
+    /// File for standard output; created or truncated.
     pub output: Option<PathBuf>,
-    /// Synced at the end by this process.
+    /// File that this process syncs after the program has ended.
     pub synced: Option<PathBuf>,
 }
 
@@ -86,14 +87,14 @@ impl Job {
     }
 }
 
-/// A program that did not end well, and what it said.
+/// Failure of a program: its exit status and its last error output.
 pub type Failure = String;
 
-/// Runs it to its end.
+/// Runs a program to its end. The inner error is a failure of the program.
 pub fn run(job: Job) -> Outcome<Result<Cost, Failure>> {
     let Job { mut command, input, output, synced } = job;
-    let mut complaint = tempfile::tempfile()?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(complaint.try_clone()?);
+    let mut stderr = tempfile::tempfile()?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr.try_clone()?);
     let name = command.get_program().to_string_lossy().into_owned();
     let own = own_cost()?;
     let start = Instant::now();
@@ -111,7 +112,7 @@ pub fn run(job: Job) -> Outcome<Result<Cost, Failure>> {
     let sync = synced.as_deref().filter(|_| status.success()).map(sync);
     let wall_ns = start.elapsed().as_nanos() as u64;
     if !status.success() {
-        return Ok(Err(format!("{name}: {status}: {}", last_lines(&mut complaint)?)));
+        return Ok(Err(format!("{name}: {status}: {}", last_lines(&mut stderr)?)));
     }
     sync.transpose()?;
     let cost = match synced {
@@ -125,18 +126,18 @@ fn sync(path: &Path) -> Outcome {
     Ok(File::open(path)?.sync_all()?)
 }
 
-/// Waits for its end, but not for ever, and not after a signal.
+/// Waits for the end of a child. Kills it after the time limit or a signal.
 pub fn finish(child: Child, start: Instant) -> Outcome<(ExitStatus, Cost)> {
     let pid = Pid::from_child(&child);
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
     let outcome = loop {
-        let look_ms = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-        match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&look_ms)) {
+        let poll_interval = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+        match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&poll_interval)) {
             Ok(ready) if ready > 0 => break Ok(()),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => break Err(error.into()),
         }
-        if let Err(error) = go_on() {
+        if let Err(error) = check_interrupted() {
             break Err(error);
         }
         if start.elapsed() > LIMIT {
@@ -144,7 +145,7 @@ pub fn finish(child: Child, start: Instant) -> Outcome<(ExitStatus, Cost)> {
         }
     };
     if outcome.is_err() {
-        // One that is gone already is no matter.
+        // An error means that the process has already ended.
         let _ = kill_process(pid, Signal::KILL);
     }
     let end = wait(pid);
@@ -164,7 +165,7 @@ fn wait(pid: Pid) -> Outcome<(ExitStatus, Cost)> {
     Ok((ExitStatus::from_raw(status), Cost::of(&usage)))
 }
 
-/// What this thread took until now.
+/// Resource usage of this thread until now.
 fn own_cost() -> Outcome<Cost> {
     // SAFETY: any bytes are an `rusage`, which lives during the call.
     let (result, usage) = unsafe {
@@ -177,24 +178,24 @@ fn own_cost() -> Outcome<Cost> {
     }
 }
 
-/// The end of what a program said, as one line.
-pub fn last_lines(complaint: &mut File) -> Outcome<String> {
+/// Returns the last two lines of a program's error output as one line.
+pub fn last_lines(stderr: &mut File) -> Outcome<String> {
     let mut bytes = Vec::new();
-    complaint.rewind()?;
-    complaint.read_to_end(&mut bytes)?;
+    stderr.rewind()?;
+    stderr.read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.trim().lines().collect();
     Ok(lines[lines.len().saturating_sub(2)..].join("; "))
 }
 
-/// Ordinary tools that have to succeed; what they say is only of interest if they do not.
+/// Runs a tool that must succeed. Its error output is part of the error.
 pub fn tool(program: &str, arguments: &[&std::ffi::OsStr]) -> Outcome {
     let mut command = Command::new(program);
     command.args(arguments);
     run(Job::new(command))?.map(|_| ()).map_err(Into::into)
 }
 
-/// Where a program of this name would be started from. System folders count as well: users may lack them.
+/// Finds a program in PATH, then in the system folders, which may be missing from a user's PATH.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_of_a_process_is_its_own_and_its_childrens() {
+    fn the_cost_of_a_process_includes_its_children() {
         let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; /bin/true";
         let cost = run(shell(script)).unwrap().unwrap();
         assert!(cost.user_ns > 0 && cost.wall_ns > 0 && cost.minor_faults > 10, "{cost:?}");
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_end_is_a_failure_that_quotes_the_program() {
+    fn a_failure_quotes_the_error_output_of_the_program() {
         let failure = run(shell("echo no such file >&2; exit 3")).unwrap().unwrap_err();
         assert!(failure.contains("no such file") && failure.contains("3"), "{failure}");
         let failure = run(Job::new(Command::new("/nonexistent/program"))).unwrap().unwrap_err();

@@ -1,8 +1,9 @@
-//! How long processors copied for a program: by samples of its processor time (`perf record -e cpu-clock`).
+//! Measures the time that processors spent copying for a program, by samples of its processor time
+//! (`perf record -e cpu-clock`).
 //!
-//! A sample that fell into a routine that moves bytes from one place in memory to another counts as copying, be that
-//! between user and kernel, from page to page, into a socket's buffers, or in the program itself. Finding pages,
-//! allocating, zeroing and noting them is work, but no copying.
+//! A sample in a routine that moves bytes in memory counts as copying: between user and kernel,
+//! from page to page, into a socket's buffers, or in the program itself. Finding, allocating,
+//! zeroing and accounting pages is work, but not copying.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +15,7 @@ use crate::process::{self, Job, find_program};
 
 const RATE_FILE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 const RATE_MOST: u64 = 20_000;
-/// Parts of the names of routines that do nothing but copy.
+/// Parts of the names of routines that only copy.
 const COPY_ROUTINES: [&str; 15] = [
     "_copy_to_iter",
     "_copy_from_iter",
@@ -33,13 +34,14 @@ const COPY_ROUTINES: [&str; 15] = [
     "skb_copy_bits",
 ];
 
-/// Processor time by routine, in nanoseconds: each sample stands for the time since the one before.
+/// Processor time by routine, in nanoseconds. Each sample stands for the time since the previous
+/// one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
     by_routine_ns: BTreeMap<String, u64>,
 }
 
-/// Does this routine copy bytes?
+/// Returns true if this routine copies bytes.
 pub fn copies(routine: &str) -> bool {
     COPY_ROUTINES.iter().any(|part| routine.contains(part)) || routine == "copy_page"
 }
@@ -49,7 +51,7 @@ impl Profile {
         self.by_routine_ns.values().sum::<u64>() as f64
     }
 
-    /// Of that, in routines that copy.
+    /// Processor time in routines that copy.
     pub fn copy_ns(&self) -> f64 {
         let all = self.by_routine_ns.iter().filter(|(name, _)| copies(name));
         all.map(|(_, ns)| *ns).sum::<u64>() as f64
@@ -61,7 +63,7 @@ impl Profile {
         }
     }
 
-    /// The routines that copied, with their share of all samples: `_copy_to_iter 41 %`.
+    /// Lists the routines that copied, with their share of all samples: `_copy_to_iter 41 %`.
     pub fn evidence(&self) -> String {
         let all = self.cpu_ns().max(1.0);
         let mut parts: Vec<(&String, &u64)> =
@@ -75,7 +77,8 @@ impl Profile {
         if parts.is_empty() { "-".to_string() } else { parts.join(" + ") }
     }
 
-    /// Lines of a period in nanoseconds, an address and a routine: `50000 ffffffff8157c701 _copy_to_iter+0x10`.
+    /// Parses lines of a period in nanoseconds, an address and a routine: `50000
+    /// ffffffff8157c701 _copy_to_iter+0x10`.
     fn parse(text: &str) -> Profile {
         let mut profile = Profile::default();
         for line in text.lines() {
@@ -88,19 +91,19 @@ impl Profile {
     }
 }
 
-/// `__memcpy_avx_unaligned_erms+0x10` is one routine wherever it was hit.
+/// Removes the offset: `__memcpy_avx_unaligned_erms+0x10` is one routine at every offset.
 fn name(routine: &str) -> &str {
     routine.split('+').next().unwrap_or(routine)
 }
 
-/// Samples programs. An error of `find` says why nobody can.
+/// Takes samples of programs. The error of `find` says why that is not possible.
 pub struct Sampler {
     rate: u64,
 }
 
 impl Sampler {
     pub fn find() -> Outcome<Sampler> {
-        find_program("perf").ok_or("there is no `perf`")?;
+        find_program("perf").ok_or("`perf` is not installed")?;
         let most: u64 = std::fs::read_to_string(RATE_FILE)?.trim().parse()?;
         let sampler = Sampler { rate: RATE_MOST.min(most) };
         let mut command = Command::new("dd");
@@ -115,7 +118,7 @@ impl Sampler {
         format!("{} samples a second of processor time (perf record -e cpu-clock)", self.rate)
     }
 
-    /// Runs it once; everything from its first instruction on is sampled.
+    /// Runs a program once and samples it from its first instruction.
     pub fn profile(&self, job: Job) -> Outcome<Result<Profile, process::Failure>> {
         let folder = tempfile::tempdir()?;
         let data = folder.path().join("perf.data");
@@ -129,7 +132,7 @@ impl Sampler {
     }
 
     fn read(&self, data: &Path) -> Outcome<Profile> {
-        let perf = find_program("perf").ok_or("there is no `perf`")?;
+        let perf = find_program("perf").ok_or("`perf` is not installed")?;
         let mut command = Command::new(perf);
         command.args(["script", "-F", "period,ip,sym", "-i"]).arg(data);
         let output = command.output()?;
@@ -137,7 +140,7 @@ impl Sampler {
     }
 }
 
-/// Kernel routines without names are no use.
+/// Returns true if the kernel shows the names of its routines, which sampling needs.
 pub fn names_are_visible() -> bool {
     let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     text.lines()
@@ -151,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copying_is_told_from_all_other_work() {
+    fn copying_is_distinguished_from_other_work() {
         for name in [
             "_copy_to_iter",
             "__pi_memcpy",
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_only_copies_is_seen_to_copy() {
+    fn dd_is_seen_to_copy() {
         let sampler = match Sampler::find() {
             Ok(sampler) if names_are_visible() => sampler,
             Ok(_) => return eprintln!("skipped: kernel symbols are hidden"),

@@ -1,11 +1,12 @@
 //! Quiet moments, and processors that do not sleep.
 //!
-//! Other programs on the machine spoil figures: a section begins when the processors were mostly
-//! idle for half a second, or after 20 seconds, with a word about it. `EVERMAP_BENCH_WAIT=0` does not wait.
+//! Other programs on the machine spoil figures: a section begins after the processors were mostly
+//! idle for half a second, or after 20 seconds with a warning. `EVERMAP_BENCH_WAIT=0` does not
+//! wait.
 //!
-//! On a virtual machine, a processor that is idle when the disk completes a write may notice only
-//! at its next timer tick, 4 ms later. [`Awake`] keeps every processor busy with a process of the
-//! lowest class there is (`SCHED_IDLE`): it gives way at once to anything else.
+//! On a virtual machine, an idle processor may notice a completed disk write only at its next timer
+//! tick, 4 ms later. [`Awake`] keeps every processor busy with a process of the lowest scheduling
+//! class (`SCHED_IDLE`), which yields at once to any other process.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -13,14 +14,14 @@ use std::time::Duration;
 use crate::Outcome;
 
 const BUSY_MOST: f64 = 0.25;
-const LOOKS_MOST: usize = 40;
+const POLLS_MAX: usize = 40;
 
 /// Waits until the processors are mostly idle.
 pub fn wait() {
     if std::env::var("EVERMAP_BENCH_WAIT").is_ok_and(|wait| wait == "0") {
         return;
     }
-    for _ in 0..LOOKS_MOST {
+    for _ in 0..POLLS_MAX {
         match busy() {
             Some(busy) if busy > BUSY_MOST => {}
             _ => return,
@@ -29,7 +30,7 @@ pub fn wait() {
     println!("\n*The machine did not become quiet: figures are above what they should be.*");
 }
 
-/// The part of the processors' time that was used in half a second.
+/// Returns the fraction of processor time that was used in half a second.
 fn busy() -> Option<f64> {
     let before = times()?;
     std::thread::sleep(Duration::from_millis(500));
@@ -47,7 +48,7 @@ fn times() -> Option<(u64, u64)> {
     Some((idle, ticks.iter().take(8).sum()))
 }
 
-/// While this lives, no processor is idle.
+/// Keeps every processor busy until it is dropped.
 pub struct Awake {
     children: Vec<Child>,
 }
@@ -60,7 +61,7 @@ impl Awake {
             command.args(["child", "spin", &processor.to_string()]).stdin(Stdio::null());
             awake.children.push(command.spawn()?);
         }
-        // They are processes that have to start first.
+        // Gives the child processes time to start.
         std::thread::sleep(Duration::from_millis(200));
         Ok(awake)
     }
@@ -69,14 +70,14 @@ impl Awake {
 impl Drop for Awake {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // One that is gone already is no matter.
+            // An error means that the child has already ended.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// The child: spins until it is killed, or its parent ends.
+/// Runs as the child process: spins until it is killed or its parent ends.
 pub fn spin(processor: usize) -> Outcome {
     let parameter = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structures are plain data that live during the calls; the calls change this

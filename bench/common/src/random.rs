@@ -1,4 +1,4 @@
-//! Random numbers that are the same in every run.
+//! Random numbers, the same in every run.
 
 use std::collections::HashSet;
 
@@ -21,21 +21,21 @@ impl Random {
         ((u128::from(self.number()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// Brings them into another order (Fisher and Yates).
+    /// Shuffles the slice (Fisher and Yates).
     pub fn shuffle<T>(&mut self, all: &mut [T]) {
         for last in (1..all.len()).rev() {
             all.swap(last, self.below(last as u64 + 1) as usize);
         }
     }
 
-    /// `count` different numbers below `limit`.
+    /// Returns `count` different numbers below `limit`.
     pub fn different(&mut self, count: usize, limit: u64) -> Vec<u64> {
         let mut seen = HashSet::with_capacity(count);
         while seen.len() < count {
             seen.insert(self.below(limit));
         }
         let mut all: Vec<u64> = seen.into_iter().collect();
-        // The order of a set is not the same in every run.
+        // A set has another order in every run.
         all.sort_unstable_by_key(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         all
     }

@@ -1,5 +1,5 @@
-//! Every single figure, a JSON object a line: for those who want to calculate themselves. What was measured is there even
-//! if what comes next fails.
+//! Raw figures: every single figure as a JSON object on its own line. Figures are written at once,
+//! so they survive a failure of a later step.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,19 +9,19 @@ use serde::Serialize;
 
 use crate::Outcome;
 
-/// The file of raw figures, if one is wanted.
+/// File of raw figures, if one was requested.
 #[derive(Default)]
 pub struct Raw {
     output: Option<File>,
 }
 
-/// What a figure is of.
+/// Identifies the step of a figure.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Origin<'a> {
     pub section: &'a str,
     pub cell: &'a str,
     pub subject: &'a str,
-    /// Round 0 does not count.
+    /// Round; round 0 does not count.
     pub round: usize,
 }
 
@@ -34,7 +34,7 @@ struct Line<'a, T> {
 }
 
 impl Raw {
-    /// A new file.
+    /// Creates the file.
     pub fn create(path: Option<&Path>) -> Outcome<Raw> {
         let create = |path: &Path| {
             File::create(path).map_err(|error| format!("{}: {error}", path.display()))
@@ -42,12 +42,12 @@ impl Raw {
         Ok(Raw { output: path.map(create).transpose()? })
     }
 
-    /// The figures of one step.
+    /// Writes the figures of one step.
     pub fn add(&mut self, origin: Origin<'_>, figures: impl Serialize) -> Outcome {
         self.write(&Line { origin, figures })
     }
 
-    /// A line of another kind.
+    /// Writes a line of another kind.
     pub fn write(&mut self, line: &impl Serialize) -> Outcome {
         if let Some(output) = &mut self.output {
             writeln!(output, "{}", serde_json::to_string(line)?)?;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_step_is_a_line_that_says_what_it_is_of() {
+    fn each_step_is_a_line_with_its_origin() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut raw = Raw::create(Some(file.path())).unwrap();
         let origin = Origin { section: "files", cell: "ext4", subject: "cp", round: 1 };

@@ -1,4 +1,4 @@
-//! Repeated measurements of one thing, and how they are printed: median, least and most.
+//! Repeated measurements of one figure, printed as median, minimum and maximum.
 
 use std::fmt;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Samples {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }
 
-    /// What all but the least and the most tenth lie between.
+    /// Formats the range between the 10th and the 90th percentile.
     pub fn middle(&self) -> String {
         let mut sorted = self.values.clone();
         sorted.sort_by(f64::total_cmp);
@@ -65,7 +65,7 @@ impl Samples {
     }
 }
 
-/// Median, and least to most in parentheses.
+/// Median, then minimum to maximum in parentheses.
 impl fmt::Display for Samples {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (least, most) = (figure(self.min()), figure(self.max()));
@@ -73,7 +73,7 @@ impl fmt::Display for Samples {
     }
 }
 
-/// A number with three digits that matter, or all before the point.
+/// Formats a number with three significant digits, or all digits before the point.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         v if v >= 99.95 => format!("{value:.0}"),
@@ -83,12 +83,12 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// A line of a Markdown table.
+/// Prints a line of a Markdown table.
 pub fn row(cells: &[String]) {
     println!("| {} |", cells.join(" | "));
 }
 
-/// The head of a Markdown table.
+/// Prints the head of a Markdown table.
 pub fn head(titles: &[&str]) {
     println!("| {} |", titles.join(" | "));
     println!("|{}", "---|".repeat(titles.len()));

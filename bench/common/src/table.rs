@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A table: a head, and rows that have as many cells.
+/// Table with a head and rows of equally many cells.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     head: Vec<String>,
@@ -10,12 +10,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// With these titles.
+    /// Creates a table with these titles.
     pub fn new<T: ToString>(titles: &[T]) -> Table {
         Table { head: titles.iter().map(ToString::to_string).collect(), rows: Vec::new() }
     }
 
-    /// One more row; cells that are missing are empty.
+    /// Adds a row; missing cells are empty.
     pub fn row<T: ToString>(&mut self, cells: &[T]) {
         let mut cells: Vec<String> = cells.iter().map(ToString::to_string).collect();
         cells.resize(self.head.len().max(cells.len()), String::new());
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_has_a_head_a_rule_and_rows_with_figures_to_the_right() {
+    fn a_table_has_a_head_a_rule_and_right_aligned_figures() {
         let mut table = Table::new(&["", "files", "heap"]);
         table.row(&["read", "1.0", "2.0"]);
         let text = "|  | files | heap |\n| --- | ---: | ---: |\n| read | 1.0 | 2.0 |\n";
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn short_rows_are_filled_and_bars_are_no_ends_of_cells() {
+    fn short_rows_are_filled_and_bars_are_escaped() {
         let mut table = Table::new(&["a", "b"]);
         table.row(&["x|y"]);
         assert!(table.to_string().ends_with("| x\\|y |  |\n"));

@@ -1,4 +1,4 @@
-//! Sizes, rates and times as people write them.
+//! Formats and parses sizes, rates and counts.
 
 use crate::Outcome;
 use crate::samples::figure;
@@ -9,7 +9,7 @@ pub const GIB: u64 = 1 << 30;
 
 const UNITS: [(u64, &str); 3] = [(GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")];
 
-/// In the largest unit of which there is at least one.
+/// Formats a size in the largest unit that it reaches.
 pub fn size(bytes: u64) -> String {
     match UNITS.into_iter().find(|(unit, _)| bytes >= *unit) {
         Some((unit, name)) if bytes.is_multiple_of(unit) => format!("{} {name}", bytes / unit),
@@ -18,7 +18,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// `4096`, `4K`, `4KiB`, `4 KiB`: all the same.
+/// Parses a size; `4096`, `4K`, `4KiB` and `4 KiB` are equal.
 pub fn parse_size(text: &str) -> Outcome<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -28,25 +28,25 @@ pub fn parse_size(text: &str) -> Outcome<u64> {
         "k" => KIB,
         "m" => MIB,
         "g" => GIB,
-        _ => return Err(format!("`{text}` is no size; such as 4KiB, 64M, 1G").into()),
+        _ => return Err(format!("`{text}` is not a size; write 4KiB, 64M or 1G").into()),
     };
     let number: Option<u64> = number.parse().ok();
     number
         .and_then(|number| number.checked_mul(unit))
-        .ok_or_else(|| format!("`{text}` is no size; such as 4KiB, 64M, 1G").into())
+        .ok_or_else(|| format!("`{text}` is not a size; write 4KiB, 64M or 1G").into())
 }
 
-/// Megabytes (of a million bytes) a second.
+/// Rate in megabytes (a million bytes) a second.
 pub fn megabytes_per_second(bytes: u64, ms: f64) -> f64 {
     bytes as f64 / 1e3 / ms
 }
 
-/// As the paper counts.
+/// Rate in bytes a millisecond, the paper's unit.
 pub fn bytes_per_ms(bytes: u64, ms: f64) -> f64 {
     bytes as f64 / ms
 }
 
-/// A count, in groups of three digits.
+/// Formats a count in groups of three digits.
 pub fn grouped(count: f64) -> String {
     let digits = format!("{:.0}", count.abs());
     let mut text = String::new();
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_they_are_written() {
+    fn formatted_sizes_parse_to_the_same_number() {
         for bytes in [1, 4096, 61 * KIB, 64 * MIB, GIB] {
             assert_eq!(parse_size(&size(bytes)).unwrap(), bytes);
         }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_in_bytes_of_the_decimal_kind() {
+    fn rates_use_decimal_megabytes() {
         assert_eq!(megabytes_per_second(4_000_000, 2.0), 2000.0);
         assert_eq!(bytes_per_ms(4096, 2.0), 2048.0);
     }

@@ -1,4 +1,5 @@
-//! What this benchmark's sections are given besides what those of all benchmarks are: what runs beside, and on what is measured.
+//! State of this benchmark's sections beyond the shared state: the load and the machine's
+//! description.
 
 use std::path::PathBuf;
 
@@ -11,31 +12,31 @@ use evermap_lane::machine::Machine;
 
 use crate::{ffmpeg, stress};
 
-/// What a section is given.
+/// Bench that a section receives.
 pub type Bench = common::bench::Bench<Own>;
 
 pub struct Own {
-    /// The load, or why it is another one.
+    /// Path of stress-ng; without it the benchmark's own load runs.
     pub stress: Option<PathBuf>,
     pub ffmpeg: Option<PathBuf>,
 }
 
-/// Finds what is there, and says what everything is measured on.
+/// Finds the installed programs and prints the description of the machine.
 pub fn start(mut options: Options) -> Outcome<Bench> {
     let (stress, ffmpeg) = (stress::find(), ffmpeg::find());
-    // Who holds a core has a guardian, which is the command.
+    // A process that holds a core has a guardian, which is the command.
     if let Some(evermap) = &options.evermap {
         let evermap = evermap.canonicalize()?;
-        // SAFETY: nothing else of this process runs yet.
+        // SAFETY: this process has no other thread yet.
         unsafe { std::env::set_var(GUARDIAN_VARIABLE, &evermap) };
         options.evermap = Some(evermap);
     }
     let mut bench = Bench::new(options, Own { stress, ffmpeg })?;
-    let machine = Machine::look()?;
+    let machine = Machine::detect()?;
     let core = machine.choose_core(evermap_lane::Core::Auto, &[])?;
     let mut missing = Vec::new();
     if bench.own.stress.is_none() {
-        missing.push("stress-ng: what runs beside are hogs and writers of the benchmark itself");
+        missing.push("stress-ng: the load is the benchmark's own hogs and writers");
     }
     if bench.own.ffmpeg.is_none() {
         missing.push("ffmpeg");
@@ -52,16 +53,17 @@ pub fn start(mut options: Options) -> Outcome<Bench> {
         },
     ];
     let each = "a program of its own for each turn";
-    let cold = "the clip's pages were dropped before each turn that reads the disk, and it was looked that they are";
+    let cold =
+        "the clip's pages were dropped before each turn that reads the disk, and that was checked";
     machine::describe(&mut bench, &Remarks { facts: &facts, each, cold, missing: &missing })?;
     Ok(bench)
 }
 
-/// The load of the goals: four that compute, two that write.
+/// Load of the goals: four programs that compute, two that write.
 pub const HOGS: usize = 4;
 pub const WRITERS: usize = 2;
 
-/// This load, by stress-ng where it is there.
+/// Returns this load, by stress-ng if it is installed.
 pub fn load(bench: &Bench, hogs: usize) -> Outcome<Load> {
     let folder = bench.folder("stress")?;
     Ok(match &bench.own.stress {
@@ -72,12 +74,12 @@ pub fn load(bench: &Bench, hogs: usize) -> Outcome<Load> {
     })
 }
 
-/// The same shape of load, whose work is counted.
+/// Returns a load of the same shape by the benchmark itself, which counts its work.
 pub fn counted_load(hogs: usize) -> Load {
     Load { hogs, writers: WRITERS, command: None }
 }
 
-/// A ladder for one program, its rungs in turns; `periods` of each together at least.
+/// Runs a ladder for one program, its rungs in turns; each rung gets at least `periods` in all.
 pub fn climb(
     bench: &Bench,
     preset: Preset,
@@ -107,11 +109,12 @@ pub fn climb(
     let results = ladder.run(|turn, turns, subject, preset| {
         eprintln!("{} a second, {}: {turn} of {turns}", preset.fps, subject.name());
     })?;
-    common::ends::go_on()?;
+    common::ends::check_interrupted()?;
     Ok(results)
 }
 
-/// So many periods, and two seconds at least: a load that has just met somebody settles.
+/// Returns the length of a turn: its periods, and at least two seconds, because a load needs time
+/// to settle after another program has started.
 fn common_turn(preset: Preset, periods: u64) -> std::time::Duration {
     let least_s = if periods < 50 { 0.5 } else { 2.0 };
     std::time::Duration::from_secs_f64((periods as f64 / f64::from(preset.fps)).max(least_s))

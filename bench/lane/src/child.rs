@@ -1,4 +1,4 @@
-//! This program again, as one of those that are measured.
+//! Runs this program again, as one of the measured programs.
 
 use std::process::{Child, Command, Stdio};
 
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::watched::{Request, Watched};
 use crate::{bench::Bench, watched};
 
-/// Plays, and says how it went as JSON.
+/// Plays, and prints the result as JSON.
 pub fn play(policy: &str, play: &str) -> Outcome {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let (policy, play): (Policy, Play) =
@@ -21,7 +21,7 @@ pub fn play(policy: &str, play: &str) -> Outcome {
     Ok(())
 }
 
-/// Takes a decoder's frames, and says when they came as JSON.
+/// Takes a decoder's frames, and prints their times as JSON.
 pub fn watch(request: &str) -> Outcome {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let request: Request = serde_json::from_str(request)?;
@@ -29,7 +29,7 @@ pub fn watch(request: &str) -> Outcome {
     Ok(())
 }
 
-/// A child whose answer is awaited.
+/// Child process whose result is read later.
 pub struct Asked {
     child: Child,
 }

@@ -1,4 +1,4 @@
-//! ffmpeg: a film of its own making, and a decoder of it.
+//! Runs ffmpeg: makes a film, and decodes it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use common::Outcome;
 
 use crate::stress;
 
-/// Of a film: its size, and what a decoded frame is in bytes (4:2:0).
+/// Size of the film's picture, and bytes of a decoded frame (4:2:0).
 pub const SIZE: (usize, usize) = (1_280, 720);
 pub const FRAME_BYTES: usize = SIZE.0 * SIZE.1 * 3 / 2;
 pub const FPS: u32 = 24;
@@ -16,7 +16,8 @@ pub fn find() -> Option<PathBuf> {
     stress::on_path("ffmpeg")
 }
 
-/// A film of so many seconds, H.264 at 6 Mbit/s: a moving picture with noise, so that the decoder has work.
+/// Makes a film of this length, H.264 at 6 Mbit/s: a moving picture with noise, which keeps the
+/// decoder busy.
 pub fn film(program: &Path, seconds: u64, path: &Path) -> Outcome {
     let (width, height) = SIZE;
     let source = format!(
@@ -30,11 +31,11 @@ pub fn film(program: &Path, seconds: u64, path: &Path) -> Outcome {
         .status()?;
     match status.success() {
         true => Ok(()),
-        false => Err(format!("ffmpeg made no film: {status}").into()),
+        false => Err(format!("ffmpeg failed to make the film: {status}").into()),
     }
 }
 
-/// The words that decode so many frames of it to standard output, by one thread.
+/// Returns the command line that decodes this many frames to standard output with one thread.
 pub fn decoding(program: &Path, film: &Path, frames: u64) -> Vec<String> {
     let mut words = vec![program.display().to_string()];
     words.extend(["-loglevel", "error", "-nostdin", "-threads", "1", "-i"].map(String::from));

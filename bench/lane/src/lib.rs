@@ -1,7 +1,9 @@
-//! The benchmark of lanes: what each part of one brings to programs with deadlines, and what it costs the others.
+//! Benchmark of lanes: the benefit of each part of a lane for programs with deadlines, and its cost
+//! for other programs.
 //!
-//! From the bottom: `stress` (what runs beside), `ffmpeg` (a real decoder), `watched` (who takes a decoder's frames, and when), `child` (this program
-//! again, as one of those that are measured), `sections` (questions and tables).
+//! From the bottom: `stress` (the load), `ffmpeg` (a real decoder), `watched` (takes a decoder's
+//! frames and their times), `child` (runs this program as one of the measured programs), `sections`
+//! (questions and tables).
 
 pub mod bench;
 pub mod child;

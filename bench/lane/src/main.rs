@@ -1,6 +1,6 @@
-//! Measures programs with deadlines beside a load, rung by rung, and prints tables in Markdown.
+//! Measures programs with deadlines under a load, rung by rung, and prints tables in Markdown.
 //!
-//! `evermap-lane-bench [OPTIONS] [SECTION ...]`; without sections, all of them.
+//! Usage: `evermap-lane-bench [OPTIONS] [SECTION ...]`; without sections, all of them run.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         ["child", "serve"] => evermap_lane::bench::serve().map_err(Into::into),
         ["child", "play", policy, play] => child::play(policy, play),
         ["child", "watch", request] => child::watch(request),
-        // What is measured is linked into this program.
+        // The measured library is linked into this program.
         ["--version"] => {
             println!("evermap-lane {}", env!("CARGO_PKG_VERSION"));
             Ok(())

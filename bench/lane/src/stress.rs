@@ -1,4 +1,4 @@
-//! stress-ng: what runs beside, and how much it got done.
+//! Runs stress-ng as the load, and reads the work it did.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::Outcome;
 
-/// The program, if it is installed.
+/// Returns the path of stress-ng, if it is installed.
 pub fn find() -> Option<PathBuf> {
     on_path("stress-ng")
 }
@@ -16,7 +16,7 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// The first line of what it says about itself.
+/// Returns the first words of the program's version line.
 pub fn version(program: &Path) -> String {
     let flag = if program.ends_with("ffmpeg") { "-version" } else { "--version" };
     let output = Command::new(program).arg(flag).output();
@@ -38,7 +38,7 @@ fn arguments(hogs: usize, writers: usize, folder: &Path) -> Vec<String> {
     words
 }
 
-/// As a line of a shell.
+/// Returns the command as a line for a shell.
 pub fn line(program: &Path, hogs: usize, writers: usize, folder: &Path) -> String {
     let words = arguments(hogs, writers, folder);
     let quoted = |word: &str| format!("'{}'", word.replace('\'', "'\\''"));
@@ -46,18 +46,18 @@ pub fn line(program: &Path, hogs: usize, writers: usize, folder: &Path) -> Strin
     format!("exec {} {}", quoted(&program.display().to_string()), words.join(" "))
 }
 
-/// A run that says in the end what it got done.
+/// Run of stress-ng that reports its work at the end.
 pub struct Run {
     child: Child,
     metrics: PathBuf,
 }
 
-/// What a run got done.
+/// Work of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Done {
     pub cpu_per_s: f64,
     pub hdd_per_s: f64,
-    /// Processor time of all its stressors, all over the run.
+    /// Processor time of all stressors, over the whole run.
     pub processor_s: f64,
 }
 
@@ -87,7 +87,7 @@ impl Run {
         Ok(Run { child: command.spawn()?, metrics })
     }
 
-    /// Waits for its end.
+    /// Waits for the end and reads the metrics.
     pub fn finish(mut self) -> Outcome<Done> {
         let status = self.child.wait()?;
         if !status.success() {
@@ -95,13 +95,13 @@ impl Run {
         }
         let text = std::fs::read_to_string(&self.metrics)
             .map_err(|error| format!("{}: {error}", self.metrics.display()))?;
-        done(&text).ok_or_else(|| format!("stress-ng said nothing of its work:\n{text}").into())
+        done(&text).ok_or_else(|| format!("stress-ng reported no work:\n{text}").into())
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Its workers end when it is told to, not when it is killed.
+        // Workers end on SIGTERM to their parent, but not if the parent is killed.
         if let (Ok(None), Some(pid)) =
             (self.child.try_wait(), rustix::process::Pid::from_raw(self.child.id() as i32))
         {
@@ -111,7 +111,8 @@ impl Drop for Run {
     }
 }
 
-/// Of its YAML: `stressor: cpu`, and some lines below `bogo-ops-per-second-real-time: 123.4`, `user-time: 5.6` and `system-time: 0.1`.
+/// Parses the YAML metrics: `stressor: cpu`, and some lines below it
+/// `bogo-ops-per-second-real-time: 123.4`, `user-time: 5.6` and `system-time: 0.1`.
 fn done(yaml: &str) -> Option<Done> {
     let mut done = Done::default();
     let mut stressor = "";
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_those_of_their_stressors() {
+    fn rates_belong_to_their_stressors() {
         let text = "---\nmetrics:\n    - stressor: cpu\n      bogo-ops: 6\n      bogo-ops-per-second-real-time: 2244.5\n\
                     \x20     user-time: 7.5\n      system-time: 0.25\n\
                     \x20   - stressor: hdd\n      bogo-ops-per-second-usr-sys-time: 1\n      bogo-ops-per-second-real-time: 31.25\n\
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_survives_a_shell() {
+    fn a_line_survives_the_shell() {
         let line = line(Path::new("/usr/bin/stress-ng"), 0, 2, Path::new("/tmp/it's here"));
         assert_eq!(
             line,

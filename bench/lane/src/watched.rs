@@ -1,7 +1,8 @@
-//! Who takes a decoder's frames: one each period, out of a pipe that holds less than one, so that a frame is there in time only if it was decoded in time.
+//! Takes a decoder's frames, one in each period, from a pipe that holds less than one frame. A
+//! frame is in time only if it was decoded in time.
 //!
-//! It does what a display does, and is no part of what is measured: a thread of real-time priority, above the decoder's, where that is
-//! allowed, so that what is late is the decoder.
+//! This stands for a display and is not itself measured: its thread has a real-time priority above
+//! the decoder's, if that is allowed, so that only the decoder can be late.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -13,26 +14,26 @@ use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// What is to be watched.
+/// Decoder to run, and its rate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// The decoder, and its arguments.
     pub command: Vec<String>,
     pub frame_bytes: usize,
     pub fps: u32,
-    /// So many frames count.
+    /// Number of frames that count.
     pub frames: u64,
-    /// So many come before: the decoder opens its film.
+    /// Number of frames before those, while the decoder opens its film.
     pub first: u64,
 }
 
-/// When frames came.
+/// Times of the frames.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Watched {
-    /// Frames that came after the end of their period, with periods for which there was no time left.
+    /// Frames that came after the end of their period, and periods that had passed completely.
     pub missed: u64,
     pub periods: u64,
-    /// From the beginning of its period until a frame was there.
+    /// From the start of the period until its frame was read.
     pub completion: Quantiles,
     pub completions_ms: Vec<f64>,
 }
@@ -73,7 +74,8 @@ fn take(frames: &mut impl Read, request: &Request) -> Outcome<Watched> {
         if there_ns - due_ns > period.ns() {
             missed += 1;
         }
-        // Periods that have passed wholly are lost; their frames are thrown away as a player does.
+        // A period that has passed completely is missed; its frame is discarded, as a
+        // player does.
         let next = period.at(there_ns - begin_ns).max(at + 1);
         for _ in at + 1..next.min(request.frames) {
             missed += 1;
@@ -98,7 +100,8 @@ fn sleep_until(ns: u64) {
     }
 }
 
-/// As the hardware would be: not in anybody's queue. Where that is not allowed, its own waiting is in the figures.
+/// Gives this thread a real-time priority. If that is not allowed, its own waiting is in the
+/// figures.
 fn real_time() {
     let priority = libc::sched_param { sched_priority: 60 };
     // SAFETY: only the calling thread's scheduling changes; the structure lives through the call.

@@ -1,4 +1,4 @@
-//! The sections at work, in small, with what is here.
+//! Runs each section as a quick run, with the programs that are installed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_evermap-lane-bench");
 
 struct Bench {
-    /// What is measured in: empty after each run.
+    /// Working folder, empty after each run.
     folder: TempDir,
     results: TempDir,
 }
@@ -29,11 +29,11 @@ impl Bench {
         command.output().unwrap()
     }
 
-    /// What a run prints that ends well, and leaves nothing.
+    /// Returns the output of a run that must succeed and leave nothing behind.
     fn report(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{complaint}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
         until("everything is undone", || left_behind(self.folder.path()).is_empty());
         String::from_utf8(output.stdout).unwrap()
     }
@@ -56,7 +56,7 @@ fn has(report: &str, all: &[&str]) {
 }
 
 #[test]
-fn the_ladder_has_each_rung_at_each_rate_and_judges_two_of_them() {
+fn the_ladder_has_every_rung_and_rate_and_judges_two_rungs() {
     let bench = Bench::new();
     let report = bench.report(&["--subjects", "ordinary-blocking,lend-map,lend-nowait", "ladder"]);
     has(&report, &["24 periods a second", "60 periods", "1000 periods", "| ordinary-blocking |"]);
@@ -72,29 +72,29 @@ fn the_ladder_has_each_rung_at_each_rate_and_judges_two_of_them() {
 fn latencies_and_loads_are_swept() {
     let bench = Bench::new();
     let report = bench.report(&["--subjects", "lend-map,ordinary-map", "hogs", "latency"]);
-    has(&report, &["| computing beside |", "| 4 KiB take |", "PC-RAM"]);
+    has(&report, &["| computing programs |", "| time of 4 KiB |", "PC-RAM"]);
     for name in ["lane-hogs-24.svg", "lane-hogs-60.svg", "lane-latency-missed.svg"] {
         assert!(bench.has_drawn(name), "{name}");
     }
 }
 
 #[test]
-fn what_others_lose_is_held_against_what_is_left_of_the_cores() {
+fn cost_compares_the_loss_of_others_with_the_programs_own_work() {
     let bench = Bench::new();
     let report = bench.report(&["--subjects", "lend-map,lend-nowait", "cost"]);
-    if report.contains("Skipped: there is no stress-ng") {
-        eprintln!("skipped: there is no stress-ng");
+    if report.contains("Skipped: stress-ng is not installed") {
+        eprintln!("skipped: stress-ng is not installed");
         return;
     }
     has(&report, &["| alone |", "| lend-map |", "cost of lend-nowait at 60 a second to others"]);
 }
 
 #[test]
-fn a_decoder_is_watched_in_a_lane_and_out_of_one() {
+fn a_decoder_is_measured_with_and_without_a_lane() {
     let bench = Bench::new();
     let report = bench.report(&["decoder"]);
-    if report.contains("Skipped: it takes ffmpeg") {
-        eprintln!("skipped: there is no ffmpeg, no stress-ng, or no EVERMAP_COMMAND");
+    if report.contains("Skipped: needs ffmpeg") {
+        eprintln!("skipped: needs ffmpeg, stress-ng and EVERMAP_COMMAND");
         return;
     }
     has(&report, &["| ordinary |", "| lane |", "| lane and tier |"]);
@@ -103,8 +103,8 @@ fn a_decoder_is_watched_in_a_lane_and_out_of_one() {
 }
 
 #[test]
-fn what_is_not_known_is_refused_with_what_there_is() {
+fn an_unknown_section_is_refused_with_a_list_of_choices() {
     let output = Bench::new().run(&["ladders"]);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && complaint.contains("ladder, cost, hogs"), "{complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && stderr.contains("ladder, cost, hogs"), "{stderr}");
 }

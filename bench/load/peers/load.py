@@ -1,7 +1,7 @@
-"""One load in Python, measured from inside, as `child load` of the benchmark does: the same options, the same JSON.
+"""Performs one load in Python and measures it from inside, as `child load` of the benchmark does: same options, same JSON.
 
-Arrays are touched by numpy in blocks of at most 512 pages (2 MiB), as programs in Python do it; the start of the interpreter and the import of
-libraries are over when the time begins.
+numpy touches arrays in blocks of at most 512 pages (2 MiB), as Python programs do. The start of the interpreter and the import of
+libraries end before the time begins.
 """
 
 import argparse
@@ -21,11 +21,11 @@ WRAP = (1 << 64) - 1
 
 
 class Refused(Exception):
-    """What this subject cannot do."""
+    """Raised for work that this subject cannot do."""
 
 
 def memory():
-    """Bytes that are private, private in huge pages, and mapped from files."""
+    """Returns bytes that are private, private in huge pages, and mapped from files."""
     found = {}
     with open("/proc/self/smaps_rollup") as rollup:
         for line in rollup:
@@ -37,18 +37,18 @@ def memory():
 
 
 class Rows:
-    """All of a file as an array with a row for each page behind the head."""
+    """A whole file as an array with a row for each page after the head."""
 
     def __init__(self, rows):
         self.rows = rows
 
     def block(self, numbers):
-        """Rows of this block of pages, and the places of the pages in them."""
+        """Returns the array and the row numbers of these pages."""
         return self.rows, numbers - 1
 
 
 class Slices:
-    """A tensor of which parts are read: each block of pages is a slice, and stays."""
+    """A tensor that is read in parts: each block of pages is a slice, which stays in memory."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -68,7 +68,7 @@ def load(options):
     if name.startswith("numpy.memmap "):
         mode = name.split()[1]
         if options.written and mode == "r":
-            raise Refused("it is mapped to be read only")
+            raise Refused("the mapping is read-only")
         mapped = np.memmap(path, dtype=np.uint64, mode=mode, offset=PAGE_BYTES)
         return Rows(mapped.view(np.ndarray).reshape(-1, WORDS))
     if name == "safetensors load_file":
@@ -81,7 +81,7 @@ def load(options):
         if options.order == "random":
             raise Refused("slices are in order")
         return Slices(safe_open(path, framework="np").get_slice("data"))
-    raise Refused(f"nobody is called {name}")
+    raise Refused(f"unknown subject {name}")
 
 
 def is_whole(places):
@@ -102,7 +102,7 @@ def read(held, numbers):
 def write(held, numbers):
     rows, places = held.block(numbers)
     if not rows.flags.writeable:
-        raise Refused("what it gives cannot be written to")
+        raise Refused("the array is read-only")
     if is_whole(places):
         words = rows[int(places[0]) : int(places[-1]) + 1, ::8]
         before = total(words)
@@ -116,7 +116,7 @@ def write(held, numbers):
 
 def read_again(held, blocks):
     if isinstance(held, Slices):
-        # What was written is in the parts.
+        # The parts hold the written words.
         found = 0
         for part, numbers in zip(held.parts, blocks):
             places = numbers - int(numbers.min())
@@ -137,7 +137,7 @@ def main():
     pages = np.fromfile(options.pages, dtype=np.uint32).astype(np.int64)
     blocks = [pages[:1]] + [pages[at : at + BLOCK] for at in range(1, len(pages), BLOCK)]
     if options.subject.startswith("safetensors"):
-        import safetensors.numpy  # noqa: F401 what is loaded later is not the library
+        import safetensors.numpy  # noqa: F401 imported here, so that its import is not measured
     work = write if options.written else read
     before = 0
     memory_then = memory()

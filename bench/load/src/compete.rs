@@ -1,5 +1,5 @@
-//! Subjects in turns: each does the same once in every round, so that noise falls on all of them alike, and all have to come to
-//! the same checksum. Round 0 does not count.
+//! Runs the subjects in turns. Each does the same work once in every round, so that noise affects
+//! all of them alike, and all must reach the same checksum. Round 0 does not count.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::child::Taken;
 use crate::subjects::{Subject, Task};
 use crate::work::{self, Order, PAGE_BYTES, Work};
 
-/// Looks until a file is out of the cache.
+/// Attempts to remove a file from the page cache.
 const LOOKS_MOST: usize = 5;
 
-/// One thing to be done by all.
+/// Work that all subjects do.
 #[derive(Clone, Debug)]
 pub struct Cell {
     pub section: &'static str,
@@ -28,27 +28,27 @@ pub struct Cell {
     pub bytes: u64,
     pub is_cold: bool,
     pub work: Work,
-    /// What the file system unpacked is cached elsewhere, too: cold takes all caches to be empty.
+    /// The file system caches unpacked data elsewhere, too, so a cold step empties all caches.
     pub is_packed: bool,
 }
 
-/// One load by one subject.
+/// Measurements of one load by one subject.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     #[serde(flatten)]
     pub taken: Taken,
-    /// Of the whole process, with its start and its end.
+    /// Cost of the whole process, with its start and end.
     pub process: Cost,
     pub bytes: u64,
-    /// Of the file, in the page cache, after the end.
+    /// Bytes of the file in the page cache after the end.
     pub cached_bytes: u64,
-    /// In the page cache and in private pages as well.
+    /// Bytes that are both in the page cache and in private pages.
     pub duplicate_bytes: u64,
 }
 
 impl Measured {
     pub fn of(taken: Taken, process: Cost, bytes: u64, cached_bytes: u64) -> Measured {
-        // Private pages that came are the file's: nothing else is done meanwhile.
+        // New private pages hold the file: the process does nothing else.
         let duplicate_bytes = taken.private_bytes.min(cached_bytes);
         Measured { taken, process, bytes, cached_bytes, duplicate_bytes }
     }
@@ -66,17 +66,17 @@ impl Measured {
     }
 }
 
-/// What a subject came to.
+/// Result of one subject.
 #[derive(Clone, Debug)]
-pub struct Lot {
+pub struct SubjectResult {
     pub name: String,
-    /// Of the rounds that count, or why there are none.
+    /// Measurements of the rounds that count, or the failure.
     pub steps: Result<Vec<Measured>, Failure>,
 }
 
-impl Lot {
-    pub fn new(subject: &Subject) -> Lot {
-        Lot { name: subject.name.clone(), steps: Ok(Vec::new()) }
+impl SubjectResult {
+    pub fn new(subject: &Subject) -> SubjectResult {
+        SubjectResult { name: subject.name.clone(), steps: Ok(Vec::new()) }
     }
 
     pub fn samples(&self, of: impl Fn(&Measured) -> f64) -> Samples {
@@ -89,7 +89,7 @@ impl Lot {
         self.samples(Measured::finished_ms)
     }
 
-    /// Evermap's method; all of them, where rounds differ.
+    /// Evermap's method, or all methods if rounds differ.
     pub fn methods(&self) -> String {
         let mut all: Vec<&str> = Vec::new();
         for step in self.steps.iter().flatten() {
@@ -102,29 +102,29 @@ impl Lot {
     }
 }
 
-/// How a cell ended.
+/// Results of one cell.
 #[derive(Clone, Debug)]
 pub struct Standings {
     pub cell: Cell,
-    pub lots: Vec<Lot>,
+    pub results: Vec<SubjectResult>,
 }
 
 impl Standings {
-    /// One that came to something.
-    pub fn lot(&self, name: &str) -> Option<&Lot> {
-        self.lots.iter().find(|lot| lot.name == name && lot.steps.is_ok())
+    /// Returns the result of this subject, unless it failed.
+    pub fn result(&self, name: &str) -> Option<&SubjectResult> {
+        self.results.iter().find(|result| result.name == name && result.steps.is_ok())
     }
 
-    /// Who finished first by the median, apart from evermap's own decisions.
-    pub fn best(&self) -> Option<&Lot> {
-        let others = self.lots.iter().filter(|lot| !Subject::is_automatic(&lot.name));
-        let measured = others.filter(|lot| lot.steps.is_ok());
+    /// Returns the subject with the least median time. Evermap's own policies do not take part.
+    pub fn best(&self) -> Option<&SubjectResult> {
+        let others = self.results.iter().filter(|result| !Subject::is_automatic(&result.name));
+        let measured = others.filter(|result| result.steps.is_ok());
         measured.min_by(|a, b| a.finished_ms().median().total_cmp(&b.finished_ms().median()))
     }
 
-    /// `one` in parts of `other`, round by round.
+    /// Returns `one` divided by `other`, round by round.
     pub fn ratios(&self, one: &str, other: &str, of: impl Fn(&Measured) -> f64) -> Option<Samples> {
-        let steps = |name: &str| self.lot(name)?.steps.as_ref().ok();
+        let steps = |name: &str| self.result(name)?.steps.as_ref().ok();
         let mut samples = Samples::new();
         for (one, other) in steps(one)?.iter().zip(steps(other)?) {
             samples.push(of(one) / of(other));
@@ -133,15 +133,15 @@ impl Standings {
     }
 }
 
-/// Lets them compete.
+/// Runs all subjects of a cell.
 pub fn compete(bench: &mut Bench, cell: &Cell, subjects: &[Subject]) -> Outcome<Standings> {
     compete_beside(bench, cell, subjects, None)
 }
 
-/// Something else that has a turn in each round: it is told the number of the round.
+/// Additional work that has a turn in each round; it receives the number of the round.
 pub type Beside<'a> = &'a mut dyn FnMut(&mut Bench, usize) -> Outcome;
 
-/// The same with something beside them.
+/// Like [`compete`], with additional work in each round.
 pub fn compete_beside(
     bench: &mut Bench,
     cell: &Cell,
@@ -149,27 +149,27 @@ pub fn compete_beside(
     mut beside: Option<Beside<'_>>,
 ) -> Outcome<Standings> {
     let ready = Ready::new(bench, cell)?;
-    let mut lots: Vec<Lot> = subjects.iter().map(Lot::new).collect();
+    let mut results: Vec<SubjectResult> = subjects.iter().map(SubjectResult::new).collect();
     let turns = subjects.len() + usize::from(beside.is_some());
     for (round, index) in bench.options.turns(turns) {
         match (subjects.get(index), &mut beside) {
             (Some(subject), _) => {
-                ready.turn(bench, cell, subject, (round, &mut lots[index]))?;
+                ready.turn(bench, cell, subject, (round, &mut results[index]))?;
             }
             (None, Some(beside)) => beside(bench, round)?,
             (None, None) => {}
         }
     }
     eprintln!("{}: {}", cell.section, cell.name);
-    Ok(Standings { cell: cell.clone(), lots })
+    Ok(Standings { cell: cell.clone(), results })
 }
 
-/// What all steps of a cell need.
+/// Prepared state of a cell: its list of pages and its checksum.
 pub struct Ready {
     program: PathBuf,
     list: tempfile::NamedTempFile,
     checksum: String,
-    /// A file of two pages, to have a program's own files in the cache again.
+    /// File of two pages that brings a program's own files back into the cache.
     small: Option<Small>,
 }
 
@@ -191,15 +191,16 @@ impl Ready {
         Ok(Ready { program: bench.options.program.clone(), list, checksum, small })
     }
 
-    /// One subject's turn, which counts unless it is round 0. After a failure there are no more.
+    /// Runs one subject's turn, which counts unless it is round 0. A subject that failed has no
+    /// more turns.
     pub fn turn(
         &self,
         bench: &mut Bench,
         cell: &Cell,
         subject: &Subject,
-        (round, lot): (usize, &mut Lot),
+        (round, result): (usize, &mut SubjectResult),
     ) -> Outcome {
-        let Ok(steps) = &mut lot.steps else { return Ok(()) };
+        let Ok(steps) = &mut result.steps else { return Ok(()) };
         match self.step(bench, cell, subject)? {
             Ok(measured) => {
                 let subject = &subject.name;
@@ -211,13 +212,13 @@ impl Ready {
             }
             Err(failure) => {
                 eprintln!("{}: {}: {failure}", cell.name, subject.name);
-                lot.steps = Err(failure);
+                result.steps = Err(failure);
             }
         }
         Ok(())
     }
 
-    /// One load: everything is made ready, measured, and looked at.
+    /// Prepares, runs and checks one load.
     pub fn step(
         &self,
         bench: &Bench,
@@ -241,7 +242,7 @@ impl Ready {
         Task { program, file: &cell.file, list, work: cell.work }
     }
 
-    /// A subject that saw other bytes ends the run.
+    /// Returns an error, which ends the run, if the subject read other bytes.
     pub fn check(&self, cell: &Cell, subject: &Subject, taken: &Taken) -> Outcome {
         if taken.checksum == self.checksum {
             return Ok(());
@@ -250,9 +251,9 @@ impl Ready {
         Err(format!("{}: **wrong bytes** by {name}: {got} instead of {wanted}", cell.name).into())
     }
 
-    /// There is memory, and the page cache is as it should be.
+    /// Provides memory and brings the page cache into the state of the cell.
     fn prepare(&self, bench: &Bench, cell: &Cell, subject: &Subject) -> Outcome {
-        ends::go_on()?;
+        ends::check_interrupted()?;
         if bench.options.warm_memory {
             memory::warm(if cell.is_cold { 2 * cell.bytes } else { cell.bytes })?;
         }
@@ -265,7 +266,7 @@ impl Ready {
             let (file, list) = (small.file.path(), small.list.path());
             let task = Task { program: &self.program, file, list, work };
             let output = tempfile::NamedTempFile::new()?;
-            // Whether it can do that is no matter.
+            // Warms the cache only, so a failure does not matter.
             let _ = process::run(subject.job(task, output.path()))?;
         }
         Ok(())
@@ -284,7 +285,7 @@ impl Small {
     }
 }
 
-/// Has nothing of a file in the page cache.
+/// Removes all of a file from the page cache.
 pub fn make_cold(file: &Path, drop_all: bool) -> Outcome {
     for look in 0..LOOKS_MOST {
         match drop_all || look + 1 == LOOKS_MOST {
@@ -298,7 +299,7 @@ pub fn make_cold(file: &Path, drop_all: bool) -> Outcome {
     Err(format!("{} stays in the page cache", file.display()).into())
 }
 
-/// What of a file is in the page cache.
+/// Returns how many bytes of a file are in the page cache.
 pub fn cached_bytes(path: &Path) -> Outcome<u64> {
     let file = std::fs::File::open(path)?;
     match evermap_observe::residency(file.as_fd()) {
@@ -314,15 +315,15 @@ mod tests {
     use super::*;
     use crate::subjects::{AUTOMATIC, MAP, READ};
 
-    fn lot(name: &str, walls_s: &[f64]) -> Lot {
+    fn result(name: &str, walls_s: &[f64]) -> SubjectResult {
         let step = |finished_s: &f64| {
             let taken = Taken { finished_s: *finished_s, ..Taken::default() };
             Measured::of(taken, Cost::default(), 1, 0)
         };
-        Lot { name: name.to_string(), steps: Ok(walls_s.iter().map(step).collect()) }
+        SubjectResult { name: name.to_string(), steps: Ok(walls_s.iter().map(step).collect()) }
     }
 
-    fn standings(lots: Vec<Lot>) -> Standings {
+    fn standings(results: Vec<SubjectResult>) -> Standings {
         let cell = Cell {
             section: "cells",
             name: String::new(),
@@ -332,29 +333,34 @@ mod tests {
             work: Work::read(100, Order::Sequential),
             is_packed: false,
         };
-        Standings { cell, lots }
+        Standings { cell, results }
     }
 
     #[test]
-    fn the_best_is_never_the_policy_itself_and_none_who_failed() {
-        let mut broken = lot(MAP, &[]);
+    fn the_best_is_neither_a_policy_nor_a_failed_subject() {
+        let mut broken = result(MAP, &[]);
         broken.steps = Err("no".to_string());
-        let lots =
-            vec![lot(AUTOMATIC, &[1.0]), lot(READ, &[3.0]), lot("evermap read", &[2.0]), broken];
-        assert_eq!(standings(lots).best().unwrap().name, "evermap read");
-        assert!(standings(vec![lot(AUTOMATIC, &[1.0])]).best().is_none());
+        let results = vec![
+            result(AUTOMATIC, &[1.0]),
+            result(READ, &[3.0]),
+            result("evermap read", &[2.0]),
+            broken,
+        ];
+        assert_eq!(standings(results).best().unwrap().name, "evermap read");
+        assert!(standings(vec![result(AUTOMATIC, &[1.0])]).best().is_none());
     }
 
     #[test]
-    fn a_ratio_is_that_of_the_same_round() {
-        let all = standings(vec![lot(AUTOMATIC, &[1.0, 2.0, 4.0]), lot(READ, &[2.0, 8.0, 4.0])]);
+    fn a_ratio_compares_figures_of_the_same_round() {
+        let all =
+            standings(vec![result(AUTOMATIC, &[1.0, 2.0, 4.0]), result(READ, &[2.0, 8.0, 4.0])]);
         let ratios = all.ratios(READ, AUTOMATIC, Measured::finished_ms).unwrap();
         assert_eq!((ratios.median(), ratios.min(), ratios.max()), (2.0, 1.0, 4.0));
         assert!(all.ratios(READ, MAP, |_| 1.0).is_none());
     }
 
     #[test]
-    fn what_is_private_and_cached_is_there_twice() {
+    fn duplicate_bytes_are_both_private_and_cached() {
         let taken = Taken { private_bytes: 10, ..Taken::default() };
         let twice =
             |cached| Measured::of(taken.clone(), Cost::default(), 9, cached).duplicate_bytes;
@@ -365,8 +371,8 @@ mod tests {
     fn a_file_that_was_made_cold_is_not_cached() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), vec![1; 1 << 20]).unwrap();
-        if common::grounds::kind(file.path()) == Some("tmpfs") {
-            return eprintln!("skipped: files for a while are in memory here");
+        if common::volumes::kind(file.path()) == Some("tmpfs") {
+            return eprintln!("skipped: temporary files are in memory here");
         }
         assert_eq!(cached_bytes(file.path()).unwrap(), 1 << 20);
         make_cold(file.path(), false).unwrap();

@@ -1,7 +1,8 @@
-//! The files that are loaded: tensors in the format of safetensors, so that everybody can load the same file.
+//! Files to load: tensors in the safetensors format, so that all subjects can load the same file.
 //!
-//! The first page is the head, filled up with spaces; behind it come 8-byte words, 512 to a page: random ones, or, where file systems
-//! compress, a random half and one that repeats itself in each page.
+//! The first page is the head, padded with spaces. After it come 8-byte words, 512 to a page:
+//! random words, or, for compressing file systems, a random half and a half that repeats in each
+//! page.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -18,21 +19,21 @@ const WORDS: usize = PAGE_BYTES / 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     Random,
-    /// A half of each page can be compressed away.
+    /// Half of each page is compressible.
     HalfCompressible,
 }
 
-/// Makes a file of this size, which is rounded down to pages, on the disk.
+/// Makes a file of this size, rounded down to pages, and syncs it to the disk.
 pub fn make(folder: &Path, name: &str, bytes: u64, content: Content) -> Outcome<PathBuf> {
     let pages = bytes / PAGE_BYTES as u64;
     if pages < 2 {
-        return Err(format!("{bytes} bytes: a file has a head and at least one more page").into());
+        return Err(format!("{bytes} bytes: a file needs a head and at least one more page").into());
     }
     let path = folder.join(name);
     let file = File::create(&path)?;
     let mut output = BufWriter::with_capacity(1 << 20, &file);
     output.write_all(&head(pages - 1)?)?;
-    // Files of the same size are told apart by what is in them.
+    // Files of the same size have different contents.
     let seed = name.bytes().fold(SEED ^ bytes, |seed, byte| seed.rotate_left(8) ^ u64::from(byte));
     let mut random = Random::new(seed);
     let mut page = [0; PAGE_BYTES];
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_a_tensor_of_whole_pages_behind_one_page_of_head() {
+    fn a_file_is_a_tensor_of_whole_pages_after_one_head_page() {
         let folder = tempfile::tempdir().unwrap();
         let path = make(folder.path(), "file", 10 * 4096 + 5, Content::Random).unwrap();
         let bytes = std::fs::read(path).unwrap();

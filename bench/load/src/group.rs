@@ -1,11 +1,12 @@
-//! A control group that limits memory: for one load, gone afterwards, and undone by the guard if this run is killed.
+//! Control group that limits the memory of one load. It is removed afterwards, by the guard if this
+//! run is killed.
 
 use std::path::{Path, PathBuf};
 
 use common::Outcome;
 use common::guard::{Guard, remove_group};
 
-/// Where version 1 has its memory controller, and version 2 everything.
+/// Memory controller of cgroup version 1, and root of version 2.
 const FIRST: &str = "/sys/fs/cgroup/memory";
 const SECOND: &str = "/sys/fs/cgroup";
 
@@ -14,11 +15,11 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group of this much memory, or a word why there can't be one.
+    /// Creates a group with this memory limit. The error says why that is not possible.
     pub fn new(guard: &mut Guard, limit_bytes: u64) -> Outcome<Group> {
         let (parent, limit) = place().ok_or(
-            "no memory controller for control groups is here (version 1: /sys/fs/cgroup/memory; version 2: `memory` \
-             in /sys/fs/cgroup/cgroup.subtree_control)",
+                        "no memory controller for control groups (version 1: /sys/fs/cgroup/memory; version 2: `memory` \
+                         in /sys/fs/cgroup/cgroup.subtree_control)",
         )?;
         let folder = parent.join(format!("evermap-bench-{}", std::process::id()));
         guard.group(&folder)?;
@@ -29,7 +30,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Where a process writes that it joins.
+    /// Folder whose `cgroup.procs` a process writes to join.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -38,12 +39,12 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Err(error) = remove_group(&self.folder) {
-            eprintln!("{} is left: {error}", self.folder.display());
+            eprintln!("cannot remove {}: {error}", self.folder.display());
         }
     }
 }
 
-/// Below which folder, and the name of the limit there.
+/// Returns the parent folder of groups, and the name of the limit's file.
 fn place() -> Option<(&'static Path, &'static str)> {
     let first = Path::new(FIRST);
     if first.join("memory.limit_in_bytes").exists() {
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_gone_with_its_value() {
+    fn a_group_is_removed_on_drop() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("group");
         std::fs::create_dir(&folder).unwrap();

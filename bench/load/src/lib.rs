@@ -1,7 +1,9 @@
-//! The benchmark of loading a file. Each measured load is a new process: this program itself as a child (`child`), or Python.
+//! Benchmark of loading a file. Each measured load is a new process: this program itself as a child
+//! (`child`), or Python.
 //!
-//! From the bottom: `work` (what is done with a loaded file), `corpus` (the files), `child` (one load, measured from inside), `subjects`
-//! (who loads), `compete` (all in turns) and `together` (several at once), `group` (a limit of memory), `sections` (questions and tables).
+//! From the bottom: `work` (touches a loaded file), `corpus` (the files), `child` (one load,
+//! measured from inside), `subjects` (the ways to load), `compete` (subjects in turns) and
+//! `together` (several loads at once), `group` (a memory limit), `sections` (questions and tables).
 
 pub mod bench;
 pub mod child;

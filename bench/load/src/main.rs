@@ -1,6 +1,6 @@
-//! Measures how files are loaded, beside other ways, and prints tables in Markdown.
+//! Measures ways to load files, Evermap's and others, and prints tables in Markdown.
 //!
-//! `evermap-load-bench [OPTIONS] [SECTION ...]`; without sections, all of them.
+//! Usage: `evermap-load-bench [OPTIONS] [SECTION ...]`; without sections, all of them run.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     let outcome = match words[..] {
         ["child", "guard"] => guard::watch(std::io::stdin().lock()),
         ["child", "load", ..] => child::load(&words[2..]),
-        // What is measured is linked into this program.
+        // The measured library is linked into this program.
         ["--version"] => {
             println!("evermap-load {}", env!("CARGO_PKG_VERSION"));
             Ok(())

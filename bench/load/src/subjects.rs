@@ -1,4 +1,4 @@
-//! Who loads: evermap by its policy and by each of its methods, plain C, and Python as people load arrays there.
+//! Ways to load a file: Evermap by its policies and by each method, plain C, and Python libraries.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,16 +8,17 @@ use evermap_load::Method;
 
 use crate::work::Work;
 
-/// Evermap decides, and knows what will be done; `automatic-finish` that nothing is used before all is wanted.
+/// Evermap's policy, which knows the work in advance. `automatic-finish` also knows that nothing is
+/// used before all is loaded.
 pub const AUTOMATIC: &str = "automatic";
 pub const FINISH: &str = "automatic-finish";
-/// What comes before the name of a method.
+/// Prefix of a method's subject name.
 pub const METHOD: &str = "evermap ";
 pub const READ: &str = "malloc+read";
 pub const MAP: &str = "mmap";
 pub const MAP_POPULATE: &str = "mmap+MAP_POPULATE";
 pub const MAP_WILLNEED: &str = "mmap+WILLNEED";
-/// As `peers/load.py` calls them.
+/// Names that `peers/load.py` accepts.
 const PYTHON: [&str; 5] = [
     "numpy.fromfile",
     "numpy.memmap r",
@@ -30,17 +31,17 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/load.py");
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     pub name: String,
-    /// The interpreter that runs it, if one does.
+    /// Interpreter that runs it; `None` for this program.
     python: Option<PathBuf>,
 }
 
-/// One load that is asked for.
+/// One load to perform.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
     /// This benchmark's own program.
     pub program: &'a Path,
     pub file: &'a Path,
-    /// The list of pages to touch.
+    /// File with the list of pages to touch.
     pub list: &'a Path,
     pub work: Work,
 }
@@ -54,7 +55,7 @@ impl Subject {
         Subject::native(&method_name(method))
     }
 
-    /// Is it evermap by one of its methods, which its policy could have picked?
+    /// Returns true for one of Evermap's methods.
     pub fn is_method(name: &str) -> bool {
         name.starts_with(METHOD)
     }
@@ -86,7 +87,7 @@ impl Subject {
         command
     }
 
-    /// With what it prints in a file.
+    /// Returns the command with its output redirected to a file.
     pub fn job(&self, task: Task<'_>, output: &Path) -> Job {
         Job { output: Some(output.to_path_buf()), ..Job::new(self.command(task)) }
     }
@@ -96,8 +97,8 @@ pub fn method_name(method: Method) -> String {
     format!("{METHOD}{method}")
 }
 
-/// All there are, with the interpreter of Python if it has what is needed.
-pub fn everybody(python: Option<&Path>) -> Vec<Subject> {
+/// Returns all subjects. Python's are included if there is an interpreter.
+pub fn all_subjects(python: Option<&Path>) -> Vec<Subject> {
     let automatic = [AUTOMATIC, FINISH].map(Subject::native);
     let peers = [READ, MAP, MAP_POPULATE, MAP_WILLNEED].map(Subject::native);
     let methods = Method::ALL.into_iter().map(Subject::method);
@@ -107,12 +108,13 @@ pub fn everybody(python: Option<&Path>) -> Vec<Subject> {
     automatic.into_iter().chain(methods).chain(peers).chain(in_python).collect()
 }
 
-/// The interpreter with numpy and safetensors, and their versions; or why there is none.
+/// Finds an interpreter with numpy and safetensors, and their versions. The error names what is
+/// missing.
 pub fn find_python() -> Result<(PathBuf, String), String> {
     let python = match std::env::var_os("EVERMAP_BENCH_PYTHON") {
         Some(path) if path == "none" => return Err("Python (EVERMAP_BENCH_PYTHON=none)".into()),
         Some(path) if !path.is_empty() => PathBuf::from(path),
-        _ => find_program("python3").ok_or("there is no python3")?,
+        _ => find_program("python3").ok_or("python3 is not installed")?,
     };
     let versions = "import sys, numpy, safetensors.numpy, safetensors; \
                     print(sys.version.split()[0], numpy.__version__, safetensors.__version__)";
@@ -123,7 +125,9 @@ pub fn find_python() -> Result<(PathBuf, String), String> {
         [own, numpy, safetensors] if output.status.success() => {
             Ok((python, format!("{own}, numpy {numpy}, safetensors {safetensors}")))
         }
-        _ => Err(format!("{} has no numpy or safetensors (run.sh gets them)", python.display())),
+        _ => {
+            Err(format!("{} has no numpy or safetensors (run.sh installs them)", python.display()))
+        }
     }
 }
 
@@ -141,22 +145,22 @@ mod tests {
     }
 
     #[test]
-    fn everybody_has_a_name_of_their_own() {
-        let all = everybody(Some(Path::new("python")));
+    fn all_subjects_have_different_names() {
+        let all = all_subjects(Some(Path::new("python")));
         assert_eq!(all.len(), 2 + 12 + 4 + 5);
         for subject in &all {
             assert_eq!(all.iter().filter(|other| other.name == subject.name).count(), 1);
         }
-        assert_eq!(everybody(None).len(), 18);
+        assert_eq!(all_subjects(None).len(), 18);
         assert!(Subject::is_method("evermap mmap") && !Subject::is_method(MAP));
     }
 
     #[test]
-    fn all_are_told_the_same() {
+    fn all_subjects_get_the_same_arguments() {
         let told = "--touched 25 --order random --pages list --written file";
         let own = line(&Subject::native(READ));
         assert_eq!(own, format!("bench child load --subject malloc+read {told}"));
-        let all = everybody(Some(Path::new("python")));
+        let all = all_subjects(Some(Path::new("python")));
         let line = all.last().map(line).unwrap_or_default();
         assert!(line.starts_with("python /") && line.ends_with(told), "{line}");
     }

@@ -1,4 +1,4 @@
-//! Several loaders at once: processes that wait until all are there, and begin together.
+//! Runs several loaders at once: all processes wait until each is ready, then begin together.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,45 +10,46 @@ use common::process::{Cost, Failure, finish, last_lines};
 
 use crate::child::Taken;
 
-/// One that waits.
+/// Loader that waits for the start.
 struct Waiting {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    complaint: File,
+    stderr: File,
 }
 
-/// What each of them took since they began together, or why one of them came to nothing. All are over when this returns.
+/// Returns the measurements of each loader from the common start, or the failure of one. All
+/// processes have ended when this returns.
 pub fn run(commands: Vec<Command>) -> Outcome<Result<Vec<(Taken, Cost)>, Failure>> {
     let mut all = Vec::new();
     for command in commands {
         all.push(start(command)?);
     }
     for waiting in &mut all {
-        // One that ended before says so at its end.
+        // A loader that ended early reports its failure at its end.
         let _ = waiting.output.read_line(&mut String::new())?;
     }
     let start = Instant::now();
     let mut begun = Vec::new();
-    for Waiting { child, input, output, complaint } in all {
+    for Waiting { child, input, output, stderr } in all {
         drop(input);
-        begun.push((child, output, complaint));
+        begun.push((child, output, stderr));
     }
-    // All are waited for, whatever becomes of one.
+    // Waits for all, even if one fails.
     let ends: Vec<_> = begun
         .into_iter()
-        .map(|(child, output, complaint)| {
+        .map(|(child, output, stderr)| {
             let end = finish(child, start).map(|(status, cost)| {
                 (status, Cost { wall_ns: start.elapsed().as_nanos() as u64, ..cost })
             });
-            (end, output, complaint)
+            (end, output, stderr)
         })
         .collect();
     let mut taken = Vec::new();
-    for (end, mut output, mut complaint) in ends {
+    for (end, mut output, mut stderr) in ends {
         let (status, cost) = end?;
         if !status.success() {
-            return Ok(Err(format!("{status}: {}", last_lines(&mut complaint)?)));
+            return Ok(Err(format!("{status}: {}", last_lines(&mut stderr)?)));
         }
         let mut text = String::new();
         output.read_to_string(&mut text)?;
@@ -58,10 +59,10 @@ pub fn run(commands: Vec<Command>) -> Outcome<Result<Vec<(Taken, Cost)>, Failure
 }
 
 fn start(mut command: Command) -> Outcome<Waiting> {
-    let complaint = tempfile::tempfile()?;
+    let stderr = tempfile::tempfile()?;
     command.arg("--latch").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.stderr(complaint.try_clone()?).spawn()?;
+    let mut child = command.stderr(stderr.try_clone()?).spawn()?;
     let input = child.stdin.take().ok_or("its input is a pipe")?;
     let output = child.stdout.take().ok_or("its output is a pipe")?;
-    Ok(Waiting { child, input, output: BufReader::new(output), complaint })
+    Ok(Waiting { child, input, output: BufReader::new(output), stderr })
 }

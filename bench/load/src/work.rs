@@ -1,8 +1,8 @@
-//! What is done with a file once it is loaded: which of its pages are touched, in which order, and how.
+//! Work on a loaded file: the pages that are touched, their order, and the kind of access.
 //!
-//! Which pages is the beginning of one permutation of all pages, the same in every run; in order means those pages in the order of the
-//! file. So both orders touch the same pages, and their checksums are equal. The first page of a file is its head (`corpus`), and
-//! nobody's work.
+//! The pages are a prefix of one permutation of all pages, the same in every run; the sequential
+//! order sorts them. So both orders touch the same pages and have equal checksums. The first page
+//! of a file is its head (`corpus`) and is not touched.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 pub const PAGE_BYTES: usize = 4096;
 pub const LINE_BYTES: usize = 64;
 const SEED: u64 = 2005;
-/// What a written word is combined with.
+/// Mask that a write combines with each word.
 pub const MASK: u64 = 0x5555_5555_5555_5555;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -36,11 +36,11 @@ impl Order {
     }
 }
 
-/// How much of a file is touched, and how.
+/// Share of a file that is touched, and the kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Work {
     pub touched_percent: u8,
-    /// Each touched page is written to, too: a word in each cache line.
+    /// Each touched page is also written to, one word in each cache line.
     pub is_written: bool,
     pub order: Order,
 }
@@ -63,7 +63,7 @@ impl Work {
         f64::from(self.touched_percent) / 100.0
     }
 
-    /// The pages of a file of this size, as they will be touched. At least one.
+    /// Returns the pages of a file of this size, in the order of the work; at least one.
     pub fn pages(&self, file_bytes: u64) -> Vec<u32> {
         let mut all: Vec<u32> = (1..(file_bytes / PAGE_BYTES as u64) as u32).collect();
         Random::new(SEED).shuffle(&mut all);
@@ -75,7 +75,7 @@ impl Work {
     }
 }
 
-/// A list of pages as a file: numbers of 32 bits, as this machine has them.
+/// Writes a list of pages to a file, as 32-bit numbers in native byte order.
 pub fn write_list(pages: &[u32], path: &Path) -> Outcome {
     let bytes: Vec<u8> = pages.iter().flat_map(|page| page.to_ne_bytes()).collect();
     Ok(std::fs::write(path, bytes)?)
@@ -87,7 +87,7 @@ pub fn read_list(path: &Path) -> Outcome<Vec<u32>> {
     Ok(words.map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]])).collect())
 }
 
-/// Sums of words: what was there, and, where it was written, what is there now.
+/// Sums of the words before the work and, if it writes, after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     before: u64,
@@ -95,19 +95,19 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// All subjects have to come to the same.
+    /// Returns the checksum, which must be equal for all subjects.
     pub fn checksum(self) -> String {
         format!("{:016x}", self.before.wrapping_mul(3).wrapping_add(self.after))
     }
 
-    /// Reads all of a page.
+    /// Adds all words of a page.
     pub fn read(&mut self, page: &[u8]) {
         for word in page.chunks_exact(8) {
             self.before = self.before.wrapping_add(number(word));
         }
     }
 
-    /// Reads and writes a word of each cache line.
+    /// Reads and writes one word of each cache line.
     pub fn write(&mut self, page: &mut [u8]) {
         for line in page.chunks_exact_mut(LINE_BYTES) {
             let word = number(line);
@@ -116,7 +116,7 @@ impl Sums {
         }
     }
 
-    /// Reads what was written.
+    /// Adds the written words.
     pub fn read_again(&mut self, page: &[u8]) {
         for line in page.chunks_exact(LINE_BYTES) {
             self.after = self.after.wrapping_add(number(line));
@@ -124,7 +124,7 @@ impl Sums {
     }
 }
 
-/// The first eight bytes, as everybody reads them.
+/// Returns the first eight bytes as a little-endian number.
 fn number(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {
         Some(word) => u64::from_le_bytes(*word),
@@ -132,7 +132,7 @@ fn number(bytes: &[u8]) -> u64 {
     }
 }
 
-/// What the work has to come to.
+/// Computes the checksum that the work must reach.
 pub fn expected(path: &Path, pages: &[u32], is_written: bool) -> Outcome<String> {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::open(path)?;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn both_orders_touch_the_same_pages_and_a_larger_share_has_the_smaller() {
+    fn both_orders_touch_the_same_pages_and_a_larger_share_includes_a_smaller_one() {
         let pages = |percent, order| Work::read(percent, order).pages(BYTES);
         let (ordered, mut random) = (pages(10, Order::Sequential), pages(10, Order::Random));
         assert!(ordered.is_sorted() && !random.is_sorted());
@@ -179,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_read_as_it_was_written() {
+    fn a_list_survives_writing_and_reading() {
         let file = tempfile::NamedTempFile::new().unwrap();
         write_list(&[1, 70_000, 3], file.path()).unwrap();
         assert_eq!(read_list(file.path()).unwrap(), [1, 70_000, 3]);
     }
 
     #[test]
-    fn a_checksum_tells_of_each_word_that_is_read_and_of_each_that_is_not_written() {
+    fn a_checksum_detects_each_wrong_read_and_each_missing_write() {
         let page: Vec<u8> = (0..PAGE_BYTES).map(|at| (at * 7) as u8).collect();
         let read = |page: &[u8]| {
             let mut sums = Sums::default();

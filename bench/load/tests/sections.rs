@@ -1,4 +1,4 @@
-//! The sections at work, in small, with what is here.
+//! Runs each section as a quick run, with the programs that are installed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_evermap-load-bench");
 
 struct Bench {
-    /// What is measured in: empty after each run.
+    /// Working folder, empty after each run.
     folder: TempDir,
     results: TempDir,
 }
@@ -30,11 +30,11 @@ impl Bench {
         command.output().unwrap()
     }
 
-    /// What a run prints that ends well, and leaves nothing.
+    /// Returns the output of a run that must succeed and leave nothing behind.
     fn report(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{complaint}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
         until("everything is undone", || left_behind(self.folder.path()).is_empty());
         String::from_utf8(output.stdout).unwrap()
     }
@@ -52,7 +52,7 @@ fn has(report: &str, all: &[&str]) {
 }
 
 #[test]
-fn each_cell_has_everybody_and_the_choice_beside_the_best() {
+fn each_cell_has_all_subjects_and_compares_the_policy_with_the_best() {
     let bench = Bench::new();
     let report = bench.report(&["--states", "warm,sequential", "--shares", "25,100", "cells"]);
     has(
@@ -63,7 +63,7 @@ fn each_cell_has_everybody_and_the_choice_beside_the_best() {
             "| finished, ms | 25 % | 100 % |",
             "| malloc+read |",
             "| evermap mmap-populate-write |",
-            "### Automatic beside the best",
+            "### Automatic compared with the best",
             "`automatic` is within 10 % of the best in",
         ],
     );
@@ -76,12 +76,12 @@ fn each_cell_has_everybody_and_the_choice_beside_the_best() {
 }
 
 #[test]
-fn a_cold_takeover_leaves_nothing_in_the_cache_and_nothing_twice() {
+fn a_cold_takeover_leaves_no_cached_and_no_duplicate_bytes() {
     let bench = Bench::new();
     let arguments = ["--subjects", "takeover,malloc", "--states", "cold", "--shares", "100"];
     let report = bench.report(&[&arguments[..], &["cells"]].concat());
     if !report.contains("| evermap takeover |") {
-        return eprintln!("skipped: no takeover here");
+        return eprintln!("skipped: takeover does not work here");
     }
     let lines = bench.lines();
     let of = |name: &str| {
@@ -93,7 +93,7 @@ fn a_cold_takeover_leaves_nothing_in_the_cache_and_nothing_twice() {
 }
 
 #[test]
-fn file_systems_are_measured_or_said_to_be_missing() {
+fn file_systems_are_measured_or_reported_as_skipped() {
     let report = Bench::new().report(&["--subjects", "automatic,malloc+read", "systems"]);
     for name in ["xfs", "btrfs", "tmpfs", "squashfs zstd", "erofs plain", "erofs lz4hc"] {
         let is_there = report.contains(&format!("### {name}, 4 MiB, warm"));
@@ -102,7 +102,7 @@ fn file_systems_are_measured_or_said_to_be_missing() {
 }
 
 #[test]
-fn the_studys_table_has_todays_figures_beside_its_own() {
+fn the_studys_table_shows_todays_figures_and_its_own() {
     let report = Bench::new().report(&["study"]);
     has(&report, &["| 1 | read | disk |", "| 4.420 |", "| -0.461 |", "in 2005: 496 -> 317"]);
     assert!(
@@ -112,7 +112,7 @@ fn the_studys_table_has_todays_figures_beside_its_own() {
 }
 
 #[test]
-fn loaders_begin_together_and_a_limit_of_memory_is_gone_afterwards() {
+fn loaders_begin_together_and_the_memory_limit_is_removed_afterwards() {
     let bench = Bench::new();
     let report = bench.report(&["--subjects", "automatic,malloc", "loaders"]);
     has(&report, &["| 4, own files |", "| 2, same file |", "times the file"]);
@@ -121,7 +121,8 @@ fn loaders_begin_together_and_a_limit_of_memory_is_gone_afterwards() {
     for parent in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
         let Ok(entries) = std::fs::read_dir(parent) else { continue };
         let own = |name: &std::ffi::OsStr| {
-            // Other runs may be under way; the run that is over had a number that nobody has now.
+            // Another run's group is named after a live process; the ended run's is
+            // not.
             let name = name.to_string_lossy().into_owned();
             let number = name.strip_prefix("evermap-bench-")?.to_string();
             (!Path::new("/proc").join(number).exists()).then_some(name)
@@ -133,7 +134,7 @@ fn loaders_begin_together_and_a_limit_of_memory_is_gone_afterwards() {
 }
 
 #[test]
-fn goals_are_held_against_what_was_measured_or_said_not_to_be() {
+fn goals_are_judged_or_reported_as_not_measured() {
     let bench = Bench::new();
     let report = bench.report(&["finish"]);
     has(
@@ -141,14 +142,14 @@ fn goals_are_held_against_what_was_measured_or_said_not_to_be() {
         &[
             "malloc+read / automatic | >= 2 |",
             "cold, all written: mmap / automatic",
-            "`cells` has to run in the same run",
+            "run `cells` in the same run",
         ],
     );
     assert!(bench.lines().iter().any(|line| line["goal"]["at_least"] == 1.5));
 }
 
 #[test]
-fn other_bytes_have_another_checksum_and_the_same_bytes_the_same() {
+fn the_checksum_depends_only_on_the_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let (list, file) = (folder.path().join("list"), folder.path().join("file"));
     std::fs::write(&list, 1u32.to_ne_bytes()).unwrap();
@@ -168,9 +169,9 @@ fn other_bytes_have_another_checksum_and_the_same_bytes_the_same() {
 }
 
 #[test]
-fn an_unknown_section_is_refused_with_those_there_are() {
+fn an_unknown_section_is_refused_with_a_list_of_choices() {
     let output = Bench::new().run(&["cell"]);
     assert!(!output.status.success());
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(complaint.contains("cells, systems, study, loaders, finish"), "{complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(stderr.contains("cells, systems, study, loaders, finish"), "{stderr}");
 }

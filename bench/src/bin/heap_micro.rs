@@ -1,10 +1,11 @@
-//! The allocator alone, against glibc's, mimalloc and a bump pointer into the same kind of mapping.
+//! Measures the allocator alone, against glibc's, mimalloc and a bump pointer into the same kind of
+//! mapping.
 //!
-//! Each figure is of a process of its own, the allocators in turns, so that they meet the same
-//! noise; the least and the median of the rounds are printed, and the ratios of the least ones.
-//! `heap_micro [ROUNDS] [WORK]`; `heap_micro one ALLOCATOR WORK` is what a child runs, and what to
-//! give to `perf` or callgrind. HEAP_MICRO_DIR says where the object lies, HEAP_MICRO_NODES how
-//! many nodes there are.
+//! Each figure comes from a separate process. The allocators take turns, so that noise affects them
+//! alike. The program prints minimum and median of the rounds, and the ratios of the minima.
+//! `heap_micro [ROUNDS] [WORK]`; a child runs `heap_micro one ALLOCATOR WORK`, which is also the
+//! form for `perf` or callgrind. HEAP_MICRO_DIR is the folder of the object, HEAP_MICRO_NODES the
+//! number of nodes.
 
 use std::error::Error;
 use std::os::fd::AsRawFd;
@@ -22,11 +23,11 @@ const ALLOCATORS: [&str; 4] = ["evermap", "glibc", "mimalloc", "bump"];
 const WORKS: [&str; 7] =
     ["link", "link-2", "random-free", "random-again", "larson", "threadtest", "producer-consumer"];
 
-/// What is measured.
+/// Allocator to measure.
 trait Allocate: Sync {
     fn allocate(&self, size: usize) -> *mut u8;
     /// # Safety
-    /// The block came from here and is used no more.
+    /// The block came from this allocator and is not used afterwards.
     unsafe fn free(&self, block: *mut u8);
 }
 
@@ -38,7 +39,7 @@ impl Allocate for &Heap {
 
     #[inline(always)]
     unsafe fn free(&self, block: *mut u8) {
-        // SAFETY: the caller's promise; no block is null.
+        // SAFETY: the caller passes a live block of this heap, and no block is null.
         unsafe { Heap::free(self, NonNull::new_unchecked(block)) }
     }
 }
@@ -48,13 +49,13 @@ struct Glibc;
 impl Allocate for Glibc {
     #[inline(always)]
     fn allocate(&self, size: usize) -> *mut u8 {
-        // SAFETY: any size may be asked for.
+        // SAFETY: `malloc` accepts any size.
         unsafe { libc::malloc(size).cast() }
     }
 
     #[inline(always)]
     unsafe fn free(&self, block: *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes a live block of this allocator.
         unsafe { libc::free(block.cast()) }
     }
 }
@@ -64,18 +65,18 @@ struct Mimalloc;
 impl Allocate for Mimalloc {
     #[inline(always)]
     fn allocate(&self, size: usize) -> *mut u8 {
-        // SAFETY: any size may be asked for.
+        // SAFETY: `mi_malloc` accepts any size.
         unsafe { libmimalloc_sys::mi_malloc(size).cast() }
     }
 
     #[inline(always)]
     unsafe fn free(&self, block: *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes a live block of this allocator.
         unsafe { libmimalloc_sys::mi_free(block.cast()) }
     }
 }
 
-/// A pointer into a shared mapping of a reserved file, moved on by each allocation.
+/// Pointer into a shared mapping of a reserved file; each allocation advances it.
 struct Bump {
     next: AtomicUsize,
     threads: bool,
@@ -89,12 +90,12 @@ impl Bump {
             .write(true)
             .open(directory().join("bump"))
             .map(|opened| (file, opened).1)?;
-        // SAFETY: takes no pointers.
+        // SAFETY: `fallocate` takes no pointers.
         let reserved = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as i64) };
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE;
         let place = 0x1f00_0000_0000 as *mut libc::c_void;
-        // SAFETY: replaces nothing that is there.
+        // SAFETY: MAP_FIXED_NOREPLACE maps only free addresses.
         let at = unsafe { libc::mmap(place, bytes, rights, flags, file.as_raw_fd(), 0) };
         match reserved == 0 && at == place {
             true => Ok(Bump { next: AtomicUsize::new(place as usize), threads }),
@@ -139,7 +140,7 @@ fn link(allocator: &impl Allocate, count: usize) -> *mut Node {
     let mut last: *mut Node = std::ptr::null_mut();
     for number in 0..count {
         let node = allocator.allocate(size_of::<Node>()).cast::<Node>();
-        // SAFETY: just allocated with a node's size.
+        // SAFETY: the block is new and has a node's size.
         unsafe { node.write(Node { next: last, values: [number as u64; 7] }) };
         last = node;
     }
@@ -157,14 +158,14 @@ impl Random {
     }
 }
 
-/// A block that threads give each other.
+/// Block that is passed between threads.
 #[derive(Clone, Copy)]
 struct Block(*mut u8);
 
-// SAFETY: a block is one thread's at a time.
+// SAFETY: only one thread uses a block at a time.
 unsafe impl Send for Block {}
 
-/// The nodes in random order, as an array that was there before the clock ran.
+/// Returns the nodes in random order, in an array that exists before the clock starts.
 fn linked_and_shuffled(allocator: &impl Allocate) -> Vec<Block> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut blocks: Vec<Block> = (0..nodes()).map(|_| Block(link(allocator, 1).cast())).collect();
@@ -178,12 +179,12 @@ fn ns_each(start: Instant, count: usize) -> f64 {
     start.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// Frees all in random order, or allocates them again after that.
+/// Frees all blocks in random order; with `again`, measures allocating them again after that.
 fn random(allocator: &impl Allocate, again: bool) -> f64 {
     let blocks = linked_and_shuffled(allocator);
     let mut start = Instant::now();
     for block in &blocks {
-        // SAFETY: each once.
+        // SAFETY: each block is freed once.
         unsafe { allocator.free(block.0) };
     }
     if again {
@@ -193,7 +194,8 @@ fn random(allocator: &impl Allocate, again: bool) -> f64 {
     ns_each(start, blocks.len())
 }
 
-/// Threads replace random blocks of random sizes; half of the blocks were another thread's.
+/// Threads replace random blocks of random sizes; in each later round they take over another
+/// thread's blocks.
 fn larson(allocator: &impl Allocate) -> f64 {
     const THREADS: usize = 2;
     const BLOCKS: usize = 5000;
@@ -210,10 +212,10 @@ fn larson(allocator: &impl Allocate) -> f64 {
                     let mut random = Random((round * THREADS + thread + 1) as u64 * 0x9e37_79b9);
                     for _ in 0..STEPS {
                         let at = random.below(BLOCKS);
-                        // SAFETY: the block is this thread's now, and forgotten here.
+                        // SAFETY: only this thread has the block, and it is replaced below.
                         unsafe { allocator.free(set[at].0) };
                         let block = allocator.allocate(16 + random.below(500));
-                        // SAFETY: at least 16 bytes.
+                        // SAFETY: the block has at least 16 bytes.
                         unsafe { block.cast::<u64>().write(at as u64) };
                         set[at] = Block(block);
                     }
@@ -225,7 +227,7 @@ fn larson(allocator: &impl Allocate) -> f64 {
     ns_each(start, ROUNDS * STEPS * THREADS)
 }
 
-/// Threads allocate many blocks and free them again, each its own.
+/// Each thread repeatedly allocates many blocks and frees them.
 fn threadtest(allocator: &impl Allocate) -> f64 {
     const THREADS: usize = 2;
     const BLOCKS: usize = 100_000;
@@ -238,12 +240,12 @@ fn threadtest(allocator: &impl Allocate) -> f64 {
                 for _ in 0..ROUNDS {
                     for number in 0..BLOCKS {
                         let block = allocator.allocate(64);
-                        // SAFETY: 64 bytes.
+                        // SAFETY: the block has 64 bytes.
                         unsafe { block.cast::<usize>().write(number) };
                         blocks.push(block);
                     }
                     for block in blocks.drain(..) {
-                        // SAFETY: each once.
+                        // SAFETY: each block is freed once.
                         unsafe { allocator.free(block) };
                     }
                 }
@@ -263,7 +265,7 @@ fn producer_consumer(allocator: &impl Allocate) -> f64 {
         scope.spawn(move || {
             for batch in from {
                 for block in batch {
-                    // SAFETY: each once.
+                    // SAFETY: each block is freed once.
                     unsafe { allocator.free(block.0) };
                 }
             }
@@ -271,7 +273,7 @@ fn producer_consumer(allocator: &impl Allocate) -> f64 {
         for _ in 0..BATCHES {
             let batch = (0..BATCH).map(|n| {
                 let block = allocator.allocate(64);
-                // SAFETY: 64 bytes.
+                // SAFETY: the block has 64 bytes.
                 unsafe { block.cast::<usize>().write(n) };
                 Block(block)
             });
@@ -307,7 +309,7 @@ fn run(allocator: &impl Allocate, work: &str) -> Outcome<f64> {
         "larson" => larson(allocator),
         "threadtest" => threadtest(allocator),
         "producer-consumer" => producer_consumer(allocator),
-        other => return Err(format!("no such work: {other}").into()),
+        other => return Err(format!("unknown work: {other}").into()),
     })
 }
 
@@ -318,20 +320,20 @@ fn one(allocator: &str, work: &str) -> Outcome<f64> {
             store.create::<u64, _>("nodes", 0)?;
             let session: Session<u64> = store.write("nodes")?;
             let figure = run(&session.heap(), work)?;
-            // Forgotten like the others' memory: what a commit costs is measured elsewhere.
+            // Leaks the session, as the others leak their memory: other benchmarks measure commits.
             std::mem::forget(session);
             Ok(figure)
         }
         "glibc" => run(&Glibc, work),
         "mimalloc" => run(&Mimalloc, work),
         "bump" => run(&Bump::new(nodes() * 64 + (1 << 20), work == "link-2")?, work),
-        other => Err(format!("no such allocator: {other}").into()),
+        other => Err(format!("unknown allocator: {other}").into()),
     }
 }
 
 fn thread_cpu_ns() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to `time` alone.
+    // SAFETY: the call writes to `time` only.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
@@ -355,7 +357,7 @@ fn main() -> Outcome {
     {
         let before = thread_cpu_ns();
         println!("{:.3}", one(allocator, work)?);
-        // Where the machine is busy with other work, this says more than the clock.
+        // On a busy machine, processor time is more reliable than the clock.
         eprintln!(
             "{:.1} ms of the first thread's processor time",
             (thread_cpu_ns() - before) / 1e6
@@ -364,7 +366,7 @@ fn main() -> Outcome {
     }
     let rounds = arguments.first().map_or(Ok(5), |rounds| rounds.parse())?;
     println!(
-        "| ns each: least, median | evermap | glibc | mimalloc | bump | to glibc, mimalloc, bump |"
+        "| ns each: min, median | evermap | glibc | mimalloc | bump | to glibc, mimalloc, bump |"
     );
     println!("|---|---|---|---|---|---|");
     for work in WORKS.iter().filter(|work| arguments.get(1).is_none_or(|only| only == *work)) {

@@ -1,4 +1,4 @@
-//! The least program that answers from a store: `reopener-small STORE NAME SELECTOR`.
+//! Smallest program that answers a query from a store: `reopener-small STORE NAME SELECTOR`.
 
 use evermap::Store;
 use evermap_dom::{Document, Selector};

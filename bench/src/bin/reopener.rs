@@ -1,7 +1,8 @@
-//! A second program that opens the driver's stores: another layout, more memory, some threads.
+//! Second program that opens the driver's stores, with another memory layout, more memory and
+//! threads.
 //!
-//! `reopener STORE NAME SELECTOR` prints what the driver's own `reopen` child prints of interest
-//! here: how much was found, and where the stack was.
+//! `reopener STORE NAME SELECTOR` prints two figures of the driver's `reopen` child: the number of
+//! elements found, and the address of the stack.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -28,7 +29,7 @@ fn answer() -> Result<(), Box<dyn std::error::Error>> {
     let [store, name, selector] = &arguments[..] else {
         return Err("usage: reopener STORE NAME SELECTOR".into());
     };
-    // 4 GiB of addresses, mapped and not touched.
+    // Maps 4 GiB of addresses without touching them.
     let blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| Vec::with_capacity(BLOCK_BYTES)).collect();
     black_box(&blocks);
     let threads: Vec<_> = (0..THREADS).map(|n| std::thread::spawn(move || black_box(n))).collect();

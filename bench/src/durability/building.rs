@@ -1,8 +1,10 @@
-//! Building a GiB in a new object and committing it, beside writing a GiB of ready bytes and fsync.
+//! Builds a GiB in a new object and commits it; the floor writes a GiB of prepared bytes and calls
+//! fsync.
 //!
-//! In turns, all into fresh files. The commit is durable when it returns, as the fsync is. Memory that
-//! was free for a while costs a virtual machine a fault in its host, so before each round memory is
-//! used and given back: all ways begin with memory that the host has.
+//! The ways take turns, all with fresh files. The commit is durable when it returns, like the
+//! fsync. On a virtual machine, memory that was free for a while costs a fault in the host; so
+//! before each round memory is used and freed, and all ways begin with memory that the host
+//! provides.
 
 use std::fs::File;
 use std::io::Write;
@@ -22,7 +24,7 @@ const GOAL: f64 = 1.2;
 type Node = [u64; 8];
 const NAME: &str = "built";
 
-/// One way's clocks, in milliseconds.
+/// Times of one way, in milliseconds.
 #[derive(Default)]
 struct Times {
     build: Samples,
@@ -35,13 +37,13 @@ pub fn report(folder: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
     let ways = [
         ("resize of a vector of words, commit", Way::Resize),
         ("nodes of 64 bytes pushed one by one, commit", Way::Push),
-        ("write of ready bytes, fsync", Way::Write),
+        ("write of prepared bytes, fsync", Way::Write),
     ];
     let mut ready = Anonymous::new(scale.bytes(), true)?;
     let mut times: [Times; 3] = Default::default();
     for _ in 0..scale.rounds(ROUNDS).min(ROUNDS) {
         for ((_, way), times) in ways.iter().zip(&mut times) {
-            // Twice as much as the round will use.
+            // Twice the memory of the round.
             warm(2 * scale.bytes())?;
             let path = folder.join("built");
             match way {
@@ -50,13 +52,7 @@ pub fn report(folder: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
             }
         }
     }
-    head(&[
-        "way",
-        "building or writing, ms",
-        "with commit or fsync, ms",
-        "of the write",
-        "close, ms",
-    ]);
+    head(&["way", "building or writing, ms", "with commit or fsync, ms", "/ write", "close, ms"]);
     let floor = times[2].together.median();
     for ((what, way), times) in ways.iter().zip(&times) {
         row(&[
@@ -114,7 +110,7 @@ fn timed<T: Persist>(
 }
 
 fn write(path: &Path, ready: &[u64], times: &mut Times) -> Outcome {
-    // SAFETY: words are bytes, too.
+    // SAFETY: any word is valid as bytes, and the slice has the same extent.
     let bytes =
         unsafe { std::slice::from_raw_parts(ready.as_ptr().cast::<u8>(), size_of_val(ready)) };
     let mut file = File::create_new(path)?;

@@ -1,9 +1,9 @@
-//! Evermap's commit beside the least that the disk takes, in turns with it.
+//! Compares Evermap's commit with the least time that the disk takes, in turns.
 //!
-//! The floors: as many bytes as the changed lines take in a log, and the whole pages, each written
-//! and flushed to a file that was written before, through the page cache with `pwritev2(RWF_DSYNC)`
-//! and past it with `O_DIRECT | O_DSYNC`. The commit's clock starts after the stores; the mean shows
-//! what falls on few commits only, as checkpoints do.
+//! The floors are the bytes of the changed lines in a log, and the whole pages. Each is written and
+//! flushed to a file whose blocks were written before, through the page cache with
+//! `pwritev2(RWF_DSYNC)` and with direct I/O (`O_DIRECT | O_DSYNC`). The commit's clock starts
+//! after the stores. The mean includes costs that only some commits have, such as checkpoints.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::samples::{Samples, figure, head, row};
 
 const FLOOR_BYTES: u64 = 128 << 20;
 
-/// Goals for the commit of so many pages: times the floor.
+/// Goals for a commit of this many pages, as multiples of the floor.
 const GOALS: [(usize, f64); 3] = [(1, 1.3), (100, 2.5), (10_000, 1.5)];
 
 struct Floors {
@@ -25,7 +25,7 @@ struct Floors {
     direct: PreWritten,
 }
 
-/// What is measured in turns, in microseconds.
+/// Samples of one row, in microseconds if not noted.
 #[derive(Default)]
 struct Columns {
     stores_ns: Samples,
@@ -37,7 +37,7 @@ struct Columns {
 }
 
 pub fn report(evermap: &mut Evermap, folder: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
-    println!("### Commits beside the floor\n");
+    println!("### Commits and the floor\n");
     let mut floors = Floors {
         cached: PreWritten::new(&folder.join("floor"), FLOOR_BYTES)?,
         direct: PreWritten::new_direct(&folder.join("floor-direct"), FLOOR_BYTES)?,
@@ -50,10 +50,10 @@ pub fn report(evermap: &mut Evermap, folder: &Folder, scale: Scale, goals: &mut 
         "mean",
         "floor: the lines, us",
         "commit / floor",
-        "the same past the cache, us",
+        "with direct I/O, us",
         "floor: the whole pages, us",
         "commit / floor",
-        "the same past the cache, us",
+        "with direct I/O, us",
     ]);
     let mut random = Random::new(1);
     for cache in ["as made", "read anew"] {
@@ -89,7 +89,7 @@ fn measure(
     let record = vec![1; change.record_bytes(pages)];
     let whole = vec![1; pages * PAGE_BYTES];
     evermap.open()?;
-    // The first commit of a session makes the log.
+    // The first commit of a session creates the log.
     evermap.commit(&Work::new(random, scale, change, pages))?;
     for _ in 0..rounds {
         let work = Work::new(random, scale, change, pages);
@@ -129,7 +129,8 @@ impl Columns {
         ]);
     }
 
-    /// Against the bytes that have to be written: the lines for few bytes, the pages for all of them.
+    /// Judges against the bytes that must be written: the lines for few bytes, the pages for whole
+    /// pages.
     fn judge(&self, what: &str, change: Change, pages: usize, goals: &mut Goals) {
         let (floor, name) = match change {
             Change::EightBytes => (&self.record, "the lines, us"),

@@ -1,10 +1,10 @@
-//! Durability: what commits cost beside the disk's floor and beside other engines, and what comes
-//! with them: stores, opening, bulk building, bytes written.
+//! Durability: the cost of commits compared with the disk's floor and with other engines, and the
+//! cost of stores, opening, bulk building and bytes written.
 //!
-//! All engines do the same work in the same run: a GiB of pages of 4 KiB (values under numbers, for
-//! those that keep values), of which 1, 100 or 10,000, chosen at random, are changed and made
-//! durable together. Eight bytes are changed on each, or all of it. Everything is in the kernel's page
-//! cache, except where it says "read anew". All processors are kept from sleeping.
+//! All engines do the same work in the same run: a GiB of pages of 4 KiB (values under numbers in
+//! key-value engines), of which 1, 100 or 10,000, chosen at random, are changed and made durable
+//! together. Either eight bytes of each are changed, or all of it. Everything is in the page cache,
+//! except in rows named "read anew". All processors are kept awake.
 
 mod building;
 mod commits;
@@ -36,7 +36,7 @@ pub fn report(_: &Corpus) -> Outcome {
     let parts = Parts::from_environment();
     if parts.any(&["commits", "peers", "stores", "opening"]) {
         let mut evermap = Evermap::new(&folder.join("store"), scale)?;
-        // What wants the object's pages in the cache comes before what drops them from it.
+        // Parts that need the object's pages in the cache run before the part that drops them.
         if parts.any(&["peers"]) {
             let own = peers::measure(&mut evermap, scale)?;
             peers::report(own, &folder, scale, &mut goals)?;

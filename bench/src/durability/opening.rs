@@ -1,9 +1,10 @@
-//! Opening the object for reading, in a new process: with an empty log, and beside the log of a
-//! process that was killed after a thousand commits.
+//! Opens the object for reading in a new process: with an empty log, and with the log of a process
+//! that was killed after a thousand commits.
 //!
-//! The floor is what any program pays that maps the same file: open, ask its length, map it, read a
-//! byte of its first page. The first time in a process includes functions and page tables that are
-//! touched for the first time; so the same again is measured in the same process, too.
+//! The floor is the cost for any program that maps the same file: it opens the file, gets its
+//! length, maps it, and reads a byte of its first page. The first time in a process includes
+//! functions and page tables that are touched for the first time; so repeated openings in the same
+//! process are measured, too.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -41,7 +42,7 @@ pub fn report(path: &Path, scale: Scale, goals: &mut Goals) -> Outcome {
         "log",
         "store, us",
         "object and root, us",
-        "the same again, us",
+        "again, us",
         "floor: open and map the file, us",
         "again, us",
     ]);
@@ -99,7 +100,7 @@ fn measure(path: &Path, file: &Path, scale: Scale) -> Outcome<Times> {
     Ok(times)
 }
 
-/// Has a child commit again and again, and kill itself.
+/// Runs a child that commits repeatedly and then kills itself.
 fn leave_log(path: &Path, scale: Scale) -> Outcome {
     let pages = scale.pages.to_string();
     let mut command = Command::new(std::env::current_exe()?);
@@ -107,11 +108,11 @@ fn leave_log(path: &Path, scale: Scale) -> Outcome {
     let status = command.status()?;
     match status.signal() {
         Some(libc::SIGKILL) => Ok(()),
-        _ => Err(format!("the child that leaves its log behind: {status}").into()),
+        _ => Err(format!("the child that leaves its log: {status}").into()),
     }
 }
 
-/// The child that is killed with its session open.
+/// Runs as the child that is killed with its session open.
 pub fn child_leave(path: &str, pages: u64) -> Outcome {
     let scale = Scale { pages, divisor: 1 };
     let store_of = Store::open(path)?;
@@ -121,12 +122,12 @@ pub fn child_leave(path: &str, pages: u64) -> Outcome {
         store(&mut session, &Work::new(&mut random, scale, Change::EightBytes, 1));
         session.commit()?;
     }
-    // SAFETY: the signal is for this process.
+    // SAFETY: the signal goes to this process only.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-    Err("still alive".into())
+    Err("SIGKILL did not end this process".into())
 }
 
-/// The child that opens the object, and then again.
+/// Runs as the child that opens the object once, and then repeatedly.
 pub fn child_read(start: Instant, path: &str, repeats: usize) -> Outcome {
     let store = Store::open(path)?;
     let store_us = us_since(start);
@@ -145,7 +146,7 @@ pub fn child_read(start: Instant, path: &str, repeats: usize) -> Outcome {
     Ok(())
 }
 
-/// The child that maps the same file.
+/// Runs as the child that maps the same file.
 pub fn child_map(path: &str, repeats: usize) -> Outcome {
     let mut again = Samples::new();
     let mut first = 0.0;
@@ -161,11 +162,12 @@ pub fn child_map(path: &str, repeats: usize) -> Outcome {
     Ok(())
 }
 
-/// Left mapped: unmapping is not in the clock of opening either.
+/// Maps the file and leaves it mapped, because the clock of opening excludes unmapping, too.
 fn map(path: &str) -> Outcome {
     let file = File::open(path)?;
     let bytes = file.metadata()?.len() as usize;
-    // SAFETY: a new mapping, at an address of the kernel's choice; the byte lies in it.
+    // SAFETY: creates a new mapping at an address that the kernel chooses, and reads a byte inside
+    // it.
     unsafe {
         let fd = file.as_raw_fd();
         let place =

@@ -1,8 +1,8 @@
-//! The same changes by Evermap and by its peers: time and bytes of whole series.
+//! Measures the same changes by Evermap and its peers: time and bytes of whole series.
 //!
-//! A series is: open, commit again and again, close. The time is that of a whole change: reading and
-//! changing the values and making that durable. The mean has everything in it that is put off:
-//! checkpoints, and the close. So have the bytes: they are counted when all is on the disk.
+//! A series opens the engine, commits repeatedly, and closes it. The time covers a whole change:
+//! reading and changing the values and making them durable. The mean includes deferred work:
+//! checkpoints and the close. So do the bytes, which are counted when everything is on the disk.
 
 use std::time::{Duration, Instant};
 
@@ -15,38 +15,38 @@ use crate::goals::Goals;
 use crate::random::Random;
 use crate::samples::{Samples, figure, head, row};
 
-/// A series ends after this time, whatever is left of its rounds.
+/// A series ends after this time, even if rounds are left.
 const SERIES_LONGEST: Duration = Duration::from_secs(6);
 const ROUNDS_LEAST: usize = 3;
-/// An engine whose commit would take longer than this, by what fewer pages took, is left out there.
+/// An engine is left out if its commit would take longer than this, estimated from fewer pages.
 const COMMIT_LONGEST_US: f64 = 3e6;
 
-/// Goals for the time of so many pages: of LMDB's and redb's.
+/// Goals for the time of this many pages, as fractions of LMDB's and redb's time.
 const GOALS: [(usize, f64); 2] = [(100, 0.2), (10_000, 0.3)];
 const BYTES_GOAL: f64 = 1.1;
 
-/// What a series of one engine gave.
+/// Results of one engine's series.
 pub struct Series {
     engine: String,
     change: Change,
     pages: usize,
     whole: Samples,
     commit: Samples,
-    /// Everything, close included, by commits.
+    /// Time of the series, close included, divided by the number of commits.
     mean_us: f64,
-    /// Pages written for each that was changed: by this process's count and by the disk's.
+    /// Pages written per changed page, by this process's count and by the disk's.
     written: f64,
     written_disk: Option<f64>,
 }
 
-/// All series of one engine; `None` where it would take too long.
+/// Measures all series of one engine; `None` for a series that would take too long.
 pub fn measure(engine: &mut dyn Engine, scale: Scale) -> Outcome<Vec<Option<Series>>> {
     let mut all: Vec<Option<Series>> = Vec::new();
     let mut random = Random::new(2);
     for change in [Change::EightBytes, Change::WholePage] {
         let mut us_a_page: f64 = 0.0;
         for (pages, _, rounds) in SIZES {
-            // The first size is too small to tell what a page costs.
+            // The first size is too small to estimate the cost of a page.
             if us_a_page * pages as f64 > COMMIT_LONGEST_US {
                 all.push(None);
                 continue;
@@ -98,14 +98,14 @@ fn series(
     })
 }
 
-/// Measures the peers one after the other, and prints them beside what was measured before.
+/// Measures the peers one after the other, and prints them together with Evermap's earlier results.
 pub fn report(
     own: Vec<Option<Series>>,
     folder: &Folder,
     scale: Scale,
     goals: &mut Goals,
 ) -> Outcome {
-    println!("\n### Beside other engines\n");
+    println!("\n### Comparison with other engines\n");
     let own: Option<Vec<Series>> = own.into_iter().collect();
     let own = own.ok_or("Evermap's commits take too long to be measured")?;
     let (mut all, mut made) = (Vec::new(), Vec::new());
@@ -123,10 +123,10 @@ pub fn report(
         }
         remove(&path)?;
     }
-    println!("The pages, made in one transaction, durably: {}.\n", made.join("; "));
+    println!("Time to create the pages durably in one transaction: {}.\n", made.join("; "));
     print(&own, &all);
     println!(
-        "\nAn engine is left out where a commit would take more than {} s.",
+        "\nAn engine is left out if a commit would take more than {} s.",
         figure(COMMIT_LONGEST_US / 1e6)
     );
     judge(&own, &all, goals);
@@ -159,11 +159,11 @@ fn print(own: &[Series], peers: &[Vec<Option<Series>>]) {
         "changed",
         "engine",
         "change and commit, us",
-        "the commit alone, us",
-        "mean of all, close included, us",
-        "Evermap / it",
-        "by the means",
-        "pages written a changed page",
+        "commit alone, us",
+        "mean with close, us",
+        "Evermap / engine",
+        "ratio of means",
+        "pages written per changed page",
         "by the disk's count",
         "commits",
     ]);

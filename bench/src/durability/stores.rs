@@ -1,11 +1,12 @@
-//! What a store costs: into pages that are dirty already, and the first one into a page.
+//! Measures the cost of a store: into pages that are already dirty, and the first one into a page.
 //!
-//! Stores of eight bytes at random places of a range of which every page was stored to in this
-//! session, in turns with the same on anonymous memory of the same size, with huge pages and without.
-//! Dirty pages of a mapped file are pages of 4 KiB, so memory without huge pages is its equal.
+//! The first table has stores of eight bytes at random places of a range whose pages were all
+//! stored to in this session. They take turns with the same stores to anonymous memory of the same
+//! size, with and without huge pages. Dirty pages of a mapped file are 4 KiB pages, so memory
+//! without huge pages is the fair comparison.
 //!
-//! The first store to a page since the last commit is measured for pages that were not stored to
-//! lately, whose copy is made then, and for pages that were in the last commit.
+//! The second table has the first store to a page since the last commit, for pages that were not
+//! stored to recently, which are copied then, and for pages of the last commit.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -72,13 +73,13 @@ fn dirty_pages(evermap: &mut Evermap, mib: usize, scale: Scale, goals: &mut Goal
         figure(ours.median() / huge.median()),
     ]);
     let got = (ours.median(), format!("{ours} ns"));
-    // 1.0 within the noise of such a machine.
+    // The goal is 1.0 within the noise of such a machine.
     let what = format!("store over {mib} MiB of dirty pages (1.0, within noise)");
     goals.ratio(&what, 1.05, got, (plain.median(), "plain memory, ns"));
     Ok(())
 }
 
-/// Nanoseconds a store.
+/// Returns the nanoseconds of a store.
 fn time(words: &mut [u64], round: usize) -> f64 {
     let mut random = Random::new(round as u64);
     let start = Instant::now();

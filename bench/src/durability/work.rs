@@ -1,4 +1,5 @@
-//! The work that every engine does: a GiB of pages, and durable changes of some, chosen at random.
+//! Work that every engine does: a GiB of pages, and durable changes of some of them, chosen at
+//! random.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,8 @@ use crate::random::Random;
 pub const PAGE_BYTES: usize = 4096;
 pub const WORDS_PER_PAGE: usize = PAGE_BYTES / 8;
 
-/// How much is measured. `EVERMAP_BENCH_QUICK=1` shows that everything runs; its figures mean nothing.
+/// Amount of work. `EVERMAP_BENCH_QUICK=1` only shows that everything runs; its figures mean
+/// nothing.
 #[derive(Clone, Copy)]
 pub struct Scale {
     pub pages: u64,
@@ -34,7 +36,7 @@ impl Scale {
     }
 }
 
-/// What is stored on each chosen page.
+/// Bytes stored on each chosen page.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Change {
     EightBytes,
@@ -49,8 +51,8 @@ impl Change {
         }
     }
 
-    /// Bytes of a log record of so many pages: a head, and for each page 16 bytes and its lines.
-    /// What an engine writes beyond that (checksums, for one) is its own and not in the floor.
+    /// Size of a log record for this many pages: a head, and for each page 16 bytes and its lines.
+    /// Additional bytes of an engine, such as checksums, are not part of the floor.
     pub fn record_bytes(self, pages: usize) -> usize {
         let lines = match self {
             Change::EightBytes => 64,
@@ -60,10 +62,10 @@ impl Change {
     }
 }
 
-/// Pages in a commit, how often that is measured, and how often for the bytes written.
+/// Pages in a commit, rounds of the commit time, and rounds of the bytes written.
 pub const SIZES: [(usize, usize, usize); 3] = [(1, 101, 200), (100, 41, 50), (10_000, 15, 8)];
 
-/// The changes of one commit.
+/// Changes of one commit.
 pub struct Work {
     pub pages: Vec<u64>,
     pub change: Change,
@@ -71,18 +73,20 @@ pub struct Work {
 }
 
 impl Work {
-    /// The last page is left alone: an engine's first page need not be at the start of its first.
+    /// Chooses pages at random. The last page is left out, because an engine's data may begin
+    /// inside its first page.
     pub fn new(random: &mut Random, scale: Scale, change: Change, pages: usize) -> Work {
         let pages = random.different(pages, scale.pages - 1);
         Work { pages, change, value: random.number() }
     }
 
-    /// The same pages, changed to something else.
+    /// Returns new values for the same pages.
     pub fn again(&self, random: &mut Random) -> Work {
         Work { pages: self.pages.clone(), change: self.change, value: random.number() }
     }
 
-    /// Where in a page the eight bytes go; engines that keep a few bytes less a value have room too.
+    /// Position of the eight bytes in a page. It leaves room for engines that store a few bytes
+    /// less per value.
     pub fn word(&self) -> usize {
         (self.value % 500) as usize
     }
@@ -91,12 +95,12 @@ impl Work {
         self.value
     }
 
-    /// What all words of the page become.
+    /// Returns the new value of all words of the page.
     pub fn filling(&self, page: u64) -> u64 {
         self.value ^ page
     }
 
-    /// Changes a copy of a value: what a program does that gets and puts values.
+    /// Changes a copy of a value, as a program does that gets and puts values.
     pub fn apply(&self, page: u64, value: &mut [u8]) {
         match self.change {
             Change::EightBytes => {
@@ -112,7 +116,7 @@ impl Work {
     }
 }
 
-/// How long the two halves of a commit took.
+/// Times of the two halves of a commit.
 #[derive(Clone, Copy)]
 pub struct Times {
     pub change: Duration,
@@ -120,7 +124,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Runs and times both.
+    /// Runs both halves and times them.
     pub fn of<T>(
         change: impl FnOnce() -> Outcome<T>,
         commit: impl FnOnce(T) -> Outcome,
@@ -137,15 +141,15 @@ impl Times {
     }
 }
 
-/// An engine, with its pages made and closed.
+/// Engine with its pages created and closed.
 pub trait Engine {
     fn name(&self) -> String;
 
     fn open(&mut self) -> Outcome;
 
-    /// Changes the pages and makes that durable.
+    /// Changes the pages and makes the changes durable.
     fn commit(&mut self, work: &Work) -> Outcome<Times>;
 
-    /// Ends; whatever was put off is done and durable afterwards.
+    /// Closes the engine; deferred work is done and durable afterwards.
     fn close(&mut self) -> Outcome;
 }

@@ -1,16 +1,16 @@
-//! Bytes that went to the disk, counted twice.
+//! Counts bytes written to the disk in two ways.
 //!
-//! `/proc/self/io` counts the page cache that this process made dirty: nobody else's work is in it,
-//! but neither is the file system's metadata; a page made dirty twice before it is written counts
-//! once; and four kilobytes written into a large piece of page cache (folio) count as all of that, up to
-//! 2 MiB. The disk's own counter tells the truth, and has other programs' work in it. On a quiet
-//! machine it is the one to go by.
+//! `/proc/self/io` counts page cache that this process made dirty. It excludes other processes, but
+//! also the file system's metadata; a page made dirty twice before it is written counts once; and
+//! four kilobytes written into a large piece of page cache (folio) count as the whole folio, up to
+//! 2 MiB. The disk's own counter is exact, but includes other programs. On a quiet machine it is
+//! the better figure.
 
 use crate::Outcome;
 use crate::files;
 use std::os::unix::fs::MetadataExt;
 
-/// Both counters, in bytes.
+/// Values of both counters, in bytes.
 #[derive(Clone, Copy)]
 pub struct Written {
     pub process: u64,
@@ -18,9 +18,9 @@ pub struct Written {
 }
 
 impl Written {
-    /// The counters once everything is on the disk.
+    /// Reads the counters after everything was written to the disk.
     pub fn now() -> Outcome<Written> {
-        // SAFETY: takes no arguments.
+        // SAFETY: `sync` takes no arguments.
         unsafe { libc::sync() };
         let io = std::fs::read_to_string("/proc/self/io")?;
         let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
@@ -34,7 +34,7 @@ impl Written {
     }
 }
 
-/// Sectors written to the disk that the benchmarks' folder is on.
+/// Returns the bytes written to the disk that holds the benchmarks' folder.
 fn disk() -> Option<u64> {
     let device = std::fs::metadata(files::parent()).ok()?.dev();
     let path = format!("/sys/dev/block/{}:{}/stat", libc::major(device), libc::minor(device));

@@ -1,4 +1,4 @@
-//! The allocators proper: an object's heap, glibc's `malloc`, mimalloc.
+//! Allocators: an object's heap, glibc's `malloc`, mimalloc.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -6,7 +6,7 @@ use evermap::Heap;
 
 use super::tree::{Allocate, Allocator};
 
-/// The heap of an object.
+/// Heap of an object.
 pub struct Evermap<'a>(pub &'a Heap);
 
 impl Allocator for Evermap<'_> {
@@ -27,13 +27,13 @@ impl Allocate for &Heap {
 
     unsafe fn free(&mut self, block: *mut u8) {
         if let Some(block) = NonNull::new(block) {
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller passes a live block of this heap.
             unsafe { Heap::free(self, block) }
         }
     }
 }
 
-/// The C library's.
+/// Allocator of the C library.
 #[derive(Clone, Copy)]
 pub struct Glibc;
 
@@ -47,12 +47,12 @@ impl Allocator for Glibc {
 
 impl Allocate for Glibc {
     fn allocate(&mut self, bytes: usize) -> *mut u8 {
-        // SAFETY: any size may be asked for.
+        // SAFETY: `malloc` accepts any size.
         unsafe { libc::malloc(bytes).cast() }
     }
 
     unsafe fn free(&mut self, block: *mut u8) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes a live block of this allocator.
         unsafe { libc::free(block.cast()) }
     }
 }
@@ -71,12 +71,12 @@ impl Allocator for Mimalloc {
 
 impl Allocate for Mimalloc {
     fn allocate(&mut self, bytes: usize) -> *mut u8 {
-        // SAFETY: any size may be asked for.
+        // SAFETY: `mi_malloc` accepts any size.
         unsafe { libmimalloc_sys::mi_malloc(bytes).cast() }
     }
 
     unsafe fn free(&mut self, block: *mut u8) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes a live block of this allocator.
         unsafe { libmimalloc_sys::mi_free(block.cast()) }
     }
 }

@@ -1,4 +1,4 @@
-//! rkyv: a tree of `Box`es, serialised into one archive, which is mapped and used as it lies.
+//! rkyv: a tree of `Box`es, serialised into one archive, which is mapped and used in place.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -18,7 +18,7 @@ use crate::children::us_since;
 
 const FILE: &str = "nodes.rkyv";
 
-/// The same 64 bytes as [`super::tree::Node`].
+/// Node with the fields and the size of [`super::tree::Node`].
 #[derive(Archive, Serialize)]
 #[rkyv(serialize_bounds(__S: Writer, __S::Error: Source))]
 #[rkyv(bytecheck(bounds(__C: ArchiveContext, __C::Error: Source)))]
@@ -46,7 +46,7 @@ fn subtree(first: u64, count: u64) -> Option<Box<Node>> {
     Some(node)
 }
 
-/// The building is that of the boxes; serialising and writing make it durable.
+/// Builds the boxes (measured as building), then serialises and writes them (measured as durable).
 pub fn build(folder: &Path, nodes: u64) -> Outcome<Built> {
     let before = resident_bytes()?;
     let start = Instant::now();
@@ -68,12 +68,12 @@ fn walk(node: &ArchivedNode) -> u64 {
     sum.wrapping_add(below(&node.right))
 }
 
-/// With `checked`, all of the archive is validated before it is used, as safe code has to.
+/// Opens the archive. With `checked`, validates all of it first, as safe code must.
 pub fn open(start: Instant, folder: &Path, checked: bool) -> Outcome<Opened> {
     let file = File::open(folder.join(FILE))?;
     let length = file.metadata()?.len() as usize;
-    // SAFETY: a new mapping at an address of the kernel's choice; nobody changes the file, and the
-    // mapping stays until the process ends.
+    // SAFETY: creates a new mapping at an address that the kernel chooses. The file does not
+    // change, and the mapping stays until the process ends.
     let bytes: &'static [u8] = unsafe {
         let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
         let fd = file.as_raw_fd();
@@ -85,7 +85,7 @@ pub fn open(start: Instant, folder: &Path, checked: bool) -> Outcome<Opened> {
     };
     let root = match checked {
         true => rkyv::access::<ArchivedNode, Error>(bytes)?,
-        // SAFETY: `build` wrote the archive.
+        // SAFETY: `build` wrote the archive, so it is valid.
         false => unsafe { rkyv::access_unchecked::<ArchivedNode>(bytes) },
     };
     Opened::measure(start, root.value.to_native(), || Ok(walk(root)))

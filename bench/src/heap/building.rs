@@ -1,8 +1,9 @@
-//! Five million nodes, allocated one by one and linked, and made durable: in an object, by the
-//! peers, by the limits. Each in a process of its own, all in turns, memory that the host has.
+//! Builds five million linked nodes, allocated one by one, and makes them durable: in an object,
+//! with the peers, and with the limits. Each runs in a separate process, in turns, with memory that
+//! the host provides.
 //!
-//! Memory is new to all of them: the time has the page faults in it. What a node takes of memory is
-//! what the process gained while it built; what it takes of the disk is the file's blocks when all
+//! Memory is new to all processes, so the time includes page faults. A node's memory is the growth
+//! of the process while it builds; its disk space is the file's blocks after everything is closed.
 //! is closed.
 
 use std::fs::File;
@@ -28,12 +29,13 @@ use crate::quiet::Awake;
 use crate::samples::{Samples, figure, head, row};
 
 const ROUNDS: usize = 9;
-/// Of those that take seconds.
+/// Rounds of subjects that take seconds.
 const ROUNDS_SLOW: usize = 3;
-/// With an `msync` or two for each node, more would take hours.
+/// Nodes for PMDK with `msync`: it needs one or two calls for each node, so more nodes would take
+/// hours.
 const NODES_FLUSHED: u64 = 300;
 
-/// Who builds, with how many threads.
+/// Subjects and their number of threads.
 const TURNS: [(Subject, u64); 16] = [
     (Subject::Evermap, 1),
     (Subject::Glibc, 1),
@@ -53,17 +55,17 @@ const TURNS: [(Subject, u64); 16] = [
     (Subject::Pmdk, 1),
 ];
 
-/// What a child found.
+/// Measurements of a child.
 #[derive(Default)]
 pub struct Built {
     pub build_us: f64,
-    /// Building and making durable; 0 for nothing of the kind.
+    /// Building and making durable; 0 if nothing is durable.
     pub durable_us: f64,
-    /// What the process gained while it built; 0 for not known.
+    /// Growth of the process while it built; 0 if unknown.
     pub resident_bytes: f64,
 }
 
-/// What the rounds gave of one turn.
+/// Samples of one subject and number of threads.
 #[derive(Default)]
 struct Columns {
     ns_a_node: Samples,
@@ -111,7 +113,7 @@ fn once(
     nodes: u64,
     columns: &mut Columns,
 ) -> Outcome {
-    // Twice as much as the nodes take.
+    // Twice the memory of the nodes.
     warm(2 * nodes as usize * NODE_BYTES)?;
     let place = folder.join("built");
     std::fs::create_dir(&place)?;
@@ -125,7 +127,7 @@ fn once(
         push(&mut columns.durable_ms, child.figure("durable_us")? / 1e3);
         push(&mut columns.resident, child.figure("resident_bytes")? / nodes as f64);
         let file = disk_bytes(&place)? as f64 / nodes as f64;
-        // Nothing but the folder, for those that keep nothing.
+        // The folder has no file if the subject stores nothing.
         push(&mut columns.file, if columns.durable_ms.count() > 0 { file } else { 0.0 });
     }
     Ok(std::fs::remove_dir_all(&place)?)
@@ -140,9 +142,9 @@ fn print_table(lines: &[(Subject, u64, &Columns)]) {
         "",
         "threads",
         "allocate and link, ns a node",
-        "of glibc's",
+        "/ glibc",
         "with a durable commit, ms",
-        "of the floor",
+        "/ floor",
         "memory a node, bytes",
         "file a node, bytes",
     ]);
@@ -195,7 +197,7 @@ fn judge(lines: &[(Subject, u64, &Columns)], goals: &mut Goals) {
     if let Some(floor) = find(lines, Subject::Write, 1) {
         let got = (ours.durable_ms.median(), format!("{} ms", ours.durable_ms));
         let floor = (floor.durable_ms.median(), "write and fsync, ms");
-        goals.ratio("the same and a durable commit", 1.1, got, floor);
+        goals.ratio("allocate, link and commit durably", 1.1, got, floor);
     }
     let glibc = find(lines, Subject::Glibc, 1).map_or(f64::NAN, |c| c.resident.median());
     for (what, samples) in [("memory", &ours.resident), ("file", &ours.file)] {
@@ -210,7 +212,7 @@ fn judge(lines: &[(Subject, u64, &Columns)], goals: &mut Goals) {
     }
 }
 
-/// In a child: builds, and prints what that took.
+/// Runs as the child: builds and prints its measurements.
 pub fn child(subject: Subject, folder: &Path, nodes: u64, threads: usize) -> Outcome {
     let built = match subject {
         Subject::Evermap => build_evermap(folder, nodes, threads)?,
@@ -227,7 +229,7 @@ pub fn child(subject: Subject, folder: &Path, nodes: u64, threads: usize) -> Out
         Subject::Write => write(folder, nodes)?,
         _ => return Err(format!("{} does not build", subject.name()).into()),
     };
-    // Those that keep nothing are not durable, whatever the clock says.
+    // Memory-only subjects are never durable.
     let keeps = !matches!(subject, Subject::Glibc | Subject::Mimalloc | Subject::BumpAnonymous);
     print(&[
         ("build_us", built.build_us),
@@ -247,14 +249,14 @@ fn build_with<A: Allocator>(
     let start = Instant::now();
     let root = build(allocator, nodes, threads);
     let build_us = us_since(start);
-    // Some microseconds, in the clock of what follows.
+    // Takes some microseconds, which are in the next clock.
     let resident_bytes = resident_bytes()? - before;
     finish(root)?;
     let durable_us = us_since(start);
-    // SAFETY: the tree was just built, and nobody changes it.
+    // SAFETY: the tree was just built and does not change.
     match unsafe { walk(root) } == sum_of(nodes) {
         true => Ok(Built { build_us, durable_us, resident_bytes }),
-        false => Err("the tree is not what was built".into()),
+        false => Err("the tree differs from the built one".into()),
     }
 }
 
@@ -267,25 +269,25 @@ fn build_evermap(folder: &Path, nodes: u64, threads: usize) -> Outcome<Built> {
     let root = build(&Evermap(session.heap()), nodes, threads);
     let build_us = us_since(start);
     let resident_bytes = resident_bytes()? - before;
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag is not that of a Rust type.
     unsafe {
         session.set_root(NonNull::new(root.cast()), NODE_BYTES as u64, [0; 16], "a tree of nodes")
     }?;
     session.commit()?;
     let durable_us = us_since(start);
-    // SAFETY: the tree was just built, and nobody changes it.
+    // SAFETY: the tree was just built and does not change.
     if unsafe { walk(root) } != sum_of(nodes) {
-        return Err("the tree is not what was built".into());
+        return Err("the tree differs from the built one".into());
     }
     session.close()?;
     Ok(Built { build_us, durable_us, resident_bytes })
 }
 
-/// The floor: as many bytes as the nodes have, which are there already.
+/// Measures the floor: writes and syncs as many prepared bytes as the nodes have.
 fn write(folder: &Path, nodes: u64) -> Outcome<Built> {
     let mut ready = Anonymous::new(nodes as usize * NODE_BYTES, true)?;
     let words = ready.words();
-    // SAFETY: words are bytes, too.
+    // SAFETY: any word is valid as bytes, and the slice has the same extent.
     let bytes =
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
     let mut file = File::create_new(folder.join("bytes"))?;
@@ -295,7 +297,7 @@ fn write(folder: &Path, nodes: u64) -> Outcome<Built> {
     Ok(Built { durable_us: us_since(start), ..Built::default() })
 }
 
-/// Memory that this process has touched and still has, files it maps included.
+/// Returns the resident memory of this process, mapped files included.
 pub fn resident_bytes() -> Outcome<f64> {
     let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages = text.split_whitespace().nth(1).ok_or("/proc/self/statm is too short")?;

@@ -1,8 +1,10 @@
-//! The limit: a pointer that moves on, into the same kind of memory that an object has.
+//! Limit: a pointer that only advances, into the same kind of memory that an object has.
 //!
-//! A file, reserved step by step, each step mapped shared at its place in a range of addresses that
-//! never changes, the first 2 MiB of it populated: as an object grows. No classes, no metadata, no
-//! freeing, no log. The file's first page has the root's address, so that a new process finds the
+//! The file is reserved step by step. Each step is mapped shared at its place in a fixed range of
+//! addresses, and its first 2 MiB are populated, as an object grows. There are no size classes, no
+//! metadata, no freeing and no log. The file's first page has the root's address, so that a new
+//! process finds the tree by mapping the file: this is the limit for opening, too. Without a file,
+//! the memory is plain anonymous memory.
 //! tree by mapping the file: the limit for opening, too. Or else plain anonymous memory.
 
 use std::fs::{File, OpenOptions};
@@ -14,23 +16,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::tree::{Allocate, Allocator, Node};
 use crate::files::checked;
 
-/// Where the file lies in every process: between where Linux puts programs and libraries, and apart
-/// from stores' arenas.
+/// Address of the file in every process: between the ranges where Linux maps programs and
+/// libraries, and apart from stores' arenas.
 const BASE: usize = 0x1000_0000_0000;
 const RANGE_BYTES: usize = 64 << 30;
 const PAGE_BYTES: usize = 4096;
 const CHUNK_BYTES: usize = 64 << 10;
-/// As an object grows.
+/// Bounds of a growth step, as for an object.
 const STEP_BYTES: (usize, usize) = (CHUNK_BYTES, 64 << 20);
 const POPULATED_BYTES_MAX: usize = 2 << 20;
 
 pub struct Bump {
-    /// None for anonymous memory.
+    /// `None` for anonymous memory.
     file: Option<File>,
     state: Mutex<State>,
 }
 
-/// Bytes from the base: those that are mapped, and those that were given to threads.
+/// Offsets from the base: end of the mapped bytes, and end of the bytes given to threads.
 struct State {
     mapped: usize,
     given: usize,
@@ -50,7 +52,7 @@ impl Bump {
     }
 
     fn new(file: Option<File>) -> Bump {
-        // The first page is the head.
+        // The first page holds the head.
         let mapped = if file.is_some() { 0 } else { RANGE_BYTES };
         Bump { file, state: Mutex::new(State { mapped, given: PAGE_BYTES }) }
     }
@@ -59,7 +61,7 @@ impl Bump {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next chunk: its first byte and the one behind its last.
+    /// Returns the next chunk: its first address and its end.
     fn chunk(&self) -> io::Result<(usize, usize)> {
         let mut state = self.lock();
         let end = state.given + CHUNK_BYTES;
@@ -76,7 +78,7 @@ impl Bump {
         let step = (state.mapped / 8).clamp(STEP_BYTES.0, STEP_BYTES.1);
         let end = wanted.max(state.mapped + step).next_multiple_of(PAGE_BYTES);
         let gained = end - state.mapped;
-        // SAFETY: the call takes no pointers.
+        // SAFETY: `fallocate` takes no pointers.
         let result =
             unsafe { libc::fallocate(file.as_raw_fd(), 0, state.mapped as i64, gained as i64) };
         checked(result as isize)?;
@@ -84,7 +86,7 @@ impl Bump {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         map(gained, protection, flags, Some(file), state.mapped)?;
         let populated = gained.min(POPULATED_BYTES_MAX);
-        // SAFETY: the range was just mapped; the advice changes no contents.
+        // SAFETY: the range was just mapped, and the advice changes no contents.
         unsafe {
             let place = at(state.mapped);
             libc::madvise(place.cast(), populated, libc::MADV_POPULATE_WRITE);
@@ -93,10 +95,10 @@ impl Bump {
         Ok(())
     }
 
-    /// Notes the root and makes the file durable.
+    /// Stores the root's address and makes the file durable.
     pub fn finish(&self, root: *mut Node) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        // SAFETY: the first page is mapped once a chunk was given, and is nobody else's.
+        // SAFETY: the first page is mapped once a chunk was given, and no chunk includes it.
         unsafe { at(0).cast::<usize>().write(root.expose_provenance()) };
         file.sync_data()
     }
@@ -104,12 +106,12 @@ impl Bump {
 
 impl Drop for Bump {
     fn drop(&mut self) {
-        // SAFETY: the range is this value's own, and nothing refers to it any more.
+        // SAFETY: the range belongs to this value, and no reference to it remains.
         unsafe { libc::munmap(at(0).cast(), RANGE_BYTES) };
     }
 }
 
-/// What a thread still has of its chunk.
+/// Remainder of a thread's chunk.
 pub struct BumpThread<'a> {
     bump: &'a Bump,
     at: usize,
@@ -137,17 +139,17 @@ impl Allocate for BumpThread<'_> {
         place
     }
 
-    /// Such memory is not used again.
+    /// Does nothing: the memory is not reused.
     unsafe fn free(&mut self, _: *mut u8) {}
 }
 
-/// In a later process: maps the file for reading, at its place; gives the root.
+/// Maps the file for reading in a later process, at its address, and returns the root.
 pub fn open(path: &Path) -> io::Result<*const Node> {
     let file = File::open(path)?;
     let bytes = file.metadata()?.len() as usize;
     let flags = libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE;
     map(bytes, libc::PROT_READ, flags, Some(&file), 0)?;
-    // SAFETY: the first word was written by `finish`; the mapping stays until the process ends.
+    // SAFETY: `finish` wrote the first word, and the mapping stays until the process ends.
     let root = unsafe { at(0).cast::<usize>().read() };
     Ok(std::ptr::with_exposed_provenance(root))
 }
@@ -158,10 +160,11 @@ fn at(offset: usize) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(BASE + offset)
 }
 
-/// Maps `length` bytes at the base's `offset`, from the same offset of the file.
+/// Maps `length` bytes of the file at `offset`, at the same offset from the base.
 fn map(length: usize, prot: i32, flags: i32, file: Option<&File>, offset: usize) -> io::Result<()> {
     let file = file.map_or(-1, |file| file.as_raw_fd());
-    // SAFETY: the range is the bump pointer's own, or the kernel refuses to replace what is there.
+    // SAFETY: the range belongs to the bump pointer, or the kernel refuses to replace a mapping
+    // (MAP_FIXED_NOREPLACE).
     let mapped = unsafe { libc::mmap(at(offset).cast(), length, prot, flags, file, offset as i64) };
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());

@@ -1,5 +1,5 @@
-//! The nodes of a tree are freed in random order, and the tree is built again: what free lists are
-//! worth when nothing lies where it was allocated. In a process of its own each time.
+//! Frees the nodes of a tree in random order and builds the tree again. This measures the free
+//! lists when blocks are scattered. Each measurement runs in a separate process.
 
 use std::path::Path;
 use std::ptr::null_mut;
@@ -52,7 +52,7 @@ pub fn report(folder: &Folder, programs: &Programs, scale: Scale, goals: &mut Go
         }
     }
     let mimalloc = all[3].both.median();
-    head(&["", "free, ns a node", "allocate and link again, ns", "both, ns", "of mimalloc's"]);
+    head(&["", "free, ns a node", "allocate and link again, ns", "both, ns", "/ mimalloc"]);
     for (subject, columns) in SUBJECTS.iter().zip(&all) {
         row(&[
             subject.name().to_string(),
@@ -72,7 +72,7 @@ pub fn report(folder: &Folder, programs: &Programs, scale: Scale, goals: &mut Go
     Ok(())
 }
 
-/// In a child.
+/// Runs as the child.
 pub fn child(subject: Subject, folder: &Path, nodes: u64) -> Outcome {
     if subject != Subject::EvermapCommitted {
         return with_allocator(subject, folder, Churn { nodes, root: null_mut() });
@@ -88,7 +88,7 @@ pub fn child(subject: Subject, folder: &Path, nodes: u64) -> Outcome {
 
 struct Churn {
     nodes: u64,
-    /// The tree, if it is there already.
+    /// Tree to free; null to build one.
     root: *mut Node,
 }
 
@@ -96,7 +96,7 @@ impl Job for Churn {
     fn run<A: Allocator>(self, allocator: &A) -> Outcome {
         let root = if self.root.is_null() { build(allocator, self.nodes, 1) } else { self.root };
         let mut nodes = Vec::with_capacity(self.nodes as usize);
-        // SAFETY: the tree is this function's own.
+        // SAFETY: this function owns the tree.
         unsafe { collect(root, &mut nodes) };
         let mut random = Random::new(6);
         for last in (1..nodes.len()).rev() {
@@ -105,14 +105,14 @@ impl Job for Churn {
         let ((), free_us) = clock(|| {
             let mut thread = allocator.thread();
             for node in &nodes {
-                // SAFETY: each node is freed once, and the tree is of no more use.
+                // SAFETY: each node is freed once, and the tree is not used afterwards.
                 unsafe { thread.free(node.cast()) };
             }
         });
         let (root, again_us) = clock(|| build(allocator, self.nodes, 1));
         // SAFETY: the tree was just built.
         if unsafe { walk(root) } != sum_of(self.nodes) {
-            return Err("the tree is not what was built".into());
+            return Err("the tree differs from the built one".into());
         }
         print(&[("free_us", free_us), ("again_us", again_us)]);
         Ok(())

@@ -1,5 +1,5 @@
-//! Those that keep values under keys: LMDB and redb, with the same keys in the same order and 56
-//! bytes of value, in one transaction. They have one writer: one thread.
+//! Key-value stores: LMDB and redb, with the same keys in the same order and values of 56 bytes, in
+//! one transaction. Both have a single writer, so one thread.
 
 use std::path::Path;
 use std::time::Instant;
@@ -15,9 +15,9 @@ use super::tree::{preorder, value_of};
 use crate::Outcome;
 use crate::children::us_since;
 
-/// A node's bytes without its key.
+/// Size of a node without its key.
 const VALUE_BYTES: usize = 56;
-/// The most that LMDB's file may become: addresses only.
+/// Largest size of LMDB's file; reserves addresses only.
 const MAP_BYTES: usize = 16 << 30;
 const NODES: TableDefinition<u64, &[u8; VALUE_BYTES]> = TableDefinition::new("nodes");
 
@@ -38,7 +38,8 @@ fn number(value: &[u8]) -> Outcome<u64> {
 fn lmdb(path: &Path) -> Outcome<Env<WithTls>> {
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_BYTES);
-    // SAFETY: nobody else opens or changes the files in this folder of ours.
+    // SAFETY: the folder belongs to this benchmark, and no other process opens or changes its
+    // files.
     Ok(unsafe { options.open(path)? })
 }
 

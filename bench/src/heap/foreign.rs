@@ -1,5 +1,5 @@
-//! Peers in other languages: small programs, whose sources are in this one, compiled when the
-//! benchmark runs. What is not installed is named in the report, with its Debian package.
+//! Peers in other languages: small programs whose sources are included here and compiled at run
+//! time. The report names missing ones with their Debian package.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::Outcome;
 use crate::files::Folder;
 
-/// The compiled programs that there are.
+/// Compiled programs; `None` for those that are not available.
 #[derive(Default)]
 pub struct Programs {
     pub boost: Option<PathBuf>,
@@ -37,19 +37,20 @@ impl Programs {
     }
 }
 
-/// A program in C++.
+/// Program in C++.
 pub struct Source<'a> {
     pub name: &'a str,
     pub text: &'a str,
-    /// What it includes that may not be there, and where that comes from.
+    /// Header that may be missing, and its package.
     pub header: &'a str,
     pub package: &'a str,
-    /// For the compiler, behind the source.
+    /// Compiler flags after the source.
     pub flags: &'a [&'a str],
 }
 
 impl Source<'_> {
-    /// The program, optimised; none, and a line in the report, where its header is missing.
+    /// Compiles the program with optimisation. Prints a line and returns `None` if its header is
+    /// missing.
     pub fn compile(&self, folder: &Folder) -> Outcome<Option<PathBuf>> {
         let probe = format!("#include <{}>\n", self.header);
         let mut check = compiler(self.flags);
@@ -69,7 +70,7 @@ impl Source<'_> {
         command.args(["-O3", "-DNDEBUG", "-o"]).args([&program, &source]).args(self.flags);
         match feed(command, "")? {
             (true, _) => Ok(Some(program)),
-            (false, why) => Err(format!("{} does not compile: {why}", self.name).into()),
+            (false, why) => Err(format!("cannot compile {}: {why}", self.name).into()),
         }
     }
 }
@@ -81,19 +82,19 @@ fn compiler(flags: &[&str]) -> Command {
     command
 }
 
-/// Runs it with a text as input: was all well, and else what it said. Without a compiler, nothing
-/// is.
+/// Runs a command with a text as input. Returns whether it succeeded, and its error output. A
+/// missing compiler counts as a failure.
 fn feed(mut command: Command, text: &str) -> Outcome<(bool, String)> {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok((false, "there is no C++ compiler (g++)".to_string()));
+            return Ok((false, "no C++ compiler was found (g++)".to_string()));
         }
         Err(error) => return Err(error.into()),
     };
     if let Some(mut pipe) = child.stdin.take() {
-        // A compiler that does not read its input says why in its own words.
+        // A compiler that does not read its input reports the reason itself.
         let _ = pipe.write_all(text.as_bytes());
     }
     let output = child.wait_with_output()?;

@@ -1,5 +1,6 @@
-//! A `std::map` of a million entries in an object, through `evermap.hpp`: opened by a new process
-//! that looks up 1,000 keys, beside building it anew, which is what a program without it does.
+//! Measures a `std::map` of a million entries in an object, through `evermap.hpp`: a new process
+//! opens it and looks up 1,000 keys. The comparison builds the map again, as a program without
+//! Evermap does.
 
 use std::path::PathBuf;
 
@@ -20,7 +21,7 @@ pub fn report(folder: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
     println!("\n### `std::map` of a million entries\n");
     let Some(prefix) = prefix() else {
         println!(
-            "**Not measured: no `include/evermap.hpp` and `lib/libevermap.so` (`EVERMAP_PREFIX`).**"
+            "**Not measured: `include/evermap.hpp` and `lib/libevermap.so` were not found (`EVERMAP_PREFIX`).**"
         );
         return Ok(());
     };
@@ -55,22 +56,23 @@ pub fn report(folder: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
         whole_reopen.push_us(child.whole);
     }
     std::fs::remove_dir_all(&store)?;
-    head(&["", "build, or open; look up 1,000, us", "the whole process, us"]);
-    row(&["built anew, on glibc's heap".into(), rebuild.to_string(), whole_rebuild.to_string()]);
+    head(&["", "build or open, look up 1,000, us", "whole process, us"]);
+    row(&["built again, on glibc's heap".into(), rebuild.to_string(), whole_rebuild.to_string()]);
     row(&["opened".into(), reopen.to_string(), whole_reopen.to_string()]);
     let ratio = whole_rebuild.median() / whole_reopen.median();
     println!(
-        "\nBy whole processes {} x. Building it in the object: {} ms.",
+        "\nRatio of whole processes: {} x. Building it in the object takes {} ms.",
         figure(ratio),
         figure(kept)
     );
     let got = (reopen.median(), format!("{reopen} us"));
-    let rebuild = (rebuild.median(), "built anew, us");
+    let rebuild = (rebuild.median(), "built again, us");
     goals.at_least("std::map: open, look up 1,000", GOAL, got, rebuild);
     Ok(())
 }
 
-/// Where the C and C++ library is installed: `EVERMAP_PREFIX`, or where `run.sh` put it.
+/// Returns the folder of the installed C and C++ library: `EVERMAP_PREFIX`, or the folder that
+/// `run.sh` uses.
 fn prefix() -> Option<PathBuf> {
     let prefix = std::env::var_os("EVERMAP_PREFIX").map(PathBuf::from).or_else(|| {
         let program = std::env::current_exe().ok()?;

@@ -1,10 +1,11 @@
-//! What 1,000 allocations cost a commit besides the blocks themselves: pages of metadata.
+//! Counts the pages of metadata that 1,000 allocations add to a commit.
 //!
-//! An object of five million nodes is committed and opened again: all its pages are the file's.
-//! Then blocks are allocated, and nothing is stored in them. So each page of the object that is now
-//! a copy of this process's own (`/proc/self/pagemap`) was made so by the allocator. After the
-//! commit, pages that the engine itself changes (page checksums, superblock) are among them; what
-//! it wrote to the log is counted by the kernel (`wchar` of `/proc/self/io`).
+//! An object of five million nodes is committed and opened again, so that all its pages are the
+//! file's. Then blocks are allocated, and nothing is stored in them. Each page of the object that
+//! is now a private copy of this process (`/proc/self/pagemap`) was therefore changed by the
+//! allocator. After the commit, pages that the engine itself changes (page checksums, superblock)
+//! are among them. The kernel counts the bytes that the engine wrote to the log (`wchar` of
+//! `/proc/self/io`).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -27,11 +28,11 @@ use crate::samples::{figure, head, row};
 
 const CHANGES: usize = 1000;
 const GOAL_PAGES: f64 = 40.0;
-/// One in so many nodes is freed, to leave holes.
+/// One in this many nodes is freed, to leave holes.
 const FREED_PART: usize = 10;
 const PAGE_BYTES: u64 = 4096;
 
-/// What is done to which object: its title, and the names of the child's figures.
+/// Cases: title, prefix of the child's figures, and whether a goal applies.
 const CASES: [(&str, &str, bool); 5] = [
     ("new object: allocate 1,000 of 64 bytes", "fresh", true),
     ("new object: allocate 1,000 of 16 to 4,096 bytes", "fresh_sizes", true),
@@ -41,7 +42,7 @@ const CASES: [(&str, &str, bool); 5] = [
 ];
 
 pub fn report(folder: &Folder, programs: &Programs, scale: Scale, goals: &mut Goals) -> Outcome {
-    println!("\n### Pages of metadata that {CHANGES} allocations make dirty\n");
+    println!("\n### Pages of metadata dirtied by {CHANGES} allocations\n");
     let place = folder.join("metadata");
     std::fs::create_dir(&place)?;
     let child = Subject::Evermap.run(programs, "metadata", &place, &[scale.nodes])?;
@@ -64,13 +65,13 @@ pub fn report(folder: &Folder, programs: &Programs, scale: Scale, goals: &mut Go
     Ok(std::fs::remove_dir_all(&place)?)
 }
 
-/// In a child: builds the object, and measures all cases, each from a commit on.
+/// Runs as the child: builds the object, and measures all cases, each from a commit on.
 pub fn child(folder: &Path, nodes: u64) -> Outcome {
     let store = Store::create_new(folder.join(STORE))?;
     store.create_raw(OBJECT)?;
     let mut session = store.write_raw(OBJECT)?;
     let root = build(&Evermap(session.heap()), nodes, 1);
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag is not that of a Rust type.
     unsafe {
         session.set_root(NonNull::new(root.cast()), NODE_BYTES as u64, [0; 16], "a tree of nodes")
     }?;
@@ -92,7 +93,7 @@ pub fn child(folder: &Path, nodes: u64) -> Outcome {
     case("holes_sizes", &mut |heap| allocate(heap, &mut random, some))?;
     case("frees", &mut |heap| {
         for node in left.drain(..CHANGES.min(left.len())) {
-            // SAFETY: the node is allocated, and the tree is not used any more.
+            // SAFETY: the node is allocated, and the tree is no longer used.
             unsafe { heap.free(node) };
         }
         Ok(())
@@ -109,21 +110,21 @@ fn allocate(heap: &Heap, random: &mut Random, size: impl Fn(&mut Random) -> usiz
     Ok(())
 }
 
-/// Frees one in ten nodes, chosen at random, and commits; gives the others, in random order.
+/// Frees one in ten nodes, chosen at random, and commits. Returns the others in random order.
 fn make_holes(store: &Store, random: &mut Random) -> Outcome<Vec<NonNull<u8>>> {
     let mut session = store.write_raw(OBJECT)?;
     let mut nodes: Vec<*mut Node> = Vec::new();
-    // SAFETY: the root is the tree that was built, and nobody changes it meanwhile.
+    // SAFETY: the root is the built tree, which does not change during the call.
     unsafe { collect(session.root().address.cast(), &mut nodes) };
     for last in (1..nodes.len()).rev() {
         nodes.swap(last, random.below(last as u64 + 1) as usize);
     }
     let mut nodes: Vec<NonNull<u8>> =
         nodes.into_iter().filter_map(|node| NonNull::new(node.cast())).collect();
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag is not that of a Rust type.
     unsafe { session.set_root(None, 0, [0; 16], "") }?;
     for node in nodes.drain(..nodes.len() / FREED_PART) {
-        // SAFETY: the node is allocated, and the tree is not used any more.
+        // SAFETY: the node is allocated, and the tree is no longer used.
         unsafe { session.heap().free(node) };
     }
     session.commit()?;
@@ -150,7 +151,7 @@ fn measure(
     ])
 }
 
-/// Pages of the object's file that are copies of this process's own.
+/// Counts the pages of the object's file that are private copies of this process.
 fn own_pages(session: &RawSession) -> Outcome<f64> {
     const PRESENT: u64 = 1 << 63;
     const OF_FILE: u64 = 1 << 61;
@@ -166,7 +167,7 @@ fn own_pages(session: &RawSession) -> Outcome<f64> {
     Ok(count as f64)
 }
 
-/// Bytes that this process handed to `write` and its kin.
+/// Returns the bytes that this process passed to `write` and similar calls.
 fn written_bytes() -> Outcome<f64> {
     let io = std::fs::read_to_string("/proc/self/io")?;
     let line = io.lines().find_map(|line| line.strip_prefix("wchar: "));

@@ -1,8 +1,8 @@
-//! The heap: allocating and freeing in an object beside allocators, persistent heaps and databases,
-//! what a new process finds again, and what operations on whole objects cost beside plain files.
+//! Heap: allocating and freeing in an object, compared with allocators, persistent heaps and
+//! databases; opening in a new process; and operations on whole objects, compared with plain files.
 //!
-//! Each measurement has a process of its own, and those that are compared take turns. Everything is
-//! in the kernel's page cache.
+//! Each measurement runs in a separate process, and compared ones take turns. Everything is in the
+//! page cache.
 
 mod allocators;
 mod archive;
@@ -30,7 +30,7 @@ use crate::parts::{self, Parts};
 use foreign::Programs;
 use subjects::Subject;
 
-/// How much is measured.
+/// Amount of work.
 #[derive(Clone, Copy)]
 pub struct Scale {
     pub nodes: u64,
@@ -88,7 +88,7 @@ pub fn report(_: &Corpus) -> Outcome {
     Ok(())
 }
 
-/// In a child: one piece of work of this section.
+/// Runs as a child: performs one measurement of this section.
 pub fn child(start: Instant, verb: &str, arguments: &[&str]) -> Outcome {
     let (names, numbers) = arguments.split_at(arguments.len().min(2));
     let &[subject, folder] = names else {
@@ -109,6 +109,6 @@ pub fn child(start: Instant, verb: &str, arguments: &[&str]) -> Outcome {
             threads::child(subject, folder, work as usize, count, threads)
         }
         ("metadata", &[nodes]) => metadata::child(folder, nodes),
-        _ => Err(format!("no such child: heap {verb} {arguments:?}").into()),
+        _ => Err(format!("unknown child: heap {verb} {arguments:?}").into()),
     }
 }

@@ -1,8 +1,8 @@
-//! A new process: opens what was built, looks at one node, walks all nodes, and walks them again.
+//! A new process opens a built tree, reads one node, walks all nodes, and walks them again.
 //!
-//! The clock starts in `main`: loading the program and its libraries is not in it. What was built
-//! is in the page cache. The limit maps a file of raw pointers at its address. What is judged is a
-//! small program (`heap-opener`), as the programs of peers are; this one is large.
+//! The clock starts in `main`, so it excludes loading the program and its libraries. The data is in
+//! the page cache. The limit maps a file of raw pointers at its address. The goals apply to a small
+//! program (`heap-opener`), because the peers' programs are small and this one is large.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::samples::{Samples, figure, head, row};
 const ROUNDS: usize = 21;
 const ROUNDS_SLOW: usize = 5;
 
-/// Who opens, and what was built by whom.
+/// Subject that opens, and subject that built the data.
 const TURNS: [(Subject, Subject); 9] = [
     (Subject::Evermap, Subject::Evermap),
     (Subject::BumpFile, Subject::BumpFile),
@@ -39,11 +39,11 @@ const TURNS: [(Subject, Subject); 9] = [
     (Subject::Redb, Subject::Redb),
 ];
 
-/// What a child found.
+/// Measurements of a child.
 pub struct Opened {
     one: u64,
     sum: u64,
-    /// Opening the store, for those that have one.
+    /// Time to open the store, for subjects that have one.
     store_us: f64,
     one_us: f64,
     first_us: f64,
@@ -51,7 +51,8 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Called once the value of the root's node is known; `walk` adds all values up.
+    /// Walks twice. Called once the value of the root's node is known; `walk` returns the sum of
+    /// all values.
     pub fn measure(
         start: Instant,
         one: u64,
@@ -61,14 +62,14 @@ impl Opened {
         let start = Instant::now();
         let sum = walk()?;
         let first_us = us_since(start);
-        // For all the compiler knows, another walk may find something else.
+        // Keeps the compiler from reusing the first walk's result.
         let walk = black_box(&mut walk);
         let start = Instant::now();
         let again = walk()?;
         let second_us = us_since(start);
         match sum == again {
             true => Ok(Opened { one, sum, store_us: 0.0, one_us, first_us, second_us }),
-            false => Err("the second walk found something else".into()),
+            false => Err("the second walk has another sum".into()),
         }
     }
 }
@@ -86,7 +87,7 @@ impl Columns {
     fn add(&mut self, child: &Finished) -> Outcome {
         let (first, second) = (child.figure("first_us")?, child.figure("second_us")?);
         self.one.push(child.figure("one_us")?);
-        // Programs of peers have no store.
+        // The peers' programs have no store.
         if let Ok(store_us) = child.figure("store_us") {
             self.store.push(store_us);
         }
@@ -153,12 +154,12 @@ pub fn report(folder: &Folder, programs: &Programs, scale: Scale, goals: &mut Go
     small.row("**Evermap**, in a small program");
     small_limit.row("limit: raw pointers, the file mapped, in a small program");
     println!(
-        "\nThe store's part of Evermap's opening: {} us, in a small program {} us.",
+        "\nOpening the store takes {} us of Evermap's time, in a small program {} us.",
         turns[0].2.store, small.store
     );
     judge(small, small_limit, goals);
     for (_, place, _) in turns {
-        // Two of them share what was built.
+        // Two subjects share one folder.
         if place.exists() {
             std::fs::remove_dir_all(place)?;
         }
@@ -177,27 +178,28 @@ fn judge(ours: &Columns, limit: &Columns, goals: &mut Goals) {
     let second = (ours.second.median(), "a second walk, ms");
     goals.ratio("new process: walk all", 1.05, got.clone(), second);
     let limit = (limit.first.median(), "the file mapped, its first walk, ms");
-    goals.ratio("the same beside the limit", 1.05, got, limit);
+    goals.ratio("new process: walk all, against the limit", 1.05, got, limit);
 }
 
-/// In a child: opens and walks.
+/// Runs as the child: opens and walks.
 pub fn child(start: Instant, subject: Subject, folder: &Path, nodes: u64) -> Outcome {
     let opened = match subject {
         Subject::Evermap => {
             let store = Store::open(folder.join(STORE))?;
             let store_us = us_since(start);
             let snapshot = store.read_raw(OBJECT)?;
-            // SAFETY: the builder made the tree the object's root; the snapshot keeps it as it is.
+            // SAFETY: the builder made the tree the object's root, and the snapshot keeps it
+            // unchanged.
             let opened = unsafe { raw(start, snapshot.root().address.cast()) };
             opened.map(|opened| Opened { store_us, ..opened })
         }
         Subject::EvermapCommitted => {
             let store = Store::open(folder.join(STORE))?;
             let session = store.write_raw(OBJECT)?;
-            // SAFETY: as above; nobody stores to it.
+            // SAFETY: the builder made the tree the object's root, and no thread stores to it.
             unsafe { raw(start, session.root().address.cast()) }
         }
-        // SAFETY: the file was built by the same program's bump pointer.
+        // SAFETY: this program's bump pointer wrote the file.
         Subject::BumpFile => unsafe { raw(start, bump::open(&bump_file(folder))?) },
         Subject::Lmdb => databases::open_lmdb(start, folder, nodes),
         Subject::Redb => databases::open_redb(start, folder, nodes),
@@ -206,7 +208,7 @@ pub fn child(start: Instant, subject: Subject, folder: &Path, nodes: u64) -> Out
         _ => Err(format!("{} does not open", subject.name()).into()),
     }?;
     if opened.one != value_of(nodes / 2) || opened.sum != sum_of(nodes) {
-        return Err("the nodes are not what was built".into());
+        return Err("the nodes differ from the built ones".into());
     }
     print(&[
         ("store_us", opened.store_us),
@@ -218,13 +220,13 @@ pub fn child(start: Instant, subject: Subject, folder: &Path, nodes: u64) -> Out
 }
 
 /// # Safety
-/// `root` is null or the root of a tree that nobody changes.
+/// `root` is null or the root of a tree that does not change during the call.
 unsafe fn raw(start: Instant, root: *const Node) -> Outcome<Opened> {
     if root.is_null() {
-        return Err("there is no tree".into());
+        return Err("the tree has no root".into());
     }
-    // SAFETY: the caller promised it.
+    // SAFETY: the caller guarantees that `root` is the root of an unchanging tree.
     let one = unsafe { (*root).value };
-    // SAFETY: the caller promised it.
+    // SAFETY: the caller guarantees that `root` is the root of an unchanging tree.
     Opened::measure(start, one, || Ok(unsafe { walk(root) }))
 }

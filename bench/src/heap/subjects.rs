@@ -1,4 +1,4 @@
-//! Who takes part, under which name, and the child process that does one piece of work with it.
+//! Subjects with their names, and the child process that performs one measurement of a subject.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,7 +17,8 @@ use crate::files::text;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
     Evermap,
-    /// The object was committed before, so that its memory is private copies of the file's.
+    /// Evermap with an object that was committed before, so that its memory is private copies of
+    /// the file's pages.
     EvermapCommitted,
     Glibc,
     Mimalloc,
@@ -25,17 +26,17 @@ pub enum Subject {
     BumpAnonymous,
     Boost,
     Pmdk,
-    /// The same with `msync`: what durability costs it on a disk.
+    /// PMDK with `msync`, which durability on a disk requires.
     PmdkFlushed,
     Lmdb,
     Redb,
     Rkyv,
     RkyvChecked,
-    /// Ready bytes, written and flushed.
+    /// Prepared bytes, written and flushed.
     Write,
 }
 
-/// All with the word that names them in a child's arguments, and their names in reports.
+/// All subjects, with their name in a child's arguments and in reports.
 const NAMES: [(Subject, &str, &str); 14] = [
     (Subject::Evermap, "evermap", "**Evermap**"),
     (Subject::EvermapCommitted, "evermap-committed", "Evermap, in an object committed before"),
@@ -50,16 +51,16 @@ const NAMES: [(Subject, &str, &str); 14] = [
     (Subject::Redb, "redb", "redb, one transaction"),
     (Subject::Rkyv, "rkyv", "rkyv: boxes, then an archive"),
     (Subject::RkyvChecked, "rkyv-checked", "rkyv, the archive validated"),
-    (Subject::Write, "write", "floor: write and fsync of ready bytes"),
+    (Subject::Write, "write", "floor: write and fsync of prepared bytes"),
 ];
 
 impl Subject {
     pub fn parse(word: &str) -> Outcome<Subject> {
         let found = NAMES.iter().find(|(_, name, _)| *name == word);
-        Ok(found.ok_or_else(|| format!("no such subject: {word}"))?.0)
+        Ok(found.ok_or_else(|| format!("unknown subject: {word}"))?.0)
     }
 
-    /// The word in a child's arguments, and the name in reports.
+    /// Returns the name in a child's arguments, and the name in reports.
     fn names(self) -> (&'static str, &'static str) {
         let found = NAMES.iter().find(|(subject, ..)| *subject == self);
         found.map_or(("", ""), |(_, word, name)| (word, name))
@@ -69,8 +70,8 @@ impl Subject {
         self.names().1
     }
 
-    /// Has a new process do `verb` with this subject in a folder: this program again, or the one
-    /// made of the peer's source. None where that is not there.
+    /// Runs `verb` for this subject in a new process: this program, or the peer's compiled program.
+    /// Returns `None` if that program is not available.
     pub fn run(
         self,
         programs: &Programs,
@@ -93,18 +94,18 @@ impl Subject {
         if self != Subject::Pmdk {
             return Ok(Some(children::run_program(program, &arguments)?));
         }
-        // A program that sets a variable for another one.
+        // `env` sets a variable for the program.
         arguments.splice(0..0, ["PMEM_IS_PMEM_FORCE=1", text(program)?]);
         Ok(Some(children::run_program(Path::new("/usr/bin/env"), &arguments)?))
     }
 }
 
-/// Something to be done with an allocator of whatever type.
+/// Work for an allocator of any type.
 pub trait Job {
     fn run<A: Allocator>(self, allocator: &A) -> Outcome;
 }
 
-/// In a child: does the job with the subject's allocator.
+/// Runs the job with the subject's allocator, in a child.
 pub fn with_allocator(subject: Subject, folder: &Path, job: impl Job) -> Outcome {
     match subject {
         Subject::Glibc => job.run(&Glibc),
@@ -118,7 +119,7 @@ pub fn with_allocator(subject: Subject, folder: &Path, job: impl Job) -> Outcome
             job.run(&Evermap(session.heap()))?;
             Ok(session.close()?)
         }
-        _ => Err(format!("{} is no allocator of this process", subject.name()).into()),
+        _ => Err(format!("{} is not an allocator of this process", subject.name()).into()),
     }
 }
 
@@ -129,7 +130,7 @@ pub fn bump_file(folder: &Path) -> PathBuf {
     folder.join("bump")
 }
 
-/// In a child: microseconds that `work` takes.
+/// Returns the result of `work` and its time in microseconds.
 pub fn clock<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let start = Instant::now();
     let result = work();

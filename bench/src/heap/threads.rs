@@ -1,13 +1,13 @@
-//! The three programs that allocators are compared with, written anew: the same work each time, on
-//! one thread or two, wall time.
+//! Three common allocator benchmarks, reimplemented: fixed work on one or two threads, measured in
+//! wall time.
 //!
-//! - **threadtest** (Hoard): each thread allocates many blocks of 64 bytes and frees them all,
-//!   again and again.
-//! - **larson** (a server): each thread has 1,000 blocks of 16 to 512 bytes and replaces one at
-//!   random, again and again; after 100,000 times a new thread takes the blocks over, with two
-//!   threads those of the other, and frees what it did not allocate.
-//! - **producer-consumer**: one thread allocates blocks of 64 bytes, the other frees them; 64 at a
-//!   time go through a bounded queue.
+//! - **threadtest** (Hoard): each thread repeatedly allocates many blocks of 64 bytes and frees
+//!   them all.
+//! - **larson** (a server): each thread has 1,000 blocks of 16 to 512 bytes and repeatedly replaces
+//!   a random one. After 100,000 replacements a new thread takes over the blocks; with two threads
+//!   it takes those of the other one, and so frees blocks that it did not allocate.
+//! - **producer-consumer**: one thread allocates blocks of 64 bytes, the other frees them; they
+//!   pass through a bounded queue, 64 at a time.
 
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
@@ -27,7 +27,7 @@ const ROUNDS: usize = 7;
 const GOAL: f64 = 1.1;
 const SUBJECTS: [Subject; 3] = [Subject::Evermap, Subject::Glibc, Subject::Mimalloc];
 
-/// What is done, how often, by how many threads. The counts are for all threads together.
+/// Name of the work, number of blocks, and threads. The count is the total of all threads.
 const WORKS: [(&str, u64, u64); 5] = [
     ("threadtest", 10_000_000, 1),
     ("threadtest", 10_000_000, 2),
@@ -36,13 +36,13 @@ const WORKS: [(&str, u64, u64); 5] = [
     ("producer-consumer", 5_000_000, 2),
 ];
 const BLOCK_BYTES: usize = 64;
-/// Blocks that one thread of threadtest has at a time.
+/// Blocks that one thread of threadtest holds at a time.
 const HELD: u64 = 100_000;
 const SLOTS: usize = 1000;
 const SIZES: (u64, u64) = (16, 512);
-/// Replacements in the life of one thread of larson.
+/// Replacements in the lifetime of one thread of larson.
 const LIFE: u64 = 100_000;
-/// Blocks that go through the queue together, and how many such groups it holds.
+/// Blocks that go through the queue together, and capacity of the queue in such groups.
 const GROUP: usize = 64;
 const QUEUE: usize = 64;
 
@@ -55,8 +55,8 @@ pub fn report(folder: &Folder, programs: &Programs, scale: Scale, goals: &mut Go
         "Evermap, ns a block",
         "glibc, ns",
         "mimalloc, ns",
-        "of glibc's",
-        "of mimalloc's",
+        "/ glibc",
+        "/ mimalloc",
     ]);
     for (index, (name, count, threads)) in WORKS.iter().enumerate() {
         let count = count / scale.divisor as u64;
@@ -90,7 +90,7 @@ pub fn report(folder: &Folder, programs: &Programs, scale: Scale, goals: &mut Go
     Ok(())
 }
 
-/// In a child: the work of that number in the list.
+/// Runs as the child: performs the work with this index.
 pub fn child(subject: Subject, folder: &Path, work: usize, count: u64, threads: u64) -> Outcome {
     let (name, ..) = WORKS.get(work).ok_or("no such work")?;
     with_allocator(subject, folder, Work { name, count, threads })
@@ -115,18 +115,18 @@ impl Job for Work {
     }
 }
 
-/// A block that goes from thread to thread.
+/// Block that is passed between threads.
 #[derive(Clone, Copy)]
 struct Block(*mut u8);
 
 // SAFETY: one thread has a block at a time, and allocators take blocks back from any thread.
 unsafe impl Send for Block {}
 
-/// Allocates a block and stores to it, as a program would.
+/// Allocates a block and stores to it, as a program does.
 fn make<T: Allocate>(thread: &mut T, bytes: usize, mark: u64) -> Block {
     let block = thread.allocate(bytes);
-    assert!(!block.is_null(), "no memory for a block");
-    // SAFETY: the block is new and has at least eight bytes, aligned to as many.
+    assert!(!block.is_null(), "out of memory for a block");
+    // SAFETY: the block is new, and has at least eight bytes with that alignment.
     unsafe { block.cast::<u64>().write(mark) };
     Block(block)
 }
@@ -143,7 +143,7 @@ impl Work {
                     for _ in 0..each / held {
                         blocks.extend((0..held).map(|n| make(&mut thread, BLOCK_BYTES, n)));
                         for block in blocks.drain(..) {
-                            // SAFETY: the block was allocated above, and nobody else has it.
+                            // SAFETY: the block was allocated above, and only this thread has it.
                             unsafe { thread.free(block.0) };
                         }
                     }
@@ -169,7 +169,7 @@ impl Work {
                         let mut thread = allocator.thread();
                         for number in 0..LIFE {
                             let slot = random.below(SLOTS as u64) as usize;
-                            // SAFETY: the slot's block is allocated, and nobody else has it.
+                            // SAFETY: the slot's block is allocated, and only this thread has it.
                             unsafe { thread.free(slots[slot].0) };
                             slots[slot] = make(&mut thread, size(&mut random), number);
                         }
@@ -179,7 +179,7 @@ impl Work {
             slots.rotate_left(1);
         }
         for block in slots.into_iter().flatten() {
-            // SAFETY: as above.
+            // SAFETY: the block is allocated, and no other thread is running.
             unsafe { thread.free(block.0) };
         }
         Ok(())
@@ -202,7 +202,7 @@ fn producer_consumer<A: Allocator>(allocator: &A, count: u64) -> Outcome {
         let mut thread = allocator.thread();
         let mut sum = 0;
         for block in receiver.iter().flatten() {
-            // SAFETY: the producer allocated the block, stored eight bytes, and gave it away.
+            // SAFETY: the producer allocated the block, stored eight bytes, and no longer uses it.
             unsafe {
                 sum += block.0.cast::<u64>().read();
                 thread.free(block.0);
@@ -212,6 +212,6 @@ fn producer_consumer<A: Allocator>(allocator: &A, count: u64) -> Outcome {
     });
     match sum == (0..groups).sum::<u64>() * GROUP as u64 {
         true => Ok(()),
-        false => Err("the consumer did not get what was produced".into()),
+        false => Err("the consumer's sum differs from the producer's".into()),
     }
 }

@@ -1,12 +1,11 @@
-//! The work: a balanced search tree of nodes of 64 bytes, allocated and linked in preorder, and
-//! walked in preorder. What allocates is a type parameter, so that no call is indirect for one
-//! and direct for another.
+//! Tree to build: a balanced search tree of nodes of 64 bytes, allocated, linked and walked in
+//! preorder. The allocator is a type parameter, so that calls are direct for all allocators.
 
 use std::ptr::null_mut;
 
 pub const NODE_BYTES: usize = size_of::<Node>();
 
-/// 64 bytes, linked by raw pointers.
+/// Node of 64 bytes, linked by raw pointers.
 #[repr(C)]
 pub struct Node {
     pub key: u64,
@@ -17,19 +16,19 @@ pub struct Node {
 }
 const _: () = assert!(NODE_BYTES == 64);
 
-/// One thread's way to an allocator.
+/// One thread's access to an allocator.
 pub trait Allocate {
-    /// At least `bytes` bytes, aligned like a node; null for none.
+    /// Allocates at least `bytes` bytes, aligned like a node; null on failure.
     fn allocate(&mut self, bytes: usize) -> *mut u8;
 
-    /// Takes a block back.
+    /// Frees a block.
     ///
     /// # Safety
-    /// The block came from this allocator, and nothing refers to it.
+    /// The block came from this allocator, and no reference to it remains.
     unsafe fn free(&mut self, block: *mut u8);
 }
 
-/// What threads allocate from.
+/// Allocator that threads share.
 pub trait Allocator: Sync {
     type Thread<'a>: Allocate
     where
@@ -38,17 +37,17 @@ pub trait Allocator: Sync {
     fn thread(&self) -> Self::Thread<'_>;
 }
 
-/// The value of a key: what a walk adds up.
+/// Value of a key, which a walk adds up.
 pub fn value_of(key: u64) -> u64 {
     key.wrapping_mul(3)
 }
 
-/// What the values of all keys below `nodes` add up to.
+/// Sum of the values of all keys below `nodes`.
 pub fn sum_of(nodes: u64) -> u64 {
     (0..nodes).map(value_of).fold(0, u64::wrapping_add)
 }
 
-/// The keys of a balanced tree in preorder, to those that keep values under keys.
+/// Calls `put` with the keys of a balanced tree in preorder, for key-value stores.
 pub fn preorder<E>(
     first: u64,
     count: u64,
@@ -63,13 +62,13 @@ pub fn preorder<E>(
     preorder(first + left + 1, count - left - 1, put)
 }
 
-/// A tree to be handed from thread to thread.
+/// Tree that is passed between threads.
 struct Tree(*mut Node);
 
-// SAFETY: the nodes are the tree's own, and one thread has it at a time.
+// SAFETY: the nodes belong to the tree, and only one thread has it at a time.
 unsafe impl Send for Tree {}
 
-/// Builds the tree of all keys below `nodes`; with two threads, each makes half of it.
+/// Builds the tree of all keys below `nodes`; with two threads, each builds half of it.
 pub fn build<A: Allocator>(allocator: &A, nodes: u64, threads: usize) -> *mut Node {
     if threads == 1 {
         return subtree(&mut allocator.thread(), 0, nodes);
@@ -82,7 +81,7 @@ pub fn build<A: Allocator>(allocator: &A, nodes: u64, threads: usize) -> *mut No
         let first = subtree(&mut allocator.thread(), 0, left);
         (first, second.join().map_or(null_mut(), |tree| tree.0))
     });
-    // SAFETY: the node is new, and this thread's.
+    // SAFETY: the node is new, and only this thread has it.
     unsafe { ((*root).left, (*root).right) = (first, second) };
     root
 }
@@ -93,7 +92,7 @@ fn subtree<T: Allocate>(thread: &mut T, first: u64, count: u64) -> *mut Node {
     }
     let left = count / 2;
     let node = new_node(thread, first + left);
-    // SAFETY: the node is new, and this thread's.
+    // SAFETY: the node is new, and only this thread has it.
     unsafe {
         (*node).left = subtree(thread, first, left);
         (*node).right = subtree(thread, first + left + 1, count - left - 1);
@@ -103,36 +102,36 @@ fn subtree<T: Allocate>(thread: &mut T, first: u64, count: u64) -> *mut Node {
 
 fn new_node<T: Allocate>(thread: &mut T, key: u64) -> *mut Node {
     let node: *mut Node = thread.allocate(NODE_BYTES).cast();
-    assert!(!node.is_null(), "no memory for a node");
+    assert!(!node.is_null(), "out of memory for a node");
     let (left, right) = (null_mut(), null_mut());
-    // SAFETY: the block is new and as large as a node.
+    // SAFETY: the block is new and has a node's size.
     unsafe { node.write(Node { key, left, right, value: value_of(key), pad: [key; 4] }) };
     node
 }
 
-/// Adds the values up, in preorder.
+/// Adds up the values, in preorder.
 ///
 /// # Safety
-/// `node` is null or the root of a tree that nobody changes.
+/// `node` is null or the root of a tree that does not change during the call.
 pub unsafe fn walk(node: *const Node) -> u64 {
     if node.is_null() {
         return 0;
     }
-    // SAFETY: the caller promised it for this node and those below.
+    // SAFETY: the caller guarantees this for `node` and all nodes below it.
     unsafe {
         let sum = (*node).value.wrapping_add(walk((*node).left));
         sum.wrapping_add(walk((*node).right))
     }
 }
 
-/// All nodes, in preorder.
+/// Collects all nodes, in preorder.
 ///
 /// # Safety
-/// As [`walk`].
+/// `node` is null or the root of a tree that does not change during the call.
 pub unsafe fn collect(node: *mut Node, nodes: &mut Vec<*mut Node>) {
     if !node.is_null() {
         nodes.push(node);
-        // SAFETY: as in `walk`.
+        // SAFETY: the caller guarantees this for `node` and all nodes below it.
         unsafe {
             collect((*node).left, nodes);
             collect((*node).right, nodes);

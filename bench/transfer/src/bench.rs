@@ -1,4 +1,5 @@
-//! What this benchmark's sections are given besides what those of all benchmarks are: who copies, and what `files` measured.
+//! State of this benchmark's sections beyond the shared state: the peers, and the results of
+//! `files`.
 
 use common::Outcome;
 use common::machine::{self, Fact, Remarks};
@@ -7,16 +8,16 @@ use common::options::Options;
 use crate::compete::Standings;
 use crate::subjects::{self, Subject};
 
-/// What a section is given.
+/// Bench that a section receives.
 pub type Bench = common::bench::Bench<Own>;
 
 pub struct Own {
     pub peers: Vec<Subject>,
-    /// What `files` measured, for `goals`.
+    /// Results of `files`, for `goals`.
     pub standings: Vec<Standings>,
 }
 
-/// Finds the peers, and says what everything is measured on.
+/// Finds the peers and prints the description of the machine.
 pub fn start(options: Options) -> Outcome<Bench> {
     let (peers, missing) = subjects::find_peers(options.own_folder());
     let peers = peers.into_iter().filter(|peer| options.wants_subject(&peer.name)).collect();
@@ -26,15 +27,15 @@ pub fn start(options: Options) -> Outcome<Bench> {
         name: "TCP's congestion control",
         value: machine::text_of("/proc/sys/net/ipv4/tcp_congestion_control"),
     };
-    let each = "a whole new process";
+    let each = "a new process";
     let cold = "the page cache was emptied, then programs and their libraries were read again";
     let remarks = Remarks { facts: &[congestion], each, cold, missing: &missing };
     machine::describe(&mut bench, &remarks)?;
     Ok(bench)
 }
 
-/// Evermap with its engines, as far as they are wanted, and the peers.
-pub fn everybody(bench: &Bench) -> Vec<Subject> {
+/// Returns Evermap with its engines, as far as they are selected, and the peers.
+pub fn all_subjects(bench: &Bench) -> Vec<Subject> {
     let engines = bench.options.evermap.as_deref().map(subjects::engines).unwrap_or_default();
     let wanted = engines.into_iter().filter(|subject| bench.options.wants_subject(&subject.name));
     wanted.chain(bench.own.peers.iter().cloned()).collect()

@@ -1,4 +1,4 @@
-//! Is a copy one? Looked at after each step, outside of its time.
+//! Compares a copy with its source after each step, outside of the measured time.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -6,20 +6,24 @@ use std::path::Path;
 use common::Outcome;
 use common::caches::same_bytes;
 
-/// What a copy turned out to be.
+/// Facts about a correct copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// Of all files together, as the file system counts: after they were written.
+    /// Allocated bytes of all files, from the file system, after they were written.
     pub allocated_bytes: u64,
     pub files: u64,
 }
 
-/// An error that names the first difference if this is no copy of that.
+/// Compares two trees. The error names the first difference.
 pub fn copy(source: &Path, destination: &Path) -> Outcome<Seen> {
     let (from, to) = (source.symlink_metadata()?, destination.symlink_metadata());
     let to = to.map_err(|error| format!("{}: {error}", destination.display()))?;
     if from.file_type() != to.file_type() {
-        return Err(format!("{} is of another kind than its source", destination.display()).into());
+        return Err(format!(
+            "{} is not the same kind of file as its source",
+            destination.display()
+        )
+        .into());
     }
     if from.is_file() {
         if !same_bytes(source, destination)? {
@@ -72,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_not_allocated_and_zeros_are() {
+    fn zeros_are_allocated_and_holes_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let (a, b) = (folder.path().join("a"), folder.path().join("b"));
         std::fs::File::create(&a).unwrap().set_len(1 << 20).unwrap();

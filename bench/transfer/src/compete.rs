@@ -1,5 +1,5 @@
-//! Subjects in turns: each does the same once in every round, so that noise falls on all of them alike, and all have to
-//! make a true copy. Round 0 does not count.
+//! Runs the subjects in turns. Each does the same work once in every round, so that noise affects
+//! all of them alike, and all must make a correct copy. Round 0 does not count.
 
 use std::path::{Path, PathBuf};
 
@@ -15,23 +15,23 @@ use crate::check::{self, Seen};
 use crate::subjects;
 use crate::subjects::{Subject, Task};
 
-/// One thing to be done by all.
+/// Work that all subjects do.
 #[derive(Clone, Debug)]
 pub struct Cell {
     pub section: &'static str,
     pub name: String,
     pub source: PathBuf,
     pub destination: PathBuf,
-    /// Of all files together.
+    /// Bytes of all files.
     pub bytes: u64,
     pub cold: bool,
     pub synced: bool,
     pub tree: bool,
-    /// Count system calls in one more run of each.
+    /// Counts system calls in an additional run of each subject.
     pub counted: bool,
 }
 
-/// One step of one subject.
+/// Measurements of one step of one subject.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Measured {
     #[serde(flatten)]
@@ -40,19 +40,19 @@ pub struct Measured {
     pub allocated_bytes: u64,
 }
 
-/// What a subject came to.
+/// Result of one subject.
 #[derive(Clone, Debug)]
-pub struct Lot {
+pub struct SubjectResult {
     pub name: String,
     pub is_peer: bool,
-    /// Of the rounds that count, or why there are none.
+    /// Measurements of the rounds that count, or the failure.
     pub steps: Result<Vec<Measured>, Failure>,
     pub system_calls: Option<u64>,
-    /// Of Evermap: the engines that moved the bytes, as it reports.
+    /// Engines that moved the bytes, from Evermap's report.
     pub engines: Option<String>,
 }
 
-impl Lot {
+impl SubjectResult {
     pub fn samples(&self, of: impl Fn(&Measured) -> f64) -> Samples {
         let mut samples = Samples::new();
         self.steps.iter().flatten().for_each(|step| samples.push(of(step)));
@@ -68,28 +68,28 @@ impl Lot {
     }
 }
 
-/// How a cell ended.
+/// Results of one cell.
 #[derive(Clone, Debug)]
 pub struct Standings {
     pub cell: Cell,
-    pub lots: Vec<Lot>,
+    pub results: Vec<SubjectResult>,
 }
 
 impl Standings {
-    /// One that came to something.
-    pub fn lot(&self, name: &str) -> Option<&Lot> {
-        self.lots.iter().find(|lot| lot.name == name && lot.steps.is_ok())
+    /// Returns the result of this subject, unless it failed.
+    pub fn result(&self, name: &str) -> Option<&SubjectResult> {
+        self.results.iter().find(|result| result.name == name && result.steps.is_ok())
     }
 
     /// The peer with the least median time.
-    pub fn fastest_peer(&self) -> Option<&Lot> {
-        let peers = self.lots.iter().filter(|lot| lot.is_peer && lot.steps.is_ok());
+    pub fn fastest_peer(&self) -> Option<&SubjectResult> {
+        let peers = self.results.iter().filter(|result| result.is_peer && result.steps.is_ok());
         peers.min_by(|a, b| a.wall_ms().median().total_cmp(&b.wall_ms().median()))
     }
 
-    /// How often `other` fits `one`, round by round.
+    /// Returns `one` divided by `other`, round by round.
     pub fn ratios(&self, one: &str, other: &str, of: impl Fn(&Measured) -> f64) -> Option<Samples> {
-        let steps = |name: &str| self.lot(name)?.steps.as_ref().ok();
+        let steps = |name: &str| self.result(name)?.steps.as_ref().ok();
         let mut samples = Samples::new();
         for (one, other) in steps(one)?.iter().zip(steps(other)?) {
             samples.push(of(one) / of(other));
@@ -98,13 +98,13 @@ impl Standings {
     }
 }
 
-/// Lets them compete.
+/// Runs all subjects of a cell.
 pub fn compete(bench: &mut Bench, cell: &Cell, subjects: &[Subject]) -> Outcome<Standings> {
-    let mut lots: Vec<Lot> = subjects.iter().map(new_lot).collect();
+    let mut results: Vec<SubjectResult> = subjects.iter().map(new_result).collect();
     caches::fill(&cell.source)?;
     for (round, index) in bench.options.turns(subjects.len()) {
-        let (subject, lot) = (&subjects[index], &mut lots[index]);
-        let Ok(steps) = &mut lot.steps else { continue };
+        let (subject, result) = (&subjects[index], &mut results[index]);
+        let Ok(steps) = &mut result.steps else { continue };
         match step(bench, cell, subject)? {
             Ok(measured) => {
                 let subject = &subject.name;
@@ -116,29 +116,33 @@ pub fn compete(bench: &mut Bench, cell: &Cell, subjects: &[Subject]) -> Outcome<
             }
             Err(failure) => {
                 eprintln!("{}: {}: {failure}", cell.name, subject.name);
-                lot.steps = Err(failure);
+                result.steps = Err(failure);
             }
         }
     }
     if cell.counted {
-        for (subject, lot) in subjects.iter().zip(&mut lots).filter(|(_, lot)| lot.steps.is_ok()) {
-            lot.system_calls = count(bench, cell, subject)?;
+        for (subject, result) in
+            subjects.iter().zip(&mut results).filter(|(_, result)| result.steps.is_ok())
+        {
+            result.system_calls = count(bench, cell, subject)?;
         }
     }
-    for (subject, lot) in subjects.iter().zip(&mut lots).filter(|(_, lot)| lot.steps.is_ok()) {
-        lot.engines = engines(bench, cell, subject)?;
+    for (subject, result) in
+        subjects.iter().zip(&mut results).filter(|(_, result)| result.steps.is_ok())
+    {
+        result.engines = engines(bench, cell, subject)?;
     }
     remove(&cell.destination)?;
     eprintln!("{}: {}", cell.section, cell.name);
-    Ok(Standings { cell: cell.clone(), lots })
+    Ok(Standings { cell: cell.clone(), results })
 }
 
-fn new_lot(subject: &Subject) -> Lot {
+fn new_result(subject: &Subject) -> SubjectResult {
     let (name, is_peer) = (subject.name.clone(), subject.is_peer());
-    Lot { name, is_peer, steps: Ok(Vec::new()), system_calls: None, engines: None }
+    SubjectResult { name, is_peer, steps: Ok(Vec::new()), system_calls: None, engines: None }
 }
 
-/// One subject's turn: everything is made ready, timed, and looked at.
+/// Prepares, times and checks one step.
 fn step(bench: &Bench, cell: &Cell, subject: &Subject) -> Outcome<Result<Measured, Failure>> {
     prepare(bench, cell, subject)?;
     let cost = match process::run(subject.job(task(cell)))? {
@@ -155,9 +159,10 @@ fn task(cell: &Cell) -> Task<'_> {
     Task { source, destination, synced: *synced, tree: *tree }
 }
 
-/// Nothing is there, nothing is to be written, the page cache is as it should be, and there is memory.
+/// Prepares a step: removes the copy, syncs the file system, and brings page cache and memory into
+/// the state of the cell.
 pub fn prepare(bench: &Bench, cell: &Cell, subject: &Subject) -> Outcome {
-    ends::go_on()?;
+    ends::check_interrupted()?;
     match cell.tree {
         true => set_aside(&cell.destination)?,
         false => remove(&cell.destination)?,
@@ -169,20 +174,20 @@ pub fn prepare(bench: &Bench, cell: &Cell, subject: &Subject) -> Outcome {
         warm_program(cell, subject)?;
     }
     if bench.options.warm_memory {
-        // Cold, the source needs pages, too.
+        // A cold source needs pages, too.
         memory::warm(if cell.cold { 2 * cell.bytes } else { cell.bytes })?;
     }
     Ok(())
 }
 
-/// The program and its libraries are in the page cache again.
+/// Runs the program once, so that it and its libraries are in the page cache.
 fn warm_program(cell: &Cell, subject: &Subject) -> Outcome {
     let folder = tempfile::tempdir()?;
     let (source, destination) = (folder.path().join("one"), folder.path().join("other"));
     std::fs::write(&source, "x")?;
     let task =
         Task { source: &source, destination: &destination, synced: cell.synced, tree: false };
-    // Whether it can do that is no matter.
+    // Warms the cache only, so a failure does not matter.
     process::run(subject.job(task))?.map(|_| ()).or_else(|_| Ok(()))
 }
 
@@ -192,7 +197,7 @@ fn count(bench: &Bench, cell: &Cell, subject: &Subject) -> Outcome<Option<u64>> 
     Ok(count.ok())
 }
 
-/// One more run that is not timed: what moved the bytes?
+/// Runs a subject once more, untimed, and returns the engines that moved the bytes.
 pub fn engines(bench: &Bench, cell: &Cell, subject: &Subject) -> Outcome<Option<String>> {
     let report = tempfile::NamedTempFile::new()?;
     let Some(job) = subject.job_with_report(task(cell), report.path()) else { return Ok(None) };
@@ -203,8 +208,9 @@ pub fn engines(bench: &Bench, cell: &Cell, subject: &Subject) -> Outcome<Option<
     }
 }
 
-/// A tree that was made gets another name. ext4 gives no inode again that was freed within the last minute, and looks at each
-/// of those whenever it needs one: with a removed tree of 10,000 files before it, the next one takes ten times as long.
+/// Renames a copied tree instead of removing it. ext4 does not reuse an inode within a minute after
+/// it was freed, and examines each such inode whenever it needs one: after the removal of a tree of
+/// 10,000 files, the next tree takes ten times as long.
 fn set_aside(tree: &Path) -> Outcome {
     if !tree.try_exists()? {
         return Ok(());
@@ -214,7 +220,7 @@ fn set_aside(tree: &Path) -> Outcome {
     Ok(std::fs::rename(tree, aside.join("tree"))?)
 }
 
-/// A copy that was made, whatever it is.
+/// Removes a copy, file or tree.
 pub fn remove(path: &Path) -> Outcome {
     let removed = match path.symlink_metadata() {
         Ok(about) if about.is_dir() => std::fs::remove_dir_all(path),
@@ -230,17 +236,17 @@ mod tests {
 
     use super::*;
 
-    fn lot(name: &str, is_peer: bool, walls_ms: &[u64]) -> Lot {
+    fn result(name: &str, is_peer: bool, walls_ms: &[u64]) -> SubjectResult {
         let step = |ms: &u64| Measured {
             cost: Cost { wall_ns: ms * 1_000_000, ..Cost::default() },
             bytes: 1,
             allocated_bytes: 0,
         };
         let steps = Ok(walls_ms.iter().map(step).collect());
-        Lot { name: name.to_string(), is_peer, steps, system_calls: None, engines: None }
+        SubjectResult { name: name.to_string(), is_peer, steps, system_calls: None, engines: None }
     }
 
-    fn standings(lots: Vec<Lot>) -> Standings {
+    fn standings(results: Vec<SubjectResult>) -> Standings {
         let cell = Cell {
             section: "files",
             name: String::new(),
@@ -252,29 +258,31 @@ mod tests {
             tree: false,
             counted: false,
         };
-        Standings { cell, lots }
+        Standings { cell, results }
     }
 
     #[test]
-    fn a_ratio_is_that_of_the_same_round() {
-        let all =
-            standings(vec![lot("evermap copy", false, &[1, 2, 4]), lot("cp", true, &[2, 8, 4])]);
+    fn a_ratio_compares_figures_of_the_same_round() {
+        let all = standings(vec![
+            result("evermap copy", false, &[1, 2, 4]),
+            result("cp", true, &[2, 8, 4]),
+        ]);
         let ratios = all.ratios("cp", "evermap copy", |step| step.cost.wall_ms()).unwrap();
         assert_eq!((ratios.median(), ratios.min(), ratios.max()), (2.0, 1.0, 4.0));
         assert!(all.ratios("cp", "pv", |_| 1.0).is_none());
     }
 
     #[test]
-    fn the_fastest_peer_is_a_peer_that_came_to_something() {
-        let mut broken = lot("pv", true, &[]);
+    fn the_fastest_peer_did_not_fail() {
+        let mut broken = result("pv", true, &[]);
         broken.steps = Err("no".to_string());
-        let lots = vec![
-            lot("evermap copy", false, &[1]),
-            lot("cp", true, &[3]),
-            lot("dd", true, &[2]),
+        let results = vec![
+            result("evermap copy", false, &[1]),
+            result("cp", true, &[3]),
+            result("dd", true, &[2]),
             broken,
         ];
-        assert_eq!(standings(lots).fastest_peer().unwrap().name, "dd");
-        assert!(standings(vec![lot("evermap copy", false, &[1])]).fastest_peer().is_none());
+        assert_eq!(standings(results).fastest_peer().unwrap().name, "dd");
+        assert!(standings(vec![result("evermap copy", false, &[1])]).fastest_peer().is_none());
     }
 }

@@ -1,4 +1,5 @@
-//! What is copied: ten files of different kinds and sizes, the same in every run, and a tree of small ones.
+//! Data to copy: ten files of different kinds and sizes, the same in every run, and a tree of small
+//! files.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,22 +16,22 @@ const WORDS: &[&str] = &[
     "copy", "buffer", "is", "cache", "byte", "with", "reader", "on", "writer", "for", "disk",
     "socket", "by",
 ];
-/// Of a sparse file, where its only data are.
+/// Offset of the only data in a sparse file.
 const SPARSE_DATA_AT: u64 = MIB;
 const SPARSE_DATA_BYTES: usize = 4096;
-/// Quick runs take files of a part of the size, but no less than a page.
+/// Divisor of the sizes in quick runs. No file is smaller than a page.
 const QUICK_PART: u64 = 64;
 
-/// What a file is filled with.
+/// Content of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// Words.
     Text,
-    /// Lines that are much alike.
+    /// Similar lines.
     Log,
-    /// What can't be compressed, as pictures and archives are.
+    /// Incompressible data, like pictures and archives.
     Random,
-    /// Pages of which the second half is zero, as those of databases are.
+    /// Pages whose second half is zero, like those of databases.
     Records,
     /// Four kilobytes of data in a hole.
     Sparse,
@@ -41,11 +42,11 @@ pub enum Kind {
 pub struct Entry {
     pub kind: Kind,
     pub bytes: u64,
-    /// Its size in a run that is not quick: what it is called, and chosen by.
+    /// Size in a full run, which names and selects the file.
     pub nominal_bytes: u64,
 }
 
-/// The ten, from the smallest to the largest. Three sizes are no multiples of a page.
+/// The ten files, from the smallest to the largest. Three sizes are not multiples of a page.
 const ALL: [(Kind, u64); 10] = [
     (Kind::Text, 4 * KIB),
     (Kind::Text, 61 * KIB + 7),
@@ -68,7 +69,7 @@ impl Entry {
         Entry { kind, bytes, nominal_bytes }
     }
 
-    /// As tables call it.
+    /// Name in tables.
     pub fn name(&self) -> String {
         let kind = format!("{:?}", self.kind).to_ascii_lowercase();
         format!("{kind} {}", size(self.bytes))
@@ -78,7 +79,7 @@ impl Entry {
         format!("{:?}-{}", self.kind, self.nominal_bytes).to_ascii_lowercase()
     }
 
-    /// Makes it in this folder, on the disk.
+    /// Makes the file in this folder, and syncs it to the disk.
     pub fn make(&self, folder: &Path) -> Outcome<PathBuf> {
         let path = folder.join(self.file_name());
         let file = File::create(&path)?;
@@ -105,7 +106,7 @@ impl Entry {
     }
 }
 
-/// Some 8 KiB more of this kind.
+/// Appends about 8 KiB of this kind.
 fn fill(kind: Kind, random: &mut Random, block: &mut Vec<u8>) {
     match kind {
         Kind::Random => {
@@ -139,10 +140,10 @@ fn fill(kind: Kind, random: &mut Random, block: &mut Vec<u8>) {
     }
 }
 
-/// The files of a run: all, or those of these sizes.
+/// Returns the files of a run: all, or those of these sizes.
 pub fn entries(quick: bool, sizes_bytes: &[u64]) -> Vec<Entry> {
     let wanted = |bytes: u64| {
-        // A size is meant roughly: 4 MiB is the file of 4 MiB and some bytes, too.
+        // Sizes match roughly: 4 MiB also selects the file of 4 MiB and some bytes.
         sizes_bytes.is_empty()
             || sizes_bytes.iter().any(|size| bytes / 64 * 63 <= *size && *size <= bytes / 16 * 17)
     };
@@ -150,7 +151,7 @@ pub fn entries(quick: bool, sizes_bytes: &[u64]) -> Vec<Entry> {
     all.map(|(kind, bytes)| Entry::new(kind, bytes, quick)).collect()
 }
 
-/// A tree of this many files of 4 KiB, a hundred in a folder.
+/// Makes a tree of this many files of 4 KiB, a hundred in each folder.
 pub fn tree(folder: &Path, files: u64) -> Outcome {
     let mut random = Random::new(SEED);
     let mut block = Vec::new();
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_ten_files_of_all_kinds_and_quick_ones_are_small() {
+    fn the_ten_files_cover_all_kinds_and_quick_ones_are_small() {
         let (all, quick) = (entries(false, &[]), entries(true, &[]));
         assert_eq!((all.len(), quick.len()), (10, 10));
         assert_eq!(all.iter().map(|entry| entry.bytes).max(), Some(GIB));
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_chosen_by_their_rough_size() {
+    fn files_are_selected_by_rough_size() {
         let names: Vec<String> =
             entries(false, &[4 * KIB, 4 * MIB, 64 * MIB]).iter().map(Entry::name).collect();
         assert_eq!(names, ["text 4 KiB", "log 4.00 MiB", "sparse 64 MiB", "random 64 MiB"]);
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_has_as_many_files_as_wanted() {
+    fn a_tree_has_the_requested_number_of_files() {
         let folder = tempfile::tempdir().unwrap();
         tree(folder.path(), 250).unwrap();
         let seen = crate::check::copy(folder.path(), folder.path()).unwrap();

@@ -1,14 +1,15 @@
-//! Transfers measured inside a process that runs already: of small files, starting a process costs more than all else.
+//! Measures transfers inside a running process, because the start of a process dominates the time
+//! of small files.
 //!
-//! Evermap does that itself: `evermap bench transfer --json` moves files of given sizes by given engines, in turns, and prints
-//! a list of cells: engine, size, the times of all rounds in order of length. A command that has no such verb is no error;
-//! tables then say what they lack.
+//! Evermap measures them itself: `evermap bench transfer --json` moves files of given sizes with
+//! given engines, in turns, and prints a list of cells: engine, size, and the sorted times of all
+//! rounds. A command without this verb is not an error; the tables then say what is missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::Outcome;
-use common::ends::go_on;
+use common::ends::check_interrupted;
 use common::raw::Origin;
 use common::samples::Samples;
 use common::{memory, units};
@@ -16,29 +17,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::Bench;
 
-/// What is to be measured: warm, not synced.
+/// Transfers to measure: warm, not synced.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub engines: &'a [&'a str],
     pub sizes_bytes: &'a [u64],
     pub rounds: usize,
-    /// Where files are read and written.
+    /// Folder for the files.
     pub folder: &'a Path,
 }
 
-/// What was found about one engine and one size.
+/// Measurements of one engine and one size.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 pub struct Cell {
     pub engine: String,
     pub size_bytes: u64,
     pub wall_s: Vec<f64>,
     pub processor_s: Vec<f64>,
-    /// Why there are no times.
+    /// Reason if there are no times.
     pub refused: Option<String>,
 }
 
 impl Cell {
-    /// Nothing if the engine can't do it there.
+    /// Returns the times, or `None` if the engine can't do it there.
     pub fn wall_ms(&self) -> Option<Samples> {
         let mut samples = Samples::new();
         self.wall_s.iter().for_each(|s| samples.push(s * 1e3));
@@ -46,33 +47,33 @@ impl Cell {
     }
 }
 
-/// The command, if it can.
+/// Command that has the verb.
 pub struct InProcess {
     program: PathBuf,
 }
 
 impl InProcess {
-    /// Asks the command whether it has the verb.
+    /// Tests if the command has the verb.
     pub fn find(program: &Path) -> Option<InProcess> {
         let output = Command::new(program).args(["bench", "transfer", "--help"]).output().ok()?;
         output.status.success().then(|| InProcess { program: program.to_path_buf() })
     }
 
-    /// The times of all rounds; an error if it could not do it.
+    /// Returns the times of all rounds.
     pub fn measure(
         &self,
         bench: &mut Bench,
         section: &str,
         request: Request<'_>,
     ) -> Outcome<Vec<Cell>> {
-        go_on()?;
+        check_interrupted()?;
         if bench.options.warm_memory {
             memory::warm(request.sizes_bytes.iter().copied().max().unwrap_or(0))?;
         }
         let output = self.command(request).output()?;
         if !output.status.success() {
-            let complaint = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("`evermap bench transfer`: {}", complaint.trim()).into());
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("`evermap bench transfer`: {}", stderr.trim()).into());
         }
         let cells = parse(&output.stdout)?;
         for cell in &cells {
@@ -95,8 +96,9 @@ impl InProcess {
 }
 
 fn parse(output: &[u8]) -> Outcome<Vec<Cell>> {
-    serde_json::from_slice(output)
-        .map_err(|error| format!("what `evermap bench transfer` prints: {error}").into())
+    serde_json::from_slice(output).map_err(|error| {
+        format!("cannot parse the output of `evermap bench transfer`: {error}").into()
+    })
 }
 
 #[cfg(test)]
@@ -106,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_read_and_more_may_stand_in_them() {
+    fn cells_are_parsed_and_unknown_fields_ignored() {
         let text = br#"[{"engine":"splice","size_bytes":4096,"wall_s":[0.000009,0.00001,0.00002],
             "processor_s":[0.1],"calls":2,"switches":0,"refused":null},
             {"engine":"reflink","size_bytes":4096,"wall_s":[],"processor_s":[],"refused":"no"}]"#;
@@ -117,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn a_command_without_the_verb_is_no_error() {
+    fn a_command_without_the_verb_is_not_an_error() {
         assert!(InProcess::find(Path::new("/bin/false")).is_none());
         assert!(InProcess::find(Path::new("/nonexistent")).is_none());
     }
 
     #[test]
-    fn the_command_is_told_engines_sizes_rounds_and_where() {
+    fn the_command_gets_engines_sizes_rounds_and_folder() {
         let inside = InProcess { program: "evermap".into() };
         let (engines, folder) = (["splice", "uring"], Path::new("/here"));
         let request = Request { engines: &engines, sizes_bytes: &[4096, 7], rounds: 3, folder };

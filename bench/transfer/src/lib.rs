@@ -1,9 +1,10 @@
-//! Measures transfers: every engine of `evermap copy`, `send` and `receive` beside the programs that people copy with,
-//! as whole new processes in the same run.
+//! Measures transfers: every engine of `evermap copy`, `send` and `receive`, and widely used
+//! copying programs, each step a new process in the same run.
 //!
-//! What is measured, and how, stands at the top of each file in `sections`. On top of what all benchmarks share
-//! (`bench/common`), from the bottom: `corpus` (what is copied), `subjects` (who copies), `compete` (in turns, and right),
-//! `network` (through sockets), and the sections with their tables and plots.
+//! The head of each file in `sections` says what it measures and how. From the bottom, above
+//! `bench/common`: `corpus` (data to copy), `subjects` (copying programs), `compete` (runs subjects
+//! in turns and checks their copies), `network` (transfers through sockets), and the sections with
+//! their tables and plots.
 
 pub mod bench;
 pub mod check;

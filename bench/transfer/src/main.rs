@@ -1,6 +1,6 @@
-//! Measures transfers beside other programs, and prints tables in Markdown.
+//! Measures transfers by Evermap and by other programs, and prints tables in Markdown.
 //!
-//! `evermap-transfer-bench [OPTIONS] [SECTION ...]`; without sections, all of them.
+//! Usage: `evermap-transfer-bench [OPTIONS] [SECTION ...]`; without sections, all of them run.
 
 use std::process::ExitCode;
 

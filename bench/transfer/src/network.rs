@@ -1,4 +1,5 @@
-//! Files through sockets on this machine: a sender and a receiver, each a process of its own, with what each took.
+//! Sends files through sockets on this machine, with sender and receiver as separate processes, and
+//! measures the cost of both.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -8,45 +9,45 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::Outcome;
-use common::ends::go_on;
+use common::ends::check_interrupted;
 use common::process::{self, Cost, Failure, Job, last_lines};
 use serde::{Deserialize, Serialize};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One file, sent and received.
+/// Measurements of one file, sent and received.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Sent {
     pub bytes: u64,
-    /// From before the sender was started to the receiver's end.
+    /// From before the start of the sender to the end of the receiver.
     pub wall_ns: u64,
-    /// From the connection to its end, where the receiver says that.
+    /// Time from the connection to its end, if the receiver reports it.
     pub connected_ns: Option<u64>,
     pub sender: Cost,
     pub receiver: Cost,
 }
 
-/// What `discard` says at its end.
+/// Final report of `discard`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Taken {
     pub bytes: u64,
     pub connected_ns: u64,
 }
 
-/// How often a receiver that waits is woken.
+/// Condition that wakes a waiting receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waking {
-    /// For each segment, as programs are that don't ask for anything else.
+    /// Each segment, the default of sockets.
     Always,
-    /// When this much has come, as `evermap receive` is.
+    /// A larger amount of data, as for `evermap receive`.
     Seldom,
 }
 
-/// What [`Waking::Seldom`] waits for.
+/// Amount of data for [`Waking::Seldom`].
 const WAKING_BYTES: &str = "131072";
 
 impl Waking {
-    /// Options of `discard`.
+    /// Options for `discard`.
     pub fn options(self) -> &'static [&'static str] {
         match self {
             Waking::Always => &[],
@@ -55,28 +56,29 @@ impl Waking {
     }
 }
 
-/// Who receives.
+/// Receiving program.
 pub enum Receiver<'a> {
-    /// This benchmark's `discard`, throwing away or, with a file, writing down.
+    /// This benchmark's `discard`: discards the data, or writes it to a file.
     Discard { program: &'a Path, into: Option<&'a Path>, waking: Waking },
-    /// `evermap receive`; raw takes whatever comes by one connection.
+    /// `evermap receive`; `raw` accepts any bytes from one connection.
     Evermap { program: &'a Path, raw: bool, into: &'a Path },
 }
 
-/// A receiver that waits for connections. It is killed if this value goes away.
+/// Receiver that waits for connections. It is killed on drop.
 pub struct Waiting {
     child: Option<Child>,
     output: BufReader<ChildStdout>,
-    complaint: File,
+    stderr: File,
     start: Instant,
     pub address: String,
-    says_what_came: bool,
+    reports_bytes: bool,
 }
 
 impl Receiver<'_> {
-    /// Starts it, and waits until it listens. `address` is `unix:PATH`, or a host whose port is chosen here.
+    /// Starts the receiver and waits until it listens. `address` is `unix:PATH`, or a host
+    /// whose port is chosen here.
     pub fn start(&self, address: &str) -> Outcome<Waiting> {
-        let (mut command, says_what_came, address) = match self {
+        let (mut command, reports_bytes, address) = match self {
             Receiver::Discard { program, into, waking } => {
                 let mut command = Command::new(program);
                 command.args(waking.options());
@@ -91,17 +93,18 @@ impl Receiver<'_> {
                 (command, false, address)
             }
         };
-        if says_what_came {
+        if reports_bytes {
             command.arg(&address);
         }
-        let complaint = tempfile::tempfile()?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(complaint.try_clone()?);
+        let stderr = tempfile::tempfile()?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr.try_clone()?);
         let start = Instant::now();
         let mut child = command.spawn()?;
-        let output = BufReader::new(child.stdout.take().ok_or("a receiver has an output")?);
+        let output =
+            BufReader::new(child.stdout.take().ok_or("the receiver's output is not a pipe")?);
         let mut waiting =
-            Waiting { child: Some(child), output, complaint, start, address, says_what_came };
-        if says_what_came {
+            Waiting { child: Some(child), output, stderr, start, address, reports_bytes };
+        if reports_bytes {
             let mut line = String::new();
             waiting.output.read_line(&mut line)?;
             let address = line.trim().strip_prefix("ready ");
@@ -114,36 +117,38 @@ impl Receiver<'_> {
 }
 
 impl Waiting {
-    /// Without connecting: that would be taken for the sender.
+    /// Waits for the listening socket without connecting, which would look like the sender.
     fn until_it_listens(&mut self) -> Outcome {
         while !listens(&self.address) {
-            go_on()?;
+            check_interrupted()?;
             let ended = self.child.as_mut().map(Child::try_wait).transpose()?.flatten();
             if let Some(status) = ended {
                 self.child = None;
-                let said = last_lines(&mut self.complaint)?;
-                return Err(format!("the receiver did not listen: {status}: {said}").into());
+                let said = last_lines(&mut self.stderr)?;
+                return Err(
+                    format!("the receiver ended before it listened: {status}: {said}").into()
+                );
             }
-            if self.start.elapsed() > PATIENCE {
-                return Err("the receiver does not listen".into());
+            if self.start.elapsed() > TIMEOUT {
+                return Err(format!("the receiver does not listen after {TIMEOUT:?}").into());
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())
     }
 
-    /// Waits for its end, and gives what came and what it took.
+    /// Waits for the end of the receiver, and returns its report and its cost.
     pub fn finish(mut self) -> Outcome<(Option<Taken>, Cost)> {
         let child = self.child.take().ok_or("a receiver ends once")?;
         let (status, cost) = process::finish(child, Instant::now())?;
         let mut text = String::new();
         self.output.read_to_string(&mut text)?;
         if !status.success() {
-            let said = last_lines(&mut self.complaint)?;
+            let said = last_lines(&mut self.stderr)?;
             return Err(format!("the receiver failed: {status}: {said}").into());
         }
         let taken =
-            if self.says_what_came { Some(serde_json::from_str(text.trim())?) } else { None };
+            if self.reports_bytes { Some(serde_json::from_str(text.trim())?) } else { None };
         Ok((taken, cost))
     }
 }
@@ -151,14 +156,14 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // One that is gone already is no matter.
+            // An error means that the process has already ended.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Sends once. `sender` makes the program from the address.
+/// Sends a file once. `sender` builds the command from the address.
 pub fn send(
     bytes: u64,
     receiver: &Receiver<'_>,
@@ -175,13 +180,13 @@ pub fn send(
     let (taken, receiver) = waiting.finish()?;
     let wall_ns = start.elapsed().as_nanos() as u64;
     if taken.is_some_and(|taken| taken.bytes != bytes) {
-        return Err(format!("{bytes} bytes were sent, and {taken:?} came").into());
+        return Err(format!("{bytes} bytes were sent, and {taken:?} arrived").into());
     }
     let connected_ns = taken.map(|taken| taken.connected_ns);
     Ok(Ok(Sent { bytes, wall_ns, connected_ns, sender: cost, receiver }))
 }
 
-/// How a sender is called.
+/// Sending program.
 #[derive(Clone, Debug)]
 pub enum Sender {
     /// This benchmark's plain reader and writer.
@@ -190,7 +195,8 @@ pub enum Sender {
         congestion: Option<&'static str>,
     },
     Socat(PathBuf),
-    /// `evermap send` with an engine, or as it decides; raw by one connection, else by so many.
+    /// `evermap send` with an engine or its policy; raw on one connection, or with this many
+    /// connections.
     Evermap {
         program: PathBuf,
         engine: Option<&'static str>,
@@ -218,7 +224,7 @@ impl Sender {
         }
     }
 
-    /// Does it ask TCP for something?
+    /// Returns true if it requests a congestion control.
     pub fn is_unpaced(&self) -> bool {
         matches!(self, Sender::ReadSend { congestion: Some(_), .. })
     }
@@ -259,7 +265,7 @@ impl Sender {
     }
 }
 
-/// A port that is free now.
+/// Returns the address with a port that is free now.
 pub fn with_free_port(address: &str) -> Outcome<String> {
     if address.starts_with("unix:") {
         return Ok(address.to_string());
@@ -268,11 +274,11 @@ pub fn with_free_port(address: &str) -> Outcome<String> {
     Ok(TcpListener::bind((host, 0))?.local_addr()?.to_string())
 }
 
-/// Does anybody listen at this address of this machine?
+/// Returns true if a process listens at this address of this machine.
 pub fn listens(address: &str) -> bool {
     if let Some(path) = address.strip_prefix("unix:") {
         let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-        // A socket has its name before it listens; then this flag is set.
+        // A socket has its name before it listens; this flag is set when it does.
         let listens = |line: &str| line.ends_with(path) && line.contains(" 00010000 ");
         return sockets.lines().any(listens);
     }
@@ -284,7 +290,7 @@ pub fn listens(address: &str) -> bool {
     let has = |table: &String| {
         table.lines().any(|line| {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            // 0A: listening.
+            // State 0A is LISTEN.
             fields.get(1).is_some_and(|local| local.ends_with(&wanted))
                 && fields.get(3) == Some(&"0A")
         })
@@ -299,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_listens_is_seen_without_connecting() {
+    fn a_listening_socket_is_found_without_connecting() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         assert!(listens(&address));
@@ -322,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn senders_are_called_with_what_they_understand() {
+    fn each_sender_gets_its_own_arguments() {
         let line = |sender: Sender, address: &str| {
             let command = sender.command(Path::new("/f"), address);
             let words = std::iter::once(command.get_program()).chain(command.get_args());

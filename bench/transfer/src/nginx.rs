@@ -1,4 +1,5 @@
-//! A web server that sends files with `sendfile`, as the field does: nginx, on the loopback device, one process.
+//! Runs nginx as a web server that sends files with `sendfile`, on the loopback device, as one
+//! process.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -10,25 +11,27 @@ use common::process::find_program;
 
 use crate::network::{Taken, Waking, listens, with_free_port};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A server of one folder's files. It ends with this value.
+/// Server of one folder's files. It is killed on drop.
 pub struct Nginx {
     child: Child,
     address: String,
 }
 
 impl Nginx {
-    /// `own` is an empty folder for what it writes; `files` is what it serves.
+    /// Starts the server. `own` is an empty folder for its own files; `files` is the folder to
+    /// serve.
     pub fn start(own: &Path, files: &Path) -> Outcome<Nginx> {
-        let program = find_program("nginx").ok_or("there is no `nginx`")?;
+        let program = find_program("nginx").ok_or("`nginx` is not installed")?;
         let address = with_free_port("127.0.0.1:0")?;
         let settings = own.join("nginx.conf");
         std::fs::write(&settings, configuration(own, files, &address))?;
         let mut command = Command::new(program);
         command.arg("-p").arg(own).arg("-c").arg(&settings).arg("-e").arg(own.join("errors"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // SAFETY: between fork and exec only a system call is made.
+        // SAFETY: the closure makes one system call, which is allowed between fork and
+        // exec.
         unsafe {
             command.pre_exec(|| {
                 let signal = Some(rustix::process::Signal::KILL);
@@ -38,7 +41,7 @@ impl Nginx {
         let mut server = Nginx { child: command.spawn()?, address };
         let start = Instant::now();
         while !listens(&server.address) {
-            if server.child.try_wait()?.is_some() || start.elapsed() > PATIENCE {
+            if server.child.try_wait()?.is_some() || start.elapsed() > TIMEOUT {
                 let errors = std::fs::read_to_string(own.join("errors")).unwrap_or_default();
                 return Err(format!("nginx does not listen: {}", errors.trim()).into());
             }
@@ -47,7 +50,7 @@ impl Nginx {
         Ok(server)
     }
 
-    /// Has it send a file to `discard`; what came, and the processor time that the server took, in ns.
+    /// Sends one file to `discard`. Returns its report, and the server's processor time in ns.
     pub fn send(&self, discard: &Path, waking: Waking, name: &str) -> Outcome<(Taken, u64)> {
         let before = self.cpu_ns()?;
         let mut command = Command::new(discard);
@@ -63,13 +66,13 @@ impl Nginx {
     fn cpu_ns(&self) -> Outcome<u64> {
         let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id()))?;
         let first = text.split_whitespace().next().and_then(|first| first.parse().ok());
-        first.ok_or_else(|| "the kernel does not say what nginx took".into())
+        first.ok_or_else(|| "cannot read nginx's processor time from schedstat".into())
     }
 }
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // One that is gone already is no matter.
+        // An error means that the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -94,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_writes_nothing_outside_of_its_folder() {
+    fn nginx_writes_only_to_its_own_folder() {
         let text = configuration(Path::new("/own"), Path::new("/files"), "127.0.0.1:80");
         assert_eq!(text.matches("_temp_path \"/own/").count(), 5);
         assert!(text.contains("root \"/files\"") && text.contains("sendfile on"), "{text}");

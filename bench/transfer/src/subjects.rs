@@ -1,11 +1,11 @@
-//! Who copies: `evermap copy` as it decides itself and with each of its engines, and the programs that people use.
+//! Copying programs: `evermap copy` with its policy and with each engine, and widely used programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::process::{Job, find_program};
 
-/// All engines that `evermap copy` has, as its `--engine` calls them.
+/// All engines of `evermap copy`, as named by `--engine`.
 pub const ENGINES: [&str; 12] = [
     "read-write",
     "mmap-write",
@@ -24,7 +24,7 @@ pub const ENGINES: [&str; 12] = [
 /// `evermap copy` without an engine: its policy decides.
 pub const POLICY: &str = "evermap copy";
 
-/// One who copies.
+/// Copying program.
 #[derive(Clone, Debug)]
 pub struct Subject {
     pub name: String,
@@ -37,23 +37,23 @@ enum Kind {
     Peer { program: PathBuf, peer: &'static Peer },
 }
 
-/// How a peer is called.
+/// Command line of a peer.
 #[derive(Debug)]
 struct Peer {
     name: &'static str,
     program: &'static str,
-    /// What comes before the names of source and destination.
+    /// Options before the names of source and destination.
     options: &'static [&'static str],
     names: Names,
-    /// What comes before the names if it is a whole tree, for those that can do it.
+    /// Options for a whole tree, for peers that can copy one.
     tree: Option<&'static [&'static str]>,
 }
 
-/// How a program is told what to copy.
+/// Form in which a program takes source and destination.
 #[derive(Clone, Copy, Debug)]
 enum Names {
     Arguments,
-    /// The source is an argument, the copy is the standard output.
+    /// The source is an argument; the copy is the standard output.
     ToOutput,
     Dd,
     Socat,
@@ -95,11 +95,11 @@ static PEERS: [Peer; 9] = [
     },
 ];
 
-/// The standard reader and writer: it copies twice, which is what `copies` calibrates with.
+/// Plain reader and writer: it copies twice, so `copies` calibrates with it.
 static READ_WRITE: Peer =
     Peer { name: "dd bs=128K", program: "dd", options: &["bs=128K"], names: Names::Dd, tree: None };
 
-/// What is to be done.
+/// Copy to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
     pub source: &'a Path,
@@ -109,7 +109,7 @@ pub struct Task<'a> {
 }
 
 impl Subject {
-    /// `evermap copy` at this path, by itself (no engine) or with an engine, on so many lanes.
+    /// Returns `evermap copy` at this path, with its policy or an engine, on this many lanes.
     pub fn evermap(program: &Path, engine: Option<&'static str>, lanes: Option<u32>) -> Subject {
         let name = match (engine, lanes) {
             (None, _) => POLICY.to_string(),
@@ -123,7 +123,8 @@ impl Subject {
         matches!(self.kind, Kind::Peer { .. })
     }
 
-    /// Evermap, asked to say at its end what moved the bytes: a JSON object on the standard output.
+    /// Returns Evermap's job with a report of the engines: a JSON object on the standard
+    /// output.
     pub fn job_with_report(&self, task: Task<'_>, output: &Path) -> Option<Job> {
         if self.is_peer() {
             return None;
@@ -134,8 +135,8 @@ impl Subject {
         Some(job)
     }
 
-    /// The program that does it, and how it is synced where that is wanted: Evermap does that itself, the peers' copies
-    /// are synced for them.
+    /// Returns the program to run, and the copy to sync: Evermap syncs itself, a peer's copy is
+    /// synced by this process.
     pub fn job(&self, task: Task<'_>) -> Job {
         match &self.kind {
             Kind::Evermap { program, engine, lanes } => {
@@ -162,7 +163,8 @@ impl Peer {
         let mut output = None;
         match self.names {
             Names::Arguments if self.program == "rsync" && tree => {
-                // With a slash: what is in it, not itself.
+                // The slash copies the contents of the folder instead of the
+                // folder.
                 command.arg(source.join("")).arg(destination);
             }
             Names::Arguments => {
@@ -192,7 +194,7 @@ fn joined(option: &str, path: &Path) -> std::ffi::OsString {
     argument
 }
 
-/// Some characters mean something to it.
+/// Escapes the characters that socat interprets.
 fn socat_path(path: &Path) -> String {
     let mut text = String::new();
     for c in path.to_string_lossy().chars() {
@@ -204,7 +206,8 @@ fn socat_path(path: &Path) -> String {
     text
 }
 
-/// The engines that moved bytes, as evermap's report says: `copy-file-range`, or `reflink + read-write`.
+/// Returns the engines that moved bytes, from evermap's report: `copy-file-range`, or `reflink +
+/// read-write`.
 pub fn engines_of_report(report: &str) -> Option<String> {
     let report: serde_json::Value = serde_json::from_str(report.lines().next()?).ok()?;
     let used = report.get("engines")?.as_array()?.iter();
@@ -212,7 +215,8 @@ pub fn engines_of_report(report: &str) -> Option<String> {
     if names.is_empty() { None } else { Some(names.join(" + ")) }
 }
 
-/// Peers that are here, and the names of those that are not. Programs of the benchmark itself are in `own_folder`.
+/// Returns the installed peers, and the names of the missing ones. Programs of the benchmark itself
+/// are in `own_folder`.
 pub fn find_peers(own_folder: &Path) -> (Vec<Subject>, Vec<&'static str>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for peer in &PEERS {
@@ -224,7 +228,7 @@ pub fn find_peers(own_folder: &Path) -> (Vec<Subject>, Vec<&'static str>) {
     (found, missing)
 }
 
-/// The peer that reads 128 KiB and writes them, and so on.
+/// Returns the peer that copies through a buffer of 128 KiB.
 pub fn read_write(own_folder: &Path) -> Option<Subject> {
     find(&READ_WRITE, own_folder)
 }
@@ -235,7 +239,7 @@ fn find(peer: &'static Peer, own_folder: &Path) -> Option<Subject> {
     Some(Subject { name: peer.name.to_string(), kind: Kind::Peer { program, peer } })
 }
 
-/// Evermap by itself and with every engine.
+/// Returns Evermap with its policy and with every engine.
 pub fn engines(program: &Path) -> Vec<Subject> {
     let engines = ENGINES.iter().map(|engine| Some(*engine));
     let all = std::iter::once(None).chain(engines);
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn evermap_is_told_the_engine_the_lanes_and_whether_to_sync() {
+    fn evermap_gets_the_engine_the_lanes_and_the_durability() {
         let program = Path::new("evermap");
         let policy = Subject::evermap(program, None, None).job(task(false, false));
         assert_eq!(line(&policy), "evermap copy --durability none /a,b /c");
@@ -271,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moved_the_bytes_is_read_from_the_report() {
+    fn the_engines_are_read_from_the_report() {
         let report = r#"{"size_bytes":1,"engines":[{"engine":"reflink","bytes":1},{"engine":"read-write"}]}"#;
         assert_eq!(engines_of_report(report).unwrap(), "reflink + read-write");
         assert_eq!(engines_of_report(""), None);
@@ -282,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_called_as_people_call_them_and_synced_for_them() {
+    fn peers_get_their_usual_arguments_and_are_synced() {
         let peer = |name: &str| PEERS.iter().find(|peer| peer.name == name).unwrap();
         let job = |name: &str, tree| peer(name).job(Path::new(name), task(true, tree));
         assert_eq!(line(&job("cp", false)), "cp /a,b /c");

@@ -1,4 +1,4 @@
-//! The sections at work, in small: peers alone, and a stand-in for the command.
+//! Runs each section as a quick run, with the peers alone and with a stand-in for the command.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-evermap");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_evermap-transfer-bench");
 
 struct Bench {
-    /// What is measured in: empty after each run.
+    /// Working folder, empty after each run.
     folder: TempDir,
     results: TempDir,
 }
@@ -37,11 +37,11 @@ impl Bench {
         self.command(arguments).output().unwrap()
     }
 
-    /// What a run prints that ends well, and leaves nothing.
+    /// Returns the output of a run that must succeed and leave nothing behind.
     fn report(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{complaint}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
         until("everything is undone", || left_behind(self.folder.path()).is_empty());
         String::from_utf8(output.stdout).unwrap()
     }
@@ -51,7 +51,7 @@ impl Bench {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// A plot that was drawn: well-formed, with everything inside.
+    /// Returns a plot after checking that it is well-formed and has everything inside.
     fn plot(&self, name: &str) -> String {
         let svg = std::fs::read_to_string(self.results.path().join(name)).unwrap();
         let document = roxmltree::Document::parse(&svg).unwrap();
@@ -68,7 +68,7 @@ impl Bench {
     }
 }
 
-/// One cell, in memory, without anybody who may be missing.
+/// Arguments for one cell in memory, with peers that are always installed.
 const SMALL: [&str; 9] = [
     "--sizes",
     "4KiB",
@@ -82,7 +82,7 @@ const SMALL: [&str; 9] = [
 ];
 
 #[test]
-fn peers_alone_are_measured_in_turns_and_every_figure_is_kept() {
+fn peers_alone_are_measured_in_turns_and_every_figure_is_written() {
     let bench = Bench::new();
     let report = bench.report(&SMALL);
     for wanted in [
@@ -103,7 +103,7 @@ fn peers_alone_are_measured_in_turns_and_every_figure_is_kept() {
 }
 
 #[test]
-fn evermap_stands_beside_its_fastest_peer_with_the_engine_that_it_picked() {
+fn evermap_is_compared_with_its_fastest_peer_and_names_its_engine() {
     let bench = Bench::new();
     let mut arguments = SMALL.to_vec();
     arguments[7] = "cat,evermap,splice";
@@ -116,20 +116,20 @@ fn evermap_stands_beside_its_fastest_peer_with_the_engine_that_it_picked() {
 }
 
 #[test]
-fn a_wrong_copy_ends_the_run_and_names_who_made_it() {
+fn a_wrong_copy_ends_the_run_and_names_its_subject() {
     let bench = Bench::new();
     let mut arguments = SMALL.to_vec();
     arguments[7] = "evermap";
     arguments.extend(["--evermap", FAKE]);
     let output = bench.command(&arguments).env("FAKE_WRONG", "1").output().unwrap();
-    let complaint = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
-    assert!(complaint.contains("**wrong copy** by evermap copy"), "{complaint}");
+    assert!(stderr.contains("**wrong copy** by evermap copy"), "{stderr}");
     until("everything is undone", || left_behind(bench.folder.path()).is_empty());
 }
 
 #[test]
-fn goals_are_held_against_what_was_measured_or_said_not_to_be() {
+fn goals_are_judged_or_reported_as_not_measured() {
     let bench = Bench::new();
     let report = bench.report(&["--evermap", FAKE, "--file-systems", "tmpfs", "goals"]);
     for wanted in [
@@ -141,16 +141,16 @@ fn goals_are_held_against_what_was_measured_or_said_not_to_be() {
     ] {
         assert!(report.contains(wanted), "{wanted} in:\n{report}");
     }
-    assert!(report.contains("not measured: `files` has to run in the same run"), "{report}");
+    assert!(report.contains("not measured: run `files` in the same run"), "{report}");
     assert!(bench.lines().iter().any(|line| line["goal"]["at_least"] == 1.15));
 }
 
 #[test]
-fn sockets_carry_every_byte_and_both_ends_are_charged() {
+fn sockets_carry_every_byte_and_both_ends_are_measured() {
     let bench = Bench::new();
     let report = bench.report(&["--evermap", FAKE, "sockets"]);
     for wanted in [
-        "### TCP, random 1 MiB, thrown away",
+        "### TCP, random 1 MiB, discarded",
         "### UNIX",
         "`evermap receive` to a file",
         "| send: splice |",
@@ -182,13 +182,13 @@ fn pipes_are_compared_as_in_the_paper_and_drawn() {
 }
 
 #[test]
-fn without_the_command_what_needs_it_is_skipped_visibly() {
+fn sections_that_need_the_command_are_reported_as_skipped() {
     let report = Bench::new().report(&["pipes", "goals"]);
     assert_eq!(report.matches("**Evermap itself is not measured here**").count(), 2, "{report}");
 }
 
 #[test]
-fn an_unknown_section_is_refused_with_those_there_are() {
+fn an_unknown_section_is_refused_with_a_list_of_choices() {
     let output = Bench::new().run(&["file"]);
     assert!(!output.status.success());
     assert!(
@@ -196,7 +196,8 @@ fn an_unknown_section_is_refused_with_those_there_are() {
     );
 }
 
-/// Waits until there is a file system on a loop device, and sends a signal. False where there is none.
+/// Waits until a file system is on a loop device, and sends a signal. Returns false if there is
+/// none.
 fn interrupt(bench: &Bench, signal: &str) -> bool {
     let arguments = ["--rounds", "100000", "--file-systems", "xfs", "--sizes", "4KiB", "files"];
     let mut command = bench.command(&arguments);
@@ -209,7 +210,7 @@ fn interrupt(bench: &Bench, signal: &str) -> bool {
     if ended {
         return false;
     }
-    // A little into the work.
+    // Lets the run get some way into its work.
     std::thread::sleep(std::time::Duration::from_millis(700));
     let pid = child.id().to_string();
     assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
@@ -219,10 +220,10 @@ fn interrupt(bench: &Bench, signal: &str) -> bool {
 }
 
 #[test]
-fn a_request_to_end_undoes_everything() {
+fn a_termination_signal_undoes_everything() {
     for signal in ["-TERM", "-INT", "-HUP"] {
         if !interrupt(&Bench::new(), signal) {
-            return eprintln!("skipped: there is no xfs on a loop device here");
+            return eprintln!("skipped: no xfs on a loop device here");
         }
     }
 }
@@ -230,12 +231,12 @@ fn a_request_to_end_undoes_everything() {
 #[test]
 fn a_kill_leaves_no_mount_no_device_no_file_and_no_process() {
     if !interrupt(&Bench::new(), "-KILL") {
-        eprintln!("skipped: there is no xfs on a loop device here");
+        eprintln!("skipped: no xfs on a loop device here");
     }
 }
 
 #[test]
-fn the_guard_undoes_what_a_killed_run_left() {
+fn the_guard_cleans_up_after_a_killed_run() {
     let folder = tempfile::tempdir().unwrap();
     let (left, setting) = (folder.path().join("left"), folder.path().join("setting"));
     std::fs::create_dir(&left).unwrap();
@@ -245,7 +246,7 @@ fn the_guard_undoes_what_a_killed_run_left() {
     guard.remove(&left).unwrap();
     guard.write("128", &setting).unwrap();
     assert!(left.exists());
-    // As the kernel does when the run is killed: its end of the pipe is closed.
+    // Closes the pipe, as the kernel does when the run is killed.
     drop(guard);
     assert!(!left.exists());
     assert_eq!(std::fs::read_to_string(setting).unwrap(), "128");

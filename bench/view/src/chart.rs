@@ -1,7 +1,9 @@
-//! Stacked bars as SVG: a row of bars for each page, a column for each medium or kind of work. The names of the pages
-//! are read once, at the left, and every column has a scale of its own, unless all are parts of the first bars.
+//! Stacked bars as SVG: a row of bars for each page, a column for each medium or kind of work. The
+//! page names are at the left. Every column has its own scale, unless all values are relative to
+//! the first bars.
 //!
-//! The plotting library draws at whole numbers: so it draws ten times as large as is shown.
+//! The plotting library draws at integer coordinates, so everything is drawn ten times as large as
+//! it is shown.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -10,11 +12,11 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::Outcome;
 use crate::samples::figure;
 
-/// What a bar consists of, in ms.
+/// Parts of a bar, in ms.
 #[derive(Clone, Debug, Default)]
 pub struct Bar {
     pub parts: [f64; 6],
-    /// What was read from the device meanwhile.
+    /// Bytes read from the device in that time.
     pub read_bytes: u64,
 }
 
@@ -26,31 +28,31 @@ impl Bar {
 
 pub struct Column {
     pub title: String,
-    /// For each row, its bars. One of nothing is not drawn.
+    /// Bars of each row. A bar of zero length is not drawn.
     pub bars: Vec<Vec<Bar>>,
 }
 
 pub struct Chart {
     pub title: String,
-    /// What the order of the bars says.
+    /// Explains the order of the bars.
     pub order: String,
     pub parts: Vec<String>,
     pub rows: Vec<String>,
     pub columns: Vec<Column>,
-    /// In hundredths of each row's first bar, instead of ms.
+    /// Draws percentages of each row's first bar instead of ms.
     pub of_first: bool,
 }
 
 const LARGER: i32 = 10;
 const NAMES: i32 = 170;
 const COLUMN: i32 = 250;
-/// Of a column, what bars may take; the rest is for the number behind the longest.
+/// Width of the bars in a column; the rest is for the number after the longest.
 const BARS: i32 = 185;
 const HEAD: i32 = 92;
 const FOOT: i32 = 30;
 const BAR: i32 = 10;
 const BETWEEN_ROWS: i32 = 7;
-/// Apart in lightness as well as in colour.
+/// Colours that differ in lightness as well as in hue.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0x1b, 0x1b, 0x3a),
     RGBColor(0xc4, 0x4e, 0x52),
@@ -90,7 +92,7 @@ impl Chart {
             self.draw(&area)?;
             area.present()?;
         }
-        // Shown at its own size, whatever it was drawn at.
+        // Shows the picture at its nominal size.
         let drawn = format!("width=\"{}\" height=\"{}\"", large.0, large.1);
         Ok(svg.replacen(&drawn, &format!("width=\"{width}\" height=\"{height}\""), 1))
     }
@@ -176,7 +178,7 @@ impl Chart {
         text(area, &label, (x.round() as i32 + 4, top + BAR / 2), 10, HPos::Left)
     }
 
-    /// The longest bar.
+    /// Returns the length of the longest bar.
     fn most(&self, column: &Column) -> f64 {
         let rows = column.bars.iter();
         let values = rows.flat_map(|bars| bars.iter().map(|bar| self.value(bar, &bars[0])));
@@ -191,7 +193,7 @@ impl Chart {
     }
 }
 
-/// Between lines of the scale: 1, 2 or 5 of a power of ten, so that there are about four.
+/// Returns the distance of grid lines: 1, 2 or 5 times a power of ten, for about four lines.
 fn step(most: f64) -> f64 {
     let raw = (most / 4.0).max(0.25);
     let power = 10f64.powf(raw.log10().floor());
@@ -199,7 +201,7 @@ fn step(most: f64) -> f64 {
     (factor.unwrap_or(10.0) * power).max(1.0)
 }
 
-/// The end of a long name says more than its start.
+/// Shortens a long name to its end, which distinguishes it better than its start.
 fn short(name: &str) -> String {
     const MOST: usize = 23;
     let length = name.chars().count();
@@ -211,7 +213,7 @@ fn short(name: &str) -> String {
 }
 
 fn text(area: &Area, content: &str, (x, y): (i32, i32), size: i32, anchor: HPos) -> Outcome {
-    // The library takes sizes of another kind and divides them by this.
+    // The library divides the given size by this factor.
     let size = f64::from(size * LARGER) * 1.24;
     let style = TextStyle::from(("sans-serif", size).into_font())
         .color(&DARK)
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_is_well_formed_and_as_large_as_it_says() {
+    fn the_picture_is_well_formed_and_has_its_nominal_size() {
         let svg = chart(false).svg().unwrap();
         let document = roxmltree::Document::parse(&svg).unwrap();
         let root = document.root_element();
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bar_has_its_number_and_every_part_its_place() {
+    fn every_bar_has_its_number_and_every_part_its_colour() {
         let texts = texts(&chart(false).svg().unwrap());
         for wanted in
             ["Time & space <ms>", "memory", "disk", "210", "21.0", "105", "5.25", "first", "0 ms"]
@@ -308,14 +310,14 @@ mod tests {
             let colour = format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2);
             document.descendants().filter(|node| node.attribute("fill") == Some(&colour)).count()
         };
-        // Two columns of four bars that are not empty, and the legend.
+        // Two columns of four visible bars, and the legend.
         for colour in &COLOURS {
             assert_eq!(filled(colour), 9, "{colour:?}");
         }
     }
 
     #[test]
-    fn normalised_bars_are_hundredths_of_the_first() {
+    fn relative_bars_are_percentages_of_the_first() {
         let texts = texts(&chart(true).svg().unwrap());
         for wanted in ["100", "10", "5", "0 %"] {
             assert!(texts.iter().any(|text| text == wanted), "{wanted} in {texts:?}");
@@ -323,9 +325,9 @@ mod tests {
     }
 
     #[test]
-    fn hundredths_are_the_same_length_in_all_columns() {
+    fn relative_columns_share_one_scale() {
         let mut chart = chart(true);
-        // Warm is worse than cold here, by half.
+        // Warm is half as slow again as cold here.
         chart.columns[1].bars[0][1].parts = chart.columns[1].bars[0][0].parts.map(|ms| ms * 1.5);
         let most: Vec<f64> = chart.columns.iter().map(|column| chart.most(column)).collect();
         assert_eq!(most, [100.0, 150.0]);
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_lies_within_the_picture() {
+    fn everything_is_within_the_picture() {
         let svg = chart(false).svg().unwrap();
         let document = roxmltree::Document::parse(&svg).unwrap();
         let (width, height) = chart(false).size();

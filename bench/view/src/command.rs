@@ -1,4 +1,4 @@
-//! The `evermap` command: how it is started, and what it says about a page.
+//! Runs the `evermap` command, and parses its reports about pages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,30 +15,31 @@ use crate::process::{Ended, Running};
 pub const WIDTH: u32 = 1024;
 pub const HEIGHT: u32 = 768;
 
-/// What `render --timing --json` prints. Times are within the process, up to the last pixel in memory.
+/// Output of `render --timing --json`. Times are within the process, up to the last pixel in
+/// memory.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Report {
     pub warm: bool,
-    /// Why it is warm, or not.
+    /// Reasons why the page is warm or cold.
     #[serde(default)]
     pub reasons: Vec<String>,
     pub disk_ms: f64,
     pub parse_ms: f64,
     pub layout_ms: f64,
-    /// From what is laid out to a page block.
+    /// From the finished layout to a page block.
     pub record_ms: f64,
     pub paint_ms: f64,
     pub total_ms: f64,
-    /// When the last pixel was in memory, in nanoseconds of the system's monotonic clock.
+    /// Time of the last pixel in memory, in nanoseconds of the monotonic clock.
     pub painted_ns: u64,
     #[serde(default)]
     pub commands: u64,
-    /// If they were asked for.
+    /// Sizes, if they were requested.
     #[serde(default)]
     pub sizes: Sizes,
 }
 
-/// What is kept of a page.
+/// Sizes of the stored parts of a page.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Sizes {
     pub tree_bytes: u64,
@@ -57,7 +58,7 @@ impl Report {
 }
 
 impl Sizes {
-    /// All layers that are kept.
+    /// Sum of all stored layers.
     pub fn kept_bytes(&self) -> u64 {
         self.tree_bytes
             + self.font_bytes
@@ -67,16 +68,16 @@ impl Sizes {
     }
 }
 
-/// What a page is shown from.
+/// Source of a page's first paint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Start {
-    /// Its source; and nothing is kept.
+    /// The page's source; stores nothing.
     Cold,
-    /// Its source; and the page is kept.
+    /// The page's source; stores the page.
     ColdKeeping,
-    /// What is kept, all of it.
+    /// All stored layers.
     Warm,
-    /// Only these layers of what is kept.
+    /// These stored layers only.
     Layers(&'static str),
 }
 
@@ -85,16 +86,17 @@ impl Start {
         match self {
             Start::Cold => vec!["--cold", "--no-keep"],
             Start::ColdKeeping => vec!["--cold"],
-            // Nothing is noted of how long it took: how a page is shown stays the same for all rounds.
+            // Without `--no-keep` the command would record its speed and might choose another
+            // source in a later round.
             Start::Warm => vec!["--no-keep"],
             Start::Layers(layers) => vec!["--layers", layers, "--no-keep"],
         }
     }
 }
 
-/// A page that was painted by a process of its own.
+/// Page that a new process painted.
 pub struct Painted {
-    /// From before the process was started until the last pixel was in memory.
+    /// From before the start of the process until the last pixel was in memory.
     pub shown: Duration,
     pub ended: Ended,
     pub report: Report,
@@ -106,18 +108,21 @@ pub struct Evermap {
 }
 
 impl Evermap {
-    /// The command that `EVERMAP_COMMAND` names; `none` if it is not to be measured.
+    /// Returns the command named by `EVERMAP_COMMAND`, or `None` if the variable is `none`.
     pub fn find() -> Outcome<Option<Evermap>> {
         let given = std::env::var("EVERMAP_COMMAND").unwrap_or_default();
         match given.as_str() {
             "none" => Ok(None),
-            "" => Err("EVERMAP_COMMAND is not set: bench/view/run.sh builds the command, or \
-                       EVERMAP_COMMAND=none measures the peers alone"
-                .into()),
+            "" => Err(
+                "EVERMAP_COMMAND is not set: use bench/view/run.sh, which builds the command, or \
+                       set EVERMAP_COMMAND=none to measure only the peers"
+                    .into(),
+            ),
             _ => {
                 let program =
                     Path::new(&given).canonicalize().ok().or_else(|| find_program(&given));
-                let program = program.ok_or_else(|| format!("EVERMAP_COMMAND: no {given}"))?;
+                let program =
+                    program.ok_or_else(|| format!("EVERMAP_COMMAND: {given} was not found"))?;
                 Ok(Some(Evermap { program }))
             }
         }
@@ -131,18 +136,18 @@ impl Evermap {
     }
 }
 
-/// A store of pages, and the home folder of those who use it.
-pub struct Shelf {
+/// Store of pages, and the home folder of the programs that use it.
+pub struct PageStore {
     evermap: Evermap,
     home: TempDir,
     store: PathBuf,
 }
 
-impl Shelf {
-    /// With its store in a folder.
-    pub fn new(evermap: &Evermap, folder: &Path) -> Outcome<Shelf> {
+impl PageStore {
+    /// Creates a page store in this folder.
+    pub fn new(evermap: &Evermap, folder: &Path) -> Outcome<PageStore> {
         let home = tempfile::tempdir()?;
-        Ok(Shelf { evermap: evermap.clone(), home, store: folder.join("store") })
+        Ok(PageStore { evermap: evermap.clone(), home, store: folder.join("store") })
     }
 
     /// The home folder of the programs that use it.
@@ -163,14 +168,15 @@ impl Shelf {
         command
     }
 
-    /// A window with the page, which has to be kept for it if it is to be warm.
+    /// Returns the command for a window with the page. The page must be stored for a warm start.
     pub fn view(&self, page: &Page) -> Command {
         let mut command = self.command();
         command.arg("view").arg(&page.path);
         command
     }
 
-    /// A picture of the window's part of the page, or of all of it.
+    /// Returns the command that writes a picture of the window's part of the page, or of the whole
+    /// page.
     pub fn picture(&self, page: &Page, start: Start, full: bool, to: &Path) -> Command {
         let mut command = self.render(page, start);
         if full {
@@ -185,7 +191,7 @@ impl Shelf {
         self.paint(page, start, &[])
     }
 
-    /// Whether the viewer shows what is kept of a page, if it may decide.
+    /// Returns true if the viewer uses the stored page when it may choose.
     pub fn shows_kept(&self, page: &Page) -> Outcome<bool> {
         let mut command = self.command();
         command.arg("render").arg(&page.path).args(["--timing", "--json"]);
@@ -205,11 +211,12 @@ impl Shelf {
         }
         let shown = report.painted_ns.checked_sub(ended.started_ns);
         let shown = shown.map(Duration::from_nanos).filter(|shown| *shown <= ended.whole);
-        let shown = shown.ok_or("its pixels were there before it was started, or after its end")?;
+        let shown =
+            shown.ok_or("the reported time of the last pixel is outside the process's lifetime")?;
         Ok(Painted { shown, ended, report })
     }
 
-    /// Keeps a page, looks whether it is kept, and what it takes.
+    /// Stores a page, checks that it is stored, and returns its sizes.
     pub fn keep(&self, page: &Page) -> Outcome<Report> {
         self.time(page, Start::ColdKeeping)?;
         Ok(self.paint(page, Start::Warm, &["--sizes"])?.report)
@@ -232,7 +239,7 @@ mod tests {
         "document_bytes":16}}"#;
 
     #[test]
-    fn a_report_is_read_from_among_other_lines() {
+    fn a_report_is_found_among_other_lines() {
         let line = LINE.replace('\n', " ");
         let report = Report::read(&format!("note: something\n{line}\n")).unwrap();
         assert!(report.warm && report.paint_ms == 2.25 && report.commands == 10);
@@ -240,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_a_time_is_refused_by_name() {
+    fn a_report_without_a_time_is_refused_and_the_time_named() {
         let line = LINE.replace('\n', " ").replace("\"paint_ms\":2.25,", "");
         let error = Report::read(&line).unwrap_err().to_string();
         assert!(error.contains("paint_ms"), "{error}");
@@ -248,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_is_made_from_is_said_to_the_command() {
+    fn each_start_has_its_own_options() {
         assert_eq!(Start::Cold.arguments(), ["--cold", "--no-keep"]);
         assert_eq!(Start::Layers("ab").arguments(), ["--layers", "ab", "--no-keep"]);
         assert_eq!(Start::Warm.arguments(), ["--no-keep"]);

@@ -1,8 +1,9 @@
-//! Walls around everything that is measured, and the end of it all when a signal comes.
+//! Isolation of the measured programs, and cleanup after a signal.
 //!
-//! The programs get a network with nothing in it, so that all of them find remote resources unreachable, at once and
-//! on any machine. Mounts are private to this process, so that they are gone with it however it ends. Processes that
-//! a program leaves behind become children of this one, which ends them.
+//! The programs get an empty network, so that remote resources are unreachable for all of them, at
+//! once and on any machine. Mounts are private to this process, so they disappear with it however
+//! it ends. Processes that a program leaves behind become children of this process, which ends
+//! them.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -16,16 +17,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::Outcome;
 
-/// What could be had.
+/// Available means of isolation.
 pub struct Walls {
     pub no_network: bool,
-    /// Mounts are possible, and gone with this process.
+    /// Mounts are possible, and disappear with this process.
     pub private_mounts: bool,
 }
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Must come before any thread is started.
+/// Isolates this process. Call it before any thread is started.
 pub fn prepare() -> Outcome<Walls> {
     let flag = INTERRUPTED.get_or_init(Default::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -44,11 +45,12 @@ pub fn prepare() -> Outcome<Walls> {
 }
 
 fn unshare(flags: UnshareFlags) -> bool {
-    // SAFETY: only namespaces of mounts, networks and users are left, never the table of files.
+    // SAFETY: unshares namespaces of mounts, networks and users only, never the table of open
+    // files.
     unsafe { rustix::thread::unshare_unsafe(flags) }.is_ok()
 }
 
-/// An ordinary user may leave the network in a user namespace of its own, in which it stays who it is.
+/// Enters a new network in a user namespace, as an ordinary user may. User and group stay the same.
 fn network_without_privilege() -> bool {
     let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
     if user.is_root() || !unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNET) {
@@ -61,10 +63,11 @@ fn network_without_privilege() -> bool {
     wrote.is_ok()
 }
 
-/// In a new network, even the loopback device is down.
+/// Brings up the loopback device, which is down in a new network.
 fn loopback_up() -> Outcome {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
-    // SAFETY: any bytes are an `ifreq`; it lives during the call, which reads its name and its flags.
+    // SAFETY: all-zero bytes are a valid `ifreq`; it lives during the call, which reads its name
+    // and its flags.
     let result = unsafe {
         let mut request: libc::ifreq = std::mem::zeroed();
         request.ifr_name[0] = b'l' as libc::c_char;
@@ -78,25 +81,26 @@ fn loopback_up() -> Outcome {
     }
 }
 
-/// An error once a signal asked for the end: everything on the way out is undone by what it belongs to.
-pub fn go_on() -> Outcome {
+/// Returns an error after a signal asked for termination. The caller returns it, so destructors
+/// undo everything.
+pub fn check_interrupted() -> Outcome {
     match INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
         true => Err("interrupted".into()),
         false => Ok(()),
     }
 }
 
-/// A program as it is started by a user who has nothing but a home folder.
+/// Returns a command with a clean environment and this home folder.
 pub fn command(program: impl AsRef<std::ffi::OsStr>, home: &Path) -> Command {
     let mut command = Command::new(program);
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     command.env_clear().env("PATH", path).env("HOME", home).env("LANG", "C.UTF-8");
-    // The store's addresses are noted in the home folder, too, and not in the user's own.
+    // The registry of stores is in the home folder, too, not in the user's own.
     command.env("TMPDIR", home).env("XDG_RUNTIME_DIR", home);
     command
 }
 
-/// Where a program of this name would be started from.
+/// Finds a program in PATH.
 pub fn find_program(name: &str) -> Option<std::path::PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut programs = std::env::split_paths(&path).map(|folder| folder.join(name));

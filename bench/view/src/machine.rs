@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! Prints a description of the machine.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub fn describe(pages: &[Page], walls: &Walls, evermap: Option<&Evermap>) -> Out
     println!("- load before the start: {}", read("/proc/loadavg"));
     let bytes: u64 = pages.iter().map(|page| page.bytes).sum();
     println!("- pages: {} of {bytes} bytes", pages.len());
-    println!("- programs, libraries and fonts in the page cache, unless said");
+    println!("- programs, libraries and fonts in the page cache, unless noted");
     match walls.no_network {
         true => {
             println!("- remote resources are unreachable for all: the programs have no network")
@@ -38,13 +38,13 @@ pub fn describe(pages: &[Page], walls: &Walls, evermap: Option<&Evermap>) -> Out
     Ok(())
 }
 
-/// A folder on the disk that is measured.
+/// Folder on the disk to measure.
 pub fn disk_folder() -> PathBuf {
     std::env::var_os("EVERMAP_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
 pub fn file_system(path: &Path) -> &'static str {
-    let Ok(about) = rustix::fs::statfs(path) else { return "not to be had" };
+    let Ok(about) = rustix::fs::statfs(path) else { return "unknown" };
     match about.f_type {
         libc::EXT4_SUPER_MAGIC => "ext4",
         libc::XFS_SUPER_MAGIC => "xfs",

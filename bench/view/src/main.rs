@@ -1,7 +1,8 @@
-//! Measures the viewer beside other browsers, from exec to pixels, and prints tables in Markdown.
+//! Measures the viewer and other browsers, from exec to pixels, and prints tables in Markdown.
 //!
-//! `evermap-view-bench [--help] [SECTION ...]`; without sections, all of them. What is measured, and how, stands at
-//! the top of each section's file. Programs are always measured from outside, as whole new processes.
+//! Usage: `evermap-view-bench [--help] [SECTION ...]`; without sections, all of them run. The head
+//! of each section's file says what it measures and how. Programs are always measured from outside,
+//! as new processes.
 
 mod chart;
 mod command;
@@ -16,7 +17,7 @@ mod ratios;
 mod screen;
 mod sections;
 
-// As in the other benchmarks: repeated measurements, and quiet moments to make them in.
+// The common crate's files for repeated measurements and quiet moments, included by path.
 #[allow(dead_code)]
 #[path = "../../common/src/quiet.rs"]
 mod quiet;
@@ -30,15 +31,15 @@ use command::Evermap;
 use options::Options;
 use pages::Page;
 
-/// Whatever goes wrong in a measurement ends it.
+/// Result of a step. Any error ends the measurement.
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// What every section is given.
+/// State that every section receives.
 struct Bench {
     options: Options,
     walls: environment::Walls,
     pages: Vec<Page>,
-    /// Absent where only peers are measured.
+    /// `None` if only peers are measured.
     evermap: Option<Evermap>,
 }
 

@@ -1,4 +1,4 @@
-//! What the command line says.
+//! Parses the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ use crate::Outcome;
 #[derive(Debug, Default)]
 pub struct Options {
     sections: Vec<String>,
-    /// Where figures are drawn to.
+    /// Folder for figures.
     pub images: PathBuf,
-    /// Where the last frame of each peer and page is kept, to see what was measured.
+    /// Folder for the last frame of each peer and page, to check what was drawn.
     pub pictures: Option<PathBuf>,
     /// Only pages whose names contain one of these.
     pub filter: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Nothing if help was asked for.
+    /// Reads the command line. Returns `None` if help was requested.
     pub fn read(names: &[&str]) -> Outcome<Option<Options>> {
         Options::parse(Parser::from_env(), names)
     }
@@ -47,7 +47,9 @@ impl Options {
                     let section = section.string()?;
                     if !names.contains(&section.as_str()) {
                         let names = names.join(", ");
-                        return Err(format!("no section `{section}`; there are {names}").into());
+                        return Err(
+                            format!("unknown section `{section}`; choose from: {names}").into()
+                        );
                     }
                     options.sections.push(section);
                 }
@@ -55,7 +57,7 @@ impl Options {
             }
         }
         if options.rounds == Some(0) {
-            return Err("--rounds 0: at least one is needed".into());
+            return Err("--rounds 0: at least 1 is needed".into());
         }
         Ok(Some(options))
     }
@@ -68,7 +70,7 @@ impl Options {
         self.media.is_empty() || self.media.iter().any(|part| name.contains(part))
     }
 
-    /// How often something is measured that is usually measured so often.
+    /// Returns the number of rounds, which is `usual` if none was given.
     pub fn rounds(&self, usual: usize) -> usize {
         self.rounds.unwrap_or(usual)
     }
@@ -78,14 +80,14 @@ pub fn help(names: &[&str]) -> String {
     format!(
         "evermap-view-bench [OPTIONS] [SECTION ...]\n\n\
          Sections: {}\n\n\
-         --images DIR     where figures are drawn to (default: docs/images)\n\
+         --images DIR     folder for figures (default: docs/images)\n\
          --pictures DIR   keep the last frame of each peer and page\n\
          --pages A,B      only pages whose names contain A or B\n\
          --media A,B      only media whose names contain A or B\n\
          --rounds N       measure everything N times\n\n\
-         EVERMAP_COMMAND    the evermap command; `none` measures the peers alone\n\
+         EVERMAP_COMMAND    the evermap command; `none` measures only the peers\n\
          EVERMAP_CORPUS     folders with pages, separated by `:`\n\
-         EVERMAP_BENCH_DIR  a folder on the disk to measure\n\
+         EVERMAP_BENCH_DIR  folder on the disk to measure\n\
          EVERMAP_BENCH_WAIT=0  do not wait for a quiet moment",
         names.join(", ")
     )
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused_with_what_there_is() {
+    fn unknown_names_are_refused_with_a_list_of_choices() {
         let error = parse(&["sizes"]).unwrap_err().to_string();
         assert!(error.contains("`sizes`") && error.contains("peers, size"), "{error}");
         assert!(parse(&["--round", "3"]).is_err());

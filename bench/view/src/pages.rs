@@ -1,7 +1,10 @@
-//! The pages that are shown.
+//! Selects and copies the pages to show.
 //!
-//! `EVERMAP_CORPUS` names one folder or several, separated by `:`. Of each, and of its subfolders `html` and
-//! `viewer-pages`, are taken: all pages of a folder named `viewer-pages`, with its subfolders; of a folder that has
+//! `EVERMAP_CORPUS` names one or more folders, separated by `:`. Each folder and its subfolders
+//! `html` and `viewer-pages` are searched. A folder named `viewer-pages` contributes all its pages,
+//! subfolders included; a folder with some of the pages of [`CHOSEN`] contributes only those; any
+//! other folder contributes all its pages. Without the variable, the repository's example pages are
+//! used.
 //! some of the pages of [`CHOSEN`], those; else all pages of it. Without it, the repository's example pages.
 
 use std::collections::BTreeSet;
@@ -11,7 +14,8 @@ use lol_html::{RewriteStrSettings, element, rewrite_str};
 
 use crate::Outcome;
 
-/// Twenty pages from 221 bytes to 1.6 MB: news, shops, blogs, encyclopedias, specifications, as they were found.
+/// Twenty unmodified pages from 221 bytes to 1.6 MB: news, shops, blogs, encyclopedias,
+/// specifications.
 pub const CHOSEN: [&str; 20] = [
     "yahoo-2",
     "guardian-1",
@@ -36,7 +40,7 @@ pub const CHOSEN: [&str; 20] = [
 ];
 
 const ALL_OF: &str = "viewer-pages";
-/// What a page may need and is larger is not copied.
+/// Largest resource of a page that is copied.
 const RESOURCE_BYTES_MOST: u64 = 8 << 20;
 
 /// A page in a file.
@@ -45,18 +49,18 @@ pub struct Page {
     pub name: String,
     pub path: PathBuf,
     pub bytes: u64,
-    /// The folder that holds it and what it refers to.
+    /// Folder that holds the page and its resources.
     root: PathBuf,
 }
 
 impl Page {
-    /// As programs are told to open it.
+    /// URL to open the page.
     pub fn url(&self) -> String {
         format!("file://{}", self.path.display())
     }
 }
 
-/// The pages, largest first, and on the report what is missing.
+/// Returns the pages, largest first, and prints which ones are missing.
 pub fn load(filter: &[String]) -> Outcome<Vec<Page>> {
     let given = std::env::var("EVERMAP_CORPUS").ok().filter(|given| !given.is_empty());
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/pages");
@@ -122,16 +126,15 @@ fn is_html(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "html")
 }
 
-/// What is taken out of the copies.
+/// Elements that copies leave out.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Without {
     Nothing,
-    /// Scripts, what stands in for them, and what leads away from the page by itself: programs differ in what they
-    /// follow.
+    /// Scripts, their replacements, and redirects: programs differ in which ones they follow.
     Scripts,
 }
 
-/// Copies the pages, with what lies beside them, to another folder.
+/// Copies the pages and their resources to another folder.
 pub fn copy(pages: &[Page], to: &Path, without: Without) -> Outcome<Vec<Page>> {
     let roots: BTreeSet<&Path> = pages.iter().map(|page| page.root.as_path()).collect();
     for (number, root) in roots.iter().enumerate() {
@@ -155,7 +158,7 @@ pub fn copy(pages: &[Page], to: &Path, without: Without) -> Outcome<Vec<Page>> {
     Ok(copies)
 }
 
-/// Style sheets, images and the like, as far as pages are not meant by it.
+/// Copies style sheets, images and other resources, but no pages.
 fn copy_resources(from: &Path, to: &Path) -> Outcome {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
@@ -180,7 +183,7 @@ fn strip(page: &str) -> Outcome<String> {
         element!("script, noscript", remove),
         element!("meta[http-equiv='refresh' i]", remove),
     ];
-    // Not strict: pages as they are found have whatever they have.
+    // Not strict, because real pages have all kinds of markup errors.
     let settings = RewriteStrSettings {
         element_content_handlers: handlers,
         strict: false,
@@ -210,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn the_list_names_twenty_different_pages() {
+    fn the_list_has_twenty_different_pages() {
         let different: BTreeSet<&str> = CHOSEN.into_iter().collect();
         assert_eq!(different.len(), 20);
     }
 
     #[test]
-    fn chosen_pages_are_taken_and_others_of_their_folder_left() {
+    fn only_chosen_pages_of_a_folder_are_taken() {
         let folder =
             folder(&[("msn.html", ""), ("cnet.html", ""), ("other.html", ""), ("msn.css", "")]);
         let mut pages = Vec::new();
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_for_other_purposes_are_the_same_bytes() {
+    fn copies_with_scripts_have_the_same_bytes() {
         let folder = folder(&[("x.html", "<script>1</script>\u{e4}")]);
         let mut pages = Vec::new();
         collect(folder.path(), &mut pages).unwrap();

@@ -1,9 +1,10 @@
-//! The other browsers: what they are called, where they come from, how they are told to show a page.
+//! Other browsers: program, package, and command line to show a page.
 //!
-//! All of them get a home folder of their own. It is new at the start of the section and has been used by one start
-//! that is not measured: nothing of a page is kept in it (files are not cached by any of them), and no first-start
-//! work is held against them. Dillo's helper process (`dpid`), which it needs for files, stays from start to start, as
-//! it does for its users: starting it takes up to 2.5 s, which Dillo spends waiting.
+//! Each peer has its own home folder. It is new at the start of the section and was used by one
+//! unmeasured start, so that no first-start work is measured. The browsers store nothing of a page
+//! there (none of them caches files). Dillo needs a helper process (`dpid`) for files, which keeps
+//! running between starts as it does for users: its start takes up to 2.5 s, which Dillo spends
+//! waiting.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,19 +13,19 @@ use crate::command::{HEIGHT, WIDTH};
 use crate::environment;
 use crate::pages::Page;
 
-/// How the end of a peer's work is seen.
+/// Event that ends a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shows {
-    /// A window, and the last change of pixels in it.
+    /// The last change of pixels in a window.
     Window,
-    /// A picture file; then it exits.
+    /// The exit of the program after it has written a picture file.
     Picture,
 }
 
 pub struct Peer {
     pub name: &'static str,
     pub program: &'static str,
-    /// Of Debian.
+    /// Package of Debian.
     pub package: &'static str,
     pub shows: Shows,
     arguments: fn(&Page, &Path) -> Vec<String>,
@@ -36,7 +37,7 @@ pub const PEERS: [Peer; 3] = [
         program: "dillo",
         package: "dillo",
         shows: Shows::Window,
-        // `-f`: no toolbars, so that the page has all of the window.
+        // `-f` hides the toolbars, so that the page has the whole window.
         arguments: |page, _| {
             let place = format!("{WIDTH}x{HEIGHT}+0+0");
             vec!["-g".into(), place, "-f".into(), page.path.display().to_string()]
@@ -57,8 +58,9 @@ pub const PEERS: [Peer; 3] = [
         program: "chromium",
         package: "chromium",
         shows: Shows::Picture,
-        // Scripts are taken out of the pages: with scripts switched off instead
-        // (`--blink-settings=scriptEnabled=false`), it exits early, well, and without a picture.
+        // The pages have no scripts. If scripts are disabled instead
+        // (`--blink-settings=scriptEnabled=false`), Chromium exits early and successfully, without
+        // a picture.
         arguments: |page, folder| {
             let mut arguments = vec![
                 "--headless".into(),
@@ -79,7 +81,7 @@ pub const PEERS: [Peer; 3] = [
     },
 ];
 
-/// Where a peer that writes a picture is told to write it.
+/// Path for the picture of a peer.
 pub fn picture(folder: &Path) -> std::path::PathBuf {
     folder.join("page.png")
 }
@@ -91,7 +93,7 @@ impl Peer {
         command
     }
 
-    /// The package to install, if this peer is not there.
+    /// Returns the package to install if this peer is missing.
     pub fn missing(&self) -> Option<&'static str> {
         environment::find_program(self.program).is_none().then_some(self.package)
     }

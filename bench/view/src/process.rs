@@ -1,7 +1,7 @@
-//! New processes, timed from the moment before they are started to the moment after their end is known, with what they
-//! and everything they started took.
+//! Runs a new process and measures it, from just before its start until its end is known, with the
+//! resource usage of all its descendants.
 //!
-//! A program's output goes to memory, so that it never waits for somebody to read it.
+//! A program's output goes to memory, so that the program never waits for a reader.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -15,34 +15,34 @@ use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::Outcome;
-use crate::environment::go_on;
+use crate::environment::check_interrupted;
 
-/// How long any program may take.
+/// Longest run time of a program.
 pub const LIMIT: Duration = Duration::from_secs(120);
-/// How long a program may take to end after it was asked to.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Longest wait for the end of a program after SIGTERM.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What a process and those that it waited for, or left behind, took.
+/// Resource usage of a process, the children it waited for, and those it left behind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub cpu: Duration,
     pub rss_max_bytes: u64,
     pub faults: u64,
-    /// From a device, not from the page cache.
+    /// Bytes read from a device instead of the page cache.
     pub read_bytes: u64,
 }
 
 /// A process that ended.
 pub struct Ended {
-    /// Just before it was started, in nanoseconds of the system's monotonic clock.
+    /// Time just before the start, in nanoseconds of the monotonic clock.
     pub started_ns: u64,
-    /// From before its start to after its end.
+    /// From before the start to after the end.
     pub whole: Duration,
     pub usage: Usage,
     pub output: String,
 }
 
-/// A process that runs. It is killed if this value goes away.
+/// Running process. It is killed on drop.
 pub struct Running {
     pub pid: Pid,
     pub start: Instant,
@@ -50,8 +50,8 @@ pub struct Running {
     name: String,
     handle: OwnedFd,
     output: File,
-    complaint: File,
-    /// Children of this process that were there before.
+    stderr: File,
+    /// Children of this process that existed before.
     others: HashSet<i32>,
     usage: Usage,
     ended: bool,
@@ -59,10 +59,10 @@ pub struct Running {
 
 impl Running {
     pub fn start(mut command: Command) -> Outcome<Running> {
-        go_on()?;
+        check_interrupted()?;
         let output = File::from(rustix::fs::memfd_create("output", MemfdFlags::CLOEXEC)?);
-        let complaint = File::from(rustix::fs::memfd_create("complaint", MemfdFlags::CLOEXEC)?);
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(complaint.try_clone()?);
+        let stderr = File::from(rustix::fs::memfd_create("stderr", MemfdFlags::CLOEXEC)?);
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(stderr.try_clone()?);
         let name = command.get_program().to_string_lossy().into_owned();
         let others = children()?.into_iter().collect();
         let (start, started_ns) = (Instant::now(), monotonic_ns());
@@ -77,14 +77,14 @@ impl Running {
             name,
             handle,
             output,
-            complaint,
+            stderr,
             others,
             usage,
             ended: false,
         })
     }
 
-    /// Whether it ended within the time.
+    /// Returns true if the process ends within this time.
     pub fn ends_within(&self, time: Duration) -> Outcome<bool> {
         let time =
             Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
@@ -96,10 +96,10 @@ impl Running {
         }
     }
 
-    /// Waits for its end, which has to be a good one.
+    /// Waits for the end of the process, which must be successful.
     pub fn finish(mut self) -> Outcome<Ended> {
         while !self.ends_within(Duration::from_millis(100))? {
-            go_on()?;
+            check_interrupted()?;
             if self.start.elapsed() > LIMIT {
                 return Err(format!("{} took more than {LIMIT:?}", self.name).into());
             }
@@ -114,10 +114,11 @@ impl Running {
         Ok(Ended { started_ns, whole, usage, output: text(&mut self.output)? })
     }
 
-    /// Asks it to end, and makes it if it does not. What it left behind may stay: a later start may be quicker for it.
+    /// Ends the process, by force if it ignores SIGTERM. Its helper processes may stay, which can
+    /// make a later start faster.
     pub fn stop(mut self, leave_strays: bool) -> Outcome<Usage> {
         kill_process(self.pid, Signal::TERM)?;
-        if !self.ends_within(PATIENCE)? {
+        if !self.ends_within(TIMEOUT)? {
             kill_process(self.pid, Signal::KILL)?;
         }
         self.reap()?;
@@ -128,17 +129,17 @@ impl Running {
     }
 
     pub fn failure(&mut self, what: &str) -> Box<dyn std::error::Error> {
-        let complaint = text(&mut self.complaint).unwrap_or_default();
-        let lines: Vec<&str> = complaint.trim().lines().collect();
+        let stderr = text(&mut self.stderr).unwrap_or_default();
+        let lines: Vec<&str> = stderr.trim().lines().collect();
         let last = lines[lines.len().saturating_sub(4)..].join("; ");
         format!("{} {what}: {last}", self.name).into()
     }
 
-    /// Processor time of it and of what it started, as far as that has ended or still runs.
+    /// Processor time of the process and its descendants, both ended and running.
     pub fn cpu(&self) -> Duration {
         let mut ticks = 0;
         let mut family = HashSet::from([self.pid.as_raw_nonzero().get()]);
-        // A child has a greater number than its parent, unless the numbers began anew.
+        // A child has a higher id than its parent, unless the ids have wrapped around.
         for stat in stats() {
             if family.contains(&stat.pid) || family.contains(&stat.parent) {
                 family.insert(stat.pid);
@@ -162,7 +163,7 @@ impl Running {
         self.usage.read_bytes += usage.read_bytes;
     }
 
-    /// What became this process's child since, because its parent ended, is ended as well.
+    /// Ends processes that became children of this process because their parent ended.
     fn end_strays(&mut self) -> Outcome {
         for usage in end_children_except(&self.others)? {
             self.add(usage);
@@ -174,7 +175,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.ended {
-            // One that is gone already is no matter.
+            // An error means that the process has already ended.
             let _ = kill_process(self.pid, Signal::KILL);
             let _ = self.reap();
             let _ = self.end_strays();
@@ -187,7 +188,7 @@ fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Kills a child of this process and says what it took.
+/// Kills a child of this process and returns its usage.
 fn end(child: i32) -> Outcome<Usage> {
     if let Some(pid) = Pid::from_raw(child) {
         let _ = kill_process(pid, Signal::KILL);
@@ -195,7 +196,7 @@ fn end(child: i32) -> Outcome<Usage> {
     Ok(wait(child)?.1)
 }
 
-/// Ends all children but these, and the children that they leave, and says what they took.
+/// Ends all children but these, and the children that they leave, and returns their usage.
 pub fn end_children_except(kept: &HashSet<i32>) -> Outcome<Vec<Usage>> {
     let mut usages = Vec::new();
     loop {
@@ -212,7 +213,7 @@ pub fn end_children_except(kept: &HashSet<i32>) -> Outcome<Vec<Usage>> {
 
 fn wait(pid: i32) -> Outcome<(i32, Usage)> {
     let mut status = 0;
-    // SAFETY: any bytes are an `rusage`; both places live during the call.
+    // SAFETY: all-zero bytes are a valid `rusage`; both places live during the call.
     let (result, usage) = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         (libc::wait4(pid, &mut status, 0, &mut usage), usage)
@@ -230,7 +231,7 @@ fn wait(pid: i32) -> Outcome<(i32, Usage)> {
     Ok((status, usage))
 }
 
-/// Processes whose parent is this one.
+/// Returns the children of this process.
 pub fn children() -> Outcome<Vec<i32>> {
     let own = std::process::id() as i32;
     Ok(stats().into_iter().filter(|stat| stat.parent == own).map(|stat| stat.pid).collect())
@@ -242,7 +243,7 @@ struct Stat {
     ticks: u64,
 }
 
-/// All processes, by their numbers.
+/// Returns all processes, sorted by id.
 fn stats() -> Vec<Stat> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let names = entries.flatten().map(|entry| entry.file_name());
@@ -254,10 +255,10 @@ fn stats() -> Vec<Stat> {
 
 fn stat(pid: i32) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may contain anything.
+    // The name is in parentheses and may contain any character.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    // User and system time of it, and of those of its children that it waited for.
+    // User and system time of the process and of the children that it waited for.
     let ticks = number(11)? + number(12)? + number(13)? + number(14)?;
     Some(Stat { pid, parent: number(1)? as i32, ticks })
 }
@@ -270,7 +271,7 @@ fn text(file: &mut File) -> Outcome<String> {
 }
 
 #[cfg(test)]
-pub static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+pub static PROCESS_TESTS: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[cfg(test)]
 mod tests {
@@ -280,10 +281,11 @@ mod tests {
 
     use super::*;
 
-    /// Tests that start processes do so one after the other: each ends what it did not start before.
-    fn alone() -> MutexGuard<'static, ()> {
+    /// Serialises tests that start processes, because each ends all processes that it did not find
+    /// at its start.
+    fn serially() -> MutexGuard<'static, ()> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
-        super::ALONE.lock().unwrap_or_else(|broken| broken.into_inner())
+        super::PROCESS_TESTS.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 
     fn shell(script: &str) -> Command {
@@ -293,8 +295,8 @@ mod tests {
     }
 
     #[test]
-    fn output_and_cost_of_a_process_are_its_own() {
-        let _alone = alone();
+    fn a_process_reports_its_output_and_usage() {
+        let _serial = serially();
         let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; echo done; echo no >&2";
         let ended = Running::start(shell(script)).unwrap().finish().unwrap();
         assert_eq!(ended.output, "done\n");
@@ -303,8 +305,8 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_end_is_an_error_that_quotes_the_program() {
-        let _alone = alone();
+    fn a_failure_quotes_the_error_output_of_the_program() {
+        let _serial = serially();
         let running =
             Running::start(shell("echo first >&2; echo no such page >&2; exit 3")).unwrap();
         let error = running.finish().err().unwrap().to_string();
@@ -312,15 +314,15 @@ mod tests {
     }
 
     #[test]
-    fn much_output_blocks_nobody() {
-        let _alone = alone();
+    fn large_output_does_not_block() {
+        let _serial = serially();
         let ended = Running::start(shell("head -c 300000 /dev/zero")).unwrap().finish().unwrap();
         assert_eq!(ended.output.len(), 300_000);
     }
 
     #[test]
-    fn a_process_that_ignores_the_request_is_ended_all_the_same() {
-        let _alone = alone();
+    fn a_process_that_ignores_sigterm_is_killed() {
+        let _serial = serially();
         let running = Running::start(shell("trap '' TERM; while :; do :; done")).unwrap();
         assert!(!running.ends_within(Duration::from_millis(50)).unwrap());
         let pid = running.pid;
@@ -330,10 +332,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_leaves_behind_is_ended_with_what_that_leaves() {
-        let _alone = alone();
+    fn helper_processes_are_ended_with_their_children() {
+        let _serial = serially();
         let before = children().unwrap();
-        // A helper that has a helper, as browsers have them.
+        // A helper with its own helper, as browsers have them.
         let script = "sh -c 'sh -c \"exec sleep 1000\" & exec sleep 1000' & exit 0";
         let running = Running::start(shell(script)).unwrap();
         running.finish().unwrap();
@@ -346,8 +348,8 @@ mod tests {
     }
 
     #[test]
-    fn processor_time_is_counted_while_a_process_and_its_children_run() {
-        let _alone = alone();
+    fn processor_time_includes_running_children() {
+        let _serial = serially();
         let running = Running::start(shell("(while :; do :; done) & wait")).unwrap();
         let start = Instant::now();
         while running.cpu() < Duration::from_millis(50) && start.elapsed() < LIMIT {

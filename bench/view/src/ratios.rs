@@ -1,8 +1,8 @@
-//! One figure for many pages.
+//! Combines the ratios of many pages.
 
 use crate::samples::figure;
 
-/// How often `value` fits, or does not, on the pages of a section.
+/// Ratios of a section's pages.
 #[derive(Default)]
 pub struct Ratios {
     of: Vec<(String, f64)>,
@@ -30,7 +30,8 @@ impl Ratios {
         self.of.iter().max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Geometric mean, the page where the ratio is worst (least), and where it is best.
+    /// Formats the geometric mean, the page with the worst (lowest) ratio, and the page with the
+    /// best.
     pub fn summary(&self) -> String {
         let (Some(worst), Some(best)) = (self.least(), self.most()) else {
             return "no pages".to_string();
@@ -46,7 +47,7 @@ impl Ratios {
         )
     }
 
-    /// The same where less is better: a cost in parts of something.
+    /// Like [`summary`](Self::summary), for costs, where the lowest ratio is the best.
     pub fn summary_of_cost(&self) -> String {
         let (Some(best), Some(worst)) = (self.least(), self.most()) else {
             return "no pages".to_string();
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pages_are_said_to_be_none() {
+    fn a_summary_of_no_pages_says_so() {
         assert_eq!(Ratios::default().summary(), "no pages");
     }
 }

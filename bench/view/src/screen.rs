@@ -1,11 +1,12 @@
-//! A screen whose pixels lie in a file that this process maps: a program's window is watched without the program's
-//! help and without asking the server for anything.
+//! Screen whose pixels are in a mapped file, so that a program's window can be watched without help
+//! from the program and without requests to the server.
 //!
-//! The screen is Xvfb without a pointer and without a window manager. The pixels are compared with those seen last
-//! about every two milliseconds, which takes a quarter of one of them; so a figure is late by up to that. A page is
-//! displayed with the last change of pixels after which nothing changes for a second in which the program does next
-//! to nothing: a program that computes for seconds before it draws its page is waited for. Five seconds without a
-//! change are enough in any case: NetSurf never rests while a resource is not there.
+//! The screen is Xvfb without a pointer and without a window manager. About every two milliseconds
+//! the pixels are compared with the previous ones, which takes a quarter of that time; a figure is
+//! late by up to two milliseconds. A page counts as displayed at the last change of pixels that is
+//! followed by a second without changes in which the program is almost idle: if a program computes
+//! for seconds before it draws its page, the measurement waits. Five seconds without a change are
+//! enough in any case, because NetSurf never becomes idle while a resource is missing.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,19 +20,19 @@ use memmap2::{MmapOptions, MmapRaw};
 use tempfile::TempDir;
 
 use crate::Outcome;
-use crate::environment::{self, go_on};
+use crate::environment::{self, check_interrupted};
 use crate::process::{Running, Usage};
 
 const GAP: Duration = Duration::from_millis(2);
 const REST: Duration = Duration::from_secs(1);
 const REST_BUSY: Duration = Duration::from_secs(5);
-/// How long a window may go on changing.
+/// Longest time in which a window may keep changing.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Processor time in [`REST`] that a program at rest may take: it may blink.
+/// Processor time in [`REST`] that an idle program may use, for example to blink.
 const REST_CPU: Duration = Duration::from_millis(50);
-/// How long after a change the processor time is asked for, from which rest is judged.
+/// Delay after a change before the processor time is read.
 const SETTLED: Duration = Duration::from_millis(20);
-/// Where the framebuffer is kept: no disk may write it back.
+/// Folder of the framebuffer, in memory, so that the kernel never writes it to a disk.
 const MEMORY: &str = "/dev/shm";
 
 pub struct Screen {
@@ -43,11 +44,11 @@ pub struct Screen {
     _folder: TempDir,
 }
 
-/// What was seen of a program.
+/// Observation of a program's window.
 pub struct Shown {
-    /// From before its start to the last change.
+    /// From before the start to the last change.
     pub displayed: Duration,
-    /// From before its start to the first.
+    /// From before the start to the first change.
     pub first: Duration,
     pub usage: Usage,
 }
@@ -59,14 +60,14 @@ impl Screen {
             false => tempfile::tempdir()?,
         };
         let (reader, writer) = std::io::pipe()?;
-        // Of what is open here, the server gets this alone.
+        // The server inherits only this descriptor.
         rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty())?;
         let mut command = Command::new("Xvfb");
         command.args(["-screen", "0", &format!("{width}x{height}x24"), "-nolisten", "tcp"]);
         command.args(["-noreset", "-nocursor", "-displayfd", &writer.as_raw_fd().to_string()]);
-        // Not stopped by the terminal before its clients are.
+        // A signal of the terminal must not stop the server before its clients.
         command.arg("-fbdir").arg(folder.path()).stdin(Stdio::null()).process_group(0);
-        // SAFETY: between fork and exec, one system call is made and nothing else.
+        // SAFETY: the closure makes one system call, which is allowed between fork and exec.
         unsafe {
             command.pre_exec(|| {
                 let signal = Some(rustix::process::Signal::TERM);
@@ -94,7 +95,7 @@ impl Screen {
             if running.ends_within(GAP)? {
                 return Err(running.failure("ended before its page was displayed"));
             }
-            go_on()?;
+            check_interrupted()?;
             let now = Instant::now();
             if self.changed() {
                 first = first.or(Some(now));
@@ -109,7 +110,7 @@ impl Screen {
                     break;
                 }
             } else if mark.1.is_none() && now - mark.0 > SETTLED {
-                // Not at each change: asking for it takes longer than a look at the pixels.
+                // Not at each change: reading it takes longer than comparing the pixels.
                 mark.1 = Some(running.cpu());
             }
             if now - running.start > LIMIT {
@@ -122,21 +123,21 @@ impl Screen {
         Ok(Shown { displayed, first, usage: running.stop(leave_strays)? })
     }
 
-    /// Writes what was seen last, which is what the last program showed, as a portable pixmap (`.ppm`).
+    /// Writes the last pixels, which the last program showed, as a portable pixmap (`.ppm`).
     pub fn keep_picture(&self, to: &Path) -> Outcome {
         let mut picture = format!("P6 {} {} 255\n", self.size.0, self.size.1).into_bytes();
-        // In memory: blue, green, red, nothing.
+        // Bytes in memory: blue, green, red, unused.
         picture.extend(self.seen.chunks_exact(4).flat_map(|pixel| [pixel[2], pixel[1], pixel[0]]));
         Ok(std::fs::write(to, picture)?)
     }
 
-    /// What the last program left is taken away first.
+    /// Waits until the last program's window has disappeared.
     fn wait_for_rest(&mut self) -> Outcome {
         let start = Instant::now();
         let mut still = start;
         while still.elapsed() < Duration::from_millis(150) {
             std::thread::sleep(Duration::from_millis(10));
-            go_on()?;
+            check_interrupted()?;
             if self.changed() {
                 still = Instant::now();
             }
@@ -147,12 +148,13 @@ impl Screen {
         Ok(())
     }
 
-    /// Whether pixels are others than when this was asked last.
+    /// Returns true if the pixels have changed since the last call.
     fn changed(&mut self) -> bool {
         let length = self.seen.len();
         let (now, seen) = (self.pixels.as_ptr(), self.seen.as_mut_ptr());
-        // SAFETY: both ranges are mapped and `length` bytes long, and `seen` is this value's own. The server may write
-        // the pixels meanwhile: any bytes that come of it are valid, and what is torn differs the next time.
+        // SAFETY: both ranges are mapped and `length` bytes long, and only this value uses `seen`.
+        // The server may write the pixels during the call: all bytes are valid pixels, and a torn
+        // copy differs at the next call.
         unsafe {
             if libc::memcmp(now.cast(), seen.cast(), length) == 0 {
                 return false;
@@ -166,21 +168,22 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         let Some(server) = self.server.take() else { return };
-        // Asked, so that it takes its lock and its socket away.
+        // SIGTERM lets the server remove its lock and its socket.
         if let Err(error) = server.stop(true) {
-            eprintln!("Xvfb is left behind: {error}");
+            eprintln!("cannot end Xvfb: {error}");
         }
     }
 }
 
-/// The number of the display, which the server writes when it is ready.
+/// Reads the number of the display, which the server writes when it is ready.
 fn number(mut reader: impl Read) -> Outcome<u32> {
     let mut text = String::new();
     reader.read_to_string(&mut text)?;
-    text.trim().parse().map_err(|_| "Xvfb does not start".into())
+    text.trim().parse().map_err(|_| "Xvfb failed to start".into())
 }
 
-/// The pixels of a framebuffer file, which is a window dump: a head, a table of colours, rows of pixels.
+/// Maps the pixels of a framebuffer file, which is a window dump: a head, a table of colours, rows
+/// of pixels.
 fn map(file: &File, (width, height): (u32, u32)) -> Outcome<MmapRaw> {
     let mut head = [0; 100];
     std::os::unix::fs::FileExt::read_exact_at(file, &mut head, 0)?;
@@ -196,12 +199,12 @@ fn map(file: &File, (width, height): (u32, u32)) -> Outcome<MmapRaw> {
     let offset = u64::from(head_bytes) + 12 * u64::from(colours);
     let length = (row_bytes * height) as usize;
     if file.metadata()?.len() < offset + length as u64 {
-        return Err("the framebuffer is shorter than it says".into());
+        return Err("the framebuffer file is too short for its header".into());
     }
     Ok(MmapOptions::new().offset(offset).len(length).map_raw_read_only(file)?)
 }
 
-/// Whether there can be a screen; else the package that is missing.
+/// Returns the package to install if Xvfb is missing.
 pub fn missing() -> Option<&'static str> {
     environment::find_program("Xvfb").is_none().then_some("xvfb")
 }

@@ -1,4 +1,5 @@
-//! The sections at work, on the example pages, with a command that invents its figures.
+//! Runs the sections on the example pages, with a stand-in for the command that computes its
+//! figures.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,11 +16,11 @@ struct Bench {
 }
 
 impl Bench {
-    /// With a copy of the fake command that has these faults.
+    /// Creates a folder with a copy of the stand-in that has these faults.
     fn new(faults: &[&str]) -> Bench {
         let folder = tempfile::tempdir().unwrap();
-        // By a process of its own: a program that this one has open for writing is busy, and so it
-        // stays for as long as the children of other tests hold what they inherited.
+        // `cp` copies it: a program that this process has open for writing cannot be run, and
+        // children of other tests may inherit the open file.
         let mut copy = Command::new("cp");
         let copied = copy.arg(FAKE).arg(folder.path().join("evermap")).status().unwrap();
         assert!(copied.success());
@@ -44,8 +45,8 @@ impl Bench {
 
     fn report(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{complaint}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -53,7 +54,7 @@ impl Bench {
         self.folder.path()
     }
 
-    /// Loop devices on files of the folder.
+    /// Returns the loop devices on files of the folder.
     fn loop_devices(&self) -> Vec<String> {
         let devices = std::fs::read_dir("/sys/block").unwrap().flatten();
         let files = devices.filter_map(|device| {
@@ -62,7 +63,7 @@ impl Bench {
         files.filter(|file| file.starts_with(self.path().to_str().unwrap())).collect()
     }
 
-    /// Loop devices, and processes that were started with something of the folder as an argument.
+    /// Returns the loop devices, and the processes with the folder in their arguments.
     fn left_behind(&self) -> Vec<String> {
         let mut found = self.loop_devices();
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -74,7 +75,8 @@ impl Bench {
         found
     }
 
-    /// Waits until the slow disk is there, sends a signal, and waits until nothing is left.
+    /// Waits for the slow disk, sends a signal, and waits for the cleanup. Returns false without a
+    /// slow disk.
     fn interrupt(&self, signal: &str) -> bool {
         let mut command = self.command(&["--rounds", "1000", "--media", "slow", "media"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -108,15 +110,15 @@ fn warm_and_cold_are_compared_page_by_page_and_in_one_figure() {
 }
 
 #[test]
-fn a_warm_start_that_is_not_warm_is_an_error_with_its_reason() {
+fn a_warm_start_that_is_cold_is_an_error_with_the_reason() {
     let output = Bench::new(&["always-cold"]).run(&["warm-cold"]);
-    let complaint = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
-    assert!(complaint.contains("is cold and should be warm: invented"), "{complaint}");
+    assert!(stderr.contains("is cold and should be warm: invented"), "{stderr}");
 }
 
 #[test]
-fn pictures_that_differ_are_an_error_that_names_the_pages() {
+fn different_pictures_are_an_error_that_names_the_pages() {
     let report = Bench::new(&[]).report(&["pixels"]);
     assert!(report.contains("3 of 3 identical"), "{report}");
     let output = Bench::new(&["other-pixels"]).run(&["pixels"]);
@@ -126,7 +128,7 @@ fn pictures_that_differ_are_an_error_that_names_the_pages() {
 }
 
 #[test]
-fn media_are_measured_or_skipped_visibly_and_drawn() {
+fn media_are_measured_and_drawn_or_reported_as_skipped() {
     let bench = Bench::new(&[]);
     let report = bench.report(&["media"]);
     for medium in ["memory", "disk, in the page cache", "disk, cold", "slow disk"] {
@@ -147,10 +149,10 @@ fn media_are_measured_or_skipped_visibly_and_drawn() {
 }
 
 #[test]
-fn a_request_to_end_undoes_everything() {
+fn a_termination_signal_undoes_everything() {
     let bench = Bench::new(&[]);
     if !bench.interrupt("-TERM") {
-        return eprintln!("skipped: there is no slow disk here");
+        return eprintln!("skipped: no slow disk here");
     }
     assert_eq!(bench.left_behind(), Vec::<String>::new());
     let entries = std::fs::read_dir(bench.path()).unwrap().flatten();
@@ -162,13 +164,13 @@ fn a_request_to_end_undoes_everything() {
 fn a_kill_leaves_no_mount_no_device_and_no_process() {
     let bench = Bench::new(&[]);
     if !bench.interrupt("-KILL") {
-        return eprintln!("skipped: there is no slow disk here");
+        return eprintln!("skipped: no slow disk here");
     }
     assert_eq!(bench.left_behind(), Vec::<String>::new());
 }
 
 #[test]
-fn without_the_command_its_sections_are_skipped_visibly() {
+fn without_the_command_its_sections_are_reported_as_skipped() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_evermap-view-bench"));
     command.args(["warm-cold", "size"]).env("EVERMAP_COMMAND", "none");
     let output = command.env("EVERMAP_BENCH_WAIT", "0").output().unwrap();
@@ -178,7 +180,7 @@ fn without_the_command_its_sections_are_skipped_visibly() {
 }
 
 #[test]
-fn an_unknown_section_is_refused_with_those_there_are() {
+fn an_unknown_section_is_refused_with_a_list_of_choices() {
     let output = Bench::new(&[]).run(&["warm"]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("warm-cold, layers, peers"));

@@ -9,16 +9,17 @@
  *     index["first"].push_back(1);        // in the object's memory, at raw speed
  *     session.commit();                   // durable, all of it or nothing
  *
- * and in the next process, at once and without reading anything that is not looked at:
+ * and in the next process, without loading, reading only the data that is accessed:
  *
  *     evermap::snapshot snapshot = evermap::store("my.store").read("words");
  *     const words* index = snapshot.root<words>();
  *
  * Header only, over the C library `evermap.h`. Errors are exceptions (`error.hpp`), containers are
  * the standard ones (`containers.hpp`, `allocator.hpp`), the root's type is checked (`type.hpp`),
- * virtual functions work where they were asked for (`polymorphic.hpp`), what programs in Rust made
- * can be read (`rust.hpp`), stores can be audited, copied and moved (`tools.hpp`), files and streams
- * be transferred (`transfer.hpp`), and files be loaded as memory (`load.hpp`). docs/cpp.md tells which containers work and why.
+ * virtual functions work if requested (`polymorphic.hpp`), objects of Rust programs can be read
+ * (`rust.hpp`), stores can be audited, copied and moved (`tools.hpp`), files and streams
+ * transferred (`transfer.hpp`), and files loaded as memory (`load.hpp`). docs/cpp.md tells which
+ * containers work and why.
  */
 #ifndef EVERMAP_HPP
 #define EVERMAP_HPP

@@ -1,5 +1,5 @@
 /*
- * evermap_load.h - a file's bytes as memory, by the cheapest way that the kernel has.
+ * evermap_load.h - a file's bytes as memory, by the cheapest method that the kernel offers.
  *
  *     evermap_image *image;
  *     if (evermap_load("model.bin", NULL, &image) != EM_OK)
@@ -8,31 +8,38 @@
  *     ...
  *     evermap_image_close(image);
  *
- * The bytes of a file can be read, mapped, or written by the device into memory that is the program's own
- * (takeover). Which is best depends on what is cached, on the file system and on what will be done with the bytes;
- * what is known of that is said in em_load_options. An image can be written to; what is written never goes to the file.
+ * The bytes of a file can be read, mapped, or written by the device into the program's own memory
+ * (takeover). The best method depends on the page cache, the file system and the use of the bytes;
+ * em_load_options describes this use. An image can be written to; writes never go to the file.
  *
- * What evermap.h says of results, handles, units and callbacks holds here as well. No store is needed.
+ * The sections on results, handles, units and callbacks in evermap.h apply here as well. No store
+ * is needed.
  *
- * MEMORY. An image is one range of addresses, from evermap_image_address() on, evermap_image_length() bytes long, at the same
- * place until evermap_image_close(). Where it begins at a multiple of 4096 in the file it does so in memory. Bytes of an image that comes on demand (method "takeover-on-demand") are waited for by whoever looks at
- * them first. Bytes that cannot be had, because the disk fails or somebody changed the file, raise SIGBUS: never are wrong
- * bytes there. What evermap_image_ensure() and evermap_image_wait() let through never raises anything.
+ * MEMORY. An image is one range of addresses, evermap_image_length() bytes from
+ * evermap_image_address(), at the same place until evermap_image_close(). If it begins at a
+ * multiple of 4096 in the file, it does so in memory. An access to bytes of an on-demand image
+ * (method "takeover-on-demand") waits until they are loaded. Bytes that cannot be loaded, because
+ * the disk fails or the file was changed, raise SIGBUS; the memory never holds wrong bytes. Bytes
+ * that evermap_image_ensure() or evermap_image_wait() confirmed never raise a signal.
  *
- * SYSTEM CALLS. In an image on demand that does not serve them (evermap_image_serves_system_calls()), a system call
- * that is given bytes which are not there yet fails with EFAULT: evermap_image_ensure() first.
+ * SYSTEM CALLS. For an on-demand image that does not serve system calls
+ * (evermap_image_serves_system_calls()), a system call on bytes that are not loaded yet fails with
+ * EFAULT: call evermap_image_ensure() first.
  *
- * THREADS. Any number of threads may look at one image and call functions with it at once; its memory is theirs to share
- * as any other is. evermap_image_advise(), evermap_image_close() and the first evermap_image_writable_address() must be alone with it: they get
- * EM_BUSY, and nothing has happened, while another thread is inside of a function with the same image, and every other function
- * called meanwhile gets it. What they must also be alone with, and what cannot be noticed, are loads and stores of bytes:
- * evermap_image_advise() with the range it is given, the other two with all of the image.
+ * THREADS. Any number of threads may read one image and call functions with it at the same time;
+ * its memory is shared like any other. evermap_image_advise(), evermap_image_close() and the first
+ * evermap_image_writable_address() need exclusive use of the image: they return EM_BUSY, and change
+ * nothing, while another thread is inside a function with the same image, and every other function
+ * called during their execution returns EM_BUSY. They must also exclude loads and stores of bytes,
+ * which the library cannot detect: evermap_image_advise() in its range, the other two in the whole
+ * image.
  *
- * FORK. A child has no handles: every function gives EM_FORKED there, evermap_load() too, unless its parent did not use the
- * library before. The memory of an image is in the child as any memory is, at the address that the parent asked for: what either
- * writes the other does not see (method "clone": does). An image that is still being loaded is in the child if the fork may wait for it
- * (EM_LOAD_FORK_FINISH, the default); else the addresses are not there, and touching them is a fault. Programs that are started
- * (posix_spawn, vfork and exec) are not concerned.
+ * FORK. A child has no handles: every function returns EM_FORKED there, including evermap_load(),
+ * unless its parent did not use the library before. The child has the memory of an image like any
+ * memory, at the address that the parent got: neither sees the other's writes (with method "clone",
+ * it does). An image that is still being loaded is in the child if the fork may wait for it
+ * (EM_LOAD_FORK_FINISH, the default); else its addresses are unmapped in the child, and touching
+ * them is a fault. Programs that are started (posix_spawn, vfork and exec) are not affected.
  */
 #ifndef EVERMAP_LOAD_H
 #define EVERMAP_LOAD_H
@@ -43,85 +50,93 @@
 extern "C" {
 #endif
 
-/** An image that is open: a handle, as em_store is. */
+/** An open image: a handle like em_store. */
 typedef struct evermap_image evermap_image;
-/** Rules for files that are open: a handle, as em_store is. */
+/** Open rules for files: a handle like em_store. */
 typedef struct evermap_rules evermap_rules;
 
-/** In which order an image will be touched. */
+/** Order in which an image will be touched. */
 typedef enum em_load_order {
     EM_LOAD_ORDER_UNKNOWN = 0,
-    EM_LOAD_ORDER_SEQUENTIAL = 1, /**< from the beginning to the end */
-    EM_LOAD_ORDER_RANDOM = 2      /**< here and there */
+    EM_LOAD_ORDER_SEQUENTIAL = 1, /**< from beginning to end */
+    EM_LOAD_ORDER_RANDOM = 2      /**< in no order */
 } em_load_order;
 
-/** What is to be soon. */
+/** Preferred latency. */
 typedef enum em_load_latency {
-    EM_LOAD_LATENCY_FIRST_USE = 0, /**< the first use: the image can be used before all of it is there */
-    EM_LOAD_LATENCY_FINISH = 1     /**< the finish: all of it is wanted before any is used */
+    EM_LOAD_LATENCY_FIRST_USE = 0, /**< early first use, before the load is complete */
+    EM_LOAD_LATENCY_FINISH = 1     /**< early completion; the image is used afterwards */
 } em_load_latency;
 
-/** What is to be with the page cache afterwards. */
+/** Treatment of the page cache after the load. */
 typedef enum em_load_cache {
-    EM_LOAD_CACHE_AUTO = 0, /**< whatever is fastest now */
-    EM_LOAD_CACHE_KEEP = 1, /**< others will want the file, or this program the next time */
-    EM_LOAD_CACHE_DROP = 2  /**< nobody will: what the load brought there is dropped */
+    EM_LOAD_CACHE_AUTO = 0, /**< whatever is fastest */
+    EM_LOAD_CACHE_KEEP = 1, /**< keep the file cached for other programs or the next run */
+    EM_LOAD_CACHE_DROP = 2  /**< drop the pages that the load brought into the cache */
 } em_load_cache;
 
-/** What happens when the process forks while an image is being loaded. */
+/** Behaviour of a fork while an image is being loaded. */
 typedef enum em_load_fork {
     EM_LOAD_FORK_FINISH = 0, /**< the fork waits until it is complete; the child has it */
     EM_LOAD_FORK_WITHOUT = 1 /**< the fork does not wait; the child does not have it */
 } em_load_fork;
 
-/** What will be done with a part of an image. */
+/** Expected use of a part of an image. */
 typedef enum em_advice {
-    EM_ADVICE_WRITE_SOON = 0, /**< written: its pages become private now, as huge pages, instead of one by one by a copy and a
-                                   fault each. Reads what is missing: first, if on demand; else at once, in this call */
-    EM_ADVICE_READ_ONLY = 1,  /**< read only: on demand and with `may_map`, windows (2 MiB) that are missing show the file and
-                                   take no memory */
-    EM_ADVICE_NEVER = 2,      /**< not touched: nothing is read ahead. Touched all the same, it is there */
-    EM_ADVICE_SEQUENTIAL = 3  /**< touched in order, soon */
+    EM_ADVICE_WRITE_SOON = 0, /**< written: its pages become private now, as huge pages, instead of one
+                                   by one by a copy and a fault each. Loads missing bytes: first, if
+                                   on demand; else at once, in this call */
+    EM_ADVICE_READ_ONLY = 1,  /**< read only: on demand and with `may_map`, missing windows (2 MiB)
+                                   map the file and take no memory of their own */
+    EM_ADVICE_NEVER = 2,      /**< not touched: nothing is read ahead; an access still loads it */
+    EM_ADVICE_SEQUENTIAL = 3  /**< touched soon, in order */
 } em_advice;
 
-/** What a load did with a recording. */
+/** Use of a recording by a load. */
 typedef enum em_recording_use {
-    EM_RECORDING_NONE = 0,     /**< nobody spoke of one */
+    EM_RECORDING_NONE = 0,     /**< none was requested */
     EM_RECORDING_MADE = 1,     /**< it is being made */
-    EM_RECORDING_NOT_MADE = 2, /**< it was to be made, and cannot: evermap_image_why() says why */
-    EM_RECORDING_REPLAYED = 3, /**< the load began with it */
-    EM_RECORDING_IGNORED = 4   /**< it is of another version or range of the file: evermap_image_why() says which */
+    EM_RECORDING_NOT_MADE = 2, /**< it is impossible: evermap_image_why() says why */
+    EM_RECORDING_REPLAYED = 3, /**< the load started with it */
+    EM_RECORDING_IGNORED = 4   /**< it does not match the file: evermap_image_why() says why */
 } em_recording_use;
 
-/** A share of nothing, where 0 says that the share is not known. */
+/** A share of zero, because 0 means that the share is not known. */
 #define EM_LOAD_NONE UINT32_MAX
 
-/** Wishes for a load, and what is known of what will be done with the image. Begin with EM_LOAD_OPTIONS_DEFAULT; a zero
- * or a NULL is the default of its field. `size` is sizeof(em_load_options). */
+/** Options for a load, and the expected use of the image. Start with EM_LOAD_OPTIONS_DEFAULT; a
+ * zero or NULL is the default of its field. `size` is sizeof(em_load_options). */
 typedef struct em_load_options {
     size_t size;
-    /** This way or not at all, by its name: "read", "read-huge", "read-uncached", "mmap", "mmap-huge", "mmap-willneed",
-     * "mmap-populate-read", "mmap-populate-write", "mmap-shared", "takeover", "takeover-on-demand", "clone". Default: picked.
-     * Those that begin with "mmap" need `may_map`, or a file that nothing can change. */
+    /** Name of the only method to use: "read", "read-huge", "read-uncached", "mmap",
+     * "mmap-huge", "mmap-willneed", "mmap-populate-read", "mmap-populate-write", "mmap-shared",
+     * "takeover", "takeover-on-demand", "clone". Default: chosen by the library. Methods that
+     * begin with "mmap" need `may_map`, or a file that cannot be changed. */
     const char *method;
-    /** The first of these that matches the file says what is not said here: see evermap_rules_read(). NULL: none. */
+    /** Rules: the first one that matches the file supplies options that are not set here, see
+     * evermap_rules_read(). NULL: none. */
     const evermap_rules *rules;
-    /** The file of a recording. If it is there and fits, the image is loaded by it; else the image is recorded, and it is saved there when
-     * the image is closed (what goes wrong then nobody learns: see evermap_image_recording()). A file that is no recording is EM_MALFORMED, and
-     * never written over. NULL: none. */
+    /** File of a recording. If it exists and matches, the image is loaded by it; else the image
+     * is recorded, and the recording is saved there when the image is closed (errors of saving
+     * are not reported: see evermap_image_recording()). A file that is not a recording is
+     * EM_MALFORMED, and never overwritten. NULL: none. */
     const char *recording;
-    /** The file of a recording that the image is loaded by: in its order, and by the method that is best for what was touched and
-     * written. One of another version or range of the file is ignored, and the report says so. NULL: none. */
+    /** File of a recording for loading the image: in its order, and by the best method for the
+     * pages that were touched and written. A recording of another version or range of the file
+     * is ignored, and the report says so. NULL: none. */
     const char *replay;
-    /** Where in the file the image begins. */
+    /** Offset in the file at which the image begins. */
     uint64_t begin_bytes;
-    /** How many bytes it has. Default: up to the file's end. */
+    /** Length in bytes. Default: up to the end of the file. */
     uint64_t length_bytes;
-    /** No more private memory than this. Default: what the system and control groups leave. */
+    /** Maximum private memory. Default: the memory available to the system and the control
+     * groups. */
     uint64_t memory_bytes_max;
-    /** How many of 1000 pages will be touched: 1 to 1000, or EM_LOAD_NONE. Default: not known, which counts as all. */
+    /** Pages out of 1000 that will be touched: 1 to 1000, or EM_LOAD_NONE. Default: not known,
+     * which counts as all. */
     uint32_t touched_permille;
-    /** The same of pages that will be written. Default: not known, which counts as all that are touched. */
+    /** Pages out of 1000 that will be written. Default: not known, which counts as all that are
+     * touched. */
     uint32_t written_permille;
     /** An em_load_order. */
     uint32_t order;
@@ -131,212 +146,238 @@ typedef struct em_load_options {
     uint32_t cache;
     /** An em_load_fork. */
     uint32_t fork;
-    /** Threads, where threads read. Default: as many as processors, up to 4; 8 where the file system decompresses. */
+    /** Threads of methods that read. Default: the number of processors, up to 4; 8 if the file
+     * system decompresses. */
     uint32_t threads;
-    /** Not zero: methods that map the file may be used. This is a PROMISE that nobody changes or truncates the file, or the range of
-     * it, while the image is open: else its bytes change under the program, or raise SIGBUS. */
+    /** Not zero: methods that map the file are allowed. This is a PROMISE that the file, or the
+     * range of it, is not changed or truncated while the image is open: else its bytes change
+     * under the program, or raise SIGBUS. */
     uint32_t may_map;
-    /** Not zero: a rule that says `unchanging = true` is as good as `may_map`. The same PROMISE, for all such files. */
+    /** Not zero: a rule with `unchanging = true` counts as `may_map`. The same PROMISE, for all
+     * such files. */
     uint32_t trust_rules;
-    /** Not zero: the image notes how it is used, for evermap_image_recording(). Each 64 KiB come when they are first touched, by a fault and
-     * a copy, and nothing comes before: for one run in many. Where that is not possible it is loaded as if this were zero. At most one of
-     * `record`, `recording` and `replay`. */
+    /** Not zero: the image records its use, for evermap_image_recording(). Each 64 KiB are
+     * loaded when they are first touched, by a fault and a copy, and nothing is loaded earlier:
+     * use it for one run in many. If recording is impossible, the image is loaded as if this
+     * were zero. Set at most one of `record`, `recording` and `replay`. */
     uint32_t record;
 } em_load_options;
 
 #define EM_LOAD_OPTIONS_DEFAULT \
     { sizeof(em_load_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/** What is known of a file and of this machine before a load. Set `size` to sizeof(em_load_facts) before the call; a library that
- * knows a shorter one fills that. */
+/** Facts about a file and this machine before a load. Set `size` to sizeof(em_load_facts) before
+ * the call; a library with a shorter struct fills only that part. */
 typedef struct em_load_facts {
     size_t size;
-    uint64_t bytes;              /**< to load */
-    uint64_t resident_bytes;     /**< of these, what is in the page cache; UINT64_MAX where the kernel does not tell */
-    uint64_t dirty_bytes;        /**< of these, what is not on the disk yet */
-    uint64_t direct_block_bytes; /**< blocks of reads past the page cache; 0 where there are none */
-    uint64_t available_bytes;    /**< memory that can be had; UINT64_MAX where nobody tells */
-    uint64_t device_bytes_per_s; /**< what the device reads; 0 if not known */
-    uint32_t processors;         /**< that this process may use */
+    uint64_t bytes;              /**< bytes to load */
+    uint64_t resident_bytes;     /**< bytes of them in the page cache; UINT64_MAX if unknown */
+    uint64_t dirty_bytes;        /**< bytes of them not yet on the disk */
+    uint64_t direct_block_bytes; /**< block size of direct reads; 0 if impossible */
+    uint64_t available_bytes;    /**< available memory; UINT64_MAX if unknown */
+    uint64_t device_bytes_per_s; /**< read rate of the device; 0 if unknown */
+    uint32_t processors;         /**< processors that this process may use */
     uint32_t is_in_memory;       /**< not zero: the file system keeps files in memory only */
-    uint32_t is_compressed;      /**< not zero: it can only be read, and may keep the file compressed */
-    uint32_t shares_blocks;      /**< not zero: it can share blocks between files */
-    uint32_t is_unchangeable;    /**< not zero: nothing can change the file; mapping it needs no promise */
+    uint32_t is_compressed;      /**< not zero: read-only file system that may compress files */
+    uint32_t shares_blocks;      /**< not zero: the file system can share blocks between files */
+    uint32_t is_unchangeable;    /**< not zero: the file cannot change; `may_map` is not needed */
     uint32_t reserved;           /**< zero */
-    char file_system[32];        /**< its name */
-    char available_limit[32];    /**< who limits memory, as "the control group" */
+    char file_system[32];        /**< name of the file system */
+    char available_limit[32];    /**< the limiter of the memory, such as "the control group" */
 } em_load_facts;
 
-/** One way that would be tried. Its texts live as long as the callback runs. */
+/** One candidate method. Its texts live until the callback returns. */
 typedef struct em_load_choice {
     size_t size;            /**< sizeof(em_load_choice) of the library */
-    const char *method;     /**< its name */
-    const char *why;        /**< why it has its place, a sentence */
-    uint32_t threads;       /**< for those that read */
+    const char *method;     /**< name of the method */
+    const char *why;        /**< reason for its rank, a sentence */
+    uint32_t threads;       /**< threads of methods that read */
     uint32_t maps_the_file; /**< not zero: shows pages of the file, not private memory */
 } em_load_choice;
 
-/** Called with one choice after another, the best first; false for no more. */
+/** Called with each candidate, the best first; return false to stop. */
 typedef bool (*em_load_choice_callback)(const em_load_choice *choice, void *context);
 
-/** What of an image is in memory. Set `size` as in em_load_facts. */
+/** Memory of an image. Set `size` as in em_load_facts. */
 typedef struct em_residency {
     size_t size;
-    uint64_t private_bytes;   /**< private pages: this process's alone */
-    uint64_t huge_bytes;      /**< of these, in huge pages; 0 where the kernel does not tell (before Linux 6.7) */
+    uint64_t private_bytes;   /**< private pages of this process */
+    uint64_t huge_bytes;      /**< private bytes in huge pages; 0 if unknown (before Linux 6.7) */
     uint64_t file_bytes;      /**< pages of the file's cache that are mapped */
-    uint64_t swapped_bytes;   /**< swapped out */
-    uint64_t cached_bytes;    /**< of the loaded range, in the page cache, mapped or not */
-    uint64_t duplicate_bytes; /**< in the page cache and in private pages as well */
+    uint64_t swapped_bytes;   /**< bytes swapped out */
+    uint64_t cached_bytes;    /**< bytes of the loaded range in the page cache, mapped or not */
+    uint64_t duplicate_bytes; /**< bytes both in the page cache and in private pages */
 } em_residency;
 
-/** How an image was made, why, and what that cost. Set `size` as in em_load_facts. Times count from the beginning of the load; faults,
- * switches and processor times are the process's from then until it was complete, or until now. */
+/** Method, reason and costs of an image. Set `size` as in em_load_facts. Times count from the
+ * beginning of the load; faults, switches and processor times are those of the process from then
+ * until completion, or until now. */
 typedef struct em_load_report {
     size_t size;
-    uint64_t bytes;                /**< of the image */
-    uint64_t first_use_ns;         /**< until the first byte could be used; 0 if it cannot yet */
-    uint64_t complete_ns;          /**< until all could; 0 if they cannot yet */
-    uint64_t wall_ns;              /**< time that passed */
-    uint64_t user_ns;              /**< processor time in programs */
+    uint64_t bytes;                /**< bytes of the image */
+    uint64_t first_use_ns;         /**< time until the first byte was usable; 0 if it is not yet */
+    uint64_t complete_ns;          /**< time until all bytes were usable; 0 if they are not yet */
+    uint64_t wall_ns;              /**< elapsed time */
+    uint64_t user_ns;              /**< processor time in user mode */
     uint64_t system_ns;            /**< processor time in the kernel */
     uint64_t minor_faults;         /**< page faults without the disk */
-    uint64_t major_faults;         /**< page faults with it */
+    uint64_t major_faults;         /**< page faults with disk access */
     uint64_t voluntary_switches;   /**< because a thread waited */
-    uint64_t involuntary_switches; /**< because another one was let on */
-    uint64_t peak_resident_bytes;  /**< the most memory that the process ever had; 0 if not known */
-    uint64_t private_bytes;        /**< now, as in em_residency */
-    uint64_t huge_bytes;           /**< the same */
-    uint64_t file_bytes;           /**< the same */
-    uint64_t swapped_bytes;        /**< the same */
-    uint64_t cached_bytes;         /**< the same */
-    uint64_t duplicate_bytes;      /**< the same */
-    uint64_t windows_on_demand;    /**< windows (2 MiB) that somebody waited for */
-    uint64_t windows_streamed;     /**< windows that came before anybody waited */
-    uint64_t direct_bytes;         /**< read past the page cache */
-    uint64_t buffered_bytes;       /**< read through it */
+    uint64_t involuntary_switches; /**< because the scheduler ran another thread */
+    uint64_t peak_resident_bytes;  /**< peak memory of the process; 0 if unknown */
+    uint64_t private_bytes;        /**< current value, as in em_residency */
+    uint64_t huge_bytes;           /**< current value, as in em_residency */
+    uint64_t file_bytes;           /**< current value, as in em_residency */
+    uint64_t swapped_bytes;        /**< current value, as in em_residency */
+    uint64_t cached_bytes;         /**< current value, as in em_residency */
+    uint64_t duplicate_bytes;      /**< current value, as in em_residency */
+    uint64_t windows_on_demand;    /**< windows (2 MiB) for which a thread waited */
+    uint64_t windows_streamed;     /**< windows loaded before a thread waited */
+    uint64_t direct_bytes;         /**< bytes read past the page cache */
+    uint64_t buffered_bytes;       /**< bytes read through the page cache */
     uint64_t hole_bytes;           /**< holes in the file */
-    uint64_t moves_retried;        /**< moves of pages that the kernel asked to try again */
-    uint64_t pages_copied;         /**< pages that were copied as they could not be moved */
-    uint64_t windows_read_again;   /**< windows that were read through the cache as they could not be past it */
-    uint64_t threads_replaced;     /**< threads that were killed, and replaced */
-    uint32_t device_permille;      /**< how much of the device's rate was reached, in thousandths; 0 if not known */
-    uint32_t serves_system_calls;  /**< not zero: system calls could be given bytes from the beginning */
-    uint32_t threads;              /**< for methods that read */
-    uint32_t refused;              /**< methods that were tried before, and did not do */
+    uint64_t moves_retried;        /**< moves of pages that the kernel wanted retried */
+    uint64_t pages_copied;         /**< pages copied because they could not be moved */
+    uint64_t windows_read_again;   /**< windows read through the cache after a failed direct read */
+    uint64_t threads_replaced;     /**< threads that were killed and replaced */
+    uint32_t device_permille;      /**< share of the device's rate, in thousandths; 0 if unknown */
+    uint32_t serves_system_calls;  /**< not zero: system calls could use the bytes from the start */
+    uint32_t threads;              /**< threads of methods that read */
+    uint32_t refused;              /**< methods that were tried before and failed */
     uint32_t recording;            /**< an em_recording_use */
     uint32_t reserved;             /**< zero */
-    char method[32];               /**< its name */
-    char why[224];                 /**< why it was picked, cut to fit; evermap_image_why() has all */
+    char method[32];               /**< name of the method */
+    char why[224];                 /**< its reason, truncated to fit; see evermap_image_why() */
 } em_load_report;
 
-/** Loads a file, or a range of it. The image can be used when this returns, and all of it is there unless it comes on
- * demand. Its bytes are those of one version of the file. `options` may be NULL. Takes as long as reading the file, or as
- * mapping it. No private memory is taken beyond what there is. A file of no bytes is an image of no bytes.
- * Errors: EM_IO when it cannot be opened, EM_NOT_PERMITTED, EM_NOT_A_FILE; EM_OUT_OF_BOUNDS for a range that the file does not have;
- * EM_NO_MEMORY, before anything is read; EM_UNREADABLE; EM_SOURCE_CHANGED when somebody changes it meanwhile; EM_REFUSED when the
- * method that was asked for cannot do it; EM_MALFORMED for a recording that is none; EM_CLOSED for rules that are not open;
+/** Loads a file, or a range of it. The image is usable when this returns, and completely loaded
+ * unless it is on demand. Its bytes are those of one version of the file. `options` may be NULL.
+ * Takes as long as reading the file, or as mapping it. Uses no more private memory than is
+ * available. A file of no bytes is an image of no bytes.
+ * Errors: EM_IO when it cannot be opened, EM_NOT_PERMITTED, EM_NOT_A_FILE; EM_OUT_OF_BOUNDS for
+ * a range outside of the file; EM_NO_MEMORY, before anything is read; EM_UNREADABLE;
+ * EM_SOURCE_CHANGED when the file changes during the load; EM_REFUSED when the requested method
+ * cannot do it; EM_MALFORMED for an invalid recording; EM_CLOSED for rules that are not open;
  * EM_TOO_MANY_OPEN, EM_FORKED. */
 em_status evermap_load(const char *path, const em_load_options *options, evermap_image **image);
 
-/** One of many files. Lists of these do not grow: its size is fixed. */
+/** One file of many. Lists of these structs cannot grow: the size is fixed. */
 typedef struct em_load_file {
     const char *path;
     const em_load_options *options; /**< may be NULL */
 } em_load_file;
 
-/** Loads many files at once, by up to eight threads in the order of the list, and with the memory that all of them take in view: the sum
- * fits, or the last ones are mapped if that is allowed, or EM_NO_MEMORY. Files of less than 16 MiB are there as a whole; of larger ones 64
- * may come on demand, and two are streamed at a time, in order. `images` has room for `count` handles, each of which is closed by itself.
- * `statuses` NULL: all are loaded, or none. Else it has room for `count`, each file gets its status, and NULL for a handle if it
- * could not be loaded. What it fails with is what the first file in the list failed with; an argument that cannot be taken
- * fails the whole call before anything is loaded, and nothing is written then.
+/** Loads many files together, by up to eight threads in the order of the list, and plans the
+ * memory for all of them: the sum fits, or the last ones are mapped if that is allowed, or
+ * EM_NO_MEMORY. Files of less than 16 MiB are loaded completely; of larger ones 64 may be on
+ * demand, and two are streamed at a time, in order. `images` has room for `count` handles, each
+ * of which is closed separately. With `statuses` NULL, all files are loaded, or none. Else it
+ * has room for `count` statuses, one for each file, and the handle of a file that could not be
+ * loaded is NULL. The call fails with the error of the first failing file in the list; an
+ * invalid argument fails the whole call before anything is loaded, and nothing is written then.
  * Errors: as evermap_load(). */
 em_status evermap_load_all(const em_load_file *files, size_t count, evermap_image **images,
                            em_status *statuses);
 
-/** What is known before a load, and what would be tried, the best first. Opens the file and touches nothing of it.
- * `options`, `facts` and `callback` may be NULL. Errors: as evermap_load() before it reads anything. */
+/** Reports the facts known before a load and the candidate methods, the best first. Opens the
+ * file and reads nothing of it. `options`, `facts` and `callback` may be NULL. Errors: as
+ * evermap_load() before it reads. */
 em_status evermap_load_probe(const char *path, const em_load_options *options, em_load_facts *facts,
                              em_load_choice_callback callback, void *context);
 
-/** The address of the first byte, for reading; never NULL for an image that is open. Good until evermap_image_close().
+/** Returns the address of the first byte, for reading; never NULL for an open image. Valid until
+ * evermap_image_close().
  * NULL: EM_CLOSED, EM_FORKED. */
 const void *evermap_image_address(const evermap_image *image);
 
-/** The same address, for writing too. The file stays as it is. An image by "mmap-shared" becomes private by the first call, and
- * its pages are copied when they are written to; others are private already.
+/** Returns the same address, for writing. The file does not change. An image by "mmap-shared"
+ * becomes private at the first call, and its pages are copied when they are written; other
+ * images are always private.
  * NULL: EM_NO_MEMORY, EM_IO, EM_BUSY, EM_CLOSED, EM_FORKED. */
 void *evermap_image_writable_address(evermap_image *image);
 
-/** How many bytes it has. 0 for one that has none, and for EM_CLOSED and EM_FORKED. */
+/** Returns the length in bytes. 0 for an empty image, and for EM_CLOSED and EM_FORKED. */
 size_t evermap_image_length(const evermap_image *image);
 
-/** Waits until `length` bytes from `begin` on are there: system calls can be given them, and looking at them raises nothing. Costs
- * nothing when they are.
- * Errors: EM_UNREADABLE, EM_SOURCE_CHANGED, EM_THREADS_LOST; EM_OUT_OF_BOUNDS beyond the image; EM_BUSY, EM_CLOSED, EM_FORKED. */
+/** Waits until `length` bytes from `begin` are loaded: system calls can use them, and reading
+ * them raises no signal. Costs nothing when they are loaded already.
+ * Errors: EM_UNREADABLE, EM_SOURCE_CHANGED, EM_THREADS_LOST; EM_OUT_OF_BOUNDS beyond the image;
+ * EM_BUSY, EM_CLOSED, EM_FORKED. */
 em_status evermap_image_ensure(const evermap_image *image, size_t begin, size_t length);
 
-/** Has bytes read before others, and waits for nothing. Errors: EM_OUT_OF_BOUNDS, EM_BUSY, EM_CLOSED, EM_FORKED. */
+/** Requests that bytes be loaded before others, without waiting. Errors: EM_OUT_OF_BOUNDS,
+ * EM_BUSY, EM_CLOSED, EM_FORKED. */
 em_status evermap_image_want(const evermap_image *image, size_t begin, size_t length);
 
-/** Waits until all of it is there that no advice left out. An image that is recorded is there for whoever looks: all of it is brought, and the
- * recording ends, only where system calls are not served. Errors: as evermap_image_ensure(). */
+/** Waits until everything is loaded that no advice excluded. For a recorded image this returns
+ * at once; only if system calls are not served, it loads everything and ends the recording.
+ * Errors: as evermap_image_ensure(). */
 em_status evermap_image_wait(const evermap_image *image);
 
-/** Says what will be done with `length` bytes from `begin` on. Changes none of them. Takes effect in the windows of 2 MiB that lie
- * wholly in the range, or where it takes nothing away in all that it touches. No thread may look at the range or write to it
- * meanwhile.
- * Errors: EM_OUT_OF_BOUNDS; EM_INVALID_ARGUMENT for an advice that there is not; where it reads, those of evermap_load(); EM_BUSY,
- * EM_CLOSED, EM_FORKED. */
+/** Declares the expected use of `length` bytes from `begin`. Changes none of them. Takes effect
+ * in windows of 2 MiB that lie completely in the range, or, if it removes nothing, in all
+ * windows that it touches. No thread may access the range during the call.
+ * Errors: EM_OUT_OF_BOUNDS; EM_INVALID_ARGUMENT for an unknown advice; if it reads, those of
+ * evermap_load(); EM_BUSY, EM_CLOSED, EM_FORKED. */
 em_status evermap_image_advise(evermap_image *image, size_t begin, size_t length, em_advice advice);
 
-/** Whether the file is still what was loaded: EM_SOURCE_CHANGED says what happened to it. Costs a system call.
+/** Checks that the file is still the loaded version; EM_SOURCE_CHANGED says how it changed.
+ * Costs a system call.
  * Errors: EM_IO, EM_BUSY, EM_CLOSED, EM_FORKED. */
 em_status evermap_image_check(const evermap_image *image);
 
-/** How far the load is: bytes that can be used, and bytes there will be. Costs nothing. Errors: EM_BUSY, EM_CLOSED, EM_FORKED. */
+/** Reports the bytes that are usable and the total. Costs nothing. Errors: EM_BUSY, EM_CLOSED,
+ * EM_FORKED. */
 em_status evermap_image_progress(const evermap_image *image, uint64_t *loaded_bytes,
                                  uint64_t *total_bytes);
 
-/** Whether system calls can be given bytes that are not there yet; they can when all are. Errors: EM_BUSY, EM_CLOSED, EM_FORKED. */
+/** Tells if system calls can use bytes that are not loaded yet, or all are loaded. Errors:
+ * EM_BUSY, EM_CLOSED, EM_FORKED. */
 em_status evermap_image_serves_system_calls(const evermap_image *image, bool *serves);
 
-/** What of it is in memory now. Walks its page tables. Errors: EM_INVALID_ARGUMENT, EM_BUSY, EM_CLOSED, EM_FORKED. */
+/** Reports the memory of the image. Walks its page tables. Errors: EM_INVALID_ARGUMENT, EM_BUSY,
+ * EM_CLOSED, EM_FORKED. */
 em_status evermap_image_residency(const evermap_image *image, em_residency *residency);
 
-/** How it was made, why, and what that cost. Costs what evermap_image_residency() does. Errors: the same. */
+/** Reports method, reason and costs of the image. Same cost and errors as
+ * evermap_image_residency(). */
 em_status evermap_image_report(const evermap_image *image, em_load_report *report);
 
-/** Why it was made as it was: the method, its reason, what was tried before and why that did not do. Written into `buffer`, cut to `size`
- * bytes with the zero byte; NULL and 0 write nothing. Gives the bytes of the whole text without the zero byte.
+/** Explains the choice: the method, its reason, the methods tried before and why they failed.
+ * Writes the text into `buffer`, truncated to `size` bytes with the zero byte; NULL and 0 write
+ * nothing. Returns the length of the whole text without the zero byte.
  * 0: EM_INVALID_ARGUMENT, EM_BUSY, EM_CLOSED, EM_FORKED. */
 size_t evermap_image_why(const evermap_image *image, char *buffer, size_t size);
 
-/** How an image was used. Set `size` as in em_load_facts. Shares and order are what an em_load_options takes. */
+/** Use of an image. Set `size` as in em_load_facts. Shares and order have the form of
+ * em_load_options. */
 typedef struct em_recording {
     size_t size;
-    uint64_t windows_touched;  /**< windows of 64 KiB */
-    uint32_t touched_permille; /**< of the loaded range, what is in windows that were touched; rounded up, EM_LOAD_NONE for none */
-    uint32_t written_permille; /**< of it, what is in pages that were written (before Linux 6.7, in windows first touched by a write) */
+    uint64_t windows_touched;  /**< touched windows of 64 KiB */
+    uint32_t touched_permille; /**< share of bytes in touched windows, rounded up; or EM_LOAD_NONE */
+    uint32_t written_permille; /**< share of bytes in written pages (before Linux 6.7: in windows
+                                    first touched by a write) */
     uint32_t order;            /**< an em_load_order */
     uint32_t reserved;         /**< zero */
 } em_recording;
 
-/** How an image that is recorded was used until now; at the end of its use, how it was used. Saved at `path`, as a whole or not at all,
- * unless that is NULL; `recording` may be NULL as well. Walks its page tables. A recording ends when the process forks while it is made
- * (EM_LOAD_FORK_FINISH), and by evermap_image_wait() where system calls are not served.
- * Errors: EM_INVALID_ARGUMENT for an image that is not recorded; EM_IO, EM_NOT_PERMITTED, EM_DISK_FULL, EM_BUSY, EM_CLOSED, EM_FORKED. */
+/** Reports the use of a recorded image until now. Saves the recording at `path`, completely or
+ * not at all, unless `path` is NULL; `recording` may be NULL as well. Walks the page tables. A
+ * recording ends when the process forks during it (EM_LOAD_FORK_FINISH), and by
+ * evermap_image_wait() if system calls are not served.
+ * Errors: EM_INVALID_ARGUMENT for an image that is not recorded; EM_IO, EM_NOT_PERMITTED,
+ * EM_DISK_FULL, EM_BUSY, EM_CLOSED, EM_FORKED. */
 em_status evermap_image_recording(const evermap_image *image, const char *path,
                                   em_recording *recording);
 
-/** Ends the image; its addresses are no more. A load that is under way is stopped, and the reads that the disk is at are waited
- * for. Errors: EM_CLOSED, EM_FORKED; EM_BUSY while another thread is inside of a function with it, then it stays open. */
+/** Closes the image and unmaps its addresses. Stops an unfinished load, and waits for reads that
+ * the disk is executing. Errors: EM_CLOSED, EM_FORKED; EM_BUSY while another thread is inside a
+ * function with it, and it stays open. */
 em_status evermap_image_close(evermap_image *image);
 
 /*
- * RULES say of files by their names what is wished for them. They are TOML; of the tables [[file]] the first counts whose
- * pattern matches:
+ * RULES supply options for files by their names. They are TOML; the first of the [[file]] tables
+ * whose pattern matches counts:
  *
  *     [[file]]
  *     pattern = "*.idx"         (names wherever they are; with a slash, whole paths)
@@ -347,17 +388,19 @@ em_status evermap_image_close(evermap_image *image);
  * docs/load.md has all keys. Rules never change; any number of threads may use them and close them.
  */
 
-/** Reads a file of rules. Patterns and recordings that are relative are so to its directory. Errors: EM_IO, EM_NOT_PERMITTED; EM_MALFORMED
- * says what is wrong in which line; EM_TOO_MANY_OPEN, EM_FORKED. */
+/** Reads a file of rules. Relative patterns and recordings refer to its directory. Errors:
+ * EM_IO, EM_NOT_PERMITTED; EM_MALFORMED names the line and the error; EM_TOO_MANY_OPEN,
+ * EM_FORKED. */
 em_status evermap_rules_read(const char *path, evermap_rules **rules);
 
-/** The same from a text. What is relative is so to the current directory. Errors: EM_MALFORMED, EM_TOO_MANY_OPEN, EM_FORKED. */
+/** Parses rules from a text. Relative paths refer to the current directory. Errors:
+ * EM_MALFORMED, EM_TOO_MANY_OPEN, EM_FORKED. */
 em_status evermap_rules_parse(const char *text, evermap_rules **rules);
 
-/** Whether there is a rule for a file. Asks nothing of the file. Errors: EM_CLOSED, EM_FORKED. */
+/** Tells if a rule matches a file. Does not access the file. Errors: EM_CLOSED, EM_FORKED. */
 em_status evermap_rules_match(const evermap_rules *rules, const char *path, bool *matches);
 
-/** Ends the handle. Loads that began by the rules go on. Errors: EM_CLOSED, EM_FORKED. */
+/** Closes the handle. Loads that use the rules continue. Errors: EM_CLOSED, EM_FORKED. */
 em_status evermap_rules_close(evermap_rules *rules);
 
 #ifdef __cplusplus

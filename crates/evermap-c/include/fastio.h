@@ -2,8 +2,8 @@
  * fastio.h - persistent objects by name, in a dozen calls.
  *
  * The vocabulary of papers on persistent memory, over evermap.h and in the same library. The store
- * is the directory that EVERMAP_STORE names; it is made when it is not there, and stays open. What
- * is made belongs to the application that EVERMAP_APPLICATION names, if that is set, and opens for
+ * is the directory that EVERMAP_STORE names; it is created if it does not exist, and stays open.
+ * New objects belong to the application that EVERMAP_APPLICATION names, if it is set, and open for
  * that application only.
  *
  *     p_create("list");                                    (fails in the second run: it exists)
@@ -15,15 +15,16 @@
  *     set_prime_node("list", node);
  *     p_unmap("list");                                     (commits)
  *
- * An object is "mapped" when p_map() or p_map_readonly() opened it in this process; every function
- * but p_reserve, p_create, p_delete and the two needs that, and gives EM_CLOSED otherwise. An
- * object's pointers are good in every process, because it is mapped at the same addresses in each.
+ * An object is "mapped" when p_map() or p_map_readonly() opened it in this process. Every function
+ * except p_reserve, p_create, p_delete and these two needs that, and returns EM_CLOSED otherwise.
+ * An object's pointers are valid in every process, because it is mapped at the same addresses in
+ * each.
  *
- * Functions that return int give 0, or -1 with errno set; functions that return a pointer give
- * NULL then. em_last_error_message() of evermap.h is the sentence with cause and remedy, which perror()
- * does not have. Threads, fork and
- * what a name may be are as evermap.h says: p_malloc and p_free may be called by many threads at
- * once, p_commit, p_unmap, p_extend and p_reduce must be alone with their object (else EM_BUSY).
+ * Functions that return int return 0, or -1 with errno set; functions that return a pointer return
+ * NULL with errno set. em_last_error_message() of evermap.h returns the sentence with cause and
+ * remedy, which perror() does not have. The rules for threads, fork and names are those of
+ * evermap.h: many threads may call p_malloc and p_free at the same time; p_commit, p_unmap,
+ * p_extend and p_reduce need exclusive use of their object (else EM_BUSY).
  */
 #ifndef EVERMAP_FASTIO_H
 #define EVERMAP_FASTIO_H
@@ -34,61 +35,62 @@
 extern "C" {
 #endif
 
-/** Reserves the store's addresses for the life of the process, so that nothing else is put there;
- * every other function does that too, at its first call. Errors: EM_INVALID_ARGUMENT without
- * EVERMAP_STORE; EM_ADDRESS_TAKEN, and what em_store_open_or_create() returns. */
+/** Reserves the store's addresses for the life of the process, so that no other memory is mapped
+ * there. Every other function does that too, at its first call. Errors: EM_INVALID_ARGUMENT
+ * without EVERMAP_STORE; EM_ADDRESS_TAKEN, and the errors of em_store_open_or_create(). */
 int p_reserve(void);
 
-/** Makes an object with an empty heap, durably. It is not mapped then. Errors: EM_ALREADY_EXISTS,
+/** Creates an object with an empty heap, durably. It is not mapped. Errors: EM_ALREADY_EXISTS,
  * EM_INVALID_NAME, EM_DISK_FULL. */
 int p_create(const char *name);
 
 /** Removes an object, durably. Errors: EM_NOT_FOUND, EM_OTHER_APPLICATION; EM_BUSY when it is
- * mapped for writing, here or elsewhere. Who reads it keeps what it has mapped. */
+ * mapped for writing, here or elsewhere. Readers keep their mapping. */
 int p_delete(const char *name);
 
-/** Maps an object: for writing when nobody else writes it and its files may be written, otherwise
- * for reading its last commit. Gives its first address. The first page is the library's own; what
- * is in the object is found by get_prime_node(). What is mapped already stays as it is.
- * Errors: EM_NOT_FOUND, EM_OTHER_APPLICATION, EM_DAMAGED, EM_ADDRESS_TAKEN. */
+/** Maps an object: for writing when it has no other writer and its files are writable, otherwise
+ * for reading its last commit. Returns its first address. The first page belongs to the library;
+ * get_prime_node() returns the entry to the data. An object that is already mapped stays
+ * unchanged. Errors: EM_NOT_FOUND, EM_OTHER_APPLICATION, EM_DAMAGED, EM_ADDRESS_TAKEN. */
 void *p_map(const char *name);
 
-/** Maps an object for reading its last commit; a store to it is SIGSEGV. What is mapped already
- * stays as it is. Errors as above. */
+/** Maps an object for reading its last commit; a store to it is SIGSEGV. An object that is
+ * already mapped stays unchanged. Same errors as p_map(). */
 void *p_map_readonly(const char *name);
 
-/** Commits, if the object is mapped for writing, and ends its mapping; pointers into it dangle.
- * When the commit fails the object stays mapped. Errors: EM_CLOSED, and those of em_commit(). */
+/** Commits, if the object is mapped for writing, and unmaps it; pointers into it dangle. When
+ * the commit fails, the object stays mapped. Errors: EM_CLOSED, and the errors of em_commit(). */
 int p_unmap(const char *name);
 
-/** Makes what was done to the object since the last commit durable, all of it or nothing. Errors:
- * EM_READ_ONLY, and those of em_commit(). */
+/** Makes all changes of the object since the last commit durable, atomically. Errors:
+ * EM_READ_ONLY, and the errors of em_commit(). */
 int p_commit(const char *name);
 
-/** A block of `size` bytes in the object, aligned to 16, with unspecified contents; of 0 bytes, a
- * block of its own. Errors: EM_READ_ONLY, EM_BAD_ALLOCATION, EM_DISK_FULL, EM_OUT_OF_ADDRESSES. */
+/** Returns a block of `size` bytes in the object, aligned to 16, with unspecified contents; for
+ * 0 bytes, a distinct block. Errors: EM_READ_ONLY, EM_BAD_ALLOCATION, EM_DISK_FULL,
+ * EM_OUT_OF_ADDRESSES. */
 void *p_malloc(const char *name, size_t size);
 
-/** Frees a block of the object; NULL is nothing. A pointer that is no allocated block of it, or an
- * object that is not mapped for writing, prints what it is on stderr and aborts. */
+/** Frees a block of the object; NULL is ignored. A pointer that is not an allocated block of it,
+ * or an object that is not mapped for writing, prints the cause on stderr and aborts. */
 void p_free(const char *name, void *node);
 
-/** Makes room for a block of `bytes` bytes, or many that are smaller: addresses and file blocks,
- * durably on return; they stay with the object. Commits what was done so far. Errors: EM_READ_ONLY,
+/** Reserves addresses and disk space for a block of `bytes` bytes, or many smaller ones, durably
+ * on return; they stay with the object. Commits the changes so far. Errors: EM_READ_ONLY,
  * EM_DISK_FULL, EM_OUT_OF_ADDRESSES. */
 int p_extend(const char *name, size_t bytes);
 
-/** Gives `bytes` bytes of the object's unused end, rounded down to whole pages, back to the file
- * system, durably. Commits what was done so far. Errors: EM_OUT_OF_BOUNDS when fewer were unused
- * there, or readers use them (what could be given back was); EM_READ_ONLY. */
+/** Releases `bytes` bytes of the object's unused end, rounded down to whole pages, to the file
+ * system, durably. Commits the changes so far. Errors: EM_OUT_OF_BOUNDS when fewer bytes were
+ * unused there, or readers use them (the available ones were released); EM_READ_ONLY. */
 int p_reduce(const char *name, size_t bytes);
 
-/** The object's root: where everything in it is found from; NULL for none (errno stays) and on
- * failure. */
+/** Returns the object's root, from which all its data is reachable; NULL if there is none (errno
+ * is unchanged) and on failure. */
 void *get_prime_node(const char *name);
 
 /** Makes a block of the object its root with the next commit; NULL for none. Errors: EM_BAD_ROOT
- * when it is no allocated block, EM_READ_ONLY. */
+ * when it is not an allocated block, EM_READ_ONLY. */
 int set_prime_node(const char *name, void *node);
 
 #ifdef __cplusplus

@@ -1,12 +1,12 @@
 /*
- * nvheap.h - one persistent heap an application, and names for its blocks.
+ * nvheap.h - one persistent heap per application, and names for its blocks.
  *
- * The store is the directory that EVERMAP_STORE names; it is made when it is not there. The
- * application is what EVERMAP_APPLICATION names, or else the program's own name (its file's,
- * without directories); its heap is the object "nvheap:APPLICATION", which only it can open. The
- * first call opens the heap: for writing, or for reading its last commit while another process
- * writes it (then nvmalloc, nvfree and nvcommit give EM_READ_ONLY, and the message says who was
- * writing). A program that must write opens "nvheap:APPLICATION" by em_object_open() with EM_WRITE.
+ * The store is the directory that EVERMAP_STORE names; it is created if it does not exist. The
+ * application is named by EVERMAP_APPLICATION, or else by the program's file name without
+ * directories; its heap is the object "nvheap:APPLICATION", which only it can open. The first call
+ * opens the heap: for writing, or for reading its last commit while another process writes it (then
+ * nvmalloc, nvfree and nvcommit return EM_READ_ONLY, and the message names the writer). A program
+ * that must write opens "nvheap:APPLICATION" with em_object_open() and EM_WRITE.
  *
  *     size_t size;
  *     long *runs = nvread("runs", &size);                  (NULL in the first run)
@@ -15,13 +15,15 @@
  *     ++*runs;
  *     nvcommit();
  *
- * Blocks may hold pointers to each other: they lie at the same addresses in every process. What
- * was not committed is forgotten when the process ends.
+ * Blocks may hold pointers to each other: they lie at the same addresses in every process.
+ * Uncommitted changes are lost when the process ends.
  *
- * Functions that return int give 0, or -1 with errno set; functions that return a pointer give
- * NULL then. em_last_error_message() of evermap.h is the sentence with cause and remedy, which perror()
- * does not have. All four may be called from any thread; no thread may store to the heap's blocks during nvcommit(). In a forked
- * child they give EM_FORKED; the blocks can be read there, as they were at the fork. em_object_of() gives the heap's object for any of its blocks.
+ * Functions that return int return 0, or -1 with errno set; functions that return a pointer return
+ * NULL with errno set. em_last_error_message() of evermap.h returns the sentence with cause and
+ * remedy, which perror() does not have. All four may be called from any thread; no thread may store
+ * to the heap's blocks during nvcommit(). In a forked child they return EM_FORKED; the blocks can
+ * be read there, as they were at the fork. em_object_of() returns the heap's object for any of its
+ * blocks.
  *
  * The heap's root is a table of names that any program can read; its tag is "evermap.nvheap.1":
  *
@@ -41,22 +43,22 @@
 extern "C" {
 #endif
 
-/** A block of `size` bytes with unspecified contents, aligned to 16, found by `name` (1 to 255
- * bytes) in this and later runs. With a NULL name, a block that nothing but your own pointers
- * finds; em_free(em_object_of(block), block) frees it. Errors: EM_ALREADY_EXISTS, EM_READ_ONLY,
- * EM_INVALID_NAME, EM_BAD_ALLOCATION, EM_DISK_FULL, EM_OTHER_APPLICATION, and, without
- * EVERMAP_STORE, EM_INVALID_ARGUMENT. */
+/** Returns a block of `size` bytes with unspecified contents, aligned to 16, found by `name` (1
+ * to 255 bytes) in this and later runs. With a NULL name, a block that is reachable only by the
+ * program's own pointers; em_free(em_object_of(block), block) frees it. Errors:
+ * EM_ALREADY_EXISTS, EM_READ_ONLY, EM_INVALID_NAME, EM_BAD_ALLOCATION, EM_DISK_FULL,
+ * EM_OTHER_APPLICATION, and, without EVERMAP_STORE, EM_INVALID_ARGUMENT. */
 void *nvmalloc(const char *name, size_t size);
 
-/** The block of a name; its size as asked for goes to `size`, which may be NULL. Errors:
- * EM_NOT_FOUND, and those of opening the heap. */
+/** Returns the block of a name; writes its requested size to `size`, which may be NULL. Errors:
+ * EM_NOT_FOUND, and the errors of opening the heap. */
 void *nvread(const char *name, size_t *size);
 
-/** Frees the block of a name, and the name. Errors: EM_NOT_FOUND, EM_READ_ONLY. */
+/** Frees the block of a name and removes the name. Errors: EM_NOT_FOUND, EM_READ_ONLY. */
 int nvfree(const char *name);
 
-/** Makes everything done to the heap since the last commit durable, all of it or nothing. Errors:
- * those of em_commit(). */
+/** Makes all changes of the heap since the last commit durable, atomically. Errors: as
+ * em_commit(). */
 int nvcommit(void);
 
 #ifdef __cplusplus

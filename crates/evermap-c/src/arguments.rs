@@ -63,7 +63,7 @@ pub unsafe fn options<T: Growing>(given: *const T) -> Result<Option<T>> {
     // SAFETY: the caller guarantees that many bytes.
     let rest = unsafe { std::slice::from_raw_parts(given.cast::<u8>().add(known), size - known) };
     if rest.iter().any(|&byte| byte != 0) {
-        return Err(Failure::argument("the options ask for what this library does not know"));
+        return Err(Failure::argument("the options set a member that this library does not know"));
     }
     let mut copy = MaybeUninit::<T>::zeroed();
     // SAFETY: both structs have `known` bytes, and every bit pattern is a valid value (see the

@@ -156,7 +156,8 @@ unsafe fn tell(report: &AuditReport, callback: em_audit_callback, context: *mut 
     }
     if report.leaks.blocks > 0 {
         let sample = |leak: &evermap_core::tools::LeakSample| {
-            let path = if leak.is_head { "nothing points at it" } else { "of a leaked block" };
+            let path =
+                if leak.is_head { "no pointer leads to it" } else { "reached from a leaked block" };
             (path.to_string(), leak.address, leak.bytes)
         };
         let samples = Samples::new(report.leaks.samples.iter().map(sample));
@@ -201,7 +202,7 @@ fn audit_options(given: Option<em_audit_options>) -> Result<AuditOptions> {
         let map = MemoryMap::of_process(given.process_id);
         made = made.memory_map(map.map_err(|error| {
             let id = given.process_id;
-            Failure::argument(format!("process {id} cannot be asked: {error}"))
+            Failure::argument(format!("cannot query process {id}: {error}"))
         })?);
     }
     Ok(made)

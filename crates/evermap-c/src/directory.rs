@@ -57,7 +57,7 @@ pub fn table(object: &Object) -> Result<Option<NonNull<Table>>> {
     let root = object.root()?;
     if root.address != 0 && root.tag != TAG {
         let message =
-            format!("object `{}` is no heap of nvheap.h: its root is another", object.name());
+            format!("object `{}` is not a heap of nvheap.h: it has another root", object.name());
         return Err(Failure::new(status::SCHEMA_MISMATCH, message));
     }
     Ok(NonNull::new(root.address as *mut Table))
@@ -75,7 +75,7 @@ unsafe fn bucket(table: NonNull<Table>, hash: u64) -> *mut *mut Entry {
     }
 }
 
-/// Returns the pointer that leads to the entry of a name. It holds null if there is none.
+/// Returns the pointer that leads to the entry of a name. It holds null if the name does not exist.
 ///
 /// # Safety
 /// `table` is the table of an open heap, and the caller holds its lock.

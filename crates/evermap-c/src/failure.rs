@@ -52,7 +52,7 @@ impl Failure {
     /// A session or write section cannot end because it has uncommitted changes.
     pub fn uncommitted(name: &str) -> Failure {
         let message = format!(
-            "object `{name}` has changes that are not committed; commit them, or roll back to forget \
+            "object `{name}` has changes that are not committed; commit them, or roll back to drop \
              them, and then end it again"
         );
         Failure::new(status::UNCOMMITTED, message)

@@ -68,7 +68,7 @@ pub fn report(object: &str, before: usize, pointers: &[ForeignPointer]) {
             Some(call) => tell(call, context, object, pointer, &message),
             None if number < LINES_MAX => eprintln!("evermap: {message}"),
             None if number == LINES_MAX => {
-                eprintln!("evermap: object `{object}`: more such pointers; not told here any more");
+                eprintln!("evermap: object `{object}`: more such pointers; no further reports");
             }
             None => {}
         }

@@ -202,8 +202,8 @@ fn refuse(handle: u64) -> Failure {
 }
 
 fn busy() -> Failure {
-    let message = "another thread uses the object; commit, rollback, close and the like must be \
-                   exclusive with it";
+    let message = "another thread uses the object; commit, rollback, close and similar calls \
+                   need it exclusively";
     Failure::new(status::BUSY, message)
 }
 
@@ -211,7 +211,7 @@ fn busy() -> Failure {
 pub fn closed(handle: u64) -> Failure {
     let message = match handle {
         0 => "the handle is NULL; open the object or the store first".to_string(),
-        _ => format!("{handle:#x} is no open handle; it was closed, or never was one"),
+        _ => format!("{handle:#x} is not an open handle; it was closed, or never was one"),
     };
     Failure::new(status::CLOSED, message)
 }

@@ -7,7 +7,7 @@
 //! it. A change of a header requires a change here and the reverse: the tests in [`header`] compare
 //! the two.
 
-// Names and layouts are those of the headers.
+// Names and layouts come from the headers.
 #![allow(non_camel_case_types)]
 
 mod addresses;

@@ -49,7 +49,7 @@ pub unsafe extern "C" fn em_backup(
         let made = BackupOptions::new().verify(given.is_none_or(|given| given.unverified == 0));
         if given.is_some_and(|given| given.replace != 0) {
             return Err(Failure::argument(
-                "a backup replaces nothing; `replace` is em_restore()'s",
+                "a backup cannot replace a store; `replace` is for em_restore()",
             ));
         }
         let copied = tools::backup(at, to, &made)?;
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn em_rebase_undo(at: *const c_char, force: bool) -> em_st
 fn lent(descriptor: c_int) -> Result<(ManuallyDrop<File>, PathBuf)> {
     // SAFETY: querying the flags is harmless for any number.
     if descriptor < 0 || unsafe { libc::fcntl(descriptor, libc::F_GETFD) } == -1 {
-        let message = format!("{descriptor} is no open file descriptor");
+        let message = format!("{descriptor} is not an open file descriptor");
         return Err(Failure::argument(message));
     }
     let called = std::fs::read_link(format!("/proc/self/fd/{descriptor}"));

@@ -163,8 +163,8 @@ impl Object {
         Err(Failure::new(status::BUSY, message))
     }
 
-    /// Returns the heap of an object that was opened without protection, like those of `fastio.h`
-    /// and `nvheap.h`.
+    /// Returns the heap of an object that was opened without protection, as `fastio.h` and
+    /// `nvheap.h` do.
     ///
     /// # Errors
     /// `READ_ONLY`.
@@ -236,7 +236,7 @@ impl Object {
             Access::Writing(_) | Access::Shared(_) => Ok(()),
             Access::Protected(session) if session.end_write() => Ok(()),
             Access::Protected(_) => Err(Failure::argument(
-                "no em_write_begin() of this object is open here; end each once, with \
+                "no em_write_begin() of this object is open here; end each one once, with \
                  EM_PROTECTION_KEYS in the thread that began it",
             )),
             _ => Err(Failure::read_only(&self.name)),
@@ -276,7 +276,8 @@ impl Object {
             return Err(Failure::argument(message));
         };
         if !snapshot.contains(address, bytes.len()) {
-            let message = format!("{} bytes at {address:#x} are not the object's", bytes.len());
+            let message =
+                format!("{} bytes at {address:#x} are not in the object's data", bytes.len());
             return Err(Failure::argument(message));
         }
         // SAFETY: the bytes are data of the object, and the caller guarantees that they are not
@@ -356,7 +357,7 @@ impl Object {
             address as u64 >= *base && last.is_some_and(|last| last <= base + length)
         };
         if !self.regions().iter().any(has) {
-            let message = format!("{bytes} bytes at {address:#x} are not the object's");
+            let message = format!("{bytes} bytes at {address:#x} are not in the object's data");
             return Err(Failure::argument(message));
         }
         if let Access::Shared(shared) = &self.access {

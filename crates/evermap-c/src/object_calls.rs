@@ -37,7 +37,7 @@ unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriterO
     made = made.in_children(match given.in_children {
         IN_CHILDREN_READ_ONLY => InChildren::ReadOnly,
         IN_CHILDREN_PRIVATE => InChildren::Private,
-        other => return Err(Failure::argument(format!("{other} is no em_in_children"))),
+        other => return Err(Failure::argument(format!("{other} is not an em_in_children"))),
     });
     made = made.durability(match (given.durability, given.interval_ms) {
         (DURABILITY_COMMIT, _) => Durability::Commit,
@@ -48,12 +48,12 @@ unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriterO
             Durability::Interval(Duration::from_millis(milliseconds.into()))
         }
         (DURABILITY_CLOSE, _) => Durability::Close,
-        (other, _) => return Err(Failure::argument(format!("{other} is no em_durability"))),
+        (other, _) => return Err(Failure::argument(format!("{other} is not an em_durability"))),
     });
     made = made.when_log_full(match given.when_log_full {
         WHEN_LOG_FULL_REPLACE => WhenLogFull::Replace,
         WHEN_LOG_FULL_REFUSE => WhenLogFull::Refuse,
-        other => return Err(Failure::argument(format!("{other} is no em_when_log_full"))),
+        other => return Err(Failure::argument(format!("{other} is not an em_when_log_full"))),
     });
     if given.log_bytes_max != 0 {
         made = made.log_bytes_max(given.log_bytes_max);
@@ -68,14 +68,14 @@ unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriterO
         PROTECTION_OFF => Protection::Off,
         PROTECTION_PAGES => Protection::Pages,
         PROTECTION_KEYS => Protection::Keys,
-        other => return Err(Failure::argument(format!("{other} is no em_protection"))),
+        other => return Err(Failure::argument(format!("{other} is not an em_protection"))),
     };
     refuse_reserved(given.reserved)?;
     made = made.foreign_pointers(match given.foreign_pointers {
         FOREIGN_REPORT => ForeignPointers::Report,
         FOREIGN_REFUSE => ForeignPointers::Refuse,
         FOREIGN_ALLOW => ForeignPointers::Allow,
-        other => return Err(Failure::argument(format!("{other} is no em_foreign_pointers"))),
+        other => return Err(Failure::argument(format!("{other} is not an em_foreign_pointers"))),
     });
     let reads = if given.early_read == 0 { Reads::Acknowledged } else { Reads::EarlyRead };
     let write = made.log_full_pages(given.log_full_pages != 0);
@@ -112,13 +112,15 @@ pub fn open(
                     ShareOptions::new().write_options(write.clone()).reads(*reads)
                 }
                 Some(_) => {
-                    return Err(Failure::argument("EM_SHARE does not go with an em_protection"));
+                    return Err(Failure::argument(
+                        "EM_SHARE cannot be combined with an em_protection",
+                    ));
                 }
             };
             let shared = store.share_raw(name, &options)?;
             Object::sharing(store, shared)
         }
-        (other, _) => return Err(Failure::argument(format!("{other} is no em_mode"))),
+        (other, _) => return Err(Failure::argument(format!("{other} is not an em_mode"))),
     };
     let (writing, regions) = (object.is_writing(), object.regions());
     let handle = handles::insert(object)?;

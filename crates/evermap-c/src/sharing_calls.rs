@@ -19,7 +19,7 @@ fn waiting(
 #[unsafe(no_mangle)]
 pub extern "C" fn em_read_lock(object: *mut em_object) -> em_status {
     failure::status(|| {
-        // Without a writer there is no wait. A forked child never waits: it is refused.
+        // Without a writer the lock is free. A forked child never waits: it is refused.
         if look(object)?.shared()?.try_begin_read()? {
             return Ok(());
         }

@@ -27,7 +27,7 @@ unsafe fn choices(given: *const em_store_options) -> Result<Choices> {
     made = made.other_builds(match given.other_builds {
         OTHER_BUILDS_REFUSE => false,
         OTHER_BUILDS_OPEN => true,
-        other => return Err(Failure::argument(format!("{other} is no em_other_builds"))),
+        other => return Err(Failure::argument(format!("{other} is not an em_other_builds"))),
     });
     if given.arena_bytes != 0 {
         made = made.arena_bytes(given.arena_bytes);
@@ -43,7 +43,7 @@ unsafe fn choices(given: *const em_store_options) -> Result<Choices> {
         VERIFY_SUPERBLOCK => Verify::Superblock,
         VERIFY_BACKGROUND => Verify::Background,
         VERIFY_FULL => Verify::Full,
-        other => return Err(Failure::argument(format!("{other} is no em_verify"))),
+        other => return Err(Failure::argument(format!("{other} is not an em_verify"))),
     });
     if !given.arena_registry.is_null() {
         // SAFETY: not null, so the caller guarantees a text.
@@ -61,7 +61,7 @@ unsafe fn choices(given: *const em_store_options) -> Result<Choices> {
             // SAFETY: not null, so the caller guarantees sixteen bytes.
             let bytes = unsafe { given.application_key.cast::<[u8; TAG_BYTES]>().read() };
             let key = ApplicationKey::from_bytes(bytes);
-            Some(key.ok_or_else(|| Failure::argument("sixteen zeros are no application key"))?)
+            Some(key.ok_or_else(|| Failure::argument("an application key must not be all zero"))?)
         }
         (false, false) => {
             return Err(Failure::argument("give the application's name or its key, not both"));

@@ -72,7 +72,7 @@ pub unsafe extern "C" fn evermap_copy(
 fn lent(descriptor: c_int) -> Result<BorrowedFd<'static>> {
     // SAFETY: querying the flags is harmless for any number.
     if descriptor < 0 || unsafe { libc::fcntl(descriptor, libc::F_GETFD) } == -1 {
-        let message = format!("{descriptor} is no open file descriptor");
+        let message = format!("{descriptor} is not an open file descriptor");
         return Err(Failure::argument(message));
     }
     // SAFETY: the descriptor is open, and the caller keeps it open during the call.

@@ -1,7 +1,7 @@
-//! Libraries that know nothing of Evermap: each program of `examples/libraries` builds its tree in
-//! an object, and new processes walk it with the same library, at other addresses, without
-//! parsing and without allocating, and find what a fresh parse finds. The table in
-//! `docs/libraries.md`, with the libraries that can't, is held against runs.
+//! Tests of libraries that do not know Evermap: each program of `examples/libraries` builds its
+//! tree in an object. New processes walk it with the same library, at other addresses, without
+//! parsing and without allocating, and must find the same as after a fresh parse. The table in
+//! `docs/libraries.md`, which also lists unsuitable libraries, is compared with runs.
 //!
 //! A library whose package isn't installed is skipped visibly; `scripts/setup-libraries.sh`
 //! installs them on Debian and Ubuntu. `EVERMAP_TEST_SEED` repeats the documents.
@@ -22,9 +22,9 @@ use std::time::UNIX_EPOCH;
 use documents::document;
 use programs::{Outcome, Programs, listed, top, version_of};
 
-/// Things in a document: next to nothing, some pages, some megabytes.
+/// Sizes of documents: almost nothing, some pages, some megabytes.
 const SIZES: [usize; 3] = [1, 150, 6000];
-/// Processes that walk what one built.
+/// Number of processes that walk each built tree.
 const WALKS: usize = 4;
 
 fn seed() -> u64 {
@@ -36,7 +36,7 @@ fn seed() -> u64 {
     seed
 }
 
-/// Builds documents of all sizes by an example, and has new processes walk, change and free them.
+/// Builds documents of all sizes with an example; new processes walk, change and free them.
 fn keeps_its_tree(example: &str, question: &str) {
     let programs = Programs::build(&[&format!("{example}/")]);
     let Some(program) = programs.get(example) else { return };
@@ -57,7 +57,7 @@ fn keeps_its_tree(example: &str, question: &str) {
     assert_eq!(tree.run("drop").number("blocks"), 0, "{example}: freeing the tree left blocks");
 }
 
-/// Where the system randomises addresses, programs must not have been at one place.
+/// Asserts that programs ran at different addresses if the system randomises them.
 fn moved_about(places: &BTreeSet<String>) {
     let randomised = std::fs::read_to_string("/proc/sys/kernel/randomize_va_space");
     match randomised.as_deref().map(str::trim) {
@@ -127,7 +127,7 @@ fn cells(line: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_table_of_libraries_says_what_happens() {
+fn the_table_of_libraries_matches_runs() {
     let page = std::fs::read_to_string(top().join("docs/libraries.md")).unwrap();
     let rows: Vec<Vec<&str>> =
         page.lines().filter(|line| line.starts_with("| `")).map(cells).collect();

@@ -1,17 +1,17 @@
-//! Verbs that stand behind features: a build that lacks one says how to get it.
+//! Verbs of features that a build lacks: the error says how to build them.
 //!
-//! They are no hidden verbs of such a build, for those would be in the completions of every shell. It
-//! is asked here when the command line names a verb that there is none of.
+//! They are not hidden verbs, because completion scripts would contain those. This module is only
+//! used after the command line has named an unknown verb.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::failure::Failure;
 
-/// The verbs of a feature, and the verb that they are verbs of.
+/// A feature and its verbs. `parent` is the verb that they are subcommands of, if any.
 struct Feature {
     name: &'static str,
     is_built: bool,
-    below: Option<&'static str>,
+    parent: Option<&'static str>,
     verbs: &'static [&'static str],
 }
 
@@ -19,19 +19,22 @@ const FEATURES: [Feature; 2] = [
     Feature {
         name: "view",
         is_built: cfg!(feature = "view"),
-        below: None,
+        parent: None,
         verbs: &["view", "render", "prefetch"],
     },
     Feature {
         name: "sandbox",
         is_built: cfg!(feature = "sandbox"),
-        below: Some("sandbox"),
+        parent: Some("sandbox"),
         verbs: &["run", "grant", "revoke", "list"],
     },
 ];
 
-/// What to say when a command line could not be read because this build lacks its verb.
-pub fn explain(error: &clap::Error, words: impl Iterator<Item = String>) -> Option<Failure> {
+/// Returns the failure to report if `error` means that this build lacks the verb.
+pub fn missing_feature(
+    error: &clap::Error,
+    words: impl Iterator<Item = String>,
+) -> Option<Failure> {
     if error.kind() != ErrorKind::InvalidSubcommand {
         return None;
     }
@@ -40,10 +43,10 @@ pub fn explain(error: &clap::Error, words: impl Iterator<Item = String>) -> Opti
     };
     let before: Vec<String> = words.take_while(|word| word != asked).collect();
     FEATURES.iter().filter(|feature| !feature.is_built).find_map(|feature| {
-        let is_below = |verb: &str| before.iter().any(|word| word == verb);
-        let here = feature.below.map_or(!is_below("sandbox"), is_below);
-        let verb = feature.verbs.iter().find(|verb| here && *verb == asked)?;
-        let verb = feature.below.into_iter().chain([*verb]).collect::<Vec<_>>().join(" ");
+        let follows = |verb: &str| before.iter().any(|word| word == verb);
+        let applies = feature.parent.map_or(!follows("sandbox"), follows);
+        let verb = feature.verbs.iter().find(|verb| applies && *verb == asked)?;
+        let verb = feature.parent.into_iter().chain([*verb]).collect::<Vec<_>>().join(" ");
         Some(Failure::NotBuilt { verb, feature: feature.name })
     })
 }

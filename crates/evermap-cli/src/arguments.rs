@@ -1,4 +1,4 @@
-//! What can be asked for on the command line, and where the store is.
+//! The command line, and the choice of the store's directory.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,35 +15,35 @@ use crate::verbs::{
 #[cfg(feature = "view")]
 use crate::verbs::{Prefetch, Render, View};
 
-/// Names the store when `--store` doesn't.
+/// Environment variable that names the store if `--store` is not given.
 const STORE_VARIABLE: &str = "EVERMAP_STORE";
 
-/// What `--help` says after the options. `docs/cli.md` has the same table.
+/// Text after the options of `--help`. `docs/cli.md` has the same table.
 const EXIT_CODES: &str = "\
 Exit codes:
-   0  done; a reader that stops early (`| head`) is no error
+   0  success; also if the reader closes the pipe early (`| head`)
    1  query: nothing matched
-   2  wrong usage: arguments, a selector, a name
-   3  no such store, object, file or process
-   4  in use by somebody else; also addresses
-   5  damaged, not an Evermap file, of a newer format, or of another type
+   2  wrong usage: arguments, selector or name
+   3  store, object, file or process not found
+   4  in use by another process; also addresses
+   5  damaged, not an Evermap file, newer format, or wrong type
    6  not permitted, or read-only
-   7  no space on the disk, in memory or in the store's addresses; a limit (`ulimit`)
-   8  the document cannot be parsed; also policies, rules and traces
+   7  out of disk space, memory or store addresses; a limit (`ulimit`)
+   8  a document, policy, rules file or trace cannot be parsed
    9  the name is taken
-  10  anything else
+  10  other errors
   11  a page cannot be fetched or laid out
-  12  the source changed while it was copied, or the copy differs from it; also `--stale fail`
-  13  the connection to the other end broke, or it speaks otherwise
+  12  the source changed during a copy, or the copy differs; also `--stale fail`
+  13  connection broken, or the other end speaks another protocol
   14  lane check: no lane with `SCHED_FIFO` is possible
  130  interrupted";
 
-/// Describes what a verb can be asked for.
-type Describe = fn(Command) -> Command;
+/// Adds the arguments of a verb to its command.
+type AugmentArgs = fn(Command) -> Command;
 
-/// Verbs that programs and loops start often, and so without all the others: what a verb can be asked for is described in
-/// memory before a line is read, and of 25 verbs that took a quarter of all instructions of `copy`.
-const QUICK: [(&str, Describe); 6] = [
+/// Verbs that scripts start often. They are parsed without the arguments of the other verbs:
+/// building those of all 25 verbs took a quarter of all instructions of `copy`.
+const QUICK: [(&str, AugmentArgs); 6] = [
     ("parse", Parse::augment_args),
     ("query", Query::augment_args),
     ("ls", Ls::augment_args),
@@ -52,10 +52,10 @@ const QUICK: [(&str, Describe); 6] = [
     ("receive", ReceiveFile::augment_args),
 ];
 
-/// Keeps data mapped: documents, objects, pages and files open in microseconds in every later process.
+/// Store data in a form that later processes map and open in microseconds
 ///
-/// `parse` and `query` are for HTML and XML documents; the other verbs look after the store, move files
-/// and run programs.
+/// `parse` and `query` work with HTML and XML documents. The other verbs manage the store, copy
+/// files, and run programs.
 #[derive(Debug, Parser)]
 #[command(name = "evermap", version, max_term_width = 100)]
 #[command(after_help = EXIT_CODES)]
@@ -67,15 +67,14 @@ pub struct Arguments {
     pub verb: Verb,
 }
 
-/// What all verbs understand.
+/// Options of all verbs.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// The store: a directory of named documents [default: $EVERMAP_STORE, else
-    /// ~/.local/share/evermap/store]
+    /// Directory of the store [default: $EVERMAP_STORE, else ~/.local/share/evermap/store]
     #[arg(long, short, value_name = "DIR", global = true, display_order = 100)]
     store: Option<PathBuf>,
 
-    /// Tell on stderr what the library does; twice for every system call
+    /// Log to stderr; repeat to log system calls
     #[arg(long, short, action = clap::ArgAction::Count, global = true, display_order = 101)]
     pub verbose: u8,
 }
@@ -115,26 +114,27 @@ pub enum Verb {
 }
 
 impl Arguments {
-    /// What a command line asks for, the command's own name first.
-    pub fn of_line(words: &[OsString]) -> Result<Arguments, clap::Error> {
-        match Self::of_quick_verb(words) {
+    /// Parses a command line, whose first word is the command's name.
+    pub fn parse_line(words: &[OsString]) -> Result<Arguments, clap::Error> {
+        match Self::parse_quick_verb(words) {
             Some(arguments) => Ok(arguments),
             None => Self::try_parse_from(words),
         }
     }
 
-    /// The same for a line that begins with a quick verb and has nothing wrong with it. Whatever else there is to say, help
-    /// or a mistake, is said with all verbs known.
-    fn of_quick_verb(words: &[OsString]) -> Option<Arguments> {
+    /// Parses a valid line that begins with a verb of [`QUICK`]. Returns `None` for all other
+    /// lines: help texts and error messages need all verbs.
+    fn parse_quick_verb(words: &[OsString]) -> Option<Arguments> {
         let first = words.get(1)?;
-        let (name, describe) = QUICK.iter().find(|(name, _)| first == name)?;
-        let verb = describe(Command::new(*name));
+        let (name, augment_args) = QUICK.iter().find(|(name, _)| first == name)?;
+        let verb = augment_args(Command::new(*name));
         let command = Common::augment_args(Command::new("evermap")).subcommand(verb);
         let matches = command.try_get_matches_from(words).ok()?;
         Arguments::from_arg_matches(&matches).ok()
     }
 
-    /// The store's directory: as asked for, else from the environment, else the user's own.
+    /// Returns the store's directory: from `--store`, else from the environment, else the user's
+    /// own.
     pub fn store(&self) -> Result<PathBuf, Failure> {
         if let Some(directory) = &self.common.store {
             return Ok(directory.clone());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_verbs_are_understood_as_all_are() {
+    fn quick_verbs_are_parsed_like_all_others() {
         let lines = [
             "evermap parse page.html other.xml",
             "evermap query --store place page p",
@@ -168,7 +168,7 @@ mod tests {
             "evermap receive 127.0.0.1:0 file",
         ];
         for line in lines {
-            let quick = Arguments::of_quick_verb(&words(line));
+            let quick = Arguments::parse_quick_verb(&words(line));
             let usual = Arguments::try_parse_from(words(line)).unwrap();
             assert_eq!(format!("{:?}", quick.unwrap()), format!("{usual:?}"), "{line}");
         }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_and_help_are_told_with_all_verbs_known() {
+    fn help_and_errors_know_all_verbs() {
         for line in [
             "evermap",
             "evermap copy",
@@ -186,9 +186,9 @@ mod tests {
             "evermap -v copy a b",
             "evermap cop a b",
         ] {
-            assert!(Arguments::of_quick_verb(&words(line)).is_none(), "{line}");
+            assert!(Arguments::parse_quick_verb(&words(line)).is_none(), "{line}");
         }
-        let said = Arguments::of_line(&words("evermap copy --nonsense a b")).unwrap_err();
-        assert!(said.to_string().contains("Usage: evermap copy"), "{said}");
+        let error = Arguments::parse_line(&words("evermap copy --nonsense a b")).unwrap_err();
+        assert!(error.to_string().contains("Usage: evermap copy"), "{error}");
     }
 }

@@ -1,4 +1,5 @@
-//! The `evermap-engine` program: lays one page out and ends. `evermap view`, `render` and `prefetch` start it.
+//! The `evermap-engine` program: lays out one page and exits. `evermap view`, `render` and
+//! `prefetch` start it.
 
 use std::process::ExitCode;
 

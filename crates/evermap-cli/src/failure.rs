@@ -1,8 +1,8 @@
-//! Whatever went wrong, as one message and one exit code.
+//! Failures of the command: one message and one exit code each.
 //!
-//! The library's errors bring their own remedy; the few that name Rust functions get one in the
-//! words of the command line. Exit codes are part of the interface: `--help` and `docs/cli.md`
-//! list them, and each stands for one cause.
+//! The library's errors contain their own remedies. Errors that name Rust functions are rewritten
+//! here to name options and verbs of the command. Exit codes are part of the interface: `--help`
+//! and `docs/cli.md` list them, and each code stands for one cause.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -12,133 +12,133 @@ use std::process::ExitCode;
 use evermap::Error;
 use evermap_dom::{InvalidDocument, ParseError, ParseErrorKind, SelectorError, SelectorErrorKind};
 
-use crate::kinds::Other;
+use crate::kinds::NonMarkup;
 use crate::output;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// `query` found nothing: an answer, not an error, and nothing is said.
+    /// `query` found nothing. Only the exit code reports it; no message is printed.
     #[error("nothing matched")]
     NoMatch,
     #[error("{0}")]
     Usage(String),
-    /// A verb that stands behind a feature.
+    /// A verb of a feature that this build lacks.
     #[error(
         "this build has no `{verb}`: build it with `cargo install --locked --path crates/evermap-cli \
-         --features {feature}`, or see it at work with `make {feature}`"
+         --features {feature}`, or try it with `make {feature}`"
     )]
     NotBuilt { verb: String, feature: &'static str },
-    #[error("cannot tell where your data directory is: set HOME, EVERMAP_STORE or --store")]
+    #[error("cannot find your data directory: set HOME or EVERMAP_STORE, or use `--store`")]
     NoHome,
-    #[error("{}", of_a_selector(.0))]
+    #[error("{}", selector_message(.0))]
     Selector(#[from] SelectorError),
-    #[error("{}", in_words_of_the_command(.0))]
+    #[error("{}", store_message(.0))]
     Store(#[from] Error),
     #[error("object `{name}`: {source}")]
     Document { name: String, source: InvalidDocument },
-    #[error("cannot read {}: {}", path.display(), why_not_read(source))]
+    #[error("cannot read {}: {}", path.display(), read_error_message(source))]
     Source { path: PathBuf, source: io::Error },
-    #[error("cannot write {}: {}", path.display(), why_not_written(path, source))]
+    #[error("cannot write {}: {}", path.display(), write_error_message(path, source))]
     Target { path: PathBuf, source: io::Error },
-    /// `audit --pid`.
+    /// `audit --pid` names a process that does not exist.
     #[error(
-        "no process {id} is there; `--pid` takes the id of a running one that uses the object, or leave it out"
+        "no process {id}; give `--pid` the id of a running process that uses the object, or leave `--pid` out"
     )]
     NoProcess { id: u32 },
-    /// What `restore` was to read.
+    /// `restore` cannot read its source as a backup.
     #[error("no backup at {}: {why}; name a directory that `evermap backup DEST` made", path.display())]
     NoBackup { path: PathBuf, why: String },
     #[error("cannot parse {}: {source}", path.display())]
     Parse { path: PathBuf, source: Box<ParseError> },
-    /// What is surely neither HTML nor XML.
+    /// A source that is certainly neither HTML nor XML.
     #[error(
-        "cannot parse {}: it is {}, and neither HTML nor XML; {}, or use `--html` or `--xml` to parse it all the same",
-        path.display(), other.what, other.remedy
+        "cannot parse {}: it is {}, not HTML or XML; {}, or use `--html` or `--xml` to parse it anyway",
+        path.display(), format.description, format.remedy
     )]
-    NotMarkup { path: PathBuf, other: Other },
+    NotMarkup { path: PathBuf, format: NonMarkup },
     #[error(
-        "cannot parse {}: it is longer than {} MiB, the limit; `--limit MIB` raises it",
+        "cannot parse {}: it is longer than {} MiB; raise the limit with `--limit MIB`",
         path.display(), bytes_max >> 20
     )]
     TooLong { path: PathBuf, bytes_max: u64 },
-    /// `parse --keep-going`, after it said which.
-    #[error("{count} of {files} files were not parsed; the others were")]
+    /// `parse --keep-going` skipped files, and has reported each.
+    #[error("{count} of {files} files were not parsed; the others are stored")]
     NotAllParsed { count: usize, files: usize, code: u8 },
     #[error(
-        "object `{name}` is no document; `evermap ls --long` shows which are, `evermap info` what it is"
+        "object `{name}` is not a document; list the documents with `evermap ls --long`, or show its type with `evermap info`"
     )]
     NotADocument { name: String },
-    /// A document that has a file's base name, and not its path.
+    /// The name belongs to a document that was made from another source.
     #[error(
         "document `{name}` was made from {}; rename it with `evermap mv {name} NAME`, give the new one another name with `--name`, or replace it with `--force`",
-        if of == "-" { "standard input" } else { of }
+        if source_path == "-" { "standard input" } else { source_path }
     )]
-    NameOfAnother { name: String, of: String },
-    /// `--stale fail`.
+    NameOfOtherSource { name: String, source_path: String },
+    /// The source of a document has changed or is missing, and `--stale fail` was given.
     #[error(
-        "document `{name}`: {what}; {}`--stale use` takes it as it is",
-        if *is_there { "`--stale refresh` parses it again, " } else { "" }
+        "document `{name}`: {what}; {}use the stored document with `--stale use`",
+        if *is_there { "parse the source again with `--stale refresh`, or " } else { "" }
     )]
     Stale { name: String, what: String, is_there: bool },
     /// `mv` of a guest object.
     #[error(
-        "`{name}` is a guest's object and keeps its name: the guest finds it and its rights by the name; `evermap backup` copies the store with it"
+        "cannot rename `{name}`: it is a guest object, and the guest finds it and its rights by this name; to copy it, copy the store with `evermap backup`"
     )]
     GuestName { name: String },
     /// `copy` of a directory onto a file.
     #[error(
-        "cannot copy directory {} onto {}, which is no directory; name another target, or remove that first",
+        "cannot copy directory {} onto {}, which is not a directory; name another target, or remove that file first",
         from.display(), to.display()
     )]
-    NotOntoFile { from: PathBuf, to: PathBuf },
+    TargetNotDirectory { from: PathBuf, to: PathBuf },
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
-    /// `check` or `backup` found damage, and has said which.
+    /// `check`, `audit` or `backup` found damage, and has printed it.
     #[error("{0}")]
     DamageFound(String),
     #[error(
-        "there is something at {} already; `--force` replaces a store, `--store` names another place",
+        "{} already exists; replace a store with `--force`, or name another place with `--store`",
         path.display()
     )]
-    StoreInTheWay { path: PathBuf },
+    StoreExists { path: PathBuf },
     #[error(
-        "there is a file {} already; `--force` replaces it, or name another one",
+        "file {} already exists; replace it with `--force`, or name another file",
         path.display()
     )]
-    FileInTheWay { path: PathBuf },
+    FileExists { path: PathBuf },
     #[cfg(feature = "view")]
-    #[error("{}", of_a_page(.0))]
+    #[error("{}", page_message(.0))]
     Page(#[from] evermap_view::ViewError),
-    /// Some of what `prefetch` was to build.
+    /// `prefetch` did not build all pages, and has reported each failure.
     #[cfg(feature = "view")]
     #[error("{failed} of {pages} pages were not built")]
     NotPrefetched { failed: usize, pages: usize },
-    /// What `load run` was to preload.
+    /// `load run` found no library to preload.
     #[error(
-        "there is no library to preload: not {}; build it with `cargo build --release -p evermap-load-shim`, \
+        "no preload library found (looked for {}); build it with `cargo build --release -p evermap-load-shim`, \
          install it with `make install`, or set EVERMAP_LOAD_SHIM to its path",
-        looked.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", not ")
+        looked.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
     NoShim { looked: Vec<PathBuf> },
-    /// What `sandbox exec` or `load run` was to run.
-    #[error("no command `{}`: give its path, or set PATH so that it is found", name.display())]
+    /// `sandbox exec` or `load run` did not find its command.
+    #[error("command `{}` not found: give its path, or add its directory to PATH", name.display())]
     NoCommand { name: OsString },
-    #[error("cannot start {}: {}", program.display(), why_not_started(source))]
+    #[error("cannot start {}: {}", program.display(), start_error_message(source))]
     NotStarted { program: PathBuf, source: io::Error },
-    /// It ran, and ended so: nothing is to be said about that here.
-    #[error("the command ended with {code}")]
+    /// The command ran and ended with this code. No message is printed.
+    #[error("the command exited with {code}")]
     CommandEnded { code: u8 },
-    /// What `sandbox run` ran.
+    /// The program of `sandbox run` trapped, or reached a limit.
     #[cfg(feature = "sandbox")]
     #[error("{} ended: {why}", module.display())]
     GuestEnded { module: PathBuf, why: String },
     #[cfg(feature = "sandbox")]
-    #[error("{}", of_a_sandbox(.0))]
+    #[error("{}", sandbox_message(.0))]
     Sandbox(#[from] evermap_wasm::Error),
-    /// `copy --keep-going`, after it said what.
-    #[error("{count} of what was to be copied was not; the rest was")]
+    /// `copy --keep-going` skipped entries, and has reported each.
+    #[error("{count} entries were not copied; the others were")]
     NotAllCopied { count: u64 },
-    #[error("{}", of_a_transfer(.0))]
+    #[error("{}", transfer_message(.0))]
     Transfer(#[from] evermap_transfer::Error),
     #[error(transparent)]
     Load(#[from] evermap_load::Error),
@@ -148,46 +148,46 @@ pub enum Failure {
     Tier(#[from] evermap_lane::tier::Error),
     #[error(transparent)]
     Lane(#[from] evermap_lane::Error),
-    /// What `lane run` was to run was not, or not to its end.
+    /// `lane run` could not make the lane, or not run its program to the end.
     #[error("no lane: {0}")]
     LaneRefused(evermap_lane::Error),
-    /// What `lane run` was to show its program.
+    /// `lane run` could not show its program the files of the tier.
     #[error("no lane: {0}")]
     NoTier(evermap_lane::tier::Error),
     #[error(transparent)]
     Simulation(#[from] evermap_lane::simulate::Error),
-    /// A profile or targets of the user's.
+    /// An error in a file with a profile or targets.
     #[error("{}: {source}", path.display())]
     InFile { path: PathBuf, source: Box<evermap_lane::simulate::Error> },
-    #[error("no wall, and nothing was started: {0}")]
+    #[error("cannot confine the command, so nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
-    /// `lane check`, after it said why.
+    /// `lane check` found no usable lane, and has printed why.
     #[error("no lane with SCHED_FIFO is possible here: see `core`, `affinity` and `fifo` above")]
     NoLane,
-    /// A process that `demo` started, or was to start.
-    #[error("the demonstration failed: {why}")]
+    /// A process of `demo` failed, or could not be started.
+    #[error("the demo failed: {why}")]
     Demo { why: String, code: u8 },
 }
 
 impl Failure {
-    /// Says what went wrong and gives the exit code.
+    /// Prints the message and returns the exit code.
     pub fn report(&self) -> ExitCode {
-        self.say();
+        self.print();
         ExitCode::from(self.exit_code())
     }
 
-    /// Says what went wrong.
-    pub fn say(&self) {
+    /// Prints the message to stderr.
+    pub fn print(&self) {
         if !self.is_silent() {
-            // Nobody is left to tell when stderr is closed too.
+            // A closed stderr leaves no way to report anything.
             let _ = writeln!(io::stderr(), "evermap: {}", output::plain(&self.with_remedy()));
         }
     }
 
-    /// The message, and the remedy for what the kernel refused if the message has none.
+    /// Returns the message. Adds a remedy for a refusal of the kernel if the message has none.
     fn with_remedy(&self) -> String {
         let message = self.to_string();
-        match refused_by_kernel(self) {
+        match resource_remedy(self) {
             Some(remedy) if REMEDIES.iter().all(|known| !message.contains(known)) => {
                 format!("{message}; {remedy}")
             }
@@ -195,8 +195,8 @@ impl Failure {
         }
     }
 
-    /// Whoever reads our output may stop before its end; and `query` that finds nothing says so by
-    /// its exit code.
+    /// Returns true for failures without a message: the reader closed the pipe early, or the exit
+    /// code alone reports the result.
     fn is_silent(&self) -> bool {
         matches!(self, Failure::NoMatch | Failure::CommandEnded { .. }) || self.is_closed_pipe()
     }
@@ -205,15 +205,15 @@ impl Failure {
         matches!(self, Failure::Output(e) if e.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// Does it say something about one source, and nothing about the store or the call?
-    pub fn is_of_one_source(&self) -> bool {
+    /// Returns true if the failure concerns one source only, not the store or the whole call.
+    pub fn concerns_one_source(&self) -> bool {
         matches!(
             self,
             Failure::Source { .. }
                 | Failure::Parse { .. }
                 | Failure::NotMarkup { .. }
                 | Failure::TooLong { .. }
-                | Failure::NameOfAnother { .. }
+                | Failure::NameOfOtherSource { .. }
         )
     }
 
@@ -225,40 +225,40 @@ impl Failure {
             | Failure::NotBuilt { .. }
             | Failure::NoHome
             | Failure::Selector(_) => 2,
-            Failure::Store(error) => exit_code_of(error),
+            Failure::Store(error) => store_exit_code(error),
             Failure::Document { .. } | Failure::NotADocument { .. } | Failure::DamageFound(_) => 5,
-            Failure::StoreInTheWay { .. } | Failure::FileInTheWay { .. } => 9,
-            Failure::NotOntoFile { .. } => 9,
+            Failure::StoreExists { .. } | Failure::FileExists { .. } => 9,
+            Failure::TargetNotDirectory { .. } => 9,
             Failure::GuestName { .. } => 2,
             Failure::NoProcess { .. } | Failure::NoBackup { .. } => 3,
-            Failure::Source { source, .. } => exit_code_of_file(source, 8),
-            Failure::Target { source, .. } => exit_code_of_file(source, 10),
+            Failure::Source { source, .. } => io_exit_code(source, 8),
+            Failure::Target { source, .. } => io_exit_code(source, 10),
             Failure::Parse { source, .. } if source.kind == ParseErrorKind::NoMemory => 7,
             Failure::Parse { .. } | Failure::NotMarkup { .. } | Failure::TooLong { .. } => 8,
             Failure::NotAllParsed { code, .. } => *code,
-            Failure::NameOfAnother { .. } => 9,
+            Failure::NameOfOtherSource { .. } => 9,
             Failure::Stale { .. } => 12,
-            Failure::Output(error) => exit_code_of_file(error, 10),
+            Failure::Output(error) => io_exit_code(error, 10),
             #[cfg(feature = "view")]
-            Failure::Page(error) => exit_code_of_page(error),
+            Failure::Page(error) => page_exit_code(error),
             #[cfg(feature = "view")]
             Failure::NotPrefetched { .. } => 11,
             Failure::CommandEnded { code } => *code,
             #[cfg(feature = "sandbox")]
             Failure::GuestEnded { .. } => 134,
             #[cfg(feature = "sandbox")]
-            Failure::Sandbox(error) => exit_code_of_sandbox(error),
+            Failure::Sandbox(error) => sandbox_exit_code(error),
             Failure::NotAllCopied { .. } => 10,
-            Failure::Transfer(error) => exit_code_of_transfer(error),
-            Failure::Load(error) => exit_code_of_load(error),
-            Failure::Trace(error) => exit_code_of_trace(error),
-            Failure::Tier(error) => exit_code_of_tier(error),
-            Failure::Lane(error) => exit_code_of_lane(error),
+            Failure::Transfer(error) => transfer_exit_code(error),
+            Failure::Load(error) => load_exit_code(error),
+            Failure::Trace(error) => trace_exit_code(error),
+            Failure::Tier(error) => tier_exit_code(error),
+            Failure::Lane(error) => lane_exit_code(error),
             Failure::NoLane => 14,
             Failure::LaneRefused(evermap_lane::Error::NotStarted { .. }) => 126,
             Failure::LaneRefused(_) | Failure::NoTier(_) => 125,
-            Failure::Simulation(error) => exit_code_of_simulation(error),
-            Failure::InFile { source, .. } => exit_code_of_simulation(source),
+            Failure::Simulation(error) => simulation_exit_code(error),
+            Failure::InFile { source, .. } => simulation_exit_code(source),
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -267,7 +267,7 @@ impl Failure {
     }
 }
 
-fn exit_code_of(error: &Error) -> u8 {
+fn store_exit_code(error: &Error) -> u8 {
     match error {
         Error::InvalidName { .. } | Error::BadBase { .. } => 2,
         Error::NoStore { .. } | Error::NotFound { .. } | Error::NothingKept { .. } => 3,
@@ -283,31 +283,31 @@ fn exit_code_of(error: &Error) -> u8 {
         | Error::BadExport { .. } => 5,
         Error::NotPermitted { .. } => 6,
         Error::DiskFull { .. } | Error::FileSizeLimit { .. } | Error::OutOfAddresses { .. } => 7,
-        Error::Io { source, .. } if is_lack_of_room(source.kind()) => 7,
+        Error::Io { source, .. } if is_out_of_resources(source.kind()) => 7,
         Error::AlreadyExists { .. } | Error::StoreExists { .. } => 9,
         _ => 10,
     }
 }
 
-fn exit_code_of_transfer(error: &evermap_transfer::Error) -> u8 {
+fn transfer_exit_code(error: &evermap_transfer::Error) -> u8 {
     use evermap_transfer::Error;
     match error {
-        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Io { source, .. } => io_exit_code(source, 10),
         Error::Usage(_) | Error::SameFile { .. } => 2,
         Error::Busy { .. } => 4,
         Error::NoSpace { .. } | Error::TooLarge { .. } => 7,
         Error::SourceChanged { .. } | Error::Differs { .. } => 12,
         Error::Peer { .. } | Error::PeerRefused { .. } => 13,
         Error::Cancelled { .. } => 130,
-        Error::Incomplete(report) => report.errors.first().map_or(10, exit_code_of_transfer),
+        Error::Incomplete(report) => report.errors.first().map_or(10, transfer_exit_code),
         _ => 10,
     }
 }
 
-fn exit_code_of_load(error: &evermap_load::Error) -> u8 {
+fn load_exit_code(error: &evermap_load::Error) -> u8 {
     use evermap_load::Error;
     match error {
-        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Io { source, .. } => io_exit_code(source, 10),
         Error::NotAFile { .. } | Error::NoSuchRange { .. } | Error::Refused { .. } => 2,
         Error::Malformed { .. } => 8,
         Error::NoMemory { .. } => 7,
@@ -316,11 +316,11 @@ fn exit_code_of_load(error: &evermap_load::Error) -> u8 {
     }
 }
 
-fn exit_code_of_tier(error: &evermap_lane::tier::Error) -> u8 {
+fn tier_exit_code(error: &evermap_lane::tier::Error) -> u8 {
     use evermap_lane::tier::Error;
     match error {
-        Error::Io { source, .. } => exit_code_of_file(source, 10),
-        Error::Transfer(error) => exit_code_of_transfer(error),
+        Error::Io { source, .. } => io_exit_code(source, 10),
+        Error::Transfer(error) => transfer_exit_code(error),
         Error::Unsuitable { .. } | Error::NotLasting { .. } | Error::Pattern { .. } => 2,
         Error::NotPlaced { .. } | Error::Vanished { .. } | Error::DirectoryGone { .. } => 3,
         Error::TierMissing { .. } => 3,
@@ -335,10 +335,10 @@ fn exit_code_of_tier(error: &evermap_lane::tier::Error) -> u8 {
     }
 }
 
-fn exit_code_of_trace(error: &evermap_lane::trace::Error) -> u8 {
+fn trace_exit_code(error: &evermap_lane::trace::Error) -> u8 {
     use evermap_lane::trace::Error;
     match error {
-        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Io { source, .. } => io_exit_code(source, 10),
         Error::Empty { .. } | Error::UnknownFormat { .. } | Error::NothingUsable { .. } => 8,
         Error::NewerVersion { .. } => 5,
         Error::NoTool { .. } | Error::Refused { .. } => 125,
@@ -347,15 +347,15 @@ fn exit_code_of_trace(error: &evermap_lane::trace::Error) -> u8 {
     }
 }
 
-fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
+fn lane_exit_code(error: &evermap_lane::Error) -> u8 {
     use evermap_lane::Error;
     use evermap_lane::observe::Unobservable;
     match error {
-        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Io { source, .. } => io_exit_code(source, 10),
         Error::CoreRefused { .. } => 2,
         Error::InvalidPolicy(_) | Error::NoPeriod | Error::NotAFile { .. } => 2,
         Error::NoRoom { .. } => 7,
-        Error::NotCopied { source, .. } => exit_code_of_transfer(source),
+        Error::NotCopied { source, .. } => transfer_exit_code(source),
         Error::Truncated { .. } | Error::Changed { .. } => 12,
         Error::NoProcess { .. } => 3,
         Error::Unobservable { why, .. } => match why {
@@ -371,7 +371,7 @@ fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
     }
 }
 
-fn exit_code_of_simulation(error: &evermap_lane::simulate::Error) -> u8 {
+fn simulation_exit_code(error: &evermap_lane::simulate::Error) -> u8 {
     use evermap_lane::simulate::Error;
     match error {
         Error::Syntax { .. } => 8,
@@ -381,10 +381,10 @@ fn exit_code_of_simulation(error: &evermap_lane::simulate::Error) -> u8 {
 }
 
 #[cfg(feature = "sandbox")]
-fn exit_code_of_sandbox(error: &evermap_wasm::Error) -> u8 {
+fn sandbox_exit_code(error: &evermap_wasm::Error) -> u8 {
     use evermap_wasm::Error;
     match error {
-        Error::Store(error) => exit_code_of(error),
+        Error::Store(error) => store_exit_code(error),
         Error::InvalidName { .. } => 2,
         Error::NoApplication { .. } | Error::NoObject { .. } => 3,
         Error::NoRight { .. } | Error::NoBinding { .. } => 3,
@@ -393,27 +393,27 @@ fn exit_code_of_sandbox(error: &evermap_wasm::Error) -> u8 {
         Error::MissingTable { .. } | Error::HalfKnown { .. } => 5,
         Error::WrongKey { .. } | Error::NotBound { .. } | Error::UnsafeTable { .. } => 6,
         Error::PreopenHoldsStore { .. } | Error::PreopenHoldsProcesses { .. } => 6,
-        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Io { source, .. } => io_exit_code(source, 10),
         Error::Module { .. } | Error::BudgetTooSmall { .. } => 125,
         _ => 10,
     }
 }
 
 #[cfg(feature = "sandbox")]
-fn of_a_sandbox(error: &evermap_wasm::Error) -> String {
+fn sandbox_message(error: &evermap_wasm::Error) -> String {
     match error {
-        evermap_wasm::Error::Store(error) => in_words_of_the_command(error),
+        evermap_wasm::Error::Store(error) => store_message(error),
         other => other.to_string(),
     }
 }
 
 #[cfg(feature = "view")]
-fn exit_code_of_page(error: &evermap_view::ViewError) -> u8 {
+fn page_exit_code(error: &evermap_view::ViewError) -> u8 {
     use evermap_view::ViewError;
     match error {
-        ViewError::Store(error) => exit_code_of(error),
+        ViewError::Store(error) => store_exit_code(error),
         ViewError::NotFound { .. } => 3,
-        ViewError::File { source, .. } => exit_code_of_file(source, 10),
+        ViewError::File { source, .. } => io_exit_code(source, 10),
         ViewError::Refused { .. } => 6,
         ViewError::InvalidPage(_) | ViewError::MissingPart { .. } => 5,
         ViewError::BadSize { .. } => 2,
@@ -423,39 +423,40 @@ fn exit_code_of_page(error: &evermap_view::ViewError) -> u8 {
 }
 
 #[cfg(feature = "view")]
-fn of_a_page(error: &evermap_view::ViewError) -> String {
+fn page_message(error: &evermap_view::ViewError) -> String {
     match error {
-        evermap_view::ViewError::Store(error) => in_words_of_the_command(error),
+        evermap_view::ViewError::Store(error) => store_message(error),
         other => other.to_string(),
     }
 }
 
-pub fn exit_code_of_file(error: &io::Error, otherwise: u8) -> u8 {
+/// Returns the exit code of a failed file operation: `otherwise` if its kind has no code.
+pub fn io_exit_code(error: &io::Error, otherwise: u8) -> u8 {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => 3,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => 6,
-        kind if is_lack_of_room(kind) => 7,
+        kind if is_out_of_resources(kind) => 7,
         _ => otherwise,
     }
 }
 
-/// Returns true for a full disk and for limits of this process.
-fn is_lack_of_room(kind: io::ErrorKind) -> bool {
+/// Returns true for a full disk, a quota, missing memory and the limits of this process.
+fn is_out_of_resources(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull, WouldBlock};
-    // `WouldBlock` is for a thread or a process that cannot be started.
+    // The kernel returns `WouldBlock` (EAGAIN) if it cannot start a thread or a process.
     matches!(kind, StorageFull | QuotaExceeded | OutOfMemory | FileTooLarge | WouldBlock)
 }
 
-/// Words that appear in every remedy for a lack of room.
+/// Words that occur in every remedy for missing resources: no second remedy is added.
 const REMEDIES: [&str; 3] = ["ulimit", "free ", "another disk"];
 
 /// Returns the remedy if a limit or a full disk caused the error.
-fn refused_by_kernel(failure: &Failure) -> Option<&'static str> {
+fn resource_remedy(failure: &Failure) -> Option<&'static str> {
     let mut error: Option<&(dyn std::error::Error + 'static)> = Some(failure);
     while let Some(at) = error {
         match at.downcast_ref::<io::Error>().map(io::Error::kind) {
             Some(io::ErrorKind::FileTooLarge) => {
-                return Some("raise this process's limit of a file's size (`ulimit -f`)");
+                return Some("raise this process's file size limit (`ulimit -f`)");
             }
             Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
                 return Some("free some space there, or use another disk");
@@ -472,13 +473,13 @@ fn refused_by_kernel(failure: &Failure) -> Option<&'static str> {
     None
 }
 
-/// Why a file of the user's cannot be read, and what to do about it.
-fn why_not_read(source: &io::Error) -> String {
-    let why = first_words(source);
+/// Returns the cause and the remedy of a failure to read a file.
+fn read_error_message(source: &io::Error) -> String {
+    let why = without_path(source);
     match source.kind() {
-        io::ErrorKind::NotFound => format!("{why}; see whether the name is right"),
+        io::ErrorKind::NotFound => format!("{why}; check the name"),
         io::ErrorKind::NotADirectory => {
-            format!("{why}; a part of the name is a file: see whether the name is right")
+            format!("{why}; a part of the path is a file: check the name")
         }
         io::ErrorKind::PermissionDenied => {
             format!("{why}; run as a user with permission, or change the permissions")
@@ -487,56 +488,60 @@ fn why_not_read(source: &io::Error) -> String {
     }
 }
 
-/// Why a file of the user's cannot be written, and what to do about it.
-fn why_not_written(path: &Path, source: &io::Error) -> String {
-    let folder = folder_of(path).display();
+/// Returns the cause and the remedy of a failure to write a file.
+fn write_error_message(path: &Path, source: &io::Error) -> String {
+    let directory = parent_directory(path).display();
     match source.kind() {
         io::ErrorKind::NotFound => {
-            format!("there is no folder {folder}; make it, or name a file elsewhere")
+            format!("directory {directory} does not exist; create it, or name a file elsewhere")
         }
         io::ErrorKind::NotADirectory => {
-            format!("{folder} is no folder; name a file in a folder")
+            format!("{directory} is not a directory; name a file in a directory")
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => format!(
-            "{}; name a file elsewhere, or see who may write in {folder} and whether it is \
+            "{}; name a file elsewhere, or check the permissions of {directory} and whether it is \
              mounted read-only",
-            first_words(source)
+            without_path(source)
         ),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("no space left; free some in {folder}, or name a file on another disk")
+            format!("no space left; free some in {directory}, or name a file on another disk")
         }
-        _ => first_words(source),
+        _ => without_path(source),
     }
 }
 
-/// Why a command cannot be started behind a wall, and what to do about it.
-fn why_not_started(source: &io::Error) -> String {
+/// Returns the cause and the remedy of a failure to start a confined command.
+fn start_error_message(source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::NotFound => {
-            "the interpreter that it names is not there, or its loader".to_string()
+            "its interpreter or its loader does not exist; install it, or correct the file's first \
+             line"
+                .to_string()
         }
-        io::ErrorKind::PermissionDenied => "it is not executable, or needs a file that is behind \
-             the wall, as its interpreter or its loader; name that with `--read`"
+        io::ErrorKind::PermissionDenied => "it is not executable, or needs a file that it may not \
+             read, such as its interpreter or its loader; make it executable, or allow the file \
+             with `--read`"
             .to_string(),
-        _ => first_words(source),
+        _ => without_path(source),
     }
 }
 
-/// The kernel's reason, without the name of a file that the user doesn't know.
-fn first_words(error: &io::Error) -> String {
+/// Returns the text of an I/O error without the path of a temporary file, which `tempfile` adds.
+fn without_path(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" at path ").next().unwrap_or(&text).to_string()
 }
 
-/// The folder in which a file is or shall be.
-pub fn folder_of(file: &Path) -> &Path {
+/// Returns the directory of a file that exists or will be made.
+pub fn parent_directory(file: &Path) -> &Path {
     match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
         _ => Path::new("."),
     }
 }
 
-fn of_a_selector(error: &SelectorError) -> String {
+/// Returns the message of a selector error, with the command's option in place of a Rust function.
+fn selector_message(error: &SelectorError) -> String {
     match error.kind {
         SelectorErrorKind::UnknownPrefix => format!(
             "{}; declare it with `--namespace PREFIX=URI`",
@@ -546,8 +551,8 @@ fn of_a_selector(error: &SelectorError) -> String {
     }
 }
 
-/// The library names its options as its builder does; the command has a flag for each.
-fn of_a_transfer(error: &evermap_transfer::Error) -> String {
+/// Replaces the names of the library's builder options by the command's flags.
+fn transfer_message(error: &evermap_transfer::Error) -> String {
     const FLAGS: [(&str, &str); 6] = [
         ("`keep_going` (--keep-going)", "`--keep-going`"),
         ("(keep going)", "(`--keep-going`)"),
@@ -559,41 +564,42 @@ fn of_a_transfer(error: &evermap_transfer::Error) -> String {
     FLAGS.iter().fold(error.to_string(), |text, (option, flag)| text.replace(option, flag))
 }
 
-/// Returns true for the file of an object, which `parse --force` makes anew if it is a document.
-fn is_of_an_object(path: &Path) -> bool {
-    path.parent().and_then(Path::file_name).is_some_and(|folder| folder == "objects")
+/// Returns true for an object's file. `parse --force` replaces it if the object is a document.
+fn is_object_file(path: &Path) -> bool {
+    path.parent().and_then(Path::file_name).is_some_and(|directory| directory == "objects")
 }
 
-fn in_words_of_the_command(error: &Error) -> String {
+/// Returns the message of a store error, with the command's verbs and options in its remedy.
+fn store_message(error: &Error) -> String {
     match error {
         Error::NoStore { path, why } => format!(
-            "no store at {}: {why}; `evermap parse FILE` makes one (so do `import` and `restore`), `--store` or EVERMAP_STORE names another",
+            "no store at {}: {why}; make one with `evermap parse FILE` (or `import`, `restore`), or name another with `--store` or EVERMAP_STORE",
             path.display()
         ),
         Error::NotFound { store, object } => format!(
-            "no object `{object}` in store {}; `evermap ls` shows the names there are",
+            "no object `{object}` in store {}; list the names with `evermap ls`",
             store.display()
         ),
         Error::AlreadyExists { store, object } => format!(
-            "object `{object}` exists already in store {}; remove it with `evermap rm`, or choose another name",
+            "object `{object}` already exists in store {}; remove it with `evermap rm`, or choose another name",
             store.display()
         ),
         Error::ChangedSince { path, what } => format!(
-            "store {} has changed since its rebase: {what}; `--undo --force` goes back all the same and loses that",
+            "store {} has changed since its rebase: {what}; `--undo --force` undoes the rebase anyway and loses the change",
             path.display()
         ),
         Error::PointsElsewhere { object, count, to, first } => format!(
-            "object `{object}` has {count} pointers to {to} (the first at {first}); `--force` exports it all the same: those pointers lead nowhere then"
+            "object `{object}` has {count} pointers to {to} (the first at {first}); `--force` exports it anyway, and those pointers will be invalid"
         ),
-        Error::Damaged { path, .. } | Error::Foreign { path, .. } if is_of_an_object(path) => {
-            format!("{error}; `evermap parse --force` makes a document anew")
+        Error::Damaged { path, .. } | Error::Foreign { path, .. } if is_object_file(path) => {
+            format!("{error}; if it is a document, parse it again with `evermap parse --force`")
         }
         Error::SchemaMismatch { store, object, .. } => format!(
-            "object `{object}` in store {} is of another type and no document; `evermap info` shows its type, `--name` gives a document another name, `evermap parse --force` replaces the object",
+            "object `{object}` in store {} has another type and is not a document; show its type with `evermap info`, give the document another name with `--name`, or replace the object with `evermap parse --force`",
             store.display()
         ),
         Error::OtherBuild { object, recorded, found } => format!(
-            "object `{object}` has pointers into {recorded}; this process has {found}; open it with the program that made it: `evermap check` and `map` look at it without opening it"
+            "object `{object}` has pointers into {recorded}, and this process has {found}; open it with the program that made it, or inspect it with `evermap check` and `evermap map`"
         ),
         other => other.to_string(),
     }

@@ -1,23 +1,23 @@
-//! What a source is, told by its bytes: HTML, XML, or something that is neither.
+//! Detects sources that are neither HTML nor XML by their bytes.
 //!
-//! Any bytes are an HTML page to the standard, so a page is refused only where the bytes say surely that
-//! they are something else. A name that says HTML or XML counts more than missing tags, and never more
-//! than the first bytes of a known binary format.
+//! By the HTML standard any bytes are a page, so a source is refused only if its bytes are
+//! certainly of another format. A file name with an extension of HTML or XML overrides missing
+//! tags, but not the first bytes of a known binary format.
 
 use evermap_dom::DocumentKind;
 use serde::de::IgnoredAny;
 
-/// Looked at for control characters.
+/// Number of leading bytes that are searched for control characters.
 const HEAD_BYTES: usize = 64 * 1024;
-/// One control character in so many bytes is no text.
+/// A source is binary if more than one in this many bytes is a control character.
 const CONTROLS_SHARE: usize = 20;
 
-/// Something that is neither HTML nor XML.
+/// A format that is neither HTML nor XML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Other {
-    /// With its article.
-    pub what: &'static str,
-    /// What to do instead.
+pub struct NonMarkup {
+    /// Name of the format, with its article.
+    pub description: &'static str,
+    /// Remedy for the error message.
     pub remedy: &'static str,
 }
 
@@ -25,7 +25,7 @@ const UNPACK: &str = "unpack it first, or pipe it: `gunzip -c FILE | evermap par
 const CONVERT: &str = "convert it to HTML or XML first";
 const NOT_A_DOCUMENT: &str = "name a file with markup";
 
-/// First bytes of formats that are surely no markup.
+/// First bytes of formats that are certainly not markup.
 const MAGICS: [(&[u8], &str, &str); 22] = [
     (b"\x7FELF", "an executable", NOT_A_DOCUMENT),
     (b"MZ\x90\0", "an executable", NOT_A_DOCUMENT),
@@ -51,19 +51,19 @@ const MAGICS: [(&[u8], &str, &str); 22] = [
     (b"SQLite format 3\0", "an SQLite database", NOT_A_DOCUMENT),
 ];
 
-/// Returns what the bytes are if they are surely neither HTML nor XML. `named` is the kind that the
-/// name says. `is_all` is false if more bytes follow.
-pub fn other(bytes: &[u8], named: Option<DocumentKind>, is_all: bool) -> Option<Other> {
-    let other = |what, remedy| Some(Other { what, remedy });
+/// Returns the format of the bytes if they are certainly neither HTML nor XML. `named` is the kind
+/// by the file's extension. `is_all` is false if more bytes follow.
+pub fn non_markup(bytes: &[u8], named: Option<DocumentKind>, is_all: bool) -> Option<NonMarkup> {
+    let other = |description, remedy| Some(NonMarkup { description, remedy });
     let magic = MAGICS.iter().find(|(magic, ..)| bytes.starts_with(magic));
-    if let Some(&(_, what, remedy)) = magic {
-        return other(what, remedy);
+    if let Some(&(_, description, remedy)) = magic {
+        return other(description, remedy);
     }
     if bytes.get(4..8) == Some(b"ftyp") {
         return other("a film or an image", NOT_A_DOCUMENT);
     }
     if bytes.starts_with(b"\xFF\xFE") || bytes.starts_with(b"\xFE\xFF") {
-        // UTF-16, whose control characters and tags look otherwise.
+        // UTF-16 encodes control characters and tags differently.
         return None;
     }
     let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
@@ -91,7 +91,8 @@ fn is_binary(head: &[u8]) -> bool {
     controls * CONTROLS_SHARE > head.len()
 }
 
-/// Is it JSON, or JSON values one after the other?
+/// Returns true for a JSON object or array, or a sequence of JSON values that begins with an
+/// object.
 fn is_json(start: &[u8]) -> bool {
     if !matches!(start.first(), Some(b'{' | b'[')) {
         return false;
@@ -100,14 +101,14 @@ fn is_json(start: &[u8]) -> bool {
     if !matches!(values.next(), Some(Ok(_))) {
         return false;
     }
-    // `[1]` may begin a text: all of it has to be JSON, or the first value has to be an object's line.
+    // A text may begin with `[1]`, so a first value that is an array must be the only one.
     match values.next() {
         None => true,
         Some(next) => next.is_ok() && start.starts_with(b"{"),
     }
 }
 
-/// Is there anything like a tag, a comment or a declaration?
+/// Returns true if the text contains the start of a tag, a comment or a declaration.
 fn has_tag(text: &[u8]) -> bool {
     let is_tag = |pair: &[u8]| {
         pair[0] == b'<' && (pair[1].is_ascii_alphabetic() || matches!(pair[1], b'!' | b'?' | b'/'))
@@ -119,12 +120,12 @@ fn has_tag(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn what(bytes: impl AsRef<[u8]>, named: Option<DocumentKind>) -> Option<&'static str> {
-        other(bytes.as_ref(), named, true).map(|other| other.what)
+    fn detected(bytes: impl AsRef<[u8]>, named: Option<DocumentKind>) -> Option<&'static str> {
+        non_markup(bytes.as_ref(), named, true).map(|format| format.description)
     }
 
     #[test]
-    fn what_is_surely_no_markup_is_refused() {
+    fn other_formats_are_detected() {
         let html = Some(DocumentKind::Html);
         for (bytes, found) in [
             (&b"{\"a\": [1, 2, \"<b>\"]}"[..], "JSON"),
@@ -139,21 +140,21 @@ mod tests {
             (b"....ftypmp42", "a film or an image"),
             (b"\x00\x01\x02\x03 <p> \x00\x00\x00\x00", "binary"),
         ] {
-            assert_eq!(what(bytes, None), Some(found));
-            assert_eq!(what(bytes, html), Some(found), "also under the name of a page");
+            assert_eq!(detected(bytes, None), Some(found));
+            assert_eq!(detected(bytes, html), Some(found), "an extension of HTML changes nothing");
         }
         for (bytes, found) in [
             (&b"a,b\n1,2\n"[..], "text without a tag"),
             (b"if a < b and c > d:", "text without a tag"),
             (b"", "empty"),
         ] {
-            assert_eq!(what(bytes, None), Some(found));
-            assert_eq!(what(bytes, html), None, "under the name of a page it is one");
+            assert_eq!(detected(bytes, None), Some(found));
+            assert_eq!(detected(bytes, html), None, "with an extension of HTML it is a page");
         }
     }
 
     #[test]
-    fn what_may_be_markup_is_not_refused() {
+    fn possible_markup_is_accepted() {
         for bytes in [
             &b"<p>"[..],
             b"  \n<?xml version='1.0'?><a/>",
@@ -169,7 +170,7 @@ mod tests {
             b"caf\xE9 <br>",
             b"<!-- c --><html>",
         ] {
-            assert_eq!(what(bytes, None), None, "{:?}", String::from_utf8_lossy(bytes));
+            assert_eq!(detected(bytes, None), None, "{:?}", String::from_utf8_lossy(bytes));
         }
     }
 }

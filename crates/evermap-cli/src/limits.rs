@@ -1,4 +1,4 @@
-//! How much of a source is read, and how much memory parsing it may take.
+//! Limits the length of a source, and the memory for parsing it.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -8,25 +8,26 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::failure::Failure;
 use crate::memory;
 
-/// Without `--limit`: more than nearly all documents there are, and less than most machines' memory.
+/// Default of `--limit`: more than nearly all documents have, and less than most machines' memory.
 pub const SOURCE_MIB: u64 = 1024;
-/// A read at first; later ones double what there is.
+/// Size of the first read. Later reads double the buffer.
 const FIRST_BYTES: usize = 64 * 1024;
-/// Of the memory that is available, parsing leaves this part.
+/// One part in this many of the available memory is left for other processes.
 const LEFT_SHARE: u64 = 10;
 
 /// Reads a source to its end.
 ///
-/// `look` sees the first bytes, and may refuse what follows: a device never ends.
+/// `check` gets the first bytes, and can refuse the source before the rest is read: a device may
+/// have no end.
 ///
 /// # Errors
-/// `TooLong` beyond `bytes_max`; `Source` when it cannot be read, or there is no memory for it.
+/// `TooLong` beyond `bytes_max`; `Source` if reading fails or memory is missing; errors of `check`.
 pub fn read_all(
     path: &Path,
     source: &mut dyn Read,
     expected_bytes: u64,
     bytes_max: u64,
-    look: impl FnOnce(&[u8], bool) -> Result<(), Failure>,
+    check: impl FnOnce(&[u8], bool) -> Result<(), Failure>,
 ) -> Result<Vec<u8>, Failure> {
     let failed = |source| Failure::Source { path: path.to_path_buf(), source };
     let too_long = || Failure::TooLong { path: path.to_path_buf(), bytes_max };
@@ -41,14 +42,14 @@ pub fn read_all(
         Ok(read == wanted)
     };
     let mut goes_on = more(&mut bytes, FIRST_BYTES)?;
-    look(&bytes, !goes_on)?;
+    check(&bytes, !goes_on)?;
     if bytes.len() as u64 > bytes_max {
         return Err(too_long());
     }
     while goes_on {
         let rest = usize::try_from(expected_bytes).unwrap_or(0).saturating_sub(bytes.len());
         let left = usize::try_from(bytes_max).unwrap_or(usize::MAX).saturating_sub(bytes.len());
-        // One byte more than is left tells a source that ends from one that is too long.
+        // One byte beyond the limit distinguishes a source of the maximum length from a longer one.
         let wanted = rest.max(bytes.len()).min(left).saturating_add(1);
         goes_on = more(&mut bytes, wanted)?;
         if bytes.len() as u64 > bytes_max {
@@ -61,9 +62,9 @@ pub fn read_all(
 const NO_MEMORY: &str =
     "no memory is left for it; raise the process's limit (`ulimit -v`), or free memory";
 
-/// Lets this process take no more memory than is available now, so that a document that needs more ends
-/// with an error and not with the kernel's choice of a victim. Best effort: without it nothing changes.
-pub fn keep_memory_bounded() {
+/// Limits this process to the memory that is available now. A document that needs more then ends
+/// with an error, instead of waking the kernel's out-of-memory killer. Best effort.
+pub fn limit_memory() {
     let Some(available_bytes) = evermap_observe::available_bytes() else { return };
     let Some(used_bytes) = data_bytes() else { return };
     let allowed = used_bytes.saturating_add(available_bytes - available_bytes / LEFT_SHARE);
@@ -74,7 +75,7 @@ pub fn keep_memory_bounded() {
     }
 }
 
-/// Bytes of private memory that this process has, as `RLIMIT_DATA` counts them.
+/// Returns this process's private memory in bytes, as counted by `RLIMIT_DATA`.
 fn data_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmData:"))?;
@@ -92,24 +93,24 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_read_to_its_end_or_to_the_limit() {
+    fn read_all_accepts_sources_up_to_the_limit() {
         for bytes in [0, 1, FIRST_BYTES - 1, FIRST_BYTES, FIRST_BYTES + 1, 1_000_000] {
             for expected in [0, bytes as u64] {
                 assert_eq!(read(bytes, expected, bytes as u64 + 1).unwrap(), bytes);
                 assert_eq!(read(bytes, expected, bytes as u64).unwrap(), bytes);
                 if bytes > 0 {
-                    let refused = read(bytes, expected, bytes as u64 - 1).unwrap_err();
-                    assert!(matches!(refused, Failure::TooLong { .. }), "{bytes}: {refused}");
+                    let error = read(bytes, expected, bytes as u64 - 1).unwrap_err();
+                    assert!(matches!(error, Failure::TooLong { .. }), "{bytes}: {error}");
                 }
             }
         }
     }
 
     #[test]
-    fn a_source_without_an_end_is_refused() {
-        let refused = read_all(Path::new("x"), &mut io::repeat(b'x'), 0, 3 << 20, |_, is_all| {
+    fn read_all_refuses_an_endless_source() {
+        let read = read_all(Path::new("x"), &mut io::repeat(b'x'), 0, 3 << 20, |_, is_all| {
             (!is_all).then_some(()).ok_or(Failure::NoHome)
         });
-        assert!(matches!(refused, Err(Failure::TooLong { .. })));
+        assert!(matches!(read, Err(Failure::TooLong { .. })));
     }
 }

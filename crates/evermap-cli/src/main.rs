@@ -1,11 +1,11 @@
-//! The `evermap` command: documents are parsed once and are open in microseconds ever after.
+//! The `evermap` command: parses documents once, and later opens them in microseconds.
 //!
-//! Thin by intent. `arguments` says what can be asked for, each file under `verbs` turns one verb
-//! into a few library calls, `output` writes what comes back, and `failure` turns whatever went
-//! wrong into one line and one exit code. Nothing here knows how a store or a document works.
+//! A thin layer. `arguments` defines the command line, each file under `verbs` turns one verb into
+//! a few library calls, `output` writes the results, and `failure` turns an error into one line and
+//! one exit code. Nothing here knows how a store or a document works.
 //!
-//! The verbs that read must start fast: `query` on a warm store is a matter of a millisecond for
-//! the whole process, so nothing is set up before it is asked for.
+//! Verbs that read must start fast: `query` on a warm store takes about a millisecond for the whole
+//! process, so everything is set up on first use.
 
 mod absent;
 mod arguments;
@@ -28,21 +28,21 @@ use arguments::{Arguments, Verb};
 use failure::Failure;
 
 #[global_allocator]
-static ALLOCATOR: memory::OrEnd = memory::OrEnd;
+static ALLOCATOR: memory::ExitOnFailure = memory::ExitOnFailure;
 
 fn main() -> ExitCode {
     memory::with_enough_stack(command)
 }
 
 fn command() -> ExitCode {
-    memory::need_room_for_stack();
+    memory::ensure_stack_space();
     evermap_transfer::errors_for_size_limits();
     let words: Vec<_> = std::env::args_os().collect();
-    let arguments = match Arguments::of_line(&words) {
+    let arguments = match Arguments::parse_line(&words) {
         Ok(arguments) => arguments,
         Err(error) => {
             let words = words.iter().map(|word| word.to_string_lossy().into_owned());
-            match absent::explain(&error, words.skip(1)) {
+            match absent::missing_feature(&error, words.skip(1)) {
                 Some(failure) => return failure.report(),
                 None => error.exit(),
             }

@@ -1,7 +1,7 @@
-//! An allocation that fails ends the command with a message and exit code 7, and not with `SIGABRT`.
+//! Ends the command with a message and exit code 7 when an allocation fails, instead of `SIGABRT`.
 //!
-//! Rust ends a process by a signal when a container cannot grow. The allocator here ends the command
-//! first. Stores are left as after a kill, with every acknowledged commit. Code that handles a failed allocation itself
+//! Rust aborts a process when a container cannot grow. This allocator exits first. Stores are left
+//! as after a kill, with every acknowledged commit. Code that handles failed allocations itself
 //! runs in [`fallible`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,20 +12,20 @@ use std::process::ExitCode;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Resource, getrlimit};
 
-/// Exit code for what cannot be done for lack of room.
-const NO_ROOM: i32 = 7;
-/// Smaller allocations are made without a question while a document is parsed, so their failure always
-/// ends the command.
+/// Exit code for missing memory.
+const NO_MEMORY: i32 = 7;
+/// A failed allocation below this size always ends the command: the parsers only use `try_reserve`
+/// for large ones.
 const SMALL_BYTES: usize = 1024 * 1024;
 
-/// More stack than the command takes for anything but deep recursion.
+/// Stack size that suffices for everything but deep recursion.
 const STACK_BYTES: usize = 512 * 1024;
 
 thread_local! {
     static FALLIBLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs code that handles failures of large allocations (`try_reserve`).
+/// Runs code that handles failures of large allocations itself (`try_reserve`).
 pub fn fallible<T>(run: impl FnOnce() -> T) -> T {
     let before = FALLIBLE.replace(true);
     let result = run();
@@ -33,18 +33,18 @@ pub fn fallible<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Ends the command if a limit of addresses (`ulimit -v`) leaves no room for its stack, which the
-/// kernel would end by `SIGSEGV`. Two more system calls under such a limit.
-pub fn need_room_for_stack() {
+/// Ends the command if a limit on addresses (`ulimit -v`) leaves no room for the stack. Otherwise
+/// the kernel would kill it with `SIGSEGV`. Costs two more system calls under such a limit.
+pub fn ensure_stack_space() {
     if getrlimit(Resource::As).current.is_none() {
         return;
     }
-    // SAFETY: a new mapping, which is never used and removed at once.
+    // SAFETY: the mapping is new, is never accessed, and is removed at once.
     unsafe {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         match mmap_anonymous(std::ptr::null_mut(), STACK_BYTES, ProtFlags::empty(), flags) {
             Ok(room) => drop(munmap(room, STACK_BYTES)),
-            Err(_) => end(STACK_BYTES),
+            Err(_) => exit_without_memory(STACK_BYTES),
         }
     }
 }
@@ -67,18 +67,19 @@ pub fn with_enough_stack(command: fn() -> ExitCode) -> ExitCode {
 }
 
 /// The system's allocator, which ends the command when it has no memory.
-pub struct OrEnd;
+pub struct ExitOnFailure;
 
-fn or_end(block: *mut u8, bytes: usize) -> *mut u8 {
+/// Returns `block`. Ends the command if it is null, unless a [`fallible`] caller handles that.
+fn or_exit(block: *mut u8, bytes: usize) -> *mut u8 {
     if block.is_null() && (bytes < SMALL_BYTES || !FALLIBLE.try_with(Cell::get).unwrap_or(false)) {
-        end(bytes);
+        exit_without_memory(bytes);
     }
     block
 }
 
-/// Allocates nothing.
+/// Prints the message and exits. Does not allocate.
 #[cold]
-fn end(bytes: usize) -> ! {
+fn exit_without_memory(bytes: usize) -> ! {
     let mut message = [0_u8; 160];
     let mut rest = &mut message[..];
     let _ = writeln!(
@@ -87,32 +88,35 @@ fn end(bytes: usize) -> ! {
          `ulimit -d`), or free memory"
     );
     let left = rest.len();
-    let said = &message[..message.len() - left];
-    let _ = rustix::io::write(rustix::stdio::stderr(), said);
-    // SAFETY: `_exit` runs no destructors and takes no locks, so it can be called from an allocator.
-    unsafe { libc::_exit(NO_ROOM) }
+    let text = &message[..message.len() - left];
+    let _ = rustix::io::write(rustix::stdio::stderr(), text);
+    // SAFETY: `_exit` runs no destructors and takes no locks, so it can be called from an
+    // allocator.
+    unsafe { libc::_exit(NO_MEMORY) }
 }
 
-// SAFETY: each call is passed on to the system's allocator with the caller's own arguments, and its
-// result is returned unchanged.
-unsafe impl GlobalAlloc for OrEnd {
+// SAFETY: every method passes its arguments to the system's allocator, and returns its result
+// unchanged.
+unsafe impl GlobalAlloc for ExitOnFailure {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as of this function.
-        or_end(unsafe { System.alloc(layout) }, layout.size())
+        // SAFETY: the caller guarantees a layout of non-zero size, as `GlobalAlloc` requires.
+        or_exit(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as of this function.
-        or_end(unsafe { System.alloc_zeroed(layout) }, layout.size())
+        // SAFETY: the caller guarantees a layout of non-zero size, as `GlobalAlloc` requires.
+        or_exit(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // SAFETY: as of this function.
-        or_end(unsafe { System.realloc(block, layout, bytes) }, bytes)
+        // SAFETY: the caller guarantees that `block` was allocated here with `layout`, and that
+        // `bytes` is a valid non-zero size. All blocks come from the system's allocator.
+        or_exit(unsafe { System.realloc(block, layout, bytes) }, bytes)
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as of this function.
+        // SAFETY: the caller guarantees that `block` was allocated here with `layout`. All blocks
+        // come from the system's allocator.
         unsafe { System.dealloc(block, layout) }
     }
 }

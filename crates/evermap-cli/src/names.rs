@@ -1,12 +1,12 @@
-//! Names of documents: from a file's path, and from what a user types.
+//! Names of documents: made from a file's path, and resolved from a user's input.
 //!
-//! A document of a file is named after the file's path: relative to the directory that the store is in
-//! if the file is below that, else absolute. `.` and `..` are gone, symbolic links are not resolved.
-//! What a user types is such a path, the name itself, or the end of one if only one document has it.
+//! A document is named after its file's path: relative to the parent directory of the store if the
+//! file is below it, else absolute. `.` and `..` are removed; symbolic links are not resolved. A
+//! user types such a path, the name itself, or the end of a name if only one document has it.
 //!
-//! An object's name has at most 255 bytes. A longer path is kept with the document, and the object's
-//! name is `//`, the first 32 hexadecimal digits of the path's BLAKE3, `/` and the file's name, of
-//! which 200 bytes are shown. No path begins with `//`.
+//! An object's name has at most 255 bytes. For a longer path the document stores the whole path,
+//! and the object's name is `//`, the first 32 hexadecimal digits of the path's BLAKE3, `/` and the
+//! last 200 bytes of the file's name. No path begins with `//`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,76 +17,80 @@ use evermap_dom::Document;
 
 use crate::failure::Failure;
 
-/// Bytes of an object's name.
+/// Maximum length of an object's name.
 const OBJECT_NAME_BYTES_MAX: usize = 255;
-/// Bytes of a path, as the kernel has it.
+/// Maximum length of a path, as in the kernel.
 const PATH_BYTES_MAX: usize = 4096;
-/// Bytes of a file's name that the name of an object with a long path shows.
+/// Maximum length of the file's name within the object name of a long path.
 const TAIL_BYTES_MAX: usize = 200;
-/// Candidates that an error names.
+/// Maximum number of candidates that an error lists.
 const CANDIDATES_MAX: usize = 5;
 
 /// The name of a file's document.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FileName {
-    /// All of it.
-    pub whole: String,
-    /// The object's name.
-    pub in_store: String,
+    /// Name of the document.
+    pub full: String,
+    /// Name of its object, which is shortened if `full` is too long.
+    pub object: String,
 }
 
 impl FileName {
-    /// The name that the document of `file` has in the store at `directory`.
+    /// Returns the name of the document of `file` in the store at `directory`.
+    ///
+    /// # Errors
+    /// `Usage` for a path that is too long, not UTF-8, or contains control characters; `Source` if the
+    /// current directory cannot be read.
     pub fn of(directory: &Path, file: &Path) -> Result<FileName, Failure> {
         let failed = |source| Failure::Source { path: file.to_path_buf(), source };
         let file_path = absolute(file).map_err(failed)?;
         let root = parent_of(directory).map_err(failed)?;
         let path = file_path.strip_prefix(&root).unwrap_or(&file_path);
-        let whole = path.to_str().ok_or_else(|| no_name(file, "it is not UTF-8"))?;
-        if whole.is_empty() || whole.len() > PATH_BYTES_MAX {
-            return Err(no_name(file, "it is longer than 4,096 bytes"));
+        let full = path.to_str().ok_or_else(|| invalid_name(file, "it is not UTF-8"))?;
+        if full.is_empty() || full.len() > PATH_BYTES_MAX {
+            return Err(invalid_name(file, "it is longer than 4,096 bytes"));
         }
-        if whole.chars().any(char::is_control) {
-            return Err(no_name(file, "it contains a control character"));
+        if full.chars().any(char::is_control) {
+            return Err(invalid_name(file, "it contains a control character"));
         }
-        Ok(FileName { whole: whole.to_string(), in_store: in_store(whole) })
+        Ok(FileName { full: full.to_string(), object: object_name(full) })
     }
 }
 
-fn no_name(file: &Path, why: &str) -> Failure {
+fn invalid_name(file: &Path, why: &str) -> Failure {
     Failure::Usage(format!(
-        "no name for the document can be made from {}: {why}; give it one with --name",
+        "cannot name the document after its path {}: {why}; give it a name with `--name`",
         file.display()
     ))
 }
 
-/// The object's name for a document's.
-fn in_store(whole: &str) -> String {
-    if whole.len() <= OBJECT_NAME_BYTES_MAX {
-        return whole.to_string();
+/// Returns the object's name for a document's full name.
+fn object_name(full: &str) -> String {
+    if full.len() <= OBJECT_NAME_BYTES_MAX {
+        return full.to_string();
     }
-    let file_name = whole.rsplit('/').next().unwrap_or_default();
+    let file_name = full.rsplit('/').next().unwrap_or_default();
     let mut start = file_name.len().saturating_sub(TAIL_BYTES_MAX);
     while !file_name.is_char_boundary(start) {
         start += 1;
     }
-    let hash = blake3::hash(whole.as_bytes()).to_hex();
+    let hash = blake3::hash(full.as_bytes()).to_hex();
     format!("//{}/{}", &hash[..32], &file_name[start..])
 }
 
-/// Is this the name of an object whose document has a longer one?
-fn is_short(object: &str) -> bool {
+/// Returns true for a shortened object name, whose document has a longer name.
+fn is_shortened(object: &str) -> bool {
     object.starts_with("//")
 }
 
-/// The directory that paths in a store are relative to.
+/// Returns the parent directory of a store. Names of documents are relative to it.
 pub fn parent_of(directory: &Path) -> io::Result<PathBuf> {
     let mut path = absolute(directory)?;
     path.pop();
     Ok(path)
 }
 
-/// Where the file of a document is, by its name: relative ones are below the store's parent.
+/// Returns the path of a document's file. A relative name is below the store's parent directory.
 pub fn file_of(directory: &Path, name: &str) -> PathBuf {
     match (directory.file_name(), directory.parent()) {
         (Some(_), Some(parent)) => parent.join(name),
@@ -94,7 +98,8 @@ pub fn file_of(directory: &Path, name: &str) -> PathBuf {
     }
 }
 
-/// An absolute path without `.` and `..`. A `..` behind a symbolic link stays, for it leads elsewhere.
+/// Returns an absolute path without `.` and `..`. A `..` after a symbolic link stays, because it
+/// refers to the parent of the link's target.
 pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     let mut clean = PathBuf::new();
     for component in std::path::absolute(path)?.components() {
@@ -103,7 +108,7 @@ pub fn absolute(path: &Path) -> io::Result<PathBuf> {
             true => {
                 clean.pop();
             }
-            // Above the root there is nothing.
+            // The root is its own parent.
             false if is_up && clean.parent().is_none() => {}
             false => clean.push(component),
         }
@@ -111,27 +116,28 @@ pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     Ok(clean)
 }
 
-/// Refuses a slash in a name that is given to an object, and not made from a file.
+/// Refuses a slash in a name that a user gives to an object.
 pub fn check_given(name: &str) -> Result<&str, Failure> {
     match name.contains('/') {
         true => Err(Failure::Store(Error::InvalidName {
             name: name.to_string(),
-            why: "it contains a slash, which only documents that are named after their files have",
+            why: "it contains a slash; only documents that are named after files may have one",
         })),
         false => Ok(name),
     }
 }
 
-/// The object that a user means by `typed`: a document's path from here, its name, or the end of one.
+/// Returns the object that `typed` refers to: the path of a document's file from the current
+/// directory, the object's name, or the end of a document's name.
 ///
 /// # Errors
-/// Without one object that can be meant, or with several.
+/// `Store(NotFound)` without a match; `Usage` with several.
 pub fn resolve(store: &Store, directory: &Path, typed: &str) -> Result<String, Failure> {
     let is_exact = is_possible(typed) && store.contains(typed)?;
     resolve_known(store, directory, typed, is_exact)
 }
 
-/// As [`resolve`], when it is known whether there is an object of just this name.
+/// Like [`resolve`], for callers that know whether an object has exactly this name.
 pub fn resolve_known(
     store: &Store,
     directory: &Path,
@@ -140,42 +146,42 @@ pub fn resolve_known(
 ) -> Result<String, Failure> {
     let not_found = || Error::NotFound { store: store.path().into(), object: typed.to_string() };
     if !typed.contains('/') && !is_possible(typed) {
-        // Says what is wrong with it.
+        // Returns the error for the invalid name.
         return store.contains(typed).map(|_| typed.to_string()).map_err(Failure::from);
     }
-    let from_here = FileName::of(directory, Path::new(typed)).ok();
-    if let Some(name) = &from_here {
-        let is_file = name.in_store == typed || store.contains(&name.in_store)?;
-        match (is_exact, is_file && name.in_store != typed) {
-            (true, true) => return Err(ambiguous(typed, &[typed.to_string(), name.whole.clone()])),
-            (false, true) => return Ok(name.in_store.clone()),
+    let by_path = FileName::of(directory, Path::new(typed)).ok();
+    if let Some(name) = &by_path {
+        let is_file = name.object == typed || store.contains(&name.object)?;
+        match (is_exact, is_file && name.object != typed) {
+            (true, true) => return Err(ambiguous(typed, &[typed.to_string(), name.full.clone()])),
+            (false, true) => return Ok(name.object.clone()),
             _ => {}
         }
     }
     if is_exact {
         return Ok(typed.to_string());
     }
-    if let Some(name) = of_its_source(store, typed) {
+    if let Some(name) = find_by_base_name(store, typed) {
         return Ok(name);
     }
-    let mut candidates = ending_in(store, typed)?;
+    let mut candidates = find_by_ending(store, typed)?;
     match candidates.len() {
         0 => Err(not_found().into()),
-        1 => Ok(candidates.remove(0).in_store),
+        1 => Ok(candidates.remove(0).object),
         _ => {
-            let names: Vec<String> = candidates.into_iter().map(|name| name.whole).collect();
+            let names: Vec<String> = candidates.into_iter().map(|name| name.full).collect();
             Err(ambiguous(typed, &names))
         }
     }
 }
 
-/// As [`resolve`], for tools that look at a store without opening it. A store that cannot be opened
-/// has what is typed, and the tool says what is wrong.
+/// Like [`resolve`], for tools that read a store without opening it. Returns `typed` if the store
+/// cannot be opened; the tool then reports the cause.
 pub fn resolve_closed(directory: &Path, typed: &str) -> Result<String, Failure> {
     match Store::open(directory) {
         Ok(store) => match resolve(&store, directory, typed) {
             Err(Failure::Store(error)) if !matches!(error, Error::NotFound { .. }) => {
-                tracing::debug!(%error, "names are taken as they are typed");
+                tracing::debug!(%error, "cannot resolve the name, using it as typed");
                 Ok(typed.to_string())
             }
             resolved => resolved,
@@ -184,7 +190,7 @@ pub fn resolve_closed(directory: &Path, typed: &str) -> Result<String, Failure> 
     }
 }
 
-/// Can an object be called so, as far as a path's end goes?
+/// Returns true if an object may have this name. Slashes are not checked.
 fn is_possible(typed: &str) -> bool {
     let length = 1..=OBJECT_NAME_BYTES_MAX;
     length.contains(&typed.len())
@@ -193,14 +199,14 @@ fn is_possible(typed: &str) -> bool {
         && !typed.chars().any(char::is_control)
 }
 
-/// A document that has its file's base name, as older versions named them.
-fn of_its_source(store: &Store, typed: &str) -> Option<String> {
+/// Returns the document of the file `typed` that has its file's base name, as in older versions.
+fn find_by_base_name(store: &Store, typed: &str) -> Option<String> {
     let path = absolute(Path::new(typed)).ok()?;
     let base = path.file_name().and_then(OsStr::to_str)?;
     is_named_by_base(store, base, &path).then(|| base.to_string())
 }
 
-/// Is `base` the document of the file `path`, kept under the file's base name?
+/// Returns true if `base` is the document of the file `path`, named after the file's base name.
 pub fn is_named_by_base(store: &Store, base: &str, path: &Path) -> bool {
     let document = store.read::<Document>(base);
     document.is_ok_and(|document| {
@@ -208,8 +214,8 @@ pub fn is_named_by_base(store: &Store, base: &str, path: &Path) -> bool {
     })
 }
 
-/// Documents whose names end in a slash and what is typed.
-fn ending_in(store: &Store, typed: &str) -> Result<Vec<FileName>, Failure> {
+/// Returns the documents whose names end in a slash and `typed`.
+fn find_by_ending(store: &Store, typed: &str) -> Result<Vec<FileName>, Failure> {
     let mut end = typed;
     while let Some(rest) = end.strip_prefix("./") {
         end = rest.trim_start_matches('/');
@@ -220,39 +226,39 @@ fn ending_in(store: &Store, typed: &str) -> Result<Vec<FileName>, Failure> {
     let end = format!("/{end}");
     let mut found = Vec::new();
     for object in store.list()? {
-        let whole = match is_short(&object) {
-            true => whole_name(store, &object).unwrap_or_else(|| object.clone()),
+        let full = match is_shortened(&object) {
+            true => full_name(store, &object).unwrap_or_else(|| object.clone()),
             false => object.clone(),
         };
-        if whole.ends_with(&end) {
-            found.push(FileName { whole, in_store: object });
+        if full.ends_with(&end) {
+            found.push(FileName { full, object });
         }
     }
-    found.sort_unstable_by(|a, b| a.whole.cmp(&b.whole));
+    found.sort_unstable_by(|a, b| a.full.cmp(&b.full));
     Ok(found)
 }
 
-/// The name of an object's document, if the object's own is made from it.
-pub fn whole_name(store: &Store, object: &str) -> Option<String> {
+/// Returns the full name of an object's document, if the object's name was made from it.
+pub fn full_name(store: &Store, object: &str) -> Option<String> {
     let document = store.read::<Document>(object).ok()?;
-    document.file_name().filter(|name| in_store(name) == object).map(str::to_string)
+    document.file_name().filter(|name| object_name(name) == object).map(str::to_string)
 }
 
-/// The name that is shown for an object.
-pub fn shown(store: &Store, object: &str) -> String {
-    match is_short(object) {
-        true => whole_name(store, object).unwrap_or_else(|| object.to_string()),
+/// Returns the name to display for an object.
+pub fn display_name(store: &Store, object: &str) -> String {
+    match is_shortened(object) {
+        true => full_name(store, object).unwrap_or_else(|| object.to_string()),
         false => object.to_string(),
     }
 }
 
-/// Returns true for an object of a sandbox's guest. An object that cannot be opened is taken for none.
-pub fn is_of_guest(store: &Store, object: &str) -> bool {
+/// Returns true for a guest object of a sandbox. Returns false if the object cannot be opened.
+pub fn is_guest_object(store: &Store, object: &str) -> bool {
     matches!(store.read::<Document>(object), Err(Error::OtherKind { .. }))
 }
 
-/// An error of opening a document, for a user of the command.
-pub fn not_a_document(name: &str, error: Error) -> Failure {
+/// Converts an error of opening a document: another type becomes [`Failure::NotADocument`].
+pub fn document_error(name: &str, error: Error) -> Failure {
     match error {
         Error::SchemaMismatch { .. } | Error::OtherKind { .. } => {
             Failure::NotADocument { name: name.to_string() }
@@ -269,8 +275,8 @@ fn ambiguous(typed: &str, candidates: &[String]) -> Failure {
         more => format!(" and {more} more"),
     };
     Failure::Usage(format!(
-        "`{typed}` can mean {} documents: {}{more}; name one by more of its path, or with `./` by its \
-         path from here",
+        "`{typed}` matches {} documents: {}{more}; type more of the path, or `./` and the path from \
+         the current directory",
         candidates.len(),
         named.join(", ")
     ))
@@ -281,11 +287,11 @@ mod tests {
     use super::*;
 
     fn name(directory: &str, file: &str) -> String {
-        FileName::of(Path::new(directory), Path::new(file)).unwrap().whole
+        FileName::of(Path::new(directory), Path::new(file)).unwrap().full
     }
 
     #[test]
-    fn a_file_below_the_stores_parent_has_a_relative_name_and_another_an_absolute_one() {
+    fn files_below_the_stores_parent_have_relative_names_and_others_absolute_ones() {
         assert_eq!(name("/data/store", "/data/a/index.html"), "a/index.html");
         assert_eq!(name("/data/store", "/data/./a/../b//index.html"), "b/index.html");
         assert_eq!(name("/data/store", "/database/index.html"), "/database/index.html");
@@ -295,15 +301,15 @@ mod tests {
     }
 
     #[test]
-    fn long_paths_are_told_apart_and_their_objects_names_fit() {
+    fn long_paths_have_distinct_object_names_within_the_limit() {
         let long = |first: &str| format!("/data/{first}/{}/index.html", "directory/".repeat(100));
         let [a, b] = ["a", "b"]
             .map(|first| FileName::of(Path::new("/data/store"), Path::new(&long(first))).unwrap());
-        assert!(a.whole.len() > 1000 && a.whole != b.whole && a.in_store != b.in_store);
-        assert!(a.in_store.starts_with("//") && a.in_store.ends_with("/index.html"), "{a:?}");
+        assert!(a.full.len() > 1000 && a.full != b.full && a.object != b.object);
+        assert!(a.object.starts_with("//") && a.object.ends_with("/index.html"), "{a:?}");
         let wide = format!("/data/{}/{}", "d".repeat(255), "ö".repeat(127));
         let wide = FileName::of(Path::new("/data/store"), Path::new(&wide)).unwrap();
-        assert!(wide.in_store.len() <= OBJECT_NAME_BYTES_MAX, "{wide:?}");
+        assert!(wide.object.len() <= OBJECT_NAME_BYTES_MAX, "{wide:?}");
         let limit = format!("/data/{}", "d/".repeat(2048));
         assert_eq!(name("/data/store", &limit[..6 + 4095]).len(), 4095);
         let beyond = format!("/data/{}", "d/".repeat(2050));

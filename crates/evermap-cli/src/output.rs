@@ -1,7 +1,8 @@
-//! What goes to stdout and stderr: lines, JSON, numbers for people.
+//! Writes lines, tables, JSON and readable numbers to stdout and stderr.
 //!
-//! Output is one writer, locked and buffered, and every write can fail: `evermap query .. | head`
-//! closes the pipe, and that must end the program quietly. `println!` would panic instead.
+//! Output is one writer, locked and buffered. Every write can fail: `evermap query .. | head`
+//! closes the pipe, and the command must then end without a message. `println!` would panic
+//! instead.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,12 +11,10 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Enough that a large answer is few writes, small enough to come from the heap's free lists.
+/// Large enough that a large result takes few writes, small enough for the heap's free lists.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Standard output. What is still in the buffer when it is dropped is lost: [`finish`] it.
-///
-/// [`finish`]: Output::finish
+/// Buffered standard output. Dropping it loses the buffered bytes: call [`finish`](Output::finish).
 pub struct Output {
     writer: BufWriter<StdoutLock<'static>>,
 }
@@ -31,18 +30,19 @@ impl Output {
         Ok(self.writer.write_all(b"\n")?)
     }
 
+    /// Writes a line and a line feed.
     pub fn line(&mut self, line: &str) -> Result<(), Failure> {
         self.writer.write_all(line.as_bytes())?;
         Ok(self.writer.write_all(b"\n")?)
     }
 
-    /// For what writes itself.
+    /// Returns the writer, for values that write themselves.
     pub fn raw(&mut self) -> &mut dyn Write {
         &mut self.writer
     }
 
-    /// Writes a table: columns as wide as their widest cell, all but the last and the first
-    /// `left` right-aligned.
+    /// Writes a table. Columns are as wide as their widest cell, and right-aligned except for those
+    /// whose numbers are in `left`.
     pub fn table<const N: usize>(
         &mut self,
         head: [&str; N],
@@ -73,13 +73,14 @@ impl Output {
         Ok(())
     }
 
+    /// Writes the rest of the buffer.
     pub fn finish(mut self) -> Result<(), Failure> {
         Ok(self.writer.flush()?)
     }
 }
 
-/// Text from elsewhere for a message or a table: control characters are shown, not sent to the
-/// terminal. Only line feeds stay.
+/// Escapes the control characters of a text, except line feeds. Used for text from files, paths and
+/// other processes, so that a terminal does not interpret it.
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {
@@ -91,18 +92,18 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Something that is no failure, and worth a line on stderr.
+/// Prints a warning as one line on stderr.
 pub fn warn(text: &str) {
-    // Nobody is left to tell when stderr is closed.
+    // A closed stderr leaves no way to report anything.
     let _ = writeln!(io::stderr(), "evermap: {}", plain(text));
 }
 
-/// `4.10 kB`: decimal units, as file managers and disks have them.
+/// Formats a size as `4.10 kB`, in decimal units as file managers and disk vendors use.
 pub fn bytes(count: u64) -> String {
     humansize::format_size(count, humansize::DECIMAL)
 }
 
-/// `12,345,678`.
+/// Formats a number as `12,345,678`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
@@ -115,7 +116,7 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
-/// Three figures and a unit that suits.
+/// Formats a duration with three digits in µs, ms or s.
 pub fn duration(time: Duration) -> String {
     let us = time.as_secs_f64() * 1e6;
     let (value, unit) = match us {
@@ -130,15 +131,16 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
+/// Returns a duration in milliseconds, rounded to microseconds.
 pub fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// `2026-01-31T23:59:59Z`.
+/// Formats a time as `2026-01-31T23:59:59Z`.
 pub fn utc(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (days, second) = ((seconds / 86_400) as i64, seconds % 86_400);
-    // Civil from days, with years that begin in March: leap days come last.
+    // Civil date from days, with years that begin in March, so that a leap day is the last day.
     // https://howardhinnant.github.io/date_algorithms.html#civil_from_days
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -154,7 +156,7 @@ pub fn utc(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Shows the library's trace events on stderr: its steps at 1, its system calls at 2.
+/// Logs the library's trace events to stderr: its steps at 1, its system calls at 2.
 pub fn trace_to_stderr(verbose: u8) {
     let level = match verbose {
         0 => return,
@@ -173,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_right_at_leap_days_and_year_ends() {
+    fn utc_formats_leap_days_and_year_ends() {
         let at = |seconds| utc(UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(at(0), "1970-01-01T00:00:00Z");
         assert_eq!(at(951_782_399), "2000-02-28T23:59:59Z");
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_grouped_and_durations_keep_three_figures() {
+    fn counts_are_grouped_and_durations_have_three_digits() {
         assert_eq!(count(7), "7");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(duration(Duration::from_nanos(12_340)), "12.3 µs");

@@ -1,4 +1,4 @@
-//! An object's picture in characters: half blocks with colours, or letters.
+//! Draws an object's map in the terminal: half blocks with colours, or letters.
 
 use console::Term;
 use evermap::tools::{Cell, CellKind, Colour, ObjectMap, Picture};
@@ -6,37 +6,39 @@ use evermap::tools::{Cell, CellKind, Colour, ObjectMap, Picture};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// Lines of cells that a picture has at most; it has fewer on a low terminal.
-const LINES: u16 = 24;
-/// Columns where there is no terminal.
+/// Maximum number of lines of cells. A terminal with few lines has fewer.
+const LINES_MAX: u16 = 24;
+/// Number of columns if the output is not a terminal.
 const COLUMNS_WITHOUT_TERMINAL: u16 = 80;
-/// What dark parts are mixed with, and pale ones.
+/// Colour that cells are mixed with if they are not in memory.
 const DARK: Colour = Colour::new(0x12, 0x16, 0x1e);
+/// Colour that cells are mixed with if they are partly free.
 const PALE: Colour = Colour::new(0x3a, 0x42, 0x50);
 
-/// How a picture is drawn.
-pub struct Looks {
+/// Size and colours of a picture.
+pub struct Style {
     pub columns: usize,
     pub lines: usize,
     pub colours: Colours,
 }
 
-/// What colours there are.
+/// Colours of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colours {
-    /// Letters instead.
+    /// No colours: letters are drawn instead.
     None,
-    /// The 6 by 6 by 6 cube that every terminal has.
+    /// The cube of 6 by 6 by 6 colours, which every colour terminal has.
     Few,
     All,
 }
 
-impl Looks {
-    pub fn of_terminal(wide: bool, no_color: bool) -> Looks {
+impl Style {
+    /// Returns the style for the terminal on stdout.
+    pub fn of_terminal(wide: bool, no_color: bool) -> Style {
         let terminal = Term::stdout();
         let (lines, columns) = terminal.size_checked().unwrap_or((0, COLUMNS_WITHOUT_TERMINAL));
-        // Room for what stands around the cells, if the terminal has it.
-        let lines = lines.saturating_sub(12).clamp(8, LINES);
+        // Twelve lines are left for the title and the legend, if the terminal has them.
+        let lines = lines.saturating_sub(12).clamp(8, LINES_MAX);
         let all = std::env::var("COLORTERM").is_ok_and(|c| c == "truecolor" || c == "24bit");
         let colours = match (no_color || !console::colors_enabled(), all) {
             (true, _) => Colours::None,
@@ -44,11 +46,11 @@ impl Looks {
             (false, false) => Colours::Few,
         };
         let columns_max = if wide { u16::MAX } else { 128 };
-        Looks { columns: columns.clamp(24, columns_max) as usize, lines: lines as usize, colours }
+        Style { columns: columns.clamp(24, columns_max) as usize, lines: lines as usize, colours }
     }
 
-    /// `words` in a colour, on another one.
-    fn painted(&self, words: &str, ink: Colour, paper: Option<Colour>) -> String {
+    /// Returns `text` with the escape codes of a foreground and a background colour.
+    fn coloured(&self, text: &str, foreground: Colour, background: Option<Colour>) -> String {
         let code = |layer: u8, colour: Colour| match self.colours {
             Colours::All => {
                 format!("\x1b[{layer};2;{};{};{}m", colour.red, colour.green, colour.blue)
@@ -56,16 +58,16 @@ impl Looks {
             _ => format!("\x1b[{layer};5;{}m", cube(colour)),
         };
         match self.colours {
-            Colours::None => words.to_string(),
+            Colours::None => text.to_string(),
             _ => {
-                let paper = paper.map(|paper| code(48, paper)).unwrap_or_default();
-                format!("{}{paper}{words}\x1b[0m", code(38, ink))
+                let background = background.map(|colour| code(48, colour)).unwrap_or_default();
+                format!("{}{background}{text}\x1b[0m", code(38, foreground))
             }
         }
     }
 }
 
-/// The nearest of the 216 colours.
+/// Returns the number of the nearest of the 216 colours.
 fn cube(colour: Colour) -> u8 {
     const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
     let nearest = |part: u8| {
@@ -75,12 +77,12 @@ fn cube(colour: Colour) -> u8 {
 }
 
 /// Draws an object: title, cells, legend.
-pub fn draw(map: &ObjectMap, looks: &Looks, output: &mut Output) -> Result<(), Failure> {
-    let rows = match looks.colours {
-        Colours::None => looks.lines,
-        _ => looks.lines * 2,
+pub fn draw(map: &ObjectMap, style: &Style, output: &mut Output) -> Result<(), Failure> {
+    let rows = match style.colours {
+        Colours::None => style.lines,
+        _ => style.lines * 2,
     };
-    let picture = map.picture(looks.columns * rows);
+    let picture = map.picture(style.columns * rows);
     let totals = &picture.totals;
     output.line(&format!(
         "{}: commit {}, file {}, {} blocks with {}, {} in memory",
@@ -99,36 +101,37 @@ pub fn draw(map: &ObjectMap, looks: &Looks, output: &mut Output) -> Result<(), F
             output::bytes(region.length_bytes),
             output::bytes(region.capacity_bytes)
         ))?;
-        match looks.colours {
-            Colours::None => letters(&picture, &region.cells, looks, output)?,
-            _ => half_blocks(&picture, &region.cells, looks, output)?,
+        match style.colours {
+            Colours::None => letters(&picture, &region.cells, style, output)?,
+            _ => half_blocks(&picture, &region.cells, style, output)?,
         }
     }
     output.line("")?;
-    legend(&picture, looks, output)
+    legend(&picture, style, output)
 }
 
-/// Two rows of cells a line: the upper one in the character's colour, the lower one behind it.
+/// Draws two rows of cells in each line: the upper row in the foreground, the lower one in the
+/// background colour.
 fn half_blocks(
     picture: &Picture,
     cells: &[Cell],
-    looks: &Looks,
+    style: &Style,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    for rows in cells.chunks(looks.columns * 2) {
-        let (upper, lower) = rows.split_at(rows.len().min(looks.columns));
+    for rows in cells.chunks(style.columns * 2) {
+        let (upper, lower) = rows.split_at(rows.len().min(style.columns));
         let mut line = String::new();
         for (column, cell) in upper.iter().enumerate() {
             let below = lower.get(column).map(|cell| shade(picture, cell));
-            line.push_str(&looks.painted("▀", shade(picture, cell), below));
+            line.push_str(&style.coloured("▀", shade(picture, cell), below));
         }
         output.line(&line)?;
     }
     Ok(())
 }
 
-/// A cell as one colour: the paler the emptier, dark where nothing was written, and darker when it is
-/// not in memory.
+/// Returns the colour of a cell: paler if it is emptier, darker if it is not in memory, dark if it
+/// was never written.
 fn shade(picture: &Picture, cell: &Cell) -> Colour {
     let colour = match cell.kind {
         _ if cell.stored == 0.0 && cell.allocated == 0.0 => return DARK,
@@ -141,17 +144,17 @@ fn shade(picture: &Picture, cell: &Cell) -> Colour {
 fn letters(
     picture: &Picture,
     cells: &[Cell],
-    looks: &Looks,
+    style: &Style,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    for row in cells.chunks(looks.columns) {
+    for row in cells.chunks(style.columns) {
         let line: String = row.iter().map(|cell| letter(picture, cell)).collect();
         output.line(&line)?;
     }
     Ok(())
 }
 
-/// A cell as a character: capitals where it is at least half full.
+/// Returns the character of a cell: a capital letter if at least half of the cell is allocated.
 fn letter(picture: &Picture, cell: &Cell) -> char {
     match cell.kind {
         _ if cell.stored == 0.0 && cell.allocated == 0.0 => ' ',
@@ -161,11 +164,11 @@ fn letter(picture: &Picture, cell: &Cell) -> char {
     }
 }
 
-/// The character of a kind.
+/// Returns the character of a kind of cells.
 fn sign(picture: &Picture, kind: CellKind) -> char {
     match kind {
         CellKind::Metadata => '#',
-        // More than there are letters for share the last one.
+        // Size classes beyond the alphabet share its last letter.
         CellKind::Slab(class) if class + 1 < picture.classes.len().min(26) => {
             (b'a' + class as u8) as char
         }
@@ -177,15 +180,15 @@ fn sign(picture: &Picture, kind: CellKind) -> char {
     }
 }
 
-fn legend(picture: &Picture, looks: &Looks, output: &mut Output) -> Result<(), Failure> {
-    let swatch = |kind: CellKind| match looks.colours {
+fn legend(picture: &Picture, style: &Style, output: &mut Output) -> Result<(), Failure> {
+    let swatch = |kind: CellKind| match style.colours {
         Colours::None => match kind {
             CellKind::Large(_) => "= +".to_string(),
             kind => format!("{}  ", sign(picture, kind)),
         },
         _ => {
             let colour = if kind == CellKind::Free { PALE } else { picture.colour(kind) };
-            looks.painted("███", colour, None)
+            style.coloured("███", colour, None)
         }
     };
     let mut say = |kind: CellKind, what: String, rest: String| {
@@ -213,9 +216,9 @@ fn legend(picture: &Picture, looks: &Looks, output: &mut Output) -> Result<(), F
     if picture.has(CellKind::Unknown) {
         say(CellKind::Unknown, "damaged".to_string(), String::new())?;
     }
-    let reading = match looks.colours {
+    let key = match style.colours {
         Colours::None => "capital: at least half allocated; blank: never written",
         _ => "paler: emptier; darker: not in memory; black: never written",
     };
-    output.line(&format!("{reading}; one cell: {} KiB", picture.cell_bytes >> 10))
+    output.line(&format!("{key}; one cell: {} KiB", picture.cell_bytes >> 10))
 }

@@ -1,7 +1,7 @@
-//! A progress bar for what takes long enough to wonder.
+//! A progress bar for long operations.
 //!
-//! It appears on stderr after a second, and only on a terminal. A thread of its own draws it, so
-//! that parsers that don't report their position still show that something goes on.
+//! It appears on stderr after a second, and only on a terminal. A separate thread draws it, so that
+//! a parser that does not report its position still shows activity.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -13,19 +13,20 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Who waits less than this doesn't want to be told.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Delay before the progress bar appears.
+const START_DELAY: Duration = Duration::from_secs(1);
 const REDRAW: Duration = Duration::from_millis(100);
-/// Sources below this are parsed long before the patience ends; no thread is started for them.
+/// Smaller sources are parsed long before the delay ends, so no thread is started for them.
 const SOURCE_BYTES_MIN: u64 = 4 << 20;
 
-/// A bar for one document or file; dropping it takes it off the screen.
+/// A bar for one document or file. Dropping it clears the bar.
 pub struct Progress {
     position_bytes: Arc<AtomicU64>,
     drawer: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Progress {
+    /// Makes a bar whose position is set with [`at`](Progress::at). `doing` names the operation.
     pub fn of(name: &str, doing: &'static str, source_bytes: u64) -> Progress {
         let position_bytes = Arc::new(AtomicU64::new(0));
         let position = Arc::clone(&position_bytes);
@@ -36,7 +37,7 @@ impl Progress {
         drawn
     }
 
-    /// One that asks for the position itself.
+    /// Makes a bar that calls `position` for the number of bytes done.
     pub fn following(
         name: &str,
         doing: &'static str,
@@ -49,18 +50,18 @@ impl Progress {
             let name = name.to_string();
             let thread = std::thread::Builder::new().spawn(move || {
                 let wait = |time| stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
-                if wait(PATIENCE) {
+                if wait(START_DELAY) {
                     draw(&name, doing, source_bytes, &position, wait);
                 }
             });
             Some((stop, thread.ok()?))
         };
-        // If no thread can be started, the bar is left out.
+        // Best effort: without a thread there is no bar.
         let drawer = if wanted { start() } else { None };
         Progress { position_bytes: Arc::default(), drawer }
     }
 
-    /// The parser has come this far.
+    /// Sets the number of bytes done.
     pub fn at(&self, position_bytes: u64) {
         self.position_bytes.store(position_bytes, Ordering::Relaxed);
     }
@@ -70,13 +71,13 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.drawer.take() {
             drop(stop);
-            // A bar that failed to draw is no reason to fail.
+            // Best effort: a panic of the drawing thread is ignored.
             let _ = thread.join();
         }
     }
 }
 
-/// A bar for a tool of the library, which says how much there is when it begins.
+/// A bar for a tool of the library, which reports the total size in its first callback.
 pub struct ToolProgress {
     name: String,
     doing: &'static str,
@@ -89,7 +90,7 @@ impl ToolProgress {
         ToolProgress { name, doing, bar: Arc::default() }
     }
 
-    /// For the tool to call.
+    /// Returns the callback for the tool: bytes done, total bytes.
     pub fn callback(&self) -> impl Fn(u64, u64) + Send + Sync + 'static {
         let (name, doing, bar) = (self.name.clone(), self.doing, Arc::clone(&self.bar));
         move |done_bytes, total_bytes| {
@@ -105,7 +106,7 @@ impl Drop for ToolProgress {
     }
 }
 
-/// Draws until `wait` says that it is over.
+/// Draws the bar until `wait` returns false.
 fn draw(
     name: &str,
     doing: &str,

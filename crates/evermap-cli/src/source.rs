@@ -1,5 +1,5 @@
-//! The files that documents come from: reading them, and recognising that they have not changed since
-//! they were parsed.
+//! Reads the source files of documents, and detects files that have not changed since they were
+//! parsed.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -10,34 +10,35 @@ use evermap_dom::{Document, DocumentKind, ParseError, Source, Tables, html, xml}
 
 use crate::failure::Failure;
 use crate::kinds;
-use crate::limits::{keep_memory_bounded, read_all};
+use crate::limits::{limit_memory, read_all};
 use crate::memory;
 use crate::progress::Progress;
 
-/// A file whose time stamp is younger than this may change again without getting a new one: the
-/// clock behind the stamps ticks every few milliseconds on ext4 and every two seconds on FAT.
+/// Minimum age of a time stamp that can be relied on. A file with a newer one may change again
+/// without a new time stamp: the clock behind it ticks every few milliseconds on ext4 and every two
+/// seconds on FAT.
 const STAMP_IS_FINAL_AFTER: Duration = Duration::from_secs(2);
-/// Parsing a source below this takes little memory, whatever is in it.
+/// Memory is bounded for sources above this size. Smaller ones need little, whatever they contain.
 const LARGE_SOURCE_BYTES: usize = 16 << 20;
-/// What goes to the HTML parser at a time; the progress bar moves in these steps.
+/// Number of bytes per call of the HTML parser, and the step of the progress bar.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Something to parse, not yet read.
+/// A source to parse, not yet read.
 pub struct Input {
     path: PathBuf,
-    /// As it is kept in the object: absolute, or `-`.
-    kept_path: String,
+    /// Path that is stored in the document: absolute, or `-`.
+    stored_path: String,
     metadata: Option<Metadata>,
 }
 
 impl Input {
-    /// Looks at a file without reading it; `-` is standard input.
-    pub fn look_at(path: &Path) -> Result<Input, Failure> {
+    /// Reads the metadata of a file, not its contents. `-` is standard input.
+    pub fn from_path(path: &Path) -> Result<Input, Failure> {
         let failed = |source| Failure::Source { path: path.to_path_buf(), source };
         if path == Path::new("-") {
             return Ok(Input {
                 path: PathBuf::from("standard input"),
-                kept_path: "-".to_string(),
+                stored_path: "-".to_string(),
                 metadata: None,
             });
         }
@@ -51,12 +52,12 @@ impl Input {
         let absolute = crate::names::absolute(path).map_err(failed)?;
         Ok(Input {
             path: path.to_path_buf(),
-            kept_path: absolute.to_string_lossy().into_owned(),
+            stored_path: absolute.to_string_lossy().into_owned(),
             metadata: Some(metadata).filter(Metadata::is_file),
         })
     }
 
-    /// The kind that the file's name says, if it says one.
+    /// Returns the kind by the file's extension, `None` for other extensions.
     pub fn kind_by_name(&self) -> Option<DocumentKind> {
         let extension = self.path.extension()?.to_str()?.to_ascii_lowercase();
         match extension.as_str() {
@@ -67,43 +68,45 @@ impl Input {
         }
     }
 
-    /// Is this, by name, size and time stamp, the file that `document` was parsed from? Reads
-    /// nothing.
+    /// Returns true if `document` was parsed from this file, by path, size and time stamp. Does not
+    /// read the file.
     pub fn is_source_of(&self, document: &Document) -> bool {
-        let kept = document.source();
-        self.metadata.as_ref().is_some_and(|metadata| is_as_kept(&kept, metadata))
-            && kept.path == self.kept_path
+        let stored = document.source();
+        self.metadata.as_ref().is_some_and(|metadata| is_unchanged(&stored, metadata))
+            && stored.path == self.stored_path
     }
 
-    /// The path that is kept in the document.
-    pub fn kept_path(&self) -> &str {
-        &self.kept_path
+    /// Returns the path that is stored in the document.
+    pub fn stored_path(&self) -> &str {
+        &self.stored_path
     }
 
-    /// Reads it, if it has no more than `bytes_max` bytes. Bytes that are surely neither HTML nor XML
-    /// are refused, unless `is_any` allows them.
-    pub fn read(&self, bytes_max: u64, is_any: bool) -> Result<Contents<'_>, Failure> {
+    /// Reads the source, of at most `bytes_max` bytes. Refuses sources that are certainly neither
+    /// HTML nor XML, unless `any_format` is set.
+    pub fn read(&self, bytes_max: u64, any_format: bool) -> Result<Contents<'_>, Failure> {
         let failed = |source| Failure::Source { path: self.path.clone(), source };
         let read_at = SystemTime::now();
         let named = self.kind_by_name();
-        let look = |bytes: &[u8], is_all| match kinds::other(bytes, named, is_all) {
-            Some(other) if !is_any => Err(Failure::NotMarkup { path: self.path.clone(), other }),
+        let check = |bytes: &[u8], is_all| match kinds::non_markup(bytes, named, is_all) {
+            Some(format) if !any_format => {
+                Err(Failure::NotMarkup { path: self.path.clone(), format })
+            }
             _ => Ok(()),
         };
         let expected_bytes = self.metadata.as_ref().map_or(0, Metadata::len);
-        let bytes = match self.kept_path.as_str() {
-            "-" => read_all(&self.path, &mut io::stdin().lock(), 0, bytes_max, look)?,
+        let bytes = match self.stored_path.as_str() {
+            "-" => read_all(&self.path, &mut io::stdin().lock(), 0, bytes_max, check)?,
             _ => {
                 let mut file = File::open(&self.path).map_err(failed)?;
-                read_all(&self.path, &mut file, expected_bytes, bytes_max, look)?
+                read_all(&self.path, &mut file, expected_bytes, bytes_max, check)?
             }
         };
-        look(&bytes, true)?;
+        check(&bytes, true)?;
         if bytes.len() > LARGE_SOURCE_BYTES {
-            keep_memory_bounded();
+            limit_memory();
         }
         let source = Source {
-            path: self.kept_path.clone(),
+            path: self.stored_path.clone(),
             size_bytes: bytes.len() as u64,
             modified_ns: self.final_stamp(read_at),
             hash: blake3::hash(&bytes).into(),
@@ -111,7 +114,7 @@ impl Input {
         Ok(Contents { input: self, bytes, source })
     }
 
-    /// The time stamp, or 0 while it can't be relied on.
+    /// Returns the time stamp in ns, or 0 if it is too new to be relied on.
     pub fn final_stamp(&self, read_at: SystemTime) -> u64 {
         let Some(metadata) = &self.metadata else {
             return 0;
@@ -124,7 +127,7 @@ impl Input {
     }
 }
 
-/// A source that was read.
+/// The contents of a source.
 pub struct Contents<'a> {
     input: &'a Input,
     bytes: Vec<u8>,
@@ -132,7 +135,7 @@ pub struct Contents<'a> {
 }
 
 impl Contents<'_> {
-    /// The kind by name, else by content: what starts with an XML declaration is XML.
+    /// Returns the kind by extension, else by content: XML if it starts with an XML declaration.
     pub fn kind(&self) -> DocumentKind {
         self.input.kind_by_name().unwrap_or_else(|| {
             let start = self.bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&self.bytes);
@@ -165,11 +168,12 @@ impl Contents<'_> {
     }
 }
 
-/// Does a file have the size and the time stamp that are kept? A stamp of 0 is not known.
-pub fn is_as_kept(kept: &Source, metadata: &Metadata) -> bool {
-    kept.modified_ns != 0
-        && kept.modified_ns == modified_ns(metadata)
-        && kept.size_bytes == metadata.len()
+/// Returns true if a file has the stored size and time stamp. False for a stamp of 0, which is
+/// unknown.
+pub fn is_unchanged(stored: &Source, metadata: &Metadata) -> bool {
+    stored.modified_ns != 0
+        && stored.modified_ns == modified_ns(metadata)
+        && stored.size_bytes == metadata.len()
 }
 
 fn modified_ns(metadata: &Metadata) -> u64 {

@@ -1,7 +1,7 @@
-//! Documents whose source has changed since they were parsed.
+//! Handles documents whose source has changed since they were parsed.
 //!
-//! A look costs one `stat`. Only when that tells of a change is anything else done: one process parses
-//! the source again, under a lock of the store's directory, and the others wait for it, for a while.
+//! The test costs one `stat`. After a change one process parses the source again, under a lock of
+//! the store's directory. Other processes wait for it, up to a timeout.
 
 use std::fs::{File, Metadata, TryLockError};
 use std::io;
@@ -15,89 +15,90 @@ use crate::failure::Failure;
 use crate::limits::SOURCE_MIB;
 use crate::names;
 use crate::output;
-use crate::source::{Input, is_as_kept};
+use crate::source::{Input, is_unchanged};
 
-/// How long a process waits for another one that parses the source.
+/// Maximum time that a process waits for another one to parse the source.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
-/// Between two looks at the lock.
+/// Interval between two attempts to take the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// What is done about a document whose source has changed or is gone.
+/// Policy for documents whose source has changed or is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Stale {
-    /// Parse the source again; warn where that is not possible
+    /// Parse the source again; warn if that fails
     #[default]
     Refresh,
-    /// Answer from the document, and say on stderr that it is older than its source
+    /// Use the stored document, and warn that its source has changed
     Warn,
-    /// Answer from the document
+    /// Use the stored document
     Use,
     /// Fail
     Fail,
 }
 
-/// How a document and its source stand to each other.
+/// State of a document's source.
 #[derive(Debug)]
-pub enum Standing {
-    /// It has no source that could be looked at: it came from standard input, or from the network.
+pub enum SourceState {
+    /// The document has no source file: it came from standard input or the network.
     NoSource,
-    /// Size and time stamp are those that are kept.
+    /// Size and time stamp are those that the document stores.
     Unchanged,
-    /// The time stamp was too young to be kept: only the contents tell.
+    /// The size is the same and no time stamp is stored, because it was too new. Only the contents
+    /// can tell.
     Unsure {
         file: PathBuf,
     },
     Changed {
         file: PathBuf,
     },
-    /// It is not there, or cannot be looked at.
+    /// The file is missing, or its metadata cannot be read.
     Unreachable {
         file: PathBuf,
         why: io::Error,
     },
 }
 
-impl Standing {
-    /// Looks at the source: one `stat`.
-    pub fn of(directory: &Path, document: &Document) -> Standing {
-        let kept = document.source();
+impl SourceState {
+    /// Compares the document with its source. Costs one `stat`.
+    pub fn of(directory: &Path, document: &Document) -> SourceState {
+        let stored = document.source();
         let file = match document.file_name() {
             Some(name) => names::file_of(directory, name),
-            None if kept.path.starts_with('/') => PathBuf::from(&kept.path),
-            None => return Standing::NoSource,
+            None if stored.path.starts_with('/') => PathBuf::from(&stored.path),
+            None => return SourceState::NoSource,
         };
         match std::fs::metadata(&file) {
-            Ok(metadata) if !metadata.is_file() => Standing::NoSource,
-            Ok(metadata) if is_as_kept(&kept, &metadata) => Standing::Unchanged,
-            Ok(metadata) if is_unsure(kept.modified_ns, kept.size_bytes, &metadata) => {
-                Standing::Unsure { file }
+            Ok(metadata) if !metadata.is_file() => SourceState::NoSource,
+            Ok(metadata) if is_unchanged(&stored, &metadata) => SourceState::Unchanged,
+            Ok(metadata) if is_unsure(stored.modified_ns, stored.size_bytes, &metadata) => {
+                SourceState::Unsure { file }
             }
-            Ok(_) => Standing::Changed { file },
-            Err(why) => Standing::Unreachable { file, why },
+            Ok(_) => SourceState::Changed { file },
+            Err(why) => SourceState::Unreachable { file, why },
         }
     }
 
-    /// For `info`.
-    pub fn in_words(&self) -> &'static str {
+    /// Returns the name of the state for `info`.
+    pub fn name(&self) -> &'static str {
         match self {
-            Standing::NoSource => "none",
-            Standing::Unchanged => "unchanged",
-            Standing::Unsure { .. } => "unsure",
-            Standing::Changed { .. } => "changed",
-            Standing::Unreachable { .. } => "unreachable",
+            SourceState::NoSource => "none",
+            SourceState::Unchanged => "unchanged",
+            SourceState::Unsure { .. } => "unsure",
+            SourceState::Changed { .. } => "changed",
+            SourceState::Unreachable { .. } => "unreachable",
         }
     }
 }
 
-fn is_unsure(kept_ns: u64, kept_bytes: u64, metadata: &Metadata) -> bool {
-    kept_ns == 0 && kept_bytes == metadata.len()
+fn is_unsure(stored_ns: u64, stored_bytes: u64, metadata: &Metadata) -> bool {
+    stored_ns == 0 && stored_bytes == metadata.len()
 }
 
-/// The document `name` as `stale` wants it: the one that was opened, or a newer one.
+/// Applies `stale` to the opened document `name`. Returns that document, or a newer one.
 ///
 /// # Errors
-/// `Stale` with [`Stale::Fail`]; what opening it again returns.
-pub fn settle(
+/// `Stale` with [`Stale::Fail`]; errors of opening the document again.
+pub fn apply_policy(
     store: &Store,
     directory: &Path,
     name: &str,
@@ -107,28 +108,28 @@ pub fn settle(
     if stale == Stale::Use {
         return Ok(document);
     }
-    let (file, why) = match Standing::of(directory, &document) {
-        Standing::NoSource | Standing::Unchanged => return Ok(document),
-        Standing::Unsure { file } => match stamp_if_same(&file, &document) {
-            // Noting its time stamp saves the next process from reading it.
+    let (file, why) = match SourceState::of(directory, &document) {
+        SourceState::NoSource | SourceState::Unchanged => return Ok(document),
+        SourceState::Unsure { file } => match stamp_if_same(&file, &document) {
+            // Stores the time stamp, so that later processes need not read the file.
             Some(modified_ns) if modified_ns != 0 && stale == Stale::Refresh => {
                 // A process cannot write an object that it has open for reading.
                 drop(document);
-                note_stamp(store, name, modified_ns);
+                store_time_stamp(store, name, modified_ns);
                 return Ok(store.read::<Document>(name)?);
             }
             Some(_) => return Ok(document),
             None => (file, None),
         },
-        Standing::Changed { file } => (file, None),
-        Standing::Unreachable { file, why } => (file, Some(why)),
+        SourceState::Changed { file } => (file, None),
+        SourceState::Unreachable { file, why } => (file, Some(why)),
     };
     let what = match &why {
-        None => format!("its source {} has changed since", file.display()),
+        None => format!("its source {} has changed", file.display()),
         Some(why) if why.kind() == io::ErrorKind::NotFound => {
             format!("its source {} is gone", file.display())
         }
-        Some(why) => format!("its source {} cannot be looked at ({why})", file.display()),
+        Some(why) => format!("its source {} cannot be read ({why})", file.display()),
     };
     let shown = document.file_name().unwrap_or(name).to_string();
     match stale {
@@ -137,49 +138,49 @@ pub fn settle(
         }
         Stale::Refresh if why.is_none() => {}
         _ => {
-            output::warn(&format!("`{shown}`: {what}; {INSTEAD}"));
+            output::warn(&format!("document `{shown}`: {what}; {FALLBACK}"));
             return Ok(document);
         }
     }
     drop(document);
     if let Err(failure) = refresh(store, directory, name, &file) {
         output::warn(&format!(
-            "`{shown}`: {what}, and it cannot be parsed again: {failure}; {INSTEAD}"
+            "document `{shown}`: {what} and cannot be parsed again: {failure}; {FALLBACK}"
         ));
     }
     Ok(store.read::<Document>(name)?)
 }
 
-const INSTEAD: &str = "the answer is from the stored document (`--stale use` does not say so)";
+const FALLBACK: &str = "using the stored document (`--stale use` turns this warning off)";
 
-/// The time stamp of a file, 0 while it is too young, if its contents are those that a document was
-/// parsed from.
+/// Returns a file's time stamp in ns (0 if it is too new) if `document` was parsed from the same
+/// contents. Reads the file.
 fn stamp_if_same(file: &Path, document: &Document) -> Option<u64> {
-    let input = Input::look_at(file).ok()?;
+    let input = Input::from_path(file).ok()?;
     let contents = input.read(SOURCE_MIB << 20, true).ok()?;
     (contents.source.hash == document.source().hash).then_some(contents.source.modified_ns)
 }
 
-/// Parses a source again, unless another process has just done so.
+/// Parses a source again, unless another process has done so in the meantime.
 fn refresh(store: &Store, directory: &Path, name: &str, file: &Path) -> Result<(), Failure> {
     let _lock = lock(directory)?;
     let old = store.read::<Document>(name)?;
-    if matches!(Standing::of(directory, &old), Standing::Unchanged) {
+    if matches!(SourceState::of(directory, &old), SourceState::Unchanged) {
         return Ok(());
     }
     let kind = old.dom().map(|dom| dom.kind()).ok();
-    let (kept, own_name) = (old.source(), old.file_name().map(str::to_string));
+    let (stored, own_name) = (old.source(), old.file_name().map(str::to_string));
     drop(old);
-    let input = Input::look_at(file)?;
+    let input = Input::from_path(file)?;
     let mut contents = input.read(SOURCE_MIB << 20, false)?;
-    if contents.source.hash == kept.hash {
+    if contents.source.hash == stored.hash {
         if contents.source.modified_ns != 0 {
-            note_stamp(store, name, contents.source.modified_ns);
+            store_time_stamp(store, name, contents.source.modified_ns);
         }
         return Ok(());
     }
-    // The file may have another path by now, as when the store was moved with it.
-    contents.source.path = input.kept_path().to_string();
+    // The file's path has changed if the store was moved together with its files.
+    contents.source.path = input.stored_path().to_string();
     let kind = kind.unwrap_or_else(|| contents.kind());
     let tables = contents.parse(kind, name)?;
     let document = NewDocument { tables: &tables, source: &contents.source };
@@ -193,20 +194,20 @@ fn refresh(store: &Store, directory: &Path, name: &str, file: &Path) -> Result<(
     Ok(())
 }
 
-/// Notes the time stamp of a source whose contents are the same. Best effort: without it the next
-/// process reads the source as well.
-pub fn note_stamp(store: &Store, name: &str, modified_ns: u64) {
-    let noted = store.write::<Document>(name).and_then(|mut session| {
+/// Stores the time stamp of a source with unchanged contents. Best effort: without it later
+/// processes read the source as well.
+pub fn store_time_stamp(store: &Store, name: &str, modified_ns: u64) {
+    let committed = store.write::<Document>(name).and_then(|mut session| {
         Document::set_modified(session.root_mut(), modified_ns);
         session.commit()?;
         session.close()
     });
-    if let Err(error) = noted {
-        tracing::debug!(%error, name, "did not note the source's time stamp");
+    if let Err(error) = committed {
+        tracing::debug!(%error, name, "cannot store the source's time stamp");
     }
 }
 
-/// Keeps other processes from parsing sources of this store again.
+/// Locks the store's directory against other processes that parse sources again.
 fn lock(directory: &Path) -> Result<File, Failure> {
     let failed = |source| Failure::Source { path: directory.to_path_buf(), source };
     let handle = File::open(directory).map_err(failed)?;

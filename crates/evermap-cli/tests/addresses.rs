@@ -1,5 +1,5 @@
-//! Fixed addresses under address space randomisation: stores made by one program are opened a
-//! thousand times by two, and nothing is ever in the way.
+//! Fixed addresses under address space randomisation: two programs open the stores of one program a
+//! thousand times, and nothing else ever occupies the stores' addresses.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -24,16 +24,16 @@ fn child_reads_the_document() {
     let store = Store::open(path).unwrap();
     let document = store.read::<Document>("page").unwrap();
     let paragraphs = document.dom().unwrap().count(&"p".parse().unwrap());
-    // Where this run's code and stack were put.
+    // The addresses of this run's code and stack.
     println!("\n{paragraphs} {:p} {:p}", child_reads_the_document as fn(), &raw const paragraphs);
 }
 
 #[test]
-fn a_thousand_reopenings_by_two_programs_meet_no_address_conflict() {
+fn a_thousand_reopenings_by_two_programs_have_no_address_conflict() {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("page.html");
     std::fs::write(&page, "<title>t</title>".to_string() + &"<p>word ".repeat(500)).unwrap();
-    // One store lies anywhere in the window, one at each of its ends.
+    // One store is anywhere in the window, and one at each of its ends.
     let mut stores = vec![directory.path().join("anywhere")];
     let window = Window::default();
     for (name, base) in [("low", window.base()), ("high", window.end() - 2 * ARENA_BYTES)] {
@@ -47,7 +47,7 @@ fn a_thousand_reopenings_by_two_programs_meet_no_address_conflict() {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     }
 
-    let mut places = std::collections::BTreeSet::new();
+    let mut layouts = std::collections::BTreeSet::new();
     for run in 0..REOPENINGS {
         let store = &stores[run / 2 % stores.len()];
         if run % 2 == 0 {
@@ -64,12 +64,12 @@ fn a_thousand_reopenings_by_two_programs_meet_no_address_conflict() {
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let line = text.lines().find(|line| line.starts_with("500 "));
             let line = line.unwrap_or_else(|| panic!("run {run}: {text}"));
-            places.insert(line.to_string());
+            layouts.insert(line.to_string());
         }
     }
     let randomised = std::fs::read_to_string("/proc/sys/kernel/randomize_va_space");
     match randomised.as_deref().map(str::trim) {
-        Ok("2") => assert!(places.len() > REOPENINGS / 4, "the program was not moved: {places:?}"),
+        Ok("2") => assert!(layouts.len() > REOPENINGS / 4, "no randomisation: {layouts:?}"),
         other => eprintln!("SKIPPED: address space randomisation is {other:?} here"),
     }
 }

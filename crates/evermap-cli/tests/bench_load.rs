@@ -1,4 +1,4 @@
-//! `bench load`: what it compares, says, and leaves.
+//! `bench load`: comparison, output, and the unchanged file.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,9 +16,9 @@ fn place() -> (Place, Vec<u8>) {
 }
 
 #[test]
-fn bench_compares_the_methods_on_the_users_file_and_leaves_it_as_it_is() {
+fn bench_load_compares_the_methods_and_does_not_change_the_file() {
     let (place, contents) = place();
-    let said = place.ok(&["bench", "load", "data", "--rounds", "2"]);
+    let stdout = place.ok(&["bench", "load", "data", "--rounds", "2"]);
     for part in [
         "cached, 100 % touched, 100 % written, sequential, 2 rounds",
         "mmap-populate-write",
@@ -26,7 +26,7 @@ fn bench_compares_the_methods_on_the_users_file_and_leaves_it_as_it_is() {
         "automatic = ",
         "which finished first",
     ] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
     let cold = place.ok(&["bench", "load", "data", "--rounds", "1", "--cold", "--written", "0"]);
     assert!(cold.contains("cold, 100 % touched, 0 % written"), "{cold}");
@@ -34,7 +34,7 @@ fn bench_compares_the_methods_on_the_users_file_and_leaves_it_as_it_is() {
 }
 
 #[test]
-fn bench_load_tells_all_rounds_as_json() {
+fn bench_load_prints_all_rounds_as_json() {
     let (place, _) = place();
     let json = place.ok(&[
         "bench",
@@ -52,9 +52,9 @@ fn bench_load_tells_all_rounds_as_json() {
         "random",
         "--json",
     ]);
-    let told: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!((&told["bytes"], &told["written_percent"]), (&BYTES.into(), &10.into()));
-    let methods = told["methods"].as_array().unwrap();
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&report["bytes"], &report["written_percent"]), (&BYTES.into(), &10.into()));
+    let methods = report["methods"].as_array().unwrap();
     let names: Vec<&str> = methods.iter().map(|cell| cell["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["automatic", "read", "read-huge"]);
     for cell in methods {
@@ -68,9 +68,9 @@ fn bench_load_tells_all_rounds_as_json() {
 }
 
 #[test]
-fn bench_load_says_which_methods_cannot_and_why() {
+fn bench_load_names_the_methods_that_cannot_load_and_the_reasons() {
     let (place, _) = place();
-    let said = place.ok(&[
+    let stdout = place.ok(&[
         "bench",
         "load",
         "data",
@@ -80,8 +80,8 @@ fn bench_load_says_which_methods_cannot_and_why() {
         "--methods",
         "mmap,read",
     ]);
-    assert!(said.contains("mmap: cannot load") && said.contains("may_map"), "{said}");
-    place.fails(2, "no method has this name", &["bench", "load", "data", "--methods", "mnap"]);
+    assert!(stdout.contains("mmap: cannot load") && stdout.contains("may_map"), "{stdout}");
+    place.fails(2, "unknown method", &["bench", "load", "data", "--methods", "mnap"]);
     let ran = place.run(&["bench", "load", "nothing"]);
     assert!(ran.code != 0 && ran.err.contains("see that the name is right"), "{ran:?}");
     place.file("empty", "");

@@ -1,4 +1,4 @@
-//! A `parse` that is killed leaves what was there; several at once don't disturb each other.
+//! A killed `parse` leaves the old documents, and concurrent calls do not disturb each other.
 
 mod common;
 
@@ -9,12 +9,12 @@ use common::{Place, page};
 
 const PARAGRAPHS: usize = 20_000;
 
-/// Kills `parse` at instants spread over the time that it takes and a little beyond.
+/// Kills `parse` at times spread over its run time and a little beyond.
 #[test]
 fn kill_during_parse_leaves_the_old_document_or_the_new_one() {
     let place = Place::new();
     place.file("page.html", page(PARAGRAPHS, "version 0"));
-    // The quicker of two: a machine that is busy just now must not move all kills to the end.
+    // The faster of two runs: on a busy machine the kills must not all come after the end.
     let parse = || {
         let start = Instant::now();
         place.ok(&["parse", "--force", "page.html"]);
@@ -41,7 +41,7 @@ fn kill_during_parse_leaves_the_old_document_or_the_new_one() {
         old = title;
     }
     assert!(kept > 0, "all of {KILLS} kills came too late");
-    // Nothing is left behind once somebody has written again.
+    // The next writer removes everything that the killed processes left.
     place.file("page.html", page(10, "last"));
     place.ok(&["parse", "page.html"]);
     assert_eq!(place.ok(&["query", "page.html", "h1", "--text"]), "last\n");
@@ -76,10 +76,10 @@ fn many_processes_parse_and_query_at_once() {
     assert_eq!(place.ok(&["ls"]).lines().count(), 9);
 }
 
-/// Two processes that make the same store at the same time: one does, and the other uses it or says
-/// that the store is busy.
+/// One of two processes that make the same store at the same time succeeds. The other one uses that
+/// store, or reports that it is busy.
 #[test]
-fn the_first_two_processes_of_a_store_make_one_store() {
+fn two_processes_that_make_a_store_at_once_make_one_store() {
     for round in 0..10 {
         let place = Place::new();
         let start = |name: &str| {
@@ -97,7 +97,7 @@ fn the_first_two_processes_of_a_store_make_one_store() {
     }
 }
 
-/// What a reader has open stays as it was when the document is replaced under it.
+/// An open document does not change when it is replaced or renamed.
 #[test]
 fn a_reader_keeps_its_document_while_it_is_replaced() {
     use evermap_dom::Document;

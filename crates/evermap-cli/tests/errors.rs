@@ -1,11 +1,11 @@
-//! What goes wrong has one exit code per cause, one message with a remedy, and changes nothing.
+//! Each failure has the exit code of its cause and one message with a remedy, and changes nothing.
 
 mod common;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use common::{Place, Ran, contents, names_rust, page, put_back};
+use common::{Place, Ran, contents, names_rust, page, restore_contents};
 use evermap::{PVec, Store};
 
 fn with_page() -> Place {
@@ -40,42 +40,42 @@ fn wrong_usage_is_2() {
 }
 
 #[test]
-fn a_verb_that_this_build_lacks_is_2_and_says_how_to_get_it() {
+fn a_verb_of_a_missing_feature_is_2_and_the_message_says_how_to_build_it() {
     let place = Place::new();
     let lacks = |feature: &str, verbs: &[&[&str]]| {
         for verb in verbs {
             let ran = place.run(verb);
             assert_eq!(ran.code, 2, "{ran:?}");
-            for said in [format!("--features {feature}`"), format!("`make {feature}`")] {
-                assert!(ran.err.contains(&said), "{ran:?}");
+            for expected in [format!("--features {feature}`"), format!("`make {feature}`")] {
+                assert!(ran.err.contains(&expected), "{ran:?}");
             }
         }
     };
-    // A word that is no verb of any build stays what it is.
+    // A word that is not a verb of any build is an unknown subcommand.
     place.fails(2, "unrecognized subcommand 'run'", &["run", "APP.wasm"]);
     place.fails(2, "unrecognized subcommand 'view'", &["sandbox", "view"]);
     let completions = place.ok(&["completions", "bash"]);
     assert_eq!(completions.contains("revoke"), cfg!(feature = "sandbox"));
     assert_eq!(completions.contains("prefetch"), cfg!(feature = "view"));
-    // Nor is a verb that is lacking anywhere that says what there is.
-    let told = place.ok(&["--help"]) + &place.ok(&["sandbox", "--help"]);
-    let is_told = |verb: &str| told.lines().any(|line| line.starts_with(&format!("  {verb} ")));
-    assert!(is_told("exec") && is_told("query"));
+    // The help lists only verbs of this build.
+    let help = place.ok(&["--help"]) + &place.ok(&["sandbox", "--help"]);
+    let is_listed = |verb: &str| help.lines().any(|line| line.starts_with(&format!("  {verb} ")));
+    assert!(is_listed("exec") && is_listed("query"));
     if cfg!(not(feature = "sandbox")) {
-        assert!(!is_told("run") && !is_told("grant"), "{told}");
+        assert!(!is_listed("run") && !is_listed("grant"), "{help}");
         let run = ["sandbox", "run", "--dir", ".", "APP.wasm", "--", "--help"];
         let list: &[&str] = &["sandbox", "list", "--json"];
         let grant: &[&str] = &["sandbox", "grant", "app", "name:read", "--quota", "8"];
         lacks("sandbox", &[&run, list, grant, &["sandbox", "revoke", "--help"]]);
     }
     if cfg!(not(feature = "view")) {
-        assert!(!is_told("view") && !is_told("render"), "{told}");
+        assert!(!is_listed("view") && !is_listed("render"), "{help}");
         lacks("view", &[&["view", "page.html"], &["render", "-h"], &["prefetch"]]);
     }
 }
 
 #[test]
-fn names_that_cannot_be_are_2_and_are_not_made() {
+fn invalid_names_are_2_and_make_no_object() {
     let place = with_page();
     let long = "x".repeat(300);
     for name in ["..", "", "tab\there", "line\nfeed", "escape\u{1b}[2J", &long] {
@@ -83,17 +83,17 @@ fn names_that_cannot_be_are_2_and_are_not_made() {
         place.fails(2, "cannot name an object", &["query", name, "p"]);
         place.fails(2, "cannot name an object", &["mv", "page.html", name]);
         place.fails(2, "cannot name an object", &["rm", name]);
-        // A name that is shown in a message cannot drive the terminal.
+        // Messages escape control characters of names.
         let message = place.run(&["info", name]).err;
         assert!(message.trim_end().chars().all(|c| !c.is_control()), "{message:?}");
         assert!(message.len() < 400, "{message:?}");
     }
-    // 255 bytes, dots, spaces and every script are names.
+    // Names may have 255 bytes, dots, spaces and characters of every script.
     for name in [&"y".repeat(255), ".hidden", "a b", "Größe-大小.html"] {
         place.ok(&["parse", "page.html", "--name", name]);
     }
     assert_eq!(place.ok(&["ls"]).lines().count(), 5);
-    // A file's name need not be UTF-8, an object's does.
+    // An object's name must be UTF-8, a file's name need not be.
     let odd = place.path("x").with_file_name(OsStr::from_bytes(b"odd\xFF.html"));
     std::fs::write(&odd, "odd").unwrap();
     let mut command = place.command(&["parse"]);
@@ -103,7 +103,7 @@ fn names_that_cannot_be_are_2_and_are_not_made() {
 }
 
 #[test]
-fn what_is_not_there_is_3() {
+fn missing_stores_objects_and_files_are_3() {
     let place = Place::new();
     for arguments in
         [&["ls"][..], &["query", "a", "p"], &["info", "a"], &["rm", "a"], &["mv", "a", "b"]]
@@ -111,20 +111,20 @@ fn what_is_not_there_is_3() {
         place.fails(3, "evermap parse FILE", arguments);
     }
     place.fails(3, "nothing.html", &["parse", "nothing.html"]);
-    assert!(!place.store().exists(), "failing made a store");
+    assert!(!place.store().exists(), "a failed call made a store");
     place.file("page.html", "a");
     place.ok(&["parse", "page.html"]);
     for arguments in [&["query", "a", "p"][..], &["info", "a"], &["rm", "a"], &["mv", "a", "b"]] {
         place.fails(3, "evermap ls", arguments);
     }
-    // One missing file, and none is parsed.
+    // If one file is missing, none is parsed.
     place.file("other.html", "a");
     place.fails(3, "nothing.html", &["parse", "other.html", "nothing.html"]);
     assert_eq!(place.ok(&["ls"]), "page.html\n");
 }
 
 #[test]
-fn a_store_that_is_none_is_said_to_be_none() {
+fn paths_that_are_not_stores_are_reported() {
     let place = Place::new();
     place.file("page.html", "a");
     std::fs::create_dir(place.store()).unwrap();
@@ -144,7 +144,7 @@ fn an_object_in_use_is_4() {
     let store = Store::create_new(place.store()).unwrap();
     store.create::<PVec<u64>, _>("numbers", [1, 2, 3]).unwrap();
     let session = store.write::<PVec<u64>>("numbers").unwrap();
-    // Looking at it is another thing.
+    // Reading its properties is possible.
     place.ok(&["info", "numbers"]);
     place.fails(4, "in use", &["rm", "numbers"]);
     session.close().unwrap();
@@ -158,7 +158,7 @@ fn objects_of_other_types_are_5_listed_and_not_overwritten() {
     store.create::<PVec<u64>, _>("numbers", [1, 2, 3]).unwrap();
     drop(store);
     place.file("page.html", "a");
-    place.fails(5, "is no document", &["query", "numbers", "p"]);
+    place.fails(5, "is not a document", &["query", "numbers", "p"]);
     place.fails(5, "another type", &["parse", "page.html", "--name", "numbers"]);
     assert!(place.ok(&["ls", "--long"]).contains("other"));
     assert_eq!(place.info("numbers")["type"], serde_json::Value::Null);
@@ -185,7 +185,7 @@ fn damage_is_5_and_parse_force_repairs_it() {
 }
 
 #[test]
-fn what_may_not_be_written_or_read_is_6() {
+fn missing_permissions_are_6() {
     let place = with_page();
     if is_root() {
         eprintln!("SKIPPED: root may write and read everything, so nothing can be refused here");
@@ -209,8 +209,8 @@ fn what_may_not_be_written_or_read_is_6() {
     }
 }
 
-/// Root is not refused by permissions, but by a file system that is mounted read-only; in a mount
-/// namespace of its own, where the system allows one.
+/// Permissions do not stop root, but a read-only file system does. The test mounts one in its own
+/// mount namespace, if the system allows that.
 #[test]
 fn a_read_only_file_system_is_6_and_can_be_read() {
     let place = with_page();
@@ -251,13 +251,13 @@ fn sources_that_cannot_be_parsed_are_8() {
     place.fails(8, "UTF-8", &["parse", "latin.xml"]);
     place.fails(8, "no root element", &["parse", "empty.xml"]);
     place.fails(8, "directory", &["parse", "folder"]);
-    // The good ones of the same call are not stored either.
+    // The valid files of the same call are not stored either.
     place.file("good.html", "good");
     place.fails(8, "bad.xml", &["parse", "good.html", "bad.xml"]);
     assert_eq!(place.ok(&["ls"]), "page.html\n");
     let building = place.store_files().iter().filter(|f| f.starts_with("building/")).count();
     assert_eq!(building, 0, "{:?}", place.store_files());
-    // Everything is HTML.
+    // Any bytes are HTML.
     place.file("empty.html", "");
     place.file("bytes.html", b"\xFF\xFE\xFD\x00<p>\x80");
     place.ok(&["parse", "empty.html", "bytes.html"]);
@@ -265,7 +265,7 @@ fn sources_that_cannot_be_parsed_are_8() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_said() {
+fn a_failed_write_of_the_output_is_reported() {
     let place = with_page();
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let ran = place.command(&["query", "page.html", "p"]).stdout(full).output().unwrap();
@@ -273,19 +273,19 @@ fn output_that_cannot_be_written_is_said() {
 }
 
 #[test]
-fn control_characters_from_elsewhere_do_not_reach_the_terminal() {
+fn control_characters_in_messages_are_escaped() {
     let place = with_page();
     place.fails(3, "\\u{1b}[2J", &["parse", "bell\u{1b}[2J.html"]);
     place.file("title.html", "<title>a\u{1b}[31mb</title><p>\u{1b}[0m");
     place.ok(&["parse", "title.html"]);
     let info = place.ok(&["info", "title.html"]);
     assert!(info.contains("a\\u{1b}[31mb") && !info.contains('\u{1b}'), "{info:?}");
-    // What is asked for is given as it is.
+    // The text of a match is printed unchanged.
     assert_eq!(place.ok(&["query", "title.html", "p", "--text"]), "\u{1b}[0m\n");
 }
 
 #[test]
-fn messages_name_flags_and_verbs_of_the_command_and_no_rust_items() {
+fn messages_name_options_and_verbs_and_no_rust_items() {
     let place = with_page();
     let store = Store::open(place.store()).unwrap();
     store.create::<PVec<u64>, _>("numbers", [1, 2, 3]).unwrap();
@@ -300,8 +300,8 @@ fn messages_name_flags_and_verbs_of_the_command_and_no_rust_items() {
         ("`--resume`", &["copy", "--resume", "folder", "copy"]),
         ("`--keep-going`", &["copy", "-L", "folder", "copy"]),
         ("`--engine`", &["copy", "--engine", "reflink", "/proc/self/status", "copy"]),
-        ("see whether the name is right", &["send", "nosuch", "host:/x"]),
-        ("see whether the name is right", &["parse", "nosuch.html"]),
+        ("check the name", &["send", "nosuch", "host:/x"]),
+        ("check the name", &["parse", "nosuch.html"]),
     ] {
         let ran = place.run(arguments);
         assert!(ran.code != 0 && ran.err.contains(says), "{arguments:?}: {ran:?}");
@@ -313,10 +313,10 @@ fn messages_name_flags_and_verbs_of_the_command_and_no_rust_items() {
     }
 }
 
-/// Each damage to the catalog, made on a copy of the store: the message of every verb that it stops names
-/// the repair, and the repair works.
+/// Damages the catalog in several ways. Every verb that fails names the repair in its message, and
+/// the repair works.
 #[test]
-fn a_damaged_catalog_is_said_to_be_repaired_by_check_and_is() {
+fn messages_about_a_damaged_catalog_name_the_repair_and_it_works() {
     let place = with_page();
     place.file("other.html", "<p>other");
     place.ok(&["parse", "other.html"]);
@@ -346,7 +346,7 @@ fn a_damaged_catalog_is_said_to_be_repaired_by_check_and_is() {
             &["rm", "other.html"],
         ] {
             if std::fs::read(&catalog).unwrap() != damaged {
-                // A verb that this damage did not stop has changed the store.
+                // A verb that succeeded in spite of the damage has changed the catalog.
                 break;
             }
             let ran = place.run(arguments);
@@ -359,26 +359,26 @@ fn a_damaged_catalog_is_said_to_be_repaired_by_check_and_is() {
         let repaired = place.run(&["check", "--repair"]);
         assert_eq!(repaired.code, 0, "{repaired:?}");
         assert_eq!(place.ok(&["query", "page.html", "p", "--text"]), "text\n");
-        put_back(&place.store(), &whole);
+        restore_contents(&place.store(), &whole);
     }
     assert!(stopped >= 16, "only {stopped} calls were stopped");
 }
 
 #[test]
-fn a_remedy_is_one_that_helps() {
+fn remedies_help() {
     let place = with_page();
     // Without its source a document cannot be parsed again.
     std::fs::remove_file(place.path("page.html")).unwrap();
     let ran = place.run(&["query", "page.html", "p", "--stale", "fail"]);
-    ran.failed(12, "is gone; `--stale use`");
+    ran.failed(12, "is gone; use the stored document with `--stale use`");
     assert!(!ran.err.contains("refresh"), "{ran:?}");
     place.file("page.html", "<p>changed");
     place.fails(
         12,
-        "`--stale refresh` parses it again",
+        "parse the source again with `--stale refresh`",
         &["query", "page.html", "p", "--stale", "fail"],
     );
-    // What is no store cannot be opened.
+    // A directory without a store cannot be opened.
     std::fs::create_dir(place.path("mine")).unwrap();
     place.file("mine/notes.txt", "mine");
     for arguments in [
@@ -393,10 +393,14 @@ fn a_remedy_is_one_that_helps() {
         ran.failed(9, "choose an empty directory");
         assert!(!ran.err.contains("open it"), "{ran:?}");
     }
-    // Directories, and addresses.
+    // Copying directories, and sending to addresses.
     std::fs::create_dir(place.path("folder")).unwrap();
-    place.fails(9, "is no directory; name another target", &["copy", "folder", "page.html"]);
-    place.fails(9, "is no directory; name another target", &["copy", "-T", "folder", "page.html"]);
+    place.fails(9, "is not a directory; name another target", &["copy", "folder", "page.html"]);
+    place.fails(
+        9,
+        "is not a directory; name another target",
+        &["copy", "-T", "folder", "page.html"],
+    );
     place.fails(2, "by ssh, to HOST:PATH", &["send", "folder", "127.0.0.1:1"]);
     place.fails(
         2,
@@ -407,7 +411,7 @@ fn a_remedy_is_one_that_helps() {
 }
 
 impl Place {
-    /// The name of an object's file, for looking for it in a message.
+    /// Returns the name of an object's file, as it appears in messages.
     fn uuid_of(&self, object: &std::path::Path) -> String {
         object.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -418,7 +422,7 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// One flipped bit in the vector's pointer of a document's root.
+/// Flips one bit in the vector's pointer in a document's root.
 #[test]
 fn a_damaged_root_is_5_in_every_verb_and_the_other_documents_are_listed() {
     let place = with_page();

@@ -1,4 +1,4 @@
-//! Guests as a user runs them: built from source, started by the command, their heaps found again.
+//! Guests as a user runs them: built from source, started by the command, reopening their heaps.
 #![cfg(feature = "sandbox")]
 #![allow(clippy::unwrap_used)]
 
@@ -9,14 +9,14 @@ use std::process::Command;
 
 use common::{Place, contents};
 
-/// A guest that asks for nothing but what the text says: the exit code is 7.
+/// A guest that only exits with 7.
 const EXITS: &str = r#"(module
     (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
     (memory (export "memory") 1)
     (func (export "_start") (call $exit (i32.const 7))))"#;
 
-/// Maps `heap` for writing, adds one to its first word and exits with what that is; with the negative
-/// code where it cannot map it.
+/// A guest that maps `heap` for writing, increments its first word, and exits with the result. If
+/// it cannot map `heap`, it exits with the negated error code.
 const COUNTS: &str = r#"(module
     (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
     (import "evermap" "map" (func $map (param i32 i32 i32 i32) (result i32)))
@@ -32,19 +32,20 @@ const COUNTS: &str = r#"(module
         (drop (call $commit (local.get $object)))
         (call $exit (i32.load (local.get $count)))))"#;
 
-/// An example of the guests' crate, built for guests; none, with a notice, where that cannot be.
+/// Builds an example of the guest crate for guests. Prints a notice and returns `None` if that is
+/// not possible.
 fn built(example: &str) -> Option<PathBuf> {
     let messages = built_by(&["build", "--example", example])?;
     executable(&messages, example)
 }
 
-/// The same of its tests.
+/// Builds tests of the guest crate, like [`built`].
 fn built_tests(tests: &str) -> Option<PathBuf> {
     let messages = built_by(&["test", "--no-run", "--test", tests])?;
     executable(&messages, tests)
 }
 
-/// The program of this name that cargo's messages tell of.
+/// Returns the program with this name from cargo's messages.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().map(|line| serde_json::from_str(line).unwrap());
     let mut found = messages.filter_map(|message: serde_json::Value| {
@@ -54,7 +55,7 @@ fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     Some(found.next().unwrap())
 }
 
-/// What cargo says of building a part of the guests' crate for guests.
+/// Builds a part of the guest crate for guests. Returns cargo's messages.
 fn built_by(arguments: &[&str]) -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guests");
@@ -79,10 +80,10 @@ fn built_by(arguments: &[&str]) -> Option<String> {
     Some(String::from_utf8(done.stdout).unwrap())
 }
 
-/// The compilers that programs in C are built with: Debian's default, and the newest that it has.
+/// C compilers: the default of Debian, and its newest one.
 const COMPILERS: [&str; 2] = ["clang", "clang-19"];
 
-/// The guests' library in C; none, with a notice, where it cannot be built.
+/// Builds the C library for guests. Prints a notice and returns `None` if that is not possible.
 fn library() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guests");
@@ -102,8 +103,8 @@ fn library() -> Option<PathBuf> {
     Some(target.join("wasm32-wasip1/release/libevermap_guest.a"))
 }
 
-/// A source in C, compiled with these flags for the linker; none, with a notice, where this compiler, or
-/// what it needs for guests, is not installed.
+/// Compiles a C source with these linker flags. Prints a notice and returns `None` if the compiler
+/// or its files for guests are not installed.
 fn compiled(place: &Place, compiler: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
     let skipped = |why: &str| {
         eprintln!(
@@ -142,7 +143,7 @@ fn compiled(place: &Place, compiler: &str, source: &Path, flags: &[&str]) -> Opt
     Some(program)
 }
 
-/// What the documentation of the guests' crate gives to the linker.
+/// Linker flags in the documentation of the guest crate.
 const FLAGS: &[&str] = &["-Wl,--global-base=1342177280", "-Wl,-z,stack-size=1048576"];
 
 fn example(source: &str) -> PathBuf {
@@ -150,7 +151,7 @@ fn example(source: &str) -> PathBuf {
 }
 
 #[test]
-fn a_rust_guest_finds_its_words_again() {
+fn a_rust_guest_reopens_its_heap() {
     let Some(module) = built("guest_words") else { return };
     let place = Place::new();
     let module = module.to_str().unwrap();
@@ -174,22 +175,22 @@ fn a_rust_guest_finds_its_words_again() {
 }
 
 #[test]
-fn a_guest_reads_what_another_application_shares_with_it() {
+fn a_guest_reads_an_object_that_another_application_shares() {
     let Some(module) = built("guest_words") else { return };
     let place = Place::new();
     let module = module.to_str().unwrap();
     assert_eq!(place.run(&["sandbox", "run", module, "--", "one", "two"]).code, 0);
     let reader = ["sandbox", "run", module, "--app", "reader", "--", "--show", "guest_words:words"];
-    assert_ne!(place.run(&reader).code, 0, "before anything is shared");
+    assert_ne!(place.run(&reader).code, 0, "before the grant");
     assert_eq!(place.run(&["sandbox", "grant", "reader", "guest_words:words:snapshot"]).code, 0);
     let shown = place.run(&reader);
     assert_eq!((shown.code, &shown.out[..]), (0, "run 1\none: 1\ntwo: 1\n"), "{shown:?}");
     assert_eq!(place.run(&["sandbox", "revoke", "reader", "guest_words:words"]).code, 0);
-    assert_ne!(place.run(&reader).code, 0, "after it was taken back");
+    assert_ne!(place.run(&reader).code, 0, "after the revoke");
 }
 
 #[test]
-fn guests_keep_the_promises_of_their_crate() {
+fn the_tests_of_the_guest_crate_pass_in_a_guest() {
     let Some(tests) = built_tests("api") else { return };
     let place = Place::new();
     let ran = place.run(&["sandbox", "run", tests.to_str().unwrap(), "--app", "api"]);
@@ -198,7 +199,7 @@ fn guests_keep_the_promises_of_their_crate() {
 }
 
 #[test]
-fn a_c_guest_finds_its_list_again_by_whichever_compiler_it_was_made() {
+fn a_c_guest_reopens_its_heap_with_every_compiler() {
     for compiler in COMPILERS {
         let place = Place::new();
         let Some(program) = compiled(&place, compiler, &example("runs.c"), FLAGS) else { continue };
@@ -212,7 +213,7 @@ fn a_c_guest_finds_its_list_again_by_whichever_compiler_it_was_made() {
 }
 
 #[test]
-fn the_documented_commands_for_guests_in_c_are_those_that_are_tested() {
+fn the_documented_commands_for_c_guests_are_the_tested_ones() {
     let readme = include_str!("../../evermap-guest/README.md");
     for flag in FLAGS {
         assert!(readme.contains(flag), "{flag}");
@@ -222,7 +223,7 @@ fn the_documented_commands_for_guests_in_c_are_those_that_are_tested() {
     }
 }
 
-/// Reads a block and makes one, and prints the errors.
+/// A guest that reads a block, makes a block, and prints the errors.
 const ASKS: &str = r#"#include <nvheap.h>
 #include <stdio.h>
 int main(void) {
@@ -233,18 +234,20 @@ int main(void) {
     return 0;
 }"#;
 
-/// Does `clang` link guests with version 14, which ignores the base beside `--stack-first`?
+/// Returns true if `clang` links guests with version 14, which ignores the global base together
+/// with `--stack-first`.
 fn has_old_linker() -> bool {
     let version = Command::new("wasm-ld").arg("--version").output();
     version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("LLD 14."))
 }
 
 #[test]
-fn a_guest_that_was_linked_without_room_for_objects_says_which_flag_it_lacks() {
+fn a_guest_linked_without_space_for_objects_names_the_missing_flag() {
     for compiler in COMPILERS {
         let place = Place::new();
         let source = place.file("asks.c", ASKS);
-        // Without any flag; with the stack first alone; and with both, of which the old linker ignores one.
+        // Without flags, with `--stack-first` alone, and with both, of which the old linker ignores
+        // one.
         let mut wrong: Vec<&[&str]> = vec![&[], &["-Wl,--stack-first"]];
         if compiler == "clang" && has_old_linker() {
             wrong.push(&["-Wl,--global-base=1342177280", "-Wl,--stack-first"]);
@@ -253,14 +256,18 @@ fn a_guest_that_was_linked_without_room_for_objects_says_which_flag_it_lacks() {
             let Some(program) = compiled(&place, compiler, &source, flags) else { continue };
             let ran = place.run(&["sandbox", "run", program.to_str().unwrap(), "--app", "asks"]);
             for line in ["read: ", "new: "] {
-                let said = ran.out.lines().find(|said| said.starts_with(line)).unwrap();
-                assert!(said.contains("--global-base=1342177280"), "{compiler} {flags:?}: {said}");
+                let message = ran.out.lines().find(|message| message.starts_with(line)).unwrap();
+                assert!(
+                    message.contains("--global-base=1342177280"),
+                    "{compiler} {flags:?}: {message}"
+                );
             }
         }
     }
 }
 
-/// Holds `nvheap` open for writing until its standard input ends; makes the block "block" first.
+/// A guest that makes the block "block" in `nvheap`, and keeps the heap open for writing until its
+/// standard input ends.
 const WRITES: &str = r#"#include <nvheap.h>
 #include <stdio.h>
 int main(void) {
@@ -273,7 +280,8 @@ int main(void) {
     return 0;
 }"#;
 
-/// Opens the heap for writing (argument `write`) or by its first read, then makes a block.
+/// A guest that opens the heap for writing (argument `write`) or by its first read, then makes a
+/// block.
 const READS: &str = r#"#include <errno.h>
 #include <nvheap.h>
 #include <stdio.h>
@@ -293,10 +301,10 @@ int main(int count, char **arguments) {
 }"#;
 
 #[test]
-fn a_c_guest_beside_a_writer_reads_and_is_told_why_it_cannot_write() {
+fn a_c_guest_next_to_a_writer_can_read_and_gets_the_reason_why_it_cannot_write() {
     let Some(compiler) = COMPILERS.into_iter().find(|c| Command::new(c).arg("-v").output().is_ok())
     else {
-        eprintln!("SKIPPED: no clang");
+        eprintln!("SKIPPED: clang is not installed");
         return;
     };
     let place = Place::new();
@@ -314,8 +322,8 @@ fn a_c_guest_beside_a_writer_reads_and_is_told_why_it_cannot_write() {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    let mut said = std::io::BufReader::new(writing.stdout.take().unwrap());
-    std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+    let mut reader = std::io::BufReader::new(writing.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
     assert_eq!(line, "written\n");
     let silently = place.run(&["sandbox", "run", reader, "--app", "app"]);
     assert_eq!(silently.code, 2, "{silently:?}");
@@ -331,14 +339,14 @@ fn a_c_guest_beside_a_writer_reads_and_is_told_why_it_cannot_write() {
 }
 
 #[test]
-fn the_guests_exit_code_is_the_commands() {
+fn the_exit_code_is_that_of_the_guest() {
     let place = Place::new();
     let module = place.file("exits.wat", EXITS);
     assert_eq!(place.run(&["sandbox", "run", module.to_str().unwrap()]).code, 7);
 }
 
 #[test]
-fn rights_are_granted_held_to_and_revoked() {
+fn rights_are_granted_enforced_and_revoked() {
     let place = Place::new();
     let module = place.file("counts.wat", COUNTS);
     let module = module.to_str().unwrap();
@@ -356,7 +364,7 @@ fn rights_are_granted_held_to_and_revoked() {
 }
 
 #[test]
-fn a_grant_or_revoke_that_fails_changes_nothing() {
+fn a_failed_grant_or_revoke_changes_nothing() {
     let place = Place::new();
     let (counts, exits) = (place.file("counts.wat", COUNTS), place.file("exits.wat", EXITS));
     let (counts, exits) = (counts.to_str().unwrap(), exits.to_str().unwrap());
@@ -376,7 +384,7 @@ fn a_grant_or_revoke_that_fails_changes_nothing() {
     fails(3, "no application `reader`", &["revoke", "reader", "g:words"]);
     fails(3, "no application `reader`", &["revoke", "reader", "--all"]);
 
-    // With an application that has an object, and one that may use it.
+    // An application with an object, and an application that may use it.
     assert_eq!(place.run(&["sandbox", "run", counts]).code, 1);
     place.ok(&["sandbox", "grant", "reader", "counts:heap:snapshot", "--module", counts]);
     for id in ["reader", "other"] {
@@ -400,7 +408,7 @@ fn an_application_without_objects_is_removed_with_its_rights_and_its_key() {
     let (counts, exits) = (counts.to_str().unwrap(), exits.to_str().unwrap());
     let listed = |what: &str| place.ok(&["sandbox", "list", "--json"]).contains(what);
     assert_eq!(place.run(&["sandbox", "run", counts]).code, 1);
-    // A run makes its application, also if it makes no object, or cannot be started.
+    // A run makes its application, even if it makes no object or cannot be started.
     assert_eq!(place.run(&["sandbox", "run", exits]).code, 7);
     assert_eq!(place.run(&["sandbox", "run", exits, "--app", "held", "--dir", "."]).code, 6);
     for id in ["exits", "held"] {
@@ -411,19 +419,23 @@ fn an_application_without_objects_is_removed_with_its_rights_and_its_key() {
     place.ok(&["sandbox", "grant", "reader", "counts:heap:read", "own:none", "--module", counts]);
     place.ok(&["sandbox", "revoke", "reader", "--all"]);
     assert!(!listed("reader"));
-    // It is as new: any module may be run as it, and it has a new key.
+    // The application is new again: any module may run as it, and it has a new key.
     assert_eq!(place.run(&["sandbox", "run", exits, "--app", "reader"]).code, 7);
 
-    // One with an object, once that is removed.
+    // An application with an object can be removed after its object.
     place.ok(&["rm", "counts:heap"]);
     place.ok(&["sandbox", "revoke", "counts", "--all"]);
     assert!(!listed("counts"));
-    assert_eq!(place.run(&["sandbox", "run", counts]).code, 1, "from the beginning");
+    assert_eq!(
+        place.run(&["sandbox", "run", counts]).code,
+        1,
+        "the guest did not start with a new object"
+    );
     assert_eq!(place.run(&["sandbox", "run", counts]).code, 2);
     assert_eq!(place.run(&["check"]).code, 0);
 }
 
-/// Reads its standard input to the end, then maps `heap` for writing and exits like [`COUNTS`].
+/// A guest that reads its standard input to the end, then maps `heap` and exits like [`COUNTS`].
 const WAITS: &str = r#"(module
     (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
     (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
@@ -440,7 +452,7 @@ const WAITS: &str = r#"(module
         (call $exit (i32.const 0))))"#;
 
 #[test]
-fn a_guest_whose_application_was_removed_makes_no_object_that_nobody_could_open() {
+fn a_guest_of_a_removed_application_cannot_make_an_object() {
     let place = Place::new();
     let module = place.file("waits.wat", WAITS);
     let (module, exits) = (module.to_str().unwrap(), place.file("exits.wat", EXITS));
@@ -455,7 +467,7 @@ fn a_guest_whose_application_was_removed_makes_no_object_that_nobody_could_open(
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     place.ok(&["sandbox", "revoke", "waits", "--all"]);
-    // With another key there is an application of this name again.
+    // A new application with this name and another key.
     assert_eq!(place.run(&["sandbox", "run", exits.to_str().unwrap(), "--app", "waits"]).code, 7);
     drop(waiting.stdin.take());
     assert_eq!(waiting.wait().unwrap().code(), Some(104), "denied");
@@ -463,14 +475,14 @@ fn a_guest_whose_application_was_removed_makes_no_object_that_nobody_could_open(
 }
 
 #[test]
-fn a_guest_object_keeps_its_name_and_is_told_about() {
+fn a_guest_object_cannot_be_renamed_and_other_verbs_show_it() {
     let place = Place::new();
     let module = place.file("counts.wat", COUNTS);
     let module = module.to_str().unwrap();
     let run = || place.run(&["sandbox", "run", module]).code;
     assert_eq!(run(), 1);
-    place.fails(2, "keeps its name", &["mv", "counts:heap", "kept"]);
-    assert_eq!(run(), 2, "the guest finds its object");
+    place.fails(2, "cannot rename", &["mv", "counts:heap", "kept"]);
+    assert_eq!(run(), 2, "the guest did not find its object");
     let check = place.run(&["check"]);
     assert!(check.code == 0 && !check.out.contains("leftover"), "{check:?}");
     let info = place.info("counts:heap");
@@ -483,7 +495,7 @@ fn a_guest_object_keeps_its_name_and_is_told_about() {
 }
 
 #[test]
-fn a_heap_is_opened_again_by_its_application_from_a_backup_and_after_a_restore() {
+fn an_application_opens_its_heap_in_a_backup_and_after_a_restore() {
     let place = Place::new();
     let module = place.file("counts.wat", COUNTS);
     let module = module.to_str().unwrap();
@@ -501,7 +513,7 @@ fn a_heap_is_opened_again_by_its_application_from_a_backup_and_after_a_restore()
 }
 
 #[test]
-fn a_bound_module_keeps_others_out() {
+fn a_bound_module_excludes_others() {
     let place = Place::new();
     let (counts, exits) = (place.file("counts.wat", COUNTS), place.file("exits.wat", EXITS));
     let (counts, exits) = (counts.to_str().unwrap(), exits.to_str().unwrap());
@@ -512,14 +524,14 @@ fn a_bound_module_keeps_others_out() {
     assert_eq!(refused.code, 6, "{refused:?}");
     assert!(refused.err.contains("is not bound to application `app`"), "{}", refused.err);
 
-    // Nobody gets in because the last one was put out.
+    // Removing the last bound module does not admit others.
     assert_eq!(place.run(&["sandbox", "revoke", "app", "--module", counts]).code, 0);
     assert_eq!(place.run(&["sandbox", "run", counts, "--app", "app"]).code, 6);
     assert_eq!(place.run(&["sandbox", "grant", "app", "--any-module"]).code, 0);
     assert_eq!(place.run(&["sandbox", "run", exits, "--app", "app"]).code, 7);
 }
 
-/// Waits for an hour of the monotonic clock.
+/// A guest that sleeps for an hour of the monotonic clock.
 const SLEEPS: &str = r#"(module
     (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
     (memory (export "memory") 1)
@@ -529,7 +541,7 @@ const SLEEPS: &str = r#"(module
         (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)))))"#;
 
 #[test]
-fn a_guest_that_waits_is_ended_when_its_time_is_over() {
+fn a_sleeping_guest_is_ended_at_its_timeout() {
     let place = Place::new();
     let module = place.file("sleeps.wat", SLEEPS);
     let timed = place.run(&["sandbox", "run", module.to_str().unwrap(), "--timeout", "0.1"]);
@@ -538,7 +550,7 @@ fn a_guest_that_waits_is_ended_when_its_time_is_over() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_in_a_line_with_a_remedy() {
+fn errors_are_reported_in_one_line_with_a_remedy() {
     let place = Place::new();
     let module = place.file("spins.wat", r#"(module (func (export "_start") (loop $l (br $l))))"#);
     let module = module.to_str().unwrap();
@@ -553,7 +565,7 @@ fn what_goes_wrong_is_said_in_a_line_with_a_remedy() {
     let text = place.run(&["sandbox", "run", text.to_str().unwrap()]);
     assert!(text.code == 125 && text.err.contains("text.wasm"), "{text:?}");
     let list = place.run(&["sandbox", "list"]);
-    assert!(!list.out.contains("text"), "what was never run is no application: {}", list.out);
+    assert!(!list.out.contains("text"), "an application that never ran is listed: {}", list.out);
     let directory = place.path("").to_str().unwrap().to_string();
     let held = place.run(&["sandbox", "run", module, "--dir", &directory]);
     assert!(held.code == 6 && held.err.contains("preopen another directory"), "{held:?}");
@@ -566,14 +578,14 @@ fn what_goes_wrong_is_said_in_a_line_with_a_remedy() {
     }
 }
 
-/// Runs a guest that grows something, with a bound on the command's own memory beyond which the machine
-/// would suffer: gives how it ended, and the most memory that it had.
+/// Runs a guest that grows a memory or a table. A limit on the command's own memory protects the
+/// machine. Returns the result and the peak memory.
 fn grown(place: &Place, name: &str, text: &str) -> (common::Ran, u64) {
     const GIB: u64 = 1 << 30;
     let module = place.file(name, text);
     let mut command = place.command(&["sandbox", "run"]);
     command.arg(module).args(["--memory", "1300", "--timeout", "60"]);
-    // What is private and writable; the 4 GiB of addresses that are reserved are not.
+    // Limits private writable memory. The 4 GiB of reserved addresses do not count.
     let bound = rustix::process::Rlimit { current: Some(3 * GIB), maximum: Some(3 * GIB) };
     // SAFETY: the closure makes one system call.
     unsafe {
@@ -588,7 +600,7 @@ fn grown(place: &Place, name: &str, text: &str) -> (common::Ran, u64) {
     let status = format!("/proc/{}/status", child.id());
     let mut most_bytes = 0;
     let ended = loop {
-        // The most that it ever had; nothing once it has ended.
+        // The peak so far. The file is empty after the process has ended.
         let status = std::fs::read_to_string(&status).unwrap_or_default();
         let most =
             status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
@@ -604,7 +616,7 @@ fn grown(place: &Place, name: &str, text: &str) -> (common::Ran, u64) {
 }
 
 #[test]
-fn whatever_a_guest_grows_under_a_bound_it_gets_no_more_and_the_reason_is_said() {
+fn a_guest_cannot_grow_beyond_its_memory_limit_and_the_error_names_it() {
     const MOST_BYTES: u64 = 1_400_000_000;
     let place = Place::new();
     let module = |body: &str| {
@@ -638,7 +650,7 @@ fn whatever_a_guest_grows_under_a_bound_it_gets_no_more_and_the_reason_is_said()
 }
 
 #[test]
-fn a_bound_that_a_module_begins_beyond_is_refused_with_the_figure() {
+fn a_memory_limit_below_the_initial_size_is_refused_with_the_needed_size() {
     let place = Place::new();
     let module = place.file("counts.wat", COUNTS);
     let module = module.to_str().unwrap();
@@ -648,11 +660,11 @@ fn a_bound_that_a_module_begins_beyond_is_refused_with_the_figure() {
     assert_eq!(place.run(&["sandbox", "run", module, "--memory", "1281"]).code, 1);
     let small = place.file("exits.wat", EXITS);
     let small = ["sandbox", "run", small.to_str().unwrap(), "--memory", "1"];
-    assert_eq!(place.run(&small).code, 7, "one without objects needs no window");
+    assert_eq!(place.run(&small).code, 7, "a guest without objects needs no window");
 }
 
 #[test]
-fn a_module_is_a_regular_file_of_bounded_size_or_comes_from_the_standard_input() {
+fn a_module_is_a_regular_file_of_limited_size_or_standard_input() {
     use std::io::Write;
     let place = Place::new();
     let fifo = std::ffi::CString::new(place.path("fifo").to_str().unwrap()).unwrap();
@@ -667,7 +679,7 @@ fn a_module_is_a_regular_file_of_bounded_size_or_comes_from_the_standard_input()
         (".", "no regular file"),
         ("huge.wasm", "256 MiB"),
     ] {
-        // As a module to run, as one to bind, and as a signature.
+        // As a module to run, as a module to bind, and as a signature.
         for arguments in [
             &["sandbox", "run", name, "--app", "a"][..],
             &["sandbox", "grant", "a", "--module", name],
@@ -692,7 +704,7 @@ fn a_module_is_a_regular_file_of_bounded_size_or_comes_from_the_standard_input()
 }
 
 #[test]
-fn a_bound_module_keeps_others_out_when_the_table_is_taken_away() {
+fn a_bound_module_excludes_others_if_the_table_is_removed() {
     let place = Place::new();
     let (counts, exits) = (place.file("counts.wat", COUNTS), place.file("exits.wat", EXITS));
     let (counts, exits) = (counts.to_str().unwrap(), exits.to_str().unwrap());

@@ -1,12 +1,12 @@
-//! `audit`, `rebase`, `export` and `import`, run as a user does.
+//! `audit`, `rebase`, `export` and `import`, as a user runs them.
 
 mod common;
 
 use common::{Place, Ran, json_lines, page};
 use evermap::Store;
 
-/// A store with a document and a raw object: a root, a block that it leads to, one that is lost, a
-/// pointer to what this program has and one to nothing.
+/// Makes a store with a document and a raw object. The raw object has a root, a block that the root
+/// points to, a leaked block, a pointer to memory of this program, and a dangling pointer.
 fn place() -> Place {
     let place = Place::new();
     place.file("a.html", page(200, "a"));
@@ -18,14 +18,14 @@ fn place() -> Place {
     let (root, next, _lost) = (block(64), block(128), block(4_000));
     let gone = block(70_000);
     let own = Box::new(1u64);
-    // SAFETY: nothing refers to the block.
+    // SAFETY: no reference to the block exists.
     unsafe { session.heap().try_free(gone.cast()) }.expect("freed");
     let words = [next.as_ptr() as u64, &raw const *own as u64, gone.as_ptr() as u64];
     for (at, word) in words.into_iter().enumerate() {
         // SAFETY: the root has eight words.
         unsafe { root.add(at).write(word) };
     }
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag does not belong to a Rust type.
     unsafe { session.set_root(Some(root.cast()), 64, [0; 16], "") }.expect("a root");
     session.commit().expect("committed");
     session.close().expect("closed");
@@ -38,7 +38,7 @@ fn at(place: &Place, store: &str, arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn an_audit_tells_pointers_leaks_and_sizes_in_words_and_in_json() {
+fn audit_reports_pointers_leaks_and_sizes_as_text_and_json() {
     let place = place();
     let ran = place.run(&["audit", "raw"]);
     assert_eq!(ran.code, 5, "{ran:?}");
@@ -47,7 +47,7 @@ fn an_audit_tells_pointers_leaks_and_sizes_in_words_and_in_json() {
         "damage    1 foreign (likely): looks like ",
         "          root +8 = 0x",
         "suspect   1 dangling (likely): a place where nothing is allocated",
-        "leaked    1 blocks, 4.10 kB, that begin at 1 places",
+        "leaked    1 blocks, 4.10 kB, with 1 heads",
     ] {
         assert!(ran.out.contains(line), "{line:?} is not in {}", ran.out);
     }
@@ -58,7 +58,7 @@ fn an_audit_tells_pointers_leaks_and_sizes_in_words_and_in_json() {
     assert_eq!((&of("leaks")[0]["blocks"], &of("leaks")[0]["heads"]), (&1.into(), &1.into()));
     let summary = lines.last().expect("a summary");
     assert_eq!((&summary["typing"], &summary["reached_blocks"]), (&"untyped".into(), &2.into()));
-    // Who has a process can ask for names.
+    // `--pid` adds the names of the pointers' targets.
     let pid = std::process::id().to_string();
     let named = place.run(&["audit", "raw", "--pid", &pid]).out;
     assert!(named.contains("foreign (likely): [heap]") || named.contains("anonymous"), "{named}");
@@ -67,14 +67,14 @@ fn an_audit_tells_pointers_leaks_and_sizes_in_words_and_in_json() {
 }
 
 #[test]
-fn a_document_is_audited_by_its_types() {
+fn a_document_is_audited_by_type() {
     let place = place();
     let words = place.ok(&["audit", "a.html", "--strict"]);
     assert!(words.contains("EvermapDocument") && words.ends_with("nothing found\n"), "{words}");
 }
 
 #[test]
-fn a_rebase_is_planned_done_and_taken_back() {
+fn a_rebase_is_planned_done_and_undone() {
     let place = place();
     let address = |place: &Place| {
         let info = place.info("raw");
@@ -82,7 +82,10 @@ fn a_rebase_is_planned_done_and_taken_back() {
     };
     let before = address(&place);
     let planned = place.ok(&["rebase", "--dry-run"]);
-    assert!(planned.contains("nothing changed") && planned.contains("root +0 = 0x"), "{planned}");
+    assert!(
+        planned.contains("nothing was changed") && planned.contains("root +0 = 0x"),
+        "{planned}"
+    );
     assert_eq!(address(&place), before);
     let done = json_lines(&place.ok(&["rebase", "--json"]));
     assert_eq!(done[1]["name"], "raw");
@@ -107,13 +110,13 @@ fn a_rebase_is_planned_done_and_taken_back() {
 }
 
 #[test]
-fn an_object_goes_through_a_file_and_through_a_pipe() {
+fn an_object_is_exported_and_imported_through_a_file_and_a_pipe() {
     let place = place();
     let words = place.ok(&["export", "a.html", "a.object"]);
     assert!(words.starts_with("a.object: `a.html`, "), "{words}");
     place.fails(9, "--force", &["export", "a.html", "a.object"]);
     place.ok(&["export", "a.html", "a.object", "--force", "--json"]);
-    place.fails(9, "exists already", &["import", "a.object"]);
+    place.fails(9, "already exists", &["import", "a.object"]);
     let line = json_lines(&place.ok(&["import", "a.object", "again", "--json"])).remove(0);
     assert_eq!((&line["name"], &line["old_name"]), (&"again".into(), &"a.html".into()));
     assert_eq!(place.ok(&["query", "again", "h1", "--text"]), "a\n");
@@ -123,7 +126,7 @@ fn an_object_goes_through_a_file_and_through_a_pipe() {
     place.ok(&["rm", "raw"]);
     let taken = place.run_with_input(&["import", "-", "raw"], &piped.stdout);
     assert_eq!(taken.code, 0, "{taken:?}");
-    assert!(taken.out.contains("where it was"), "{taken:?}");
+    assert!(taken.out.contains("its old address"), "{taken:?}");
     place.fails(2, "--json", &["export", "raw", "-", "--json"]);
 
     let cut = place.run_with_input(&["import", "-", "cut"], &piped.stdout[..9_000]);
@@ -136,7 +139,7 @@ fn an_object_goes_through_a_file_and_through_a_pipe() {
 }
 
 #[test]
-fn an_import_makes_the_store_if_it_is_not_there_and_only_for_an_export() {
+fn import_makes_a_missing_store_but_not_for_a_file_that_is_no_export() {
     let place = place();
     place.ok(&["export", "a.html", "a.object"]);
     for (arguments, code) in [
@@ -150,7 +153,7 @@ fn an_import_makes_the_store_if_it_is_not_there_and_only_for_an_export() {
     }
     assert_eq!(at(&place, "new", &["import", "a.object"]).code, 0);
     assert_eq!(at(&place, "new", &["query", "a.html", "h1", "--text"]).out, "a\n");
-    // What is in the way stays.
+    // A directory in the store's place stays unchanged.
     std::fs::create_dir(place.path("mine")).expect("made");
     place.file("mine/notes", "mine");
     at(&place, "mine", &["import", "a.object"]).failed(9, "notes");
@@ -158,25 +161,26 @@ fn an_import_makes_the_store_if_it_is_not_there_and_only_for_an_export() {
 }
 
 #[test]
-fn files_that_cannot_be_written_or_read_are_said_with_a_remedy() {
+fn files_that_cannot_be_written_or_read_are_reported_with_a_remedy() {
     let place = place();
     let export =
         |file: &str, more: &[&str]| place.run(&[&["export", "a.html", file], more].concat());
-    export("nodir/x", &[]).failed(3, "cannot write nodir/x: there is no folder nodir; make it");
-    export("a.html/x", &[]).failed(3, "cannot write a.html/x: a.html is no folder");
+    export("nodir/x", &[])
+        .failed(3, "cannot write nodir/x: directory nodir does not exist; create it");
+    export("a.html/x", &[]).failed(3, "cannot write a.html/x: a.html is not a directory");
     for more in [&[][..], &["--force"]] {
-        export("store", more).failed(2, "cannot write store: it is a folder; name a file in it");
+        export("store", more).failed(2, "cannot write store: it is a directory; name a file in it");
         // A device is written to, never replaced.
         export("/dev/full", more).failed(7, "free some space");
         assert_eq!(export("/dev/null", more).code, 0);
     }
     assert!(!std::fs::metadata("/dev/null").expect("it is there").is_file());
-    place.fails(3, "cannot write nodir/x: there is no folder", &["map", "raw", "--svg", "nodir/x"]);
-    place.fails(2, "cannot read store: it is a folder", &["import", "store", "x"]);
+    place.fails(3, "cannot write nodir/x: directory", &["map", "raw", "--svg", "nodir/x"]);
+    place.fails(2, "cannot read store: it is a directory", &["import", "store", "x"]);
     place.fails(3, "cannot read a.html/x", &["import", "a.html/x", "x"]);
     place.fails(9, "a.html is no directory", &["backup", "a.html/copy"]);
     at(&place, "new", &["restore", "nothing"]).failed(3, "no backup at nothing");
-    // Nothing is left of what failed.
+    // Failed calls leave nothing.
     let mut left: Vec<_> = std::fs::read_dir(place.path(""))
         .expect("the directory")
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
@@ -186,17 +190,17 @@ fn files_that_cannot_be_written_or_read_are_said_with_a_remedy() {
 }
 
 #[test]
-fn an_audit_says_when_what_nothing_reaches_may_be_no_leak() {
+fn audit_warns_if_unreached_blocks_may_not_be_leaks() {
     let place = place();
     let store = Store::open(place.store()).expect("a store");
     for (name, has_root) in [("rootless", false), ("hidden", true)] {
         store.create_raw(name).expect("made");
         let mut session = store.write_raw(name).expect("open");
         let blocks = [64, 64].map(|bytes| session.heap().allocate_zeroed(bytes, 8).expect("room"));
-        // SAFETY: the block has eight words; a tagged pointer is no address.
+        // SAFETY: the block has eight words. A tagged pointer is not a valid address.
         unsafe { blocks[0].cast::<u64>().write(blocks[1].as_ptr() as u64 | 1 << 63) };
         if has_root {
-            // SAFETY: the tag is no Rust type's.
+            // SAFETY: the tag does not belong to a Rust type.
             unsafe { session.set_root(Some(blocks[0]), 64, [0; 16], "") }.expect("a root");
         }
         session.commit().expect("committed");
@@ -216,13 +220,13 @@ fn an_audit_says_when_what_nothing_reaches_may_be_no_leak() {
         assert!(warning["text"].as_str().expect("a text").contains(says), "{warning}");
         assert_eq!(place.run(&["audit", name, "--strict"]).code, 5);
     }
-    // Where the root leads somewhere, the rest is a leak.
+    // If the root points to a block, unreached blocks are leaks.
     let leaky = place.run(&["audit", "raw"]).out;
     assert!(!leaky.contains("warning") && leaky.contains("1 blocks leaked"), "{leaky}");
 }
 
 #[test]
-fn a_rebase_to_the_addresses_of_another_store_wants_to_be_forced() {
+fn a_rebase_to_the_addresses_of_another_store_needs_force() {
     let place = place();
     assert_eq!(at(&place, "other", &["parse", "a.html"]).code, 0);
     let noted = std::fs::read_to_string(place.path(".local/state/evermap/arenas")).expect("notes");
@@ -230,7 +234,7 @@ fn a_rebase_to_the_addresses_of_another_store_wants_to_be_forced() {
     let base = line.split(' ').next().expect("an address");
     let below = u64::from_str_radix(&base[2..], 16).expect("an address") - (1 << 30);
     let before = place.info("raw")["object"]["address"].clone();
-    // Where it begins, and where the two only overlap.
+    // The same first address, and a partial overlap.
     for to in [base, &format!("{below:#x}")] {
         let ran = place.run(&["rebase", "--to", to]);
         assert!(ran.err.contains("/other, as your arena registry has it"), "{ran:?}");
@@ -247,7 +251,7 @@ fn a_rebase_to_the_addresses_of_another_store_wants_to_be_forced() {
     assert!(place.ok(&["check"]).ends_with("nothing found\n"));
     place.fails(2, "this store is there already", &["rebase", "--to", base]);
     place.ok(&["rebase", "--undo"]);
-    // What was noted for a store that is gone is in nobody's way.
+    // The addresses of a removed store are free.
     std::fs::remove_dir_all(place.path("other")).expect("removed");
     let moved = place.ok(&["rebase", "--to", base]);
     assert!(!moved.contains("warning"), "{moved}");

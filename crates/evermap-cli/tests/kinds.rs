@@ -1,4 +1,4 @@
-//! What is surely neither HTML nor XML is refused, and everything else is parsed.
+//! Sources that are certainly neither HTML nor XML are refused. All others are parsed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use common::Place;
 
 #[test]
-fn what_is_no_markup_is_refused_with_a_way_out() {
+fn sources_without_markup_are_refused_with_a_remedy() {
     let place = Place::new();
     let elf = std::fs::read("/bin/true").unwrap();
     let inputs: [(&str, &[u8], &str); 9] = [
@@ -36,7 +36,7 @@ fn what_is_no_markup_is_refused_with_a_way_out() {
 }
 
 #[test]
-fn a_batch_that_keeps_going_stores_the_others_and_says_how_many_failed() {
+fn keep_going_stores_the_other_files_and_counts_failures() {
     let place = Place::new();
     place.file("a.html", "<p>a");
     place.file("b.json", "{\"a\": 1}");
@@ -57,24 +57,24 @@ fn a_batch_that_keeps_going_stores_the_others_and_says_how_many_failed() {
     }
     assert!(ran.out.contains("a.html:") && ran.out.contains("d.xml:"), "{ran:?}");
     assert_eq!(place.ok(&["ls"]), "a.html\nd.xml\n");
-    // A mistake in the call is one for all of it.
+    // An error in the arguments fails the whole call.
     place.fails(2, "--name", &["parse", "--keep-going", "--name", "x", "a.html", "d.xml"]);
 }
 
 #[test]
-fn a_query_of_an_object_that_is_no_document_says_so_to_a_user_of_the_command() {
+fn a_query_of_another_object_names_verbs_of_the_command() {
     let place = Place::new();
     let store = evermap::Store::create_new(place.store()).unwrap();
     store.create::<evermap::PVec<u64>, _>("numbers", [1, 2, 3]).unwrap();
     drop(store);
     let ran = place.run(&["query", "numbers", "p"]);
-    ran.failed(5, "object `numbers` is no document; `evermap ls --long`");
+    ran.failed(5, "object `numbers` is not a document; list the documents with `evermap ls");
     assert!(!ran.err.contains("migrate") && !ran.err.contains("::"), "{ran:?}");
 }
 
-/// No false refusals: every document of the corpus is taken for one, whatever its name.
+/// Every document of the corpus is accepted, whatever its name.
 #[test]
-fn every_document_of_the_corpus_is_taken_for_one() {
+fn every_document_of_the_corpus_is_accepted() {
     let folder = std::env::var_os("EVERMAP_CORPUS").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus"),
         PathBuf::from,
@@ -98,7 +98,7 @@ fn every_document_of_the_corpus_is_taken_for_one() {
         if bytes.len() > 4 << 20 {
             continue;
         }
-        // Under a name that says nothing.
+        // With a name without an extension.
         place.file("document", bytes);
         let ran = place.run(&["parse", "--force", "document"]);
         documents += 1;

@@ -1,4 +1,4 @@
-//! `evermap lane place`: what is said, and with which exit code.
+//! `evermap lane place`: output and exit codes.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -16,7 +16,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn files_are_planned_placed_looked_at_and_taken_back() {
+fn files_are_planned_placed_verified_and_moved_back() {
     let Ok(tier) = tempfile::tempdir_in("/dev/shm") else {
         return eprintln!("skipped: no /dev/shm");
     };
@@ -31,15 +31,15 @@ fn files_are_planned_placed_looked_at_and_taken_back() {
     let plan: serde_json::Value = serde_json::from_slice(&planned.stdout).unwrap();
     assert_eq!(plan["files"].as_array().unwrap().len(), 2, "{plan}");
     assert_eq!(plan["tier"]["kind"], "memory");
-    assert_eq!(fs::read_dir(tier).unwrap().count(), 0, "a plan changes nothing");
+    assert_eq!(fs::read_dir(tier).unwrap().count(), 0, "a plan changed the tier");
 
     let placed = place(at, &["apply", "--policy", "policy.toml", "--json"]);
     assert!(placed.status.success(), "{}", text(&placed.stderr));
     for line in text(&placed.stdout).lines() {
-        let told: serde_json::Value = serde_json::from_str(line).unwrap();
-        assert_eq!(told["done"], "placed");
-        let copy = fs::read(told["copy"].as_str().unwrap()).unwrap();
-        assert_eq!(copy, fs::read(told["path"].as_str().unwrap()).unwrap());
+        let report: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(report["done"], "placed");
+        let copy = fs::read(report["copy"].as_str().unwrap()).unwrap();
+        assert_eq!(copy, fs::read(report["path"].as_str().unwrap()).unwrap());
     }
 
     let on_tier = format!("{tier}/a.mkv");
@@ -63,7 +63,7 @@ fn files_are_planned_placed_looked_at_and_taken_back() {
 }
 
 #[test]
-fn damage_has_an_exit_code_of_its_own() {
+fn damage_is_5() {
     let Ok(tier) = tempfile::tempdir_in("/dev/shm") else {
         return eprintln!("skipped: no /dev/shm");
     };
@@ -71,15 +71,15 @@ fn damage_has_an_exit_code_of_its_own() {
     let (at, tier) = (directory.path(), tier.path().to_str().unwrap());
     fs::write(at.join("file"), "contents").unwrap();
     let placed = place(at, &["apply", "--tier", tier, "file", "--json"]);
-    let told: serde_json::Value = serde_json::from_slice(&placed.stdout).unwrap();
-    fs::write(told["copy"].as_str().unwrap(), "contentz").unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&placed.stdout).unwrap();
+    fs::write(report["copy"].as_str().unwrap(), "contentz").unwrap();
     let looked = place(at, &["verify", "--tier", tier, "--journal", "journal"]);
     assert_eq!(looked.status.code(), Some(5), "{looked:?}");
     assert!(text(&looked.stdout).contains("damaged"));
 }
 
 #[test]
-fn mistakes_are_told_with_a_remedy() {
+fn wrong_usage_is_reported_with_a_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     fs::write(at.join("file"), "contents").unwrap();
@@ -94,9 +94,9 @@ fn mistakes_are_told_with_a_remedy() {
         (&["apply", "file", "none"], 3, "no file matches"),
         (&["back", "file", "--journal", "journal"], 3, "name the tier"),
     ] {
-        let said = place(at, arguments);
-        assert_eq!(said.status.code(), Some(code), "{arguments:?}: {}", text(&said.stderr));
-        assert!(text(&said.stderr).contains(words), "{arguments:?}: {}", text(&said.stderr));
+        let refused = place(at, arguments);
+        assert_eq!(refused.status.code(), Some(code), "{arguments:?}: {}", text(&refused.stderr));
+        assert!(text(&refused.stderr).contains(words), "{arguments:?}: {}", text(&refused.stderr));
     }
     let switched = place(at, &["apply", "--tier", "/dev/shm", "--mode", "switch", "file"]);
     assert_eq!(switched.status.code(), Some(2), "{}", text(&switched.stderr));
@@ -125,7 +125,7 @@ fn copies_that_a_lane_left_in_memory_are_found_and_removed() {
 }
 
 #[test]
-fn undoing_with_a_directory_of_other_things_as_journal_leaves_them_alone() {
+fn undo_does_not_touch_a_directory_that_is_no_journal() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     fs::create_dir_all(at.join("home/Documents")).unwrap();
@@ -138,14 +138,14 @@ fn undoing_with_a_directory_of_other_things_as_journal_leaves_them_alone() {
 }
 
 #[test]
-fn who_finds_nothing_placed_is_told_where_was_looked() {
+fn a_search_without_copies_names_the_searched_directories() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     fs::create_dir(at.join("tier")).unwrap();
     for verb in ["verify", "back"] {
         let none = place(at, &[verb, "--journal", "journal"]);
         assert!(none.status.success() && none.stdout.is_empty());
-        // `--tier DIR`, or the one in memory if there are copies there.
+        // The remedy is `--tier DIR`, or the tier in memory if it has copies.
         assert!(text(&none.stderr).contains("--tier "), "{verb}: {}", text(&none.stderr));
         let none = place(at, &[verb, "--journal", "journal", "--tier", "tier"]);
         assert!(none.status.success() && none.stdout.is_empty());

@@ -1,4 +1,4 @@
-//! `lane play` and `lane bench`: players with deadlines, and what each part of a lane brings them.
+//! `lane play` and `lane bench`: players with deadlines, and the effect of each part of a lane.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::Place;
 
-/// Without a core of its own, so that tests beside each other take none from each other.
+/// A policy without a core, so that concurrent tests do not compete for cores.
 const OFF: &str =
     "[app]\nfps = 100\nshare = \"off\"\nscheduler = \"other\"\n[io]\nlock_memory = false\n";
 
@@ -20,12 +20,12 @@ fn place() -> Place {
     place
 }
 
-fn json(said: &str) -> serde_json::Value {
-    serde_json::from_str(said).unwrap_or_else(|error| panic!("{error}: {said}"))
+fn json(stdout: &str) -> serde_json::Value {
+    serde_json::from_str(stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"))
 }
 
 #[test]
-fn every_mode_plays_the_clip_that_it_made_and_leaves_nothing() {
+fn every_mode_plays_a_temporary_clip_and_leaves_nothing() {
     let place = place();
     let before = std::fs::read_dir(place.path("")).unwrap().count();
     for (mode, ways) in [
@@ -34,7 +34,7 @@ fn every_mode_plays_the_clip_that_it_made_and_leaves_nothing() {
         ("uring", &["polled", "slept", "blocked"]),
         ("blocking", &["blocked"]),
     ] {
-        let said = place.ok(&[
+        let stdout = place.ok(&[
             "lane",
             "play",
             "--policy",
@@ -49,21 +49,21 @@ fn every_mode_plays_the_clip_that_it_made_and_leaves_nothing() {
             "--decode-us",
             "100",
         ]);
-        let report = json(&said);
+        let report = json(&stdout);
         let frames = report["frames"].as_u64().unwrap();
-        assert!(frames > 0 && report["periods"] == 30, "{mode}: {said}");
+        assert!(frames > 0 && report["periods"] == 30, "{mode}: {stdout}");
         let reads: u64 = ways.iter().map(|way| report["reads"][way].as_u64().unwrap()).sum();
-        assert_eq!(reads, frames, "{mode}: {said}");
+        assert_eq!(reads, frames, "{mode}: {stdout}");
     }
     assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), before);
 }
 
 #[test]
-fn a_clip_that_is_made_is_played_and_drawn() {
+fn a_clip_is_made_played_and_drawn() {
     let place = place();
     place.ok(&["lane", "play", "--make", "film.clip", "--frames", "20", "--frame-bytes", "4096"]);
     assert_eq!(std::fs::metadata(place.path("film.clip")).unwrap().len(), 20 * 4096);
-    let said = place.ok(&[
+    let stdout = place.ok(&[
         "lane",
         "play",
         "--policy",
@@ -80,14 +80,14 @@ fn a_clip_that_is_made_is_played_and_drawn() {
         "film.svg",
     ]);
     for part in ["completion", "wake-up", "I/O", "compute", "mapped"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
     let svg = std::fs::read_to_string(place.path("film.svg")).unwrap();
     assert!(svg.contains("deadline"), "{svg}");
 }
 
 #[test]
-fn mistakes_are_told_with_what_to_do() {
+fn wrong_usage_is_reported_with_a_remedy() {
     let place = place();
     for (arguments, code, part) in [
         (&["--fps", "fast"][..], 2, "is not a rate"),
@@ -134,14 +134,14 @@ fn a_bench_measures_each_rung_and_leaves_nothing() {
     ]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.err.contains("turn 3 of 3"), "{ran:?}");
-    let (said, results) = (&ran.out, json(&ran.out));
+    let (stdout, results) = (&ran.out, json(&ran.out));
     let cells = results["cells"].as_array().unwrap();
     let names: Vec<_> = cells.iter().map(|cell| cell["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["ordinary-blocking", "ordinary-map"]);
     for cell in cells {
         assert_eq!(cell["damaged"], 0);
-        assert_eq!(cell["periods"], 25, "{said}");
-        assert!(cell["units_alone_per_s"]["computed"].as_f64().unwrap() > 0.0, "{said}");
+        assert_eq!(cell["periods"], 25, "{stdout}");
+        assert!(cell["units_alone_per_s"]["computed"].as_f64().unwrap() > 0.0, "{stdout}");
     }
     assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), before);
 }
@@ -161,30 +161,31 @@ const SMALL_BENCH: [&str; 12] = [
     "--seconds",
 ];
 
-/// Runs it until it says so, and has a terminal's Ctrl-C come to it and all that it has started. Nothing of that is left.
+/// Runs the command until it prints `until`, then sends SIGINT to it and its children, as Ctrl-C in
+/// a terminal does. Asserts that no process is left.
 fn interrupted(place: &Place, arguments: &[&str], until: &str) -> common::Ran {
     use std::os::unix::process::CommandExt;
     let mut command = place.command(arguments);
     let mut bench =
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = std::io::BufReader::new(bench.stderr.take().unwrap());
+    let mut stderr = std::io::BufReader::new(bench.stderr.take().unwrap());
     let mut err = String::new();
     while !err.contains(until) {
-        let count = std::io::BufRead::read_line(&mut said, &mut err).unwrap();
+        let count = std::io::BufRead::read_line(&mut stderr, &mut err).unwrap();
         assert!(count > 0, "{err}");
     }
     let group = rustix::process::Pid::from_child(&bench);
     rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
-    let rest = std::io::read_to_string(&mut said).unwrap();
+    let rest = std::io::read_to_string(&mut stderr).unwrap();
     let output = bench.wait_with_output().unwrap();
     let left = rustix::process::test_kill_process_group(group);
-    assert_eq!(left, Err(rustix::io::Errno::SRCH), "no process of it");
+    assert_eq!(left, Err(rustix::io::Errno::SRCH), "a process is left");
     let ran = common::Ran::of(output);
     common::Ran { err: err + &rest, ..ran }
 }
 
 #[test]
-fn a_bench_that_is_interrupted_tells_of_the_turns_that_were_done() {
+fn an_interrupted_bench_reports_the_completed_turns() {
     let place = place();
     let before = std::fs::read_dir(place.path("")).unwrap().count();
     let arguments = [&SMALL_BENCH[..], &["0.3", "--rounds", "100"]].concat();
@@ -201,7 +202,7 @@ fn a_bench_that_is_interrupted_tells_of_the_turns_that_were_done() {
 }
 
 #[test]
-fn a_bench_that_is_interrupted_before_a_turn_is_done_says_that_there_are_no_results() {
+fn a_bench_interrupted_before_its_first_turn_ends_reports_no_results() {
     let place = place();
     let arguments = [&SMALL_BENCH[..], &["10"]].concat();
     let ran = interrupted(&place, &arguments, "turn 1 of 4");
@@ -210,7 +211,7 @@ fn a_bench_that_is_interrupted_before_a_turn_is_done_says_that_there_are_no_resu
 }
 
 #[test]
-fn results_that_cannot_be_drawn_are_told_all_the_same() {
+fn results_that_cannot_be_drawn_are_printed() {
     let place = place();
     std::fs::create_dir_all(place.path("plots/missed.svg")).unwrap();
     let ran = place.run(&[&SMALL_BENCH[..], &["0.3", "--rounds", "1", "--svg", "plots"]].concat());
@@ -219,7 +220,7 @@ fn results_that_cannot_be_drawn_are_told_all_the_same() {
 }
 
 #[test]
-fn of_a_command_beside_it_no_cost_is_told_and_that_is_said() {
+fn the_cost_to_a_background_command_is_reported_as_unknown() {
     let place = place();
     let arguments = [
         "lane",
@@ -240,7 +241,7 @@ fn of_a_command_beside_it_no_cost_is_told_and_that_is_said() {
     assert!(ran.out.contains("cost: unknown") && ran.out.contains("is not counted"), "{ran:?}");
 }
 
-/// Killed if the test fails.
+/// A child process that is killed when dropped.
 struct Kept(Child);
 
 impl Drop for Kept {
@@ -250,7 +251,7 @@ impl Drop for Kept {
     }
 }
 
-/// The groups of lanes that hold a core of this test.
+/// Returns the control groups of lanes that hold a core.
 fn groups(below: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(below).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -258,13 +259,13 @@ fn groups(below: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_player_that_holds_a_core_and_is_killed_leaves_the_core_to_all() {
+fn a_killed_player_that_held_a_core_releases_it() {
     let cpuset = Path::new("/sys/fs/cgroup/cpuset");
     if !rustix::process::geteuid().is_root() || !cpuset.join("cpuset.cpus").exists() {
-        return eprintln!("skipped: holding a core takes root and cpusets");
+        return eprintln!("skipped: holding a core needs root and cpusets");
     }
     if !groups(cpuset).is_empty() {
-        return eprintln!("skipped: somebody else holds a core");
+        return eprintln!("skipped: another lane holds a core");
     }
     let place = place();
     place.file("hold.toml", "[app]\nfps = 100\nshare = \"hold\"\n[io]\nmode = \"nowait\"\n");
@@ -279,7 +280,7 @@ fn a_player_that_holds_a_core_and_is_killed_leaves_the_core_to_all() {
         std::thread::sleep(Duration::from_millis(20));
     }
     if let Some(status) = player.0.try_wait().unwrap() {
-        return eprintln!("skipped: no core could be held here ({status})");
+        return eprintln!("skipped: cannot hold a core here ({status})");
     }
     assert_eq!(groups(cpuset).len(), 2, "the lane's and the others'");
     std::thread::sleep(Duration::from_millis(300));
@@ -295,16 +296,20 @@ fn a_player_that_holds_a_core_and_is_killed_leaves_the_core_to_all() {
 }
 
 #[test]
-fn a_picture_that_cannot_be_written_is_said_before_anything_is_played() {
+fn a_picture_that_cannot_be_written_fails_before_playing() {
     let place = place();
-    // An hour of it: were it played first, this test would not end.
+    // Playing would take an hour, so a check after playing would be noticed.
     let long = ["lane", "play", "--policy", "off.toml", "--seconds", "3600", "--svg"];
-    place.fails(3, "there is no folder", &[&long[..], &["nowhere/play.svg"]].concat());
+    place.fails(
+        3,
+        "directory nowhere does not exist",
+        &[&long[..], &["nowhere/play.svg"]].concat(),
+    );
     place.fails(2, "it is a directory", &[&long[..], &["."]].concat());
 }
 
 #[test]
-fn what_was_played_until_an_interrupt_is_told() {
+fn an_interrupted_play_reports_the_played_periods() {
     let place = place();
     let mut command = place.command(&[
         "lane",
@@ -318,7 +323,7 @@ fn what_was_played_until_an_interrupt_is_told() {
         "--json",
     ]);
     let player = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It makes a clip first, a small one; whoever is interrupted before it plays has played nothing.
+    // The command first makes a small clip. An interrupt before playing would report no periods.
     std::thread::sleep(Duration::from_secs(3));
     let pid = rustix::process::Pid::from_raw(player.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -333,7 +338,7 @@ fn what_was_played_until_an_interrupt_is_told() {
 }
 
 #[test]
-fn clips_of_ones_own_are_verified_and_replaced_only_when_that_is_said() {
+fn own_clips_are_verified_and_replaced_only_with_force() {
     let place = place();
     let make = ["lane", "play", "--make", "own.clip", "--frames", "10", "--frame-bytes", "8192"];
     place.ok(&make);
@@ -355,7 +360,7 @@ fn clips_of_ones_own_are_verified_and_replaced_only_when_that_is_said() {
     let again = place.run(&make);
     assert!(again.code == 9 && again.err.contains("--force"), "{again:?}");
     let mut bytes = std::fs::read(place.path("own.clip")).unwrap();
-    // All but the first, by which it is known as a clip: on a busy machine most are dropped.
+    // All frames except the first, which identifies the clip. A busy machine drops most frames.
     (1..10).for_each(|frame| bytes[frame * 8192 + 4_000] ^= 1);
     std::fs::write(place.path("own.clip"), bytes).unwrap();
     let damaged = place.run(&play);

@@ -1,4 +1,4 @@
-//! `lane simulate`: what is said of runs, sweeps, fits and the published study, and of mistakes.
+//! `lane simulate`: output of runs, sweeps, fits and the published study, and errors.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,21 +16,21 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_run_is_told_in_words_and_in_json_and_drawn() {
+fn a_run_is_printed_as_text_and_json_and_drawn() {
     let place = Place::new();
     let run = [&["lane", "simulate", "run"][..], &SMALL].concat();
-    let said = place.ok(&run);
+    let stdout = place.ok(&run);
     for part in
         ["bahn2019: 30 frames, blocking I/O on nand, seed 1", "missed", "utilisation  100.0 %"]
     {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
     let json = place.ok(&[&run[..], &["--json", "--svg", "run.svg"]].concat());
-    let told = lines(&json);
-    assert_eq!(told.len(), 31);
-    assert_eq!(told[0]["frame"], 0);
-    let missed = told[..30].iter().filter(|line| line["is_missed"] == true).count();
-    assert_eq!(told[30]["summary"]["missed"], missed);
+    let report = lines(&json);
+    assert_eq!(report.len(), 31);
+    assert_eq!(report[0]["frame"], 0);
+    let missed = report[..30].iter().filter(|line| line["is_missed"] == true).count();
+    assert_eq!(report[30]["summary"]["missed"], missed);
     let drawn = fs::read_to_string(place.path("run.svg")).unwrap();
     let drawn = roxmltree::Document::parse(&drawn).unwrap();
     assert!(
@@ -41,7 +41,7 @@ fn a_run_is_told_in_words_and_in_json_and_drawn() {
 }
 
 #[test]
-fn options_change_what_is_simulated() {
+fn options_change_the_simulation() {
     let place = Place::new();
     let summary = |more: &[&str]| {
         let run = [&["lane", "simulate", "run", "--json"][..], &SMALL, more].concat();
@@ -58,27 +58,27 @@ fn options_change_what_is_simulated() {
 }
 
 #[test]
-fn a_printed_profile_is_one_to_begin_with() {
+fn a_printed_profile_can_be_used_as_input() {
     let place = Place::new();
     let listed = place.ok(&["lane", "simulate", "profile"]);
     assert!(listed.contains("bahn2019: ") && listed.contains("measured: "), "{listed}");
     let text = place.ok(&["lane", "simulate", "profile", "measured"]);
     place.file("mine.toml", text.replace("name = \"measured\"", "name = \"mine\""));
-    let said = place.ok(&["lane", "simulate", "run", "--profile", "mine.toml"]);
-    assert!(said.starts_with("mine: 150 frames, blocking I/O on virtio"), "{said}");
+    let stdout = place.ok(&["lane", "simulate", "run", "--profile", "mine.toml"]);
+    assert!(stdout.starts_with("mine: 150 frames, blocking I/O on virtio"), "{stdout}");
     let again = place.ok(&["lane", "simulate", "profile", "mine.toml"]);
     assert!(again.contains("name = \"mine\"") && again.contains("[devices.virtio]"), "{again}");
 }
 
 #[test]
-fn a_sweep_has_a_row_for_each_point_in_words_values_and_json() {
+fn a_sweep_prints_a_row_for_each_point_as_text_values_and_json() {
     let place = Place::new();
     let sweep =
         ["lane", "simulate", "sweep", "--over", "capacity=0..100:50", "--over", "wait=0,20"];
     let sweep = [&sweep[..], &SMALL, &["--mode", "blocking", "--mode", "nonblocking"]].concat();
-    let said = place.ok(&[&sweep[..], &["--svg", "sweep.svg", "--seeds", "2"]].concat());
-    assert_eq!(said.lines().count(), 13, "{said}");
-    assert!(said.contains("capacity_percent, wait_percent"), "{said}");
+    let stdout = place.ok(&[&sweep[..], &["--svg", "sweep.svg", "--seeds", "2"]].concat());
+    assert_eq!(stdout.lines().count(), 13, "{stdout}");
+    assert!(stdout.contains("capacity_percent, wait_percent"), "{stdout}");
     assert!(fs::read_to_string(place.path("sweep.svg")).unwrap().contains("io.wait_percent 20"));
     assert_eq!(place.ok(&[&sweep[..], &["--csv"]].concat()).lines().count(), 13);
     let rows = lines(&place.ok(&[&sweep[..], &["--json"]].concat()));
@@ -88,13 +88,13 @@ fn a_sweep_has_a_row_for_each_point_in_words_values_and_json() {
 }
 
 #[test]
-fn the_study_is_made_again_into_a_directory() {
+fn the_study_is_reproduced_in_a_directory() {
     let place = Place::new();
     let reproduce =
         ["lane", "simulate", "reproduce", "bahn2019", "--seeds", "2", "--to", "a/figures"];
-    let said = place.ok(&reproduce);
+    let stdout = place.ok(&reproduce);
     for part in ["published", "cannot be matched", "fitted (7)", "2 seeds"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
     for figure in 4..=7 {
         for kind in ["svg", "csv"] {
@@ -110,7 +110,7 @@ fn the_study_is_made_again_into_a_directory() {
 }
 
 #[test]
-fn a_fit_tells_what_it_chose_and_writes_a_profile() {
+fn a_fit_prints_its_parameters_and_writes_a_profile() {
     let place = Place::new();
     place.file(
         "targets.toml",
@@ -119,16 +119,16 @@ fn a_fit_tells_what_it_chose_and_writes_a_profile() {
          at = { 'frames.count' = 20, 'frames.references_mean' = 500 }\n",
     );
     let fit = ["lane", "simulate", "fit", "--targets", "targets.toml", "--steps", "40"];
-    let said = place.ok(&[&fit[..], &["--to", "fitted.toml"]].concat());
-    assert!(said.contains("frames.decode_ms_mean") && said.contains("misses"), "{said}");
-    let told = &lines(&place.ok(&[&fit[..], &["--json"]].concat()))[0];
-    assert!(told["score"].as_f64().unwrap() < told["score_before"].as_f64().unwrap());
+    let stdout = place.ok(&[&fit[..], &["--to", "fitted.toml"]].concat());
+    assert!(stdout.contains("frames.decode_ms_mean") && stdout.contains("misses"), "{stdout}");
+    let report = &lines(&place.ok(&[&fit[..], &["--json"]].concat()))[0];
+    assert!(report["score"].as_f64().unwrap() < report["score_before"].as_f64().unwrap());
     let run = place.ok(&["lane", "simulate", "run", "--profile", "fitted.toml"]);
     assert!(run.starts_with("bahn2019-fitted"), "{run}");
 }
 
 #[test]
-fn a_trace_says_what_is_read() {
+fn a_trace_determines_the_simulated_reads() {
     let place = Place::new();
     let line = |at_ms: u64, offset: u64| {
         format!(
@@ -139,8 +139,8 @@ fn a_trace_says_what_is_read() {
     let text: String = (0..10).map(|n| line(n * 42, n * 8_192)).collect();
     place.file("player.jsonl", format!("{{\"evermap-trace\":1}}\n{text}"));
     let run = ["lane", "simulate", "run", "--trace", "player.jsonl", "--capacity", "0"];
-    let said = place.ok(&run);
-    assert!(said.contains("a trace of 20 pages"), "{said}");
+    let stdout = place.ok(&run);
+    assert!(stdout.contains("a trace of 20 pages"), "{stdout}");
     let summary = lines(&place.ok(&[&run[..], &["--json"]].concat())).pop().unwrap();
     assert_eq!(summary["summary"]["frames"], 10);
     assert!(place.ok(&[&run[..], &["--files", "cl*"]].concat()).contains("20 pages"));
@@ -149,14 +149,14 @@ fn a_trace_says_what_is_read() {
 }
 
 #[test]
-fn mistakes_are_told_with_what_to_do() {
+fn wrong_usage_is_reported_with_a_remedy() {
     let place = Place::new();
     place.file(
         "bad.toml",
         "name = 'x'\nabout = 'y'\nmode = 'blocking'\ndevice = 'nand'\n[cache]\nsize = 3\n",
     );
     place.file("no.toml", "name = [");
-    for (arguments, code, told) in [
+    for (arguments, code, expected) in [
         (&["run", "--profile", "bahn2091"][..], 3, "there are `bahn2019` and `measured`"),
         (&["run", "--profile", "none.toml"], 3, "none.toml"),
         (&["run", "--profile", "/dev/zero"], 8, "exceeds the maximum"),
@@ -179,7 +179,7 @@ fn mistakes_are_told_with_what_to_do() {
         (&["reproduce", "bahn2019", "--to", "x", "--seeds", "0"], 2, "seeds"),
     ] {
         let ran = place.run(&[&["lane", "simulate"][..], arguments].concat());
-        assert!(ran.err.contains(told), "{arguments:?}: {told}: {}", ran.err);
+        assert!(ran.err.contains(expected), "{arguments:?}: {expected}: {}", ran.err);
         assert_eq!(ran.code, code, "{arguments:?}: {}", ran.err);
     }
 }

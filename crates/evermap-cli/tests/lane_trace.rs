@@ -1,4 +1,5 @@
-//! `evermap lane trace`: traces are recorded, brought into one form and summed up; what is wrong is said, and the recorded program's end is passed on.
+//! `evermap lane trace`: records, imports and summarises traces. Errors are reported, and the exit
+//! code is that of the recorded program.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -19,19 +20,19 @@ fn trace(place: &Place, arguments: &[&str]) -> Ran {
     Ran::of(command.args(arguments).env("PATH", "/usr/bin:/bin").output().unwrap())
 }
 
-/// Whether strace can trace here at all.
+/// Returns true if strace can trace here.
 fn can_trace() -> bool {
     let mut traced = Command::new("strace");
     traced.args(["-o", "/dev/null", "true"]).stderr(Stdio::null());
     let is_able = traced.status().is_ok_and(|status| status.success());
     if !is_able {
-        eprintln!("skipped: there is no strace here that may trace");
+        eprintln!("skipped: strace is not installed, or may not trace");
     }
     is_able
 }
 
 #[test]
-fn an_imported_trace_sums_up_as_the_one_it_was_made_of() {
+fn an_imported_trace_has_the_statistics_of_the_original() {
     let place = Place::new();
     place.file("a.spc", SPC);
     let imported = trace(&place, &["import", "a.spc", "-o", "a.jsonl"]);
@@ -51,7 +52,7 @@ fn an_imported_trace_sums_up_as_the_one_it_was_made_of() {
 }
 
 #[test]
-fn a_trace_may_come_and_go_by_pipes() {
+fn traces_can_be_read_and_written_through_pipes() {
     let place = Place::new();
     let mut command = place.bare(&["lane", "trace", "import", "-", "-o", "-", "--fps", "24"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -62,7 +63,7 @@ fn a_trace_may_come_and_go_by_pipes() {
 }
 
 #[test]
-fn what_is_wrong_with_a_trace_is_said_and_the_rest_is_read() {
+fn invalid_lines_of_a_trace_are_reported_and_the_rest_is_read() {
     let place = Place::new();
     place.file("odd.spc", format!("{SPC}0,1,x,r,0.07\n"));
     let ran = trace(&place, &["stat", "odd.spc"]);
@@ -79,13 +80,13 @@ fn what_is_wrong_with_a_trace_is_said_and_the_rest_is_read() {
 }
 
 #[test]
-fn a_file_that_is_there_is_replaced_only_by_force() {
+fn an_existing_file_is_replaced_only_with_force() {
     let place = Place::new();
     place.file("a.spc", SPC);
     place.file("out", "precious");
     let refused = trace(&place, &["import", "a.spc", "-o", "out"]);
     assert_eq!(refused.code, 9, "{refused:?}");
-    // Before anything is run.
+    // The check comes before the program starts.
     let refused = trace(&place, &["record", "-o", "out", "--", "touch", "ran"]);
     assert_eq!(refused.code, 9, "{refused:?}");
     assert!(!place.path("ran").exists());
@@ -108,7 +109,7 @@ fn a_missing_tool_is_named_with_its_package() {
 }
 
 #[test]
-fn what_a_program_reads_is_recorded_with_offsets_and_frames() {
+fn reads_of_a_program_are_recorded_with_offsets_and_frames() {
     if !can_trace() {
         return;
     }
@@ -133,7 +134,7 @@ fn what_a_program_reads_is_recorded_with_offsets_and_frames() {
 }
 
 #[test]
-fn the_end_of_a_recorded_program_is_passed_on() {
+fn the_exit_code_is_that_of_the_recorded_program() {
     if !can_trace() {
         return;
     }
@@ -154,7 +155,7 @@ fn the_end_of_a_recorded_program_is_passed_on() {
 }
 
 #[test]
-fn a_key_ends_the_program_and_keeps_what_was_recorded() {
+fn an_interrupt_ends_the_program_and_keeps_the_recording() {
     if !can_trace() {
         return;
     }
@@ -170,7 +171,8 @@ fn a_key_ends_the_program_and_keeps_what_was_recorded() {
         while !lines.next().unwrap().unwrap().ends_with("ready") {}
         let id = rustix::process::Pid::from_child(&child);
         match signal {
-            // As a terminal does it; the other, as `kill` does.
+            // To the whole process group, as a terminal does. The other signal goes to one process,
+            // as `kill` does.
             rustix::process::Signal::INT => rustix::process::kill_process_group(id, signal),
             _ => rustix::process::kill_process(id, signal),
         }
@@ -183,7 +185,7 @@ fn a_key_ends_the_program_and_keeps_what_was_recorded() {
 }
 
 #[test]
-fn what_a_program_leaves_running_is_recorded_to_its_end() {
+fn processes_that_outlive_the_program_are_recorded_to_their_end() {
     if !can_trace() {
         return;
     }
@@ -197,7 +199,7 @@ fn what_a_program_leaves_running_is_recorded_to_its_end() {
 }
 
 #[test]
-fn what_is_left_running_and_never_silent_is_no_longer_recorded_after_a_key() {
+fn an_interrupt_ends_the_recording_of_processes_that_outlive_the_program() {
     if !can_trace() {
         return;
     }
@@ -205,13 +207,13 @@ fn what_is_left_running_and_never_silent_is_no_longer_recorded_after_a_key() {
     place.file("data", "some bytes");
     let line = "(while :; do read line <data; done) >/dev/null & echo $$";
     let mut command = place.bare(&["lane", "trace", "record", "-o", "out", "--", "sh", "-c", line]);
-    // strace complains for as long as what is left goes on.
+    // strace prints messages while the remaining process runs.
     command.env("PATH", "/usr/bin:/bin").stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.process_group(0).spawn().unwrap();
     let group = rustix::process::Pid::from_child(&child);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let program: u32 = lines.next().unwrap().unwrap().parse().unwrap();
-    // Until it has ended, a key is its own business.
+    // Until the program has ended, it handles an interrupt itself.
     while Path::new(&format!("/proc/{program}")).exists() {
         sleep(Duration::from_millis(5));
     }
@@ -224,14 +226,14 @@ fn what_is_left_running_and_never_silent_is_no_longer_recorded_after_a_key() {
             ended => break ended,
         }
     };
-    // What was left, and what did not end.
+    // Kills the remaining processes.
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     assert_eq!(ended.expect("the recording ends").code(), Some(0));
     let text = std::fs::read_to_string(place.path("out")).unwrap();
     assert!(text.contains("/data\""), "{}", text.len());
 }
 
-/// The names in a folder, sorted.
+/// Returns the sorted names in a directory.
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let mut names: Vec<String> =
@@ -254,11 +256,11 @@ fn a_recorder_that_is_killed_leaves_no_files() {
         let group = rustix::process::Pid::from_child(&child);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         if lines.next().is_none() {
-            eprintln!("skipped: no {tool} here, or no right to record with it");
+            eprintln!("skipped: {tool} is not installed, or may not record");
             child.wait().unwrap();
             continue;
         }
-        // The pipe of strace has its name until its first line is read.
+        // The named pipe of strace exists until its first line is read.
         let until = Instant::now() + Duration::from_secs(20);
         while !names(&temporary).is_empty() && Instant::now() < until {
             sleep(Duration::from_millis(5));
@@ -272,7 +274,7 @@ fn a_recorder_that_is_killed_leaves_no_files() {
 }
 
 #[test]
-fn warnings_of_a_recording_name_no_lines_of_what_nobody_has() {
+fn warnings_of_a_recording_have_no_line_numbers() {
     if !can_trace() {
         return;
     }
@@ -286,14 +288,14 @@ fn warnings_of_a_recording_name_no_lines_of_what_nobody_has() {
 #[test]
 fn requests_that_reach_the_disk_are_recorded_by_perf() {
     let place = Place::new();
-    // Where a disk is behind it, `tmp` may not be.
+    // The target directory is on a disk. `/tmp` may be in memory.
     let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let data = folder.path().join("data");
     let file = format!("of={}", data.display());
     let dd = ["dd", "if=/dev/zero", &file, "bs=65536", "count=4", "oflag=direct", "status=none"];
     let ran = trace(&place, &[&["record", "--with", "perf", "-o", "out", "--"], &dd[..]].concat());
     if ran.code == 125 {
-        // Said with the remedy, whatever the reason.
+        // Every cause is reported with a remedy.
         assert!(
             ran.err.contains("install the package") || ran.err.contains("CAP_PERFMON"),
             "{ran:?}"
@@ -302,10 +304,10 @@ fn requests_that_reach_the_disk_are_recorded_by_perf() {
         return;
     }
     if ran.code != 0 {
-        eprintln!("skipped: no direct writes here: {}", ran.err);
+        eprintln!("skipped: direct writes are not possible here: {}", ran.err);
         return;
     }
-    // `HOME` is here, too: perf keeps nothing of what it saw.
+    // `HOME` is this directory too: perf leaves no files.
     assert_eq!(names(&place.path(".")), ["out"]);
     let text = std::fs::read_to_string(place.path("out")).unwrap();
     let writes: Vec<serde_json::Value> = text
@@ -314,13 +316,13 @@ fn requests_that_reach_the_disk_are_recorded_by_perf() {
         .filter(|event| event["op"] == "write")
         .collect();
     if writes.is_empty() {
-        eprintln!("skipped: no disk behind {}", folder.path().display());
+        eprintln!("skipped: {} is not on a disk", folder.path().display());
         return;
     }
     let bytes: u64 = writes.iter().map(|event| event["len"].as_u64().unwrap()).sum();
     assert!(bytes >= 4 * 65_536, "{text}");
-    // Some machines show perf the beginning of a request, and seldom or never its end.
+    // On some machines perf sees the start of a request, but seldom or never its end.
     if !writes.iter().any(|event| event["lat"].is_u64()) {
-        eprintln!("perf saw no request end here: no latencies");
+        eprintln!("perf saw no end of a request here, so there are no latencies");
     }
 }

@@ -1,4 +1,4 @@
-//! Sources without an end, and documents that need more memory than there is, end with an error.
+//! Endless sources, and documents that need more memory than available, are refused with an error.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 
 use common::{Place, Ran};
 
-/// The longest that a run may take: a hang is a failure.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Maximum time of a run. A hang is a failure.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 fn run(mut command: Command) -> Ran {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             child.kill().unwrap();
-            panic!("still running after {PATIENCE:?}: {:?}", child.wait_with_output());
+            panic!("still running after {TIMEOUT:?}: {:?}", child.wait_with_output());
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     Ran::of(child.wait_with_output().unwrap())
 }
 
-/// The program under a limit of its memory (`-d`) or its addresses (`-v`), in KiB, by the shell.
+/// Runs the program under a limit on its memory (`-d`) or its addresses (`-v`), in KiB.
 fn limited(place: &Place, what: &str, kib: u64, arguments: &[&str]) -> Ran {
     let mut command = Command::new("sh");
     command.env_clear().env("HOME", place.path("")).current_dir(place.path(""));
@@ -37,7 +37,7 @@ fn limited(place: &Place, what: &str, kib: u64, arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_source_without_an_end_is_refused_by_what_it_is_or_by_the_limit() {
+fn an_endless_source_is_refused_by_its_format_or_by_the_limit() {
     let place = Place::new();
     run(place.command(&["parse", "/dev/zero", "--name", "zero"])).failed(8, "it is binary");
     let zero = || std::fs::File::open("/dev/zero").unwrap();
@@ -46,14 +46,14 @@ fn a_source_without_an_end_is_refused_by_what_it_is_or_by_the_limit() {
     run(command).failed(8, "it is binary");
     let mut command = place.command(&["parse", "-", "--name", "zero", "--html", "--limit", "3"]);
     command.stdin(zero());
-    run(command).failed(8, "longer than 3 MiB, the limit; `--limit MIB` raises it");
+    run(command).failed(8, "longer than 3 MiB; raise the limit with `--limit MIB`");
     let arguments = ["parse", "/dev/zero", "--name", "zero", "--html", "--limit", "3"];
     run(place.command(&arguments)).failed(8, "longer than 3 MiB");
     assert!(!place.store().exists() || place.ok(&["ls"]).is_empty());
 }
 
 #[test]
-fn a_file_is_refused_by_its_length_before_it_is_read() {
+fn a_file_that_is_too_long_is_refused_before_it_is_read() {
     let place = Place::new();
     let file = std::fs::File::create(place.path("long.html")).unwrap();
     file.set_len(5 << 30).unwrap();
@@ -64,27 +64,27 @@ fn a_file_is_refused_by_its_length_before_it_is_read() {
 }
 
 #[test]
-fn a_pipe_is_read_to_its_end_and_no_further_than_the_limit() {
+fn a_pipe_is_read_to_its_end_or_to_the_limit() {
     let place = Place::new();
     let status = Command::new("mkfifo").arg(place.path("pipe.html")).status().unwrap();
     assert!(status.success());
     let path = place.path("pipe.html");
     let writer = std::thread::spawn(move || {
         let mut pipe = std::fs::File::options().write(true).open(path).unwrap();
-        // The reader stops before the end.
+        // The command stops reading before the end.
         let _ = pipe.write_all(&b"<p>x".repeat(1 << 20));
     });
     run(place.command(&["parse", "pipe.html", "--limit", "1"])).failed(8, "longer than 1 MiB");
     writer.join().unwrap();
 }
 
-/// Most bytes of memory per byte of source: nothing but tags, and nothing but text.
+/// Only tags, and only text: the sources that need the most memory per byte.
 #[test]
-fn a_document_that_needs_more_memory_than_there_may_be_is_an_error_and_no_signal() {
+fn a_document_beyond_the_memory_limit_is_an_error_and_not_a_signal() {
     let place = Place::new();
     place.file("small.html", "<p>x");
     place.ok(&["parse", "small.html"]);
-    // How much the program needs for nothing: below that no message could tell of a document.
+    // Memory that the program needs for a small document. Below that it cannot report an error.
     let enough = [2_000, 4_000, 8_000, 16_000, 32_000, 64_000]
         .into_iter()
         .find(|&kib| limited(&place, "-d", kib, &["parse", "--force", "small.html"]).code == 0)
@@ -124,7 +124,7 @@ fn a_document_that_needs_more_memory_than_there_may_be_is_an_error_and_no_signal
 }
 
 #[test]
-fn a_limit_of_addresses_is_not_taken_for_another_object() {
+fn an_address_limit_is_not_reported_as_another_object() {
     let place = Place::new();
     place.file("page.html", "<p>x");
     place.ok(&["parse", "page.html"]);

@@ -1,4 +1,4 @@
-//! `load probe`: what it tells of files, and what it does to none.
+//! `load probe`: output for files, which it does not change.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,48 +16,48 @@ fn place() -> Place {
 }
 
 #[test]
-fn probe_tells_what_would_be_tried_and_why() {
+fn probe_prints_the_methods_and_the_reasons() {
     let place = place();
-    let said = place.ok(&["load", "probe", "data"]);
+    let stdout = place.ok(&["load", "probe", "data"]);
     for part in ["data: 3.15 MB", "cached", "best", "else      read: what is left"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
-    assert!(!said.contains("loaded"), "{said}");
-    let said = place.ok(&["load", "probe", "data", "--method", "read-huge", "--load"]);
+    assert!(!stdout.contains("loaded"), "{stdout}");
+    let stdout = place.ok(&["load", "probe", "data", "--method", "read-huge", "--load"]);
     for part in ["read-huge: asked for by name", "loaded    by read-huge", "private", "faults"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
 }
 
 #[test]
-fn several_files_are_loaded_together_and_told_one_by_one() {
+fn several_files_are_loaded_together_and_reported_one_by_one() {
     let place = place();
     let json = place.ok(&["load", "probe", "data", "short", "--load", "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
     let paths: Vec<&str> =
-        told.as_array().unwrap().iter().map(|told| told["path"].as_str().unwrap()).collect();
+        report.as_array().unwrap().iter().map(|report| report["path"].as_str().unwrap()).collect();
     assert_eq!(paths, ["data", "short"]);
-    assert_eq!(told[0]["report"]["bytes"], BYTES);
-    assert_eq!(told[1]["report"]["choice"]["method"], "read");
+    assert_eq!(report[0]["report"]["bytes"], BYTES);
+    assert_eq!(report[1]["report"]["choice"]["method"], "read");
     let only: serde_json::Value =
         serde_json::from_str(&place.ok(&["load", "probe", "short", "--json"])).unwrap();
     assert_eq!((&only["path"], &only["report"]), (&"short".into(), &serde_json::Value::Null));
 }
 
 #[test]
-fn rules_say_what_the_options_do_not() {
+fn rules_apply_unless_options_override_them() {
     let place = place();
     place.file("rules.toml", "[[file]]\npattern = 'da*'\nmethod = 'read'\nthreads = 1\n");
     let rules = ["load", "probe", "data", "--rules", "rules.toml"];
     assert!(place.ok(&rules).contains("best      read: asked for by name"));
-    let said = place.ok(&[&rules[..], &["--method", "read-huge"]].concat());
-    assert!(said.contains("best      read-huge"), "{said}");
-    let said = place.ok(&["load", "probe", "short", "--rules", "rules.toml"]);
-    assert!(said.contains("it is short"), "{said}");
+    let stdout = place.ok(&[&rules[..], &["--method", "read-huge"]].concat());
+    assert!(stdout.contains("best      read-huge"), "{stdout}");
+    let stdout = place.ok(&["load", "probe", "short", "--rules", "rules.toml"]);
+    assert!(stdout.contains("it is short"), "{stdout}");
 }
 
 #[test]
-fn mistakes_are_told_with_what_to_do() {
+fn wrong_usage_is_reported_with_a_remedy() {
     let place = place();
     place.file("rules.toml", "[[file]]\npatern = '*'\n");
     place.fails(8, "patern", &["load", "probe", "data", "--rules", "rules.toml"]);

@@ -1,4 +1,4 @@
-//! `evermap load run`: programs of the system give what they gave, and their ends are passed on.
+//! `evermap load run`: programs of the system have the same output and exit codes as without it.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -8,8 +8,9 @@ use std::process::Command;
 
 use common::{Place, Ran};
 
-/// The library is built by a package of its own; `None` where that was not done.
-fn a_place() -> Option<Place> {
+/// Makes a place with a file. Returns `None` if the library, which another package builds, is
+/// missing.
+fn place_with_library() -> Option<Place> {
     let program = Path::new(env!("CARGO_BIN_EXE_evermap"));
     if !program.with_file_name("libevermap_load_shim.so").is_file() {
         println!("skipped: the library is not built: cargo build -p evermap-load-shim");
@@ -26,17 +27,17 @@ fn load_run(place: &Place, arguments: &[&str]) -> Ran {
     Ran::of(command.args(arguments).env("PATH", "/usr/bin:/bin").output().unwrap())
 }
 
-fn is_there(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
-        println!("skipped: there is no {program} here");
+        println!("skipped: {program} is not installed");
     }
     found
 }
 
 #[test]
-fn programs_of_the_system_give_what_they_gave() {
-    let Some(place) = a_place() else { return };
+fn programs_of_the_system_have_the_same_output() {
+    let Some(place) = place_with_library() else { return };
     let python = "import mmap\nfile = open('data.txt', 'rb')\n\
          for access in (mmap.ACCESS_READ, mmap.ACCESS_COPY):\n\
          \x20   with mmap.mmap(file.fileno(), 0, access=access) as data:\n\
@@ -52,7 +53,7 @@ fn programs_of_the_system_give_what_they_gave() {
         &["python3", "-c", python],
     ];
     for line in lines {
-        if !is_there(line[0]) {
+        if !is_installed(line[0]) {
             continue;
         }
         let mut plain = Command::new(line[0]);
@@ -73,15 +74,15 @@ fn programs_of_the_system_give_what_they_gave() {
 }
 
 #[test]
-fn the_end_of_the_command_is_passed_on_with_a_report_and_without() {
-    let Some(place) = a_place() else { return };
+fn the_exit_code_is_that_of_the_command_with_and_without_a_report() {
+    let Some(place) = place_with_library() else { return };
     for options in [&["--map", "*.txt", "--"][..], &["--map", "*.txt", "--report", "--"]] {
         let shell = |line| load_run(&place, &[options, &["sh", "-c", line]].concat());
         let ran = shell("echo out; echo err >&2; exit 42");
         assert_eq!((ran.code, ran.out.as_str()), (42, "out\n"), "{ran:?}");
         assert!(ran.err.starts_with("err\n"), "{ran:?}");
         load_run(&place, &[options, &["frobnicate"]].concat())
-            .failed(127, "no command `frobnicate`");
+            .failed(127, "command `frobnicate` not found");
         load_run(&place, &[options, &["./data.txt"]].concat()).failed(126, "not executable");
     }
     let ran = load_run(&place, &["--map", "*.txt", "--report", "--", "sh", "-c", "kill -TERM $$"]);
@@ -89,8 +90,8 @@ fn the_end_of_the_command_is_passed_on_with_a_report_and_without() {
 }
 
 #[test]
-fn a_report_tells_of_what_was_loaded_and_only_of_that() {
-    let Some(place) = a_place() else { return };
+fn a_report_lists_only_loaded_files() {
+    let Some(place) = place_with_library() else { return };
     let copy = ["dd", "if=data.txt", "of=/dev/null", "bs=4M", "status=none"];
     let ran = load_run(&place, &[&["--report", "--map", "./*.txt", "--"], &copy[..]].concat());
     assert_eq!((ran.code, ran.out.as_str()), (0, ""), "{ran:?}");
@@ -102,8 +103,8 @@ fn a_report_tells_of_what_was_loaded_and_only_of_that() {
 }
 
 #[test]
-fn patterns_are_for_real_paths_whatever_they_are_called_by() {
-    let Some(place) = a_place() else { return };
+fn patterns_match_real_paths() {
+    let Some(place) = place_with_library() else { return };
     std::fs::create_dir(place.path("real [1]")).unwrap();
     std::fs::rename(place.path("data.txt"), place.path("real [1]/data.txt")).unwrap();
     std::os::unix::fs::symlink("real [1]", place.path("link")).unwrap();
@@ -117,8 +118,8 @@ fn patterns_are_for_real_paths_whatever_they_are_called_by() {
 }
 
 #[test]
-fn mistakes_are_said_before_anything_is_started() {
-    let Some(place) = a_place() else { return };
+fn wrong_usage_is_reported_before_the_command_starts() {
+    let Some(place) = place_with_library() else { return };
     let fails =
         |code, says: &str, arguments: &[&str]| load_run(&place, arguments).failed(code, says);
     fails(2, "name some by `--map GLOB`", &["--", "true"]);
@@ -130,7 +131,7 @@ fn mistakes_are_said_before_anything_is_started() {
     let mut command = place.bare(&["load", "run", "--map", "*", "--", "echo"]);
     let elsewhere = place.path("elsewhere.so");
     let ran = Ran::of(command.env("EVERMAP_LOAD_SHIM", &elsewhere).output().unwrap());
-    ran.failed(125, "elsewhere.so; build it with `cargo build --release -p evermap-load-shim`");
+    ran.failed(125, "elsewhere.so); build it with `cargo build --release -p evermap-load-shim`");
     std::fs::write(place.path("a b.so"), "").unwrap();
     let ran = Ran::of(command.env("EVERMAP_LOAD_SHIM", place.path("a b.so")).output().unwrap());
     assert!(ran.code != 0 && ran.err.contains("no path with a space"), "{ran:?}");

@@ -1,4 +1,4 @@
-//! Documents are named after their files' paths, and every verb takes the path, the name, or its end.
+//! Documents are named after their files' paths. Every verb accepts the path, the name, or its end.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use common::{Place, Ran, json_lines};
 use evermap::Store;
 use evermap_dom::{Document, NewDocument, Source, html};
 
-/// Two files of one base name, in directories beside the store.
+/// Makes two files with the same base name, in directories next to the store.
 fn two_pages() -> Place {
     let place = Place::new();
     for folder in ["a", "b", "b/deep"] {
@@ -33,7 +33,7 @@ impl Place {
 }
 
 #[test]
-fn files_of_one_base_name_in_two_directories_are_two_documents() {
+fn files_with_the_same_base_name_are_separate_documents() {
     let place = two_pages();
     place.ok(&["parse", "a/index.html"]);
     place.ok(&["parse", "b/index.html"]);
@@ -44,19 +44,19 @@ fn files_of_one_base_name_in_two_directories_are_two_documents() {
         assert_eq!(place.heading_in("", &format!("b/../{name}")), heading);
         assert_eq!(place.heading_in("", place.path(name).to_str().unwrap()), heading);
     }
-    // From elsewhere: a path from there, and the name as `ls` shows it.
+    // From other directories: the path from there, and the name that `ls` shows.
     assert_eq!(place.heading_in("a", "index.html"), "first");
     assert_eq!(place.heading_in("b", "index.html"), "second");
     assert_eq!(place.heading_in("b/deep", "../index.html"), "second");
     assert_eq!(place.heading_in("b/deep", "a/index.html"), "first");
-    // In one call, too, and by several spellings.
+    // Also in one call, and with other spellings of the paths.
     place.ok(&["parse", "--force", "a/index.html", "b/index.html"]);
     place.fails(2, "same file", &["parse", "a/index.html", "./b/../a/index.html"]);
     assert_eq!(place.ok(&["ls"]).lines().count(), 2);
 }
 
 #[test]
-fn a_file_that_is_not_below_the_stores_parent_has_its_absolute_path_as_a_name() {
+fn a_file_outside_the_stores_parent_is_named_by_its_absolute_path() {
     let place = two_pages();
     let other = Place::new();
     let page = other.file("index.html", "<h1>third</h1>");
@@ -70,7 +70,7 @@ fn a_file_that_is_not_below_the_stores_parent_has_its_absolute_path_as_a_name() 
 }
 
 #[test]
-fn the_end_of_a_name_is_enough_if_one_document_has_it() {
+fn a_unique_end_of_a_name_is_enough() {
     let place = two_pages();
     place.file("b/deep/other.html", "<h1>other</h1>");
     place.ok(&["parse", "a/index.html", "b/index.html", "b/deep/other.html"]);
@@ -78,14 +78,14 @@ fn the_end_of_a_name_is_enough_if_one_document_has_it() {
     assert_eq!(place.heading_in("", "deep/other.html"), "other");
     assert_eq!(place.heading_in("a", "other.html"), "other");
     let ran = place.run(&["query", "index.html", "h1"]);
-    ran.failed(2, "`index.html` can mean 2 documents: `a/index.html`, `b/index.html`");
-    // Not every text that ends so is an end of a path.
+    ran.failed(2, "`index.html` matches 2 documents: `a/index.html`, `b/index.html`");
+    // An end has to begin after a slash.
     place.fails(3, "no object `ther.html`", &["query", "ther.html", "h1"]);
     place.fails(3, "no object", &["query", "c/index.html", "h1"]);
 }
 
 #[test]
-fn many_documents_that_can_be_meant_are_not_all_listed() {
+fn an_ambiguous_name_lists_five_documents_at_most() {
     let place = Place::new();
     let files: Vec<String> = (0..9).map(|n| format!("d{n}/index.html")).collect();
     for file in &files {
@@ -101,19 +101,19 @@ fn many_documents_that_can_be_meant_are_not_all_listed() {
 }
 
 #[test]
-fn a_name_and_a_path_from_here_that_are_two_documents_are_not_confused() {
+fn a_name_and_a_path_of_different_documents_are_ambiguous() {
     let place = two_pages();
     place.file("index.html", "<h1>outside</h1>");
     place.ok(&["parse", "a/index.html", "index.html"]);
     assert_eq!(place.heading_in("", "index.html"), "outside");
     let ran = place.run_in("a", &["query", "index.html", "h1"]);
-    ran.failed(2, "can mean 2 documents: `index.html`, `a/index.html`");
+    ran.failed(2, "matches 2 documents: `index.html`, `a/index.html`");
     assert_eq!(place.heading_in("a", "./index.html"), "first");
     assert_eq!(place.heading_in("a", "../index.html"), "outside");
 }
 
 #[test]
-fn every_verb_that_names_a_document_takes_its_path() {
+fn every_verb_for_documents_accepts_a_path() {
     let place = two_pages();
     place.ok(&["parse", "a/index.html", "b/index.html"]);
     for spelling in ["a/index.html", "./a/index.html", place.path("a/index.html").to_str().unwrap()]
@@ -121,9 +121,9 @@ fn every_verb_that_names_a_document_takes_its_path() {
         assert_eq!(place.info(spelling)["name"], "a/index.html");
         assert_eq!(place.info(spelling)["source"]["standing"], "unchanged");
         for verb in ["map", "stats", "audit"] {
-            let told = place.ok(&[verb, "--json", spelling]);
-            let names = json_lines(&told);
-            assert!(names.iter().any(|line| line["name"] == "a/index.html"), "{verb}: {told}");
+            let listing = place.ok(&[verb, "--json", spelling]);
+            let names = json_lines(&listing);
+            assert!(names.iter().any(|line| line["name"] == "a/index.html"), "{verb}: {listing}");
         }
         let file = place.path("exported");
         place.ok(&["export", "--force", spelling, file.to_str().unwrap()]);
@@ -137,7 +137,7 @@ fn every_verb_that_names_a_document_takes_its_path() {
         assert_eq!(place.ok(&["ls"]), "b/index.html\n");
         place.ok(&["parse", "a/index.html"]);
     }
-    // A name that is given has no slash: it would be taken for a path.
+    // A name given by the user has no slash, because it would be taken for a path.
     place.fails(2, "contains a slash", &["mv", "a/index.html", "b/other.html"]);
     place.fails(2, "contains a slash", &["parse", "a/index.html", "--name", "x/y"]);
     assert!(place.ok(&["check"]).contains("nothing found"));
@@ -158,7 +158,7 @@ fn paths_of_up_to_four_thousand_bytes_are_names() {
     assert_eq!(place.heading_in(&format!("b/{folder}"), "./index.html"), "b");
     assert_eq!(place.info(&a)["name"], *a);
     assert_eq!(place.info(&a)["source"]["path"], place.path(&a).to_str().unwrap());
-    place.fails(2, "can mean 2 documents", &["query", "index.html", "h1"]);
+    place.fails(2, "matches 2 documents", &["query", "index.html", "h1"]);
     assert!(place.ok(&["parse", &a]).contains("unchanged"));
     place.file(&a, "<h1>changed</h1>");
     assert_eq!(place.heading_in("", &a), "changed");
@@ -168,19 +168,19 @@ fn paths_of_up_to_four_thousand_bytes_are_names() {
 }
 
 #[test]
-fn symbolic_links_are_names_of_their_own() {
+fn symbolic_links_are_not_resolved() {
     let place = two_pages();
     std::os::unix::fs::symlink("a", place.path("link")).unwrap();
     place.ok(&["parse", "link/index.html", "a/index.html"]);
     assert_eq!(place.ok(&["ls"]), "a/index.html\nlink/index.html\n");
-    // `..` behind a link leads out of where the link leads to.
+    // `..` after a link refers to the parent of the link's target.
     std::os::unix::fs::symlink("b/deep", place.path("short")).unwrap();
     place.ok(&["parse", "short/../index.html"]);
     assert_eq!(place.heading_in("", "short/../index.html"), "second");
 }
 
 #[test]
-fn a_store_that_is_moved_with_its_files_finds_them_again() {
+fn a_store_that_is_moved_with_its_files_finds_them() {
     let place = Place::new();
     std::fs::create_dir_all(place.path("site/a")).unwrap();
     place.file("site/a/index.html", "<h1>first</h1>");
@@ -198,9 +198,9 @@ fn a_store_that_is_moved_with_its_files_finds_them_again() {
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "changed\n", ""), "{ran:?}");
 }
 
-/// A store as older versions made it: documents are named after their files' base names.
+/// In stores of older versions documents are named after their files' base names.
 #[test]
-fn stores_with_base_names_stay_readable_and_their_documents_are_not_replaced_by_other_files() {
+fn documents_named_by_base_names_stay_readable_and_are_not_replaced_by_other_files() {
     let place = two_pages();
     let store = Store::create_new(place.store()).unwrap();
     let text = "<h1>first</h1>";
@@ -217,7 +217,7 @@ fn stores_with_base_names_stay_readable_and_their_documents_are_not_replaced_by_
     assert_eq!(place.heading_in("", "index.html"), "first");
     assert_eq!(place.heading_in("", "a/index.html"), "first");
     assert_eq!(place.heading_in("a", "./index.html"), "first");
-    // The same file keeps its old name, and another one gets its own.
+    // The same file keeps its old name. Another file gets a new name.
     assert!(place.ok(&["parse", "a/index.html"]).contains("unchanged"));
     place.ok(&["parse", "b/index.html"]);
     assert_eq!(place.ok(&["ls"]), "b/index.html\nindex.html\n");

@@ -1,4 +1,4 @@
-//! `send` and `receive`, as a user has them.
+//! `send` and `receive`, as a user runs them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,18 +9,18 @@ use std::process::{Child, Stdio};
 
 use common::{Place, Ran};
 
-/// A receiver that has said where it listens; killed if the test ends before it does.
-struct Receiving(Option<Child>, String);
+/// A receiver that listens, and its address. It is killed if it still runs when the test ends.
+struct Receiver(Option<Child>, String);
 
-impl Receiving {
-    fn start(place: &Place, arguments: &[&str]) -> Receiving {
+impl Receiver {
+    fn start(place: &Place, arguments: &[&str]) -> Receiver {
         let mut command = place.bare(&["receive"]);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::with_capacity(1, child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().rsplit(' ').next().unwrap().to_string();
-        Receiving(Some(child), address)
+        Receiver(Some(child), address)
     }
 
     fn end(mut self) -> Ran {
@@ -28,7 +28,7 @@ impl Receiving {
     }
 }
 
-impl Drop for Receiving {
+impl Drop for Receiver {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
             let _ = child.kill();
@@ -38,10 +38,10 @@ impl Drop for Receiving {
 }
 
 #[test]
-fn what_is_sent_is_received_and_both_say_so() {
+fn a_sent_file_is_received_and_both_sides_report_it() {
     let place = Place::new();
     place.file("file", "what is sent");
-    let receiving = Receiving::start(&place, &["--json", "127.0.0.1:0", "copy"]);
+    let receiving = Receiver::start(&place, &["--json", "127.0.0.1:0", "copy"]);
     let sent = Ran::of(place.bare(&["send", "--verify", "file", &receiving.1]).output().unwrap());
     assert_eq!((sent.code, sent.err.as_str()), (0, ""), "{sent:?}");
     assert!(sent.out.contains("12 B") && sent.out.contains("verified"), "{sent:?}");
@@ -68,14 +68,14 @@ fn each_cause_has_its_exit_code() {
 }
 
 #[test]
-fn a_receiver_says_what_it_takes_and_options_change_it() {
+fn a_receiver_refuses_dot_files_and_large_files_unless_options_allow_them() {
     let place = Place::new();
     place.file(".profile", "four");
     std::fs::create_dir(place.path("inbox")).unwrap();
     let send = |options: &[&str]| {
         let mut arguments = options.to_vec();
         arguments.extend(["127.0.0.1:0", "inbox"]);
-        let receiving = Receiving::start(&place, &arguments);
+        let receiving = Receiver::start(&place, &arguments);
         let sent = Ran::of(place.bare(&["send", ".profile", &receiving.1]).output().unwrap());
         (receiving.end(), sent)
     };

@@ -1,4 +1,4 @@
-//! `map` and `stats`, run as a user does.
+//! `map` and `stats`, as a user runs them.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{Place, json_lines};
 use evermap::{PVec, Store};
 use serde_json::Value;
 
-/// A store with an object of known blocks: 100 of 64 bytes, 3 of 1,000, one of 200,000.
+/// Makes a store with an object of known blocks: 100 of 64 bytes, 3 of 1,000, one of 200,000.
 fn with_blocks() -> Place {
     let place = Place::new();
     let store = Store::create_new(place.store()).expect("a store");
@@ -31,7 +31,7 @@ fn with_blocks() -> Place {
 const NAME: &str = "heap <&> \"one\"";
 
 #[test]
-fn a_picture_is_well_formed_and_has_every_cell_and_every_size() {
+fn an_svg_picture_is_well_formed_and_shows_every_cell_and_size() {
     let place = with_blocks();
     let map: Value = json_lines(&place.ok(&["map", NAME, "--json"])).remove(0);
     let pages: u64 = map["regions"]
@@ -47,9 +47,9 @@ fn a_picture_is_well_formed_and_has_every_cell_and_every_size() {
         let has = |n: &roxmltree::Node<'_, '_>| n.attribute("class") == Some(class);
         document.descendants().filter(has).count()
     };
-    // Few enough pages that each is a cell.
+    // The object is small enough that each page is a cell.
     assert_eq!(of_class("cell") as u64, pages);
-    // Two sizes, large blocks, metadata, free.
+    // Two block sizes, large blocks, metadata, free.
     assert_eq!(of_class("entry"), 5);
     let texts: Vec<String> = document
         .descendants()
@@ -63,11 +63,15 @@ fn a_picture_is_well_formed_and_has_every_cell_and_every_size() {
     let wide = place.ok(&["map", NAME, "--svg", "-", "--wide"]);
     assert!(wide.contains("width=\"1900\""), "{}", &wide[..100]);
     place.fails(3, "no object `no such`", &["map", "no such", "--svg", "-"]);
-    place.fails(3, "there is no folder no/such", &["map", NAME, "--svg", "no/such/place.svg"]);
+    place.fails(
+        3,
+        "directory no/such does not exist",
+        &["map", NAME, "--svg", "no/such/place.svg"],
+    );
 }
 
 #[test]
-fn json_has_runs_of_equal_chunks_and_their_sums() {
+fn map_json_has_runs_of_equal_chunks_and_sums() {
     let place = with_blocks();
     let map = json_lines(&place.ok(&["map", NAME, "--json"])).remove(0);
     assert_eq!(
@@ -91,13 +95,13 @@ fn json_has_runs_of_equal_chunks_and_their_sums() {
 }
 
 #[test]
-fn a_terminal_gets_letters_or_colours_and_as_many_columns_as_it_has() {
+fn a_terminal_picture_uses_letters_or_colours_and_all_columns() {
     let place = with_blocks();
     let letters = place.ok(&["map", NAME]);
     let lines: Vec<&str> = letters.lines().collect();
     assert!(lines[0].starts_with(&format!("{NAME}: commit 2, file ")), "{letters}");
     assert!(lines[2..].iter().all(|line| line.chars().count() <= 80), "{letters}");
-    // Metadata, two pages of small blocks, one of middle ones, 49 of the large one.
+    // Metadata, two pages of small blocks, one of medium blocks, 49 of the large block.
     let cells: String = lines[3..].iter().take_while(|line| !line.is_empty()).copied().collect();
     let order = ["#", "A", "B", "++++"].map(|sign| cells.find(sign));
     assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{letters}");
@@ -128,51 +132,54 @@ fn stats_are_shown_once_or_as_json() {
     assert!(lines[1].ends_with(NAME) && lines[2].ends_with("counter"), "{words}");
     assert!(words.contains("\n   64      1     100  1,024  6.40 kB\n"), "{words}");
     let session = store.write::<u64>("counter").expect("a session");
-    let looks = json_lines(&place.ok(&["stats", "--json", NAME, "counter"]));
-    assert_eq!((&looks[0]["blocks"], &looks[0]["writer"]), (&104.into(), &false.into()));
-    assert_eq!((&looks[1]["blocks"], &looks[1]["writer"]), (&0.into(), &true.into()));
-    assert_eq!(looks[1]["commits_since"], Value::Null);
+    let samples = json_lines(&place.ok(&["stats", "--json", NAME, "counter"]));
+    assert_eq!((&samples[0]["blocks"], &samples[0]["writer"]), (&104.into(), &false.into()));
+    assert_eq!((&samples[1]["blocks"], &samples[1]["writer"]), (&0.into(), &true.into()));
+    assert_eq!(samples[1]["commits_since"], Value::Null);
     drop(session);
     place.fails(3, "no object `no such`", &["stats", NAME, "no such"]);
     place.fails(2, "between 0.01 and 86400", &["stats", "--watch=0", NAME]);
 }
 
 #[test]
-fn a_watch_follows_commits_removal_and_replacement_by_another_process() {
+fn watch_shows_commits_removal_and_replacement_by_other_sessions() {
     let place = Place::new();
     let store = Store::create_new(place.store()).expect("a store");
     store.create::<PVec<u64>, _>("v", [0; 1000]).expect("an object");
     let mut command = place.command(&["stats", "--watch=0.02", "--json", "v"]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
     let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-    let mut looks =
+    let mut samples =
         lines.map(|line| serde_json::from_str::<Value>(&line.expect("a line")).expect("JSON"));
     let started = Instant::now();
     let mut until = |what: &str, wanted: &dyn Fn(&Value) -> bool| loop {
-        let look = looks.next().unwrap_or_else(|| panic!("it ended before {what}"));
-        if wanted(&look) {
-            return look;
+        let sample = samples.next().unwrap_or_else(|| panic!("the watch ended before {what}"));
+        if wanted(&sample) {
+            return sample;
         }
-        assert!(started.elapsed() < Duration::from_secs(60), "{what} never came: {look}");
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "timeout waiting for {what}: {sample}"
+        );
     };
-    until("the first look", &|look| look["commit"] == 1);
+    until("the first sample", &|sample| sample["commit"] == 1);
     let mut session = store.write::<PVec<u64>>("v").expect("a session");
     for commit in 2..6u64 {
         session.root_mut().push(commit).expect("room");
         session.commit().expect("a commit");
-        let look = until("a commit", &|look| look["commit"] == commit);
-        assert_eq!(look["commits_since"], 1, "{look}");
-        assert!(look["allocated_bytes_since"].is_i64(), "{look}");
-        assert_eq!(look["writer"], true);
+        let sample = until("a commit", &|sample| sample["commit"] == commit);
+        assert_eq!(sample["commits_since"], 1, "{sample}");
+        assert!(sample["allocated_bytes_since"].is_i64(), "{sample}");
+        assert_eq!(sample["writer"], true);
     }
     session.close().expect("a close");
-    until("the end of the session", &|look| look["writer"] == false);
+    until("the end of the session", &|sample| sample["writer"] == false);
     store.remove("v").expect("it is removed");
-    let gone = until("the removal", &|look| look.get("gone").is_some());
+    let gone = until("the removal", &|sample| sample.get("gone").is_some());
     assert!(gone["gone"].as_str().expect("why").contains("no object `v`"), "{gone}");
     store.create::<PVec<u64>, _>("v", [1; 10]).expect("another object");
-    let look = until("the replacement", &|look| look["replaced"] == true);
-    assert_eq!((&look["commit"], &look["commits_since"]), (&1.into(), &Value::Null));
+    let sample = until("the replacement", &|sample| sample["replaced"] == true);
+    assert_eq!((&sample["commit"], &sample["commits_since"]), (&1.into(), &Value::Null));
     child.kill().expect("it is killed");
     child.wait().expect("it ends");
 }

@@ -1,4 +1,5 @@
-//! The README's example is the program in `examples/`, and that program does what it says.
+//! The documentation agrees with the programs: README and its example, the reference of the
+//! command, the example pages.
 
 mod common;
 
@@ -12,17 +13,20 @@ fn project() -> PathBuf {
 }
 
 #[test]
-fn the_readme_shows_the_example_that_is_compiled() {
+fn the_readme_contains_the_compiled_example() {
     let readme = std::fs::read_to_string(project().join("README.md")).unwrap();
     let example = std::fs::read_to_string(project().join("examples/words.rs")).unwrap();
-    assert!(readme.contains(&format!("```rust\n{example}```\n")), "they differ");
+    assert!(
+        readme.contains(&format!("```rust\n{example}```\n")),
+        "README.md and examples/words.rs differ"
+    );
 }
 
 #[test]
-fn the_example_goes_on_where_the_last_run_ended() {
-    // Examples are built beside the program, with the other targets of `cargo test`.
+fn the_example_continues_from_the_last_run() {
+    // `cargo test` builds examples into a directory next to the program.
     let example = Path::new(env!("CARGO_BIN_EXE_evermap")).with_file_name("examples").join("words");
-    assert!(example.exists(), "run `cargo test`, or `cargo build --examples` before a single test");
+    assert!(example.exists(), "example not built: run `cargo build --examples`");
     let place = Place::new();
     let run = |words: &[&str]| {
         let output = Command::new(&example).args(words).current_dir(place.path("")).output();
@@ -34,7 +38,7 @@ fn the_example_goes_on_where_the_last_run_ended() {
     assert_eq!(second.out, "2 to\n2 be\n1 or\n1 not\n", "{second:?}");
 }
 
-/// Every verb and option is in the command's reference, every exit code is there as in `--help`.
+/// The command's reference has every verb and option, and the exit codes of `--help`.
 #[test]
 fn the_reference_of_the_command_is_complete() {
     let reference = std::fs::read_to_string(project().join("docs/cli.md")).unwrap();
@@ -89,7 +93,7 @@ fn the_reference_of_the_command_is_complete() {
         assert!(reference.contains(&format!("## `evermap {verb}")), "{verb}");
         has_options(verb);
     }
-    // These have a section with others.
+    // Subcommands that share a section.
     for (verb, parts) in [
         ("lane place", &["plan", "apply", "back", "verify"][..]),
         ("lane trace", &["record", "import", "stat"]),
@@ -106,9 +110,9 @@ fn the_reference_of_the_command_is_complete() {
     }
 }
 
-/// The example pages are what their generator writes; needs Python, and says so when it isn't there.
+/// Skipped without Python.
 #[test]
-fn the_example_pages_are_what_their_generator_writes() {
+fn the_example_pages_are_the_output_of_their_generator() {
     let generator = project().join("examples/pages/generate.py");
     match Command::new("python3").arg(generator).arg("--check").output() {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
@@ -116,9 +120,9 @@ fn the_example_pages_are_what_their_generator_writes() {
     }
 }
 
-/// `make view` shows this site first: whatever its pages name, by link, picture or style sheet, is in it.
+/// Checks every link, picture and style sheet of the site that `make view` opens first.
 #[test]
-fn every_link_of_the_example_site_leads_somewhere() {
+fn every_link_of_the_example_site_has_a_target() {
     let site = project().join("examples/site");
     let read = |name: &str| std::fs::read_to_string(site.join(name)).unwrap();
     let pages = std::fs::read_dir(&site).unwrap().map(|entry| entry.unwrap().file_name());

@@ -1,5 +1,5 @@
-//! Every verb that looks a document up works beside `parse --force` of the same name: it never
-//! fails, and never misses the name. `EVERMAP_TEST_SECONDS` sets how long the verbs run.
+//! Verbs that open a document work while `parse --force` replaces it: they never fail, and always
+//! find the name. `EVERMAP_TEST_SECONDS` sets the duration.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -11,8 +11,9 @@ use common::{Place, Ran};
 
 const NAME: &str = "page.html";
 
-/// Runs a verb again and again. Returns the number of runs; adds those that failed to `failed`.
-fn again(place: &Place, verb: &[&str], end: Instant, failed: &Mutex<Vec<String>>) -> usize {
+/// Runs a verb repeatedly until `end`. Returns the number of runs, and adds failed ones to
+/// `failed`.
+fn repeat(place: &Place, verb: &[&str], end: Instant, failed: &Mutex<Vec<String>>) -> usize {
     let mut runs = 0;
     while Instant::now() < end {
         let Ran { code, out, err } = place.run(verb);
@@ -26,7 +27,7 @@ fn again(place: &Place, verb: &[&str], end: Instant, failed: &Mutex<Vec<String>>
 }
 
 #[test]
-fn verbs_beside_a_replacement_of_their_document_never_fail_and_never_miss_it() {
+fn verbs_never_fail_or_miss_a_document_while_it_is_replaced() {
     let place = Place::new();
     place.file(NAME, "<title>one</title><p>one<p>two");
     place.ok(&["parse", NAME]);
@@ -47,7 +48,7 @@ fn verbs_beside_a_replacement_of_their_document_never_fail_and_never_miss_it() {
     ];
     let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        let threads = verbs.map(|verb| (verb, scope.spawn(|| again(&place, verb, end, &failed))));
+        let threads = verbs.map(|verb| (verb, scope.spawn(|| repeat(&place, verb, end, &failed))));
         for (verb, thread) in threads {
             let runs = thread.join().unwrap();
             println!("{runs} runs of {verb:?}");

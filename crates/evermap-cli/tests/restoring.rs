@@ -1,5 +1,5 @@
-//! `restore --force` that is killed or fails at any of its system calls: the old store is there until the
-//! new one is complete. A call that fails has changed nothing. `EVERMAP_RESTORE_EVERY=1` tries every call.
+//! Kills or fails `restore --force` at each of its system calls. The old store stays until the new
+//! one is complete, and a failed call changes nothing. `EVERMAP_RESTORE_EVERY=1` tries every call.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{Place, Ran, page};
 
-/// The calls that change something, or can fail.
+/// System calls that change something or can fail.
 const CALLS: [&str; 18] = [
     "openat",
     "mkdir",
@@ -32,9 +32,9 @@ const CALLS: [&str; 18] = [
     "unlinkat",
     "fcntl",
 ];
-/// The longest that a run may take: a hang is a failure.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// One case of so many is tried.
+/// Maximum time of a run. A hang is a failure.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// One in this many cases is tried by default.
 const EVERY: usize = 5;
 
 fn documents(place: &Place) -> String {
@@ -46,7 +46,7 @@ fn documents(place: &Place) -> String {
         .collect()
 }
 
-/// Runs `restore` by strace with an injection, if there is one.
+/// Runs `restore` under strace, with an injected fault if one is given.
 fn restore(place: &Place, log: &Path, inject: Option<&str>) -> Ran {
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o"]).arg(log);
@@ -60,7 +60,7 @@ fn restore(place: &Place, log: &Path, inject: Option<&str>) -> Ran {
     let mut child = command.spawn().unwrap();
     let begin = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > TIMEOUT {
             child.kill().unwrap();
             panic!("a hang with {inject:?}: {:?}", child.wait_with_output());
         }
@@ -107,7 +107,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_restore_that_is_killed_or_fails_at_any_call_leaves_the_old_store_or_the_new_one() {
+fn a_restore_killed_or_failed_at_any_call_leaves_the_old_store_or_the_new_one() {
     let place = place();
     let log = place.path("calls");
     let probe = Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).output();
@@ -152,7 +152,7 @@ fn a_restore_that_is_killed_or_fails_at_any_call_leaves_the_old_store_or_the_new
                 assert!(ran.err.contains("evermap: "), "{inject}: {ran:?}");
             }
         }
-        // The next one that is left alone does it, and tidies up.
+        // The next undisturbed restore succeeds and removes all leftovers.
         let ran = place.run(&["restore", "backup", "--force"]);
         assert_eq!((ran.code, documents(&place)), (0, new.clone()), "after {inject}: {ran:?}");
         let names = std::fs::read_dir(place.path("")).unwrap().map(|e| e.unwrap().file_name());

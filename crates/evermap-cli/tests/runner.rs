@@ -1,11 +1,11 @@
-//! How the tests of the workspace run: with default signals, and never for ever.
+//! The test runner of the workspace: tests run with default signals and a time limit.
 
 use std::process::{Command, Output};
 use std::time::Instant;
 
 const RUNNER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/run-test.sh");
 
-/// A program whose path is that of a test, run as cargo runs tests.
+/// Runs a program as cargo runs a test, from a path like that of a test.
 fn run(before: &str, seconds: u32, script: &str) -> Output {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let deps = directory.path().join("deps");
@@ -18,18 +18,18 @@ fn run(before: &str, seconds: u32, script: &str) -> Output {
     command.output().expect("sh runs")
 }
 
-fn is_there() -> bool {
-    let there = Command::new("env").args(["--default-signal=INT", "true"]).output();
-    let there = there.is_ok_and(|output| output.status.success());
-    if !there {
-        eprintln!("SKIPPED: `env --default-signal` is not there");
+fn has_env() -> bool {
+    let found = Command::new("env").args(["--default-signal=INT", "true"]).output();
+    let found = found.is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("SKIPPED: this system has no `env --default-signal`");
     }
-    there
+    found
 }
 
 #[test]
-fn tests_have_default_signals_whatever_their_caller_ignores() {
-    if !is_there() {
+fn tests_have_default_signals_even_if_the_caller_ignores_some() {
+    if !has_env() {
         return;
     }
     let ran = run("trap '' HUP INT QUIT TERM", 60, "grep SigIgn /proc/self/status");
@@ -42,8 +42,8 @@ fn tests_have_default_signals_whatever_their_caller_ignores() {
 }
 
 #[test]
-fn a_test_that_hangs_is_ended() {
-    if !is_there() {
+fn a_hanging_test_is_ended() {
+    if !has_env() {
         return;
     }
     let since = Instant::now();
@@ -53,8 +53,8 @@ fn a_test_that_hangs_is_ended() {
 }
 
 #[test]
-fn this_test_runs_so() {
+fn this_test_uses_the_runner() {
     let has_runner = std::env::var_os("EVERMAP_TEST_LIMITED").is_some();
     let by_cargo = std::env::var_os("CARGO").is_some();
-    assert!(has_runner || !by_cargo || !is_there(), "cargo does not use {RUNNER}");
+    assert!(has_runner || !by_cargo || !has_env(), "cargo does not use {RUNNER}");
 }

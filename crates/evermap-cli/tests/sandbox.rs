@@ -1,4 +1,4 @@
-//! `evermap sandbox exec`: what a command can reach behind the wall, and how its end is passed on.
+//! `evermap sandbox exec`: access of a confined command, and its exit code.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 
 use common::{Place, Ran};
 
-/// Can there be a wall here at all? Else the tests say that they skip.
-fn a_place() -> Option<Place> {
+/// Makes a place for a test. Prints a notice and returns `None` if the system cannot confine
+/// commands.
+fn place_with_sandbox() -> Option<Place> {
     let place = Place::new();
     let ran = shell(&place, &[], "true");
     if ran.code == 125 && ran.err.contains("Landlock") {
@@ -21,20 +22,20 @@ fn a_place() -> Option<Place> {
     Some(place)
 }
 
-/// Runs a command behind the wall, without a store.
+/// Runs a confined command, without a store.
 fn exec(place: &Place, arguments: &[&str]) -> Ran {
     let mut command = place.bare(&["sandbox", "exec"]);
     Ran::of(command.args(arguments).env("PATH", "/usr/bin:/bin").output().unwrap())
 }
 
-/// Runs a shell's command behind the wall, with these options.
+/// Runs a confined shell command, with these options.
 fn shell(place: &Place, options: &[&str], line: &str) -> Ran {
     exec(place, &[options, &["--", "/bin/sh", "-c", line]].concat())
 }
 
 #[test]
-fn the_end_of_the_command_is_passed_on() {
-    let Some(place) = a_place() else { return };
+fn the_exit_code_is_that_of_the_command() {
+    let Some(place) = place_with_sandbox() else { return };
     let ran = shell(&place, &[], "echo out; echo err >&2; exit 42");
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (42, "out\n", "err\n"));
     assert_eq!(shell(&place, &[], "kill -9 $$").code, 137);
@@ -46,24 +47,24 @@ fn the_end_of_the_command_is_passed_on() {
 }
 
 #[test]
-fn a_command_that_is_not_there_or_no_program_is_said_so() {
-    let Some(place) = a_place() else { return };
+fn a_missing_command_or_a_file_that_is_no_program_is_reported() {
+    let Some(place) = place_with_sandbox() else { return };
     place.file("text", "no program");
     let fails = |code, says: &str, arguments: &[&str]| exec(&place, arguments).failed(code, says);
-    fails(127, "no command `frobnicate`", &["--", "frobnicate"]);
-    fails(127, "no command `./frobnicate`", &["--", "./frobnicate"]);
+    fails(127, "command `frobnicate` not found", &["--", "frobnicate"]);
+    fails(127, "command `./frobnicate` not found", &["--", "./frobnicate"]);
     fails(126, "not executable", &["--", "./text"]);
     fails(126, "--read", &["--no-system", "--", "/bin/sh"]);
     fails(125, "/nothing/there", &["--read", "/nothing/there", "--", "/bin/true"]);
     assert_eq!(exec(&place, &[]).code, 2);
     assert_eq!(exec(&place, &["/bin/true"]).code, 2, "`--` is missing");
-    // The store that every verb may be given is one that the command may use.
+    // `--store` gives the command access to the store.
     place.fails(125, place.store().to_str().unwrap(), &["sandbox", "exec", "--", "/bin/true"]);
 }
 
 #[test]
-fn it_reads_and_writes_what_is_named_and_nothing_else() {
-    let Some(place) = a_place() else { return };
+fn a_command_reads_and_writes_only_the_named_files() {
+    let Some(place) = place_with_sandbox() else { return };
     for folder in ["read", "write", "other"] {
         std::fs::create_dir(place.path(folder)).unwrap();
         place.file(&format!("{folder}/file"), folder);
@@ -79,9 +80,9 @@ fn it_reads_and_writes_what_is_named_and_nothing_else() {
     assert!(!works("ln write/new/file other/link") && !works("ln -s a other/link"));
     assert!(!works("echo a > /usr/evermap-test") && !works("echo a > /etc/evermap-test"));
     assert!(works("cat < /dev/null > /dev/null && ls /usr/bin > /dev/null"));
-    // A program outside of the system starts when it is named, as the command or by `--read`.
-    // Copied by a process of its own: what this one has open for writing is busy, and so it stays
-    // for as long as the children of other tests hold what they inherited.
+    // A program outside of the system directories starts if it is the command, or named by
+    // `--read`. Another process copies the program. A file that this process has open for writing
+    // cannot be started, and the children of other tests inherit the open file.
     let program_at = |path: &str| {
         let copied = Command::new("cp").arg("/bin/true").arg(place.path(path)).status().unwrap();
         assert!(copied.success());
@@ -94,8 +95,8 @@ fn it_reads_and_writes_what_is_named_and_nothing_else() {
 }
 
 #[test]
-fn modes_and_owners_change_only_with_leave() {
-    let Some(place) = a_place() else { return };
+fn modes_and_owners_can_be_changed_only_with_attributes() {
+    let Some(place) = place_with_sandbox() else { return };
     place.file("file", "text");
     assert_ne!(shell(&place, &["--write", "."], "chmod 600 file").code, 0);
     assert_ne!(shell(&place, &["--write", "."], "touch -d 2001-01-01 file").code, 0);
@@ -104,9 +105,9 @@ fn modes_and_owners_change_only_with_leave() {
 }
 
 #[test]
-fn the_network_is_there_only_with_leave() {
-    let Some(place) = a_place() else { return };
-    // As a program that every system has: the shell of bash opens sockets by itself.
+fn the_network_can_be_used_only_with_net() {
+    let Some(place) = place_with_sandbox() else { return };
+    // bash can open sockets itself, and every system has it.
     let line = "exec 3<>/dev/tcp/127.0.0.1/1";
     let refused = |options: &[&str]| {
         let mut command = place.bare(&["sandbox", "exec"]);
@@ -114,21 +115,21 @@ fn the_network_is_there_only_with_leave() {
         Ran::of(command.output().unwrap())
     };
     if !std::path::Path::new("/bin/bash").exists() {
-        eprintln!("SKIPPED: the network: there is no bash");
+        eprintln!("SKIPPED: the network: bash is not installed");
         return;
     }
     assert!(refused(&[]).err.contains("not permitted"), "{:?}", refused(&[]));
     assert!(refused(&["--net"]).err.contains("refused"), "{:?}", refused(&["--net"]));
 }
 
-/// Runs a line of Perl, which every Debian has, outside; what it prints.
+/// Runs a line of Perl, which every Debian has, without confinement. Returns its output.
 fn perl(line: &str) -> String {
     let done = Command::new("perl").args(["-e", line]).output().unwrap();
     assert!(done.status.success(), "{done:?}");
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// Takes a segment of shared memory away when the test ends.
+/// A segment of shared memory, removed when dropped.
 struct Segment(String);
 
 impl Drop for Segment {
@@ -138,10 +139,10 @@ impl Drop for Segment {
 }
 
 #[test]
-fn shared_memory_of_other_processes_is_out_of_reach() {
-    let Some(place) = a_place() else { return };
+fn shared_memory_of_other_processes_is_not_accessible() {
+    let Some(place) = place_with_sandbox() else { return };
     if Command::new("perl").arg("-v").output().is_err() {
-        eprintln!("SKIPPED: shared memory: there is no perl");
+        eprintln!("SKIPPED: shared memory: perl is not installed");
         return;
     }
     let make = "my $id = shmget(0, 4096, 0666 | 01000); shmwrite($id, 'outside', 0, 7); print $id";
@@ -157,8 +158,8 @@ fn shared_memory_of_other_processes_is_out_of_reach() {
 }
 
 #[test]
-fn a_command_uses_the_store_that_is_named() {
-    let Some(place) = a_place() else { return };
+fn a_command_can_use_the_named_store() {
+    let Some(place) = place_with_sandbox() else { return };
     place.file("page.html", "<p>first");
     place.ok(&["parse", "page.html"]);
     let store = place.store();
@@ -180,8 +181,8 @@ fn a_command_uses_the_store_that_is_named() {
 }
 
 #[test]
-fn signals_reach_the_command_and_it_does_not_outlive_the_wall() {
-    let Some(place) = a_place() else { return };
+fn signals_reach_the_command_and_it_does_not_outlive_the_sandbox() {
+    let Some(place) = place_with_sandbox() else { return };
     let start = || {
         let line = "trap 'echo told; exit 5' TERM; echo started $$; while :; do sleep 0.05; done";
         let mut command = place.bare(&["sandbox", "exec", "--", "/bin/sh", "-c", line]);
@@ -200,21 +201,21 @@ fn signals_reach_the_command_and_it_does_not_outlive_the_wall() {
     let (mut child, mut output, _) = start();
     signal(&child, rustix::process::Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(5));
-    let mut said = String::new();
-    output.read_to_string(&mut said).unwrap();
-    assert_eq!(said, "told\n");
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "told\n");
 
     let (mut child, mut output, _) = start();
     signal(&child, rustix::process::Signal::KILL);
     assert_eq!(child.wait().unwrap().signal(), Some(9));
-    // The pipe ends when the last of its writers is gone.
-    output.read_to_string(&mut said).unwrap();
-    assert_eq!(said, "told\n");
+    // The pipe ends when its last writer has exited.
+    output.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "told\n");
 }
 
 #[test]
-fn open_files_are_not_handed_in() {
-    let Some(place) = a_place() else { return };
+fn open_files_are_not_inherited() {
+    let Some(place) = place_with_sandbox() else { return };
     place.file("secret", "secret");
     let line = format!(
         "exec 7<secret; cat <&7; exec {} sandbox exec -- /bin/sh -c 'cat <&7'",

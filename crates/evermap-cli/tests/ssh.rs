@@ -1,4 +1,5 @@
-//! `send` to HOST:PATH: through an sshd on loopback where there is one, and through a stand-in everywhere.
+//! `send` to HOST:PATH, through a stand-in for ssh, and through an sshd on loopback if one is
+//! installed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,9 +16,9 @@ use common::{Place, Ran};
 
 const EVERMAP: &str = env!("CARGO_BIN_EXE_evermap");
 
-/// A program in place of ssh: it runs the command that ssh would have run on the other host, here.
-fn stand_in(place: &Place, script: &str) -> String {
-    let path = place.path("stand-in");
+/// Makes a program to use instead of ssh. It runs the remote command on this machine.
+fn fake_ssh(place: &Place, script: &str) -> String {
+    let path = place.path("fake-ssh");
     write_script(&path, &format!("#!/bin/bash\n{script}\n"));
     path.to_str().unwrap().to_string()
 }
@@ -35,8 +36,8 @@ fn send(place: &Place, ssh: &str, arguments: &[&str]) -> Ran {
     Ran::of(command.output().unwrap())
 }
 
-/// What has to hold, by whichever ssh.
-fn sends(place: &Place, ssh: &str, host: &str) {
+/// Checks transfers of files and directories with the given ssh.
+fn check_transfers(place: &Place, ssh: &str, host: &str) {
     photos(place);
     let to = |name: &str| format!("{host}:{}", place.path(name).display());
     fs::create_dir(place.path("backup dir")).unwrap();
@@ -51,7 +52,7 @@ fn sends(place: &Place, ssh: &str, host: &str) {
         (stat.mtime(), stat.mtime_nsec())
     };
     assert_eq!(modified(copy.join("2026/a.jpg")), modified(place.path("photos/2026/a.jpg")));
-    // Once more, and it is merged.
+    // A second transfer merges into the existing directory.
     fs::write(place.path("photos/new"), "new").unwrap();
     let ran = send(place, ssh, &["photos", &to("backup dir")]);
     assert_eq!(
@@ -70,8 +71,8 @@ fn sends(place: &Place, ssh: &str, host: &str) {
     assert_eq!(fs::metadata(place.path("one file")).unwrap().len(), 3 << 20);
 }
 
-/// What goes wrong there is said, and leaves nothing.
-fn says_what_goes_wrong(place: &Place, ssh: &str, host: &str) {
+/// Checks that failures on the remote side are reported and leave nothing.
+fn check_failures(place: &Place, ssh: &str, host: &str) {
     let to = |name: &str| format!("{host}:{}", place.path(name).display());
     let ran = send(place, ssh, &["photos", &to("no/where")]);
     assert_eq!(ran.code, 13, "{ran:?}");
@@ -88,27 +89,27 @@ fn says_what_goes_wrong(place: &Place, ssh: &str, host: &str) {
 }
 
 #[test]
-fn files_and_directories_go_to_a_command_elsewhere() {
+fn files_and_directories_are_sent_to_a_remote_command() {
     let place = Place::new();
     // Arguments: -T -- HOST COMMAND
-    let ssh = stand_in(&place, "exec sh -c \"$4\"");
-    sends(&place, &ssh, "host");
-    says_what_goes_wrong(&place, &ssh, "host");
+    let ssh = fake_ssh(&place, "exec sh -c \"$4\"");
+    check_transfers(&place, &ssh, "host");
+    check_failures(&place, &ssh, "host");
 }
 
-/// Some servers give the command two pipes as its input and output.
+/// Some servers connect the command's input and output to two pipes.
 #[test]
-fn files_and_directories_go_through_pipes() {
+fn files_and_directories_are_sent_through_pipes() {
     let place = Place::new();
-    let ssh = stand_in(&place, "set -o pipefail; cat | sh -c \"$4\" | cat");
-    sends(&place, &ssh, "host");
+    let ssh = fake_ssh(&place, "set -o pipefail; cat | sh -c \"$4\" | cat");
+    check_transfers(&place, &ssh, "host");
 }
 
 #[test]
-fn a_host_that_cannot_be_reached_is_said_so() {
+fn an_unreachable_host_is_reported() {
     let place = Place::new();
     place.file("file", "text");
-    let ssh = stand_in(&place, "echo no route >&2; exit 255");
+    let ssh = fake_ssh(&place, "echo no route >&2; exit 255");
     let ran = send(&place, &ssh, &["file", "host:x"]);
     assert_eq!(ran.code, 13, "{ran:?}");
     assert!(ran.err.contains("no route") && ran.err.contains("could not connect"), "{ran:?}");
@@ -118,7 +119,7 @@ fn a_host_that_cannot_be_reached_is_said_so() {
     assert_eq!(ran.code, 2, "{ran:?}");
 }
 
-/// An sshd of this test's own, on loopback, with a key of its own for whom runs the test.
+/// An sshd for this test on loopback, with generated keys.
 struct Sshd {
     server: Child,
     port: u16,
@@ -130,7 +131,7 @@ impl Sshd {
             .into_iter()
             .find(|path| Path::new(path).exists());
         let Some(sshd) = sshd else {
-            eprintln!("SKIPPED: there is no sshd here (Debian, Ubuntu: openssh-server)");
+            eprintln!("SKIPPED: sshd is not installed (Debian, Ubuntu: openssh-server)");
             return None;
         };
         for name in ["host", "user"] {
@@ -140,13 +141,14 @@ impl Sshd {
                 .stdin(Stdio::null())
                 .status();
             if !made.is_ok_and(|status| status.success()) {
-                eprintln!("SKIPPED: ssh-keygen makes no keys here");
+                eprintln!("SKIPPED: ssh-keygen cannot make keys here");
                 return None;
             }
         }
         let is_root = rustix::process::geteuid().is_root();
         if is_root {
-            // Where an sshd of root changes its root to; packages make it when their service starts.
+            // An sshd that runs as root uses this directory as its chroot. The package's service
+            // makes it at start.
             let _ = fs::create_dir_all("/run/sshd");
         }
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -176,7 +178,7 @@ impl Sshd {
         let _ = server.kill();
         let _ = server.wait();
         let log = fs::read_to_string(directory.join("log")).unwrap_or_default();
-        eprintln!("SKIPPED: sshd does not start here: {log}");
+        eprintln!("SKIPPED: sshd cannot start here: {log}");
         None
     }
 }
@@ -189,7 +191,7 @@ impl Drop for Sshd {
 }
 
 #[test]
-fn files_and_directories_go_through_an_sshd() {
+fn files_and_directories_are_sent_through_an_sshd() {
     let keys = tempfile::tempdir().unwrap();
     let Some(sshd) = Sshd::start(keys.path()) else { return };
     let place = Place::new();
@@ -199,6 +201,6 @@ fn files_and_directories_go_through_an_sshd() {
         sshd.port,
         keys.path().display()
     );
-    sends(&place, &ssh, "127.0.0.1");
-    says_what_goes_wrong(&place, &ssh, "127.0.0.1");
+    check_transfers(&place, &ssh, "127.0.0.1");
+    check_failures(&place, &ssh, "127.0.0.1");
 }

@@ -1,4 +1,4 @@
-//! Answers are as new as the source, or it is said that they are not.
+//! Query results are as new as the source, or a warning says that they are not.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,6 +8,7 @@ use std::process::Stdio;
 
 use common::{Place, Ran, set_age};
 
+/// Returns a store with a document `page.html`.
 fn place() -> Place {
     let place = Place::new();
     place.file("page.html", "<h1>one</h1>");
@@ -23,14 +24,14 @@ fn query(place: &Place, how: &str) -> Ran {
     place.run(&arguments)
 }
 
-/// Changes the source; size and time stamp may both tell, or one of them.
+/// Changes the source. Its size, its time stamp or both change.
 fn change(place: &Place, text: &str, age_s: u64) {
     let path = place.file("page.html", text);
     set_age(&path, age_s);
 }
 
 #[test]
-fn a_changed_source_is_parsed_again_before_the_answer() {
+fn a_changed_source_is_parsed_again_before_the_query() {
     let place = place();
     for (round, text) in ["<h1>two</h1>", "<h1>six</h1>", "<h1>longer</h1>"].iter().enumerate() {
         change(&place, text, 50 - round as u64);
@@ -38,26 +39,26 @@ fn a_changed_source_is_parsed_again_before_the_answer() {
         assert_eq!(place.ok(&QUERY).trim_end(), heading);
         assert_eq!(place.info("page.html")["source"]["standing"], "unchanged");
     }
-    // A time stamp alone is no change, and is noted.
+    // If only the time stamp has changed, the new one is stored.
     let uuid = place.uuid("page.html");
     set_age(&place.path("page.html"), 20);
     assert_eq!(place.info("page.html")["source"]["standing"], "changed");
     assert_eq!(place.ok(&QUERY), "longer\n");
-    assert_eq!(place.uuid("page.html"), uuid, "the same contents were parsed again");
+    assert_eq!(place.uuid("page.html"), uuid, "unchanged contents were parsed again");
     assert_eq!(place.info("page.html")["source"]["standing"], "unchanged");
 }
 
 #[test]
-fn what_is_wanted_of_a_stale_document_is_done() {
+fn each_policy_for_stale_documents_is_applied() {
     let place = place();
     change(&place, "<h1>two</h1>", 50);
     let ran = query(&place, "use");
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "one\n", ""), "{ran:?}");
     let ran = query(&place, "warn");
     assert_eq!((ran.code, ran.out.as_str()), (0, "one\n"), "{ran:?}");
-    assert!(ran.err.contains("page.html has changed since; the answer is from"), "{ran:?}");
+    assert!(ran.err.contains("page.html has changed; using the stored document"), "{ran:?}");
     let ran = query(&place, "fail");
-    ran.failed(12, "has changed since");
+    ran.failed(12, "has changed;");
     let ran = query(&place, "refresh");
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "two\n", ""), "{ran:?}");
     for how in ["use", "warn", "fail"] {
@@ -67,19 +68,19 @@ fn what_is_wanted_of_a_stale_document_is_done() {
 }
 
 #[test]
-fn a_source_that_is_gone_is_said_and_the_document_stays() {
+fn a_missing_source_is_reported_and_the_document_stays() {
     let place = place();
     std::fs::remove_file(place.path("page.html")).unwrap();
     let ran = query(&place, "refresh");
     assert_eq!((ran.code, ran.out.as_str()), (0, "one\n"), "{ran:?}");
-    assert!(ran.err.contains("page.html is gone; the answer is from"), "{ran:?}");
+    assert!(ran.err.contains("page.html is gone; using the stored document"), "{ran:?}");
     query(&place, "fail").failed(12, "is gone");
     assert_eq!(query(&place, "use").err, "");
     assert_eq!(place.info("page.html")["source"]["standing"], "unreachable");
 }
 
 #[test]
-fn a_source_that_can_no_longer_be_parsed_is_said_and_the_document_stays() {
+fn a_source_that_can_no_longer_be_parsed_is_reported_and_the_document_stays() {
     let place = Place::new();
     place.file("feed.xml", "<a><b>one</b></a>");
     place.ok(&["parse", "feed.xml"]);
@@ -99,18 +100,18 @@ fn documents_without_a_source_are_never_stale() {
     assert_eq!(place.info("page.html")["source"]["standing"], "none");
 }
 
-/// A file that was written just before it was parsed: its time stamp tells nothing yet.
+/// The file is written just before it is parsed, so its time stamp is too new to be relied on.
 #[test]
-fn a_source_that_is_too_young_for_its_time_stamp_is_compared_by_its_contents() {
+fn a_source_with_a_new_time_stamp_is_compared_by_its_contents() {
     let place = Place::new();
     let path = place.path("page.html");
     std::fs::write(&path, "<h1>one</h1>").unwrap();
     place.ok(&["parse", "page.html"]);
     assert_eq!(place.ok(&QUERY), "one\n");
-    // As long, and in the same tick of the clock as far as anybody can tell.
+    // Same length, and possibly the same tick of the clock.
     std::fs::write(&path, "<h1>two</h1>").unwrap();
     assert_eq!(place.ok(&QUERY), "two\n");
-    // When it is older, its time stamp is noted, and it is not read again.
+    // Once the file is older, its time stamp is stored, and it is not read again.
     set_age(&path, 60);
     assert_eq!(place.ok(&QUERY), "two\n");
     assert_eq!(place.info("page.html")["source"]["standing"], "unchanged");
@@ -144,9 +145,9 @@ fn queries_at_the_same_time_parse_a_changed_source_once() {
     }
 }
 
-/// A store that cannot be written answers, and says that it could not parse the source again.
+/// The warning says that the source cannot be parsed again.
 #[test]
-fn a_store_that_cannot_be_written_answers_with_a_warning() {
+fn a_query_in_a_read_only_store_uses_the_stored_document_and_warns() {
     let place = place();
     change(&place, "<h1>two</h1>", 50);
     let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" || exit 77
@@ -163,5 +164,5 @@ fn a_store_that_cannot_be_written_answers_with_a_warning() {
         }
     };
     assert_eq!((ran.code, ran.out.as_str()), (0, "one\n"), "{ran:?}");
-    assert!(ran.err.contains("has changed since, and it cannot be parsed again"), "{ran:?}");
+    assert!(ran.err.contains("has changed and cannot be parsed again"), "{ran:?}");
 }

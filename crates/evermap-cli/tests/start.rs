@@ -1,4 +1,4 @@
-//! How the command is linked: nothing to relocate, unless strangers' code runs in it.
+//! Checks how the command is linked: at fixed addresses, unless it runs untrusted code.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,12 +6,12 @@ use std::process::Command;
 
 const EVERMAP: &str = env!("CARGO_BIN_EXE_evermap");
 
-/// In an ELF header: a program at fixed addresses.
-const AT_FIXED_ADDRESSES: u16 = 2;
-/// A program, or library, that is moved when it is loaded.
-const MOVABLE: u16 = 3;
+/// ELF type of a program at fixed addresses (`ET_EXEC`).
+const FIXED: u16 = 2;
+/// ELF type of a position-independent program or a library (`ET_DYN`).
+const POSITION_INDEPENDENT: u16 = 3;
 
-fn kind_of(program: &str) -> u16 {
+fn elf_type(program: &str) -> u16 {
     let bytes = std::fs::read(program).unwrap();
     assert_eq!(&bytes[..4], b"\x7fELF");
     u16::from_le_bytes([bytes[16], bytes[17]])
@@ -19,15 +19,15 @@ fn kind_of(program: &str) -> u16 {
 
 #[test]
 #[cfg(all(target_os = "linux", target_env = "gnu", not(target_feature = "crt-static")))]
-fn the_command_lies_at_fixed_addresses_only_where_no_strangers_code_runs_in_it() {
-    let wanted =
+fn the_command_has_fixed_addresses_unless_it_runs_untrusted_code() {
+    let is_pie =
         cfg!(feature = "sandbox") || option_env!("EVERMAP_PIE").is_some_and(|v| !v.is_empty());
-    assert_eq!(kind_of(EVERMAP), if wanted { MOVABLE } else { AT_FIXED_ADDRESSES });
+    assert_eq!(elf_type(EVERMAP), if is_pie { POSITION_INDEPENDENT } else { FIXED });
 }
 
-/// The unwinder is at work: what a test panics with is caught, and a command that panics would say where.
+/// A panic can only be caught if the unwinder is linked and works.
 #[test]
-fn a_panic_is_caught_by_the_unwinder_that_is_linked() {
+fn the_linked_unwinder_catches_a_panic() {
     let caught = std::panic::catch_unwind(|| {
         let nothing: Option<u8> = std::hint::black_box(None);
         nothing.unwrap()

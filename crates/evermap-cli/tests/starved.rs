@@ -1,6 +1,6 @@
-//! Every verb under a limit of a file's size, under a limit of memory, and on a full disk: it ends by
-//! itself with the code of its cause and a message that says what to do, and the store is in the old
-//! or the new state. The verbs are those that the help lists, so a new one needs a case.
+//! Runs every verb under a file size limit, under a memory limit, and on a full disk. Each exits
+//! with the code of its cause and a message with a remedy, and leaves the store in the old or the
+//! new state. The verbs are read from the help, so a new verb needs a case.
 #![allow(clippy::unwrap_used)]
 
 #[path = "starved/cases.rs"]
@@ -21,12 +21,12 @@ use common::Place;
 use judge::{Limit, Prepared, Verdict};
 use mount::Mount;
 
-/// All verbs that have none below them, as the help lists them.
+/// Returns all verbs without subcommands, as listed in the help.
 fn verbs() -> BTreeSet<Vec<String>> {
     let place = Place::new();
     let mut found = BTreeSet::new();
-    let mut waiting: Vec<Vec<String>> = vec![Vec::new()];
-    while let Some(verb) = waiting.pop() {
+    let mut queue: Vec<Vec<String>> = vec![Vec::new()];
+    while let Some(verb) = queue.pop() {
         let mut words: Vec<&str> = verb.iter().map(String::as_str).collect();
         words.push("-h");
         let help = place.ok(&words);
@@ -38,7 +38,7 @@ fn verbs() -> BTreeSet<Vec<String>> {
                 let names = lines.filter(|line| !line.starts_with("   "));
                 let names = names.filter_map(|line| line.split_whitespace().next());
                 for name in names.filter(|name| *name != "help") {
-                    waiting.push(verb.iter().cloned().chain([name.to_string()]).collect());
+                    queue.push(verb.iter().cloned().chain([name.to_string()]).collect());
                 }
             }
         }
@@ -58,8 +58,8 @@ fn every_verb_has_a_case() {
     assert!(without.is_empty(), "verbs without a case in tests/starved/cases.rs: {without:?}");
 }
 
-/// Runs all cases at all levels by two threads. Returns how many calls failed for lack of what is
-/// limited.
+/// Runs all cases under all limits, in two threads. Returns the number of calls that the limits
+/// made fail.
 fn run_all(prepared: &Prepared, limits: &[Limit]) -> usize {
     let (next, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let wrong: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -87,7 +87,7 @@ fn run_all(prepared: &Prepared, limits: &[Limit]) -> usize {
 }
 
 #[test]
-fn a_limit_of_a_files_size_is_an_error_of_every_verb_and_no_signal() {
+fn a_file_size_limit_is_an_error_of_every_verb_and_not_a_signal() {
     let prepared = Prepared::new(Path::new("/dev/shm"));
     let sizes = [0, 1, 4096, 20 << 10, 72 << 10, 400 << 10, 2 << 20];
     let refused = run_all(&prepared, &sizes.map(Limit::FileSize));
@@ -102,14 +102,14 @@ fn a_short_stack_stops_no_verb() {
 }
 
 #[test]
-fn a_limit_of_memory_is_an_error_of_every_verb_and_no_signal() {
+fn a_memory_limit_is_an_error_of_every_verb_and_not_a_signal() {
     let prepared = Prepared::new(Path::new("/dev/shm"));
     let addresses: &[u64] = &[0, 64, 256, 1 << 10, 3 << 10, 40 << 10, 300 << 10];
     let data: &[u64] = &[0, 64, 200, 1 << 10];
     let kinds: [fn(u64) -> Limit; 2] = [Limit::Addresses, Limit::Data];
     for (kind, steps) in kinds.into_iter().zip([addresses, data]) {
-        // Below that, the system's loader cannot start the program.
-        let least = prepared.least_to_start(kind);
+        // Below this limit the system's loader cannot start the program.
+        let least = prepared.minimum_to_start(kind);
         let limits = steps.iter().map(|kib| kind(least + (kib << 10))).collect::<Vec<_>>();
         let refused = run_all(&prepared, &limits);
         assert!(refused > 20, "{refused}");
@@ -118,7 +118,7 @@ fn a_limit_of_memory_is_an_error_of_every_verb_and_no_signal() {
 
 #[test]
 fn a_full_disk_is_an_error_of_every_verb() {
-    // One thread after the other fills and empties it, so each file system is the business of one.
+    // The test fills and empties the file system for each call, so one thread runs all of them.
     for mount in Mount::each(64) {
         let mut wrong = Vec::new();
         let mut refused = 0;

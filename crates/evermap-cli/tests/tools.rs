@@ -1,4 +1,4 @@
-//! `check`, `backup` and `restore`, run as a user does.
+//! `check`, `backup` and `restore`, as a user runs them.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn with_documents() -> Place {
     place
 }
 
-/// The same with another store.
+/// Runs the program with another store.
 fn at(place: &Place, store: &str, arguments: &[&str]) -> Ran {
     let arguments = [&["--store", store], arguments].concat();
     Ran::of(place.bare(&arguments).output().expect("the program runs"))
@@ -31,7 +31,7 @@ fn flip(file: &PathBuf, at: usize) {
 }
 
 #[test]
-fn a_sound_store_is_checked_in_words_and_in_json() {
+fn check_reports_an_intact_store_as_text_and_json() {
     let place = with_documents();
     let words = place.ok(&["check"]);
     assert!(words.starts_with("2 objects checked: "), "{words}");
@@ -49,7 +49,7 @@ fn a_sound_store_is_checked_in_words_and_in_json() {
 }
 
 #[test]
-fn damage_has_its_exit_code_its_place_and_its_remedies() {
+fn damage_has_exit_code_5_a_place_and_remedies() {
     let place = with_documents();
     let file = object_file(&place, "a.html");
     let middle = std::fs::metadata(&file).expect("the file").len() as usize - 9_000;
@@ -63,14 +63,14 @@ fn damage_has_its_exit_code_its_place_and_its_remedies() {
     assert_eq!(found["file"], format!("objects/{}", place.uuid("a.html")));
     let page = middle / 4096 * 4096;
     assert_eq!(found["what"], format!("the page at byte {page} of the file"));
-    // A plain repair leaves data alone.
+    // `--repair` alone does not change data.
     assert_eq!(place.run(&["check", "--repair"]).code, 5);
     let words = place.run(&["check"]).out;
     assert!(words.contains("damage    objects/") && words.contains("--accept-data"), "{words}");
     let repaired = place.ok(&["check", "--repair", "--accept-data"]);
     assert!(repaired.contains("1 repaired") && repaired.contains("kept "), "{repaired}");
     assert!(place.ok(&["check"]).ends_with("nothing found\n"));
-    // The other way.
+    // The other remedy.
     flip(&file, middle);
     place.ok(&["check", "--repair", "--quarantine"]);
     assert_eq!(place.ok(&["ls"]), "b.html\n");
@@ -79,7 +79,7 @@ fn damage_has_its_exit_code_its_place_and_its_remedies() {
 }
 
 #[test]
-fn a_lost_catalog_comes_back_with_its_names() {
+fn a_lost_catalog_is_rebuilt_with_its_names() {
     let place = with_documents();
     std::fs::remove_file(place.store().join("catalog")).expect("removed");
     assert_eq!(place.run(&["check"]).code, 5);
@@ -90,7 +90,7 @@ fn a_lost_catalog_comes_back_with_its_names() {
 }
 
 #[test]
-fn a_backup_is_a_store_and_a_restored_one_is_what_it_was() {
+fn a_backup_is_a_store_and_restore_brings_the_old_state_back() {
     let place = with_documents();
     let words = place.ok(&["backup", "copy"]);
     assert!(words.starts_with("copy: 2 objects, "), "{words}");
@@ -105,7 +105,7 @@ fn a_backup_is_a_store_and_a_restored_one_is_what_it_was() {
     assert_eq!(at(&place, "new", &["ls"]).out, "a.html\nb.html\n");
     at(&place, "other", &["restore", "nothing"]).failed(3, "no backup at nothing");
     assert!(!place.path("other").exists());
-    // What is damaged is copied, and said; it is not restored.
+    // A damaged store is copied with a report, and is not restored.
     flip(&object_file(&place, "a.html"), 70_000);
     let ran = place.run(&["backup", "damaged", "--json"]);
     assert_eq!(ran.code, 5, "{ran:?}");
@@ -115,9 +115,9 @@ fn a_backup_is_a_store_and_a_restored_one_is_what_it_was() {
     assert_eq!(refused.code, 5, "{refused:?}");
 }
 
-/// Each a message that names the thing, what is wrong with it, and a remedy.
+/// Each message names the path, the cause, and a remedy.
 #[test]
-fn mistakes_with_places_change_nothing_and_say_what_to_do() {
+fn wrong_paths_change_nothing_and_are_reported_with_a_remedy() {
     let place = with_documents();
     place.file("file", "text");
     std::fs::create_dir_all(place.path("letters")).expect("made");

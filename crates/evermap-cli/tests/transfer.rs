@@ -1,4 +1,4 @@
-//! `copy` and `bench transfer`: what they do, say, and leave.
+//! `copy` and `bench transfer`: results, output and leftovers.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ fn names(place: &Place, directory: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_copy_says_nothing_and_keeps_what_the_source_has() {
+fn a_copy_prints_nothing_and_keeps_contents_and_attributes() {
     let place = Place::new();
     place.file("from", "content");
     assert_eq!(place.ok(&["copy", "from", "to"]), "");
@@ -31,10 +31,10 @@ fn a_copy_says_nothing_and_keeps_what_the_source_has() {
 }
 
 #[test]
-fn explain_names_the_engine_and_why_not_the_others() {
+fn explain_names_the_engine_and_the_reasons_against_the_others() {
     let place = Place::new();
     place.file("from", vec![7; 1 << 20]);
-    let said = place.ok(&[
+    let stdout = place.ok(&[
         "copy",
         "from",
         "to",
@@ -52,21 +52,21 @@ fn explain_names_the_engine_and_why_not_the_others() {
         "not       reflink: sharing extents is disabled",
         "verified",
     ] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
     let named = place.ok(&["copy", "from", "to", "--explain", "--engine", "sendfile"]);
     assert!(named.contains("engine    sendfile: 1.05 MB"), "{named}");
 }
 
 #[test]
-fn json_has_what_explain_says() {
+fn json_has_the_information_of_explain() {
     let place = Place::new();
     place.file("from", vec![7; 300_000]);
     place.file("other", "x");
     std::fs::create_dir(place.path("into")).unwrap();
-    let said = place.ok(&["copy", "from", "other", "into", "--json", "--engine", "read-write"]);
+    let stdout = place.ok(&["copy", "from", "other", "into", "--json", "--engine", "read-write"]);
     let reports: Vec<serde_json::Value> =
-        said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(reports.len(), 2);
     assert_eq!(reports[0]["size_bytes"], 300_000);
     assert_eq!(reports[0]["engines"][0]["engine"], "read-write");
@@ -79,7 +79,7 @@ fn json_has_what_explain_says() {
     }
 }
 
-/// Each line of `--json` names the source as it was given, and the path that the copy has.
+/// Each line of `--json` has the source as it was given, and the path of the copy.
 #[test]
 fn json_names_source_and_target_of_each_copy() {
     let place = Place::new();
@@ -94,8 +94,8 @@ fn json_names_source_and_target_of_each_copy() {
         (&["tree/sub/..", "new"], "tree/sub/..", "new/tree"),
         (&["tree/", "new/"], "tree/", "new/tree"),
     ] {
-        let said = place.ok(&[&["copy", "--json"], arguments].concat());
-        let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let stdout = place.ok(&[&["copy", "--json"], arguments].concat());
+        let report: serde_json::Value = serde_json::from_str(&stdout).unwrap();
         assert_eq!((&report["source"], &report["target"]), (&source.into(), &target.into()));
         assert!(place.path(target).exists(), "{arguments:?}");
         assert!(report["size_bytes"].is_u64(), "{report}");
@@ -108,8 +108,8 @@ fn a_tree_is_copied_and_counted() {
     std::fs::create_dir_all(place.path("tree/inner")).unwrap();
     place.file("tree/a", "a");
     place.file("tree/inner/b", vec![1; 400_000]);
-    let said = place.ok(&["copy", "tree", "copied", "--explain"]);
-    assert!(said.contains("2 files, 2 directories"), "{said}");
+    let stdout = place.ok(&["copy", "tree", "copied", "--explain"]);
+    assert!(stdout.contains("2 files, 2 directories"), "{stdout}");
     assert_eq!(std::fs::read(place.path("copied/inner/b")).unwrap(), vec![1; 400_000]);
     place.fails(2, "is inside tree", &["copy", "tree", "tree/inner/new"]);
 }
@@ -136,7 +136,7 @@ fn each_cause_has_its_exit_code_and_nothing_is_left() {
         &["copy", "/proc/version", "to", "--engine", "reflink"],
     );
     assert_eq!(names(&place, "."), ["directory", "file", "from"]);
-    // One that cannot be copied keeps the others from nothing.
+    // A failure does not stop the remaining copies.
     place.fails(3, "missing", &["copy", "missing", "from", "directory"]);
     assert_eq!(names(&place, "directory"), ["from"]);
 }
@@ -148,37 +148,37 @@ fn an_interrupt_ends_a_copy_with_130_and_leaves_nothing() {
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     let mut child = place.bare(&["copy", "fifo", "to"]).stderr(Stdio::piped()).spawn().unwrap();
-    // It waits for more than what it gets here.
+    // The copy waits for more bytes after these.
     let mut writer = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
     writer.write_all(&[1; 1000]).unwrap();
     let start = Instant::now();
     let id = rustix::process::Pid::from_child(&child);
-    // Once, as a second one is meant to kill; and when it has long been waiting, which only a system that is overloaded
-    // beyond reason would not have let it do.
+    // One signal, because a second one kills the command. After a second the copy is waiting,
+    // except on an extremely overloaded system.
     std::thread::sleep(Duration::from_secs(1));
     rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "it does not end");
+        assert!(start.elapsed() < Duration::from_secs(60), "the command does not end");
         std::thread::sleep(Duration::from_millis(10));
     };
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    let mut stderr = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut stderr).unwrap();
     drop(writer);
-    assert_eq!(status.code(), Some(130), "{said}");
-    assert!(said.contains("interrupted; no partial file remains"), "{said}");
+    assert_eq!(status.code(), Some(130), "{stderr}");
+    assert!(stderr.contains("interrupted; no partial file remains"), "{stderr}");
     assert_eq!(names(&place, "."), ["fifo"]);
 }
 
 #[test]
 fn bench_compares_the_engines_on_the_users_disk() {
     let place = Place::new();
-    let said = place
+    let stdout = place
         .ok(&["bench", "transfer", ".", "--sizes", "4K,64K", "--rounds", "2", "--sync", "--cold"]);
     for part in ["4.10 kB, cold, until on the disk", "read-write", "splice", "two pipes = "] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
     let json = place.ok(&[
         "bench",

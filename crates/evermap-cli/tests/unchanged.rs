@@ -1,4 +1,4 @@
-//! A call that fails has changed nothing; the exceptions are those that `docs/cli.md` lists.
+//! A failed call has changed nothing, with the exceptions that `docs/cli.md` lists.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use common::{Place, Ran};
 
-/// Names of all objects, with what they hold.
+/// Returns the names and contents of all objects.
 fn contents(place: &Place) -> BTreeMap<String, String> {
     let names = place.ok(&["ls"]);
     let hash = |name: &str| place.info(name)["source"]["blake3"].to_string();
@@ -30,7 +30,7 @@ fn with_full_output(place: &Place, arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_call_that_fails_leaves_every_object_as_it_was() {
+fn a_failed_call_changes_no_object() {
     let place = place();
     place.file("new.html", "<p>new");
     place.file("bad.xml", "<a>");
@@ -68,7 +68,7 @@ fn a_call_that_fails_leaves_every_object_as_it_was() {
 }
 
 #[test]
-fn failing_calls_make_no_store_except_that_parse_leaves_an_empty_one() {
+fn failed_calls_make_no_store_except_an_empty_one_by_parse() {
     let place = Place::new();
     place.file("bad.xml", "<a>");
     place.file("damaged.object", "no export");
@@ -106,7 +106,7 @@ fn failing_calls_make_no_store_except_that_parse_leaves_an_empty_one() {
 }
 
 #[test]
-fn removing_several_names_removes_those_it_can() {
+fn rm_removes_the_names_that_it_can() {
     let place = place();
     let ran = place.run(&["rm", "gone", "a.html", "neither", "b.html"]);
     assert_eq!(ran.code, 3, "{ran:?}");
@@ -115,7 +115,7 @@ fn removing_several_names_removes_those_it_can() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_said_and_what_was_done_stays() {
+fn a_failed_write_of_the_output_is_reported_and_undoes_nothing() {
     let place = place();
     place.file("new.html", "<p>new");
     with_full_output(&place, &["parse", "new.html"]).failed(7, "cannot write the output");
@@ -130,31 +130,31 @@ fn output_that_cannot_be_written_is_said_and_what_was_done_stays() {
     with_full_output(&place, &["restore", "backup", "--force"])
         .failed(7, "cannot write the output");
     assert!(contents(&place).contains_key("a.html"), "it was restored");
-    // These say nothing, so they cannot fail by that.
+    // These verbs print nothing, so a full output does not matter.
     for quiet in [&["mv", "copy", "again"][..], &["rm", "again"]] {
         assert_eq!(with_full_output(&place, quiet).code, 0);
     }
 }
 
-/// What `parse` tells of a document is known before the commit, so a failing look at the object
-/// afterwards is none of the call's.
+/// The report of `parse` is complete before the commit, except for the file's size. A failure to
+/// read that size afterwards does not fail the call.
 #[test]
-fn parse_reports_what_it_stored_without_opening_it_again() {
+fn parse_succeeds_if_it_cannot_open_the_object_after_the_commit() {
     let place = place();
     place.file("new.html", "<p>new");
     let ran = traced(&place, &["parse", "new.html", "--json"]);
     let Some(ran) = ran else { return };
     assert_eq!(ran.code, 0, "{ran:?}");
-    let told: serde_json::Value = serde_json::from_str(ran.out.trim_end()).unwrap();
-    assert_eq!((&told["stored_bytes"], &told["nodes"]), (&serde_json::Value::Null, &6.into()));
+    let report: serde_json::Value = serde_json::from_str(ran.out.trim_end()).unwrap();
+    assert_eq!((&report["stored_bytes"], &report["nodes"]), (&serde_json::Value::Null, &6.into()));
     assert!(contents(&place).contains_key("new.html"));
 }
 
-/// Runs the program with every opening of an object's file for reading failing, by strace; `None`, with
-/// a word, where that cannot be done.
+/// Runs the program under strace, which makes every opening of an object's file for reading fail.
+/// Prints a message and returns `None` if that is not possible.
 fn traced(place: &Place, arguments: &[&str]) -> Option<Ran> {
-    // The objects that exist already are opened for reading when a batch is committed, too: only those
-    // that appear later may fail. So the calls that fail are those after the catalog's commit.
+    // A commit of a batch also opens existing objects for reading. Those calls must not fail, so
+    // only the calls after the catalog's commit do.
     let probe = std::process::Command::new("strace").arg("--version").output();
     if !probe.is_ok_and(|output| output.status.success()) {
         eprintln!("SKIPPED: strace is not installed");
@@ -178,7 +178,7 @@ fn traced(place: &Place, arguments: &[&str]) -> Option<Ran> {
     }
     let calls = std::fs::read_to_string(&log).unwrap();
     let opened: Vec<&str> = calls.lines().filter(|line| line.contains("openat(")).collect();
-    // The report's look is the last opening of an object's file.
+    // The last opening of an object's file is that for the report.
     let last = opened.iter().rposition(|line| line.contains("/objects/"))?;
     place.ok(&["rm", "new.html"]);
     assert!(Path::new(&log).exists());

@@ -21,7 +21,7 @@ fn with_documents() -> Place {
 }
 
 #[test]
-fn query_shows_outer_html_text_attributes_and_counts() {
+fn query_prints_outer_html_text_attributes_and_counts() {
     let place = with_documents();
     let query = |rest: &[&str]| place.ok(&[&["query", "letter.html"], rest].concat());
     assert_eq!(query(&["h1"]), "<h1>Dear <i>you</i></h1>\n");
@@ -37,7 +37,7 @@ fn query_shows_outer_html_text_attributes_and_counts() {
 }
 
 #[test]
-fn query_takes_prefixes_for_namespaces() {
+fn query_accepts_namespace_prefixes() {
     let place = with_documents();
     let query = ["query", "list.xml", "e|i", "--attr", "n", "--namespace", "e=urn:e"];
     assert_eq!(place.ok(&query), "2\n");
@@ -47,7 +47,7 @@ fn query_takes_prefixes_for_namespaces() {
 }
 
 #[test]
-fn query_that_matches_nothing_exits_with_1_and_says_nothing() {
+fn query_without_a_match_exits_with_1_and_prints_nothing() {
     let place = with_documents();
     for shown in [&["--text"][..], &[], &["--json"]] {
         let ran = place.run(&[&["query", "letter.html", "video"], shown].concat());
@@ -60,7 +60,7 @@ fn query_that_matches_nothing_exits_with_1_and_says_nothing() {
 }
 
 #[test]
-fn json_of_every_verb_is_one_object_per_line() {
+fn every_verb_prints_one_json_object_per_line() {
     let place = with_documents();
     let parsed = json_lines(&place.ok(&["parse", "--json", "--force", "letter.html", "list.xml"]));
     assert_eq!(parsed.len(), 2);
@@ -87,7 +87,7 @@ fn json_of_every_verb_is_one_object_per_line() {
 }
 
 #[test]
-fn ls_info_mv_and_rm_tell_and_do() {
+fn ls_info_mv_and_rm_work() {
     let place = with_documents();
     assert_eq!(place.ok(&["ls"]), "letter.html\nlist.xml\n");
     let long = place.ok(&["ls", "--long"]);
@@ -101,7 +101,7 @@ fn ls_info_mv_and_rm_tell_and_do() {
     place.fails(9, "evermap rm", &["mv", "a b", "list.xml"]);
     place.fails(3, "evermap ls", &["mv", "letter.html", "c"]);
 
-    // What can be removed is, whatever else is asked for.
+    // Missing names do not stop the removal of the others.
     let ran = place.run(&["rm", "nothing", "list.xml", "a b", "nowhere"]);
     assert_eq!((ran.code, ran.err.lines().count()), (3, 2), "{ran:?}");
     assert!(ran.err.contains("`nothing`") && ran.err.contains("`nowhere`"), "{ran:?}");
@@ -110,32 +110,32 @@ fn ls_info_mv_and_rm_tell_and_do() {
 }
 
 #[test]
-fn parsing_what_has_not_changed_costs_nothing() {
+fn parse_skips_unchanged_files() {
     let place = with_documents();
     let (uuid, files) = (place.uuid("letter.html"), place.store_files());
     let unchanged = |arguments: &[&str]| {
-        let told = json_lines(&place.ok(&[&["parse", "--json"], arguments].concat()));
-        told.iter().all(|document| document["unchanged"] == true)
+        let reports = json_lines(&place.ok(&[&["parse", "--json"], arguments].concat()));
+        reports.iter().all(|document| document["unchanged"] == true)
     };
     assert!(place.ok(&["parse", "letter.html"]).ends_with("unchanged\n"));
     assert!(unchanged(&["letter.html", "list.xml"]));
-    // Another time stamp: the hash tells. Another path: the hash tells.
+    // With another time stamp or path, the hash shows that the contents are unchanged.
     set_age(&place.path("letter.html"), 30);
     assert!(unchanged(&["letter.html"]));
     place.file("copy.html", LETTER);
     assert!(unchanged(&["copy.html", "--name", "letter.html"]));
     assert_eq!((place.uuid("letter.html"), place.store_files()), (uuid.clone(), files));
-    // Recognised by size and stamp alone: the file cannot even be read.
+    // `--force` parses an unchanged file too.
     assert!(!unchanged(&["--force", "letter.html"]));
     assert_ne!(place.uuid("letter.html"), uuid);
     assert_eq!(place.store_files().len(), 7, "{:?}", place.store_files());
 }
 
 #[test]
-fn a_changed_file_is_parsed_again_even_within_the_clock_s_tick() {
+fn a_file_changed_within_one_clock_tick_is_parsed_again() {
     let place = Place::new();
     let path = place.path("p.html");
-    // Same size, same time stamp, other contents: right after writing a stamp proves nothing.
+    // Size and time stamp stay equal while the contents change: a new time stamp proves nothing.
     let now = std::time::SystemTime::now();
     for text in ["one", "two", "six"] {
         std::fs::write(&path, text).unwrap();
@@ -143,7 +143,7 @@ fn a_changed_file_is_parsed_again_even_within_the_clock_s_tick() {
         place.ok(&["parse", "p.html"]);
         assert_eq!(place.ok(&["query", "p.html", "body", "--text"]), format!("{text}\n"));
     }
-    // The same file as the other kind is another document.
+    // Parsing the file as the other type replaces the document.
     place.file("q.html", "<q>a</q>");
     place.ok(&["parse", "q.html"]);
     place.ok(&["parse", "q.html", "--xml"]);
@@ -153,7 +153,7 @@ fn a_changed_file_is_parsed_again_even_within_the_clock_s_tick() {
 }
 
 #[test]
-fn the_kind_is_told_by_extension_then_content_then_option() {
+fn the_type_is_detected_by_extension_and_content_unless_an_option_sets_it() {
     let place = Place::new();
     place.file("a.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>");
     place.file("b", "\u{feff} \n<?xml version='1.0'?><b/>");
@@ -168,13 +168,13 @@ fn the_kind_is_told_by_extension_then_content_then_option() {
     {
         assert_eq!(place.info(name)["type"], kind, "{name}");
     }
-    // White space before an XML declaration makes it XML, and not well-formed.
+    // With white space before its XML declaration a text is XML that is not well-formed.
     place.fails(8, "XML declaration", &["parse", "b"]);
     place.ok(&["parse", "--html", "b"]);
 }
 
 #[test]
-fn standard_input_is_parsed_under_the_name_given() {
+fn standard_input_is_parsed_under_the_given_name() {
     let place = Place::new();
     let ran = place.run_with_input(&["parse", "-", "--name", "piped"], LETTER.as_bytes());
     assert!(ran.out.starts_with("piped: ") && ran.code == 0, "{ran:?}");
@@ -186,7 +186,7 @@ fn standard_input_is_parsed_under_the_name_given() {
 }
 
 #[test]
-fn a_reader_that_stops_early_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let place = Place::new();
     place.file("long.html", page(20_000, "v1"));
     place.ok(&["parse", "long.html"]);
@@ -195,7 +195,7 @@ fn a_reader_that_stops_early_is_no_error() {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        // The reader is gone here, long before the end.
+        // The pipe is closed here, long before the end of the output.
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
         assert!(line.contains("v1"));
@@ -203,7 +203,7 @@ fn a_reader_that_stops_early_is_no_error() {
 }
 
 #[test]
-fn the_store_is_named_by_option_then_environment_then_home() {
+fn the_store_is_chosen_by_option_then_environment_then_home() {
     let place = Place::new();
     place.file("a.html", "a");
     let store_in = |name: &str| place.path(name).join("catalog").exists();
@@ -224,7 +224,7 @@ fn the_store_is_named_by_option_then_environment_then_home() {
 }
 
 #[test]
-fn completions_are_made_for_each_shell_and_name_the_verbs() {
+fn completion_scripts_of_every_shell_contain_the_verbs() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = place.ok(&["completions", shell]);
@@ -261,7 +261,7 @@ fn help_lists_every_verb_and_every_exit_code() {
 }
 
 #[test]
-fn verbose_tells_on_stderr_what_the_library_does() {
+fn verbose_logs_to_stderr() {
     let place = with_documents();
     let quiet = place.run(&["query", "letter.html", "h1"]);
     let verbose = place.run(&["-vv", "query", "letter.html", "h1"]);

@@ -1,5 +1,5 @@
-//! Pages, as a user has them painted: what a second visit takes from the first, what makes it start anew and says so, and
-//! what bad pages, servers and disks do to it.
+//! Painting pages as a user does: warm second visits, the reasons for cold ones, and failing pages,
+//! servers and disks.
 #![cfg(feature = "view")]
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ use server::{Reply, Server};
 const PAGE: &str = "<!doctype html><title>A page</title><link rel=stylesheet href=style.css>
     <h1>Hello</h1><p>Some <a href=other.html>text</a>. <img src=picture.png alt=squares width=40>";
 
-/// A page with a style sheet and a picture beside it.
+/// Makes a page with a style sheet and a picture.
 fn place_with_page() -> Place {
     let place = Place::new();
     place.file("page.html", PAGE);
@@ -31,7 +31,7 @@ fn own_pages() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../evermap-view/tests/pages")
 }
 
-/// Renders into `picture` and gives what the command says as JSON.
+/// Renders a page into `picture`. Returns the command's report.
 fn render(place: &Place, page: &str, picture: &str, more: &[&str]) -> Value {
     let mut arguments = vec!["render", page, "-o", picture, "--json"];
     arguments.extend(more);
@@ -75,12 +75,12 @@ fn the_second_visit_is_warm_and_paints_the_same_bytes() {
             assert!(is_warm(&second), "{}", reasons(&second));
             assert_eq!(second["layout_ms"], 0.0);
             assert!(bytes(&place, &cold) == bytes(&place, &warm), "{page} {size}");
-            // And so it is when nothing that is painted is kept, only what is to be painted.
+            // Also with the layout alone, without painted rows.
             let options = [options, &["--layers", "ab"]].concat();
             let third = render(&place, page, "layers.png", &options);
             assert!(is_warm(&third));
             assert!(bytes(&place, "layers.png") == bytes(&place, &warm), "{page} {size}");
-            // And when it is laid out again, from the kept tables or from the page.
+            // Also after laying it out again, from the stored tables or from the page.
             let from_tables = [&options[..options.len() - 1], &["a", "--no-keep"]].concat();
             assert!(!is_warm(&render(&place, page, "tables.png", &from_tables)));
             assert!(bytes(&place, "tables.png") == bytes(&place, &warm), "{page} {size}");
@@ -89,7 +89,7 @@ fn the_second_visit_is_warm_and_paints_the_same_bytes() {
 }
 
 #[test]
-fn what_a_page_is_made_of_decides_whether_it_is_laid_out_again() {
+fn a_page_is_laid_out_again_if_one_of_its_resources_has_changed() {
     let place = place_with_page();
     assert!(!is_warm(&render(&place, "page.html", "a.png", &[])));
     assert!(is_warm(&render(&place, "page.html", "b.png", &[])));
@@ -105,14 +105,17 @@ fn what_a_page_is_made_of_decides_whether_it_is_laid_out_again() {
         assert!(bytes(&place, "a.png") != bytes(&place, "c.png"));
         assert!(is_warm(&render(&place, "page.html", "c.png", &[])));
     }
-    // The same content with another time stamp is the same.
+    // A new time stamp without a change of the contents is no change.
     set_age(&place.path("style.css"), 30);
     assert!(is_warm(&render(&place, "page.html", "d.png", &[])));
-    // So is one that goes and comes back; in between it is missing.
+    // A resource that is removed and comes back unchanged is no change. In between it is missing.
     std::fs::rename(place.path("style.css"), place.path("away.css")).unwrap();
     let report = render(&place, "page.html", "e.png", &[]);
     assert!(!is_warm(&report) && reasons(&report).contains("style.css"));
-    assert!(is_warm(&render(&place, "page.html", "e.png", &[])), "what is missing stays missing");
+    assert!(
+        is_warm(&render(&place, "page.html", "e.png", &[])),
+        "a resource that is still missing is no change"
+    );
     std::fs::rename(place.path("away.css"), place.path("style.css")).unwrap();
     let report = render(&place, "page.html", "f.png", &[]);
     assert!(!is_warm(&report) && reasons(&report).contains("it is available now"));
@@ -120,7 +123,7 @@ fn what_a_page_is_made_of_decides_whether_it_is_laid_out_again() {
 }
 
 #[test]
-fn windows_of_other_sizes_are_kept_beside_each_other() {
+fn layouts_for_different_window_sizes_are_stored_together() {
     let place = place_with_page();
     for options in [&["--width", "500"][..], &["--height", "300"], &["--scale", "2"], &[]] {
         let first = render(&place, "page.html", "a.png", options);
@@ -132,7 +135,7 @@ fn windows_of_other_sizes_are_kept_beside_each_other() {
 }
 
 #[test]
-fn a_font_that_is_installed_makes_pages_anew() {
+fn pages_are_laid_out_again_after_a_font_is_installed() {
     let place = place_with_page();
     std::fs::create_dir_all(place.path("fonts/more")).unwrap();
     let configuration = format!(
@@ -168,7 +171,7 @@ fn a_page_without_any_font_is_shown_without_text() {
     let ran = Ran::of(command.env("FONTCONFIG_FILE", &file).output().unwrap());
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(bytes(&place, "a.png").starts_with(b"\x89PNG"));
-    assert!(ran.err.contains("no font"), "and it is said how to get one: {ran:?}");
+    assert!(ran.err.contains("no font"), "the message does not mention fonts: {ran:?}");
 }
 
 #[test]
@@ -183,13 +186,13 @@ fn documents_of_the_store_are_shown_by_their_names() {
     let report = render(&place, page.unwrap(), "from-page.png", &[]);
     assert!(is_warm(&report), "{}", reasons(&report));
     assert!(bytes(&place, "from-file.png") == bytes(&place, "from-page.png"));
-    // The tables that the page was laid out from can be queried as any document.
+    // The tables that the page was laid out from can be queried like any document.
     let document = names.lines().find(|line| line.ends_with(".document")).unwrap();
     assert_eq!(place.run(&["query", document, "h1", "--text"]).out.trim(), "Hello");
 }
 
 #[test]
-fn text_pictures_and_xhtml_are_pages_too() {
+fn text_pictures_and_xhtml_are_shown_as_pages() {
     let place = place_with_page();
     place.file("notes.txt", "a < b\n  & \u{e4} few lines\n");
     place.file(
@@ -209,7 +212,7 @@ fn text_pictures_and_xhtml_are_pages_too() {
 }
 
 #[test]
-fn prefetched_pages_are_warm_and_one_that_fails_keeps_none_back() {
+fn prefetched_pages_are_warm_and_a_failure_does_not_stop_the_others() {
     let place = place_with_page();
     place.file("other.html", "<p>Another page");
     place.file("list.txt", "# pages\npage.html\n\nnot-there.html\nother.html\n");
@@ -226,7 +229,7 @@ fn prefetched_pages_are_warm_and_one_that_fails_keeps_none_back() {
     }
     let ran = place.run(&["prefetch", "page.html", "other.html"]);
     assert_eq!((ran.code, ran.out.matches("already stored").count()), (0, 2), "{ran:?}");
-    // For one of those that show pages: nothing is kept for the other.
+    // With `--for`, nothing is stored for the other verb.
     place.file("third.html", "<p>A third page");
     let ran = place.run(&["prefetch", "third.html", "--for", "view", "--json"]);
     let report: Value = serde_json::from_str(&ran.out).unwrap();
@@ -235,7 +238,7 @@ fn prefetched_pages_are_warm_and_one_that_fails_keeps_none_back() {
 }
 
 #[test]
-fn a_page_that_its_disk_is_too_slow_for_is_laid_out_until_tomorrow() {
+fn a_page_on_a_slow_disk_is_laid_out_again_for_a_day() {
     let place = place_with_page();
     let page = place.path("page.html");
     let (url, layout) = (url::Url::from_file_path(&page).unwrap(), evermap_view::Layout::default());
@@ -251,19 +254,25 @@ fn a_page_that_its_disk_is_too_slow_for_is_laid_out_until_tomorrow() {
     let report = render(&place, "page.html", "b.png", &[]);
     assert!(!is_warm(&report), "{}", reasons(&report));
     assert!(reasons(&report).contains("900000 ms") && reasons(&report).contains("200 ms"));
-    assert!(!is_warm(&render(&place, "page.html", "b.png", &[])), "it is remembered");
+    assert!(!is_warm(&render(&place, "page.html", "b.png", &[])), "the slow disk was forgotten");
     note(900_000_000, now_ns - 25 * 3_600 * 1_000_000_000);
-    assert!(is_warm(&render(&place, "page.html", "c.png", &[])), "and then it is tried again");
+    assert!(
+        is_warm(&render(&place, "page.html", "c.png", &[])),
+        "the stored page is not used again"
+    );
     note(201, now_ns);
     assert!(!is_warm(&render(&place, "page.html", "d.png", &[])));
-    assert!(is_warm(&render(&place, "page.html", "d.png", &[])), "laying it out took even longer");
+    assert!(
+        is_warm(&render(&place, "page.html", "d.png", &[])),
+        "the stored page is not used again"
+    );
     assert!(bytes(&place, "a.png") == bytes(&place, "b.png"));
 }
 
 // ---- the network ----
 
 #[test]
-fn a_fresh_page_asks_nobody_and_a_stale_one_asks_whether_it_has_changed() {
+fn a_fresh_page_sends_no_request_and_a_stale_one_revalidates() {
     let server = Server::start(|request| match request.path() {
         "/fresh.html" => Reply::html("<p>fresh").header("Cache-Control", "max-age=3600"),
         "/stale.html" if request.knows("\"v1\"") => Reply::not_modified().header("ETag", "\"v1\""),
@@ -277,21 +286,21 @@ fn a_fresh_page_asks_nobody_and_a_stale_one_asks_whether_it_has_changed() {
     let fresh = server.url("/fresh.html");
     assert!(!is_warm(&render(&place, fresh.as_str(), "a.png", &[])));
     assert!(is_warm(&render(&place, fresh.as_str(), "b.png", &[])));
-    assert_eq!(server.count("/fresh.html"), 1, "what is fresh is not asked for");
+    assert_eq!(server.count("/fresh.html"), 1, "a fresh response was requested");
     let stale = server.url("/stale.html");
     assert!(!is_warm(&render(&place, stale.as_str(), "a.png", &[])));
     assert!(is_warm(&render(&place, stale.as_str(), "b.png", &[])));
-    assert_eq!(server.count("/stale.html"), 2, "what is stale is asked for once more");
+    assert_eq!(server.count("/stale.html"), 2, "a stale response is revalidated once");
     let secret = server.url("/secret.html");
     for _ in 0..2 {
         assert!(!is_warm(&render(&place, secret.as_str(), "a.png", &[])));
     }
     assert!(!is_warm(&render(&place, fresh.as_str(), "a.png", &["--reload"])));
-    assert_eq!(server.count("/fresh.html"), 2, "a reload asks");
+    assert_eq!(server.count("/fresh.html"), 2, "a reload revalidates");
 }
 
 #[test]
-fn a_kept_page_is_shown_when_its_server_is_gone() {
+fn a_stored_page_is_shown_without_its_server() {
     let server = Server::start(|_| Reply::html("<p>here").header("Cache-Control", "no-cache"));
     let url = server.url("/page.html");
     let place = Place::new();
@@ -299,7 +308,11 @@ fn a_kept_page_is_shown_when_its_server_is_gone() {
     drop(server);
     let report = render(&place, url.as_str(), "b.png", &[]);
     assert!(is_warm(&report), "{}", reasons(&report));
-    assert!(reasons(&report).contains("page.html"), "and it is said: {}", reasons(&report));
+    assert!(
+        reasons(&report).contains("page.html"),
+        "the reason does not name the page: {}",
+        reasons(&report)
+    );
     let never_seen = url.join("/other.html").unwrap();
     let ran = place.run(&["render", never_seen.as_str(), "-o", "c.png"]);
     assert_eq!(ran.code, 11, "{ran:?}");
@@ -313,7 +326,8 @@ fn a_page_from_the_network_reads_no_local_file() {
     place.file("secret.png", std::fs::read(own_pages().join("picture.png")).unwrap());
     let (style, picture) = (url_of(&secret), url_of(&place.path("secret.png")));
     let path = place.path("secret.png").display().to_string();
-    // SVG in the page, as a picture, as a picture in a `data:` address, in a frame, and in SVG in SVG.
+    // SVG in the page, as a picture, as a picture in a `data:` URL, in a frame, and in SVG in
+    // SVG.
     let svg = format!(
         "<svg xmlns='http://www.w3.org/2000/svg' width='50' height='50'><image href='{path}' width='50' height='50'/></svg>"
     );
@@ -359,7 +373,7 @@ fn a_page_from_the_network_reads_no_local_file() {
         bytes(&place, "clean.png"),
         "nothing of the files is seen"
     );
-    // Neither does a redirect make a file of a page.
+    // A redirect cannot lead to a file either.
     let target = style;
     let server = Server::start(move |_| Reply::redirect(302, &target));
     let ran = place.run(&["render", server.url("/").as_str(), "-o", "redirected.png"]);
@@ -372,7 +386,7 @@ fn url_of(path: &Path) -> String {
 }
 
 #[test]
-fn a_resource_that_never_comes_keeps_no_page_back() {
+fn a_resource_that_never_arrives_does_not_stop_the_page() {
     let server = Server::start(|request| match request.path() {
         "/page.html" => Reply::html(
             "<link rel=stylesheet href=/never.css><p>Here<img src=/never.png width=20 height=20>",
@@ -391,7 +405,7 @@ fn a_resource_that_never_comes_keeps_no_page_back() {
 }
 
 #[test]
-fn servers_that_lead_nowhere_are_named() {
+fn errors_of_servers_are_reported_with_their_names() {
     let server = Server::start(|request| match request.path() {
         "/a" => Reply::redirect(302, "/b"),
         "/b" => Reply::redirect(302, "/a"),
@@ -400,7 +414,7 @@ fn servers_that_lead_nowhere_are_named() {
         _ => Reply::status(404),
     });
     let place = Place::new();
-    for (path, code, said) in [
+    for (path, code, expected) in [
         ("/a", 11, "circle"),
         ("/program", 11, "octet-stream"),
         ("/large", 11, "--limit"),
@@ -409,7 +423,7 @@ fn servers_that_lead_nowhere_are_named() {
         let url = server.url(path);
         let ran = place.run(&["render", url.as_str(), "-o", "a.png", "--limit", "4"]);
         assert_eq!(ran.code, code, "{ran:?}");
-        assert!(ran.err.contains(said) && ran.err.contains(path), "{ran:?}");
+        assert!(ran.err.contains(expected) && ran.err.contains(path), "{ran:?}");
         assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
     }
     let ran = place.run(&["render", "http://host.invalid/page", "-o", "a.png"]);
@@ -430,18 +444,18 @@ fn a_page_of_a_hundred_megabytes_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn elements_that_nest_too_deep_end_the_engine_and_nothing_else() {
+fn deeply_nested_elements_end_only_the_engine() {
     let place = place_with_page();
     place.file("deep.html", "<div>".repeat(1_000_000));
     let ran = place.run(&["render", "deep.html", "-o", "a.png"]);
-    // Laid out, or refused with a reason: no crash and no hang of the command.
+    // The page is laid out or refused with a reason. The command neither crashes nor hangs.
     let is_refused =
         ran.err.contains("layout engine") || ran.err.contains("the limit for its length");
     assert!(ran.code == 0 || (ran.code == 11 && is_refused), "{ran:?}");
     assert!(!is_warm(&render(&place, "page.html", "b.png", &[])));
 }
 
-/// A program in place of the engine.
+/// Renders a page with a script instead of the engine.
 fn render_with_engine(place: &Place, script: &str) -> Ran {
     let engine = place.path("engine.sh");
     common::programs::write_script(&engine, &format!("#!/bin/sh\n{script}\n"));
@@ -450,9 +464,9 @@ fn render_with_engine(place: &Place, script: &str) -> Ran {
 }
 
 #[test]
-fn an_engine_that_dies_hangs_or_talks_nonsense_is_an_error() {
+fn an_engine_that_dies_hangs_or_sends_garbage_is_an_error() {
     let place = place_with_page();
-    for (script, said) in [
+    for (script, expected) in [
         ("kill -SEGV $$", "signal 11"),
         ("exit 3", "failed"),
         ("exec sleep 60", "took longer than 2 s"),
@@ -461,17 +475,20 @@ fn an_engine_that_dies_hangs_or_talks_nonsense_is_an_error() {
     ] {
         let ran = render_with_engine(&place, script);
         assert_eq!(ran.code, 11, "{script}: {ran:?}");
-        assert!(ran.err.contains(said) && ran.err.contains("layout engine"), "{script}: {ran:?}");
+        assert!(
+            ran.err.contains(expected) && ran.err.contains("layout engine"),
+            "{script}: {ran:?}"
+        );
     }
     let mut command = place.command(&["render", "page.html", "-o", "a.png"]);
     let ran = Ran::of(command.env("EVERMAP_ENGINE", "/nowhere/engine").output().unwrap());
     assert_eq!(ran.code, 10, "{ran:?}");
     assert!(ran.err.contains("EVERMAP_ENGINE"), "{ran:?}");
-    assert!(!is_warm(&render(&place, "page.html", "b.png", &[])), "nothing of it was kept");
+    assert!(!is_warm(&render(&place, "page.html", "b.png", &[])), "a failed layout was stored");
 }
 
 #[test]
-fn a_store_that_cannot_be_made_keeps_no_page_back() {
+fn a_page_is_shown_if_the_store_cannot_be_made() {
     let place = place_with_page();
     std::fs::write(place.store(), "a file in the way").unwrap();
     let ran = place.run(&["render", "page.html", "-o", "a.png"]);
@@ -480,7 +497,7 @@ fn a_store_that_cannot_be_made_keeps_no_page_back() {
     assert!(bytes(&place, "a.png").starts_with(b"\x89PNG"));
 }
 
-/// A file system of one megabyte; unmounted when it is dropped.
+/// A file system of one megabyte, unmounted when dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -502,10 +519,10 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_keeps_no_page_back_and_loses_none() {
+fn pages_are_shown_and_none_is_lost_on_a_full_disk() {
     let place = place_with_page();
     let Some(disk) = SmallDisk::mount(place.path("disk")) else {
-        eprintln!("SKIPPED: this user may not mount a small file system");
+        eprintln!("SKIPPED: this user may not mount a file system");
         return;
     };
     let store = disk.0.join("store");
@@ -514,7 +531,7 @@ fn a_full_disk_keeps_no_page_back_and_loses_none() {
         command.arg(&store).args(["render", page, "-o", "a.png", "--explain"]);
         Ran::of(command.output().unwrap())
     };
-    // A picture of noise takes more than there is.
+    // A picture of noise needs more space than is left.
     let noise: Vec<u8> =
         (0..500_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     place.file(
@@ -531,20 +548,20 @@ fn a_full_disk_keeps_no_page_back_and_loses_none() {
 }
 
 #[test]
-fn a_command_that_is_killed_while_it_keeps_a_page_leaves_it_cold_or_warm() {
+fn a_command_killed_while_storing_a_page_leaves_it_cold_or_warm() {
     let place = place_with_page();
     place.file("other.html", "<p>Another page");
     render(&place, "other.html", "other.png", &[]);
     for step in 0..12_u64 {
         place.file("page.html", PAGE.replace("Hello", &format!("Hello {step}")));
         let mut child = place.command(&["render", "page.html", "-o", "a.png"]).spawn().unwrap();
-        // From before the engine's start until after the commit.
+        // Kills from before the engine's start until after the commit.
         std::thread::sleep(Duration::from_millis(20 + 40 * step));
         child.kill().unwrap();
         child.wait().unwrap();
         let ran = place.run(&["check"]);
         assert_eq!(ran.code, 0, "{ran:?}");
-        assert!(is_warm(&render(&place, "other.html", "b.png", &[])), "nothing else is lost");
+        assert!(is_warm(&render(&place, "other.html", "b.png", &[])), "another page was lost");
         let report = render(&place, "page.html", "b.png", &[]);
         let again = render(&place, "page.html", "c.png", &[]);
         assert!(is_warm(&again), "{} {}", reasons(&report), reasons(&again));
@@ -553,7 +570,7 @@ fn a_command_that_is_killed_while_it_keeps_a_page_leaves_it_cold_or_warm() {
 }
 
 #[test]
-fn what_is_kept_and_damaged_is_made_anew() {
+fn damaged_pages_are_made_again() {
     let place = place_with_page();
     render(&place, "page.html", "a.png", &[]);
     for prefix in ["page-page.html-1024x768", "font-"] {
@@ -568,9 +585,9 @@ fn what_is_kept_and_damaged_is_made_anew() {
 }
 
 #[test]
-fn mistakes_on_the_command_line_are_answered() {
+fn wrong_usage_is_reported() {
     let place = place_with_page();
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (&["render", "not-there.html", "-o", "a.png"][..], "`not-there.html`: no file"),
         (&["render", "page.html", "-o", "no/folder/a.png"], "no/folder"),
         (&["render", "page.html", "-o", "a.png", "--width", "0"], "--width"),
@@ -578,7 +595,7 @@ fn mistakes_on_the_command_line_are_answered() {
         (&["render", "page.html"], "--output"),
     ] {
         let ran = place.run(arguments);
-        assert!(ran.code != 0 && ran.err.contains(said), "{ran:?}");
+        assert!(ran.code != 0 && ran.err.contains(expected), "{ran:?}");
     }
     let output = place.command(&["render", "page.html", "-o", "-"]).output().unwrap();
     assert!(output.status.success() && output.stdout.starts_with(b"\x89PNG"));
@@ -596,10 +613,13 @@ fn mistakes_on_the_command_line_are_answered() {
 }
 
 #[test]
-fn the_start_page_is_kept_until_something_else_is() {
+fn the_start_page_is_stored_until_the_list_of_pages_changes() {
     let place = place_with_page();
     place.file("other.html", "<title>The other</title><p>Another page");
-    assert!(!is_warm(&render(&place, "evermap:home", "a.png", &[])), "an empty one");
+    assert!(
+        !is_warm(&render(&place, "evermap:home", "a.png", &[])),
+        "the empty start page was warm"
+    );
     assert!(is_warm(&render(&place, "evermap:home", "b.png", &[])));
     render(&place, "page.html", "page.png", &[]);
     let report = render(&place, "evermap:home", "c.png", &[]);
@@ -607,7 +627,7 @@ fn the_start_page_is_kept_until_something_else_is() {
     assert!(is_warm(&render(&place, "evermap:home", "d.png", &[])));
     assert!(bytes(&place, "c.png") == bytes(&place, "d.png"));
     assert!(bytes(&place, "a.png") != bytes(&place, "c.png"));
-    // A document that is no page is on it as well, and can be shown by its address.
+    // The start page also lists documents that are not pages. Each can be shown by its address.
     place.ok(&["parse", "other.html", "--name", "letter"]);
     assert!(!is_warm(&render(&place, "evermap:home", "e.png", &[])));
     render(&place, "evermap:letter", "letter.png", &["--no-keep"]);

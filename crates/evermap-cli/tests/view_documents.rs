@@ -1,5 +1,5 @@
-//! Documents of the store as pages: found by the names that every verb takes, as new as their sources, and never mixed up
-//! with the files that they came from.
+//! Documents of the store as pages: they are found by the same names as in other verbs, follow
+//! their sources, and are distinct from the pages of their files.
 #![cfg(feature = "view")]
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ mod common;
 use common::Place;
 use serde_json::Value;
 
-/// Renders a page and gives its picture and what the command says.
+/// Renders a page. Returns its picture and the command's report.
 fn render(place: &Place, page: &str, more: &[&str]) -> (Vec<u8>, Value) {
     let mut arguments = vec!["render", page, "-o", "picture.png", "--json"];
     arguments.extend(more);
@@ -21,7 +21,7 @@ fn is_warm(report: &Value) -> bool {
     report["warm"].as_bool().unwrap()
 }
 
-/// Two documents of one base name, and one more.
+/// Makes two documents with the same base name, and another one.
 fn place_with_documents() -> Place {
     let place = Place::new();
     for (file, text) in [
@@ -37,7 +37,7 @@ fn place_with_documents() -> Place {
 }
 
 #[test]
-fn documents_are_named_as_by_the_other_verbs() {
+fn documents_have_the_same_names_as_in_the_other_verbs() {
     let place = place_with_documents();
     let right = render(&place, "b/deep/other.html", &[]).0;
     let first = render(&place, "./a/index.html", &[]).0;
@@ -56,11 +56,11 @@ fn documents_are_named_as_by_the_other_verbs() {
     assert!(render(&place, absolute.to_str().unwrap(), &more).0 == first);
     place.fails(
         2,
-        "can mean 2 documents: `a/index.html`, `b/index.html`",
+        "matches 2 documents: `a/index.html`, `b/index.html`",
         &["render", "index.html", "--timing"],
     );
     let ran = place.run(&["prefetch", "index.html", "--for", "render"]);
-    assert!(ran.code == 11 && ran.out.contains("can mean 2 documents"), "{ran:?}");
+    assert!(ran.code == 11 && ran.out.contains("matches 2 documents"), "{ran:?}");
     place.fails(3, "no page `ther.html`", &["render", "ther.html", "--timing"]);
 }
 
@@ -78,7 +78,7 @@ fn documents_with_any_name_have_an_address() {
 }
 
 #[test]
-fn a_document_is_as_new_as_is_asked_for() {
+fn the_policy_for_stale_documents_is_applied() {
     let place = Place::new();
     place.file("page.html", "<h1>one</h1>");
     place.ok(&["parse", "page.html", "--name", "letter"]);
@@ -90,11 +90,11 @@ fn a_document_is_as_new_as_is_asked_for() {
 
     let (picture, report) = render(&place, "letter", &["--stale", "use"]);
     assert!(picture == old && is_warm(&report), "{report}");
-    place.fails(12, "has changed since", &["render", "letter", "--timing", "--stale", "fail"]);
+    place.fails(12, "has changed", &["render", "letter", "--timing", "--stale", "fail"]);
     let ran = place.run(&["render", "letter", "--timing", "--stale", "warn"]);
-    assert!(ran.code == 0 && ran.err.contains("has changed since"), "{ran:?}");
+    assert!(ran.code == 0 && ran.err.contains("has changed"), "{ran:?}");
     let ran = place.run(&["prefetch", "letter", "--for", "render", "--stale", "fail"]);
-    assert!(ran.code == 11 && ran.out.contains("has changed since"), "{ran:?}");
+    assert!(ran.code == 11 && ran.out.contains("has changed"), "{ran:?}");
 
     let (picture, report) = render(&place, "letter", &[]);
     assert!(picture == new && !is_warm(&report), "{report}");
@@ -124,7 +124,7 @@ fn a_document_and_its_file_are_two_pages() {
     assert!(new != old && !is_warm(&report), "{report}");
     let (picture, report) = render(&place, "letter", &["--stale", "use"]);
     assert!(picture == old && is_warm(&report), "{report}");
-    // The kept page of the document, by its own name, is the document's.
+    // The document's own name selects the stored page of the document.
     let names = place.ok(&["ls"]);
     let pictures: Vec<bool> = names
         .lines()
@@ -137,7 +137,7 @@ fn a_document_and_its_file_are_two_pages() {
         })
         .collect();
     assert!(pictures.len() == 2 && pictures[0] != pictures[1], "{names}");
-    // Another document of the same name.
+    // A new document with the same name.
     place.ok(&["rm", "letter"]);
     place.ok(&["parse", "page.html", "--name", "letter"]);
     let (picture, report) = render(&place, "letter", &[]);
@@ -145,7 +145,7 @@ fn a_document_and_its_file_are_two_pages() {
 }
 
 #[test]
-fn a_page_that_was_laid_out_from_its_tables_still_follows_its_file() {
+fn a_page_laid_out_from_stored_tables_is_laid_out_again_if_its_file_changes() {
     let place = Place::new();
     place.file("page.html", "<h1>one</h1>");
     let old = render(&place, "page.html", &[]).0;
@@ -156,7 +156,7 @@ fn a_page_that_was_laid_out_from_its_tables_still_follows_its_file() {
     assert!(new != old && !is_warm(&report), "{report}");
     place.file("page.html", "<h1>and again</h1>");
     let third = render(&place, "page.html", &["--layers", "a"]).0;
-    assert!(third != new, "tables of another file");
+    assert!(third != new, "the page was laid out from tables of another file");
     let (picture, report) = render(&place, "page.html", &[]);
     assert!(picture == third && is_warm(&report), "{report}");
 }

@@ -1,5 +1,5 @@
-//! Pages whose kept parts are damaged, whose resources do not come, or that ask for more than there is: the right pixels or an
-//! error with a name, and the next visit is whole.
+//! Pages with damaged stored parts, missing resources or excessive demands: the command paints the
+//! right pixels or reports the cause, and the next visit is complete.
 #![cfg(feature = "view")]
 #![allow(clippy::unwrap_used)]
 
@@ -31,7 +31,7 @@ fn place_with_page() -> Place {
     place
 }
 
-/// Renders a page and gives its picture and what the command says.
+/// Renders a page. Returns its picture and the command's report.
 fn render(place: &Place, page: &str, more: &[&str]) -> (Vec<u8>, Value) {
     let mut arguments = vec!["render", page, "-o", "picture-of-it.png", "--json"];
     arguments.extend(more);
@@ -45,15 +45,15 @@ fn is_warm(report: &Value) -> bool {
     report["warm"].as_bool().unwrap()
 }
 
-/// The files of the objects whose names begin so.
+/// Returns the files of the objects whose names begin with `prefix`.
 fn files(place: &Place, prefix: &str) -> Vec<PathBuf> {
     let names = place.run(&["ls"]).out;
     let named = names.lines().filter(|name| name.starts_with(prefix));
     named.map(|name| place.store().join("objects").join(place.uuid(name))).collect()
 }
 
-/// Changes 400 bytes at the end of what the file holds: pixels, or a font's glyphs.
-fn spoil(file: &Path) {
+/// Changes 400 bytes at the end of the file's data, which are pixels or a font's glyphs.
+fn damage(file: &Path) {
     let bytes = std::fs::read(file).unwrap();
     let last = bytes.iter().rposition(|byte| *byte != 0).unwrap();
     let open = std::fs::File::options().write(true).open(file).unwrap();
@@ -61,7 +61,7 @@ fn spoil(file: &Path) {
 }
 
 #[test]
-fn a_damaged_font_or_image_is_made_anew_by_whatever_needs_it() {
+fn a_damaged_font_or_image_is_made_again_when_a_page_needs_it() {
     let place = place_with_page();
     place.file("other.html", PAGE.replace("hello", "hello again"));
     let (right, _) = render(&place, "page.html", &[]);
@@ -77,13 +77,13 @@ fn a_damaged_font_or_image_is_made_anew_by_whatever_needs_it() {
                             .unwrap()
                             .set_len(4096)
                             .unwrap(),
-                        false => spoil(&file),
+                        false => damage(&file),
                     }
                 }
                 if more != ["--full"] {
                     let (picture, _) = render(&place, "page.html", more);
                     assert!(picture == right, "{prefix} {cut} {more:?}");
-                    // A page that has not been kept yet needs the same font and image.
+                    // A page that is not stored yet needs the same font and image.
                     let (picture, _) = render(&place, "other.html", &["--no-keep", "--cold"]);
                     assert!(picture == other_right, "{prefix} {cut} {more:?}");
                 } else {
@@ -104,7 +104,7 @@ fn a_new_page_never_shows_the_damaged_image_of_another() {
     place.file("other.html", "<p><img src=picture.png width=90>");
     let (right, _) = render(&place, "other.html", &["--no-keep"]);
     render(&place, "page.html", &[]);
-    files(&place, "image-").iter().for_each(|file| spoil(file));
+    files(&place, "image-").iter().for_each(|file| damage(file));
     for more in [&[][..], &[], &["--reload"], &["--cold"], &["--layers", "ab"]] {
         assert!(render(&place, "other.html", more).0 == right, "{more:?}");
     }
@@ -112,7 +112,7 @@ fn a_new_page_never_shows_the_damaged_image_of_another() {
 }
 
 #[test]
-fn a_changed_bit_of_a_kept_page_is_noticed_before_it_is_painted() {
+fn a_changed_bit_in_a_stored_page_is_detected_before_painting() {
     let place = place_with_page();
     let (right, _) = render(&place, "page.html", &[]);
     let seed = variable("EVERMAP_SEED", 7);
@@ -136,12 +136,12 @@ fn a_changed_bit_of_a_kept_page_is_noticed_before_it_is_painted() {
 }
 
 #[test]
-fn a_repair_takes_out_what_the_viewer_keeps_and_nothing_else() {
+fn repair_removes_damaged_objects_of_the_viewer_and_no_others() {
     let place = place_with_page();
     let (right, _) = render(&place, "page.html", &[]);
     place.ok(&["parse", "page.html", "--name", "letter"]);
     for prefix in ["font-", "image-", "page-page.html-1024", "letter"] {
-        files(&place, prefix).iter().for_each(|file| spoil(file));
+        files(&place, prefix).iter().for_each(|file| damage(file));
     }
     assert_eq!(place.run(&["check"]).code, 5);
     let ran = place.run(&["check", "--repair"]);
@@ -155,7 +155,7 @@ fn a_repair_takes_out_what_the_viewer_keeps_and_nothing_else() {
     assert!(is_warm(&render(&place, "page.html", &[]).1));
 }
 
-/// A page whose style sheet does not come until the server is told so.
+/// Starts a server that refuses the page's style sheet until `comes` is set.
 fn server_with_late_style(comes: Arc<AtomicBool>) -> Server {
     Server::start(move |request| match request.path() {
         "/page.html" => {
@@ -175,7 +175,7 @@ fn server_with_late_style(comes: Arc<AtomicBool>) -> Server {
 }
 
 #[test]
-fn a_page_without_its_style_sheet_is_warm_and_mends_itself_when_that_comes() {
+fn a_page_without_its_style_sheet_is_warm_and_updated_when_the_sheet_arrives() {
     let comes = Arc::new(AtomicBool::new(false));
     let server = server_with_late_style(comes.clone());
     let place = Place::new();
@@ -186,7 +186,8 @@ fn a_page_without_its_style_sheet_is_warm_and_mends_itself_when_that_comes() {
     assert_eq!(late.len(), 1, "one line a cause: {late:?}");
     assert!(late[0].contains("and 3 more") && late[0].len() < 160, "{late:?}");
 
-    // Shown at once: no server is asked before the picture is there. (Without a network, none is asked at all.)
+    // Shown at once: no server is asked before the picture is there. (Without a network, none is
+    // asked at all.)
     let asked = server.requests().len();
     let (warm, report) = render(&place, url.as_str(), &["--offline"]);
     assert!(is_warm(&report) && warm == plain, "{report}");
@@ -196,7 +197,7 @@ fn a_page_without_its_style_sheet_is_warm_and_mends_itself_when_that_comes() {
     let (warm, report) = render(&place, url.as_str(), &[]);
     assert!(is_warm(&report) && warm == plain, "{report}");
     assert!(lines(&report).any(|line| line.contains("in the background")), "{report}");
-    // The process that asks again is not waited for by the command, but by this test.
+    // The command does not wait for the background process. This test does.
     let limit = Instant::now() + Duration::from_secs(90);
     loop {
         let (picture, report) = render(&place, url.as_str(), &["--offline"]);
@@ -205,7 +206,7 @@ fn a_page_without_its_style_sheet_is_warm_and_mends_itself_when_that_comes() {
             assert_eq!(report["missing"], 3);
             break;
         }
-        assert!(Instant::now() < limit, "the style sheet was not asked for again");
+        assert!(Instant::now() < limit, "the style sheet was not requested again");
         std::thread::sleep(Duration::from_millis(200));
     }
 }
@@ -216,7 +217,7 @@ fn lines(report: &Value) -> impl Iterator<Item = String> {
 }
 
 #[test]
-fn a_page_that_was_laid_out_offline_is_laid_out_again_with_the_network() {
+fn a_page_laid_out_offline_is_laid_out_again_with_the_network() {
     let server = Server::start(|request| match request.path() {
         "/style.css" => Reply::ok("text/css", "h1 { color: #0a0 }"),
         _ => Reply::status(404),
@@ -233,7 +234,7 @@ fn a_page_that_was_laid_out_offline_is_laid_out_again_with_the_network() {
 }
 
 #[test]
-fn pages_that_ask_for_too_much_are_shown_within_bounds() {
+fn pages_with_excessive_sizes_are_shown_within_limits() {
     let place = Place::new();
     let cells = "<td>a".repeat(11_000);
     for (name, page) in [
@@ -265,11 +266,11 @@ fn pages_that_ask_for_too_much_are_shown_within_bounds() {
 }
 
 #[test]
-fn style_sheets_that_ask_for_too_much_are_used_within_bounds() {
+fn style_sheets_with_excessive_values_are_applied_within_limits() {
     let place = Place::new();
     let rules: String = (0..41_000).map(|n| format!(".c{n}{{color:#123}}\n")).collect();
     let selectors = "a>b,".repeat(110_000);
-    for (is_beside, sheet, said) in [
+    for (is_beside, sheet, expected) in [
         (false, rules, "rules beyond 40,000"),
         (true, format!("{selectors}p{{color:red}}"), "100,000 selectors"),
         (false, "a{".repeat(50_000), "32 blocks"),
@@ -285,13 +286,13 @@ fn style_sheets_that_ask_for_too_much_are_used_within_bounds() {
         };
         place.file("large.html", page);
         let ran = place.run(&["render", "large.html", "-o", "a.png", "--explain", "--no-keep"]);
-        assert!(ran.code == 0 && ran.err.contains(said), "{start}... {ran:?}");
+        assert!(ran.code == 0 && ran.err.contains(expected), "{start}... {ran:?}");
     }
 }
 
-/// What no bound of sizes stops is stopped by the bounds of time and memory, with an error that says which.
+/// The limits of time and memory stop pages that no size limit stops. The error names the limit.
 #[test]
-fn style_sheets_that_grow_when_they_are_used_end_with_an_error_or_a_page() {
+fn style_sheets_that_expand_when_used_end_with_an_error_or_a_page() {
     let place = Place::new();
     let doubled: String =
         (1..30).map(|n| format!("--v{n}:var(--v{0})var(--v{0});", n - 1)).collect();
@@ -303,15 +304,16 @@ fn style_sheets_that_grow_when_they_are_used_end_with_an_error_or_a_page() {
         place.file("large.html", &page);
         let ran =
             place.run(&["render", "large.html", "-o", "a.png", "--no-keep", "--patience", "10"]);
-        let said = ran.err.contains("took longer than 10 s") || ran.err.contains("of memory");
-        assert!(ran.code == 0 || (ran.code == 11 && said), "{page:.60}: {ran:?}");
+        let names_limit =
+            ran.err.contains("took longer than 10 s") || ran.err.contains("of memory");
+        assert!(ran.code == 0 || (ran.code == 11 && names_limit), "{page:.60}: {ran:?}");
     }
 }
 
-/// As `a` above, with what takes the engine a minute without optimisation.
+/// Pages that take an unoptimised engine a minute.
 #[test]
 #[ignore = "takes long"]
-fn pages_with_a_hundred_thousand_of_something_end_in_time() {
+fn pages_with_a_hundred_thousand_elements_end_in_time() {
     let place = Place::new();
     for (name, page) in [
         ("inline elements", format!("<p>{}", "<span>a</span> ".repeat(100_000))),
@@ -323,14 +325,14 @@ fn pages_with_a_hundred_thousand_of_something_end_in_time() {
     ] {
         place.file("large.html", page);
         let ran = place.run(&["render", "large.html", "-o", "a.png", "--no-keep"]);
-        // What is not closed takes the parser more work than the page may ask for.
+        // Unclosed elements make the parser exceed its limit of work.
         let refused = ran.code == 11 && ran.err.contains("close the elements");
         assert!(ran.code == 0 || refused, "{name}: {ran:?}");
     }
 }
 
 #[test]
-fn renders_of_one_page_at_once_are_all_kept() {
+fn concurrent_renders_of_one_page_all_succeed() {
     let place = place_with_page();
     for round in 0..3 {
         let children: Vec<_> = (0..4)

@@ -1,5 +1,5 @@
-//! The command's window with real pages: on a display (Xvfb), with keys and mouse (xdotool), looked at through what the
-//! display shows, and held against what `evermap render` paints.
+//! The command's window with real pages, on a display (Xvfb), controlled by keys and mouse
+//! (xdotool). The pixels of the display are compared with those of `evermap render`.
 #![cfg(feature = "view")]
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use std::process::Command;
 use common::Place;
 use display::{Screen, Session, missing_program};
 
-/// The page's area in a window of 1024 x 768: between the toolbar and the status line, left of the scroll bar.
+/// Area of the page in a window of 1024 x 768, without toolbar, status line and scroll bar.
 const LEFT: usize = 0;
 const TOP: usize = 40;
 const WIDTH: u32 = 1010;
@@ -41,7 +41,7 @@ fn session(place: &Place, arguments: &[&str]) -> Option<Session> {
     Some(Session::start(command, "Evermap"))
 }
 
-/// The pixels that `render` paints for the page's area of the window.
+/// Returns the pixels that `render` paints for the page's area of the window.
 fn rendered(place: &Place, page: &str) -> Vec<u32> {
     let (width, height) = (WIDTH.to_string(), HEIGHT.to_string());
     let size = ["--width", &width, "--height", &height];
@@ -60,7 +60,7 @@ fn shows(screen: &Screen, page: &[u32]) -> bool {
 }
 
 #[test]
-fn the_window_shows_what_render_paints_cold_and_warm() {
+fn the_window_shows_the_pixels_of_render_cold_and_warm() {
     let place = place();
     let expected = rendered(&place, "one.html");
     for visit in ["cold", "warm"] {
@@ -74,7 +74,7 @@ fn the_window_shows_what_render_paints_cold_and_warm() {
 }
 
 #[test]
-fn links_lead_on_and_the_first_page_comes_back() {
+fn a_link_opens_the_next_page_and_back_returns() {
     let place = place();
     let (one, two) = (rendered(&place, "one.html"), rendered(&place, "two.html"));
     let Some(mut session) = session(&place, &["one.html"]) else { return };
@@ -89,7 +89,7 @@ fn links_lead_on_and_the_first_page_comes_back() {
 }
 
 #[test]
-fn a_changed_page_is_shown_at_a_reload() {
+fn a_reload_shows_a_changed_page() {
     let place = place();
     let Some(mut session) = session(&place, &["one.html"]) else { return };
     let one = rendered(&place, "one.html");
@@ -103,7 +103,7 @@ fn a_changed_page_is_shown_at_a_reload() {
 }
 
 #[test]
-fn the_start_page_lists_what_is_kept_and_leads_there() {
+fn the_start_page_links_to_the_stored_pages() {
     let place = place();
     place.ok(&["prefetch", "one.html", "--width", "1010", "--height", "704"]);
     place.ok(&["parse", "two.html", "--name", "letter"]);
@@ -111,7 +111,7 @@ fn the_start_page_lists_what_is_kept_and_leads_there() {
     let one = rendered(&place, "one.html");
     let Some(mut session) = session(&place, &["--home"]) else { return };
     session.sees("the start page", |screen| shows(screen, &home));
-    // The first card.
+    // Clicks the first entry.
     session.clicks(160, TOP + 150);
     session.sees("page one", |screen| shows(screen, &one));
     session.keys(&["ctrl+w"]);
@@ -119,7 +119,7 @@ fn the_start_page_lists_what_is_kept_and_leads_there() {
 }
 
 #[test]
-fn without_a_display_the_remedy_is_named() {
+fn a_missing_display_is_reported_with_a_remedy() {
     let place = place();
     let mut command = place.command(&["view", "one.html"]);
     command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
@@ -134,7 +134,7 @@ fn a_start_without_a_window_loads_no_window_system() {
     let ran = command.env("LD_DEBUG", "files").output().unwrap();
     let loaded = String::from_utf8_lossy(&ran.stderr);
     if !loaded.contains("libc.so") {
-        eprintln!("SKIPPED: the dynamic linker does not say what it loads");
+        eprintln!("SKIPPED: the dynamic linker does not list the libraries that it loads");
         return;
     }
     for library in ["libX11", "libxcb", "libwayland"] {

@@ -1,16 +1,16 @@
-//! Lying bars, in groups: from nothing, or from one to both sides where they are ratios.
+//! Horizontal bars in groups, drawn from zero, or from one to both sides for ratios.
 
 use super::{At, COLOURS, DARK, PALE, Scale, Steps, picture};
 use crate::Outcome;
 
 pub struct Bars {
     pub title: String,
-    /// What the numbers are.
+    /// Meaning of the numbers.
     pub meaning: String,
     pub series: Vec<String>,
-    /// Of each group, a bar for each of the series; nothing where there was nothing to measure.
+    /// Bars of each group, one for each series; `None` where nothing was measured.
     pub groups: Vec<(String, Vec<Option<f64>>)>,
-    /// Bars begin at one, and twice and half are equally long.
+    /// Bars begin at one, and half and double are equally long.
     pub ratios: bool,
 }
 
@@ -28,7 +28,7 @@ impl Bars {
         (BAR + 1.0) * self.series.len().max(1) as f64 + BETWEEN
     }
 
-    /// Room for the longest name.
+    /// Width of the longest name.
     fn names_width(&self) -> f64 {
         let longest = self.groups.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         (longest as f64 * CHARACTER + 20.0).max(NAMES_LEAST)
@@ -74,7 +74,7 @@ impl Bars {
     }
 }
 
-/// Two digits behind the point where there are few before it.
+/// Formats small numbers with two decimals, larger ones with one.
 fn hundredths(value: f64) -> String {
     match value {
         v if v < 0.005 => "0".to_string(),
@@ -83,7 +83,7 @@ fn hundredths(value: f64) -> String {
     }
 }
 
-/// As few digits as say it.
+/// Formats a number without trailing zeros.
 fn shortest(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_names_have_room_and_missing_bars_are_not_drawn() {
+    fn long_names_fit_and_missing_bars_are_not_drawn() {
         let bars = |name: &str, value: Option<f64>| Bars {
             title: "More".to_string(),
             meaning: String::new(),
@@ -107,11 +107,11 @@ mod tests {
         let (short, long) = (bars("a", Some(0.5)), bars(&"a long name ".repeat(5), None));
         assert!(long.names_width() > 60.0 * 6.0 && short.names_width() < 200.0);
         let texts = |bars: &Bars| bars.svg().unwrap().matches("<text").count();
-        assert_eq!(texts(&short), texts(&long) + 2, "a number, and a line of the scale");
+        assert_eq!(texts(&short), texts(&long) + 2, "one number and one tick label more");
     }
 
     #[test]
-    fn small_values_are_nothing_and_large_ones_have_few_digits() {
+    fn small_values_print_as_zero_and_large_ones_have_few_digits() {
         assert_eq!([0.0001, 1.006, 12.34].map(hundredths), ["0", "1.01", "12.3"]);
     }
 }

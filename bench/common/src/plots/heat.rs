@@ -1,4 +1,5 @@
-//! A field of ratios: a row for each subject, a column for each file; green is quicker than one, red is slower.
+//! Heat map of ratios: a row for each subject, a column for each file. Green is faster than one,
+//! red is slower.
 
 use plotters::style::RGBColor;
 
@@ -8,10 +9,10 @@ use crate::samples::figure;
 
 pub struct Heat {
     pub title: String,
-    /// What the numbers are.
+    /// Meaning of the numbers.
     pub meaning: String,
     pub columns: Vec<String>,
-    /// Nothing where there was nothing to measure.
+    /// Rows of ratios; `None` where nothing was measured.
     pub rows: Vec<(String, Vec<Option<f64>>)>,
 }
 
@@ -19,13 +20,13 @@ const NAMES_LEAST: f64 = 160.0;
 const CHARACTER: f64 = 6.7;
 const CELL: (f64, f64) = (76.0, 20.0);
 const HEAD: f64 = 86.0;
-/// So many times quicker or slower is as green or red as it gets.
+/// Ratio at which green and red are strongest.
 const MOST: f64 = 4.0;
 const QUICKER: (f64, f64, f64) = (0x2f as f64, 0x8f as f64, 0x83 as f64);
 const SLOWER: (f64, f64, f64) = (0xd6 as f64, 0x5a as f64, 0x4e as f64);
 
 impl Heat {
-    /// Room for the longest name.
+    /// Width of the longest name.
     fn names_width(&self) -> f64 {
         let longest = self.rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         (longest as f64 * CHARACTER + 20.0).max(NAMES_LEAST)
@@ -39,7 +40,7 @@ impl Heat {
             canvas.text(&self.title, (12.0, 18.0), 15, At::Left, DARK)?;
             canvas.text(&self.meaning, (12.0, 38.0), 11, At::Left, DARK)?;
             for (index, name) in self.columns.iter().enumerate() {
-                // The kind above the size.
+                // The first word is above the rest.
                 let x = names + CELL.0 * (index as f64 + 0.5);
                 let (kind, size) = name.split_once(' ').unwrap_or(("", name));
                 canvas.text(kind, (x, HEAD - 24.0), 11, At::Centre, DARK)?;
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_name_has_room() {
+    fn a_long_name_fits() {
         let heat = |name: &str| Heat {
             title: String::new(),
             meaning: String::new(),
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_pale_and_twice_as_quick_as_strong_as_twice_as_slow() {
+    fn one_is_pale_and_half_is_as_strong_as_double() {
         assert_eq!(colour(1.0), RGBColor(250, 250, 250));
         assert_eq!(colour(100.0), RGBColor(0xd6, 0x5a, 0x4e));
         assert_eq!(colour(0.01), RGBColor(0x2f, 0x8f, 0x83));

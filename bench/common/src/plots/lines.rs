@@ -1,4 +1,4 @@
-//! Lines over sizes of files, both scales in powers of ten.
+//! Line chart over file sizes; both scales are logarithmic.
 
 use super::{At, COLOURS, DARK, PALE, Scale, Steps, picture};
 use crate::Outcome;
@@ -6,9 +6,9 @@ use crate::units::size;
 
 pub struct Lines {
     pub title: String,
-    /// What the numbers are.
+    /// Meaning of the numbers.
     pub meaning: String,
-    /// The name of a line, and its points: bytes, and a value.
+    /// Name and points of each line: bytes and value.
     pub series: Vec<(String, Vec<(u64, f64)>)>,
 }
 

@@ -1,6 +1,7 @@
-//! Plots as SVG: what all of them draw with.
+//! Plots as SVG: drawing primitives that all plots share.
 //!
-//! The plotting library draws at whole numbers: so it draws ten times as large as is shown.
+//! The plotting library draws at integer coordinates, so everything is drawn ten times as large as
+//! it is shown.
 
 pub mod bars;
 pub mod heat;
@@ -15,7 +16,7 @@ use crate::Outcome;
 const LARGER: i32 = 10;
 pub const DARK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 pub const PALE: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
-/// Apart in lightness as well as in colour.
+/// Colours that differ in lightness as well as in hue.
 pub const COLOURS: [RGBColor; 6] = [
     RGBColor(0x1b, 0x1b, 0x3a),
     RGBColor(0xc4, 0x4e, 0x52),
@@ -25,7 +26,7 @@ pub const COLOURS: [RGBColor; 6] = [
     RGBColor(0x9a, 0xa2, 0xad),
 ];
 
-/// Where a text stands beside its point.
+/// Alignment of a text at its point.
 #[derive(Clone, Copy, Debug)]
 pub enum At {
     Left,
@@ -33,12 +34,12 @@ pub enum At {
     Right,
 }
 
-/// What is drawn on.
+/// Drawing area of a picture.
 pub struct Canvas<'a> {
     area: DrawingArea<SVGBackend<'a>, Shift>,
 }
 
-/// A picture of this size.
+/// Draws a picture of this size and returns the SVG text.
 pub fn picture(
     (width, height): (i32, i32),
     draw: impl FnOnce(&Canvas<'_>) -> Outcome,
@@ -51,7 +52,7 @@ pub fn picture(
         draw(&canvas)?;
         canvas.area.present()?;
     }
-    // Shown at its own size, whatever it was drawn at.
+    // Shows the picture at its nominal size.
     let drawn = format!("width=\"{}\" height=\"{}\"", large.0, large.1);
     Ok(svg.replacen(&drawn, &format!("width=\"{width}\" height=\"{height}\""), 1))
 }
@@ -69,7 +70,7 @@ impl Canvas<'_> {
         at: At,
         colour: RGBColor,
     ) -> Outcome {
-        // The library takes sizes of another kind and divides them by this.
+        // The library divides the given size by this factor.
         let size = f64::from(size * LARGER) * 1.24;
         let anchor = match at {
             At::Left => HPos::Left,
@@ -102,7 +103,7 @@ impl Canvas<'_> {
         Ok(())
     }
 
-    /// Coloured squares with names, in a row.
+    /// Draws a row of coloured squares with names.
     pub fn legend(&self, names: &[String], (x, y): (f64, f64)) -> Outcome {
         let mut x = x;
         for (name, colour) in names.iter().zip(COLOURS.iter().cycle()) {
@@ -114,14 +115,14 @@ impl Canvas<'_> {
     }
 }
 
-/// Whether lines of a scale are as far apart as their numbers, or as their logarithms.
+/// Spacing of a scale: linear, or logarithmic with a base.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Steps {
     Equal,
     Powers(f64),
 }
 
-/// From values to places.
+/// Maps values to coordinates.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     values: (f64, f64),
@@ -130,7 +131,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// That has room for all these values.
+    /// Creates a scale that covers all these values.
     pub fn of(values: impl Iterator<Item = f64>, places: (f64, f64), steps: Steps) -> Scale {
         let finite = values.filter(|value| value.is_finite());
         let (least, most) = finite
@@ -158,7 +159,7 @@ impl Scale {
         self.places.0 + (self.places.1 - self.places.0) * part.clamp(0.0, 1.0)
     }
 
-    /// Where lines are drawn.
+    /// Values at which grid lines are drawn.
     pub fn ticks(&self) -> Vec<f64> {
         let (least, most) = self.values;
         match self.steps {
@@ -183,21 +184,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_equal_scale_begins_at_nothing_and_has_round_steps() {
+    fn an_equal_scale_begins_at_zero_and_has_round_steps() {
         let scale = Scale::of([3.0, 4.0].into_iter(), (100.0, 200.0), Steps::Equal);
         assert_eq!(scale.ticks(), [0.0, 1.0, 2.0, 3.0, 4.0]);
         assert_eq!((scale.place(0.0), scale.place(2.0), scale.place(9.0)), (100.0, 150.0, 200.0));
     }
 
     #[test]
-    fn on_a_scale_of_powers_twice_and_half_are_equally_far() {
+    fn a_logarithmic_scale_spaces_half_and_double_equally() {
         let scale = Scale::of([0.6, 3.0].into_iter(), (0.0, 300.0), Steps::Powers(2.0));
         assert_eq!(scale.ticks(), [0.5, 1.0, 2.0, 4.0]);
         assert!((scale.place(1.0) - 100.0).abs() < 1e-9 && (scale.place(2.0) - 200.0).abs() < 1e-9);
     }
 
     #[test]
-    fn nothing_to_draw_is_no_reason_to_fail() {
+    fn a_scale_without_values_can_be_drawn() {
         for steps in [Steps::Equal, Steps::Powers(10.0)] {
             let scale = Scale::of([f64::NAN].into_iter(), (0.0, 1.0), steps);
             assert!(scale.ticks().len() >= 2 && scale.place(1.0).is_finite());

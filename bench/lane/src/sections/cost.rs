@@ -1,6 +1,9 @@
-//! What a lane costs the others beyond the program's own work: stress-ng beside a program in a lane that is lent, in one that is held, and beside
-//! the same program without a lane, each between two turns of stress-ng alone. Its own work is the processor time that it took; what stress-ng did less than that leaves is
-//! the cost. 24 frames a second of 10.5 ms: an eighth of two cores; 60 of 4 ms.
+//! Cost of a lane to other programs, beyond the program's own work.
+//!
+//! stress-ng runs beside a program in a lent lane, in a held lane, and without a lane, each turn
+//! between two turns of stress-ng alone. The program's own work is its processor time. The cost is
+//! the loss of stress-ng's work beyond that time. The programs compute 10.5 ms at 24 frames a
+//! second, an eighth of two cores, and 4 ms at 60.
 
 use std::time::Duration;
 
@@ -15,21 +18,21 @@ use crate::bench::{Bench, HOGS, WRITERS};
 use crate::child::Asked;
 use crate::stress::{self, Done};
 
-/// Of others' work that a lane may cost, in percent: the study's figure.
+/// Most work of others that a lane may cost, in percent: the study's figure.
 const COST_MAX_PERCENT: f64 = 4.0;
-/// Short, so that what drifts on the machine drifts little from a turn to those beside it.
+/// Short turns, so that drift of the machine changes little between adjacent turns.
 const TURN_S: u64 = 6;
 const RUNGS: [Rung; 4] = [Rung::OrdinaryMap, Rung::LendMap, Rung::LendNowait, Rung::HoldMap];
 
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Turn {
     done: Done,
-    /// The program's own work; none where stress-ng is alone.
+    /// Processor time of the program; zero if stress-ng is alone.
     processor_s: f64,
     span_s: f64,
 }
 
-/// A turn, and what the load gets done alone: the mean of the turn before and the turn after.
+/// One turn, and the load's work alone: the mean of the turns before and after.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     beside: Turn,
@@ -38,7 +41,7 @@ struct Pair {
 
 pub fn report(bench: &mut Bench) -> Outcome {
     let Some(stress) = bench.own.stress.clone() else {
-        println!("Skipped: there is no stress-ng.");
+        println!("Skipped: stress-ng is not installed.");
         return Ok(());
     };
     let seconds = bench.options.scaled(TURN_S, 2);
@@ -48,7 +51,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
         let mut pairs: Vec<Vec<Pair>> = vec![Vec::new(); rungs.len()];
         let mut before = turn(bench, &stress, preset, None, seconds)?;
         for (round, who) in bench.options.turns(rungs.len()) {
-            common::ends::go_on()?;
+            common::ends::check_interrupted()?;
             let name = rungs[who].name();
             eprintln!("{} a second, {name}: round {round}", preset.fps);
             let beside = turn(bench, &stress, preset, Some(rungs[who]), seconds)?;
@@ -78,7 +81,7 @@ fn turn(
     seconds: u64,
 ) -> Outcome<Turn> {
     let folder = bench.folder("stress")?;
-    // The player ends with the load or before it, so that all it did was beside it.
+    // The player ends no later than the load, so all its work is under the load.
     let periods = (seconds - 1) * u64::from(preset.fps);
     let clip = clip(bench, preset, periods)?;
     let run = stress::Run::start(stress, (HOGS, WRITERS), &folder, Duration::from_secs(seconds))?;
@@ -99,7 +102,7 @@ fn turn(
     Ok(Turn { done: run.finish()?, processor_s, span_s: seconds as f64 })
 }
 
-/// The clip of a program, made once.
+/// Returns the clip of a program, which is made once.
 fn clip(bench: &Bench, preset: Preset, frames: u64) -> Outcome<std::path::PathBuf> {
     let path = bench.folder("clips")?.join(format!("{}-{frames}.clip", preset.fps));
     if !path.exists() {
@@ -114,13 +117,13 @@ impl Pair {
         self.beside.processor_s / self.beside.span_s / cores as f64 * 100.0
     }
 
-    /// Work that is lost of what the program leaves of the cores, in percent.
+    /// Lost work in percent of the work that the program's time leaves possible.
     fn cost_percent(&self, cores: usize) -> f64 {
         let left = 1.0 - self.own_percent(cores) / 100.0;
         (1.0 - self.beside.done.cpu_per_s / (self.alone.cpu_per_s * left)) * 100.0
     }
 
-    /// Processor time that stress-ng had less, and that the program did not have, in percent.
+    /// Processor time that stress-ng lost and the program did not use, in percent.
     fn time_percent(&self) -> f64 {
         let gone_s = self.alone.processor_s - self.beside.done.processor_s;
         (gone_s - self.beside.processor_s) / self.alone.processor_s * 100.0
@@ -172,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_programs_own_work_is_no_cost() {
+    fn the_programs_own_work_is_not_counted_as_cost() {
         let done = |cpu_per_s, processor_s| Done { cpu_per_s, hdd_per_s: 0.0, processor_s };
         // A quarter of one core is an eighth of two.
         let pair = |cpu_per_s, left_s| Pair {

@@ -1,5 +1,9 @@
-//! A real decoder: ffmpeg decodes a film of 1280 x 720 at 24 frames a second by one thread into a pipe, from which a frame is taken each period. As it is; in a lane that is
-//! lent (`evermap lane run`), the film on the disk; and in one with the film on the tier. Beside four that compute and two that write.
+//! Measures a real decoder: ffmpeg decodes a film of 1280 x 720 at 24 frames a second with one
+//! thread into a pipe. Each period takes one frame from the pipe.
+//!
+//! ffmpeg runs without a lane, in a lent lane (`evermap lane run`) with the film on the disk, and
+//! in a lent lane with the film on the tier. The load is four programs that compute and two that
+//! write.
 //!
 //! Draws `lane-decoder.svg`.
 
@@ -25,7 +29,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
     let (Some(program), Some(stress), Some(evermap)) =
         (bench.own.ffmpeg.clone(), bench.own.stress.clone(), bench.options.evermap.clone())
     else {
-        println!("Skipped: it takes ffmpeg, stress-ng and `evermap`.");
+        println!("Skipped: needs ffmpeg, stress-ng and `evermap`.");
         return Ok(());
     };
     let rounds = bench.options.scaled(3, 1);
@@ -36,7 +40,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
     let mut all: Vec<Vec<Watched>> = vec![Vec::new(); SUBJECTS.len()];
     for round in 0..rounds {
         for at in 0..SUBJECTS.len() {
-            common::ends::go_on()?;
+            common::ends::check_interrupted()?;
             let subject = SUBJECTS[(at + round) % SUBJECTS.len()];
             eprintln!("{subject}: round {} of {rounds}", round + 1);
             let request = Request {
@@ -53,7 +57,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
             };
             caches::drop_file(&film)?;
             let folder = bench.folder("stress")?;
-            // Longer than the film: what is late takes longer.
+            // Longer than the film, because late frames take longer.
             let load =
                 stress::Run::start(&stress, (HOGS, WRITERS), &folder, Duration::from_secs(3_600))?;
             std::thread::sleep(Duration::from_secs(1));
@@ -79,7 +83,7 @@ fn command(
     }
     let mut policy = Policy::default();
     policy.app.fps = Some(Rate::Whole(u64::from(ffmpeg::FPS)));
-    // It fills a pipe before the first period, without sleeping.
+    // The decoder fills a pipe before the first period, without sleeping.
     policy.guard.max_overrun = 100;
     if subject == "lane and tier" {
         policy.tier.files = vec![film.display().to_string()];
@@ -94,7 +98,7 @@ fn command(
 }
 
 fn tell(bench: &mut Bench, all: &[Vec<Watched>]) -> Outcome {
-    let mut table = Table::new(&["ffmpeg", "missed", "completion p50 (ms)", "p99", "most"]);
+    let mut table = Table::new(&["ffmpeg", "missed", "completion p50 (ms)", "p99", "max"]);
     let mut series = Vec::new();
     for (subject, runs) in SUBJECTS.iter().zip(all) {
         let missed: u64 = runs.iter().map(|run| run.missed).sum();
@@ -119,9 +123,9 @@ fn tell(bench: &mut Bench, all: &[Vec<Watched>]) -> Outcome {
     println!("{table}");
     let deadline_ms = 1e3 / f64::from(ffmpeg::FPS);
     let chart = LineChart {
-        title: "When ffmpeg's frames were there".into(),
+        title: "Completion times of ffmpeg's frames".into(),
         x_label: "frame".into(),
-        y_label: "after the beginning of its period [ms]".into(),
+        y_label: "after the start of the period [ms]".into(),
         x_range: None,
         y_range: None,
         log_y: true,

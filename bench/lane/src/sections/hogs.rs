@@ -1,5 +1,6 @@
-//! Misses against the number of programs that compute beside, 0 to 8, with two that write: the study's figure 5, measured. There, the time that a
-//! program waits for the processor grows; here, those that it waits for do.
+//! Missed deadlines against the number of computing programs, 0 to 8, beside two that write: the
+//! study's figure 5, measured. The study varies the time that a program waits for the processor;
+//! this section varies the number of programs it waits for.
 //!
 //! Draws `lane-hogs-24.svg` and `lane-hogs-60.svg`.
 
@@ -21,7 +22,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
     for preset in PRESETS.into_iter().take(2) {
         let mut series: Vec<Series> = Vec::new();
         let mut table = Table::new(&[
-            "computing beside",
+            "computing programs",
             "ordinary-blocking",
             "ordinary-map",
             "lend-blocking",
@@ -46,10 +47,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
         }
         println!("\n{} periods a second, missed:\n\n{table}", preset.fps);
         let chart = LineChart {
-            title: format!(
-                "Missed deadlines against programs that compute beside, {} a second",
-                preset.fps
-            ),
+            title: format!("Missed deadlines against computing programs, {} a second", preset.fps),
             x_label: "programs that compute".into(),
             y_label: "missed [%]".into(),
             x_range: None,

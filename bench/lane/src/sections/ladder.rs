@@ -1,7 +1,9 @@
-//! The ladder: what each part of a lane brings to programs of 24, 60 and 1,000 periods a second, beside four that compute and two that write. Each program
-//! has 128 KiB (16 KiB at 1,000) to read and 10.5, 4 and 0.25 ms to compute in each period, and 500 periods at least, in turns.
+//! Ladder: the benefit of each part of a lane for programs of 24, 60 and 1,000 periods a second,
+//! beside four programs that compute and two that write. In each period a program reads 128 KiB (16
+//! KiB at 1,000) and computes for 10.5, 4 or 0.25 ms. Each rung has at least 500 periods, in turns.
 //!
-//! Draws completions of the periods (`lane-completion-24.svg` and so on) and misses (`lane-missed.svg`).
+//! Draws the completion times of the periods (`lane-completion-24.svg` and so on) and the missed
+//! deadlines (`lane-missed.svg`).
 
 use common::Outcome;
 use common::goals::Goal;
@@ -14,11 +16,11 @@ use crate::bench::{self, Bench, HOGS};
 
 const PERIODS: u64 = 500;
 
-/// Whose single periods are drawn: more hide each other.
+/// Rungs whose single periods are drawn. More of them would hide each other.
 const DRAWN: [Rung; 4] =
     [Rung::OrdinaryBlocking, Rung::LendBlocking, Rung::LendNowait, Rung::LendMap];
 
-/// The most that may be missed, in percent.
+/// Most deadlines that may be missed, in percent.
 const GOALS: [(Rung, [f64; 3]); 2] =
     [(Rung::LendMap, [0.0, 0.0, 0.1]), (Rung::LendNowait, [0.0, 0.0, 0.2])];
 
@@ -29,11 +31,11 @@ pub fn report(bench: &mut Bench) -> Outcome {
         "completion p50",
         "p99",
         "p99.9",
-        "most",
+        "max",
         "wake-up p99",
         "I/O p99",
-        "I/O most",
-        "host had the core",
+        "I/O max",
+        "host took the core",
     ];
     let mut drawn = Vec::new();
     for (at, preset) in PRESETS.into_iter().enumerate() {

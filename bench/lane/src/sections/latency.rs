@@ -1,5 +1,7 @@
-//! How slow may a tier be? Every 4 KiB of the tier take longer, up to a millisecond, and the program keeps its core meanwhile: the study's figure 7, measured: what
-//! others lose when a program does not let go of its core while it waits for a device. Beside are hogs of the benchmark itself, whose work is counted.
+//! Missed deadlines and cost against the tier's latency: every 4 KiB of the tier take longer, up to
+//! a millisecond, and the program keeps its core during the wait. This measures the study's figure
+//! 7: the loss of other programs when a program does not release its core while it waits for a
+//! device. The load is the benchmark's own hogs, whose work is counted.
 //!
 //! Draws `lane-latency-missed.svg` and `lane-latency-cost.svg`.
 
@@ -12,7 +14,7 @@ use evermap_lane::plot::{Kind, LineChart, Series};
 use super::{missed, say_notes, write_turns};
 use crate::bench::{self, Bench, HOGS};
 
-/// Each 4 KiB; beside them, what device takes so long, as the simulator's profiles have it.
+/// Latency of each 4 KiB, and a device with that latency, from the simulator's profiles.
 const LATENCIES_NS: [(u64, &str); 9] = [
     (3_200, "PC-RAM: 50 ns for 64 bytes"),
     (10_000, ""),
@@ -37,7 +39,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
         let results = bench::climb(bench, preset, &[Rung::LendMap], &injected, load, periods)?;
         write_turns(bench, "latency", &preset.fps.to_string(), &results)?;
         let titles = [
-            "4 KiB take",
+            "time of 4 KiB",
             "a device",
             "missed",
             "completion p50 (ms)",
@@ -84,12 +86,12 @@ pub fn report(bench: &mut Bench) -> Outcome {
     let svg =
         chart("Missed deadlines against the tier's latency", "missed [%]", missed_series).svg()?;
     bench.draw("lane-latency-missed.svg", &svg)?;
-    let title = "What the others lose while a program keeps its core";
+    let title = "Lost work of other programs while a program keeps its core";
     let svg = chart(title, "work lost [%]", cost_series).svg()?;
     bench.draw("lane-latency-cost.svg", &svg)
 }
 
-/// All that the others got done less, in percent of what they get done alone.
+/// Work that the other programs lost, in percent of their work alone.
 fn lost_percent(beside: f64, alone: f64) -> f64 {
     (1.0 - beside / alone) * 100.0
 }

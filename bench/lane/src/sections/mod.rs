@@ -1,4 +1,4 @@
-//! The sections: each answers one question.
+//! Sections of the benchmark; each answers one question.
 
 pub mod cost;
 pub mod decoder;
@@ -22,7 +22,7 @@ pub const SECTIONS: [Section<Own>; 5] = [
     ("decoder", decoder::report),
 ];
 
-/// What there is to choose from.
+/// Choices of the command line.
 pub fn choices() -> Choices<'static> {
     Choices {
         program: "evermap-lane-bench",
@@ -35,13 +35,13 @@ pub fn choices() -> Choices<'static> {
     }
 }
 
-/// A turn has a round and a subject of its own, by the names that a line has.
+/// Turn as a nested object, because its round and subject have the names that the line uses.
 #[derive(Serialize)]
 struct Figures<'a> {
     turn: &'a Turn,
 }
 
-/// Every turn goes into the raw figures.
+/// Writes every turn into the raw figures.
 fn write_turns(bench: &mut Bench, section: &str, cell: &str, results: &Results) -> common::Outcome {
     for turn in &results.turns {
         let name = turn.subject.name();
@@ -51,7 +51,7 @@ fn write_turns(bench: &mut Bench, section: &str, cell: &str, results: &Results) 
     Ok(())
 }
 
-/// What could not be had, below a table.
+/// Prints the notes on settings that were not applied, below a table.
 fn say_notes(results: &Results) {
     for cell in &results.cells {
         for note in &cell.not_applied {
@@ -66,7 +66,7 @@ fn say_notes(results: &Results) {
     }
 }
 
-/// `missed (of periods)`.
+/// Formats `missed (of periods)`.
 fn missed(cell: &Cell) -> String {
     format!("{} % ({} of {})", figure(cell.missed_percent), cell.missed, cell.periods)
 }

@@ -1,4 +1,4 @@
-//! What a subject has in memory, and how evermap is asked for it.
+//! A loaded file in memory, and the calls that load it with Evermap.
 
 use common::Outcome;
 use evermap_load::{Image, Latency, Loader, Method, Report};
@@ -9,13 +9,13 @@ use crate::subjects::{AUTOMATIC, FINISH, METHOD};
 use crate::work::{Order, Work};
 
 pub(super) enum Held {
-    // Much larger than what peers hold.
+    // Boxed: an image is much larger than the peers' state.
     Image(Box<Image>),
     Plain(Plain),
 }
 
 impl Held {
-    /// Loads as the subject of this name does.
+    /// Loads the file as the subject of this name does.
     pub(super) fn load(asked: &Asked) -> Outcome<Held> {
         let loader = Loader::open(&asked.file);
         let loader = match asked.subject.as_str() {
@@ -30,7 +30,8 @@ impl Held {
             },
         };
         let loader = wishes(loader, asked.work);
-        // SAFETY: the file is the benchmark's own, which nobody changes while it is measured.
+        // SAFETY: the benchmark made this file, and no process changes it during the
+        // measurement.
         Ok(Held::Image(Box::new(unsafe { loader.may_map() }.load()?)))
     }
 
@@ -48,7 +49,7 @@ impl Held {
         }
     }
 
-    /// Until nothing is under way any more.
+    /// Waits until background work has ended.
     pub(super) fn wait(&self) -> Outcome {
         match self {
             Held::Image(image) => Ok(image.wait()?),
@@ -71,7 +72,7 @@ impl Held {
     }
 }
 
-/// Nothing but the truth about what will be done.
+/// Tells the loader exactly what the work will touch and write.
 fn wishes(loader: Loader, work: Work) -> Loader {
     let written = if work.is_written { work.touched() } else { 0.0 };
     loader.touched(work.touched()).written(written).order(match work.order {

@@ -1,4 +1,5 @@
-//! What memory this process has, by the kernel's own walk over its page tables: its quicker counts are rough.
+//! Memory of this process, from the kernel's walk over its page tables (`smaps_rollup`); the faster
+//! counters are inexact.
 
 use common::Outcome;
 
@@ -32,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn private_pages_and_pages_of_files_are_told_apart() {
+    fn private_pages_are_distinguished_from_file_pages() {
         let text = "5580-7ffc ---p 0 00:00 0 [rollup]\nRss:      1884 kB\nAnonymous:    884 kB\n\
                     LazyFree:       0 kB\nAnonHugePages:   512 kB\n";
         let memory =

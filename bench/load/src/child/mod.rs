@@ -1,9 +1,9 @@
-//! One load, measured from inside a process that does nothing else:
+//! Performs one load and measures it from inside its own process:
 //! `child load --subject NAME --pages LIST --touched PERCENT --order ORDER [--written] [--latch] [--group DIR] FILE`.
 //!
-//! Prints one JSON object, [`Taken`]. Before the load begins the process has all that it needs: the list of pages, and memory to write
-//! down what it measured. With `--latch` it says so (a line on standard output) and waits for its input to end. With `--group` it joins
-//! that control group first.
+//! Prints one JSON object, [`Taken`]. The list of pages and the memory for the measurements are
+//! ready before the load begins. With `--latch` the process prints a line and waits for the end of
+//! its input before it loads. With `--group` it first joins that control group.
 
 pub mod rate;
 
@@ -22,23 +22,24 @@ use serde::{Deserialize, Serialize};
 use crate::work::{self, Order, PAGE_BYTES, Sums, Work};
 use held::Held;
 
-/// What a load took. Times are from the beginning of the load, in seconds.
+/// Measurements of one load. Times are in seconds from the start of the load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Taken {
-    /// Until the call that loads returned.
+    /// Until the loading call returned.
     pub loaded_s: f64,
     /// Until the first page was touched.
     pub first_page_s: f64,
-    /// Until all pages were.
+    /// Until all pages were touched.
     pub finished_s: f64,
-    /// Until all of the file could be used, as evermap's report says.
+    /// Until the whole file was usable, from evermap's report.
     pub complete_s: Option<f64>,
-    /// These four until everything was there and touched, of all threads.
+    /// This and the next three fields cover all threads until everything was loaded and
+    /// touched.
     pub user_s: f64,
     pub system_s: f64,
     pub minor_faults: u64,
     pub major_faults: u64,
-    /// Memory that came since the beginning: private, of that in huge pages, and pages of files.
+    /// Growth of this process's memory: private, private in huge pages, and pages of files.
     pub private_bytes: u64,
     pub huge_bytes: u64,
     pub mapped_bytes: u64,
@@ -48,7 +49,7 @@ pub struct Taken {
     pub why: Option<String>,
 }
 
-/// What is asked of the child.
+/// Command line of the child.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) subject: String,
@@ -59,7 +60,7 @@ pub(crate) struct Asked {
     has_latch: bool,
 }
 
-/// Loads, works, and prints what that took.
+/// Loads, works, and prints the measurements.
 pub fn load(arguments: &[&str]) -> Outcome {
     let asked = parse(arguments)?;
     let pages = work::read_list(&asked.list)?;
@@ -113,7 +114,7 @@ fn measure(asked: &Asked, pages: &[u32]) -> Outcome<Taken> {
     })
 }
 
-/// Touches these pages of what is loaded.
+/// Touches these pages of the loaded file.
 fn touch(held: &mut Held, pages: &[u32], is_written: bool, sums: &mut Sums) -> Outcome {
     if is_written {
         let bytes = held.bytes_mut()?;

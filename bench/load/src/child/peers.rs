@@ -1,6 +1,7 @@
-//! How programs load a file without evermap, as they would in C: `malloc` and `read`, or `mmap`.
+//! Loads a file without Evermap, as C programs do: `malloc` and `read`, or `mmap`.
 //!
-//! A mapping is private, and may be written to only where it will be: populating one that may be copies each page.
+//! A mapping is private. It is writable only if the work writes, because populating a writable one
+//! copies each page.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +13,7 @@ use crate::subjects::{MAP, MAP_POPULATE, MAP_WILLNEED, READ};
 
 const READ_BYTES: usize = 1 << 20;
 
-/// A file's bytes in memory. They stay until the process ends, as a program's data do.
+/// Bytes of a file in memory. They stay until the process ends, like a program's data.
 pub(super) struct Plain {
     start: *mut u8,
     bytes: usize,
@@ -25,19 +26,21 @@ impl Plain {
             READ => return read(asked),
             MAP | MAP_WILLNEED => libc::MAP_PRIVATE,
             MAP_POPULATE => libc::MAP_PRIVATE | libc::MAP_POPULATE,
-            name => return Err(format!("nobody is called `{name}`").into()),
+            name => return Err(format!("unknown subject `{name}`").into()),
         };
         map(asked, flags)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: `start` is that many bytes, never freed; of a file that nobody changes, where it is mapped.
+        // SAFETY: `start` points to `bytes` bytes that are never freed. A mapped file does
+        // not change during the run.
         unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        assert!(self.is_writable, "a file that is written to is mapped so");
-        // SAFETY: as above, private to this process, and this value alone has it.
+        assert!(self.is_writable, "work that writes maps the file writable");
+        // SAFETY: `start` points to `bytes` bytes that are never freed and private to this
+        // process, and only this value refers to them.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
     }
 }
@@ -48,12 +51,12 @@ fn last_error(what: &str) -> Box<dyn std::error::Error> {
 
 fn open(asked: &Asked) -> Outcome<(libc::c_int, usize)> {
     let path = CString::new(asked.file.as_os_str().as_bytes())?;
-    // SAFETY: the path ends with a zero and lives during the call.
+    // SAFETY: the path is a zero-terminated string that lives during the call.
     let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if file < 0 {
         return Err(last_error("open"));
     }
-    // SAFETY: any bytes are a `stat`, which lives during the call.
+    // SAFETY: all-zero bytes are a valid `stat`, and it lives during the call.
     let (result, about) = unsafe {
         let mut about: libc::stat = std::mem::zeroed();
         (libc::fstat(file, &mut about), about)
@@ -66,7 +69,7 @@ fn open(asked: &Asked) -> Outcome<(libc::c_int, usize)> {
 
 fn read(asked: &Asked) -> Outcome<Plain> {
     let (file, bytes) = open(asked)?;
-    // SAFETY: memory is asked for, and looked at only where it was read into.
+    // SAFETY: `malloc` accepts any size; only bytes that `read` has filled are read later.
     let start: *mut u8 = unsafe { libc::malloc(bytes) }.cast();
     if start.is_null() {
         return Err(last_error("malloc"));
@@ -74,7 +77,8 @@ fn read(asked: &Asked) -> Outcome<Plain> {
     let mut filled = 0;
     while filled < bytes {
         let part = READ_BYTES.min(bytes - filled);
-        // SAFETY: `part` bytes from there on are within the memory.
+        // SAFETY: `filled + part` is at most `bytes`, so the read stays inside the
+        // allocation.
         match unsafe { libc::read(file, start.add(filled).cast(), part) } {
             0 => return Err("the file is shorter than it was".into()),
             count if count < 0 => return Err(last_error("read")),
@@ -89,12 +93,13 @@ fn map(asked: &Asked, flags: libc::c_int) -> Outcome<Plain> {
     let (file, bytes) = open(asked)?;
     let is_writable = asked.work.is_written;
     let access = libc::PROT_READ | if is_writable { libc::PROT_WRITE } else { 0 };
-    // SAFETY: a new mapping, wherever the kernel likes.
+    // SAFETY: creates a new mapping at an address that the kernel chooses, so it replaces no
+    // other.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) };
     if start == libc::MAP_FAILED {
         return Err(last_error("mmap"));
     }
-    // SAFETY: advice about the mapping that was just made; no byte of it changes.
+    // SAFETY: the advice covers exactly the new mapping and changes no byte of it.
     let is_advised = asked.subject != MAP_WILLNEED
         || unsafe { libc::madvise(start, bytes, libc::MADV_WILLNEED) } == 0;
     if !is_advised {
@@ -105,6 +110,6 @@ fn map(asked: &Asked, flags: libc::c_int) -> Outcome<Plain> {
 }
 
 fn close(file: libc::c_int) {
-    // SAFETY: it is open, and nobody uses it after.
+    // SAFETY: the descriptor is open, and is not used after this call.
     unsafe { libc::close(file) };
 }

@@ -1,5 +1,6 @@
-//! What the device can do: `child rate FILE` reads the file past the page cache, 16 reads of 2 MiB under way at once, into memory
-//! that it uses again and again, and prints bytes a second. Nothing is touched, and no memory is new after the first round of reads.
+//! Measures the device's rate: `child rate FILE` reads the file with direct I/O, 16 reads of 2 MiB
+//! in flight, into buffers that are reused, and prints bytes a second. It touches no data, and
+//! allocates no memory after the first round of reads.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -18,7 +19,7 @@ pub fn print(path: &Path) -> Outcome {
     Ok(())
 }
 
-/// Bytes a second.
+/// Returns bytes a second.
 pub fn measure(path: &Path) -> Outcome<f64> {
     let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(path)?;
     let bytes = file.metadata()?.len();
@@ -35,7 +36,8 @@ pub fn measure(path: &Path) -> Outcome<f64> {
             let entry =
                 opcode::Read::new(types::Fd(file.as_raw_fd()), memory.slot(slot), part as u32);
             let entry = entry.offset(asked).build().user_data(slot as u64);
-            // SAFETY: the slot is nobody else's until its read is done, and never freed; the file is open until the ring is gone.
+            // SAFETY: only this read uses the slot until it completes; the slot is
+            // never freed, and the file is open as long as the ring lives.
             unsafe { ring.submission().push(&entry) }?;
             asked += part as u64;
         }
@@ -52,7 +54,8 @@ pub fn measure(path: &Path) -> Outcome<f64> {
     Ok(bytes as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Memory for all reads that are under way. It stays until the process ends: whatever goes wrong, the kernel may still write to it.
+/// Buffers of all reads in flight. They stay until the process ends, because the kernel may write
+/// to them even after an error.
 struct Buffers {
     start: *mut u8,
 }
@@ -60,16 +63,17 @@ struct Buffers {
 impl Buffers {
     fn new() -> Outcome<Buffers> {
         let layout = std::alloc::Layout::from_size_align(DEPTH * READ_BYTES, READ_BYTES)?;
-        // SAFETY: the layout has a size.
+        // SAFETY: the layout's size is not zero.
         let start = unsafe { std::alloc::alloc(layout) };
         if start.is_null() {
-            return Err("no memory to read into".into());
+            return Err("out of memory for read buffers".into());
         }
-        // Whole pieces for the device, as an image's. Where there are no huge pages it is small ones.
-        // SAFETY: advice about all of the memory that was just got.
+        // Huge pages give the device contiguous memory, as an image has. Without them the
+        // kernel uses small pages.
+        // SAFETY: the advice covers exactly the new allocation.
         unsafe { libc::madvise(start.cast(), DEPTH * READ_BYTES, libc::MADV_HUGEPAGE) };
-        // Each page is there before the first read.
-        // SAFETY: all of the memory that was just got.
+        // Faults in each page before the first read.
+        // SAFETY: the write covers exactly the new allocation.
         unsafe { start.write_bytes(1, DEPTH * READ_BYTES) };
         Ok(Buffers { start })
     }
@@ -86,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_a_rate_and_one_that_is_not_there_has_none() {
+    fn a_file_has_a_rate_and_a_missing_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, vec![1; 40 << 20]).unwrap();

@@ -1,8 +1,9 @@
-//! Every method and everybody else, in every state: 64 MiB and 1 GiB, cold and warm, a share of the pages read or written, in order
-//! and at random, on the work directory's own file system.
+//! Measures every subject in every state: 64 MiB and 1 GiB, cold and warm, a share of the pages
+//! read or written, in order and at random, on the folder's own file system.
 //!
-//! The best is who finished first by the median, without evermap's own decision; that decision may be up to 10 % slower. The least of
-//! up to 21 medians is below what any of them usually takes: on a noisy machine `within 10 %` is hard to be.
+//! The best subject has the least median time, without evermap's own policies. A policy may be up
+//! to 10 % slower. The least of up to 21 medians is below the usual time of any of them, so on a
+//! noisy machine `within 10 %` is hard to reach.
 
 use common::Outcome;
 use common::plots::heat::Heat;
@@ -33,7 +34,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
         let folder = bench.folder("cells")?;
         let file = corpus::make(&folder, "file", bytes, Content::Random)?;
         for is_cold in [true, false] {
-            let is_possible = !is_cold || common::grounds::kind(&folder) != Some("tmpfs");
+            let is_possible = !is_cold || common::volumes::kind(&folder) != Some("tmpfs");
             if is_possible && wants(bench, is_cold, "cold", "warm") {
                 all.extend(state(bench, &file, bytes, is_cold)?);
             }
@@ -41,9 +42,9 @@ pub fn report(bench: &mut Bench) -> Outcome {
         std::fs::remove_file(file)?;
     }
     if all.is_empty() {
-        return Err("no cell is of these states and shares".into());
+        return Err("no cell has these states and shares".into());
     }
-    println!("### Automatic beside the best\n\n{}", tables::verdicts(&all));
+    println!("### Automatic compared with the best\n\n{}", tables::verdicts(&all));
     tables::say_within(&all);
     bench.own.standings.extend(all);
     Ok(())
@@ -56,7 +57,7 @@ fn wants(bench: &Bench, is_one: bool, one: &str, other: &str) -> bool {
     }
 }
 
-/// Shares that are measured: a quick run that names none takes the least and the most.
+/// Returns the shares to measure. A quick run that names none uses the smallest and the largest.
 fn shares(bench: &Bench) -> Vec<u8> {
     let options = &bench.options;
     let few = options.quick && !options.names_shares();
@@ -64,7 +65,7 @@ fn shares(bench: &Bench) -> Vec<u8> {
     wanted.filter(|share| !few || matches!(share, 10 | 100)).collect()
 }
 
-/// A size, cold or warm: read and written, in order and at random.
+/// Measures one size, cold or warm: read and written, in order and at random.
 fn state(
     bench: &mut Bench,
     file: &std::path::Path,
@@ -103,7 +104,7 @@ fn state(
     Ok(all)
 }
 
-/// One group: the shares beside each other.
+/// Prints one group, with a column for each share.
 fn print(group: &[Standings]) {
     let Some(most) = group.last() else { return };
     let columns: Vec<String> = group
@@ -118,7 +119,7 @@ fn print(group: &[Standings]) {
     tables::failures(group);
 }
 
-/// Everybody's time in parts of reading's.
+/// Draws the time of each subject divided by the time of `malloc+read`.
 fn draw(bench: &Bench, bytes: u64, is_cold: bool, all: &[Standings]) -> Outcome {
     let rows = tables::subjects(all).into_iter().map(|subject| {
         let ratio = |standings: &Standings| {
@@ -135,7 +136,7 @@ fn draw(bench: &Bench, bytes: u64, is_cold: bool, all: &[Standings]) -> Outcome 
     let heat = Heat {
         title: format!("Loading {}, {}", size(bytes), tables::state(is_cold)),
         meaning: format!(
-            "time to finish in parts of that of `{READ}`; r read, w written; less is better"
+            "time to finish divided by that of `{READ}`; r read, w written; less is better"
         ),
         columns: all.iter().map(column).collect(),
         rows: rows.collect(),

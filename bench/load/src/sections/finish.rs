@@ -1,19 +1,20 @@
-//! The must-show: a file of 1 GiB that nobody has in the cache, and all of it is written. And the goals, which are about what others
-//! measured, too.
+//! Main figure: a file of 1 GiB that is not cached, all of it written. Also evaluates the goals,
+//! some of which use results of other sections.
 //!
-//! The device's rate is measured in each round, by 16 direct reads of 2 MiB at a time into memory that is used again. A subject's share
-//! of it is that of the load until all could be used, without the work that comes after.
+//! Each round measures the device's rate, by 16 direct reads of 2 MiB in flight into reused memory.
+//! A subject's share of that rate covers the load until the whole file was usable, without the work
+//! after it.
 
 use std::path::{Path, PathBuf};
 
 use common::goals::Goal;
-use common::grounds::Packed;
 use common::process::{self, Job};
 use common::raw::Origin;
 use common::samples::{Samples, figure};
 use common::table::Table;
 use common::units::{GIB, MIB, grouped, size};
-use common::{Outcome, grounds};
+use common::volumes::Packed;
+use common::{Outcome, volumes};
 
 use super::{systems, tables};
 use crate::bench::{self, Bench};
@@ -27,14 +28,14 @@ pub(super) const SUBJECTS: [&str; 6] =
 const ALL_WRITTEN: Work = Work::written(100, Order::Sequential);
 const ALL_READ: Work = Work::read(100, Order::Sequential);
 const PACKED_BYTES: u64 = 256 * MIB;
-const NO_COLD: &str = "nothing is cold where this runs";
+const NO_COLD: &str = "the folder is in memory, where nothing is cold";
 
 pub fn report(bench: &mut Bench) -> Outcome {
     let named = bench.options.sizes_bytes.first().copied();
     let (bytes, packed_bytes) = (named.unwrap_or(GIB), named.unwrap_or(PACKED_BYTES));
     let folder = bench.folder("finish")?;
     let file = corpus::make(&folder, "file", bytes, Content::Random)?;
-    if grounds::kind(&folder) == Some("tmpfs") {
+    if volumes::kind(&folder) == Some("tmpfs") {
         bench.goals.unmeasured("cold, all written", Goal::AtLeast(1.5), NO_COLD);
     } else {
         headline(bench, &file, bytes)?;
@@ -82,7 +83,7 @@ fn headline(bench: &mut Bench, file: &Path, bytes: u64) -> Outcome {
     Ok(())
 }
 
-/// What the device does now, in bytes a second.
+/// Measures the device's rate of this round, in bytes a second.
 fn device_rate(bench: &Bench, file: &Path) -> Outcome<f64> {
     make_cold(file, false)?;
     let output = tempfile::NamedTempFile::new()?;
@@ -98,9 +99,10 @@ fn samples(values: &[f64]) -> Samples {
     samples
 }
 
-/// In parts of the device's rate, round by round; nothing for whom nothing is known to be complete before it is touched.
+/// Returns the rate of each round divided by the device's rate. `None` if the subject has no known
+/// time of completion before the pages are touched.
 fn device_shares(all: &Standings, name: &str, rates: &[f64]) -> Option<Samples> {
-    let steps = all.lot(name)?.steps.as_ref().ok()?;
+    let steps = all.result(name)?.steps.as_ref().ok()?;
     let mut shares = Samples::new();
     for (step, rate) in steps.iter().zip(rates) {
         let complete_s = match name {
@@ -115,7 +117,7 @@ fn device_shares(all: &Standings, name: &str, rates: &[f64]) -> Option<Samples> 
 fn headline_table(all: &Standings, rates: &[f64]) -> Table {
     let mut table = Table::new(&[
         "",
-        "by",
+        "method",
         "finished, ms: mean",
         "median",
         "first page, ms",
@@ -124,34 +126,34 @@ fn headline_table(all: &Standings, rates: &[f64]) -> Table {
         "twice, MiB",
         "of the device's rate",
     ]);
-    for lot in all.lots.iter().filter(|lot| lot.steps.is_ok()) {
-        let shares = device_shares(all, &lot.name, rates);
+    for result in all.results.iter().filter(|result| result.steps.is_ok()) {
+        let shares = device_shares(all, &result.name, rates);
         table.row(&[
-            lot.name.clone(),
-            lot.methods(),
-            figure(lot.finished_ms().mean()),
-            lot.finished_ms().to_string(),
-            tables::first_page(lot),
-            lot.samples(Measured::system_ms).to_string(),
-            grouped(lot.samples(Measured::faults).median()),
-            figure(lot.samples(|step| step.duplicate_bytes as f64).median() / MIB as f64),
+            result.name.clone(),
+            result.methods(),
+            figure(result.finished_ms().mean()),
+            result.finished_ms().to_string(),
+            tables::first_page(result),
+            result.samples(Measured::system_ms).to_string(),
+            grouped(result.samples(Measured::faults).median()),
+            figure(result.samples(|step| step.duplicate_bytes as f64).median() / MIB as f64),
             shares.map_or("-".to_string(), |shares| shares.to_string()),
         ]);
     }
     table
 }
 
-/// Holds a figure of one subject against a goal.
+/// Compares a figure of one subject with a goal.
 fn judge(bench: &mut Bench, what: &str, peer: &str, figures: Option<Samples>, goal: Goal) {
     match figures {
         Some(figures) => {
             bench.goals.judge(what, peer, &figures, goal);
         }
-        None => bench.goals.unmeasured(what, goal, "who is compared was not measured"),
+        None => bench.goals.unmeasured(what, goal, "the compared subject was not measured"),
     }
 }
 
-/// How often a policy fits into the time of others.
+/// Judges the peers' time divided by the policy's time.
 fn judge_times(bench: &mut Bench, all: &Standings, policy: &str, peers: &[&str], goal: Goal) {
     for peer in peers {
         let what = format!("{}: {peer} / {policy}", all.cell.name);
@@ -162,7 +164,7 @@ fn judge_times(bench: &mut Bench, all: &Standings, policy: &str, peers: &[&str],
 fn judge_headline(bench: &mut Bench, all: &Standings, rates: &[f64], policy: &str) {
     judge_times(bench, all, policy, &[READ, MAP], Goal::AtLeast(1.5));
     let cell = &all.cell.name;
-    let own = |of: &dyn Fn(&Measured) -> f64| all.lot(policy).map(|lot| lot.samples(of));
+    let own = |of: &dyn Fn(&Measured) -> f64| all.result(policy).map(|result| result.samples(of));
     let system = all.ratios(policy, READ, Measured::system_ms);
     let what = |what: &str| format!("{cell}: {policy}: {what}");
     judge(bench, &what("system time, / malloc+read"), READ, system, Goal::AtMost(1.0 / 3.0));
@@ -174,7 +176,7 @@ fn judge_headline(bench: &mut Bench, all: &Standings, rates: &[f64], policy: &st
     let twice = own(&|step| step.duplicate_bytes as f64 / MIB as f64);
     judge(bench, &what("in memory twice, MiB"), "", twice, Goal::AtMost(0.0));
     let shares = device_shares(all, policy, rates);
-    judge(bench, &what("of the device's rate"), "the device", shares, Goal::AtLeast(0.9));
+    judge(bench, &what("share of the device's rate"), "the device", shares, Goal::AtLeast(0.9));
 }
 
 fn warm(bench: &mut Bench, file: &Path, bytes: u64) -> Outcome {
@@ -195,15 +197,15 @@ fn warm(bench: &mut Bench, file: &Path, bytes: u64) -> Outcome {
 fn compressed(bench: &mut Bench, bytes: u64) -> Outcome {
     let (name, goal) =
         (format!("squashfs zstd, {}, cold, all written", size(bytes)), Goal::AtLeast(2.0));
-    let ground = match bench.can_drop {
+    let volume = match bench.can_drop {
         true => systems::packed(bench, Packed::SquashfsZstd, bytes)?,
         false => None,
     };
-    let Some(ground) = ground else {
+    let Some(volume) = volume else {
         bench.goals.unmeasured(&name, goal, "squashfs can't be mounted here");
         return Ok(());
     };
-    let file = systems::file_in(ground.folder());
+    let file = systems::file_in(volume.folder());
     let cell = Cell { is_packed: true, ..cell(name, &file, bytes, true, ALL_WRITTEN) };
     let subjects = bench::named(bench, &[READ, MAP, AUTOMATIC, FINISH]);
     let all = compete(bench, &cell, &subjects)?;
@@ -212,7 +214,7 @@ fn compressed(bench: &mut Bench, bytes: u64) -> Outcome {
     Ok(())
 }
 
-/// Of `cells` and `systems`, where they ran before.
+/// Judges the cells of `cells` and `systems`, if these sections ran before.
 fn every_cell(bench: &mut Bench) {
     for policy in [AUTOMATIC, FINISH] {
         let what = format!("cells in which {policy} is within 10 % of the best, of all");
@@ -223,7 +225,7 @@ fn every_cell(bench: &mut Bench) {
                 let what = format!("{what} {cells}");
                 bench.goals.judge(&what, "the best of each", &share, goal);
             }
-            None => bench.goals.unmeasured(&what, goal, "`cells` has to run in the same run"),
+            None => bench.goals.unmeasured(&what, goal, "run `cells` in the same run"),
         }
     }
 }
@@ -234,23 +236,23 @@ mod tests {
 
     use super::*;
     use crate::child::Taken;
-    use crate::compete::Lot;
+    use crate::compete::SubjectResult;
     use common::process::Cost;
 
     #[test]
-    fn a_share_of_the_devices_rate_is_that_of_the_load_alone() {
+    fn a_share_of_the_devices_rate_covers_only_the_load() {
         let taken =
             Taken { loaded_s: 1.0, complete_s: Some(0.5), finished_s: 9.0, ..Taken::default() };
         let step = Measured::of(taken, Cost::default(), 100, 0);
         let mut bare = step.clone();
         bare.taken.complete_s = None;
-        let lot = |name: &str, step: &Measured| Lot {
+        let result = |name: &str, step: &Measured| SubjectResult {
             name: name.to_string(),
             steps: Ok(vec![step.clone()]),
         };
         let cell = cell(String::new(), Path::new(""), 100, true, ALL_WRITTEN);
-        let lots = vec![lot(READ, &bare), lot(MAP, &bare), lot(AUTOMATIC, &step)];
-        let all = Standings { cell, lots };
+        let results = vec![result(READ, &bare), result(MAP, &bare), result(AUTOMATIC, &step)];
+        let all = Standings { cell, results };
         let share = |name| device_shares(&all, name, &[400.0]).map(|shares| shares.median());
         assert_eq!((share(READ), share(MAP), share(AUTOMATIC)), (Some(0.25), None, Some(0.5)));
     }

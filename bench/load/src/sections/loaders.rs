@@ -1,7 +1,9 @@
-//! Several programs that load at once, each its own file or all the same, and one that has little memory: cold, all written.
+//! Measures several programs that load at once, each its own file or all the same, and one program
+//! with little memory: cold, all written.
 //!
-//! They are processes that begin together; the time is that of the slowest. A limit of memory is a control group's, 1.2 times the file: a
-//! page that is both cached and private may have to go, and memory that is private can't.
+//! The processes begin together; the time is that of the slowest. The memory limit is a control
+//! group's, 1.2 times the file: pages that are both cached and private may have to be evicted, and
+//! private memory can't be.
 
 use std::path::PathBuf;
 
@@ -10,13 +12,13 @@ use common::raw::Origin;
 use common::samples::Samples;
 use common::table::Table;
 use common::units::{MIB, size};
-use common::{Outcome, ends, grounds, memory};
+use common::{Outcome, ends, memory, volumes};
 use serde::Serialize;
 
 use super::tables;
 use crate::bench::{self, Bench};
 use crate::child::Taken;
-use crate::compete::{Cell, Lot, Measured, Ready, Standings, cached_bytes, make_cold};
+use crate::compete::{Cell, Measured, Ready, Standings, SubjectResult, cached_bytes, make_cold};
 use crate::corpus::{self, Content};
 use crate::group::Group;
 use crate::subjects::Subject;
@@ -28,7 +30,7 @@ use super::finish::SUBJECTS;
 const LOADERS_MOST: usize = 4;
 const LIMIT: f64 = 1.2;
 
-/// What all loaders together took.
+/// Measurements of all loaders together.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Together {
     loaders: usize,
@@ -54,15 +56,15 @@ impl Together {
     }
 }
 
-/// All rounds of a subject in one arrangement, or why there are none.
+/// Rounds of a subject in one arrangement, or its failure.
 type Rounds = Result<Vec<Together>, Failure>;
 
 pub fn report(bench: &mut Bench) -> Outcome {
     let subjects = bench::named(bench, &SUBJECTS);
     let bytes = bench.options.sizes_bytes.first().copied().unwrap_or(256 * MIB);
     let folder = bench.folder("loaders")?;
-    if grounds::kind(&folder) == Some("tmpfs") {
-        println!("**Skipped**: the folder to measure is in memory, and nothing is cold there.\n");
+    if volumes::kind(&folder) == Some("tmpfs") {
+        println!("**Skipped**: the folder to measure is in memory, where nothing is cold.\n");
         return Ok(());
     }
     let files = (0..LOADERS_MOST)
@@ -138,7 +140,7 @@ fn cell(name: &str, file: &std::path::Path, bytes: u64) -> Cell {
     }
 }
 
-/// So many loaders of these files, by each subject in turns.
+/// Runs one loader for each of these files at once, by each subject in turns.
 fn arrangement(
     bench: &mut Bench,
     name: &str,
@@ -153,7 +155,7 @@ fn arrangement(
     for (round, index) in bench.options.turns(subjects.len()) {
         let subject = &subjects[index];
         let Ok(rounds) = &mut all[index] else { continue };
-        ends::go_on()?;
+        ends::check_interrupted()?;
         if bench.options.warm_memory {
             memory::warm(2 * bytes * files.len() as u64)?;
         }
@@ -186,25 +188,27 @@ fn arrangement(
     Ok(all)
 }
 
-/// One loader that has little memory.
+/// Measures one loader with little memory.
 fn limited(bench: &mut Bench, file: &std::path::Path, bytes: u64, subjects: &[Subject]) -> Outcome {
     let name = format!("1, in {LIMIT} times the memory");
     println!("### One, in a control group of {LIMIT} times the file\n");
     let cell = cell(&name, file, bytes);
     let ready = Ready::new(bench, &cell)?;
-    // Room for the process itself, too: the file is small in a quick run.
+    // Adds room for the process itself, because a quick run's file is small.
     let limit_bytes = (bytes as f64 * LIMIT) as u64 + 4 * MIB;
-    let mut lots: Vec<Lot> = subjects.iter().map(Lot::new).collect();
+    let mut results: Vec<SubjectResult> = subjects.iter().map(SubjectResult::new).collect();
     for (round, index) in bench.options.turns(subjects.len()) {
-        let (subject, lot) = (&subjects[index], &mut lots[index]);
-        let Ok(steps) = &mut lot.steps else { continue };
-        ends::go_on()?;
+        let (subject, result) = (&subjects[index], &mut results[index]);
+        let Ok(steps) = &mut result.steps else { continue };
+        ends::check_interrupted()?;
         if bench.options.warm_memory {
             memory::warm(2 * bytes)?;
         }
         make_cold(file, false)?;
         let made = Group::new(&mut bench.guard, limit_bytes);
-        let Some(group) = common::bench::said("a limit of memory", made) else { return Ok(()) };
+        let Some(group) = common::bench::skip_on_error("a limit of memory", made) else {
+            return Ok(());
+        };
         let mut command = subject.command(ready.task(&cell));
         command.arg("--group").arg(group.folder());
         match together::run(vec![command])? {
@@ -222,11 +226,11 @@ fn limited(bench: &mut Bench, file: &std::path::Path, bytes: u64, subjects: &[Su
             }
             Err(failure) => {
                 eprintln!("loaders: {name}: {}: {failure}", subject.name);
-                lot.steps = Err(failure);
+                result.steps = Err(failure);
             }
         }
     }
-    let all = [Standings { cell, lots }];
+    let all = [Standings { cell, results }];
     println!("{}", tables::by_subject("finished, ms", &[name], &all, tables::finished));
     println!("{}", tables::costs(&all[0]));
     let picked = picked(&all[0]);
@@ -237,10 +241,11 @@ fn limited(bench: &mut Bench, file: &std::path::Path, bytes: u64, subjects: &[Su
     Ok(())
 }
 
-/// What evermap's decisions were.
+/// Lists the methods that evermap's policies chose.
 fn picked(standings: &Standings) -> String {
-    let lots = standings.lots.iter().filter(|lot| Subject::is_automatic(&lot.name));
-    let each: Vec<String> = lots.map(|lot| format!("`{}` {}", lot.name, lot.methods())).collect();
+    let results = standings.results.iter().filter(|result| Subject::is_automatic(&result.name));
+    let each: Vec<String> =
+        results.map(|result| format!("`{}` {}", result.name, result.methods())).collect();
     each.join("; ")
 }
 
@@ -249,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slowest_is_the_time_and_work_and_memory_are_sums() {
+    fn the_time_is_the_slowest_and_work_and_memory_are_sums() {
         let taken = |finished_s, system_s| Taken {
             finished_s,
             system_s,

@@ -1,4 +1,4 @@
-//! The sections: each answers one question.
+//! Sections of the benchmark; each answers one question.
 
 pub mod cells;
 pub mod finish;
@@ -19,7 +19,7 @@ const STATES: [&str; 6] = ["cold", "warm", "read", "written", "sequential", "ran
 const SHARES_PERCENT: [u8; 4] = [10, 25, 50, 100];
 const SIZES_QUICK_BYTES: [u64; 1] = [4 * MIB];
 
-/// `finish` comes last: its goals are about what others measured, too.
+/// `finish` is last, because its goals use results of the others.
 pub const SECTIONS: [Section<Own>; 5] = [
     ("cells", cells::report),
     ("systems", systems::report),
@@ -28,7 +28,7 @@ pub const SECTIONS: [Section<Own>; 5] = [
     ("finish", finish::report),
 ];
 
-/// What there is to choose from.
+/// Choices of the command line.
 pub fn choices() -> Choices<'static> {
     Choices {
         program: "evermap-load-bench",

@@ -1,22 +1,23 @@
-//! The table of the study that takeover comes from (*Application Init Optimizations*, CELF 2005), in its own form, with its figures beside
-//! today's.
+//! Repeats the table of the study that introduced takeover (*Application Init Optimizations*, CELF
+//! 2005) in its form, with the published figures beside today's.
 //!
-//! The study started an application of its own on a 133 MHz SH3 with a CompactFlash card and measured all of its start; here a file is
-//! loaded, and every page of it written. No kernel has its takeover: what is measured has the same effect. So the orders of rows can be
-//! compared, and no figure with another.
+//! The study started its own application on a 133 MHz SH3 with a CompactFlash card and measured the
+//! whole start. This section loads a file and writes to every page of it. No kernel has the study's
+//! takeover; the measured methods have the same effect. So only the order of the rows can be
+//! compared, not their figures.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use common::bench::said;
-use common::grounds::{Ground, Packed};
+use common::bench::skip_on_error;
 use common::raw::Origin;
 use common::samples::Samples;
 use common::table::Table;
 use common::units::{GIB, grouped, size};
-use common::{Outcome, caches, ends, grounds, memory};
+use common::volumes::{Packed, Volume};
+use common::{Outcome, caches, ends, memory, volumes};
 
 use super::systems;
 use crate::bench::Bench;
@@ -24,10 +25,10 @@ use crate::compete::{Cell, Measured, Ready};
 use crate::subjects::{FINISH, MAP, READ, Subject, method_name};
 use crate::work::{Order, Work};
 
-/// As often as the study.
+/// The study's number of runs.
 const ROUNDS: usize = 3;
 
-/// What the study published of a row: the average, three runs, and the difference to the first row.
+/// Published figures of a row: the average, three runs, and the difference to the first row.
 type Published = ([f64; 4], Option<f64>);
 
 /// A row of the table.
@@ -37,7 +38,7 @@ struct Row {
     media: &'static str,
     file_system: String,
     published: Option<Published>,
-    /// Run by run.
+    /// Seconds of each run.
     runs: Vec<f64>,
     faults: Samples,
 }
@@ -65,7 +66,7 @@ impl Row {
     }
 }
 
-/// A row that is one load.
+/// Row that is one load.
 struct Loaded {
     row: Row,
     subject: Subject,
@@ -77,29 +78,30 @@ pub fn report(bench: &mut Bench) -> Outcome {
     let bytes = bench.options.sizes_bytes.first().copied().unwrap_or(GIB);
     let content = systems::content(bench, bytes)?;
     println!(
-        "{}, half of it compressible; loaded and all of it written, in order; cold. Seconds until that is done.\n\n\
-         - 1 and 2 are `malloc` and `read`, and a private mapping, as in the study.\n\
-         - 3 is direct reads into private huge pages (`{}`): all is read before it is used. 3a is the same when it is touched, and before \
-         (`{}`), which is what the study's mapping did.\n\
-         - 4 and 5: squashfs does no direct reads; what evermap picks there stands for takeover.\n\
-         - 5 is the image in memory (a file of tmpfs as a block device): copied there from the disk, mounted, and loaded.\n",
+        "{}, half of it compressible; loaded and all of it written, in order; cold. Seconds until all pages are written.\n\n\
+                 - 1 and 2 are `malloc` and `read`, and a private mapping, as in the study.\n\
+                 - 3 is direct reads into private huge pages (`{}`): the whole file is read before it is used. 3a reads pages when they are touched, and \
+                 ahead of that (`{}`), as the study's mapping did.\n\
+                 - 4 and 5: squashfs has no direct reads; the method that evermap chooses there stands for takeover.\n\
+                 - 5 is the image in memory (a file of tmpfs as a block device): copied there from the disk, mounted, and loaded.\n",
         size(bytes),
         method_name(evermap_load::Method::Takeover),
         method_name(evermap_load::Method::TakeoverOnDemand)
     );
-    let disk = grounds::kind(&content).unwrap_or("?");
+    let disk = volumes::kind(&content).unwrap_or("?");
     if disk == "tmpfs" {
-        println!("**Skipped**: the folder to measure is in memory, and nothing is cold there.\n");
+        println!("**Skipped**: the folder to measure is in memory, where nothing is cold.\n");
         return Ok(());
     }
-    let packed = said("squashfs", bench.grounds.packed(Packed::SquashfsZstd, &content));
-    let image = said("squashfs in memory", bench.grounds.image(Packed::SquashfsZstd, &content));
+    let packed = skip_on_error("squashfs", bench.volumes.packed(Packed::SquashfsZstd, &content));
+    let image =
+        skip_on_error("squashfs in memory", bench.volumes.image(Packed::SquashfsZstd, &content));
     let mut rows = on_disk(bench, systems::file_in(&content), bytes, disk)?;
-    if let Some(ground) = packed.as_ref().filter(|_| bench.can_drop) {
-        rows.push(packed_row(bench, ground, bytes)?);
+    if let Some(volume) = packed.as_ref().filter(|_| bench.can_drop) {
+        rows.push(packed_row(bench, volume, bytes)?);
     }
-    let parts = image.filter(|_| bench.can_drop).zip(bench.ground("tmpfs"));
-    let mut memory = parts.map(|(image, ground)| InMemory::new(image, ground, bytes));
+    let parts = image.filter(|_| bench.can_drop).zip(bench.volume("tmpfs"));
+    let mut memory = parts.map(|(image, volume)| InMemory::new(image, volume, bytes));
     let first = bench.options.scaled(0, 1);
     for round in first..=ROUNDS {
         for turn in 0..rows.len() {
@@ -109,8 +111,8 @@ pub fn report(bench: &mut Bench) -> Outcome {
         if let Some(in_memory) = &mut memory
             && let Err(error) = in_memory.step(bench, round)
         {
-            ends::go_on()?;
-            said::<()>("squashfs in memory", Err(error));
+            ends::check_interrupted()?;
+            skip_on_error::<()>("squashfs in memory", Err(error));
             memory = None;
         }
     }
@@ -141,10 +143,10 @@ fn on_disk(bench: &Bench, file: PathBuf, bytes: u64, disk: &str) -> Outcome<Vec<
     loaded.collect()
 }
 
-fn packed_row(bench: &Bench, ground: &Ground, bytes: u64) -> Outcome<Loaded> {
+fn packed_row(bench: &Bench, volume: &Volume, bytes: u64) -> Outcome<Loaded> {
     let published = Some(([4.002, 4.000, 4.000, 4.007], Some(-0.417)));
     let row = Row::new(("4", "takeover"), ("disk", "squashfs"), published);
-    load(bench, row, FINISH, systems::file_in(ground.folder()), (bytes, true))
+    load(bench, row, FINISH, systems::file_in(volume.folder()), (bytes, true))
 }
 
 fn load(
@@ -187,14 +189,14 @@ fn step(bench: &mut Bench, loaded: &mut Loaded, round: usize) -> Outcome {
 /// Row 5 and its parts.
 struct InMemory {
     image: File,
-    ground: Ground,
+    volume: Volume,
     bytes: u64,
-    /// The total, the copy, the mount, the load.
+    /// Total, copy, mount and load.
     rows: [Row; 4],
 }
 
 impl InMemory {
-    fn new(image: File, ground: Ground, bytes: u64) -> InMemory {
+    fn new(image: File, volume: Volume, bytes: u64) -> InMemory {
         let row = |number, method, published| {
             Row::new((number, method), ("memory", "squashfs"), Some(published))
         };
@@ -204,23 +206,23 @@ impl InMemory {
             row("", "mount", ([0.041, 0.040, 0.041, 0.041], None)),
             row("", "takeover", ([3.336, 3.330, 3.340, 3.337], None)),
         ];
-        InMemory { image, ground, bytes, rows }
+        InMemory { image, volume, bytes, rows }
     }
 
-    /// Copies, mounts, loads, and has nothing of it afterwards.
+    /// Copies, mounts and loads the image, then releases it.
     fn step(&mut self, bench: &mut Bench, round: usize) -> Outcome {
-        // An image has no name but this one.
+        // The image is unlinked, so this is its only path.
         let path = PathBuf::from(format!("/proc/self/fd/{}", self.image.as_raw_fd()));
         caches::drop_file(&path)?;
         if bench.options.warm_memory {
             memory::warm(2 * self.image.metadata()?.len())?;
         }
         let start = Instant::now();
-        let mut copy = tempfile::tempfile_in(self.ground.folder())?;
+        let mut copy = tempfile::tempfile_in(self.volume.folder())?;
         std::io::copy(&mut File::open(path)?, &mut copy)?;
         let copied_s = start.elapsed().as_secs_f64();
         let start = Instant::now();
-        let mounted = bench.grounds.on_image("squashfs in memory", Packed::SquashfsZstd, copy)?;
+        let mounted = bench.volumes.on_image("squashfs in memory", Packed::SquashfsZstd, copy)?;
         let mounted_s = start.elapsed().as_secs_f64();
         let row = Row::new(("5", ""), ("memory", "squashfs"), None);
         let file = systems::file_in(mounted.folder());
@@ -254,7 +256,7 @@ fn print(rows: &[Row]) {
         cells.extend(
             (0..ROUNDS).map(|run| row.runs.get(run).copied().map_or(String::new(), seconds)),
         );
-        // Parts of a row are in no relation to the first.
+        // The parts of row 5 are not compared with the first row.
         let differs = !matches!(row.number, "" | "1");
         cells.push(if differs { signed(row.average() - first) } else { "-".to_string() });
         match row.published {
@@ -292,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_round_that_does_not_count_is_not_in_the_average() {
+    fn round_zero_is_not_in_the_average() {
         let mut row = Row::new(("1", "read"), ("disk", "ext4"), None);
         for (round, seconds) in [9.0, 1.0, 2.0, 3.0].into_iter().enumerate() {
             row.push(round, seconds, Some(7.0));

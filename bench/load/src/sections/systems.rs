@@ -1,14 +1,16 @@
-//! The same on each file system: all read in order, all written in order, and 10 % written at random; cold and warm.
+//! Measures all subjects on each file system: all read in order, all written in order, and 10 %
+//! written at random; cold and warm.
 //!
-//! On file systems that compress, half of each page can be compressed away. Cold, on those that are packed (squashfs, erofs), all caches
-//! are empty, as what was unpacked is cached elsewhere, too; on others the file's own pages are.
+//! On compressing file systems, half of each page is compressible. A cold step on packed ones
+//! (squashfs, erofs) empties all caches, because unpacked data is cached elsewhere, too; on the
+//! others it drops the file's own pages.
 
 use std::path::Path;
 
 use common::Outcome;
-use common::bench::said;
-use common::grounds::{Ground, Packed};
+use common::bench::skip_on_error;
 use common::units::{GIB, MIB, size};
+use common::volumes::{Packed, Volume};
 
 use super::tables;
 use crate::bench::Bench;
@@ -42,51 +44,52 @@ pub fn report(bench: &mut Bench) -> Outcome {
             if !bench.options.wants_file_system(name) {
                 continue;
             }
-            let Some(ground) = bench.ground(name) else { continue };
-            corpus::make(ground.folder(), FILE, bytes, Content::Random)?;
-            all.extend(measure(bench, &ground, name, bytes, false)?);
+            let Some(volume) = bench.volume(name) else { continue };
+            corpus::make(volume.folder(), FILE, bytes, Content::Random)?;
+            all.extend(measure(bench, &volume, name, bytes, false)?);
         }
         for (option, how) in PACKED {
             if !bench.options.wants_file_system(option) {
                 continue;
             }
-            let Some(ground) = packed(bench, how, bytes)? else { continue };
-            all.extend(measure(bench, &ground, how.name(), bytes, true)?);
+            let Some(volume) = packed(bench, how, bytes)? else { continue };
+            all.extend(measure(bench, &volume, how.name(), bytes, true)?);
         }
     }
     if all.is_empty() {
-        println!("Nothing could be measured here.\n");
+        println!("No selected file system is available here.\n");
         return Ok(());
     }
-    println!("### Automatic beside the best\n\n{}", tables::verdicts(&all));
+    println!("### Automatic compared with the best\n\n{}", tables::verdicts(&all));
     tables::say_within(&all);
     bench.own.standings.extend(all);
     Ok(())
 }
 
-/// A packed file system with one file in it, or a word why there is none.
-pub(super) fn packed(bench: &mut Bench, how: Packed, bytes: u64) -> Outcome<Option<Ground>> {
+/// Mounts a packed file system with one file in it. Prints the reason and returns `None` if that
+/// fails.
+pub(super) fn packed(bench: &mut Bench, how: Packed, bytes: u64) -> Outcome<Option<Volume>> {
     let folder = content(bench, bytes)?;
-    let ground = said(how.name(), bench.grounds.packed(how, &folder));
+    let volume = skip_on_error(how.name(), bench.volumes.packed(how, &folder));
     std::fs::remove_dir_all(folder)?;
-    Ok(ground)
+    Ok(volume)
 }
 
-/// A folder with what is packed.
+/// Creates the folder that is packed.
 pub(super) fn content(bench: &Bench, bytes: u64) -> Outcome<std::path::PathBuf> {
     let folder = bench.folder("content")?;
     corpus::make(&folder, FILE, bytes, Content::HalfCompressible)?;
     Ok(folder)
 }
 
-/// The file in it.
+/// Path of the file in a content folder.
 pub(super) fn file_in(folder: &Path) -> std::path::PathBuf {
     folder.join(FILE)
 }
 
 fn measure(
     bench: &mut Bench,
-    ground: &Ground,
+    volume: &Volume,
     name: &str,
     bytes: u64,
     is_packed: bool,
@@ -98,7 +101,7 @@ fn measure(
             true => bench.options.wants_of_pair("cold", "warm"),
             false => bench.options.wants_of_pair("warm", "cold"),
         };
-        let is_possible = !(is_cold && (ground.is_memory() || is_packed && !bench.can_drop));
+        let is_possible = !(is_cold && (volume.is_memory() || is_packed && !bench.can_drop));
         if !is_wanted || !is_possible {
             continue;
         }
@@ -106,7 +109,7 @@ fn measure(
         for work in WORKS {
             let state = tables::state(is_cold);
             let name = format!("{name}, {}, {state}, {}", size(bytes), work.name());
-            let file = file_in(ground.folder());
+            let file = file_in(volume.folder());
             let section = "systems";
             let cell = Cell { section, name, file, bytes, is_cold, work, is_packed };
             group.push(compete(bench, &cell, &subjects)?);

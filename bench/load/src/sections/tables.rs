@@ -4,45 +4,45 @@ use common::samples::{Samples, figure};
 use common::table::Table;
 use common::units::{MIB, grouped};
 
-use crate::compete::{Lot, Measured, Standings};
+use crate::compete::{Measured, Standings, SubjectResult};
 use crate::subjects::{AUTOMATIC, FINISH};
 
-/// Not slower than the best by more than this.
+/// Highest accepted ratio to the best subject.
 pub(super) const SLOWER_MOST: f64 = 1.1;
 
-/// A row for each subject, a column for each cell.
+/// Table with a row for each subject and a column for each cell.
 pub(super) fn by_subject(
     corner: &str,
     columns: &[String],
     all: &[Standings],
-    cell: impl Fn(&Lot) -> String,
+    cell: impl Fn(&SubjectResult) -> String,
 ) -> Table {
     let mut head = vec![corner.to_string()];
     head.extend(columns.iter().cloned());
     let mut table = Table::new(&head);
     for subject in subjects(all) {
         let mut row = vec![subject.to_string()];
-        let lots = all.iter().map(|standings| standings.lot(subject));
-        row.extend(lots.map(|lot| lot.map_or("-".to_string(), &cell)));
+        let results = all.iter().map(|standings| standings.result(subject));
+        row.extend(results.map(|result| result.map_or("-".to_string(), &cell)));
         table.row(&row);
     }
     table
 }
 
 pub(super) fn subjects(all: &[Standings]) -> Vec<&str> {
-    let first = all.first().into_iter().flat_map(|standings| &standings.lots);
-    first.map(|lot| lot.name.as_str()).collect()
+    let first = all.first().into_iter().flat_map(|standings| &standings.results);
+    first.map(|result| result.name.as_str()).collect()
 }
 
-pub(super) fn finished(lot: &Lot) -> String {
-    lot.finished_ms().to_string()
+pub(super) fn finished(result: &SubjectResult) -> String {
+    result.finished_ms().to_string()
 }
 
-pub(super) fn first_page(lot: &Lot) -> String {
-    lot.samples(|step| step.taken.first_page_s * 1e3).to_string()
+pub(super) fn first_page(result: &SubjectResult) -> String {
+    result.samples(|step| step.taken.first_page_s * 1e3).to_string()
 }
 
-/// What one cell cost everybody, besides time.
+/// Table of the costs of one cell, a row for each subject.
 pub(super) fn costs(standings: &Standings) -> Table {
     let mut table = Table::new(&[
         "",
@@ -59,14 +59,14 @@ pub(super) fn costs(standings: &Standings) -> Table {
         "cached",
         "twice",
     ]);
-    for lot in standings.lots.iter().filter(|lot| lot.steps.is_ok()) {
-        let median = |of: fn(&Measured) -> f64| lot.samples(of).median();
+    for result in standings.results.iter().filter(|result| result.steps.is_ok()) {
+        let median = |of: fn(&Measured) -> f64| result.samples(of).median();
         let mib = |of: fn(&Measured) -> u64| {
-            let bytes = lot.samples(|step| of(step) as f64).median();
+            let bytes = result.samples(|step| of(step) as f64).median();
             if bytes < 0.5 * MIB as f64 { "0".to_string() } else { figure(bytes / MIB as f64) }
         };
         table.row(&[
-            lot.name.clone(),
+            result.name.clone(),
             figure(median(|step| step.taken.first_page_s * 1e3)),
             figure(median(Measured::finished_ms)),
             figure(median(|step| step.process.wall_ms())),
@@ -84,12 +84,12 @@ pub(super) fn costs(standings: &Standings) -> Table {
     table
 }
 
-/// Why some came to nothing, each reason once.
+/// Prints the reason of each failure once.
 pub(super) fn failures(all: &[Standings]) {
     let mut said = Vec::new();
-    for lot in all.iter().flat_map(|standings| &standings.lots) {
-        if let Err(failure) = &lot.steps {
-            let line = format!("- `{}`: {}", lot.name, reason(failure));
+    for result in all.iter().flat_map(|standings| &standings.results) {
+        if let Err(failure) = &result.steps {
+            let line = format!("- `{}`: {}", result.name, reason(failure));
             if !said.contains(&line) {
                 println!("{line}");
                 said.push(line);
@@ -101,7 +101,7 @@ pub(super) fn failures(all: &[Standings]) {
     }
 }
 
-/// Without the name of the program, which is this one or Python.
+/// Returns the failure without the name of the program, which is this one or Python.
 fn reason(failure: &str) -> &str {
     let line = failure.lines().next().unwrap_or_default();
     let said = line.split_once("evermap-load-bench: ").or_else(|| line.split_once("refused: "));
@@ -113,13 +113,13 @@ fn reason(failure: &str) -> &str {
     }
 }
 
-/// The time of the policy in parts of that of the best, round by round.
+/// Returns the policy's time divided by the best subject's time, round by round.
 pub(super) fn against_best(standings: &Standings, policy: &str) -> Option<Samples> {
     let best = standings.best()?.name.clone();
     standings.ratios(policy, &best, Measured::finished_ms)
 }
 
-/// Both policies beside the best, cell by cell.
+/// Table of both policies and the best subject, cell by cell.
 pub(super) fn verdicts(all: &[Standings]) -> Table {
     let mut table = Table::new(&[
         "",
@@ -142,10 +142,10 @@ pub(super) fn verdicts(all: &[Standings]) -> Table {
             figure(best.finished_ms().median()),
         ];
         for policy in [AUTOMATIC, FINISH] {
-            match (standings.lot(policy), against_best(standings, policy)) {
-                (Some(lot), Some(ratios)) => row.extend([
-                    lot.methods(),
-                    figure(lot.finished_ms().median()),
+            match (standings.result(policy), against_best(standings, policy)) {
+                (Some(result), Some(ratios)) => row.extend([
+                    result.methods(),
+                    figure(result.finished_ms().median()),
                     ratios.to_string(),
                     if is_within(&ratios) { "yes" } else { "**no**" }.to_string(),
                 ]),
@@ -161,7 +161,8 @@ pub(super) fn is_within(ratios: &Samples) -> bool {
     ratios.median() <= SLOWER_MOST
 }
 
-/// In how many cells a policy is as good as the best, and of how many: nothing if it was not measured.
+/// Returns in how many cells a policy is within the limit, and the number of cells. `None` if it
+/// was not measured.
 pub(super) fn within(all: &[Standings], policy: &str) -> Option<(usize, usize)> {
     let ratios: Vec<Samples> =
         all.iter().filter_map(|standings| against_best(standings, policy)).collect();
@@ -169,7 +170,7 @@ pub(super) fn within(all: &[Standings], policy: &str) -> Option<(usize, usize)> 
     (!ratios.is_empty()).then_some((met, ratios.len()))
 }
 
-/// One line of that.
+/// Prints one line for each policy.
 pub(super) fn say_within(all: &[Standings]) {
     for policy in [AUTOMATIC, FINISH] {
         if let Some((met, cells)) = within(all, policy) {
@@ -179,7 +180,7 @@ pub(super) fn say_within(all: &[Standings]) {
     println!();
 }
 
-/// What a state is called.
+/// Name of a state.
 pub(super) fn state(is_cold: bool) -> &'static str {
     if is_cold { "cold" } else { "warm" }
 }
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_what_the_program_said_or_how_it_ended() {
+    fn a_reason_is_the_programs_error_or_its_exit_status() {
         let ended =
             "/target/release/evermap-load-bench: exit status: 1: evermap-load-bench: cannot";
         assert_eq!(reason(ended), "cannot");

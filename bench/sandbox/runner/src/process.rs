@@ -26,8 +26,8 @@ pub fn run(command: &mut Command) -> Outcome<Ended> {
     let whole = start.elapsed();
     let cost = Cost::until_now(Whose::Children)?.since(before);
     if !output.status.success() {
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{}: {}: {}", name(command), output.status, complaint.trim()).into());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{}: {}: {}", name(command), output.status, stderr.trim()).into());
     }
     Ok(Ended { started_ns, whole, cost, output: String::from_utf8(output.stdout)? })
 }

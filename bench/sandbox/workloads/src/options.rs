@@ -179,11 +179,11 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_with_what_would() {
-        let complaint = |arguments: &[&str]| parse(arguments).unwrap_err().to_string();
-        assert!(complaint(&["fasta", "file"]).contains("found `fasta file`"));
-        assert!(complaint(&["--blocks", "1"]).contains("--blocks"));
-        assert!(complaint(&["--block-bytes", "0"]).contains("at least one"));
-        assert!(complaint(&["--k", "0"]).contains("from 1 to 31"));
+        let stderr = |arguments: &[&str]| parse(arguments).unwrap_err().to_string();
+        assert!(stderr(&["fasta", "file"]).contains("found `fasta file`"));
+        assert!(stderr(&["--blocks", "1"]).contains("--blocks"));
+        assert!(stderr(&["--block-bytes", "0"]).contains("at least one"));
+        assert!(stderr(&["--k", "0"]).contains("from 1 to 31"));
         assert!(parse(&["--help"]).unwrap().is_none());
     }
 

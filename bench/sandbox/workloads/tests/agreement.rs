@@ -234,14 +234,14 @@ fn calls_leave_and_see_the_same_bytes_in_a_file_and_in_a_heap() {
 #[test]
 fn what_is_missing_is_named_with_what_makes_it() {
     let bench = Bench::new(Machine::Native);
-    let complaint = |line: &str| {
+    let stderr = |line: &str| {
         let output = bench.command(line).output().unwrap();
         assert!(!output.status.success(), "`{line}` works without data");
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(complaint("k-nucleotide file run").contains("fasta"));
-    assert!(complaint("spell-check heap run").contains("spell-check"));
-    assert!(complaint("hash-map file prepare --entries 0").contains("--entries 0"));
-    assert!(complaint("hash-map mmap run").contains("`prepare` and `run` of `file` and `heap`"));
-    assert!(complaint("sort file run").contains("k-nucleotide"));
+    assert!(stderr("k-nucleotide file run").contains("fasta"));
+    assert!(stderr("spell-check heap run").contains("spell-check"));
+    assert!(stderr("hash-map file prepare --entries 0").contains("--entries 0"));
+    assert!(stderr("hash-map mmap run").contains("`prepare` and `run` of `file` and `heap`"));
+    assert!(stderr("sort file run").contains("k-nucleotide"));
 }

@@ -1,4 +1,4 @@
-//! Evermap: one object, a vector of words. Pages are changed by storing into them.
+//! Evermap: one object with a vector of words. Pages are changed by stores into it.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub struct Evermap {
 }
 
 impl Evermap {
-    /// Makes the pages.
+    /// Creates the pages.
     pub fn new(path: &Path, scale: Scale) -> Outcome<Evermap> {
         let store = Store::create_new(path)?;
         store.create::<Words, _>(NAME, PVec::new())?;
@@ -27,7 +27,7 @@ impl Evermap {
         Ok(Evermap { store, session: None })
     }
 
-    /// Drops the object's pages from the kernel's cache: they come back as sessions read them.
+    /// Drops the object's pages from the page cache, so that sessions read them again.
     pub fn forget_pages(&self) -> Outcome {
         files::forget(&self.file()?)
     }
@@ -41,7 +41,7 @@ impl Evermap {
     }
 }
 
-/// The words from the first page on that is wholly theirs, to be stored into.
+/// Calls `act` with the words from the first page on that belongs wholly to the vector.
 pub fn with_words<T>(session: &mut Session<Words>, act: impl FnOnce(&mut [u64]) -> T) -> T {
     let mut root = session.root_mut();
     let words = root.as_mut_slice();
@@ -49,7 +49,7 @@ pub fn with_words<T>(session: &mut Session<Words>, act: impl FnOnce(&mut [u64]) 
     act(&mut words[first / 8..])
 }
 
-/// Stores what is to be changed.
+/// Stores the changes of one commit.
 pub fn store(session: &mut Session<Words>, work: &Work) {
     with_words(session, |words| {
         for &page in &work.pages {

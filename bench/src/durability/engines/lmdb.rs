@@ -1,7 +1,7 @@
-//! LMDB with its defaults: copy-on-write pages, a flush of the data and one of the meta page a commit.
+//! LMDB with its defaults: copy-on-write pages; each commit flushes the data and a meta page.
 //!
-//! A value of 4,096 bytes takes two of its pages, because the first has a head of 16 bytes. So it is
-//! measured with values of 4,080 bytes as well, which fit in one.
+//! A value of 4,096 bytes takes two of its pages, because the first has a head of 16 bytes. So
+//! values of 4,080 bytes, which fit in one page, are measured as well.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use heed::{Database, Env, EnvOpenOptions, PutFlags, RwTxn, WithTls};
 use crate::Outcome;
 use crate::durability::work::{Engine, Scale, Times, Work};
 
-/// The most that its file may become: addresses only.
+/// Largest size of the file; reserves addresses only.
 const MAP_BYTES: usize = 8 << 30;
 
 pub struct Lmdb {
@@ -26,7 +26,8 @@ impl Lmdb {
         std::fs::create_dir(path)?;
         let mut options = EnvOpenOptions::new();
         options.map_size(MAP_BYTES);
-        // SAFETY: nobody else opens or changes the files in this folder of ours.
+        // SAFETY: the folder belongs to this benchmark, and no other process opens or changes its
+        // files.
         let env = unsafe { options.open(path)? };
         let value = vec![1; value_bytes];
         let mut transaction = env.write_txn()?;
@@ -63,7 +64,7 @@ impl Engine for Lmdb {
         Times::of(change, |transaction: RwTxn<'_>| Ok(transaction.commit()?))
     }
 
-    /// Nothing was put off.
+    /// Does nothing: commits defer no work.
     fn close(&mut self) -> Outcome {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The engines: Evermap and its peers, each with the same pages.
+//! Engines: Evermap and its peers, each with the same pages.
 
 pub mod evermap;
 pub mod lmdb;

@@ -1,8 +1,8 @@
 //! PMDK's libpmemobj: a pool with one root of a GiB, changed under its undo log.
 //!
-//! It is made for persistent memory. On a file system without DAX it flushes with `msync`, range by
-//! range, which is slow and correct; that is what is measured here. The library is loaded when the
-//! benchmark runs (Debian: `libpmemobj1`): nothing is needed to build this.
+//! PMDK is made for persistent memory. On a file system without DAX it flushes with `msync`, range
+//! by range, which is slow and correct, and which this benchmark measures. The library is loaded at
+//! run time (Debian: `libpmemobj1`), so the build does not need it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute;
@@ -21,7 +21,7 @@ struct Oid {
     offset: u64,
 }
 
-// The types that `libpmemobj.h` 1.12 gives the functions.
+// Function types of `libpmemobj.h` 1.12.
 type Create = unsafe extern "C" fn(*const c_char, *const c_char, usize, u32) -> *mut c_void;
 type Close = unsafe extern "C" fn(*mut c_void);
 type Root = unsafe extern "C" fn(*mut c_void, usize) -> Oid;
@@ -32,7 +32,7 @@ type Commit = unsafe extern "C" fn();
 type End = unsafe extern "C" fn() -> c_int;
 type ErrorMessage = unsafe extern "C" fn() -> *const c_char;
 
-/// The functions that are used.
+/// Functions of the library that the benchmark calls.
 struct Functions {
     create: Create,
     close: Close,
@@ -46,16 +46,16 @@ struct Functions {
 }
 
 impl Functions {
-    /// `None` where the library is not installed.
+    /// Loads the library. Returns `None` if it is not installed.
     fn load() -> Outcome<Option<Functions>> {
-        // SAFETY: the library's constructors do no more than look at the environment.
+        // SAFETY: the library's constructors only read the environment.
         let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW) };
         if library.is_null() {
             return Ok(None);
         }
         let find = |name| symbol(library, name);
-        // SAFETY: each symbol is a function of the type of the field that it goes into, as the
-        // library's header declares it.
+        // SAFETY: the library's header declares each symbol as a function of the type of the field
+        // that it is assigned to.
         unsafe {
             Ok(Some(Functions {
                 create: transmute::<Found, Create>(find(c"pmemobj_create")?),
@@ -72,7 +72,7 @@ impl Functions {
     }
 
     fn failed(&self, what: &str) -> Box<dyn std::error::Error> {
-        // SAFETY: the library gives a string that lives until its next error on this thread.
+        // SAFETY: the library returns a string that lives until its next error on this thread.
         let message = unsafe { CStr::from_ptr((self.error)()) };
         format!("libpmemobj: {what}: {}", message.to_string_lossy()).into()
     }
@@ -81,7 +81,7 @@ impl Functions {
 type Found = *mut c_void;
 
 fn symbol(library: *mut c_void, name: &CStr) -> Outcome<Found> {
-    // SAFETY: the library is loaded and stays so.
+    // SAFETY: the library is loaded and is never unloaded.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     match found.is_null() {
         true => Err(format!("libpmemobj has no {}", name.to_string_lossy()).into()),
@@ -101,29 +101,29 @@ impl Pmdk {
         let name = CString::new(files::text(path)?)?;
         let bytes = scale.bytes();
         // Half as much again for the undo log.
-        // SAFETY: the names are strings that end in zero.
+        // SAFETY: both names are zero-terminated strings.
         let pool =
             unsafe { (functions.create)(name.as_ptr(), c"words".as_ptr(), bytes * 3 / 2, 0o600) };
         if pool.is_null() {
-            return Err(functions.failed("no pool"));
+            return Err(functions.failed("cannot create a pool"));
         }
-        // SAFETY: the pool is open; the root is as long as is asked for.
+        // SAFETY: the pool is open, and the library makes a root of the requested size.
         let root = unsafe { (functions.direct)((functions.root)(pool, bytes)) }.cast::<u64>();
         let pmdk = Pmdk { functions, pool, root };
         match pmdk.root.is_null() {
-            true => Err(pmdk.functions.failed("no root")),
+            true => Err(pmdk.functions.failed("cannot create the root")),
             false => Ok(Some(pmdk)),
         }
     }
 
-    /// Under a transaction: notes what is there and stores.
+    /// Adds the words to the transaction's undo log, then stores to them.
     fn store(&self, page: u64, word: usize, words: usize, value: u64) -> Outcome {
         let first = page as usize * (PAGE_BYTES / 8) + word;
-        // SAFETY: the page is one of the root's, and the words lie in it; the transaction is open.
+        // SAFETY: the words are in a page of the root, and a transaction is open.
         unsafe {
             let place = self.root.add(first);
             if (self.functions.add_range)(place.cast(), words * 8) != 0 {
-                return Err(self.functions.failed("a range was not noted"));
+                return Err(self.functions.failed("cannot add a range to the transaction"));
             }
             std::slice::from_raw_parts_mut(place, words).fill(value);
         }
@@ -131,11 +131,11 @@ impl Pmdk {
     }
 
     fn change(&self, work: &Work) -> Outcome {
-        // SAFETY: the pool is open, and no transaction is on this thread.
+        // SAFETY: the pool is open, and this thread has no open transaction.
         let failed =
             unsafe { (self.functions.begin)(self.pool, std::ptr::null_mut(), NO_PARAMETERS) };
         if failed != 0 {
-            return Err(self.functions.failed("no transaction"));
+            return Err(self.functions.failed("cannot begin a transaction"));
         }
         for &page in &work.pages {
             match work.change {
@@ -154,7 +154,7 @@ impl Pmdk {
         };
         match failed {
             0 => Ok(()),
-            _ => Err(self.functions.failed("not committed")),
+            _ => Err(self.functions.failed("cannot commit the transaction")),
         }
     }
 }
@@ -172,7 +172,7 @@ impl Engine for Pmdk {
         Times::of(|| self.change(work), |()| self.end())
     }
 
-    /// Nothing was put off.
+    /// Does nothing: commits defer no work.
     fn close(&mut self) -> Outcome {
         Ok(())
     }
@@ -180,7 +180,7 @@ impl Engine for Pmdk {
 
 impl Drop for Pmdk {
     fn drop(&mut self) {
-        // SAFETY: the pool is open, and nothing refers to it after this.
+        // SAFETY: the pool is open, and no pointer into it is used after this.
         unsafe { (self.functions.close)(self.pool) };
     }
 }

@@ -1,7 +1,7 @@
-//! SQLite: write-ahead log, `synchronous=FULL` (a flush of the log a commit), checkpoints by its own
-//! rule (1,000 pages of log) and at the end.
+//! SQLite: write-ahead log, `synchronous=FULL` (each commit flushes the log), automatic checkpoints
+//! (after 1,000 pages of log) and one at the end.
 //!
-//! Eight bytes are changed in place, by its incremental blob writes; whole values by an update.
+//! Eight bytes are changed in place by incremental blob writes, whole values by an update.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
-//! Bar charts as SVG: panels of groups of bars, on one logarithmic scale, each bar with its value
-//! above it and the spread as a thin line. Text is dark on white, and the series differ in
-//! lightness as well as in colour, so that they can be told apart in print.
+//! Bar charts as SVG: panels of groups of bars, on one logarithmic scale. Each bar has its value
+//! above it and its spread as a thin line. Text is dark on white, and the series differ in
+//! lightness as well as in colour, so that they remain distinct in print.
 
 use std::fmt::Write;
 
@@ -14,18 +14,18 @@ const COLOURS: [&str; 3] = ["#c6ccd6", "#7d8ca3", "#1d5fa8"];
 pub struct Chart {
     pub title: String,
     pub unit: &'static str,
-    /// What the bars of each group are.
+    /// Names of the bars in each group.
     pub series: Vec<String>,
-    /// Row by row.
+    /// Panels, row by row.
     pub panels: Vec<Panel>,
-    /// Panels in a row.
+    /// Number of panels in a row.
     pub columns: usize,
 }
 
 pub struct Panel {
     pub title: String,
     pub groups: Vec<String>,
-    /// For each group, each series: median, least, most.
+    /// Bars of each group, one for each series: median, minimum, maximum.
     pub bars: Vec<Vec<(f64, f64, f64)>>,
 }
 
@@ -62,12 +62,12 @@ impl Chart {
         }
     }
 
-    /// The powers of ten around all spreads.
+    /// Returns the powers of ten that enclose all spreads.
     fn decades(&self) -> (i32, i32) {
         let bars = || self.panels.iter().flat_map(|panel| panel.bars.iter().flatten());
         let least = bars().map(|bar| bar.1).fold(f64::INFINITY, f64::min).max(0.1);
         let most = bars().map(|bar| bar.2).fold(1.0, f64::max);
-        // One more above, for the values' text.
+        // One decade more for the text of the values.
         (least.log10().floor() as i32, most.log10().ceil() as i32 + 1)
     }
 }
@@ -137,7 +137,7 @@ fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, size: u32, content: 
     );
 }
 
-/// Text from the bottom to the top.
+/// Draws text that runs upwards.
 fn upright(svg: &mut String, (x, y): (f64, f64), content: &str) {
     let content = escaped(content);
     let _ = writeln!(

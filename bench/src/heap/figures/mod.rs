@@ -1,10 +1,10 @@
-//! Operations on whole objects beside the same done with plain files: figures 8 and 9 of "Improving
-//! I/O Performance in Smart TVs" (Lee, Hwang and Won), redrawn, on the disk and on `tmpfs`.
+//! Compares operations on whole objects with plain files: figures 8 and 9 of "Improving I/O
+//! Performance in Smart TVs" (Lee, Hwang and Won), redrawn, on the disk and on `tmpfs`.
 //!
 //! The paper compares its library with `open`, `ftruncate`, `mmap` and `fsync`. That promises less
-//! than an object does: the file's blocks are not reserved, so that a full disk is a signal at a
-//! later store. So the same with `fallocate`, and with the folder flushed where a name comes or
-//! goes, is measured as well. All take turns.
+//! than an object does: the file's blocks are not reserved, so that a full disk causes a signal at
+//! a later store. So files with `fallocate`, and with a flush of the folder when a name is added or
+//! removed, are measured as well. All ways take turns.
 
 mod chart;
 mod objects;
@@ -26,12 +26,12 @@ use objects::{Files, Object, Objects};
 const MIB: u64 = 1 << 20;
 const SIZES_MIB: [u64; 4] = [1, 16, 64, 256];
 const ROUNDS: usize = 21;
-/// Of each: the median of so many rounds is compared with the goal.
+/// Goal for the median of the rounds, relative to plain files.
 const GOAL: f64 = 1.2;
 const MEMORY: &str = "/dev/shm";
 
-/// What is measured, in the order in which it happens to one object. It is made with and extended
-/// by as much as the size says; nothing is stored in it. Reducing takes back what extending gave.
+/// Measured steps, in the order in which they happen to one object. It is created with the given
+/// size and extended by the same size; nothing is stored in it. Reducing undoes the extension.
 const STEPS: [&str; 9] = [
     "create",
     "unmap after creating",
@@ -43,14 +43,14 @@ const STEPS: [&str; 9] = [
     "unmap after reducing",
     "delete",
 ];
-/// The steps of each figure, and what they are called. The others are in the table only: an object
-/// may put work off until it is unmapped.
+/// Steps and titles of the figures. The other steps are in the table only: an object may defer work
+/// until it is unmapped.
 const FIGURES: [(&str, &str, &[&str]); 2] = [
     ("figure-8", "create, delete, extend, reduce", &["create", "delete", "extend", "reduce"]),
     ("figure-9", "map, unmap", &["map", "unmap"]),
 ];
 
-/// The ways of doing it; Evermap is the last.
+/// Ways to measure; Evermap is the last.
 const WAYS: [(&str, &str); 3] = [
     ("file", "file: open, ftruncate, mmap, fsync"),
     ("file-durable", "file: fallocate, folder flushed too"),
@@ -62,15 +62,15 @@ fn way(name: &str, folder: &Path) -> Outcome<Box<dyn Object>> {
         "file" => Box::new(Files::new(folder, false)?),
         "file-durable" => Box::new(Files::new(folder, true)?),
         "evermap" => Box::new(Objects::new(folder)?),
-        _ => return Err(format!("no such way: {name}").into()),
+        _ => return Err(format!("unknown way: {name}").into()),
     })
 }
 
-/// Times of one place: by size, way and step, in microseconds.
+/// Times of one place by size, way and step, in microseconds.
 type Times = Vec<Vec<Vec<Samples>>>;
 
 pub fn report(disk: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
-    println!("\n### Operations on whole objects beside plain files\n");
+    println!("\n### Operations on whole objects and on plain files\n");
     let memory = Path::new(MEMORY).join(format!("evermap-bench-{}", std::process::id()));
     let _memory = Folder::at(memory.clone())?;
     let _awake = Awake::new()?;
@@ -97,7 +97,7 @@ fn measure(folder: &Path, sizes: &[u64], rounds: usize) -> Outcome<Times> {
         for (name, _) in WAYS {
             ways.push(way(name, folder)?);
         }
-        // The first round is for what happens once: code and folders that are touched first.
+        // Round 0 covers first-time costs, such as code and folders that are touched first.
         for round in 0..=rounds {
             for (way, times) in ways.iter_mut().zip(times.iter_mut()) {
                 let mut length = 0;
@@ -119,8 +119,8 @@ fn measure(folder: &Path, sizes: &[u64], rounds: usize) -> Outcome<Times> {
     Ok(times)
 }
 
-/// Between the clocks: fills what was created, and looks whether the file became longer or shorter
-/// by what was said, give or take an eighth.
+/// Runs between the clocks: fills a created object, and checks that the file's length has changed
+/// as requested, with a tolerance of an eighth.
 fn after(way: &mut dyn Object, step: &str, bytes: u64, length: &mut u64) -> Outcome {
     match step {
         "create" => way.fill(bytes)?,
@@ -148,8 +148,8 @@ fn print(place: &str, sizes: &[u64], times: &Times) {
         "open, ftruncate, mmap, fsync, us",
         "fallocate, folder flushed, us",
         "Evermap, us",
-        "of the first",
-        "of the second",
+        "/ first",
+        "/ second",
     ]);
     for step in STEPS {
         for (size, times) in sizes.iter().zip(times) {
@@ -169,7 +169,7 @@ fn print(place: &str, sizes: &[u64], times: &Times) {
     println!();
 }
 
-/// One line for each step and place: the size at which it is worst.
+/// Judges each step and place at its worst size.
 fn judge(place: &str, sizes: &[u64], times: &Times, goals: &mut Goals) {
     for step in FIGURES.iter().flat_map(|(.., steps)| *steps) {
         let at = step_index(step);
@@ -186,15 +186,15 @@ fn judge(place: &str, sizes: &[u64], times: &Times, goals: &mut Goals) {
     }
 }
 
-/// Writes the pictures and the figures they are made of.
+/// Writes the charts and their data.
 fn draw(sizes: &[u64], all: &[(&str, Times)]) -> Outcome {
     let folder = std::env::var_os("EVERMAP_BENCH_RESULTS").map_or("results".into(), PathBuf::from);
     std::fs::create_dir_all(&folder)?;
     let mut table = String::from("place,step,mib,way,median_us,least_us,most_us\n");
     for (name, title, steps) in FIGURES {
         let mut chart = Chart {
-            title: format!("{title}: objects beside files"),
-            unit: "microseconds, logarithmic; median, least to most",
+            title: format!("{title}: objects and files"),
+            unit: "microseconds, logarithmic; median, min to max",
             series: WAYS.map(|(_, title)| title.to_string()).to_vec(),
             panels: Vec::new(),
             columns: steps.len(),
@@ -228,12 +228,13 @@ fn draw(sizes: &[u64], all: &[(&str, Times)]) -> Outcome {
     Ok(std::fs::write(folder.join("figures.csv"), table)?)
 }
 
-/// In a child: each step once on an object of so many MiB, with a mark that `strace` shows before
-/// it: `strace -f -T evermap-bench child heap steps evermap FOLDER 16`.
+/// Runs as the child: performs each step once on an object of this many MiB. Before each step it
+/// makes a system call that marks it in `strace`: `strace -f -T evermap-bench child heap steps
+/// evermap FOLDER 16`.
 pub fn child(name: &str, folder: &Path, numbers: &[u64]) -> Outcome {
-    let &[size_mib] = numbers else { return Err("how many MiB?".into()) };
+    let &[size_mib] = numbers else { return Err("the size in MiB is missing".into()) };
     let mut way = way(name, folder)?;
-    // What happens once is not of interest.
+    // Runs all steps once, so that first-time costs are not traced.
     let mut length = 0;
     for step in STEPS {
         way.step(step, size_mib * MIB)?;
@@ -242,12 +243,12 @@ pub fn child(name: &str, folder: &Path, numbers: &[u64]) -> Outcome {
     let mut figures = Vec::new();
     for step in STEPS {
         let mark = CString::new(format!("/mark/{step}"))?;
-        // SAFETY: the name ends in zero; whether it exists is of no interest.
+        // SAFETY: the name is zero-terminated; the result does not matter.
         unsafe { libc::access(mark.as_ptr(), libc::F_OK) };
         let start = Instant::now();
         way.step(step, size_mib * MIB)?;
         figures.push((step, children::us_since(start)));
-        // SAFETY: as above.
+        // SAFETY: the name is zero-terminated; the result does not matter.
         unsafe { libc::access(c"/mark/between".as_ptr(), libc::F_OK) };
         after(&mut *way, step, size_mib * MIB, &mut length)?;
     }

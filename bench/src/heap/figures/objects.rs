@@ -1,7 +1,8 @@
-//! The ways: an object of a store, and a mapped file, with fewer promises or with as many.
+//! Ways to perform the steps: an object of a store, and a mapped file with weaker or equal
+//! promises.
 //!
-//! An object is as long as its blocks and the room that was reserved. So between the clocks a new
-//! object is filled with one block, in which nothing is stored: extending it has to find new room.
+//! An object's length covers its blocks and its reserved space. So between the clocks a new object
+//! is filled with one block, in which nothing is stored, and extending it must find new space.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,26 +15,26 @@ use crate::Outcome;
 use crate::files::checked;
 
 const NAME: &str = "object";
-/// More than any object here is.
+/// Upper bound for the size of an object.
 const RANGE_BYTES: usize = 1 << 30;
 
-/// One object or file, on which steps are done in the order of [`super::STEPS`].
+/// One object or file; the steps run in the order of [`super::STEPS`].
 pub trait Object {
-    /// Creates it with `bytes` bytes and leaves it mapped, unmaps it, maps it, extends it by as
-    /// much again, takes that back, or deletes it.
+    /// Performs one step: creates the object with `bytes` bytes and leaves it mapped, unmaps it,
+    /// maps it, extends it by the same size, undoes that, or deletes it.
     fn step(&mut self, step: &str, bytes: u64) -> Outcome;
 
-    /// After creating, not in the clock: all its room is used.
+    /// Uses all space of a created object; not in the clock.
     fn fill(&mut self, bytes: u64) -> Outcome;
 
-    /// Bytes of its file, while it is open.
+    /// Returns the size of its file, while it is open.
     fn length(&self) -> Outcome<u64>;
 
-    /// Removes what belongs to this way, when no object is left.
+    /// Removes the files of this way after the object was deleted.
     fn end(&mut self) -> Outcome;
 }
 
-/// A store with one object.
+/// Store with one object.
 pub struct Objects {
     store: Store,
     folder: PathBuf,
@@ -89,10 +90,10 @@ impl Object for Objects {
     }
 }
 
-/// A file, mapped shared at addresses that are kept for it.
+/// File, mapped shared at addresses that are reserved for it.
 pub struct Files {
     folder: PathBuf,
-    /// Blocks are reserved, and the folder is flushed when a name comes or goes.
+    /// Reserves blocks, and flushes the folder when a name is added or removed.
     durable: bool,
     place: *mut libc::c_void,
     open: Option<(File, usize)>,
@@ -104,7 +105,7 @@ impl Files {
         std::fs::create_dir(&folder)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let place = std::ptr::null_mut();
-        // SAFETY: a new mapping, at an address of the kernel's choice.
+        // SAFETY: creates a new mapping at an address that the kernel chooses.
         let place = unsafe { libc::mmap(place, RANGE_BYTES, libc::PROT_NONE, flags, -1, 0) };
         match place == libc::MAP_FAILED {
             true => Err(io::Error::last_os_error().into()),
@@ -128,28 +129,30 @@ impl Files {
         if !self.durable || to < from {
             return file.set_len(to as u64);
         }
-        // SAFETY: the call takes no pointers.
+        // SAFETY: `fallocate` takes no pointers.
         let result =
             unsafe { libc::fallocate(file.as_raw_fd(), 0, from as i64, (to - from) as i64) };
         checked(result as isize).map(drop)
     }
 
-    /// Maps what lies between two offsets of the file.
+    /// Maps the bytes between two offsets of the file.
     fn map(&self, file: &File, from: usize, to: usize) -> io::Result<()> {
         let place = self.place.wrapping_byte_add(from);
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         let fd = file.as_raw_fd();
-        // SAFETY: the range is within this value's own.
+        // SAFETY: the range is inside this value's reserved addresses.
         let mapped = unsafe { libc::mmap(place, to - from, protection, flags, fd, from as i64) };
         if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Unmaps, and keeps the addresses: a gap would be given to the next thread's stack.
+    /// Unmaps the bytes but keeps the addresses reserved: the kernel would give a gap to the next
+    /// thread's stack.
     fn unmap(&self, from: usize, to: usize) -> io::Result<()> {
         let place = self.place.wrapping_byte_add(from);
         let kept = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: the range is within this value's own, and nothing refers to it.
+        // SAFETY: the range is inside this value's reserved addresses, and no reference to it
+        // remains.
         let place = unsafe { libc::mmap(place, to - from, libc::PROT_NONE, kept, -1, 0) };
         if place == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -220,7 +223,7 @@ impl Object for Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // SAFETY: the range is this value's own, and nothing refers to it.
+        // SAFETY: the range belongs to this value, and no reference to it remains.
         unsafe { libc::munmap(self.place, RANGE_BYTES) };
     }
 }

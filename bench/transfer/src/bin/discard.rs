@@ -1,12 +1,15 @@
-//! Takes what comes out of a socket, and throws it away (or writes it down), as cheaply as it can.
+//! Receives from a socket and discards the bytes, or writes them to a file, at the least possible
+//! cost.
 //!
-//! - `discard ADDRESS`: waits there for one connection. `ready ADDRESS` on the standard output says that it can come.
-//! - `discard --into FILE ADDRESS`: the same, and what comes is read and written to a file.
-//! - `discard --get PATH HOST:PORT`: asks a web server for this file.
-//! - `discard --waking BYTES ..`: over TCP, sleeps until so many bytes have come, and not for each segment.
+//! - `discard ADDRESS`: accepts one connection. Prints `ready ADDRESS` when it listens.
+//! - `discard --into FILE ADDRESS`: accepts one connection, and writes the bytes to a file.
+//! - `discard --get PATH HOST:PORT`: requests this file from a web server.
+//! - `discard --waking BYTES ..`: over TCP, sleeps until this many bytes have arrived, instead of
+//!   waking for each segment.
 //!
-//! An address is `HOST:PORT` (port 0: any that is free) or `unix:PATH`. At the end it prints how many bytes came, and the
-//! time from the connection to its end: `{"bytes":..,"connected_ns":..}`.
+//! An address is `HOST:PORT` (port 0 for any free port) or `unix:PATH`. At the end the program
+//! prints the number of bytes and the time from the connection to its end:
+//! `{"bytes":..,"connected_ns":..}`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -75,7 +78,7 @@ fn get(path: &str, address: &str, waking_bytes: Option<i32>) -> Outcome<(u64, In
     let mut socket = TcpStream::connect(address)?;
     write!(socket, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut head = Vec::new();
-    // A byte each: the body must not be read by accident.
+    // Reads single bytes, so that no byte of the body is consumed.
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
         socket.read_exact(&mut byte)?;
@@ -91,7 +94,7 @@ fn get(path: &str, address: &str, waking_bytes: Option<i32>) -> Outcome<(u64, In
 fn wake_after(socket: &TcpStream, bytes: Option<i32>) -> Outcome {
     let Some(bytes) = bytes else { return Ok(()) };
     let length = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the option is one int, which is read before the call returns.
+    // SAFETY: the option is one int, which lives during the call.
     let result = unsafe {
         let value = (&raw const bytes).cast();
         let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVLOWAT);
@@ -103,7 +106,7 @@ fn wake_after(socket: &TcpStream, bytes: Option<i32>) -> Outcome {
     }
 }
 
-/// TCP can be told to throw away what it has.
+/// Discards TCP data in the kernel (`MSG_TRUNC`), or writes it to a file.
 fn take_tcp(socket: TcpStream, into: Option<File>) -> Outcome<u64> {
     if let Some(file) = into {
         return write_down(socket, file);
@@ -120,14 +123,14 @@ fn take_tcp(socket: TcpStream, into: Option<File>) -> Outcome<u64> {
     }
 }
 
-/// Other sockets can't; but pages can be moved to where nothing is kept.
+/// Discards other data by moving its pages to `/dev/null`, or writes it to a file.
 fn take_unix(socket: UnixStream, into: Option<File>) -> Outcome<u64> {
     if let Some(file) = into {
         return write_down(socket, file);
     }
     let nowhere = File::options().write(true).open("/dev/null")?;
     let (output, input) = pipe_with(PipeFlags::CLOEXEC)?;
-    // A smaller one does, too.
+    // A smaller pipe works as well.
     let _ = fcntl_setpipe_size(&input, PIPE_BYTES);
     let mut bytes = 0;
     loop {

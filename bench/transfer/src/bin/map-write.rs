@@ -1,6 +1,7 @@
-//! One copy of each byte, from a file's pages to another's, as a program: `map-write SOURCE DESTINATION`.
+//! Copies a file with exactly one copy of each byte, from page to page: `map-write SOURCE
+//! DESTINATION`.
 //!
-//! The source is mapped, with all of its pages, and written from there: nothing but `write` itself copies.
+//! The source is mapped and populated, and written from the mapping: only `write` itself copies.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,7 +25,8 @@ fn main() -> ExitCode {
 }
 
 fn copy(source: &File, mut destination: File) -> std::io::Result<()> {
-    // SAFETY: files of a benchmark's own, which nobody changes or cuts short while it runs.
+    // SAFETY: the benchmark owns both files, and no process changes or truncates them during
+    // the run.
     let map = unsafe { memmap2::MmapOptions::new().populate().map(source) }?;
     map.chunks(WRITTEN_BYTES).try_for_each(|part| destination.write_all(part))
 }

@@ -1,7 +1,7 @@
-//! The plain way to send a file, as a program: reads 64 KiB, writes them to a socket, and so on.
+//! Sends a file the plain way: reads 64 KiB, writes them to a socket, and repeats.
 //!
-//! `read-send [--congestion NAME] FILE ADDRESS`, where an address is `HOST:PORT` or `unix:PATH`. The name is one of TCP's
-//! ways to control congestion; else it is the system's.
+//! Usage: `read-send [--congestion NAME] FILE ADDRESS`; an address is `HOST:PORT` or `unix:PATH`.
+//! The name is a TCP congestion control; without it, the system's default applies.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! The standard library's way to copy a file, as a program: `std-fs-copy SOURCE DESTINATION`.
+//! Copies a file with the standard library: `std-fs-copy SOURCE DESTINATION`.
 
 use std::process::ExitCode;
 

@@ -1,38 +1,39 @@
-//! Ten files of different kinds and sizes, copied by everybody: on each file system and from the disk to memory, warm and
-//! cold, with and without sync.
+//! Copies ten files of different kinds and sizes by all subjects: on each file system and from the
+//! disk to memory, warm and cold, synced and not.
 //!
-//! Synced: the copy is on the disk when the time ends. `evermap copy --durability data` does that itself; the peers'
-//! copies are synced by this program right after, within the time. Processor time is of the process that copies; what
-//! kernel threads do for it (writing back, compressing, the threads of loop devices) is nobody's.
+//! Synced means that the copy is on the disk when the time ends. `evermap copy --durability data`
+//! does that itself; this program syncs the peers' copies right after, within the time. Processor
+//! time is that of the copying process. Work of kernel threads (write-back, compression, loop
+//! devices) is not charged to any subject.
 
 use std::path::PathBuf;
 
 use common::Outcome;
 use common::goals::Goal;
-use common::grounds::Ground;
 use common::options::Options;
 use common::plots::heat::Heat;
 use common::samples::{Samples, figure};
 use common::table::Table;
+use common::volumes::Volume;
 
 use crate::bench::{self, Bench};
-use crate::compete::{Cell, Lot, Standings, compete};
+use crate::compete::{Cell, Standings, SubjectResult, compete};
 use crate::corpus::{self, Entry, Kind};
 use crate::subjects::{POLICY, Subject};
 
 use super::inside;
 
-const GROUNDS: [&str; 4] = ["ext4", "xfs", "btrfs", "tmpfs"];
+const FILE_SYSTEMS: [&str; 4] = ["ext4", "xfs", "btrfs", "tmpfs"];
 const STATES: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
-/// Not slower than the fastest peer by more than this.
+/// Highest accepted ratio to the fastest peer.
 pub const SLOWER_MOST: f64 = 1.05;
 
-/// From where to where.
+/// Source and destination of the copies.
 struct Route<'a> {
     name: String,
     from: &'a [(Entry, PathBuf)],
-    to: &'a Ground,
-    /// Nothing to empty a cache of.
+    to: &'a Volume,
+    /// True if no cache can be emptied.
     always_warm: bool,
 }
 
@@ -42,19 +43,19 @@ pub fn report(bench: &mut Bench) -> Outcome {
         return Err("no file has one of these sizes".into());
     }
     bench.evermap();
-    let subjects = bench::everybody(bench);
-    for name in GROUNDS {
+    let subjects = bench::all_subjects(bench);
+    for name in FILE_SYSTEMS {
         if !bench.options.wants_file_system(name) {
             continue;
         }
-        let Some(ground) = bench.ground(name) else { continue };
-        let sources = make(&entries, &ground)?;
-        let always_warm = ground.is_memory();
-        let route = Route { name: name.to_string(), from: &sources, to: &ground, always_warm };
+        let Some(volume) = bench.volume(name) else { continue };
+        let sources = make(&entries, &volume)?;
+        let always_warm = volume.is_memory();
+        let route = Route { name: name.to_string(), from: &sources, to: &volume, always_warm };
         measure(bench, &route, &subjects)?;
-        inside::report(bench, name, ground.folder(), &entries)?;
+        inside::report(bench, name, volume.folder(), &entries)?;
         let across = name == "ext4" && bench.options.wants_file_system("tmpfs");
-        if let Some(memory) = across.then(|| bench.ground("tmpfs")).flatten() {
+        if let Some(memory) = across.then(|| bench.volume("tmpfs")).flatten() {
             let route = Route {
                 name: "ext4 to tmpfs".to_string(),
                 from: &sources,
@@ -67,18 +68,18 @@ pub fn report(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-fn make(entries: &[Entry], ground: &Ground) -> Outcome<Vec<(Entry, PathBuf)>> {
-    let made = entries.iter().map(|entry| Ok((entry.clone(), entry.make(ground.folder())?)));
+fn make(entries: &[Entry], volume: &Volume) -> Outcome<Vec<(Entry, PathBuf)>> {
+    let made = entries.iter().map(|entry| Ok((entry.clone(), entry.make(volume.folder())?)));
     made.collect()
 }
 
-/// All states of one route.
+/// Measures all states of one route.
 fn measure(bench: &mut Bench, route: &Route<'_>, subjects: &[Subject]) -> Outcome {
     for (cold, synced) in STATES {
         let possible =
             !(cold && (route.always_warm || !bench.can_drop)) && !(synced && route.to.is_memory());
-        // A quick run is cold once.
-        let much = bench.options.quick && cold && route.name != GROUNDS[0];
+        // A quick run is cold on one file system only.
+        let much = bench.options.quick && cold && route.name != FILE_SYSTEMS[0];
         if !possible || much || !wants_state(&bench.options, cold, synced) {
             continue;
         }
@@ -113,7 +114,8 @@ fn measure(bench: &mut Bench, route: &Route<'_>, subjects: &[Subject]) -> Outcom
     Ok(())
 }
 
-/// Is a file copied like this? A quick run that names no state takes the least and the most.
+/// Returns true if this state is wanted. A quick run that names no state uses the first and the
+/// last.
 fn wants_state(options: &Options, cold: bool, synced: bool) -> bool {
     if options.quick && !options.names_states() {
         return cold == synced;
@@ -133,79 +135,80 @@ fn state(cold: bool, synced: bool) -> String {
     )
 }
 
-/// Wall time and processor time of everybody, and what the kernel counted.
+/// Prints wall time, processor time and, if counted, the kernel's counts of all subjects.
 fn tables(names: &[String], all: &[Standings], counted: bool) {
-    println!("{}", by_subject("wall, ms", names, all, |lot| lot.wall_ms().to_string()));
-    println!("{}", by_subject("CPU, ms", names, all, |lot| lot.cpu_ms().to_string()));
+    println!("{}", by_subject("wall, ms", names, all, |result| result.wall_ms().to_string()));
+    println!("{}", by_subject("CPU, ms", names, all, |result| result.cpu_ms().to_string()));
     if counted {
         println!("System calls / voluntary switches / involuntary switches / page faults:\n");
         println!("{}", by_subject("", names, all, counts));
     }
-    let failures = all.first().into_iter().flat_map(|standings| &standings.lots);
-    for lot in failures {
-        if let Err(failure) = &lot.steps {
-            println!("- `{}`: {}", lot.name, failure.lines().next().unwrap_or_default());
+    let failures = all.first().into_iter().flat_map(|standings| &standings.results);
+    for result in failures {
+        if let Err(failure) = &result.steps {
+            println!("- `{}`: {}", result.name, failure.lines().next().unwrap_or_default());
         }
     }
 }
 
-/// Engines that were asked for and left (some of) it to others.
+/// Lists the cases in which other engines than the requested one moved bytes.
 fn others_than_asked(names: &[String], all: &[Standings]) {
     for (name, standings) in names.iter().zip(all) {
-        let asked = standings.lots.iter().filter(|lot| !lot.is_peer && lot.name != POLICY);
-        for lot in asked {
-            if let Some(used) = lot.engines.as_ref().filter(|used| **used != lot.name) {
-                println!("- `{}`, {name}: in fact by {used}", lot.name);
+        let asked =
+            standings.results.iter().filter(|result| !result.is_peer && result.name != POLICY);
+        for result in asked {
+            if let Some(used) = result.engines.as_ref().filter(|used| **used != result.name) {
+                println!("- `{}`, {name}: in fact by {used}", result.name);
             }
         }
     }
 }
 
-fn counts(lot: &Lot) -> String {
+fn counts(result: &SubjectResult) -> String {
     let median = |samples: Samples| format!("{:.0}", samples.median());
-    let calls = lot.system_calls.map_or("?".to_string(), |calls| calls.to_string());
-    let voluntary = median(lot.samples(|step| step.cost.voluntary_switches as f64));
-    let involuntary = median(lot.samples(|step| step.cost.involuntary_switches as f64));
+    let calls = result.system_calls.map_or("?".to_string(), |calls| calls.to_string());
+    let voluntary = median(result.samples(|step| step.cost.voluntary_switches as f64));
+    let involuntary = median(result.samples(|step| step.cost.involuntary_switches as f64));
     let faults =
-        median(lot.samples(|step| (step.cost.minor_faults + step.cost.major_faults) as f64));
+        median(result.samples(|step| (step.cost.minor_faults + step.cost.major_faults) as f64));
     format!("{calls} / {voluntary} / {involuntary} / {faults}")
 }
 
-/// A row for each subject, a column for each file.
+/// Table with a row for each subject and a column for each file.
 fn by_subject(
     corner: &str,
     names: &[String],
     all: &[Standings],
-    cell: impl Fn(&Lot) -> String,
+    cell: impl Fn(&SubjectResult) -> String,
 ) -> Table {
     let mut head = vec![corner.to_string()];
     head.extend(names.iter().cloned());
     let mut table = Table::new(&head);
     for subject in subject_names(all) {
         let mut row = vec![subject.to_string()];
-        let cells = all.iter().map(|standings| standings.lot(subject));
-        row.extend(cells.map(|lot| lot.map_or("-".to_string(), &cell)));
+        let cells = all.iter().map(|standings| standings.result(subject));
+        row.extend(cells.map(|result| result.map_or("-".to_string(), &cell)));
         table.row(&row);
     }
     table
 }
 
 fn subject_names(all: &[Standings]) -> Vec<&str> {
-    let first = all.first().into_iter().flat_map(|standings| &standings.lots);
-    first.map(|lot| lot.name.as_str()).collect()
+    let first = all.first().into_iter().flat_map(|standings| &standings.results);
+    first.map(|result| result.name.as_str()).collect()
 }
 
-/// What became of the hole.
+/// Prints the allocated bytes of each copy of a sparse file.
 fn sparse(route: &Route<'_>, all: &[Standings]) {
     for ((entry, _), standings) in route.from.iter().zip(all) {
         if entry.kind != Kind::Sparse {
             continue;
         }
-        let kib = |lot: &Lot| {
-            let bytes = lot.samples(|step| step.allocated_bytes as f64).median();
-            format!("{} {} KiB", lot.name, figure(bytes / 1024.0))
+        let kib = |result: &SubjectResult| {
+            let bytes = result.samples(|step| step.allocated_bytes as f64).median();
+            format!("{} {} KiB", result.name, figure(bytes / 1024.0))
         };
-        let measured = standings.lots.iter().filter(|lot| lot.steps.is_ok());
+        let measured = standings.results.iter().filter(|result| result.steps.is_ok());
         let each: Vec<String> = measured.map(kib).collect();
         println!(
             "- allocated for the copy of {} (4 KiB of data): {}",
@@ -215,7 +218,7 @@ fn sparse(route: &Route<'_>, all: &[Standings]) {
     }
 }
 
-/// Evermap beside the fastest peer, file by file.
+/// Compares Evermap with the fastest peer, file by file.
 fn judge(names: &[String], all: &[Standings]) {
     let mut table = Table::new(&[
         "",
@@ -228,7 +231,8 @@ fn judge(names: &[String], all: &[Standings]) {
     ]);
     for (name, standings) in names.iter().zip(all) {
         let Some(peer) = standings.fastest_peer() else { continue };
-        let (Some(own), Some(ratios)) = (standings.lot(POLICY), against_fastest(standings)) else {
+        let (Some(own), Some(ratios)) = (standings.result(POLICY), against_fastest(standings))
+        else {
             continue;
         };
         let by = own.engines.as_deref().unwrap_or("?");
@@ -236,33 +240,33 @@ fn judge(names: &[String], all: &[Standings]) {
         let (peer_ms, own_ms) = (peer.wall_ms().to_string(), own.wall_ms().to_string());
         table.row(&[name, &peer.name, &peer_ms, &own_ms, &ratios.to_string(), met, by]);
     }
-    if all.iter().any(|standings| standings.lot(POLICY).is_some()) {
+    if all.iter().any(|standings| standings.result(POLICY).is_some()) {
         println!("\n{table}");
     }
 }
 
-/// The time of `evermap copy` in parts of that of the fastest peer.
+/// Returns the time of `evermap copy` divided by the fastest peer's.
 pub fn against_fastest(standings: &Standings) -> Option<Samples> {
     let peer = standings.fastest_peer()?.name.clone();
     standings.ratios(POLICY, &peer, |step| step.cost.wall_ms())
 }
 
-/// The goals of each cell that was measured.
+/// Judges the goal of each measured cell.
 pub fn goals(bench: &mut Bench) {
     let limit = Goal::AtMost(SLOWER_MOST);
     for standings in &bench.own.standings {
         let Some(ratios) = against_fastest(standings) else { continue };
-        let peer = standings.fastest_peer().map_or("", |lot| lot.name.as_str());
+        let peer = standings.fastest_peer().map_or("", |result| result.name.as_str());
         let what = format!("{}: evermap / fastest peer", standings.cell.name);
         bench.goals.judge(&what, peer, &ratios, limit);
     }
     if bench.own.standings.is_empty() {
         let what = "every cell of `files`: evermap / fastest peer";
-        bench.goals.unmeasured(what, limit, "`files` has to run in the same run");
+        bench.goals.unmeasured(what, limit, "run `files` in the same run");
     }
 }
 
-/// Everybody's time in parts of cp's.
+/// Heat map of the time of each subject divided by the time of cp.
 fn heat(title: &str, names: &[String], all: &[Standings]) -> Heat {
     const TO: &str = "cp";
     let rows = subject_names(all).into_iter().map(|subject| {
@@ -275,7 +279,7 @@ fn heat(title: &str, names: &[String], all: &[Standings]) -> Heat {
     Heat {
         title: format!("Copying a file: {title}"),
         meaning: format!(
-            "wall time in parts of that of `{TO}` (median of the rounds' ratios); less is better"
+            "wall time divided by that of `{TO}` (median of the rounds' ratios); less is better"
         ),
         columns: names.to_vec(),
         rows: rows.collect(),
@@ -295,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn one_state_of_each_pair_or_both_are_taken() {
+    fn a_named_state_excludes_the_other_one_of_its_pair() {
         assert_eq!(wanted(&[]), STATES);
         assert_eq!(wanted(&["--states", "cold,synced"]), [(true, true)]);
         assert_eq!(wanted(&["--states", "cold"]), [(true, false), (true, true)]);

@@ -1,9 +1,10 @@
-//! All engines from inside a process that runs already (`in_process.rs`): warm, not synced, without peers.
+//! Measures all engines inside a running process (`in_process.rs`): warm, not synced, without
+//! peers.
 
 use std::path::Path;
 
 use common::Outcome;
-use common::bench::said;
+use common::bench::skip_on_error;
 use common::table::Table;
 use common::units::size;
 
@@ -12,12 +13,12 @@ use crate::corpus::{Entry, Kind};
 use crate::in_process::{InProcess, Request};
 use crate::subjects::ENGINES;
 
-/// Prints a table of engines and sizes, or a word that there is none.
+/// Prints a table of engines and sizes, or the reason why it is skipped.
 pub fn report(bench: &mut Bench, name: &str, folder: &Path, entries: &[Entry]) -> Outcome {
     let Some(program) = bench.options.evermap.clone() else { return Ok(()) };
-    println!("### {name}, warm, unsynced, inside a process that runs\n");
+    println!("### {name}, warm, unsynced, inside a running process\n");
     let Some(inside) = InProcess::find(&program) else {
-        println!("**Skipped**: there is no `evermap bench transfer`.\n");
+        println!("**Skipped**: the command has no `evermap bench transfer`.\n");
         return Ok(());
     };
     let engines = ENGINES.into_iter().filter(|engine| bench.options.wants_subject(engine));
@@ -30,7 +31,7 @@ pub fn report(bench: &mut Bench, name: &str, folder: &Path, entries: &[Entry]) -
     let rounds = bench.options.rounds;
     let request = Request { engines: &engines, sizes_bytes: &sizes_bytes, rounds, folder };
     let measured = inside.measure(bench, "files", request);
-    let Some(cells) = said("inside a process", measured) else { return Ok(()) };
+    let Some(cells) = skip_on_error("inside a process", measured) else { return Ok(()) };
     let mut head = vec!["wall, ms".to_string()];
     head.extend(sizes_bytes.iter().map(|bytes| size(*bytes)));
     let mut table = Table::new(&head);

@@ -1,4 +1,4 @@
-//! The sections: each answers one question.
+//! Sections of the benchmark; each answers one question.
 
 pub mod copies;
 pub mod files;
@@ -15,10 +15,10 @@ use crate::bench::Own;
 
 const FILE_SYSTEMS: [&str; 4] = ["ext4", "xfs", "btrfs", "tmpfs"];
 const STATES: [&str; 4] = ["warm", "cold", "unsynced", "synced"];
-/// Of the ten files, those that a quick run takes: by their sizes.
+/// Sizes of the files that a quick run copies.
 const SIZES_QUICK_BYTES: [u64; 3] = [4 * KIB, 64 * MIB, GIB];
 
-/// `goals` comes last: it is about what others measured, too.
+/// `goals` is last, because it uses results of the others.
 pub const SECTIONS: [Section<Own>; 5] = [
     ("files", files::report),
     ("pipes", pipes::report),
@@ -27,7 +27,7 @@ pub const SECTIONS: [Section<Own>; 5] = [
     ("goals", goals::report),
 ];
 
-/// What there is to choose from.
+/// Choices of the command line.
 pub fn choices() -> Choices<'static> {
     Choices {
         program: "evermap-transfer-bench",

@@ -1,20 +1,22 @@
-//! A file through a socket of this machine: what the sender takes, what the receiver takes, and how long it lasts.
+//! Sends a file through a socket of this machine: cost of the sender, cost of the receiver, and the
+//! time.
 //!
-//! A receiver throws everything away (TCP: without copying it; UNIX: by moving pages to where nothing is kept), or reads and
-//! writes it to a file, or is `evermap receive`. The time is from before the sender is started to the receiver's end;
-//! beside a web server, it is that of the connection alone.
+//! A receiver discards the data (TCP: without copying it; UNIX: by moving pages to `/dev/null`), or
+//! reads it and writes it to a file, or is `evermap receive`. The time runs from before the start
+//! of the sender to the end of the receiver; in the comparison with a web server it covers only the
+//! connection.
 
 use std::path::{Path, PathBuf};
 
 use common::Outcome;
-use common::bench::said;
+use common::bench::skip_on_error;
 use common::goals::Goal;
-use common::grounds::Ground;
 use common::process::{Failure, find_program};
 use common::raw::Origin;
 use common::samples::{Samples, figure};
 use common::table::Table;
 use common::units::{GIB, MIB, megabytes_per_second};
+use common::volumes::Volume;
 use common::{caches, ends, memory};
 use serde_json::json;
 
@@ -27,7 +29,7 @@ use crate::nginx::Nginx;
 pub const ENGINES: [&str; 4] = ["read-write", "mmap-write", "sendfile", "splice"];
 const TCP: &str = "127.0.0.1:0";
 
-/// What a sender came to.
+/// Result of one sender.
 pub struct Result {
     pub name: String,
     pub sent: std::result::Result<Vec<Sent>, Failure>,
@@ -45,7 +47,7 @@ impl Result {
     }
 }
 
-/// Senders in turns, to the same kind of receiver.
+/// Runs senders in turns, to the same kind of receiver.
 pub struct Contest<'a> {
     pub section: &'a str,
     pub cell: &'a str,
@@ -54,7 +56,7 @@ pub struct Contest<'a> {
     pub address: &'a str,
     pub senders: &'a [Sender],
     pub receiver: &'a Receiver<'a>,
-    /// What the receiver makes, to be looked at and removed.
+    /// File that the receiver makes, which is checked and removed.
     pub into: Option<&'a Path>,
 }
 
@@ -88,7 +90,7 @@ impl Contest<'_> {
     }
 
     fn send(&self, bench: &Bench, sender: &Sender) -> Outcome<std::result::Result<Sent, Failure>> {
-        ends::go_on()?;
+        ends::check_interrupted()?;
         if let Some(path) = self.address.strip_prefix("unix:") {
             remove(Path::new(path))?;
         }
@@ -100,13 +102,13 @@ impl Contest<'_> {
         let sent = network::send(self.bytes, self.receiver, self.address, command);
         let sent = match sent {
             Ok(sent) => sent,
-            // A receiver that can't do it is no reason to stop.
+            // A receiver that can't do it is a failure of this step, not of the run.
             Err(error) => Err(error.to_string()),
         };
         if let (Ok(_), Some(into)) = (&sent, self.into) {
             let same = caches::same_bytes(self.source, into)?;
             if !same {
-                return Err(format!("**wrong bytes** came from {}", sender.name()).into());
+                return Err(format!("**wrong bytes** from {}", sender.name()).into());
             }
             remove(into)?;
         }
@@ -114,7 +116,7 @@ impl Contest<'_> {
     }
 }
 
-/// Time, and what both ends took.
+/// Table of the time and the cost of both ends.
 pub fn table(results: &[Result]) -> Table {
     let mut table =
         Table::new(&["", "wall, ms", "MB/s", "sender, CPU ms", "receiver, CPU ms", "x the first"]);
@@ -139,11 +141,11 @@ pub fn table(results: &[Result]) -> Table {
     table
 }
 
-/// Everybody who can send a file as it is.
+/// Returns all senders that can send a file unchanged.
 pub fn senders(bench: &Bench, evermap: Option<&Path>) -> Vec<Sender> {
     let program = bench.own_folder().join("read-send");
     let mut senders = vec![Sender::ReadSend { program: program.clone(), congestion: None }];
-    // What Evermap asks for within one machine; UNIX sockets have no such thing.
+    // Evermap requests this congestion control within one machine; UNIX sockets have none.
     senders.push(Sender::ReadSend { program, congestion: Some("reno") });
     senders.extend(find_program("socat").map(Sender::Socat));
     if let Some(program) = evermap {
@@ -160,10 +162,10 @@ pub fn senders(bench: &Bench, evermap: Option<&Path>) -> Vec<Sender> {
 
 pub fn report(bench: &mut Bench) -> Outcome {
     let evermap = bench.evermap();
-    let Some(ground) = bench.ground("ext4") else { return Ok(()) };
-    let Some(memory) = bench.ground("tmpfs") else { return Ok(()) };
+    let Some(volume) = bench.volume("ext4") else { return Ok(()) };
+    let Some(memory) = bench.volume("tmpfs") else { return Ok(()) };
     let entry = Entry::new(Kind::Random, 64 * MIB, bench.options.quick);
-    let source = entry.make(ground.folder())?;
+    let source = entry.make(volume.folder())?;
     let senders = senders(bench, evermap.as_deref());
     let paced: Vec<Sender> =
         senders.iter().filter(|sender| !sender.is_unpaced()).cloned().collect();
@@ -175,11 +177,11 @@ pub fn report(bench: &mut Bench) -> Outcome {
         let waking = Waking::Always;
         let writing = Receiver::Discard { program: &discard, into: Some(&into), waking };
         let mut receivers = vec![
-            ("thrown away", throwing(Waking::Always), None),
+            ("discarded", throwing(Waking::Always), None),
             ("read and written to a file", writing, Some(into.as_path())),
         ];
         if kind == "TCP" {
-            let seldom = "thrown away by a receiver that is woken each 128 KiB";
+            let seldom = "discarded by a receiver that is woken each 128 KiB";
             receivers.insert(1, (seldom, throwing(Waking::Seldom), None));
         }
         if let Some(program) = &evermap {
@@ -205,12 +207,12 @@ pub fn report(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// Sending a gigabyte: against a plain reader and writer, and against a web server. To a receiver that is woken for each
-/// segment, the way most are, and to one that is not: waking takes most of a sender's time where that receiver's processor
-/// had gone to sleep, and is no work of the sender's.
-pub fn goals(bench: &mut Bench, evermap: &Path, ground: &Ground) -> Outcome {
+/// Judges sending a gigabyte, against a plain reader and writer and against a web server. One
+/// receiver is woken for each segment, as most are, and one is not: waking takes most of a sender's
+/// time if the receiver's processor sleeps, and that time is not the sender's own work.
+pub fn goals(bench: &mut Bench, evermap: &Path, volume: &Volume) -> Outcome {
     let entry = Entry::new(Kind::Random, GIB, bench.options.quick);
-    let source = entry.make(ground.folder())?;
+    let source = entry.make(volume.folder())?;
     let discard = bench.own_folder().join("discard");
     let read_send = bench.own_folder().join("read-send");
     let plain = Sender::ReadSend { program: read_send.clone(), congestion: None };
@@ -237,7 +239,7 @@ pub fn goals(bench: &mut Bench, evermap: &Path, ground: &Ground) -> Outcome {
     Ok(())
 }
 
-/// The sender's processor time.
+/// Judges the sender's processor time.
 fn beside_read_send(bench: &mut Bench, contest: &Contest<'_>) -> Outcome {
     let results = contest.hold(bench)?;
     let what = format!("{}: sender's CPU, evermap / read + send", contest.cell);
@@ -258,14 +260,14 @@ fn beside_read_send(bench: &mut Bench, contest: &Contest<'_>) -> Outcome {
     Ok(())
 }
 
-/// The connection's rate, in turns with nginx.
+/// Judges the connection's rate, in turns with nginx.
 fn beside_nginx(bench: &mut Bench, contest: &Contest<'_>, waking: Waking, own: &Sender) -> Outcome {
     let what = format!("{}: rate of the connection, evermap / nginx", contest.cell);
     let limit = Goal::AtLeast(1.0);
     let own_folder = bench.folder("nginx")?;
     let files: PathBuf = contest.source.parent().ok_or("a file is in a folder")?.to_path_buf();
-    let Some(server) = said("nginx", Nginx::start(&own_folder, &files)) else {
-        bench.goals.unmeasured(&what, limit, "nginx is not here, or does not start");
+    let Some(server) = skip_on_error("nginx", Nginx::start(&own_folder, &files)) else {
+        bench.goals.unmeasured(&what, limit, "nginx is not installed, or does not start");
         return Ok(());
     };
     let name = contest.source.file_name().ok_or("a file has a name")?.to_string_lossy();
@@ -288,7 +290,7 @@ fn beside_nginx(bench: &mut Bench, contest: &Contest<'_>, waking: Waking, own: &
             }
         };
         if round > 0 {
-            let own_ns = sent.connected_ns.ok_or("the receiver says how long it lasted")?;
+            let own_ns = sent.connected_ns.ok_or("the receiver did not report its time")?;
             ratios.push(taken.connected_ns as f64 / own_ns as f64);
             cpu.push(sent.sender.cpu_ms() * 1e6 / cpu_ns as f64);
         }

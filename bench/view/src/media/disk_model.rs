@@ -1,13 +1,14 @@
-//! A slow disk, to be mounted: a file system in user space with one file, `disk`, that holds a disk's bytes in memory
-//! and takes for reads as long as a hard disk of 7200 rotations a minute does.
+//! Model of a slow disk: a file system in user space with one file, `disk`. The file holds a disk's
+//! bytes in memory, and reads take as long as on a hard disk of 7200 rotations a minute.
 //!
-//! The model: a read that does not go on where the last one ended, or a little behind that, waits for an average seek
-//! and half a rotation; and all bytes from there on pass under the head at 120 MB/s. One read after the other. Writes
-//! take no time: nothing that is measured waits for one. (Limits of control groups are no such disk: they let the
-//! first tenth of a second's reads through at once, which is all that a page needs.)
+//! The model: a read that does not continue at the last one's end, or slightly after it, waits for
+//! an average seek and half a rotation; all bytes from there on pass under the head at 120 MB/s.
+//! Reads do not overlap. Writes take no time: no measured program waits for one. (Limits of control
+//! groups cannot replace the model: they let the first tenth of a second's reads through at once,
+//! and a page needs no more.)
 //!
-//! It runs in a process of its own, so that the kernel never waits for a process that waits for the kernel, and goes
-//! when the benchmark does.
+//! The model runs in a separate process, so that the kernel never waits for a process that waits
+//! for the kernel, and ends with the benchmark.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -21,26 +22,26 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::Outcome;
 
-/// The size of the disk. Only what is written takes memory.
+/// Size of the disk. Only written parts take memory.
 pub const DISK_BYTES: u64 = 1 << 30;
 pub const FILE: &str = "disk";
 /// 8.5 ms for an average seek, 4.2 ms for half a rotation.
 pub const SEEK: Duration = Duration::from_micros(12_700);
 pub const BYTES_PER_SECOND: u64 = 120_000_000;
-/// So far ahead, waiting for the place to pass by is quicker than a seek.
+/// Largest skip ahead for which waiting is faster than a seek.
 const AHEAD_BYTES_MOST: u64 = 1 << 20;
 
 const FOLDER: u64 = 1;
 const DISK: u64 = 2;
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
-/// Where the head is.
+/// Position of the head.
 struct Head {
     at: u64,
 }
 
 impl Head {
-    /// Moves over a read, and says how long that takes.
+    /// Moves the head over a read, and returns the time that takes.
     fn read(&mut self, offset: u64, length: u64) -> Duration {
         let end = offset + length;
         let ahead = offset.checked_sub(self.at).filter(|ahead| *ahead <= AHEAD_BYTES_MOST);
@@ -101,7 +102,7 @@ impl Filesystem for SlowDisk {
         }
     }
 
-    /// Whoever opens it for truncation gets the same disk.
+    /// Ignores all changes, so opening with truncation keeps the disk's bytes.
     fn setattr(
         &mut self,
         _: &Request,
@@ -124,7 +125,7 @@ impl Filesystem for SlowDisk {
     }
 
     fn open(&mut self, _: &Request, _: u64, _: i32, reply: ReplyOpen) {
-        // Every read comes here: the kernel keeps nothing of this file.
+        // Direct I/O: the kernel caches nothing of this file, so every read arrives here.
         reply.opened(0, FOPEN_DIRECT_IO);
     }
 
@@ -178,7 +179,7 @@ impl Filesystem for SlowDisk {
     }
 }
 
-/// In a child: serves the disk until it is unmounted or the parent ends.
+/// Runs as the child process: serves the disk until it is unmounted or the parent ends.
 pub fn serve(mount_point: &str) -> Outcome {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let bytes = vec![0; usize::try_from(DISK_BYTES)?];
@@ -192,16 +193,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_elsewhere_waits_for_a_seek_and_one_that_goes_on_does_not() {
+    fn only_a_read_that_does_not_continue_waits_for_a_seek() {
         let mut head = Head { at: 0 };
         assert!(head.read(100 << 20, 4096) > SEEK);
         assert!(head.read((100 << 20) + 4096, 4096) < Duration::from_millis(1));
-        // Back is elsewhere.
+        // A step back needs a seek.
         assert!(head.read(100 << 20, 4096) > SEEK);
     }
 
     #[test]
-    fn what_is_a_little_ahead_passes_by_at_the_speed_of_the_disk() {
+    fn a_short_skip_ahead_passes_at_the_speed_of_the_disk() {
         let mut head = Head { at: 0 };
         let takes = head.read(1_000_000, 200_000);
         assert_eq!(takes, Duration::from_secs_f64(0.01));
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_reads_what_the_disk_delivers_in_a_second() {
+    fn a_second_of_sequential_reads_delivers_the_disks_rate() {
         let mut head = Head { at: 0 };
         let chunk = 128 << 10;
         let takes: Duration = (0..915).map(|number| head.read(number * chunk, chunk)).sum();

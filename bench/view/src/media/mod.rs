@@ -1,5 +1,5 @@
-//! Places where pages and what is kept of them lie: memory, a disk whose bytes are in the page cache or are not, a
-//! slow disk. Each is undone when its value goes away.
+//! Media for pages and their store: memory, a disk that is cached or cold, a slow disk. Dropping a
+//! medium undoes it.
 
 pub mod disk_model;
 mod slow_disk;
@@ -18,17 +18,17 @@ pub use slow_disk::SlowDisk;
 const MEMORY: &str = "/dev/shm";
 
 pub trait Medium {
-    /// In tables and figures.
+    /// Name in tables and figures.
     fn name(&self) -> String;
 
-    /// Where pages and store belong.
+    /// Folder for pages and store.
     fn folder(&self) -> &Path;
 
-    /// Before each process: makes the medium as its name says.
+    /// Brings the medium into its state; called before each process.
     fn prepare(&mut self) -> Outcome;
 }
 
-/// `tmpfs`: what the paper calls a RAM disk.
+/// `tmpfs`, the paper's RAM disk.
 pub struct Memory(TempDir);
 
 impl Memory {
@@ -54,7 +54,7 @@ impl Medium for Memory {
     }
 }
 
-/// The machine's disk, read before.
+/// The machine's disk, with its files in the page cache.
 pub struct WarmDisk(TempDir);
 
 impl WarmDisk {
@@ -77,7 +77,7 @@ impl Medium for WarmDisk {
     }
 }
 
-/// The machine's disk; of the files' bytes, the kernel has nothing.
+/// The machine's disk, with none of its files' bytes in the page cache.
 pub struct ColdDisk(TempDir);
 
 impl ColdDisk {
@@ -137,12 +137,12 @@ fn for_each_file(folder: &Path, what: &mut dyn FnMut(&Path) -> Outcome) -> Outco
     Ok(())
 }
 
-/// Pages of a file in the kernel's cache, and all of its pages.
+/// Returns the pages of a file that are in the page cache, and all its pages.
 fn resident(file: &File) -> Outcome<(usize, usize)> {
     let map = MmapOptions::new().map_raw_read_only(file)?;
     let pages = map.len().div_ceil(rustix::param::page_size());
     let mut states = vec![0; pages];
-    // SAFETY: the range is mapped, and there is a byte for each of its pages.
+    // SAFETY: the range is mapped, and `states` has a byte for each of its pages.
     let result = unsafe { libc::mincore(map.as_mut_ptr().cast(), map.len(), states.as_mut_ptr()) };
     if result != 0 {
         return Err(std::io::Error::last_os_error().into());

@@ -1,7 +1,9 @@
-//! The slow disk: ext4 on a loop device on the file of the model (`disk_model.rs`). It is mounted anew before each
-//! process, so that nothing of it is in the page cache, names and tables included.
+//! Slow disk: ext4 on a loop device on the file of the model (`disk_model.rs`). It is remounted
+//! before each process, so that nothing of it is in the page cache, directories and metadata
+//! included.
 //!
-//! The kernel does what it does for any disk, with its ordinary read-ahead. Needs the right to mount, and says so.
+//! The kernel treats it like any disk, with default read-ahead. Mounting needs root; without it the
+//! medium is reported as skipped.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -17,10 +19,10 @@ use crate::Outcome;
 use crate::environment::{Walls, find_program};
 use crate::process::Running;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub struct SlowDisk {
-    /// Where the file system is, while it is mounted.
+    /// True while the file system is mounted.
     mounted: bool,
     files: TempDir,
     model: TempDir,
@@ -32,7 +34,7 @@ impl SlowDisk {
     pub fn new(walls: &Walls) -> Outcome<SlowDisk> {
         for program in ["mkfs.ext4", "mount", "umount"] {
             if find_program(program).is_none() {
-                return Err(format!("there is no `{program}`").into());
+                return Err(format!("`{program}` is not installed").into());
             }
         }
         if !Path::new("/dev/fuse").exists() || !walls.private_mounts {
@@ -46,7 +48,7 @@ impl SlowDisk {
             server: None,
         };
         disk.serve()?;
-        // Writes nothing that may as well be written when it is needed: the model has a gigabyte.
+        // The lazy options write as little as possible: the model holds a gigabyte in memory.
         let mut command = Command::new("mkfs.ext4");
         command
             .args(["-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,nodiscard"])
@@ -63,12 +65,12 @@ impl SlowDisk {
     fn serve(&mut self) -> Outcome {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["child", "disk"]).arg(self.model.path());
-        // Not stopped by the terminal before it is unmounted.
+        // A signal of the terminal must not stop the model before the unmount.
         command.process_group(0);
         let mut server = Running::start(command)?;
         let start = Instant::now();
         while !self.image().exists() {
-            if server.ends_within(Duration::from_millis(10))? || start.elapsed() > PATIENCE {
+            if server.ends_within(Duration::from_millis(10))? || start.elapsed() > TIMEOUT {
                 return Err(server.failure("does not mount"));
             }
         }
@@ -79,7 +81,7 @@ impl SlowDisk {
 
     fn mount(&mut self) -> Outcome {
         let mut command = Command::new("mount");
-        // The loop device goes with the mount.
+        // The loop device is detached by the unmount.
         command.args(["-o", "loop,noatime"]).arg(self.image()).arg(self.files.path());
         run(command)?;
         self.mounted = true;
@@ -112,7 +114,7 @@ impl Medium for SlowDisk {
 impl Drop for SlowDisk {
     fn drop(&mut self) {
         let complain = |what: &Path, error: &dyn std::fmt::Display| {
-            eprintln!("{} is left mounted until this process ends: {error}", what.display());
+            eprintln!("{} stays mounted until this process ends: {error}", what.display());
         };
         if self.mounted
             && let Err(error) = unmount(self.files.path(), UnmountFlags::DETACH)
@@ -124,21 +126,21 @@ impl Drop for SlowDisk {
         {
             complain(self.model.path(), &error);
         }
-        // Unmounted, the server ends by itself, once the loop device has let go of it.
+        // After the unmount the server ends on its own, once the loop device has released it.
         if let Some(server) = self.server.take() {
-            let _ = server.ends_within(PATIENCE);
+            let _ = server.ends_within(TIMEOUT);
         }
     }
 }
 
-/// Ordinary tools, in the ordinary environment.
+/// Runs a system tool in the normal environment.
 fn run(mut command: Command) -> Outcome {
     let result = command.stdin(Stdio::null()).output()?;
     match result.status.success() {
         true => Ok(()),
         false => {
-            let complaint = String::from_utf8_lossy(&result.stderr).trim().to_string();
-            Err(format!("{}: {complaint}", command.get_program().display()).into())
+            let stderr = String::from_utf8_lossy(&result.stderr).trim().to_string();
+            Err(format!("{}: {stderr}", command.get_program().display()).into())
         }
     }
 }

@@ -1,12 +1,13 @@
-//! What does each layer of what is kept save?
+//! Measures the benefit of each stored layer.
 //!
-//! Cold, and with the document's tables alone (a), with the page block too (ab), and with the painted strips (abc).
-//! New processes in turns, from exec until the last pixel is in memory.
+//! The starts are: cold, with the document's tables alone (a), with the page block too (ab), and
+//! with the painted strips (abc). New processes run in turns, from exec until the last pixel is in
+//! memory.
 
 use crate::command::{Painted, Start};
 use crate::ratios::Ratios;
 use crate::samples::{Samples, figure, head, row};
-use crate::sections::{evermap, shelf};
+use crate::sections::{evermap, page_store};
 use crate::{Bench, Outcome};
 
 const ROUNDS: usize = 11;
@@ -19,10 +20,10 @@ const STARTS: [(&str, Start); 4] = [
 
 pub fn report(bench: &Bench) -> Outcome {
     let Some(evermap) = evermap(bench) else { return Ok(()) };
-    let (shelf, _folder) = shelf(evermap)?;
+    let (page_store, _folder) = page_store(evermap)?;
     let rounds = bench.options.rounds(ROUNDS);
     println!(
-        "{rounds} rounds in turns. Times in ms: median (least-most); x: how much less than nothing.\n"
+        "{rounds} rounds in turns. Times in ms: median (min-max); x: speed-up over nothing.\n"
     );
     head(&[
         "page",
@@ -37,12 +38,12 @@ pub fn report(bench: &Bench) -> Outcome {
     ]);
     let mut ratios: [Ratios; 3] = Default::default();
     for page in &bench.pages {
-        shelf.keep(page)?;
+        page_store.keep(page)?;
         let mut whole: [Samples; 4] = Default::default();
         let mut paint: [Samples; 4] = Default::default();
         for _ in 0..rounds {
             for (index, (_, start)) in STARTS.into_iter().enumerate() {
-                let Painted { shown, report, .. } = shelf.time(page, start)?;
+                let Painted { shown, report, .. } = page_store.time(page, start)?;
                 whole[index].push_ms(shown);
                 paint[index].push(report.paint_ms);
             }

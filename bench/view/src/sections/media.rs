@@ -1,16 +1,16 @@
-//! What does the medium decide? Figures 10 and 11 of "Improving I/O Performance in Smart TVs" (Lee, Hwang and Won),
-//! drawn again: the time from the start of the program to the displayed page, by what it is spent on, for each page
-//! and medium; absolute, and as a part of the cold time.
+//! Measures the influence of the medium. Repeats figures 10 and 11 of "Improving I/O Performance in
+//! Smart TVs" (Lee, Hwang and Won): the time from the start of the program to the displayed page,
+//! split by activity, for each page and medium; in ms and relative to the cold time.
 //!
-//! Pages, their resources and the store lie on the medium; programs, libraries and fonts are in the page cache. Cold
-//! and warm take turns, each in a new process on a medium made anew. The times of a bar are those of one process:
-//! the one with the median time from exec to the last pixel. What the kernel reads while memory is touched falls into the part
-//! that touches it.
+//! Pages, their resources and the store are on the medium; programs, libraries and fonts are in the
+//! page cache. Cold and warm starts take turns, each in a new process on a freshly prepared medium.
+//! The parts of a bar come from one process: the one with the median time from exec to the last
+//! pixel. A page fault's read time is in the part that touches the memory.
 
 use std::fmt::Write;
 
 use crate::chart::{Bar, Chart, Column};
-use crate::command::{Evermap, Painted, Shelf, Start};
+use crate::command::{Evermap, PageStore, Painted, Start};
 use crate::environment::Walls;
 use crate::media::{ColdDisk, Medium, Memory, SlowDisk, WarmDisk};
 use crate::pages::{self, Without};
@@ -43,13 +43,13 @@ pub fn report(bench: &Bench) -> Outcome {
         match make(&bench.walls) {
             Ok(mut medium) => columns.push(measure(bench, evermap, &mut *medium, rounds)?),
             Err(reason) => {
-                crate::environment::go_on()?;
+                crate::environment::check_interrupted()?;
                 println!("**Skipped: {name}** ({reason})\n");
             }
         }
     }
     if columns.is_empty() {
-        return Err("no medium could be measured".into());
+        return Err("no medium is available".into());
     }
     draw(bench, columns)
 }
@@ -62,11 +62,11 @@ fn measure(
 ) -> Outcome<Column> {
     println!("### {}\n", medium.name());
     let copies = pages::copy(&bench.pages, &medium.folder().join("pages"), Without::Nothing)?;
-    let shelf = Shelf::new(evermap, medium.folder())?;
+    let page_store = PageStore::new(evermap, medium.folder())?;
     for page in &copies {
-        shelf.keep(page)?;
+        page_store.keep(page)?;
     }
-    // All that was written is on the medium.
+    // Writes all files to the medium.
     rustix::fs::sync();
     let titles: Vec<&str> =
         ["page", "from", "whole"].into_iter().chain(PARTS).chain(["KiB read", "of cold"]).collect();
@@ -79,16 +79,17 @@ fn measure(
         for _ in 0..rounds {
             for ((_, start), taken) in STARTS.into_iter().zip(&mut taken) {
                 medium.prepare()?;
-                let painted = shelf.time(page, start)?;
+                let painted = page_store.time(page, start)?;
                 taken.push(bar(&painted));
             }
         }
         let pair = taken.map(middle);
-        // It has seen once how long what is kept takes here.
+        // The first call lets the viewer observe how long loading the stored page takes on this
+        // medium.
         medium.prepare()?;
-        shelf.shows_kept(page)?;
+        page_store.shows_kept(page)?;
         medium.prepare()?;
-        if !shelf.shows_kept(page)? {
+        if !page_store.shows_kept(page)? {
             laid_out.push(page.name.clone());
         }
         for ((name, _), bar) in STARTS.iter().zip(&pair) {
@@ -103,13 +104,13 @@ fn measure(
     }
     println!("\n- cold / warm: {}", ratios.summary());
     match laid_out.as_slice() {
-        [] => println!("- the viewer goes on showing what is kept\n"),
-        pages => println!("- the viewer, having noticed, lays out: {}\n", pages.join(", ")),
+        [] => println!("- the viewer keeps using the stored pages\n"),
+        pages => println!("- the viewer then lays out again: {}\n", pages.join(", ")),
     }
     Ok(Column { title: medium.name(), bars })
 }
 
-/// What a process spent its time on; what is not accounted for is starting and finding fonts.
+/// Splits a process's time into parts. The remainder is the start and the search for fonts.
 fn bar(painted: &Painted) -> Bar {
     let Painted { shown, ended, report } = painted;
     let known =
@@ -121,14 +122,14 @@ fn bar(painted: &Painted) -> Bar {
     Bar { parts, read_bytes: ended.usage.read_bytes }
 }
 
-/// Of an odd number, the one in the middle; else the slower of the two.
+/// Returns the median bar; of an even number, the slower one of the middle two.
 fn middle(mut bars: Vec<Bar>) -> Bar {
     bars.sort_by(|a, b| a.whole().total_cmp(&b.whole()));
     let middle = bars.len() / 2;
     bars.swap_remove(middle)
 }
 
-/// Writes the pictures and the figures they are made of.
+/// Writes the charts and their data.
 fn draw(bench: &Bench, columns: Vec<Column>) -> Outcome {
     let folder = &bench.options.images;
     std::fs::create_dir_all(folder)?;
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_bar_are_those_of_one_process() {
+    fn the_parts_of_a_bar_come_from_one_process() {
         let bars = vec![of(5.0), of(1.0), of(3.0), of(2.0), of(4.0)];
         assert_eq!(middle(bars).whole(), 3.0);
     }

@@ -1,4 +1,4 @@
-//! The sections: each answers one question.
+//! Sections of the benchmark; each answers one question.
 
 pub mod layers;
 pub mod media;
@@ -7,21 +7,21 @@ pub mod pixels;
 pub mod size;
 pub mod warm_cold;
 
-use crate::command::{Evermap, Shelf};
+use crate::command::{Evermap, PageStore};
 use crate::{Bench, Outcome};
 
-/// The command, or a word about its absence.
+/// Returns the command, or prints that the section is skipped.
 fn evermap(bench: &Bench) -> Option<&Evermap> {
     if bench.evermap.is_none() {
-        println!("**Skipped**: it measures evermap itself, and EVERMAP_COMMAND is `none`.");
+        println!("**Skipped**: this section needs the command, and EVERMAP_COMMAND is `none`.");
     }
     bench.evermap.as_ref()
 }
 
-/// A store for a section, on the disk, and the folder that goes away with it.
-fn shelf(evermap: &Evermap) -> Outcome<(Shelf, tempfile::TempDir)> {
+/// Creates a store on the disk for a section, and the folder that removes it on drop.
+fn page_store(evermap: &Evermap) -> Outcome<(PageStore, tempfile::TempDir)> {
     let folder = tempfile::Builder::new()
         .prefix("evermap-view-bench-")
         .tempdir_in(crate::machine::disk_folder())?;
-    Ok((Shelf::new(evermap, folder.path())?, folder))
+    Ok((PageStore::new(evermap, folder.path())?, folder))
 }

@@ -1,12 +1,14 @@
-//! How long until a page is on the screen, beside other browsers?
+//! Measures the time until a page is on the screen, for the viewer and other browsers.
 //!
-//! All get the same copies of the pages, without scripts and what stands in for them (`noscript`), and without what
-//! leads away from the page by itself: programs differ in what they would follow. New processes in turns. Two kinds of work, each compared with its like:
+//! All browsers get the same copies of the pages, without scripts, their replacements (`noscript`)
+//! and redirects, because programs differ in which ones they follow. New processes run in turns.
+//! There are two kinds of work, compared separately:
 //!
 //! - a window on a screen (`screen.rs`): from exec to the last change of pixels;
 //! - a picture file: from exec to exit.
 //!
-//! The windows' work is not equal: Dillo ignores most CSS, NetSurf some. `--pictures` keeps what they drew.
+//! The windows' work is not equal: Dillo ignores most CSS, NetSurf some. `--pictures` keeps their
+//! last frames.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::chart::{Bar, Chart, Column};
-use crate::command::{Evermap, HEIGHT, Shelf, Start, WIDTH};
+use crate::command::{Evermap, HEIGHT, PageStore, Start, WIDTH};
 use crate::pages::{self, Page, Without};
 use crate::peers::{PEERS, Peer, Shows, picture};
 use crate::process::{self, Running, Usage};
@@ -26,31 +28,31 @@ use crate::{Bench, Outcome, environment, machine};
 
 const ROUNDS: usize = 5;
 
-/// One who shows pages.
+/// Program that shows pages.
 struct Contestant {
     name: String,
     shows: Shows,
-    who: Who,
+    kind: Kind,
 }
 
-enum Who {
-    /// With a home folder.
+enum Kind {
+    /// Browser with its home folder.
     Peer(&'static Peer, TempDir),
-    /// With what is kept.
-    Warm(Shelf),
-    /// With a new store for every start.
+    /// Evermap with a store that has the pages.
+    Warm(PageStore),
+    /// Evermap with a new store for every start.
     Cold(Evermap),
 }
 
-/// What one start took.
-struct Took {
+/// Measurements of one start.
+struct StartCost {
     ms: Duration,
     first: Option<Duration>,
     usage: Usage,
 }
 
 #[derive(Default)]
-struct Of {
+struct Figures {
     ms: Samples,
     first_ms: Samples,
     cpu_ms: Samples,
@@ -61,7 +63,7 @@ struct Of {
 pub fn report(bench: &Bench) -> Outcome {
     let others: HashSet<i32> = process::children()?.into_iter().collect();
     let outcome = measure(bench);
-    // Helper processes that were left for later starts.
+    // Ends helper processes that were left running for later starts.
     process::end_children_except(&others)?;
     outcome
 }
@@ -79,8 +81,8 @@ fn measure(bench: &Bench) -> Outcome {
     };
     let rounds = bench.options.rounds(ROUNDS);
     println!(
-        "{rounds} rounds in turns on a screen of {WIDTH} x {HEIGHT}. Times in ms: median (least-most). x: how often \
-         evermap's warm time of the same kind fits.\n"
+        "{rounds} rounds in turns on a screen of {WIDTH} x {HEIGHT}. Times in ms: median (min-max). x: time divided by \
+         evermap's warm time of the same kind.\n"
     );
     let mut columns = Vec::new();
     let mut names = Vec::new();
@@ -104,7 +106,7 @@ fn measure(bench: &Bench) -> Outcome {
     draw(bench, columns, names)
 }
 
-/// A column of the figure. Each contestant has a colour of its own: that of the part its bars consist of.
+/// Column of the figure. Each contestant has its own colour: its bars consist of one part only.
 fn column(
     title: &str,
     contestants: &[Contestant],
@@ -156,16 +158,16 @@ fn contestants(bench: &Bench, shows: Shows, folder: &Path) -> Outcome<Vec<Contes
     if let Some(evermap) = &bench.evermap {
         let folder = folder.join(format!("{shows:?}"));
         std::fs::create_dir(&folder)?;
-        let warm = Who::Warm(Shelf::new(evermap, &folder)?);
-        contestants.push(Contestant { name: "evermap, warm".into(), shows, who: warm });
-        let cold = Who::Cold(evermap.clone());
-        contestants.push(Contestant { name: "evermap, cold".into(), shows, who: cold });
+        let warm = Kind::Warm(PageStore::new(evermap, &folder)?);
+        contestants.push(Contestant { name: "evermap, warm".into(), shows, kind: warm });
+        let cold = Kind::Cold(evermap.clone());
+        contestants.push(Contestant { name: "evermap, cold".into(), shows, kind: cold });
     }
     for peer in PEERS.iter().filter(|peer| peer.shows == shows) {
         match peer.missing() {
             None => {
-                let who = Who::Peer(peer, tempfile::tempdir()?);
-                contestants.push(Contestant { name: peer.name.to_string(), shows, who });
+                let kind = Kind::Peer(peer, tempfile::tempdir()?);
+                contestants.push(Contestant { name: peer.name.to_string(), shows, kind });
             }
             Some(package) => {
                 println!("**Skipped: {}** (install the package `{package}`)\n", peer.name)
@@ -182,10 +184,10 @@ fn table(
     screen: &mut Option<Screen>,
     rounds: usize,
 ) -> Outcome<Vec<Vec<f64>>> {
-    // What a first start does once is done.
+    // Runs first-start work before the measurements.
     for contestant in contestants.iter_mut() {
         if let Err(error) = contestant.start(&copies[0], screen) {
-            environment::go_on()?;
+            environment::check_interrupted()?;
             println!("- {}, first start: {error}", contestant.name);
         }
     }
@@ -194,7 +196,7 @@ fn table(
     let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
     head(&titles);
     let mut ratios: Vec<Ratios> = contestants.iter().map(|_| Ratios::default()).collect();
-    let mut all: Vec<Of> = contestants.iter().map(|_| Of::default()).collect();
+    let mut all: Vec<Figures> = contestants.iter().map(|_| Figures::default()).collect();
     let mut medians = Vec::new();
     for page in copies {
         let of = one_page(bench, page, contestants, screen, rounds)?;
@@ -214,7 +216,7 @@ fn table(
             all[index].add_medians(result);
         }
         row(&cells);
-        medians.push(of.iter().map(Of::median_ms).collect());
+        medians.push(of.iter().map(Figures::median_ms).collect());
     }
     println!();
     for (index, contestant) in contestants.iter().enumerate() {
@@ -223,12 +225,12 @@ fn table(
         }
     }
     println!();
-    what_it_took(contestants, &all);
+    print_medians(contestants, &all);
     println!();
     Ok(medians)
 }
 
-/// For each contestant, and for how often evermap fits into it.
+/// Titles: each contestant, and its ratio to evermap.
 fn titles(contestants: &[Contestant], with_evermap: bool) -> Vec<String> {
     let mut titles = vec!["page".to_string(), "bytes".to_string()];
     for (index, contestant) in contestants.iter().enumerate() {
@@ -240,9 +242,9 @@ fn titles(contestants: &[Contestant], with_evermap: bool) -> Vec<String> {
     titles
 }
 
-/// The median page of each contestant.
-fn what_it_took(contestants: &[Contestant], all: &[Of]) {
-    head(&["medians of the pages", "ms", "first change, ms", "processor, ms", "MiB at most"]);
+/// Prints the medians over the pages for each contestant.
+fn print_medians(contestants: &[Contestant], all: &[Figures]) {
+    head(&["medians of the pages", "ms", "first change, ms", "processor, ms", "MiB max"]);
     for (contestant, of) in contestants.iter().zip(all) {
         let first =
             if of.first_ms.count() == 0 { "-".to_string() } else { of.first_ms.to_string() };
@@ -256,20 +258,21 @@ fn what_it_took(contestants: &[Contestant], all: &[Of]) {
     }
 }
 
-/// All contestants on one page, in turns. One that fails is out for this page.
+/// Measures all contestants on one page, in turns. A contestant that fails is skipped for the rest
+/// of the page.
 fn one_page(
     bench: &Bench,
     page: &Page,
     contestants: &mut [Contestant],
     screen: &mut Option<Screen>,
     rounds: usize,
-) -> Outcome<Vec<Of>> {
-    let mut all: Vec<Of> = contestants.iter().map(|_| Of::default()).collect();
+) -> Outcome<Vec<Figures>> {
+    let mut all: Vec<Figures> = contestants.iter().map(|_| Figures::default()).collect();
     for contestant in contestants.iter_mut() {
-        if let Who::Warm(shelf) = &contestant.who {
-            shelf.keep(page)?;
+        if let Kind::Warm(page_store) = &contestant.kind {
+            page_store.keep(page)?;
             if contestant.shows == Shows::Window {
-                // The window keeps the page again if it lays it out at another size.
+                // The window stores the page again if its size differs.
                 contestant.start(page, screen)?;
             }
         }
@@ -280,9 +283,9 @@ fn one_page(
                 continue;
             }
             match contestant.start(page, screen) {
-                Ok(took) => of.push(&took),
+                Ok(cost) => of.push(&cost),
                 Err(error) => {
-                    environment::go_on()?;
+                    environment::check_interrupted()?;
                     of.failure = Some(error.to_string());
                 }
             }
@@ -295,37 +298,37 @@ fn one_page(
 }
 
 impl Contestant {
-    fn start(&mut self, page: &Page, screen: &mut Option<Screen>) -> Outcome<Took> {
+    fn start(&mut self, page: &Page, screen: &mut Option<Screen>) -> Outcome<StartCost> {
         // Lives until the program has ended.
         let mut _new_folder = None;
-        let (command, home) = match &self.who {
-            Who::Peer(peer, home) => (peer.command(page, home.path()), home.path().to_path_buf()),
-            Who::Warm(shelf) => {
-                (self.evermap(shelf, page, Start::Warm), shelf.home().to_path_buf())
+        let (command, home) = match &self.kind {
+            Kind::Peer(peer, home) => (peer.command(page, home.path()), home.path().to_path_buf()),
+            Kind::Warm(page_store) => {
+                (self.evermap(page_store, page, Start::Warm), page_store.home().to_path_buf())
             }
-            Who::Cold(evermap) => {
+            Kind::Cold(evermap) => {
                 let folder = _new_folder.insert(tempfile::tempdir_in(machine::disk_folder())?);
-                let shelf = Shelf::new(evermap, folder.path())?;
-                let command = self.evermap(&shelf, page, Start::Cold);
-                return run(command, self.shows, shelf.home(), screen);
+                let page_store = PageStore::new(evermap, folder.path())?;
+                let command = self.evermap(&page_store, page, Start::Cold);
+                return run(command, self.shows, page_store.home(), screen);
             }
         };
         run(command, self.shows, &home, screen)
     }
 
-    fn evermap(&self, shelf: &Shelf, page: &Page, start: Start) -> std::process::Command {
+    fn evermap(&self, page_store: &PageStore, page: &Page, start: Start) -> std::process::Command {
         match self.shows {
-            Shows::Window => shelf.view(page),
-            Shows::Picture => shelf.picture(page, start, false, &picture(shelf.home())),
+            Shows::Window => page_store.view(page),
+            Shows::Picture => page_store.picture(page, start, false, &picture(page_store.home())),
         }
     }
 
     fn keep_picture(&self, page: &Page, screen: &Option<Screen>, folder: &Path) -> Outcome {
         std::fs::create_dir_all(folder)?;
         let name = format!("{}--{}", page.name, self.name).replace(['/', ',', ' '], "-");
-        match (&self.who, self.shows, screen) {
+        match (&self.kind, self.shows, screen) {
             (_, Shows::Window, Some(screen)) => screen.keep_picture(&folder.join(name + ".ppm")),
-            (Who::Peer(_, home), Shows::Picture, _) => {
+            (Kind::Peer(_, home), Shows::Picture, _) => {
                 std::fs::copy(picture(home.path()), folder.join(name + ".png"))?;
                 Ok(())
             }
@@ -339,12 +342,12 @@ fn run(
     shows: Shows,
     home: &Path,
     screen: &mut Option<Screen>,
-) -> Outcome<Took> {
+) -> Outcome<StartCost> {
     match shows {
         Shows::Window => {
-            let screen = screen.as_mut().ok_or("there is no screen")?;
+            let screen = screen.as_mut().ok_or("no screen is running")?;
             let shown = screen.show(command, true)?;
-            Ok(Took { ms: shown.displayed, first: Some(shown.first), usage: shown.usage })
+            Ok(StartCost { ms: shown.displayed, first: Some(shown.first), usage: shown.usage })
         }
         Shows::Picture => {
             let path = picture(home);
@@ -354,29 +357,29 @@ fn run(
             let ended = Running::start(command)?.finish()?;
             match path.metadata() {
                 Ok(about) if about.len() > 0 => {}
-                _ => return Err("ended well, but wrote no picture".into()),
+                _ => return Err("exited successfully, but wrote no picture".into()),
             }
-            Ok(Took { ms: ended.whole, first: None, usage: ended.usage })
+            Ok(StartCost { ms: ended.whole, first: None, usage: ended.usage })
         }
     }
 }
 
-impl Of {
-    fn push(&mut self, took: &Took) {
-        self.ms.push_ms(took.ms);
-        if let Some(first) = took.first {
+impl Figures {
+    fn push(&mut self, cost: &StartCost) {
+        self.ms.push_ms(cost.ms);
+        if let Some(first) = cost.first {
             self.first_ms.push_ms(first);
         }
-        self.cpu_ms.push_ms(took.usage.cpu);
-        self.rss_mib.push(took.usage.rss_max_bytes as f64 / f64::from(1 << 20));
+        self.cpu_ms.push_ms(cost.usage.cpu);
+        self.rss_mib.push(cost.usage.rss_max_bytes as f64 / f64::from(1 << 20));
     }
 
-    /// Not a number if it failed.
+    /// Median time; NaN after a failure.
     fn median_ms(&self) -> f64 {
         if self.failure.is_some() { f64::NAN } else { self.ms.median() }
     }
 
-    fn add_medians(&mut self, of: &Of) {
+    fn add_medians(&mut self, of: &Figures) {
         if of.failure.is_some() {
             return;
         }

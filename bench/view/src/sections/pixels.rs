@@ -1,22 +1,22 @@
-//! Is a warm page the same picture as a cold one, byte for byte, all of it?
+//! Compares warm and cold pictures of whole pages, byte for byte.
 
 use crate::command::Start;
 use crate::process::Running;
 use crate::samples::{head, row};
-use crate::sections::{evermap, shelf};
+use crate::sections::{evermap, page_store};
 use crate::{Bench, Outcome};
 
 pub fn report(bench: &Bench) -> Outcome {
     let Some(evermap) = evermap(bench) else { return Ok(()) };
-    let (shelf, folder) = shelf(evermap)?;
+    let (page_store, folder) = page_store(evermap)?;
     head(&["page", "picture, bytes", "cold and warm"]);
     let mut different = Vec::new();
     for page in &bench.pages {
-        shelf.keep(page)?;
+        page_store.keep(page)?;
         let mut pictures = Vec::new();
         for (name, start) in [("cold.png", Start::Cold), ("warm.png", Start::Warm)] {
             let path = folder.path().join(name);
-            Running::start(shelf.picture(page, start, true, &path))?.finish()?;
+            Running::start(page_store.picture(page, start, true, &path))?.finish()?;
             pictures.push(std::fs::read(&path)?);
             std::fs::remove_file(&path)?;
         }

@@ -1,32 +1,33 @@
-//! How large is what is kept of a page?
+//! Measures the size of stored pages.
 //!
-//! The page block (the tree) without the fonts and images, which pages share; and each of the rest.
+//! The table has the page block (the tree) without fonts and images, which pages share, and each of
+//! the other parts.
 
 use crate::ratios::Ratios;
 use crate::samples::{figure, head, row};
-use crate::sections::{evermap, shelf};
+use crate::sections::{evermap, page_store};
 use crate::{Bench, Outcome};
 
 pub fn report(bench: &Bench) -> Outcome {
     let Some(evermap) = evermap(bench) else { return Ok(()) };
-    let (shelf, _folder) = shelf(evermap)?;
+    let (page_store, _folder) = page_store(evermap)?;
     head(&[
         "page",
         "bytes",
         "commands",
         "tree, bytes",
-        "a command",
-        "of the source",
+        "bytes a command",
+        "/ source",
         "document",
         "strips",
         "fonts",
         "images",
-        "all of the source",
+        "all / source",
     ]);
     let (mut of_source, mut per_command) = (Ratios::default(), Ratios::default());
     let (mut source, mut tree) = (0, 0);
     for page in &bench.pages {
-        let report = shelf.keep(page)?;
+        let report = page_store.keep(page)?;
         let share = report.sizes.tree_bytes as f64 / page.bytes as f64;
         let each = report.sizes.tree_bytes as f64 / report.commands.max(1) as f64;
         of_source.push(&page.name, share);
@@ -48,7 +49,7 @@ pub fn report(bench: &Bench) -> Outcome {
         ]);
     }
     println!(
-        "\n- tree bytes of source bytes: {} in sum; {}",
+        "\n- tree bytes / source bytes: {} in total; {}",
         figure(tree as f64 / source as f64),
         of_source.summary_of_cost()
     );

@@ -1,13 +1,14 @@
-//! What does the second visit save, and what does the first pay for it?
+//! Measures the time that a second visit saves, and its cost for the first visit.
 //!
-//! Each page, in new processes that take turns: cold with nothing kept, cold and kept, warm. From exec until the last
-//! pixel is in memory; no picture is written. Keeping comes after that: what it costs is how much longer a process takes
-//! to its exit that keeps the page. Recording, which makes what is kept, is a part of every cold visit.
+//! Each page is shown in new processes that take turns: cold without storing, cold with storing,
+//! warm. The time runs from exec until the last pixel is in memory; no picture is written. Storing
+//! comes after that, so its cost is how much later the process exits. Recording, which makes the
+//! stored page block, is a part of every cold visit.
 
 use crate::command::{Painted, Start};
 use crate::ratios::Ratios;
 use crate::samples::{Samples, figure, head, row};
-use crate::sections::{evermap, shelf};
+use crate::sections::{evermap, page_store};
 use crate::{Bench, Outcome};
 
 const ROUNDS: usize = 11;
@@ -24,8 +25,8 @@ const TITLES: [&str; 16] = [
     "recording",
     "of cold, %",
     "to the exit: cold",
-    "cold and kept",
-    "longer",
+    "cold and stored",
+    "ratio",
     "warm",
     "processor: cold, warm",
     "MiB: cold, warm",
@@ -33,7 +34,7 @@ const TITLES: [&str; 16] = [
 ];
 
 #[derive(Default)]
-struct Of {
+struct Figures {
     shown_ms: Samples,
     whole_ms: Samples,
     inside_ms: Samples,
@@ -43,7 +44,7 @@ struct Of {
     faults: Samples,
 }
 
-impl Of {
+impl Figures {
     fn push(&mut self, painted: &Painted) {
         let Painted { shown, ended, report } = painted;
         self.shown_ms.push_ms(*shown);
@@ -58,17 +59,17 @@ impl Of {
 
 pub fn report(bench: &Bench) -> Outcome {
     let Some(evermap) = evermap(bench) else { return Ok(()) };
-    let (shelf, _folder) = shelf(evermap)?;
+    let (page_store, _folder) = page_store(evermap)?;
     let rounds = bench.options.rounds(ROUNDS);
-    println!("{rounds} rounds in turns. Times in ms: median (least-most).\n");
+    println!("{rounds} rounds in turns. Times in ms: median (min-max).\n");
     head(&TITLES);
     let [mut saved, mut inside, mut recording, mut cost] = [(); 4].map(|()| Ratios::default());
     for page in &bench.pages {
-        shelf.keep(page)?;
-        let mut of: [Of; 3] = Default::default();
+        page_store.keep(page)?;
+        let mut of: [Figures; 3] = Default::default();
         for _ in 0..rounds {
             for (start, of) in STARTS.into_iter().zip(&mut of) {
-                of.push(&shelf.time(page, start)?);
+                of.push(&page_store.time(page, start)?);
             }
         }
         let [cold, kept, warm] = &of;
@@ -79,7 +80,7 @@ pub fn report(bench: &Bench) -> Outcome {
         inside.push(&page.name, cold.inside_ms.median() / warm.inside_ms.median());
         recording.push(&page.name, recorded);
         cost.push(&page.name, share);
-        let pair = |of: fn(&Of) -> f64| format!("{}, {}", figure(of(cold)), figure(of(warm)));
+        let pair = |of: fn(&Figures) -> f64| format!("{}, {}", figure(of(cold)), figure(of(warm)));
         row(&[
             page.name.clone(),
             page.bytes.to_string(),
@@ -100,8 +101,8 @@ pub fn report(bench: &Bench) -> Outcome {
         ]);
     }
     println!("\n- cold / warm: {}", saved.summary());
-    println!("- the same in the process, from its first line: {}", inside.summary());
+    println!("- cold / warm in the process, from its first line: {}", inside.summary());
     println!("- recording, % of cold: {}", recording.summary_of_cost());
-    println!("- to the exit, cold and kept / cold: {}", cost.summary_of_cost());
+    println!("- to the exit, cold and stored / cold: {}", cost.summary_of_cost());
     Ok(())
 }

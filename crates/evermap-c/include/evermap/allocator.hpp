@@ -1,17 +1,17 @@
 /**
  * @file
- * `evermap::allocator<T>`: what makes a standard container live in an object.
+ * `evermap::allocator<T>`: the allocator with which a standard container can live in an object.
  *
- * An allocator knows its object by the *address of the object's first byte*, which is the same in
- * every process; so it is eight bytes, valid in the next process, and finds the open object by them
- * (a thread remembers the last one). Why not an empty allocator that looks at its own address:
- * containers copy their allocators to the stack (libstdc++ rebinds a copy for every hash bucket
- * array), where there is no object.
+ * An allocator identifies its object by the *address of the object's first byte*, which is the same
+ * in every process. So it is eight bytes, stays valid in the next process, and finds the open
+ * object by this address (each thread caches the last one). An empty allocator that uses its own
+ * address would not work: containers copy their allocators to the stack (libstdc++ rebinds a copy
+ * for every hash bucket array), which is in no object.
  *
- * What it promises: memory of a container in an object comes from that object, also for elements
- * that are containers, and for members of elements that know nothing of allocators. A container
- * outside of objects uses the process's heap. Its elements are copied into an object; a value that
- * would bring such memory along is refused where it arrives.
+ * Guarantee: the memory of a container in an object comes from that object, also for elements that
+ * are containers, and for members of elements that do not use allocators. A container outside of
+ * objects uses the process's heap. Its elements are copied into an object; a value that would bring
+ * process memory into an object is refused on arrival.
  */
 #ifndef EVERMAP_ALLOCATOR_HPP
 #define EVERMAP_ALLOCATOR_HPP
@@ -38,11 +38,11 @@ namespace evermap {
 template <class T>
 class allocator;
 
-/** Asks for an allocator of the process's own heap, also within an `evermap::scope`:
- *  `evermap::string key("...", evermap::process_heap)`. Outside of scopes a container on the stack
- *  uses that heap anyway. Copying such a container, or giving it to a container of the object, is
- *  fine. What moves its memory into an object as it is (a member of a class without allocators)
- *  is refused. */
+/** Requests an allocator of the process's heap, even inside an `evermap::scope`:
+ * `evermap::string key("...", evermap::process_heap)`. Outside of scopes, a container on the
+ * stack uses that heap anyway. Such a container may be copied, or given to a container of the
+ * object. Moving its memory unchanged into an object (as a member of a class without allocators)
+ * is refused. */
 struct process_heap_t {
   explicit constexpr process_heap_t(int) noexcept {}
 };
@@ -50,20 +50,20 @@ inline constexpr process_heap_t process_heap{0};
 
 namespace detail {
 
-/** What an allocator holds that lies outside of objects and was given none. It stands for the
- *  process's heap, unless it comes to lie in an object before it is used. */
+/** Value of an allocator that lies outside of objects and was given none. It stands for the
+ * process's heap, unless the allocator is moved into an object before its first use. */
 inline constexpr std::uintptr_t no_object = 0;
-/** What it holds for the process's heap. No object begins there. */
+/** Value of an allocator of the process's heap. No object begins there. */
 inline constexpr std::uintptr_t heap_of_process = 1;
 
-/** The object this thread allocated from last. */
+/** The object that this thread allocated from last. */
 struct last_object {
   std::uintptr_t anchor;
   em_object* object;
 };
 inline thread_local last_object last{no_object, nullptr};
 
-/** The object that containers are being constructed for, see `evermap::scope`. */
+/** The object for which containers are being constructed, see `evermap::scope`. */
 inline thread_local std::uintptr_t constructing_for = no_object;
 
 [[noreturn]] inline void stop(const char* what) noexcept {
@@ -71,7 +71,7 @@ inline thread_local std::uintptr_t constructing_for = no_object;
   std::abort();
 }
 
-/** First address of the open object that has `address`; 0 when none has. */
+/** Returns the first address of the open object that owns `address`, or 0. */
 inline std::uintptr_t anchor_at(const void* address) noexcept {
   em_object* const object = em_object_of(address);
   return object == nullptr ? no_object : reinterpret_cast<std::uintptr_t>(em_object_base(object));
@@ -85,8 +85,8 @@ inline em_object* look_up(std::uintptr_t anchor) noexcept {
   return found;
 }
 
-/** The open object that begins at `anchor`. A remembered one may have been closed since: its handle
- *  is not given to another, and the call that uses it says so. */
+/** Returns the open object that begins at `anchor`. A cached one may have been closed since:
+ * handles are never reused, so the call that uses it reports this. */
 inline em_object* object_at(std::uintptr_t anchor) noexcept {
   return last.anchor == anchor ? last.object : look_up(anchor);
 }
@@ -102,7 +102,7 @@ inline em_object* object_at(std::uintptr_t anchor) noexcept {
 }
 
 inline void* allocate_from(em_object* object, std::size_t bytes, std::size_t align) noexcept {
-  // Blocks begin at multiples of 16, as malloc's do.
+  // Blocks begin at multiples of 16, like malloc's.
   return align <= 16 ? em_malloc(object, bytes) : em_aligned_alloc(object, align, bytes);
 }
 
@@ -140,19 +140,19 @@ inline void deallocate(std::uintptr_t anchor, void* block, std::size_t align) no
   if (last.anchor == anchor && em_try_free(last.object, block) == EM_OK) {
     return;
   }
-  // A value that was just refused still has what it brought.
+  // A value that was just refused still has its outside memory.
   if (outside_blocks::all().free(block, align)) {
     return;
   }
-  // Another object than the last, one that was closed and opened again, or a block that is none, at
-  // which em_free stops. Of an object that is closed nothing is left to free.
+  // The object differs from the cached one, was closed and opened again, or the pointer is not a
+  // block, which em_free detects. A closed object has nothing to free.
   if (em_object* const object = look_up(anchor); object != nullptr) {
     em_free(object, block);
   }
 }
 
-/** Containers that were outside and come to lie in an object, while the value that they are a part of
- *  is being constructed. */
+/** Outside containers that are moved into an object while the value that contains them is
+ * constructed. */
 struct arrivals {
   bool any = false;
   /** The last allocator that was moved in. */
@@ -161,8 +161,9 @@ struct arrivals {
 /** Null while no value of an object is being constructed. */
 inline thread_local arrivals* arriving = nullptr;
 
-/** An allocator with the object `anchor` comes to lie at `place`, where its container's memory has
- *  to be of the object that `place` is in. Gives what the allocator is to hold. */
+/** Called when an allocator with the object `anchor` is placed at `place`, where its container's
+ * memory must come from the object that owns `place`. Returns the value that the allocator must
+ * hold. */
 inline std::uintptr_t arrive(const void* place, std::uintptr_t anchor) noexcept {
   const std::uintptr_t here = anchor_at(place);
   if (here == no_object || here == anchor) {
@@ -185,9 +186,9 @@ inline std::uintptr_t arrive(const void* place, std::uintptr_t anchor) noexcept 
 }  // namespace detail
 
 /**
- * Containers that are constructed in this thread while the scope lives, and are given no allocator,
- * belong to its object. `session.make` and the containers themselves open one around each
- * constructor; a program needs it to build values on the stack:
+ * Assigns containers without an explicit allocator to the scope's object, if they are constructed
+ * in this thread while the scope lives. `session.make` and the containers themselves open one
+ * around each constructor; a program needs it to build values on the stack:
  *
  *     evermap::scope in_object(session);
  *     people.push_back(person("a name"));   // person knows nothing of allocators
@@ -196,11 +197,11 @@ inline std::uintptr_t arrive(const void* place, std::uintptr_t anchor) noexcept 
  */
 class scope {
  public:
-  /** For the object that holds `address`. */
+  /** Scope of the object that owns `address`. */
   explicit scope(std::uintptr_t first_address) noexcept : before_(detail::constructing_for) {
     detail::constructing_for = first_address;
   }
-  /** For a session's object. */
+  /** Scope of a session's object. */
   template <class Session, class = decltype(std::declval<const Session&>().first_address())>
   explicit scope(const Session& session) noexcept : scope(session.first_address()) {}
   scope(const scope&) = delete;
@@ -213,7 +214,7 @@ class scope {
 
 namespace detail {
 
-/** The time in which a value of an object is constructed. */
+/** Lives while a value of an object is being constructed. */
 class construction {
  public:
   explicit construction(std::uintptr_t anchor) noexcept : in_object_(anchor) { arriving = &here_; }
@@ -221,7 +222,7 @@ class construction {
   construction& operator=(const construction&) = delete;
   ~construction() { arriving = before_; }
 
-  /** Did a container come with it that was outside? */
+  /** Returns true if an outside container was moved in with the value. */
   bool has_arrived() const noexcept { return here_.any; }
 
  private:
@@ -259,16 +260,17 @@ class allocator {
   using propagate_on_container_swap = std::true_type;
   using is_always_equal = std::false_type;
 
-  /** For the object of the current `scope`; without one, for the object that this allocator lies in
-   *  (a member that is constructed in place); else for the process's heap. */
+  /** Creates an allocator for the object of the current `scope`; without one, for the object
+   * that this allocator lies in (a member that is constructed in place); else for the process's
+   * heap. */
   allocator() noexcept : anchor_(detail::constructing_for) {
     if (anchor_ <= detail::heap_of_process) {
       anchor_ = detail::arrive(this, anchor_);
     }
   }
-  /** For the process's heap. */
+  /** Creates an allocator for the process's heap. */
   allocator(process_heap_t) noexcept : anchor_(detail::heap_of_process) {}
-  /** For the object whose first address this is: `session.first_address()`. */
+  /** Creates an allocator for the object with this first address: `session.first_address()`. */
   explicit allocator(std::uintptr_t first_address) noexcept : anchor_(first_address) {}
 
   allocator(const allocator& other) noexcept : anchor_(other.anchor_) { settle(); }
@@ -283,9 +285,9 @@ class allocator {
     settle();
     if constexpr (std::is_same_v<T, U*>) {
       if (detail::arriving != nullptr && detail::arriving->moved == &other) {
-        // The move constructor of libstdc++'s deque: it allocates here and leaves these blocks to
-        // the source, which is outside. So they come from the process's heap. A source always has
-        // memory, and `check_memory` refuses the value.
+        // libstdc++'s deque move constructor allocates here and leaves these blocks to the source,
+        // which is outside. So they come from the process's heap. A source always has memory, and
+        // `check_memory` refuses the value.
         other.stay_outside();
         anchor_ = detail::heap_of_process;
       }
@@ -293,7 +295,7 @@ class allocator {
   }
   allocator& operator=(const allocator&) noexcept = default;
 
-  /** Room for `n` values. */
+  /** Allocates room for `n` values. */
   [[nodiscard]] T* allocate(std::size_t n) {
     detail::check_residence<T>();
     if (n > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / sizeof(T)) {
@@ -306,12 +308,14 @@ class allocator {
     return static_cast<T*>(detail::allocate(anchor_, n * sizeof(T), alignof(T)));
   }
 
-  /** Frees what `allocate` gave. A pointer that is no block of the object stops the program. */
+  /** Frees memory from `allocate`. A pointer that is not a block of the object stops the
+   * program. */
   void deallocate(T* block, std::size_t) noexcept {
     detail::deallocate(anchor_, block, alignof(T));
   }
 
-  /** Constructs an element: with this allocator if it takes one, and in this object's scope. */
+  /** Constructs an element: with this allocator if the type uses one, and in this object's
+   * scope. */
   template <class U, class... Args>
   void construct(U* place, Args&&... args) {
     detail::check_residence<U>();
@@ -322,14 +326,14 @@ class allocator {
     }
   }
 
-  /** What a copy of a container allocates from. */
+  /** Returns the allocator for a copy of a container. */
   allocator select_on_container_copy_construction() const noexcept {
-    // A copy of what is outside can still come to lie in an object: it has no memory yet.
+    // A copy of an outside container can still be moved into an object: it has no memory yet.
     const bool from_object = anchor_ > detail::heap_of_process;
     return from_object && detail::constructing_for == detail::no_object ? *this : allocator();
   }
 
-  /** First address of the object; 0 or 1 for the process's heap. */
+  /** Returns the first address of the object; 0 or 1 for the process's heap. */
   std::uintptr_t first_address() const noexcept { return anchor_; }
 
   friend bool operator==(const allocator& a, const allocator& b) noexcept {
@@ -349,14 +353,14 @@ class allocator {
 
   std::uintptr_t anchor_;
 
-  /** Takes back that this allocator became one of the object that it lies in. A container's copy of
-   *  its allocator is all that the caller has, hence `const`; no allocator is a constant. */
+  /** Reverts that this allocator became one of the object that it lies in. The caller only has a
+   * container's copy of its allocator, hence `const`; no allocator is a constant. */
   void stay_outside() const noexcept {
     const_cast<allocator*>(this)->anchor_ = detail::heap_of_process;
     detail::arriving->moved = nullptr;
   }
 
-  /** Looks at the cases in which a container could arrive in an object with memory of elsewhere. */
+  /** Checks the cases in which a container with outside memory could be moved into an object. */
   void settle() noexcept {
     const std::uintptr_t wanted = detail::constructing_for;
     if (anchor_ <= detail::heap_of_process || (wanted != detail::no_object && wanted != anchor_)) {
@@ -369,7 +373,7 @@ class allocator {
     if (anchor_ <= detail::heap_of_process) {
       return construct_plain(place, std::forward<Args>(args)...);
     }
-    // Looked up first: nothing has to be undone when it is not there.
+    // Looked up first: nothing has to be undone when it does not exist.
     const std::uintptr_t copy = detail::registered_copy<U>(anchor_);
     construct_plain(place, std::forward<Args>(args)...);
     detail::adopt_vtable(place, copy);
@@ -399,7 +403,7 @@ class allocator {
     }, detail::builder<U>::arguments(*this, std::forward<Args>(args)...));
   }
 
-  /** A value was moved here from outside: refuses one that brought memory. */
+  /** Called when a value was moved here from outside: refuses it if it brought memory. */
   template <class U>
   static void check_memory(U* place) {
     if (detail::outside_blocks::all().are_in(place, sizeof(U))) {
@@ -413,8 +417,8 @@ class allocator {
   }
 };
 
-/** Destroys a value and frees its block, which it finds by its address: for `unique_ptr` in
- *  objects. */
+/** Destroys a value and frees its block, found by the value's address: for `unique_ptr` in
+ * objects. */
 struct deleter {
   template <class T>
   void operator()(T* value) const noexcept {

@@ -1,11 +1,11 @@
 /**
  * @file
- * Uses-allocator construction: the arguments with which an element is constructed, so that each
- * container in it gets the allocator of the container that it lies in.
+ * Uses-allocator construction: the arguments for constructing an element, so that each container in
+ * it gets the allocator of the enclosing container.
  *
- * The standard does this for types that take an allocator, and for pairs since C++20. Here it also
- * reaches the members of pairs, tuples, optionals, variants and arrays, nested in any way: those of
- * the standard take no allocator, or do not pass it on to such members.
+ * The standard does this for types that take an allocator, and for pairs since C++20. This file
+ * also reaches the members of pairs, tuples, optionals, variants and arrays, nested in any way: the
+ * standard's versions take no allocator, or do not pass it on to such members.
  */
 #ifndef EVERMAP_CONSTRUCT_HPP
 #define EVERMAP_CONSTRUCT_HPP
@@ -29,7 +29,7 @@ template <class T, class A, class... Args>
 inline constexpr bool takes_allocator_last =
     std::uses_allocator_v<T, A> && std::is_constructible_v<T, Args..., const A&>;
 
-/** Is `T` made of members that get the allocator one by one? */
+/** True if `T` consists of members that get the allocator one by one. */
 template <class T>
 inline constexpr bool is_composed = false;
 template <class T>
@@ -67,8 +67,8 @@ inline constexpr bool is_in_place<std::in_place_index_t<I>> = true;
 template <class T>
 using plain = std::remove_cv_t<std::remove_reference_t<T>>;
 
-/** An argument that becomes a value when it is used: for what cannot be said as a list of
- *  arguments. The value is constructed where it is to be (C++17 elides the copy). */
+/** An argument that becomes a value when it is used, for construction that cannot be expressed
+ * as a list of arguments. The value is constructed in its final place (C++17 elides the copy). */
 template <class F>
 struct delayed {
   F make;
@@ -78,7 +78,7 @@ struct delayed {
 template <class F>
 delayed(F) -> delayed<F>;
 
-/** `arguments(a, args...)`: a tuple of what to construct a `T` of. */
+/** `arguments(a, args...)` returns a tuple of the arguments to construct a `T` from. */
 template <class T>
 struct builder {
   template <class A, class... Args>
@@ -102,7 +102,7 @@ auto arguments_from(const A& a, std::tuple<Args...>&& args) {
       [&a](Args&... each) { return builder<T>::arguments(a, std::forward<Args>(each)...); }, args);
 }
 
-/** A `T` of these arguments whose containers use the allocator. */
+/** Constructs a `T` from these arguments; its containers use the allocator. */
 template <class T, class A, class... Args>
 T make_using(const A& a, Args&&... args) {
   return std::apply(
@@ -110,7 +110,7 @@ T make_using(const A& a, Args&&... args) {
       builder<T>::arguments(a, std::forward<Args>(args)...));
 }
 
-/** The same, later. */
+/** Like `made`, but deferred. */
 template <class T, class A, class... Args>
 auto delay(const A& a, Args&&... args) {
   return std::tuple(delayed{[&a, all = std::tuple<Args&&...>(std::forward<Args>(args)...)]() -> T {
@@ -231,7 +231,7 @@ struct builder<std::variant<T...>> {
         return alternative_of(a, std::forward<First>(first), std::make_index_sequence<sizeof...(T)>());
       }});
     } else {
-      // Which alternative it is, the variant says.
+      // The variant itself tells which alternative it holds.
       return std::tuple(delayed{[&a, &first]() -> made {
         return make_using<made>(a, made(std::forward<First>(first)));
       }});

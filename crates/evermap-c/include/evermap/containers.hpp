@@ -1,11 +1,11 @@
 /**
- * @file Names for the standard containers with `evermap::allocator`. They are the standard ones;
- * elements that are containers allocate from the same object, because the allocator constructs them
- * so (no `std::scoped_allocator_adaptor` is needed; it works too).
+ * @file Names for the standard containers with `evermap::allocator`. Elements that are containers
+ * allocate from the same object, because the allocator constructs them that way (no
+ * `std::scoped_allocator_adaptor` is needed; it works too).
  *
- * The ordered ones compare with `std::less<>`, so a `std::string_view` or literal is looked up as
- * it is, without making a string. Hashes are those of the standard library, which hold for one
- * library ABI: the root's tag keeps others out.
+ * The ordered containers compare with `std::less<>`, so a `std::string_view` or literal is looked
+ * up without creating a string. Hashes are those of the standard library, which are valid for one
+ * library ABI: the root's tag excludes others.
  */
 #ifndef EVERMAP_CONTAINERS_HPP
 #define EVERMAP_CONTAINERS_HPP
@@ -27,7 +27,7 @@
 
 namespace evermap {
 
-/** A string in an object. Up to 15 bytes lie in itself. */
+/** A string in an object. Up to 15 bytes are stored inside it. */
 template <class Char, class Traits = std::char_traits<Char>>
 using basic_string = std::basic_string<Char, Traits, allocator<Char>>;
 using string = basic_string<char>;
@@ -53,8 +53,9 @@ using set = std::set<K, Less, allocator<K>>;
 template <class K, class Less = std::less<>>
 using multiset = std::multiset<K, Less, allocator<K>>;
 
-/** The hash of a key, equal for all strings of the same characters: `std::hash` knows only strings
- *  of the default allocator. With C++20, a `std::string_view` or literal is looked up as it is. */
+/** Hash of a key, equal for all strings with the same characters: `std::hash` only supports
+ * strings with the default allocator. With C++20, a `std::string_view` or literal is looked up
+ * directly. */
 template <class K>
 struct hash : std::hash<K> {};
 template <class Char, class Traits>
@@ -75,7 +76,7 @@ using unordered_set = std::unordered_set<K, Hash, Equal, allocator<K>>;
 template <class K, class Hash = hash<K>, class Equal = std::equal_to<>>
 using unordered_multiset = std::unordered_multiset<K, Hash, Equal, allocator<K>>;
 
-/** Owns one value in a block of an object. 8 bytes; made by `session.make_unique`. */
+/** Owns one value in a block of an object. 8 bytes; created by `session.make_unique`. */
 template <class T>
 using unique_ptr = std::unique_ptr<T, deleter>;
 

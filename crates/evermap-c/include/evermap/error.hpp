@@ -1,6 +1,6 @@
 /**
- * @file Errors as exceptions: one class a status of `evermap.h`, all derived from `evermap::error`.
- * What they say is the library's sentence: what was found, where, and the remedy.
+ * @file Errors as exceptions: one class per status of `evermap.h`, all derived from
+ * `evermap::error`. The message is the library's sentence with cause, place and remedy.
  */
 #ifndef EVERMAP_ERROR_HPP
 #define EVERMAP_ERROR_HPP
@@ -14,20 +14,20 @@
 
 namespace evermap {
 
-/** Anything that failed. */
+/** Base class of all failures. */
 class error : public std::runtime_error {
  public:
   error(em_status status, const std::string& message)
       : std::runtime_error(message), status_(status) {}
 
-  /** The status of `evermap.h`. */
+  /** Returns the status of `evermap.h`. */
   em_status status() const noexcept { return status_; }
 
  private:
   em_status status_;
 };
 
-/** The error of one status. */
+/** Error of one status. */
 template <em_status Status>
 class status_error : public error {
  public:
@@ -91,15 +91,16 @@ using no_memory = status_error<EM_NO_MEMORY>;
 using threads_lost = status_error<EM_THREADS_LOST>;
 using malformed = status_error<EM_MALFORMED>;
 
-/** An allocation that failed: what allocators and `make` throw, so that code which knows
- *  `std::bad_alloc` only is right. (It is no `evermap::error`: an exception with two
- *  `std::exception` bases would be caught by neither name.) */
+/** A failed allocation, thrown by allocators and `make`, so that code which only knows
+ * `std::bad_alloc` works. (It is not an `evermap::error`: an exception with two `std::exception`
+ * bases would be caught by neither name.) */
 class bad_alloc : public std::bad_alloc {
  public:
   bad_alloc(em_status status, std::string message)
       : status_(status), message_(std::move(message)) {}
 
-  /** The status of `evermap.h`: EM_DISK_FULL, EM_BAD_ALLOCATION, EM_READ_ONLY, EM_CLOSED, ... */
+  /** Returns the status of `evermap.h`: EM_DISK_FULL, EM_BAD_ALLOCATION, EM_READ_ONLY,
+   * EM_CLOSED, ... */
   em_status status() const noexcept { return status_; }
   const char* what() const noexcept override { return message_.c_str(); }
 
@@ -171,12 +172,12 @@ namespace detail {
     case EM_MALFORMED: throw malformed(message);
     case EM_OK: break;
   }
-  // No status of this header's: the library is a later one. (Without a `default` compilers tell
-  // which status of this header lacks a class.)
+  // Unknown status: the library is newer than this header. (Without a `default`, compilers report a
+  // status of this header that lacks a class.)
   throw error(status, message);
 }
 
-/** Throws what the thread's last call failed with. */
+/** Throws the failure of the thread's last call. */
 [[noreturn]] inline void raise_last() { raise(em_last_error(), em_last_error_message()); }
 
 /** Throws unless `status` is EM_OK. */

@@ -1,6 +1,7 @@
 /**
- * @file A file's bytes as memory, by the cheapest way that the kernel has. Thin: what each function promises is said in
- * `evermap_load.h`; here wishes are a builder, an image is an owner, and failures are thrown.
+ * @file A file's bytes as memory, by the cheapest method that the kernel offers. A thin layer:
+ * `evermap_load.h` documents each function; here options are a builder, an image is an owner, and
+ * failures are thrown.
  *
  *     evermap::image image = evermap::loader("model.bin").written(0.1).load();
  *     std::span<const std::byte> bytes = image.bytes();    // C++20; data() and size() before
@@ -26,7 +27,7 @@
 
 namespace evermap {
 
-/** One way that would be tried, the best first. */
+/** One candidate method. */
 struct load_choice {
   std::string method;
   std::string why;
@@ -35,21 +36,22 @@ struct load_choice {
   bool maps_the_file;
 };
 
-/** What is known of a file before it is loaded, and what would be tried. */
+/** Facts about a file before it is loaded, and the candidate methods. */
 struct load_facts : em_load_facts {
   std::vector<load_choice> choices;
 };
 
-/** How far a load is. */
+/** Progress of a load. */
 struct load_progress {
   std::uint64_t loaded_bytes;
   std::uint64_t total_bytes;
 };
 
-/** Wishes for files by their names; what rules are is said in `evermap_load.h`. Moves and does not copy. */
+/** Load options for files by their names; `evermap_load.h` explains rules. Movable, not
+ * copyable. */
 class rules {
  public:
-  /** A file of them. Errors: `io_error`, `not_permitted`, `malformed`. */
+  /** Reads a file of rules. Errors: `io_error`, `not_permitted`, `malformed`. */
   static rules read(const std::filesystem::path& path) {
     rules read;
     detail::check(evermap_rules_read(path.c_str(), &read.rules_));
@@ -73,7 +75,7 @@ class rules {
     }
   }
 
-  /** Whether there is one for a file. */
+  /** Returns true if a rule matches a file. */
   bool match(const std::filesystem::path& path) const {
     bool matches = false;
     detail::check(evermap_rules_match(rules_, path.c_str(), &matches));
@@ -88,12 +90,13 @@ class rules {
 
 class loader;
 
-/** The bytes of a file, or of a range of it, as memory. Moves and does not copy; what is written is never written to the file. A destructor
- *  ends it, and with it every pointer and span into it. Other threads may use it meanwhile as any object, except by `advise`, `close`
- *  and the first `writable_data`, which must be alone. */
+/** The bytes of a file, or of a range of it, as memory. Movable, not copyable; writes never go
+ * to the file. The destructor unmaps the image, which invalidates every pointer and span into
+ * it. Other threads may use it at the same time, except for `advise`, `close` and the first
+ * `writable_data`, which need exclusive use. */
 class image {
  public:
-  /** As `loader(path).load()`. */
+  /** Like `loader(path).load()`. */
   explicit image(const std::filesystem::path& path, const em_load_options& wishes = EM_LOAD_OPTIONS_DEFAULT) {
     detail::check(evermap_load(path.c_str(), &wishes, &image_));
     look();
@@ -122,8 +125,8 @@ class image {
   const std::byte* end() const noexcept { return data_ + size_; }
   const std::byte& operator[](std::size_t at) const noexcept { return data_[at]; }
 
-  /** The same bytes, to be written to. Errors: `no_memory`, `io_error`, `busy` for an image by "mmap-shared", which becomes
-   *  private by the first call; `closed`. */
+  /** Returns the same bytes, for writing. Errors: `no_memory`, `io_error`, `busy` for an image
+   * by "mmap-shared", which becomes private at the first call; `closed`. */
   std::byte* writable_data() {
     void* address = evermap_image_writable_address(image_);
     if (address == nullptr) {
@@ -136,29 +139,32 @@ class image {
   std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
   /** Errors: as `writable_data`. */
   std::span<std::byte> writable_bytes() { return {writable_data(), size_}; }
-  /** These bytes, when they are there: looking at them raises nothing. Errors: as `ensure`. */
+  /** Returns these bytes after they are loaded: reading them raises no signal. Errors: as
+   * `ensure`. */
   std::span<const std::byte> get(std::size_t begin, std::size_t length) const {
     ensure(begin, length);
     return {data_ + begin, length};
   }
 #endif
 
-  /** Waits until these bytes are there. Errors: `unreadable`, `source_changed`, `threads_lost`, `out_of_bounds`, `busy`, `closed`. */
+  /** Waits until these bytes are loaded. Errors: `unreadable`, `source_changed`, `threads_lost`,
+   * `out_of_bounds`, `busy`, `closed`. */
   void ensure(std::size_t begin, std::size_t length) const {
     detail::check(evermap_image_ensure(image_, begin, length));
   }
-  /** Has these bytes read before others, and waits for nothing. Errors: `out_of_bounds`, `busy`, `closed`. */
+  /** Requests that these bytes be loaded before others, without waiting. Errors:
+   * `out_of_bounds`, `busy`, `closed`. */
   void want(std::size_t begin, std::size_t length) const {
     detail::check(evermap_image_want(image_, begin, length));
   }
-  /** Waits until all of it is there. Errors: as `ensure`. */
+  /** Waits until the whole image is loaded. Errors: as `ensure`. */
   void wait() const { detail::check(evermap_image_wait(image_)); }
-  /** Says what will be done with these bytes; no thread may look at them meanwhile. Errors: `out_of_bounds`, `busy`, `closed`, and those of a load
-   *  where it reads. */
+  /** Declares the expected use of these bytes; no thread may access them during the call.
+   * Errors: `out_of_bounds`, `busy`, `closed`, and the errors of a load if it reads. */
   void advise(std::size_t begin, std::size_t length, em_advice advice) {
     detail::check(evermap_image_advise(image_, begin, length, advice));
   }
-  /** Errors: `source_changed` if the file is no longer what was loaded. */
+  /** Errors: `source_changed` if the file is not the loaded version any more. */
   void check() const { detail::check(evermap_image_check(image_)); }
 
   load_progress progress() const {
@@ -166,27 +172,28 @@ class image {
     detail::check(evermap_image_progress(image_, &found.loaded_bytes, &found.total_bytes));
     return found;
   }
-  /** Whether system calls can be given bytes that are not there yet; if not, `ensure` first. */
+  /** Returns true if system calls can use bytes that are not loaded yet; if not, call `ensure`
+   * first. */
   bool serves_system_calls() const {
     bool serves = false;
     detail::check(evermap_image_serves_system_calls(image_, &serves));
     return serves;
   }
-  /** What of it is in memory. Walks its page tables. */
+  /** Reports the memory of the image. Walks its page tables. */
   em_residency residency() const {
     em_residency found{};
     found.size = sizeof found;
     detail::check(evermap_image_residency(image_, &found));
     return found;
   }
-  /** How it was made, why, and what that cost. Walks its page tables. */
+  /** Reports method, reason and costs of the image. Walks its page tables. */
   em_load_report report() const {
     em_load_report found{};
     found.size = sizeof found;
     detail::check(evermap_image_report(image_, &found));
     return found;
   }
-  /** The method, its reason, and what was tried before. */
+  /** Returns the method, its reason, and the methods tried before. */
   std::string why() const {
     const std::size_t bytes = evermap_image_why(image_, nullptr, 0);
     if (bytes == 0) {
@@ -198,8 +205,9 @@ class image {
     return text;
   }
 
-  /** How it was used until now, if it is recorded; saved at `path` unless that is empty. Errors: `invalid_argument` if it is not; `io_error`,
-   *  `not_permitted`, `disk_full`, `busy`, `closed`. */
+  /** Reports the use of a recorded image until now; saves it at `path` unless that is empty.
+   * Errors: `invalid_argument` if it is not recorded; `io_error`, `not_permitted`, `disk_full`,
+   * `busy`, `closed`. */
   em_recording recording(const std::filesystem::path& path = {}) const {
     em_recording found{};
     found.size = sizeof found;
@@ -207,7 +215,7 @@ class image {
     return found;
   }
 
-  /** Ends it. Ending again is nothing. Errors: `busy`, then it stays. */
+  /** Closes the image. Closing again does nothing. Errors: `busy`, then it stays open. */
   void close() {
     if (image_ != nullptr) {
       detail::check(evermap_image_close(image_));
@@ -232,25 +240,25 @@ class image {
   std::size_t size_ = 0;
 };
 
-/** What is to be loaded, and what is known of what will be done with it. Without any wish: all of the file, to be used as
- *  soon as possible, touched and written everywhere. */
+/** Options of a load and the expected use of the image. By default: all of the file, usable as
+ * soon as possible, touched and written everywhere. */
 class loader {
  public:
-  /** Nothing happens before `load`. */
+  /** Does nothing before `load`. */
   explicit loader(std::filesystem::path path) : path_(std::move(path)) {}
 
-  /** Only these bytes of it; 0 bytes: up to its end. */
+  /** Loads only these bytes; a length of 0: up to the end of the file. */
   loader& range(std::uint64_t begin_bytes, std::uint64_t length_bytes = 0) {
     wishes_.begin_bytes = begin_bytes;
     wishes_.length_bytes = length_bytes;
     return *this;
   }
-  /** The share of its pages that will be touched, 0 to 1. */
+  /** Sets the share of pages that will be touched, 0 to 1. */
   loader& touched(double share) {
     wishes_.touched_permille = permille(share);
     return *this;
   }
-  /** The share of its pages that will be written, 0 to 1. */
+  /** Sets the share of pages that will be written, 0 to 1. */
   loader& written(double share) {
     wishes_.written_permille = permille(share);
     return *this;
@@ -267,7 +275,7 @@ class loader {
     wishes_.cache = cache;
     return *this;
   }
-  /** No more private memory than this. */
+  /** Sets the maximum private memory. */
   loader& memory_max(std::uint64_t bytes) {
     wishes_.memory_bytes_max = bytes;
     return *this;
@@ -276,41 +284,43 @@ class loader {
     wishes_.fork = policy;
     return *this;
   }
-  /** So many, where threads read. */
+  /** Sets the number of threads of methods that read. */
   loader& threads(std::uint32_t threads) {
     wishes_.threads = threads;
     return *this;
   }
-  /** This way or not at all, as "takeover"; "": picked. */
+  /** Sets the only method to use, such as "takeover"; "": chosen by the library. */
   loader& method(std::string name) {
     method_ = std::move(name);
     return *this;
   }
-  /** Methods that map the file may be used. A PROMISE that nobody changes or truncates it while the image is there: else its bytes
-   *  change, or raise SIGBUS. */
+  /** Allows methods that map the file. A PROMISE that the file is not changed or truncated while
+   * the image is open: else its bytes change, or raise SIGBUS. */
   loader& may_map(bool promised = true) {
     wishes_.may_map = promised;
     return *this;
   }
 
-  /** The first of these that matches says what is not said here. They have to live until the load. With `trust` a rule that says `unchanging`
-   *  is as good as `may_map`, and the same PROMISE. */
+  /** Sets rules: the first one that matches supplies options that are not set here. They must
+   * live until the load. With `trust`, a rule with `unchanging` counts as `may_map`, with the
+   * same PROMISE. */
   loader& by(const evermap::rules& rules, bool trust = false) {
     wishes_.rules = rules.handle();
     wishes_.trust_rules = trust;
     return *this;
   }
-  /** The image notes how it is used, for `image::recording`. */
+  /** Makes the image record its use, for `image::recording`. */
   loader& record(bool wanted = true) {
     wishes_.record = wanted;
     return *this;
   }
-  /** Loaded by the recording in this file if it fits; else recorded, and saved there when the image ends. */
+  /** Loads by the recording in this file if it matches; else records, and saves it there when
+   * the image is closed. */
   loader& recording(std::filesystem::path path) {
     recording_ = std::move(path);
     return *this;
   }
-  /** Loaded by the recording in this file. */
+  /** Loads by the recording in this file. */
   loader& replay(std::filesystem::path path) {
     replay_ = std::move(path);
     return *this;
@@ -320,7 +330,8 @@ class loader {
    *  `malformed`, `invalid_argument`, `too_many_open`. */
   image load() const { return image(path_, given()); }
 
-  /** What is known before a load, and what would be tried. Touches nothing of the file. Errors: those of `load` before it reads. */
+  /** Reports the facts before a load and the candidate methods. Reads nothing of the file.
+   * Errors: as `load` before it reads. */
   load_facts probe() const {
     load_facts found{};
     found.size = sizeof(em_load_facts);
@@ -339,7 +350,7 @@ class loader {
  private:
   friend std::vector<image> load_all(const std::vector<loader>& loaders);
 
-  /** What the callback gets; it may not throw. */
+  /** Receives callbacks; may not throw. */
   struct listener {
     std::vector<load_choice> choices;
     std::exception_ptr failure;
@@ -356,7 +367,7 @@ class loader {
     }
   };
 
-  /** Never 0, which is "not known". */
+  /** Never 0, which means "not known". */
   static std::uint32_t permille(double share) {
     if (!(share > 0.0)) {
       return EM_LOAD_NONE;
@@ -379,8 +390,8 @@ class loader {
   em_load_options wishes_ = EM_LOAD_OPTIONS_DEFAULT;
 };
 
-/** Loads many files at once, all or none, with the memory that all of them take in view; in the order of their loaders. Errors: those of the
- *  first that cannot be loaded; as `loader::load`. */
+/** Loads many files together, all or none, planning the memory for all of them, in the order of
+ * their loaders. Errors: as the first that cannot be loaded, as in `loader::load`. */
 inline std::vector<image> load_all(const std::vector<loader>& loaders) {
   std::vector<em_load_options> wishes;
   std::vector<em_load_file> files;

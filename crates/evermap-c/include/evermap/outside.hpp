@@ -1,9 +1,9 @@
 /**
  * @file
- * Memory of containers that lie outside of objects: a string on the stack, a key to look up.
+ * Memory of containers outside of objects: a string on the stack, a key to look up.
  *
- * It comes from the process's heap, and the blocks are remembered, so that a value which brings one
- * into an object is noticed: in the next process the address would lead nowhere.
+ * It comes from the process's heap, and the blocks are recorded, so that a value which brings one
+ * into an object is detected: in the next process its address would be invalid.
  */
 #ifndef EVERMAP_OUTSIDE_HPP
 #define EVERMAP_OUTSIDE_HPP
@@ -21,10 +21,10 @@
 
 namespace evermap::detail {
 
-/** The blocks of the process's heap that containers have. */
+/** The process-heap blocks of outside containers. */
 class outside_blocks {
  public:
-  /** Never destroyed: containers with static storage outlive everything. */
+  /** Never destroyed, because containers with static storage may outlive everything else. */
   static outside_blocks& all() {
     static outside_blocks& only = *new outside_blocks();
     return only;
@@ -45,7 +45,7 @@ class outside_blocks {
     return block;
   }
 
-  /** Frees a block; false if it is none of these. */
+  /** Frees a block. Returns false if it is not one of these. */
   bool free(void* block, std::size_t align) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     part& in = part_of(address);
@@ -60,7 +60,7 @@ class outside_blocks {
     return true;
   }
 
-  /** Does one of the words of a value lead to such a block? */
+  /** Returns true if one of the words of a value leads to such a block. */
   bool are_in(const void* value, std::size_t bytes) noexcept {
     if (count_.load(std::memory_order_relaxed) == 0) {
       return false;
@@ -84,7 +84,7 @@ class outside_blocks {
   std::atomic<std::size_t> count_{0};
 
   outside_blocks() {
-    // A child that was forked while another thread held a lock would wait for it for ever.
+    // Without this, a child that was forked while another thread held a lock would wait for ever.
     pthread_atfork([] { all().lock_all(); }, [] { all().unlock_all(); }, [] { all().unlock_all(); });
   }
 

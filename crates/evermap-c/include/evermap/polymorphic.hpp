@@ -9,13 +9,13 @@
  *     d.shapes.push_back(session.make_unique<circle>(3.0));
  *
  * It owns the copies of the classes' virtual tables (`vtable.hpp`). `root<drawing>()`,
- * `find_or_make_root`, a rollback and a snapshot's refresh bring them up to date; what gets at the
- * root by other ways (`raw_root`, C) must not call virtual functions before. In a snapshot that is
- * a private patch of the pages they are in.
+ * `find_or_make_root`, a rollback and a snapshot's refresh bring them up to date; code that gets
+ * the root in other ways (`raw_root`, C) must not call virtual functions before that. In a
+ * snapshot, the update is a private patch of their pages.
  *
- * A class needs a default constructor (or `evermap::vtable_example`), and must be
- * constructed by `make`, `make_unique` or a container of the object, as what it is: members of
- * polymorphic class type (not bases) are not put right, nor are classes with virtual bases.
+ * A class needs a default constructor (or `evermap::vtable_example`), and must be constructed by
+ * `make`, `make_unique` or a container of the object, with its exact type: members of polymorphic
+ * class type (not bases) are not corrected, nor are classes with virtual bases.
  */
 #ifndef EVERMAP_POLYMORPHIC_HPP
 #define EVERMAP_POLYMORPHIC_HPP
@@ -39,21 +39,21 @@ class polymorphic;
 
 namespace detail {
 
-/** What an object knows of one class. */
+/** Information about one class in an object. */
 struct class_entry {
   class_entry(const char* class_name, std::uint64_t class_shape, std::size_t words)
       : name(class_name), shape(class_shape), copy(words) {}
 
   string name;
   std::uint64_t shape;
-  /** The group's words, and room for some virtual functions more. */
+  /** The group's words, with room for some more virtual functions. */
   vector<std::uintptr_t> copy;
 };
 
-/** Words by which a class's group may grow in later versions of a program. */
+/** Number of words by which a class's group may grow in later versions of a program. */
 inline constexpr std::size_t vtable_words_spare = 16;
 
-/** What `polymorphic` is known by. */
+/** Base by which `polymorphic` is recognised. */
 struct polymorphic_base {};
 
 template <class Root>
@@ -68,13 +68,13 @@ polymorphic<Classes...>& registry_in(polymorphic<Classes...>& registry) noexcept
   return registry;
 }
 
-/** The `polymorphic<...>` that a root's class derives from. */
+/** The `polymorphic<...>` from which a root's class derives. */
 template <class Root>
 using registry_type = std::remove_reference_t<decltype(registry_in(std::declval<Root&>()))>;
 
 }  // namespace detail
 
-/** See the top of the file. Classes may be added to the list later, not taken away. */
+/** See the top of the file. Classes may be added to the list later, but not removed. */
 template <class... Classes>
 class polymorphic : public detail::polymorphic_base {
   static_assert((std::is_polymorphic_v<Classes> && ...), "only classes with virtual functions");
@@ -87,8 +87,8 @@ class polymorphic : public detail::polymorphic_base {
   polymorphic& operator=(const polymorphic&) = delete;
   ~polymorphic() { forget(anchor()); }
 
-  /** Brings the copies up to date, in a session; adds classes that are new. Dirties them only if
-   *  the program lies elsewhere than when they were committed. */
+  /** Brings the copies up to date, in a session, and adds new classes. Dirties them only if the
+   * program is at another address than when they were committed. */
   void restore() {
     em_object* const object = em_object_of(this);
     if (object == nullptr) {
@@ -99,14 +99,15 @@ class polymorphic : public detail::polymorphic_base {
     (restore_class<Classes>(object), ...);
   }
 
-  /** The same in a snapshot, where the pages of the copies are made this process's own. */
+  /** Like `restore`, in a snapshot, where the pages of the copies become private to this
+   * process. */
   void restore_in(em_object* snapshot) const {
     check_memory(snapshot);
     check_entries();
     (patch_class<Classes>(snapshot), ...);
   }
 
-  /** Nothing is made in this object any more. */
+  /** Stops creating values in this object. */
   static void forget(std::uintptr_t anchor) noexcept {
     (detail::vtable_copies<Classes>::forget(anchor), ...);
   }
@@ -125,8 +126,8 @@ class polymorphic : public detail::polymorphic_base {
     return i;
   }
 
-  /** Nothing that was read from the file is followed before it was looked at: throws `damaged` when
-   *  the entries are not in the object. */
+  /** Checks values read from the file before they are followed: throws `damaged` when the
+   * entries are not in the object. */
   void check_memory(em_object* object) const {
     const bool is_own = anchor() == reinterpret_cast<std::uintptr_t>(em_object_base(object));
     bool sound = is_own && is_sound(object, entries_);
@@ -141,7 +142,7 @@ class polymorphic : public detail::polymorphic_base {
     }
   }
 
-  /** Do all elements of a vector lie in the object? */
+  /** Returns true if all elements of a vector lie in the object. */
   template <class T>
   static bool is_sound(em_object* object, const vector<T>& all) noexcept {
     const auto first = reinterpret_cast<std::uintptr_t>(all.data());
@@ -152,7 +153,7 @@ class polymorphic : public detail::polymorphic_base {
   }
 
   /** Throws if the object may have values of a class that this program would call by stale
-   *  addresses. */
+   * addresses. */
   void check_entries() const {
     for (const detail::class_entry& entry : entries_) {
       if (((entry.name != typeid(Classes).name()) && ...)) {
@@ -174,7 +175,7 @@ class polymorphic : public detail::polymorphic_base {
       throw schema_mismatch("class " + detail::readable_name<T>() +
                             " has other bases, or more virtual functions, than there is room for "
                             "in this object (" + std::to_string(group.words) + " words, room for " +
-                            std::to_string(entries_[i].copy.size()) + "); make the object anew");
+                            std::to_string(entries_[i].copy.size()) + "); create the object again");
     }
   }
 
@@ -190,7 +191,7 @@ class polymorphic : public detail::polymorphic_base {
     if (!std::equal(group.first, group.first + group.words, copy.begin())) {
       std::copy(group.first, group.first + group.words, copy.begin());
     }
-    // Addresses of this process, by design; only writers can say so.
+    // The addresses belong to this process by design; only writers can declare that.
     detail::check(em_expect_foreign(object, copy.data(), copy.size() * sizeof copy[0]));
     detail::vtable_copies<T>::set(anchor(), reinterpret_cast<std::uintptr_t>(copy.data()));
   }

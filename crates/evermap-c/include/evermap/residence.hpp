@@ -1,12 +1,11 @@
 /**
  * @file
- * Which types obviously cannot live in an object, so that the compiler says so.
+ * Detects types that obviously cannot live in an object, at compile time.
  *
- * What lies in an object is read by other processes, where code, static data and the process's heap
- * are elsewhere. Types that hold such addresses by their nature are refused here, also as one of the
- * first twelve members of a class without constructors. What the members of other classes are, no
- * header can see: the commit looks at the values (`em_foreign_pointers`), and so does
- * `evermap audit`.
+ * Other processes read an object, and their code, static data and heap are elsewhere. Types that
+ * hold such addresses by nature are refused here, also as one of the first twelve members of a
+ * class without constructors. A header cannot see the members of other classes: the commit checks
+ * the values (`em_foreign_pointers`), and so does `evermap audit`.
  */
 #ifndef EVERMAP_RESIDENCE_HPP
 #define EVERMAP_RESIDENCE_HPP
@@ -23,7 +22,7 @@
 #include <utility>
 #include <variant>
 
-// libc++ before 16 has none.
+// libc++ before 16 does not have it.
 #if __has_include(<memory_resource>)
 #include <memory_resource>
 #endif
@@ -52,8 +51,9 @@ constexpr bool has_foreign_member();
 
 }  // namespace detail
 
-/** Can a `T` live in an object, as far as its type tells? A class of your own that cannot says so:
- *  `template <> inline constexpr bool evermap::can_live_in_object<connection> = false;` */
+/** True if a `T` can live in an object, as far as its type tells. Specialise it for your own
+ * class that cannot: `template <> inline constexpr bool evermap::can_live_in_object<connection>
+ * = false;` */
 template <class T>
 inline constexpr bool can_live_in_object =
     std::is_object_v<T> && !detail::has_foreign_allocator<T> && !detail::has_foreign_member<T>() &&
@@ -76,7 +76,7 @@ inline constexpr bool can_live_in_object<std::variant<T...>> = (can_live_in_obje
 template <class T>
 inline constexpr bool can_live_in_object<std::optional<T>> = can_live_in_object<T>;
 
-/** Its control block has virtual functions, and owners in the process that the next one has not. */
+/** Its control block has virtual functions, and its owners are in this process only. */
 template <class T>
 inline constexpr bool can_live_in_object<std::shared_ptr<T>> = false;
 template <class T>
@@ -84,12 +84,12 @@ inline constexpr bool can_live_in_object<std::weak_ptr<T>> = false;
 /** Frees to the process's heap; `evermap::unique_ptr` frees to the object. */
 template <class T>
 inline constexpr bool can_live_in_object<std::unique_ptr<T, std::default_delete<T>>> = false;
-/** Hold addresses of code. */
+/** These hold addresses of code. */
 template <class F>
 inline constexpr bool can_live_in_object<std::function<F>> = false;
 template <>
 inline constexpr bool can_live_in_object<std::any> = false;
-/** Belong to the process. */
+/** These belong to the process. */
 template <>
 inline constexpr bool can_live_in_object<std::locale> = false;
 template <>
@@ -97,20 +97,20 @@ inline constexpr bool can_live_in_object<std::thread> = false;
 
 namespace detail {
 
-/** Pointers to functions are refused by themselves. As members they are the class's business: a
- *  program with a fixed address may register its code. */
+/** Pointers to functions are refused as values. As members they are the class's responsibility:
+ * a program with a fixed address may register its code. */
 template <class T>
 inline constexpr bool is_refused_member =
     !can_live_in_object<T> && std::is_object_v<T> && !std::is_pointer_v<T> &&
     !std::is_member_pointer_v<T>;
 
-/** Initialises a member whose type cannot live in an object, and no other. */
+/** Initialises only a member whose type cannot live in an object. */
 struct foreign_member {
   template <class T, class = std::enable_if_t<is_refused_member<T>>>
   operator T() const;
 };
 
-/** Can member number `N` of an aggregate be initialised by that? */
+/** True if member number `N` of an aggregate can be initialised by that. */
 template <class T, std::size_t N, class = void>
 inline constexpr bool is_foreign_member = false;
 #define EVERMAP_MEMBER_(N, ...)                                                          \

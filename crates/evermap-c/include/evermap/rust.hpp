@@ -1,7 +1,7 @@
 /**
- * @file Read-only views of the containers that programs in Rust put into objects: the layouts of
- * `docs/persist.md`. A struct of theirs is written as a C++ struct with the same members; what says
- * that it is the right one is the description in the object (`snapshot.rust_root<T>(description)`).
+ * @file Read-only views of the containers that Rust programs put into objects: the layouts of
+ * `docs/persist.md`. Declare a Rust struct as a C++ struct with the same members; the description
+ * in the object confirms the match (`snapshot.rust_root<T>(description)`).
  */
 #ifndef EVERMAP_RUST_HPP
 #define EVERMAP_RUST_HPP
@@ -46,7 +46,7 @@ class pstring {
   pvec<char> bytes_;
 };
 
-/** `PBox<T>`, and `Option<PBox<T>>`, which is false for none. */
+/** `PBox<T>`, and `Option<PBox<T>>`, which converts to false for `None`. */
 template <class T>
 class pbox {
  public:
@@ -62,11 +62,12 @@ class pbox {
   const T* value_;
 };
 
-/** `PMap<K, V>`: its entries in their order. (Its hash is not here: looking a key up is a walk.) */
+/** `PMap<K, V>`: its entries in order. (The hash is not implemented here, so a lookup is a
+ * linear search.) */
 template <class K, class V>
 class pmap {
  public:
-  /** One entry; a hash of 0 marks one that was removed. */
+  /** One entry; a hash of 0 marks a removed entry. */
   struct entry {
     std::uint64_t hash;
     K key;

@@ -10,21 +10,21 @@
 
 namespace evermap {
 
-/** How an object is shared. */
+/** Options of sharing. */
 struct share_options {
-  /** Choices of the writer; without protection. */
+  /** Options of the writer; without protection. */
   write_options write{};
-  /** Readers run beside the flush of a commit. A state that they see then can go back: when the commit
-   *  fails or is rolled back, or the machine stops before the flush is done. Without, readers wait for
-   *  the acknowledgement, and no state that was seen goes back. */
+  /** Readers run during the flush of a commit. A state that they read then can be undone: when
+   * the commit fails or is rolled back, or the machine stops before the flush is complete.
+   * Without it, readers wait for the end of the flush, and no state that they read is undone. */
   bool early_read = false;
-  /** Make the object if there is none. */
+  /** Create the object if it does not exist. */
   bool create = true;
 };
 
 /**
- * An object with a root of type `T` that threads read and write. One owner in a process is enough; it
- * outlives its guards. Other processes may read the object as ever.
+ * An object with a root of type `T` that threads read and write. One owner per process is
+ * sufficient; it must outlive its guards. Other processes may read the object as usual.
  *
  *     evermap::shared<words> index(store, "words");
  *     { auto writer = index.write(); (*writer)["first"].push_back(1); writer.commit(); }
@@ -57,8 +57,8 @@ class shared : public detail::open_object {
     const T* root_;
   };
 
-  /** A write section of one thread: readers wait until it ends. It ends in the thread that began it.
-   *  What was not committed then is forgotten, with a line on stderr. */
+  /** A write section of one thread: readers wait until it ends. It ends in the thread that began
+   * it. Uncommitted changes are then dropped, with a line on stderr. */
   class [[nodiscard]] writer {
    public:
     writer(const writer&) = delete;
@@ -71,22 +71,22 @@ class shared : public detail::open_object {
       }
     }
 
-    /** The root, for storing to: with `early_read`, waits for the readers that a commit let in. Get it
-     *  anew after a commit. */
+    /** Returns the root, for storing to it: with `early_read`, waits for the readers that a
+     * commit let in. Call it again after a commit. */
     T& operator*() { return *operator->(); }
     T* operator->() {
       detail::check(em_write_begin(object_));
       return root_;
     }
 
-    /** Makes everything done since the last commit durable; false when nothing had changed.
-     *  Errors: those of `session::commit`. After `durability_unknown` the object has to be closed. */
+    /** Makes all changes since the last commit durable; false when nothing had changed. Errors:
+     * those of `session::commit`. After `durability_unknown` the object must be closed. */
     bool commit() {
       bool changed = false;
       detail::check(em_commit(object_, &changed));
       return changed;
     }
-    /** Forgets everything done since the last commit. */
+    /** Drops all changes since the last commit. */
     void rollback() { detail::check(em_rollback(object_)); }
 
    private:
@@ -99,31 +99,31 @@ class shared : public detail::open_object {
     T* root_;
   };
 
-  /** Opens an object; makes it, and a root of `T()`, if they are not there, and commits that.
-   *  Errors: `schema_mismatch` when its root is of another type; those of `store::write`. */
+  /** Opens an object. Creates it, with a root of `T()`, if it does not exist, and commits that.
+   * Errors: `schema_mismatch` when its root is of another type; the errors of `store::write`. */
   shared(store& from, std::string_view name, const share_options& options = {})
       : shared(from, name, options_for(from, name, options)) {}
   shared(shared&& other) noexcept : open_object(std::move(other)) {}
   ~shared() { forget_handle(); }
 
-  /** Locks the object for reading. A thread that reads already reads on at once.
-   *  Errors: `would_deadlock` when the thread writes it; `durability_unknown` after a failed flush. */
+  /** Locks the object for reading. A thread that already reads it does not wait. Errors:
+   * `would_deadlock` when the thread writes it; `durability_unknown` after a failed flush. */
   reader read() const { return reader(*this); }
-  /** Locks the object for writing: waits for earlier writers, then for the readers that are there.
-   *  Errors: as `read`, and `would_deadlock` also when the thread reads it. */
+  /** Locks the object for writing: waits for earlier writers, then for the current readers.
+   * Errors: as `read`, and `would_deadlock` also when the thread reads it. */
   writer write() { return writer(*this); }
 
-  /** Writes all commits to the object's file, beside readers. */
+  /** Writes all commits to the object's file, while readers continue. */
   bool checkpoint() {
     bool done = false;
     detail::check(em_checkpoint(handle(), &done));
     return done;
   }
-  /** Makes everything committed so far durable, beside readers. */
+  /** Makes all commits so far durable, while readers continue. */
   void sync() { detail::check(em_sync(handle())); }
 
-  /** Ends the handle. Closing again is nothing. Errors: `busy` while a thread has it locked (it stays
-   *  open then), what the last flush met. */
+  /** Closes the handle. Closing again does nothing. Errors: `busy` while a thread has it locked
+   * (it stays open then), and errors of the last flush. */
   void close() { close_handle(); }
 
  private:

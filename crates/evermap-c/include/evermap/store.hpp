@@ -1,6 +1,7 @@
 /**
- * @file Stores, sessions and snapshots: owners of the handles of `evermap.h`. They move and do not
- * copy, their destructors never throw, and everything else throws what `error.hpp` has.
+ * @file Stores, sessions and snapshots: owners of the handles of `evermap.h`. They are movable but
+ * not copyable, their destructors never throw, and all other functions throw the errors of
+ * `error.hpp`.
  */
 #ifndef EVERMAP_STORE_HPP
 #define EVERMAP_STORE_HPP
@@ -24,29 +25,29 @@
 
 namespace evermap {
 
-/** Choices for opening and making stores; what is left alone is the default of `em_store_options`.
- *  */
+/** Options for opening and creating stores; fields that are not set are the defaults of
+ * `em_store_options`. */
 struct store_options {
-  /** How long to wait for an object that somebody else has open. */
+  /** Maximum wait for an object that another user has open. */
   std::chrono::milliseconds busy_timeout{0};
-  /** How long to wait for another process that changes the list of objects; zero: 10 s. */
+  /** Maximum wait for another process that changes the list of objects; zero: 10 s. */
   std::chrono::milliseconds catalog_timeout{0};
-  /** How much of an object is checked when it is opened. */
+  /** Checks made when an object is opened. */
   em_verify verify = EM_VERIFY_SUPERBLOCK;
-  /** The application whose objects are made and opened, by its name. */
+  /** Name of the application whose objects are created and opened. */
   std::optional<std::string> application;
-  /** Bytes of addresses that a new store takes; zero: 64 GiB. */
+  /** Address space of a new store in bytes; zero: 64 GiB. */
   std::uint64_t arena_bytes = 0;
-  /** Where in the address space a new store goes; both or none. */
+  /** Range of addresses for a new store; both or none. */
   std::uint64_t window_base = 0;
   std::uint64_t window_end = 0;
-  /** The file in which stores note their addresses; an empty path for none. */
+  /** File in which stores record their addresses; an empty path for none. */
   std::optional<std::filesystem::path> arena_registry;
-  /** What to do about objects with pointers into a build that this process has not. */
+  /** Action for objects with pointers into a build that this process does not have. */
   em_other_builds other_builds = EM_OTHER_BUILDS_REFUSE;
 };
 
-/** Choices of one writer; zero is the default of `em_write_options`. */
+/** Options of one writer; zero is the default of `em_write_options`. */
 struct write_options {
   em_durability durability = EM_DURABILITY_COMMIT;
   /** With EM_DURABILITY_INTERVAL. */
@@ -56,11 +57,11 @@ struct write_options {
   std::uint64_t hot_bytes_max = 0;
   std::chrono::milliseconds checkpoint_after{0};
   bool log_full_pages = false;
-  /** Keep the object closed to stores, except in a `write_scope`. */
+  /** Protects the object against stores outside of a `write_scope`. */
   em_protection protection = EM_PROTECTION_OFF;
-  /** What forked children may do with the object's memory. */
+  /** Rights of forked children to the object's memory. */
   em_in_children in_children = EM_IN_CHILDREN_READ_ONLY;
-  /** What commits do about pointers that lead out of the object. */
+  /** Action of commits for pointers that lead out of the object. */
   em_foreign_pointers foreign_pointers = EM_FOREIGN_REPORT;
 };
 
@@ -73,7 +74,7 @@ inline std::uint32_t milliseconds(std::chrono::milliseconds time) {
   return static_cast<std::uint32_t>(time.count());
 }
 
-/** Choices of a writer as C takes them. */
+/** Converts the options of a writer for C. */
 inline em_write_options options_of(const write_options& options) {
   em_write_options given = EM_WRITE_OPTIONS_DEFAULT;
   given.durability = options.durability;
@@ -89,7 +90,7 @@ inline em_write_options options_of(const write_options& options) {
   return given;
 }
 
-/** A name as C takes it. */
+/** Converts a name for C. */
 inline std::string name_of(std::string_view name) {
   if (name.find('\0') != std::string_view::npos) {
     throw invalid_name("a name with a zero byte cannot name an object");
@@ -97,7 +98,7 @@ inline std::string name_of(std::string_view name) {
   return std::string(name);
 }
 
-/** A destructor cannot fail: it says on stderr that it forgets changes. */
+/** Prints on stderr that changes are dropped, because a destructor cannot fail. */
 inline void tell_forgotten(em_object* object) noexcept {
   char name[EM_NAME_BUFFER_BYTES] = "?";
   em_object_name(object, name, sizeof name);
@@ -107,34 +108,35 @@ inline void tell_forgotten(em_object* object) noexcept {
                name);
 }
 
-/** An open object; what sessions and snapshots have in common. */
+/** An open object; common part of sessions and snapshots. */
 class open_object {
  public:
   open_object(const open_object&) = delete;
   open_object& operator=(const open_object&) = delete;
 
-  /** The handle, for functions of `evermap.h`; null once closed or moved from. */
+  /** Returns the handle, for functions of `evermap.h`; null after closing or moving. */
   em_object* handle() const noexcept { return object_; }
   bool is_open() const noexcept { return object_ != nullptr; }
 
-  /** The object's first address, by which allocators know it. */
+  /** Returns the object's first address, which identifies it for allocators. */
   std::uintptr_t first_address() const noexcept { return anchor_; }
 
-  /** An allocator for the object's containers; valid as long as the object is open, here or in
-   *  another process. One of a snapshot serves comparisons only: allocating throws. */
+  /** Returns an allocator for the object's containers; valid as long as the object is open, here
+   * or in another process. The allocator of a snapshot is for comparisons only: allocating
+   * throws. */
   template <class T = std::byte>
   allocator<T> get_allocator() const noexcept {
     return allocator<T>(anchor_);
   }
 
-  /** The object's name when it was opened. */
+  /** Returns the object's name at the time of opening. */
   std::string name() const {
     char buffer[EM_NAME_BUFFER_BYTES];
     check(em_object_name(object_, buffer, sizeof buffer));
     return buffer;
   }
 
-  /** The root whatever it is; null for none. */
+  /** Returns the root, of any type; null if there is none. */
   void* raw_root() const {
     void* const root = em_root(object_);
     if (root == nullptr) {
@@ -155,14 +157,14 @@ class open_object {
     return text;
   }
 
-  /** Do `size` bytes from `address` lie in the object? */
+  /** Returns true if `size` bytes from `address` lie in the object. */
   bool contains(const void* address, std::size_t size = 1) const noexcept {
     return em_contains(object_, address, size);
   }
-  /** Number of the last commit, or of the one that is read. */
+  /** Returns the number of the last commit, or of the one that is read. */
   std::uint64_t sequence() const noexcept { return em_sequence(object_); }
 
-  /** What is known about the object. Counts blocks: some microseconds a GiB. */
+  /** Returns information about the object. Counts blocks: some microseconds per GiB. */
   em_object_info info() const {
     em_object_info result{};
     result.size = sizeof result;
@@ -209,7 +211,7 @@ class open_object {
     }
   }
 
-  /** The root if there is one, after a look at its tag. */
+  /** Returns the root, if there is one, after checking its tag. */
   void* checked_root(const tag& expected, std::size_t size, std::size_t align,
                      const std::string& description) const {
     void* const root = raw_root();
@@ -221,7 +223,7 @@ class open_object {
       throw schema_mismatch("object `" + name() + "` holds another type:\n  stored:   " +
                             root_description() + "\n  expected: " + description +
                             "\nopen it with the type, the compiler's library and the ABI it was "
-                            "made with, or make it anew");
+                            "made with, or create it again");
     }
     return root;
   }
@@ -233,11 +235,12 @@ class open_object {
 
 }  // namespace detail
 
-/** The time in which a protected object may be stored to: from `session.begin_write()`. With keys in
- *  force it is this thread's, and ends in it. For an object that is not protected it is nothing. */
+/** Scope in which a protected object may be stored to, from `session.begin_write()`. With keys
+ * it applies to this thread, and must end in it. For an object that is not protected it does
+ * nothing. */
 class [[nodiscard]] write_scope {
  public:
-  /** Errors: `read_only`, `busy`, what the kernel refuses. */
+  /** Errors: `read_only`, `busy`, and errors of the kernel. */
   explicit write_scope(em_object* object) : object_(object) {
     detail::check(em_write_begin(object));
   }
@@ -250,10 +253,10 @@ class [[nodiscard]] write_scope {
 };
 
 /**
- * One writer's time with an object. What was not committed when it ends is forgotten; pointers into
- * the object are valid until then, and those to what was allocated since the last commit only until
- * a rollback. Containers *outside* the object with its memory (on the stack) have to be gone before
- * a commit, or what they hold is leaked in the object if the process dies; and before a rollback.
+ * A writer's session with an object. Uncommitted changes are dropped when it ends. Pointers into
+ * the object are valid until then; pointers to blocks allocated since the last commit only until a
+ * rollback. Containers *outside* the object with its memory (on the stack) must be destroyed before
+ * a commit, or their memory is leaked in the object if the process dies; and before a rollback.
  */
 class session : public detail::open_object {
  public:
@@ -265,16 +268,16 @@ class session : public detail::open_object {
     std::swap(classes_, other.classes_);
     return *this;
   }
-  /** Forgets what was not committed, with a line on stderr, and errors of the last flush (`close` throws
-   *  both). */
+  /** Drops uncommitted changes, with a line on stderr, and ignores errors of the last flush
+   * (`close` throws both). */
   ~session() {
     forget_classes();
     forget_handle();
   }
 
-  /** Constructs a value in a block of the object; its containers belong to the object. The strong
-   *  guarantee: if the constructor throws nothing is left.
-   *  Errors: `bad_alloc`, what the constructor throws. */
+  /** Constructs a value in a block of the object; its containers belong to the object. Strong
+   * guarantee: if the constructor throws, nothing stays allocated. Errors: `bad_alloc`, and
+   * exceptions of the constructor. */
   template <class T, class... Args>
   [[nodiscard]] T* make(Args&&... args) {
     allocator<T> heap = get_allocator<T>();
@@ -289,13 +292,13 @@ class session : public detail::open_object {
     return value;
   }
 
-  /** The same with an owner, which may lie in the object. */
+  /** Like `make`, and returns an owner, which may lie in the object. */
   template <class T, class... Args>
   [[nodiscard]] unique_ptr<T> make_unique(Args&&... args) {
     return unique_ptr<T>(make<T>(std::forward<Args>(args)...));
   }
 
-  /** Destroys a value that `make` made, and frees its block; null is nothing. */
+  /** Destroys a value created by `make` and frees its block; null is ignored. */
   template <class T>
   void destroy(T* value) noexcept {
     if (value != nullptr) {
@@ -303,8 +306,8 @@ class session : public detail::open_object {
     }
   }
 
-  /** The root, or null when there is none.
-   *  Errors: `schema_mismatch` when it is of another type. */
+  /** Returns the root, or null when there is none. Errors: `schema_mismatch` when it is of
+   * another type. */
   template <class T>
   T* root() {
     auto* const value =
@@ -319,8 +322,8 @@ class session : public detail::open_object {
     return value;
   }
 
-  /** Makes a value that `make` made the root, with the next commit; null for none. The old root is
-   *  left alone. */
+  /** Makes a value created by `make` the root, with the next commit; null for none. The old root
+   * is not freed. */
   template <class T>
   void set_root(T* value) {
     detail::check_residence<T>();
@@ -329,12 +332,12 @@ class session : public detail::open_object {
   }
   void set_root(std::nullptr_t) { set_raw_root(nullptr, 0, tag{}, ""); }
 
-  /** A root of any kind, for programs in other languages. Errors: `bad_root`. */
+  /** Sets a root of any kind, for programs in other languages. Errors: `bad_root`. */
   void set_raw_root(void* value, std::size_t size, const tag& value_tag, const std::string& text) {
     detail::check(em_set_root(handle(), value, size, value_tag.data(), text.c_str()));
   }
 
-  /** The root; the first time, one that is made of `args`. Nothing is committed. */
+  /** Returns the root; the first time, creates one from `args`. Commits nothing. */
   template <class T, class... Args>
   T& find_or_make_root(Args&&... args) {
     if (T* const there = root<T>(); there != nullptr) {
@@ -350,22 +353,21 @@ class session : public detail::open_object {
     return *made;
   }
 
-  /** Opens an object that was opened with `write_options.protection` to stores, for as long as what
-   *  this returns lives. The session's own functions need none, but for `make` and containers, which
-   *  store. */
+  /** Opens an object with `write_options.protection` to stores, for the lifetime of the result.
+   * The session's own functions do not need it, except `make` and containers, which store. */
   write_scope begin_write() { return write_scope(handle()); }
-  /** How the object is kept closed to stores in truth. */
+  /** Returns the protection that is in effect. */
   em_protection protection() const { return static_cast<em_protection>(info().protection); }
 
-  /** Makes everything done since the last commit durable, all of it or nothing; false when nothing
-   *  had changed. No other thread may use the object meanwhile. One flush. */
+  /** Makes all changes since the last commit durable, atomically; false when nothing had
+   * changed. No other thread may use the object during the call. One flush. */
   bool commit() {
     bool changed = false;
     detail::check(em_commit(handle(), &changed));
     return changed;
   }
 
-  /** Forgets everything done since the last commit. */
+  /** Drops all changes since the last commit. */
   void rollback() {
     detail::check(em_rollback(handle()));
     if (classes_ != nullptr) {
@@ -373,38 +375,38 @@ class session : public detail::open_object {
     }
   }
 
-  /** Writes all commits to the object's file; false while readers of older commits are in the way.
-   *  */
+  /** Writes all commits to the object's file; false while readers of older commits prevent that. */
   bool checkpoint() {
     bool done = false;
     detail::check(em_checkpoint(handle(), &done));
     return done;
   }
-  /** Makes everything committed so far durable, at any durability. */
+  /** Makes all commits so far durable, at any durability. */
   void sync() { detail::check(em_sync(handle())); }
-  /** Makes pointers into this program's functions and static data legal, and has other builds of it
-   *  refuse the object, from the next commit on. Errors: `unsupported` unless the program has a fixed
-   *  address (-no-pie). */
+  /** Allows pointers into this program's functions and static data, and makes other builds of it
+   * refuse the object, from the next commit on. Errors: `unsupported` unless the program has a
+   * fixed address (-no-pie). */
   void register_code() { detail::check(em_register_code(handle())); }
 
-  /** Makes room, durably, so that allocating `bytes` bytes meets no full disk. Commits. */
+  /** Reserves space, durably, so that allocating `bytes` bytes cannot fail on a full disk.
+   * Commits. */
   void reserve(std::uint64_t bytes) { detail::check(em_reserve(handle(), bytes)); }
-  /** Gives up to `bytes_max` bytes of the object's unused end back; commits. How many it were. */
+  /** Releases up to `bytes_max` bytes of the object's unused end; commits. Returns the number. */
   std::uint64_t release(std::uint64_t bytes_max) {
     std::uint64_t bytes = 0;
     detail::check(em_release(handle(), bytes_max, &bytes));
     return bytes;
   }
-  /** Gives all disk space back that the object does not need; commits. How many bytes. */
+  /** Releases all disk space that the object does not need; commits. Returns the number of
+   * bytes. */
   std::uint64_t shrink() {
     std::uint64_t bytes = 0;
     detail::check(em_shrink(handle(), &bytes));
     return bytes;
   }
 
-  /** Ends the session. Closing again is nothing.
-   *  Errors: `uncommitted` when there are changes that no commit has, and `busy` (the session goes on
-   *  then); what the last flush met. */
+  /** Closes the session. Closing again does nothing. Errors: `uncommitted` when there are
+   * uncommitted changes, and `busy` (the session stays open then); errors of the last flush. */
   void close() {
     forget_classes();
     try {
@@ -419,7 +421,7 @@ class session : public detail::open_object {
 
  private:
   friend class store;
-  /** Brings the virtual tables of the root's classes up to date, or forgets them. */
+  /** Brings the virtual tables of the root's classes up to date, or drops them. */
   void (*classes_)(session&, bool restore) = nullptr;
 
   session(em_store* store, std::string_view name, const em_write_options& options)
@@ -444,9 +446,9 @@ class session : public detail::open_object {
 };
 
 /**
- * One commit of an object, for reading, beside a writer in another process. Its memory is mapped
- * read-only: a store to it is SIGSEGV, and allocating throws `bad_alloc` with EM_READ_ONLY.
- * Pointers are valid until it ends or is refreshed.
+ * One commit of an object, for reading, possibly during a writer's session in another process. Its
+ * memory is mapped read-only: a store to it is SIGSEGV, and allocating throws `bad_alloc` with
+ * EM_READ_ONLY. Pointers are valid until it is closed or refreshed.
  */
 class snapshot : public detail::open_object {
  public:
@@ -460,7 +462,7 @@ class snapshot : public detail::open_object {
   }
   ~snapshot() { forget_handle(); }
 
-  /** The root, or null when there is none. Errors: `schema_mismatch`. */
+  /** Returns the root, or null when there is none. Errors: `schema_mismatch`. */
   template <class T>
   const T* root() {
     auto* const value =
@@ -474,8 +476,9 @@ class snapshot : public detail::open_object {
     return value;
   }
 
-  /** The root of an object that a program in Rust made, as a struct that has its layout: members of
-   *  `rust.hpp`'s types. `expected` is the description of the Rust type, or its beginning. */
+  /** Returns the root of an object that a Rust program created, as a struct with its layout:
+   * members of `rust.hpp`'s types. `expected` is the description of the Rust type, or its
+   * beginning. */
   template <class T>
   const T* rust_root(std::string_view expected) const {
     const std::string stored = root_description();
@@ -486,8 +489,9 @@ class snapshot : public detail::open_object {
     return static_cast<const T*>(checked_root(root_tag(), sizeof(T), alignof(T), std::string(expected)));
   }
 
-  /** Goes on to the newest commit; false when this is it. Pointers into the older one dangle then.
-   *  Errors: `busy` when this process has it open elsewhere too; after others it is closed. */
+  /** Moves to the newest commit; false when this is the newest. Pointers into the older one
+   * dangle then. Errors: `busy` when this process has it open elsewhere too; after other errors
+   * it is closed. */
   bool refresh() {
     bool changed = false;
     detail::check(em_refresh(handle(), &changed));
@@ -497,7 +501,7 @@ class snapshot : public detail::open_object {
     return changed;
   }
 
-  /** Ends the snapshot. Closing again is nothing. */
+  /** Closes the snapshot. Closing again does nothing. */
   void close() { close_handle(); }
 
  private:
@@ -513,11 +517,11 @@ class store {
   /** Opens the store in a directory: some 20 us. Errors: `no_store`, `address_taken`, ... */
   explicit store(const std::filesystem::path& path, const store_options& options = {})
       : store(em_store_open, path, options) {}
-  /** Makes one in a directory that is empty or not there. Errors: `store_exists`, ... */
+  /** Creates a store in a directory that is empty or does not exist. Errors: `store_exists`, ... */
   static store create(const std::filesystem::path& path, const store_options& options = {}) {
     return store(em_store_create, path, options);
   }
-  /** Opens the one there is, or makes one. */
+  /** Opens an existing store, or creates one. */
   static store open_or_create(const std::filesystem::path& path,
                               const store_options& options = {}) {
     return store(em_store_open_or_create, path, options);
@@ -535,7 +539,7 @@ class store {
     }
   }
 
-  /** Ends the handle. Closing again is nothing. */
+  /** Closes the handle. Closing again does nothing. */
   void close() {
     if (em_store* const open = std::exchange(store_, nullptr); open != nullptr) {
       detail::check(em_store_close(open));
@@ -543,11 +547,12 @@ class store {
   }
   em_store* handle() const noexcept { return store_; }
 
-  /** Makes an empty object, durably. Errors: `already_exists`, `invalid_name`, `disk_full`. */
+  /** Creates an empty object, durably. Errors: `already_exists`, `invalid_name`, `disk_full`. */
   void create_object(std::string_view name) {
     detail::check(em_object_create(store_, detail::name_of(name).c_str()));
   }
-  /** The same with room for `bytes` bytes of blocks. Errors: also `out_of_addresses`. */
+  /** Like `create_object(name)`, with room for `bytes` bytes of blocks. Errors: also
+   * `out_of_addresses`. */
   void create_object(std::string_view name, std::uint64_t bytes) {
     detail::check(em_object_create_sized(store_, detail::name_of(name).c_str(), bytes));
   }
@@ -555,7 +560,7 @@ class store {
   session write(std::string_view name, const write_options& options = {}) {
     return session(store_, name, detail::options_of(options));
   }
-  /** The same; makes an empty object first if there is none. */
+  /** Like `write`, but creates an empty object if there is none. */
   session write_or_create(std::string_view name, const write_options& options = {}) {
     const em_status made = em_object_create(store_, detail::name_of(name).c_str());
     if (made != EM_ALREADY_EXISTS) {
@@ -564,7 +569,7 @@ class store {
     return write(name, options);
   }
   /** Opens an object's last commit for reading. Errors: `not_found`, `busy` when this process
-   *  writes it, ... */
+   * writes it, ... */
   snapshot read(std::string_view name) { return snapshot(store_, name); }
 
   bool contains(std::string_view name) const {
@@ -572,7 +577,7 @@ class store {
     detail::check(em_store_contains(store_, detail::name_of(name).c_str(), &found));
     return found;
   }
-  /** The objects' names, in the order they were made. */
+  /** Returns the objects' names, in order of creation. */
   std::vector<std::string> list() const {
     struct collector {
       std::vector<std::string> names;
@@ -598,12 +603,12 @@ class store {
   void remove(std::string_view name) {
     detail::check(em_store_remove(store_, detail::name_of(name).c_str()));
   }
-  /** Gives an object another name, durably. Errors: `not_found`, `already_exists`. */
+  /** Renames an object, durably. Errors: `not_found`, `already_exists`. */
   void rename(std::string_view from, std::string_view to) {
     detail::check(
         em_store_rename(store_, detail::name_of(from).c_str(), detail::name_of(to).c_str()));
   }
-  /** Name of the object that has an address, open or not. */
+  /** Returns the name of the object that owns an address, open or not. */
   std::optional<std::string> object_at(const void* address) const {
     char buffer[EM_NAME_BUFFER_BYTES];
     const em_status status = em_store_object_at(store_, address, buffer, sizeof buffer);
@@ -634,7 +639,7 @@ class store {
   }
 };
 
-/** The open object of this process that has `address`, or null. */
+/** Returns the open object of this process that owns `address`, or null. */
 inline em_object* object_of(const void* address) noexcept { return em_object_of(address); }
 
 }  // namespace evermap

@@ -1,6 +1,6 @@
 /**
- * @file Tools for stores and objects as a whole: audits, backups, rebases, exports. Thin: what each
- * promises is said in `evermap.h`; here findings are collected and failures thrown.
+ * @file Tools for whole stores and objects: audits, backups, rebases, exports. A thin layer:
+ * `evermap.h` documents each function; here findings are collected and failures thrown.
  */
 #ifndef EVERMAP_TOOLS_HPP
 #define EVERMAP_TOOLS_HPP
@@ -19,14 +19,14 @@ namespace evermap {
 
 /** A word in an object. */
 struct pointer_sample {
-  /** How it is reached from the root: `root.pages[3]`, or `root +16` where no types are known. */
+  /** Path from the root: `root.pages[3]`, or `root +16` if no types are known. */
   std::string path;
   std::uint64_t address;
-  /** Where it leads; of a leak, the block's bytes. */
+  /** Target address; for a leak, the block's bytes. */
   std::uint64_t value;
 };
 
-/** Pointers of one kind that lead to one place, or blocks that nothing reaches. */
+/** Pointers of one kind to one target, or unreachable blocks. */
 struct audit_finding {
   em_audit_kind kind;
   em_severity severity;
@@ -36,13 +36,13 @@ struct audit_finding {
   std::vector<pointer_sample> samples;
 };
 
-/** The counts of an audit, and what it found, the worst first, leaks last. */
+/** Counts and findings of an audit, the worst first, leaks last. */
 struct audit_report : em_audit_report {
   std::vector<audit_finding> findings;
   bool is_damaged() const noexcept { return damage > 0 || damaged_chunks > 0; }
 };
 
-/** One damage in what was copied. */
+/** One damage in the copied data. */
 struct copy_finding {
   std::string file;
   std::string object;
@@ -52,12 +52,12 @@ struct copy_finding {
   std::string remedy;
 };
 
-/** What was copied, and what was damaged in it: the copy has that too. */
+/** Counts of a copy, and damage in the source, which the copy has too. */
 struct copy_report : em_copy_report {
   std::vector<copy_finding> damage;
 };
 
-/** Words of one kind in one object that a rebase changes or leaves. */
+/** Words of one kind in one object that a rebase changes or keeps. */
 struct moved_words {
   std::string object;
   em_typing typing;
@@ -66,20 +66,20 @@ struct moved_words {
   std::vector<pointer_sample> samples;
 };
 
-/** Where a store went, and which words were changed. */
+/** New place of a store, and the changed words. */
 struct rebase_report : em_rebase_report {
   std::vector<moved_words> words;
 };
 
 namespace detail {
 
-/** What a callback collects; it may not throw. */
+/** Collects callbacks; may not throw. */
 template <class T>
 struct collection {
   std::vector<T> list;
   std::exception_ptr failure;
 
-  /** Adds what `make` gives; false when it threw. */
+  /** Adds the result of `make`; false when it threw. */
   template <class F>
   bool add(F&& make) noexcept {
     try {
@@ -109,8 +109,8 @@ inline std::vector<pointer_sample> samples_of(const em_pointer_sample* samples, 
 
 }  // namespace detail
 
-/** Looks for what raw pointers do wrong in one object, as of its last commit, and for blocks that
- *  nothing reaches. The object may be in use. Errors: `no_store`, `not_found`, `damaged`. */
+/** Checks the raw pointers of one object, as of its last commit, and finds unreachable blocks.
+ * The object may be in use. Errors: `no_store`, `not_found`, `damaged`. */
 inline audit_report audit(const std::filesystem::path& store, std::string_view name,
                           const em_audit_options& options = EM_AUDIT_OPTIONS_DEFAULT) {
   const auto collect = [](const em_audit_finding* found, void* context) -> bool {
@@ -132,9 +132,9 @@ inline audit_report audit(const std::filesystem::path& store, std::string_view n
   return report;
 }
 
-/** Copies a store, which may be in use, to a directory that is empty or not there. Errors:
- *  `no_store`, `store_exists`, `disk_full`, `not_permitted`, `damaged` when something cannot be read
- *  at all; no copy is there then. */
+/** Copies a store, which may be in use, to a directory that is empty or does not exist. Errors:
+ * `no_store`, `store_exists`, `disk_full`, `not_permitted`, `damaged` when data cannot be read
+ * at all; then there is no copy. */
 inline copy_report backup(const std::filesystem::path& store, const std::filesystem::path& to,
                           const em_copy_options& options = EM_COPY_OPTIONS_DEFAULT) {
   const auto collect = [](const em_finding* found, void* context) -> bool {
@@ -152,8 +152,8 @@ inline copy_report backup(const std::filesystem::path& store, const std::filesys
   return report;
 }
 
-/** Makes a store of a backup. Errors: `no_store`, `damaged`, `store_exists` without
- *  `options.replace`, `busy`, ... */
+/** Creates a store from a backup. Errors: `no_store`, `damaged`, `store_exists` without
+ * `options.replace`, `busy`, ... */
 inline copy_report restore(const std::filesystem::path& backup, const std::filesystem::path& store,
                            const em_copy_options& options = EM_COPY_OPTIONS_DEFAULT) {
   copy_report report{};
@@ -162,8 +162,8 @@ inline copy_report restore(const std::filesystem::path& backup, const std::files
   return report;
 }
 
-/** Moves a store that nobody has open to other addresses. Errors: `busy`, `damaged`, `bad_base`,
- *  `address_taken`, ... */
+/** Moves a store that is not open to other addresses. Errors: `busy`, `damaged`, `bad_base`,
+ * `address_taken`, ... */
 inline rebase_report rebase(const std::filesystem::path& store,
                             const em_rebase_options& options = EM_REBASE_OPTIONS_DEFAULT) {
   const auto collect = [](const em_moved* moved, void* context) -> bool {
@@ -181,7 +181,7 @@ inline rebase_report rebase(const std::filesystem::path& store,
   return report;
 }
 
-/** Takes the last rebase back. Errors: `nothing_kept`, `changed_since` without `force`, `busy`. */
+/** Undoes the last rebase. Errors: `nothing_kept`, `changed_since` without `force`, `busy`. */
 inline void undo_rebase(const std::filesystem::path& store, bool force = false) {
   detail::check(em_rebase_undo(store.c_str(), force));
 }
@@ -199,8 +199,8 @@ inline em_export_report export_object(const std::filesystem::path& store, std::s
   return report;
 }
 
-/** Makes an object of an export, read from a file descriptor to its end. Errors: `foreign`,
- *  `bad_export`, `already_exists`, `no_store` without `options.create`, ... */
+/** Creates an object from an export, read from a file descriptor to its end. Errors: `foreign`,
+ * `bad_export`, `already_exists`, `no_store` without `options.create`, ... */
 inline em_import_report import_object(const std::filesystem::path& store, int descriptor,
                                       const em_import_options& options =
                                           EM_IMPORT_OPTIONS_DEFAULT) {

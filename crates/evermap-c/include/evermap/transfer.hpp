@@ -1,7 +1,7 @@
 /**
- * @file Files and streams by the cheapest path that the kernel has. Thin: what each function promises is said in
- * `evermap_transfer.h`; here choices are a struct with defaults, what is told is collected, and
- * failures are thrown.
+ * @file Files and streams by the cheapest method that the kernel offers. A thin layer:
+ * `evermap_transfer.h` documents each function; here options are a struct with defaults,
+ * explanations are collected, and failures are thrown.
  *
  *     evermap::transfer::options options;
  *     options.durability = EM_COPY_DURABILITY_FULL;
@@ -27,10 +27,10 @@
 
 namespace evermap::transfer {
 
-/** What a transfer has to say for itself: which way was used and which not, what was not kept. */
+/** One explanation of a transfer: engines used and not used, attributes not kept. */
 struct explanation {
   em_explained kind;
-  /** How often the processor copies each byte in this way. */
+  /** Copies of each byte by the processor with this engine. */
   std::uint32_t copies;
   std::uint64_t bytes;
   /** The engine, or the attribute. */
@@ -39,9 +39,9 @@ struct explanation {
   std::string why;
 };
 
-/** Choices; what they mean, and which function has a use for which, is said of `em_transfer_options`. */
+/** Options; `em_transfer_options` documents them and the functions that use them. */
 struct options {
-  /** By its name, as "splice"; empty: picked. */
+  /** Name of the engine, such as "splice"; empty: chosen by the library. */
   std::string engine;
   em_copy_durability durability = EM_COPY_DURABILITY_NONE;
   em_reflink reflink = EM_REFLINK_AUTO;
@@ -58,25 +58,26 @@ struct options {
   std::uint32_t connections = 0;
   bool raw = false;
   bool discard = false;
-  /** How long to wait for a sender; 0: as long as it takes. */
+  /** Maximum wait for a sender; 0: unlimited. */
   std::chrono::milliseconds wait{0};
-  /** How long nothing may move; 0: a minute. */
+  /** Maximum time without progress; 0: a minute. */
   std::chrono::milliseconds idle{0};
-  /** Not zero in it, set by a signal handler or another thread, ends the transfer with `cancelled`. */
+  /** Cancel flag: a nonzero value, set by a signal handler or another thread, ends the transfer
+   * with `cancelled`. */
   const volatile std::sig_atomic_t* cancelled = nullptr;
-  /** Is called in this thread with the bytes that have arrived, and all that there are (0: not known); false ends
-   *  the transfer with `cancelled`. What it throws ends it as well, and is thrown on. */
+  /** Called in this thread with the bytes that have arrived and the total (0: not known); false
+   * ends the transfer with `cancelled`. An exception ends it as well, and is rethrown. */
   std::function<bool(std::uint64_t, std::uint64_t)> progress;
 };
 
-/** What was done, and what it has cost. */
+/** Results and costs of a transfer. */
 struct report : em_transfer_report {
   std::vector<explanation> explained;
 };
 
 namespace detail {
 
-/** What callbacks get; they may not throw. */
+/** Receives callbacks; may not throw. */
 struct listener {
   const options& chosen;
   std::vector<explanation> explained;
@@ -107,7 +108,7 @@ struct listener {
   }
 };
 
-/** Calls a function of `evermap_transfer.h` with choices and places for what it tells. */
+/** Calls a function of `evermap_transfer.h` with options and places for its results. */
 template <class F>
 report run(const options& chosen, F&& call) {
   static_assert(sizeof(std::sig_atomic_t) == sizeof(int), "the C library reads an int");
@@ -147,9 +148,9 @@ report run(const options& chosen, F&& call) {
 
 }  // namespace detail
 
-/** Copies a file, or a directory with all that is in it. Errors: `disk_full`, `source_changed`,
- *  `differs`, `refused`, `cancelled`, `not_permitted`, `busy`, `invalid_argument`, `io_error`; the
- *  target's name has what it had before then. */
+/** Copies a file, or a directory with all its contents. Errors: `disk_full`, `source_changed`,
+ * `differs`, `refused`, `cancelled`, `not_permitted`, `busy`, `invalid_argument`, `io_error`;
+ * the target is unchanged then. */
 inline report copy(const std::filesystem::path& source, const std::filesystem::path& target,
                    const options& chosen = {}) {
   return detail::run(chosen, [&](const em_transfer_options* given, em_transfer_report* done) {
@@ -157,17 +158,18 @@ inline report copy(const std::filesystem::path& source, const std::filesystem::p
   });
 }
 
-/** Moves bytes between two open descriptors, which stay open. Errors: `disk_full`, `source_changed`, `refused`,
- *  `cancelled`, `io_error`; what has arrived stays in the target. */
+/** Moves bytes between two open descriptors, which stay open. Errors: `disk_full`,
+ * `source_changed`, `refused`, `cancelled`, `io_error`; bytes that have arrived stay in the
+ * target. */
 inline report move(int source, int target, const options& chosen = {}) {
   return detail::run(chosen, [&](const em_transfer_options* given, em_transfer_report* done) {
     return evermap_move(source, target, given, done);
   });
 }
 
-/** Sends a file to who receives at `address`: "HOST:PORT", "[IPV6]:PORT" or "unix:PATH". When it returns the receiver
- *  has published the file, unless it throws away or the bytes are raw. Errors: `peer`, `source_changed`, `differs`,
- *  `refused`, `cancelled`, `not_permitted`, `io_error`. */
+/** Sends a file to a receiver at `address`: "HOST:PORT", "[IPV6]:PORT" or "unix:PATH". On return
+ * the receiver has published the file, unless it discards the data or the bytes are raw. Errors:
+ * `peer`, `source_changed`, `differs`, `refused`, `cancelled`, `not_permitted`, `io_error`. */
 inline report send(const std::filesystem::path& source, const std::string& address,
                    const options& chosen = {}) {
   return detail::run(chosen, [&](const em_transfer_options* given, em_transfer_report* done) {
@@ -175,9 +177,9 @@ inline report send(const std::filesystem::path& source, const std::string& addre
   });
 }
 
-/** Listens at `address`, receives one file, to a name or into a directory, and listens no more. Errors: `peer`,
- *  `disk_full`, `source_changed`, `differs`, `refused`, `cancelled`, `not_permitted`, `io_error`; a
- *  transfer that fails leaves nothing. */
+/** Listens at `address`, receives one file, to a name or into a directory, and stops listening.
+ * Errors: `peer`, `disk_full`, `source_changed`, `differs`, `refused`, `cancelled`,
+ * `not_permitted`, `io_error`; a failed transfer leaves nothing. */
 inline report receive(const std::string& address, const std::filesystem::path& target,
                       const options& chosen = {}) {
   return detail::run(chosen, [&](const em_transfer_options* given, em_transfer_report* done) {
@@ -185,10 +187,10 @@ inline report receive(const std::string& address, const std::filesystem::path& t
   });
 }
 
-/** Listens as long as it lives. Moves and does not copy; one thread at a time may receive with it. */
+/** Listens while it lives. Movable, not copyable; one thread at a time may receive with it. */
 class receiver {
  public:
-  /** Port 0 is any that is free. Errors: `peer` when the address cannot be had. */
+  /** Port 0 means any free port. Errors: `peer` when the address is not available. */
   explicit receiver(const std::string& address) {
     evermap::detail::check(evermap_listen(address.c_str(), &receiver_));
   }
@@ -204,19 +206,19 @@ class receiver {
     }
   }
 
-  /** Where it listens, with the port that it got. */
+  /** Returns the address with the actual port. */
   std::string address() const {
     char text[512];
     evermap::detail::check(evermap_receiver_address(receiver_, text, sizeof text));
     return text;
   }
-  /** Receives one file, and goes on listening. Errors: as `receive`; `busy`, `closed`. */
+  /** Receives one file, and continues to listen. Errors: as `receive`; `busy`, `closed`. */
   report next(const std::filesystem::path& target, const options& chosen = {}) {
     return detail::run(chosen, [&](const em_transfer_options* given, em_transfer_report* done) {
       return evermap_receiver_next(receiver_, target.c_str(), given, done);
     });
   }
-  /** Listens no more. Closing again is nothing. Errors: `busy`. */
+  /** Stops listening. Closing again does nothing. Errors: `busy`. */
   void close() {
     if (receiver_ != nullptr) {
       evermap::detail::check(evermap_receiver_close(receiver_));

@@ -1,13 +1,13 @@
 /**
  * @file
- * What type an object's root is, for programs that were built separately: a text that describes the
- * type and the ABI of the standard library, and the FNV-1a hash of it, which is the root's tag.
+ * Type of an object's root, for programs that were built separately: a text that describes the type
+ * and the ABI of the standard library, and its FNV-1a hash, which is the root's tag.
  *
- * A container's members are laid out by the standard library, so an object with C++ containers
- * belongs to one library ABI. The signature has everything that can be known of a type without its
- * author's help: name, size and alignment of it and of the types it is a template of. What it
- * cannot see is a class of unchanged size whose members changed their meaning: specialise
- * `evermap::layout_version`.
+ * The standard library lays out a container's members, so an object with C++ containers belongs to
+ * one library ABI. The signature contains everything that can be known of a type without its
+ * author's help: name, size and alignment of the type and of its template arguments. It cannot see
+ * that the members of a class with unchanged size changed their meaning: specialise
+ * `evermap::layout_version` for that.
  */
 #ifndef EVERMAP_TYPE_HPP
 #define EVERMAP_TYPE_HPP
@@ -32,11 +32,11 @@ static_assert(sizeof(void*) == 8 && CHAR_BIT == 8, "objects hold 64-bit addresse
 
 namespace evermap {
 
-/** The tag of a root: 16 bytes that the superblock keeps beside its address. */
+/** Tag of a root: 16 bytes in the superblock, stored with the root's address. */
 using tag = std::array<unsigned char, 16>;
 
-/** FNV-1a, 128 bits, most significant byte first: the published function, so that other languages
- *  can make the same tags. */
+/** FNV-1a, 128 bits, most significant byte first: the published function, so that other
+ * languages can compute the same tags. */
 constexpr tag fnv1a(std::string_view text) noexcept {
   __extension__ using wide = unsigned __int128;
   constexpr wide prime = (wide{1} << 88) + 0x13b;
@@ -51,15 +51,16 @@ constexpr tag fnv1a(std::string_view text) noexcept {
   return bytes;
 }
 
-/** Version of a class's members: part of its signature when it is not 0. Raise it when the meaning
- *  of the bytes changes and the size does not: `template <> inline constexpr unsigned
- *  evermap::layout_version<person> = 2;` */
+/** Version of a class's members: part of its signature when it is not 0. Increase it when the
+ * meaning of the bytes changes but the size does not: `template <> inline constexpr unsigned
+ * evermap::layout_version<person> = 2;` */
 template <class T>
 inline constexpr unsigned layout_version = 0;
 
 namespace detail {
 
-/** The standard library whose containers an object holds, as far as it decides their layout. */
+/** Returns the standard library whose containers an object holds, as far as it determines their
+ * layout. */
 constexpr std::string_view library_abi() noexcept {
 #if defined(_LIBCPP_ABI_VERSION)
 #define EVERMAP_TEXT_OF_(x) #x
@@ -80,13 +81,13 @@ constexpr std::string_view library_abi() noexcept {
 #endif
 }
 
-/** The name as the ABI writes it: the same for all compilers of one ABI. */
+/** Returns the name as the ABI writes it: the same for all compilers of one ABI. */
 template <class T>
 std::string mangled_name() {
   return typeid(T).name();
 }
 
-/** The name for people. */
+/** Returns the human-readable name. */
 template <class T>
 std::string readable_name() {
   int status = 0;
@@ -108,8 +109,8 @@ struct pointee<T, std::void_t<typename T::element_type>> {
   using type = typename T::element_type;
 };
 
-/** The types a type is made of, as far as templates tell. Recursion ends because a class type is
- *  described by its name and size only, unless it names its elements. */
+/** Types that a type is made of, as far as templates tell. Recursion ends because a class type
+ * is described by its name and size only, unless it names its elements. */
 template <class T>
 struct parts {
   template <class F>
@@ -183,7 +184,7 @@ struct describer {
       if constexpr (layout_version<std::remove_cv_t<T>> != 0) {
         text += " v" + std::to_string(layout_version<std::remove_cv_t<T>>);
       }
-      // A type that contains itself through a container (a tree) would go on for ever.
+      // A type that contains itself through a container (a tree) would recurse for ever.
       if (depth < 8) {
         ++depth;
         text += "[";
@@ -204,22 +205,22 @@ std::string describe(bool readable) {
 
 }  // namespace detail
 
-/** What the tag is the hash of. */
+/** Returns the text whose hash is the tag. */
 template <class T>
 const std::string& signature() {
   static const std::string text = detail::describe<T>(false);
   return text;
 }
 
-/** The same with names for people: what the object file keeps, cut at 1024 bytes, and errors say.
- *  */
+/** Returns the text with human-readable names, for the object file (truncated at 1024 bytes) and
+ * for errors. */
 template <class T>
 const std::string& description() {
   static const std::string text = detail::describe<T>(true);
   return text;
 }
 
-/** The tag of a root of type `T`. Computed once a process. */
+/** Returns the tag of a root of type `T`. Computed once per process. */
 template <class T>
 const tag& tag_of() {
   static const tag value = fnv1a(signature<T>());

@@ -1,17 +1,17 @@
 /**
  * @file
- * Where virtual functions of classes in objects are found.
+ * Locates the virtual functions of classes in objects.
  *
- * A virtual table holds addresses of code, which are elsewhere in every process. So an object has a
- * *copy* of the table of each class that was registered for it, and values of the class point to
- * the copy, whose address is the same everywhere. At opening only the copies are written anew: a
- * few hundred bytes a class, however many values there are.
+ * A virtual table holds addresses of code, which differ in every process. So an object has a *copy*
+ * of the table of each registered class, and values of the class point to the copy, whose address
+ * is the same everywhere. Opening only rewrites the copies: a few hundred bytes per class,
+ * independent of the number of values.
  *
- * Itanium C++ ABI, as GCC and Clang follow it on Linux. A *group* is the tables of one class: that
- * of its primary base first, those of further bases behind it. Each begins with the offset to the
- * top and the address of the class's type_info; then come addresses of functions. No symbol tells a
- * group's length, so it is read word by word for as long as it can be one; a word too many does no
- * harm. Virtual bases are refused: their offsets stand before the group's beginning.
+ * Itanium C++ ABI, as implemented by GCC and Clang on Linux. A *group* is the tables of one class:
+ * that of its primary base first, then those of further bases. Each begins with the offset to the
+ * top and the address of the class's type_info; addresses of functions follow. No symbol gives a
+ * group's length, so it is read word by word as long as the words are plausible; reading a word too
+ * many is harmless. Virtual bases are refused: their offsets precede the group's beginning.
  */
 #ifndef EVERMAP_VTABLE_HPP
 #define EVERMAP_VTABLE_HPP
@@ -33,8 +33,8 @@
 
 namespace evermap {
 
-/** A value of `T` to look at: specialise it for a class without a default constructor, with a
- *  static `make()` that returns one. It is made once a process. */
+/** Example value of `T`: specialise it for a class without a default constructor, with a static
+ * `make()` that returns one. It is created once per process. */
 template <class T>
 struct vtable_example {
   static T make() { return T(); }
@@ -42,18 +42,18 @@ struct vtable_example {
 
 namespace detail {
 
-/** Longest group: more is taken for a mistake. */
+/** Maximum length of a group; a longer one is treated as an error. */
 inline constexpr std::size_t vtable_words_max = 4096;
 
-/** The tables of one class in this process. */
+/** Tables of one class in this process. */
 struct vtable_group {
   const std::uintptr_t* first = nullptr;
   std::size_t words = 0;
-  /** Where the tables in it begin: what values of the class point at depends on it. */
+  /** Positions at which the tables in the group begin: values of the class point to these. */
   std::uint64_t shape = 0;
 };
 
-/** Ranges of the loaded program and libraries. */
+/** Address ranges of the loaded program and libraries. */
 struct program_ranges {
   struct range {
     std::uintptr_t first;
@@ -90,10 +90,10 @@ struct program_ranges {
   }
 };
 
-/** Does a class have virtual bases, at any depth? Reads its type_info as the ABI lays it out (2.9.5,
- *  RTTI Layout): libc++abi declares the classes for that nowhere, and only their names tell which it
- *  is. Behind the address of a table and of a name come either the one base, or flags, the number of
- *  bases and for each its type and a word whose bit 0 says that it is virtual. */
+/** Returns true if a class has virtual bases, at any depth. Reads its type_info in the ABI's
+ * layout (2.9.5, RTTI Layout): libc++abi declares these classes in no header, and only their
+ * names tell the kind. After the address of a table and of a name follow either the one base, or
+ * flags, the number of bases and for each its type and a word whose bit 0 marks a virtual base. */
 inline bool has_virtual_base(const std::type_info* type) {
   struct base {
     const std::type_info* type;
@@ -120,8 +120,8 @@ inline bool has_virtual_base(const std::type_info* type) {
   return false;
 }
 
-/** Reads the group whose primary table a value points at. Words behind its end may be looked at,
- *  which a sanitizer would not like. */
+/** Reads the group whose primary table a value points to. May read words after its end, which a
+ * sanitizer would report. */
 __attribute__((no_sanitize("address", "undefined"), noinline)) inline vtable_group read_group(
     std::uintptr_t address_point, const std::type_info& type) {
   const program_ranges ranges;
@@ -156,14 +156,13 @@ __attribute__((no_sanitize("address", "undefined"), noinline)) inline vtable_gro
   return group;
 }
 
-/** The copy of a class's group in one object. */
+/** Copy of a class's group in one object. */
 struct vtable_copy {
   std::uintptr_t anchor;
   std::uintptr_t first;
 };
 
-/** The copies of one class's group, one for each object that was opened with the class registered.
- *  */
+/** Copies of one class's group, one for each object that was opened with the class registered. */
 template <class T>
 struct vtable_copies {
   static inline std::mutex lock;
@@ -200,7 +199,7 @@ struct vtable_copies {
   }
 };
 
-/** The group of `T` in this process. */
+/** Returns the group of `T` in this process. */
 template <class T>
 const vtable_group& group_of() {
   static const vtable_group group = [] {
@@ -216,8 +215,8 @@ const vtable_group& group_of() {
   return group;
 }
 
-/** Where the copy of `T`'s group in an object is; throws when the class was not registered there.
- *  */
+/** Returns the place of the copy of `T`'s group in an object; throws when the class was not
+ * registered there. */
 template <class T>
 std::uintptr_t registered_copy(std::uintptr_t anchor) {
   const std::uintptr_t copy = vtable_copies<T>::get(anchor);
@@ -230,8 +229,7 @@ std::uintptr_t registered_copy(std::uintptr_t anchor) {
   return copy;
 }
 
-/** Makes a new value of `T` point to the copy. All its pointers into the group are found by value.
- *  */
+/** Makes a new value of `T` point to the copy. Finds all its pointers into the group by value. */
 template <class T>
 void adopt_vtable(T* value, std::uintptr_t copy) noexcept {
   const vtable_group& group = group_of<T>();

@@ -111,7 +111,7 @@ impl OpenImage {
     #[cold]
     fn busy(&self) -> Failure {
         let message = format!(
-            "another thread uses the image of {}; advise, close and the first look for its writable address must be exclusive with it",
+            "another thread uses the image of {}; advise, close and the first call for its writable address need it exclusively",
             self.path.display()
         );
         Failure::new(status::BUSY, message)

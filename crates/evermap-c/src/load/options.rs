@@ -73,7 +73,7 @@ unsafe fn by_recording(loader: Loader, given: &em_load_options) -> Result<Loader
             let file = unsafe { path(given.replay) }?;
             Ok(loader.replay(&Recording::read(file)?))
         }
-        _ => Err(Failure::argument("only one of `record`, `recording` and `replay` can be had")),
+        _ => Err(Failure::argument("only one of `record`, `recording` and `replay` can be set")),
     }
 }
 
@@ -171,10 +171,10 @@ fn fork(number: u32) -> Result<ForkPolicy> {
 fn method(name: &str) -> Result<Method> {
     Method::from_name(name).ok_or_else(|| {
         let names = Method::ALL.map(Method::name).join(", ");
-        Failure::argument(format!("no method is called `{name}`; there are {names}"))
+        Failure::argument(format!("unknown method `{name}`; the methods are {names}"))
     })
 }
 
 fn unknown(field: &str, number: u32) -> Failure {
-    Failure::argument(format!("{number} is no choice of `{field}`; see evermap_load.h"))
+    Failure::argument(format!("{number} is not a valid `{field}`; see evermap_load.h"))
 }

@@ -104,7 +104,7 @@ impl Choices {
         match fields.iter().find(|(name, chosen)| *chosen != 0 && !used.contains(name)) {
             None => Ok(()),
             Some((name, _)) => {
-                Err(Failure::argument(format!("{function}() has no use for `{name}`; leave it 0")))
+                Err(Failure::argument(format!("{function}() does not use `{name}`; leave it 0")))
             }
         }
     }
@@ -114,10 +114,10 @@ fn engine_of(name: &str) -> Result<EngineKind> {
     EngineKind::from_name(name).ok_or_else(|| {
         let names: Vec<_> = EngineKind::ALL.iter().map(|kind| kind.name()).collect();
         let names = names.join(", ");
-        Failure::argument(format!("no engine is called `{name}`; there are {names}"))
+        Failure::argument(format!("unknown engine `{name}`; the engines are {names}"))
     })
 }
 
 fn unknown(field: &str, number: u32) -> Failure {
-    Failure::argument(format!("{number} is no choice of `{field}`; see evermap_transfer.h"))
+    Failure::argument(format!("{number} is not a valid `{field}`; see evermap_transfer.h"))
 }

@@ -1,5 +1,5 @@
 /*
- * Does one thing that must not be done; the caller looks at how the program ends and what it said.
+ * Makes one forbidden call; the caller checks how the program ends and what it prints.
  *
  *     bad_input STORE WHAT    (EVERMAP_STORE names STORE)
  */

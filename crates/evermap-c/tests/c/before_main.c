@@ -1,5 +1,5 @@
 /*
- * Looks, before it uses the library, whether the addresses that it is given are taken.
+ * Checks, before it uses the library, if the given addresses are reserved.
  *
  *     before_main FIRST END    (hexadecimal; EVERMAP_RESERVE names stores)
  */
@@ -19,7 +19,7 @@ int main(int arguments, char **argument)
             first = to;
     fclose(maps);
     bool kept = first >= end;
-    /* What a static library does not get asked for is not in the program. */
+    /* Linkers take only referenced parts of a static library, so refer to it. */
     CHECK(em_store_open(NULL, NULL, NULL) == EM_INVALID_ARGUMENT);
     puts(kept ? "kept" : "free");
     return 0;

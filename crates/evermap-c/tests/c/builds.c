@@ -2,9 +2,9 @@
  *
  *     builds STORE write|register|rollback|forget|call|look
  *
- * `rollback` registers the program's code, takes that back, and goes on as `write`.
+ * `rollback` registers the program's code, rolls back, and continues like `write`.
  *
- * Compiled with another BUILD it is another program with the same functions. */
+ * Compiled with another BUILD, it is a different program with the same functions. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ struct root {
 };
 
 #if BUILD != 1
-/* Moves what follows. */
+/* Shifts the code that follows. */
 int more(int number)
 {
     printf("%d\n", number * BUILD);

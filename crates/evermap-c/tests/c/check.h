@@ -1,4 +1,4 @@
-/* What the test programs share: a check that says what it saw and ends the program. */
+/* Shared by the test programs: a check that prints the failure and ends the program. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -19,7 +19,7 @@
 
 #define OK(call) CHECK((call) == EM_OK)
 
-/* The call gives what says that it failed, which is for this reason, with a message that has
+/* Checks that the call returns its failure value, for this reason, with a message that contains
  * `text` and an errno. */
 #define FAILS(call, failed, status, text)                       \
     do {                                                        \
@@ -31,7 +31,7 @@
         CHECK(strstr(em_last_error_message(), (text)) != NULL); \
     } while (0)
 
-/* The same for a call that gives a status. */
+/* Like FAILS, for a call that returns a status. */
 #define REFUSED(call, status, text) FAILS(call, status, status, text)
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Checks a store and prints each finding, and what em_check returned.
+ * Checks a store and prints each finding and the result of em_check.
  *
  *     check_store STORE
  */

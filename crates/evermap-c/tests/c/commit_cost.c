@@ -1,13 +1,13 @@
-/* What looking for foreign pointers costs a commit:
+/* The cost of the search for foreign pointers in a commit:
  *
  *     commit_cost STORE PAGES BYTES allow|report ROUNDS
  *
- * BYTES of each page are changed: 8, or 4096. Prints the shortest commit of all rounds. To count
+ * BYTES of each page are changed: 8, or 4096. Prints the fastest commit of all rounds. To count
  * instructions:
  *
  *     valgrind --tool=callgrind --toggle-collect=em_commit commit_cost STORE 100 4096 report 2
  *
- * The store is in addresses that valgrind has. */
+ * The store must be at addresses that valgrind supports. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ int main(int count, char **arguments)
     for (int round = 0; round < rounds; round++) {
         for (size_t page = 0; page < pages; page++)
             for (size_t at = 0; at < bytes; at += 8) {
-                /* Numbers, texts and pointers into the object, in turn. */
+                /* Alternates numbers, texts and pointers into the object. */
                 uint64_t word = at % 3 == 0 ? page * 512 + at + (size_t)round
                                             : (uint64_t)(size_t)(memory + at) + (size_t)round;
                 memcpy(memory + page * PAGE + at, at % 5 == 0 ? "some wor" : (char *)&word, 8);

@@ -1,9 +1,9 @@
 /*
- * What a call costs beyond the Rust heap's, for callgrind:
+ * The cost of a call in addition to the Rust heap's, for callgrind:
  *
  *     valgrind --tool=callgrind --dump-instr=no ./cost STORE
  *
- * Valgrind has no addresses for the default window, so the store is made in a lower one.
+ * Valgrind does not support the addresses of the default window, so the store uses a lower one.
  */
 #include "check.h"
 

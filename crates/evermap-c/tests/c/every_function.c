@@ -1,6 +1,6 @@
 /*
- * Uses every function of the headers about stores and checks what it promises. Built with sanitizers:
- * what the library does to memory, and what this program does with it, is watched.
+ * Uses every function of the headers about stores and checks its documented behaviour. Built with
+ * sanitizers, which watch the memory accesses of the library and of this program.
  *
  *     every_function STORE    (EVERMAP_STORE names another one)
  */
@@ -65,7 +65,7 @@ static void stores(const char *path)
     OK(em_store_open(path, NULL, &again));
     CHECK(again != store);
     OK(em_store_close(again));
-    REFUSED(em_store_close(again), EM_CLOSED, "no open handle");
+    REFUSED(em_store_close(again), EM_CLOSED, "not an open handle");
     OK(em_store_open_or_create(path, NULL, &again));
     OK(em_store_close(again));
     OK(em_store_reserve(path));
@@ -133,7 +133,7 @@ static void heap(em_object *object)
     CHECK(em_object_of(block) == object && em_contains(object, block, 100));
     CHECK(!em_contains(object, &block, 1) && em_object_of(&block) == NULL);
 
-    /* A size of zero is a block of its own, with an address of its own. */
+    /* A size of zero gives a distinct block with a distinct address. */
     char *zero = em_malloc(object, 0), *other = em_calloc(object, 0, 8);
     CHECK(zero != NULL && other != NULL && zero != other);
     em_free(object, zero);
@@ -161,7 +161,7 @@ static void heap(em_object *object)
     em_free(object, zeros);
     em_free(object, aligned);
 
-    /* Sizes and alignments that no object can meet. */
+    /* Sizes and alignments that no object can provide. */
     uint64_t before = em_sequence(object);
     FAILS(em_malloc(object, (size_t)1 << 60), NULL, EM_BAD_ALLOCATION, "1152921504606846976");
     CHECK(errno == ENOMEM);
@@ -188,7 +188,7 @@ static void root_and_commits(em_object *object)
     CHECK(node != NULL);
     node->value = 1;
     REFUSED(em_set_root(object, node, 1000000, NULL, NULL), EM_BAD_ROOT, "1000000");
-    REFUSED(em_set_root(object, &node, 8, NULL, NULL), EM_BAD_ROOT, "no allocated block");
+    REFUSED(em_set_root(object, &node, 8, NULL, NULL), EM_BAD_ROOT, "not an allocated block");
     OK(em_set_root(object, node, sizeof *node, tag, "numbers"));
     CHECK(em_root(object) == node);
     OK(em_rollback(object));
@@ -220,11 +220,11 @@ static void root_and_commits(em_object *object)
     OK(em_sync(object));
     OK(em_verified(object, &done));
 
-    /* A root that was freed is not committed. */
+    /* A freed root is not committed. */
     void *freed = em_malloc(object, 32);
     OK(em_set_root(object, freed, 32, NULL, NULL));
     em_free(object, freed);
-    REFUSED(em_commit(object, NULL), EM_BAD_ROOT, "no allocated block");
+    REFUSED(em_commit(object, NULL), EM_BAD_ROOT, "not an allocated block");
     OK(em_rollback(object));
     CHECK(em_root(object) == node);
 }
@@ -318,7 +318,7 @@ static void objects(const char *path)
     uint64_t seven = 7;
     OK(em_patch(reader, &root->value, &seven, sizeof seven));
     CHECK(root->value == 7);
-    REFUSED(em_patch(reader, &seven, &seven, sizeof seven), EM_INVALID_ARGUMENT, "not the object's");
+    REFUSED(em_patch(reader, &seven, &seven, sizeof seven), EM_INVALID_ARGUMENT, "not in the object's data");
     REFUSED(em_patch(reader, root, NULL, 8), EM_INVALID_ARGUMENT, "NULL");
     OK(em_patch(reader, root, NULL, 0));
     seven = 1;
@@ -335,7 +335,7 @@ static void objects(const char *path)
     REFUSED(em_check("/nonexistent", NULL, NULL), EM_NO_STORE, "/nonexistent");
 }
 
-/* What an audit told of one kind. */
+/* Report of an audit about one kind. */
 struct told {
     uint32_t kind;
     uint64_t count;
@@ -432,7 +432,7 @@ static void copies_and_moves(const char *path)
     snprintf(other, sizeof other, "%s-other", path);
     snprintf(made, sizeof made, "%s-made", path);
     snprintf(file, sizeof file, "%s-file", path);
-    /* A pointer to be moved. */
+    /* A pointer that will be moved. */
     em_store *store;
     em_object *object;
     OK(em_store_open(path, NULL, &store));
@@ -474,7 +474,7 @@ static void copies_and_moves(const char *path)
     to.dry_run = 0;
     to.to = 4096;
     REFUSED(em_rebase(copy, &to, &moved, NULL, NULL), EM_BAD_BASE, "1 GiB");
-    /* The one that was restored is noted where it is. */
+    /* The restored store is recorded at its addresses. */
     to.to = moved.from - ((uint64_t)1 << 30);
     REFUSED(em_rebase(copy, &to, &moved, NULL, NULL), EM_ADDRESS_TAKEN, other);
     to.dry_run = 1;
@@ -601,7 +601,7 @@ static void sharing(const char *path)
     REFUSED(em_object_open(store, "shared", EM_SHARE, &early, &object), EM_INVALID_ARGUMENT, "EM_SHARE");
     early.protection = EM_PROTECTION_OFF;
     OK(em_object_open(store, "shared", EM_SHARE, NULL, &object));
-    /* Nothing without a lock. */
+    /* Without a lock, everything is refused. */
     FAILS(em_malloc(object, 8), NULL, EM_NOT_LOCKED, "shared");
     REFUSED(em_set_root(object, NULL, 0, NULL, NULL), EM_NOT_LOCKED, "shared");
     REFUSED(em_commit(object, NULL), EM_NOT_LOCKED, "shared");
@@ -610,7 +610,7 @@ static void sharing(const char *path)
     REFUSED(em_info(object, &info), EM_NOT_LOCKED, "shared");
     REFUSED(em_write_unlock(object), EM_NOT_LOCKED, "writes");
     REFUSED(em_read_unlock(object), EM_NOT_LOCKED, "reads");
-    /* Handles of one object are the same; other options and other modes are refused. */
+    /* Handles of one object are equal; other options and modes are refused. */
     OK(em_object_open(store, "shared", EM_SHARE, NULL, &again));
     early.early_read = 1;
     REFUSED(em_object_open(store, "shared", EM_SHARE, &early, &other), EM_BUSY, "options");
@@ -631,7 +631,7 @@ static void sharing(const char *path)
     OK(em_info(object, &info));
     CHECK(info.mode == EM_SHARE && em_sequence(object) == info.sequence);
     OK(em_verified(object, &changed));
-    /* A store that no function was told of. */
+    /* A store that no function was called for. */
     *number = 8;
     REFUSED(em_write_unlock(object), EM_UNCOMMITTED, "roll back");
     OK(em_rollback(object));
@@ -665,7 +665,7 @@ static void sharing(const char *path)
     OK(em_write_unlock(object));
     OK(em_object_close(object));
 
-    /* A session that has changes is not closed. */
+    /* A session with changes is not closed. */
     OK(em_object_open(store, "shared", EM_WRITE, NULL, &object));
     REFUSED(em_read_lock(object), EM_INVALID_ARGUMENT, "EM_SHARE");
     REFUSED(em_read_unlock(object), EM_INVALID_ARGUMENT, "EM_SHARE");
@@ -685,8 +685,8 @@ static void sharing(const char *path)
     OK(em_store_close(store));
 }
 
-/* While a store's directory has another name, a session commits what fits the addresses that it has.
- * When it needs more, its commits fail until the name is back or the session rolls back. */
+/* While a store's directory is renamed, a session commits changes that fit its addresses. If it
+ * needs more addresses, its commits fail until the name is restored or the session rolls back. */
 static void renamed_store(const char *path)
 {
     char elsewhere[1000];
@@ -746,7 +746,7 @@ static void pointers_out(const char *path)
     pointers[0] = &local;
     pointers[1] = &local;
     OK(em_expect_foreign(object, &pointers[1], sizeof *pointers));
-    REFUSED(em_expect_foreign(object, &local, sizeof local), EM_INVALID_ARGUMENT, "not the object's");
+    REFUSED(em_expect_foreign(object, &local, sizeof local), EM_INVALID_ARGUMENT, "not in the object's data");
     OK(em_commit(object, NULL));
     CHECK(told == (uint64_t)(size_t)&pointers[0]);
     OK(em_forget_code(object));
@@ -765,7 +765,7 @@ static void pointers_out(const char *path)
     OK(em_rollback(object));
     OK(em_object_close(object));
 
-    /* The same for an object that threads share; the lock is asked for. */
+    /* Repeats the test with a shared object, which also requires the lock. */
     OK(em_object_open(store, "renamed", EM_SHARE, &options, &object));
     OK(em_write_lock(object));
     pointers = em_calloc(object, 4, sizeof *pointers);
@@ -780,7 +780,7 @@ static void pointers_out(const char *path)
     REFUSED(em_forget_code(object), EM_NOT_LOCKED, "writes");
     OK(em_write_lock(object));
     pointers = em_calloc(object, 4, sizeof *pointers);
-    /* Not what the block held before it was freed: that would be no change. */
+    /* Different from the block's contents before it was freed, so that it is a change. */
     pointers[0] = pointers[1] = &told;
     OK(em_expect_foreign(object, &pointers[0], sizeof *pointers));
     told = 0;
@@ -814,7 +814,7 @@ static void fast_io(void)
     CHECK(node != NULL && (char *)node > first);
     node->value = 7;
     CHECK(set_prime_node("list", node) == 0 && get_prime_node("list") == node);
-    FAILS(set_prime_node("list", (char *)node + 8), -1, EM_BAD_ROOT, "no allocated block");
+    FAILS(set_prime_node("list", (char *)node + 8), -1, EM_BAD_ROOT, "not an allocated block");
     p_free("list", p_malloc("list", 100));
     p_free("list", NULL);
     CHECK(p_commit("list") == 0);
@@ -834,7 +834,7 @@ static void fast_io(void)
     FAILS(p_reduce("list", 8), -1, EM_READ_ONLY, "reading");
     CHECK(p_unmap("list") == 0);
 
-    /* Who closes the object by its handle has unmapped it. */
+    /* Closing the object by its handle has unmapped it. */
     CHECK(p_map("list") != NULL);
     OK(em_object_close(em_object_of(get_prime_node("list"))));
     FAILS(get_prime_node("list"), NULL, EM_CLOSED, "closed");
@@ -856,7 +856,7 @@ static void nv_heap(void)
     char *anonymous = nvmalloc(NULL, 50);
     CHECK(anonymous != NULL && anonymous != first);
     em_free(em_object_of(anonymous), anonymous);
-    /* Enough names for the table to be made anew some times. */
+    /* Enough names to enlarge the table several times. */
     for (int i = 0; i < 1000; i++) {
         char name[20];
         sprintf(name, "number %d", i);
@@ -877,7 +877,7 @@ static void nv_heap(void)
         int *number = nvread(name, &size);
         CHECK(number != NULL && *number == i && size == sizeof *number);
     }
-    /* The heap is an object like others, and opens again after its handle was closed. */
+    /* The heap is an ordinary object, and opens again after its handle was closed. */
     OK(em_object_close(em_object_of(first)));
     CHECK(nvread("first", NULL) == first && strcmp(first, "kept") == 0);
 }

@@ -1,16 +1,16 @@
-/* How often do numbers and texts look like pointers out of the object?
+/* Counts numbers and texts that look like pointers out of the object.
  *
  *     false_reports STORE WORDS HEAP_MB FILE...
  *
- * WORDS of each kind are committed to a new object, in a program with so much heap; then the words of
- * the files, each padded to 8 bytes. Prints a line of each kind. */
+ * WORDS of each kind are committed to a new object, in a program with a heap of HEAP_MB; then the
+ * words of the files, each padded to 8 bytes. Prints one line per kind. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 
-/* Small enough for the heap that grows. */
+/* Small enough to come from the heap that grows. */
 #define BLOCK_BYTES 100000
 #define BLOCKS_MAX 100000
 
@@ -43,7 +43,7 @@ static void count(const em_foreign_pointer *pointer, void *context)
     ++*(uint64_t *)context;
 }
 
-/* Commits words in an object of their own. Reports of one commit are counted up to 1,000. */
+/* Commits words in a new object. Reports of one commit are counted up to 1,000. */
 static void commit(em_store *store, const char *kind, const uint64_t *words, size_t number)
 {
     em_object *object;
@@ -59,7 +59,7 @@ static void commit(em_store *store, const char *kind, const uint64_t *words, siz
     OK(em_object_close(object));
 }
 
-/* The words of some files, padded with zeros. */
+/* Reads the words of some files, padded with zeros. */
 static size_t words_of(char **files, int number, uint64_t *words, size_t max)
 {
     size_t found = 0;

@@ -1,6 +1,6 @@
 /*
- * What a forked child may do with its parent's objects: read them and close them. All else gives
- * EM_FORKED, and em_free an abort.
+ * A forked child can read and close its parent's objects. All other calls return EM_FORKED, and
+ * em_free aborts.
  *
  *     forked STORE    (EVERMAP_STORE names STORE)
  */
@@ -81,7 +81,7 @@ static int child(void (*call)(void))
     return status;
 }
 
-/* What reads works, and closing gives up the child's own. */
+/* Reading works, and closing releases the child's own copy. */
 static void allowed(void)
 {
     char text[EM_NAME_BUFFER_BYTES];
@@ -110,8 +110,8 @@ static void look_and_close(void)
     OK(em_object_close(object));
     OK(em_object_close(seen));
     OK(em_object_close(common));
-    FAILS(em_root(object), NULL, EM_CLOSED, "no open handle");
-    REFUSED(em_object_close(seen), EM_CLOSED, "no open handle");
+    FAILS(em_root(object), NULL, EM_CLOSED, "not an open handle");
+    REFUSED(em_object_close(seen), EM_CLOSED, "not an open handle");
 }
 
 static void fork_again(void)
@@ -147,7 +147,7 @@ static void open_there(void)
 
 static pthread_barrier_t locked, forked;
 
-/* Stores, and has the object locked, while the other thread forks. */
+/* Stores to the object and locks it, while the other thread forks. */
 static void *write_common(void *unused)
 {
     OK(em_write_lock(common));
@@ -178,8 +178,8 @@ static void *commit_again_and_again(void *unused)
     return unused;
 }
 
-/* Another thread was committing, or not. */
-static void look_at_any_moment(void)
+/* Forks while another thread may be committing. */
+static void fork_at_any_moment(void)
 {
     alarm(20);
     CHECK(em_root(object) == block || em_last_error() == EM_BUSY);
@@ -187,7 +187,7 @@ static void look_at_any_moment(void)
     CHECK(em_sequence(object) > 0 && em_object_base(object) != NULL);
     REFUSED(em_commit(object, NULL), EM_FORKED, "forked");
     OK(em_object_close(object));
-    FAILS(em_root(object), NULL, EM_CLOSED, "no open handle");
+    FAILS(em_root(object), NULL, EM_CLOSED, "not an open handle");
 }
 
 static void free_there(void)
@@ -198,7 +198,7 @@ static void free_there(void)
 int main(int arguments, char **argument)
 {
     CHECK(arguments == 2);
-    /* A process that has not used the library yet has nothing to lose by forking. */
+    /* A process that has not used the library yet loses nothing by forking. */
     path = argument[1];
     CHECK(child(open_there) == 0);
     OK(em_store_open(path, NULL, &store));
@@ -225,12 +225,12 @@ int main(int arguments, char **argument)
 
     CHECK(pthread_create(&writer, NULL, commit_again_and_again, NULL) == 0);
     for (int i = 0; i < 200; i++) {
-        CHECK(child(look_at_any_moment) == 0);
+        CHECK(child(fork_at_any_moment) == 0);
     }
     stop = true;
     CHECK(pthread_join(writer, NULL) == 0);
 
-    /* The parent is none the worse for it. */
+    /* The parent is not affected. */
     OK(em_read_lock(common));
     CHECK(*(int *)em_root(common) == 7);
     OK(em_read_unlock(common));

@@ -1,5 +1,5 @@
 /*
- * Uses every function of evermap_load.h and checks what it promises. Built with sanitizers.
+ * Uses every function of evermap_load.h and checks its documented behaviour. Built with sanitizers.
  *
  *     loads DIRECTORY
  */
@@ -41,7 +41,7 @@ static void is_unchanged(const char *path, size_t size)
     free(found);
 }
 
-/* Nobody changes files of this test while they are mapped. */
+/* The files of this test do not change while they are mapped. */
 static em_load_options by(const char *method)
 {
     em_load_options options = EM_LOAD_OPTIONS_DEFAULT;
@@ -50,7 +50,7 @@ static em_load_options by(const char *method)
     return options;
 }
 
-/* By one method; NULL, and a word to whoever watches, where the kernel or the file system has it not. */
+/* Loads by one method; returns NULL and prints a message if the kernel or file system lacks it. */
 static evermap_image *loaded(const char *path, const em_load_options *options)
 {
     evermap_image *image = NULL;
@@ -161,7 +161,7 @@ static void ranges(void)
     REFUSED(evermap_load(file, &options, &image), EM_OUT_OF_BOUNDS, file);
 }
 
-/* Bytes that are ensured can be given to system calls. */
+/* System calls can use bytes that were ensured. */
 static void parts_of_an_image(const char *method)
 {
     em_load_options options = by(method);
@@ -203,7 +203,7 @@ static void advice(void)
             has(image, 0, SIZE);
             OK(evermap_image_close(image));
         }
-    /* It does what it is for. */
+    /* The method is the requested one. */
     em_load_options options = by("mmap");
     evermap_image *image = loaded(file, &options);
     em_residency residency = { .size = sizeof residency };
@@ -243,7 +243,7 @@ static void probes(void)
     CHECK(strncmp(facts.available_limit, "the ", 4) == 0);
     CHECK(choices.count >= 2 && strcmp(choices.last, "read") == 0 && !choices.maps);
 
-    /* It is what is done. */
+    /* The method is the reported one. */
     evermap_image *image;
     em_load_report report = { .size = sizeof report };
     OK(evermap_load(file, NULL, &image));
@@ -263,7 +263,7 @@ static void probes(void)
     OK(evermap_load_probe(file, &options, &facts, choose, &choices));
     CHECK(choices.maps && strcmp(choices.first, "mmap-huge") == 0);
 
-    /* A program that knows shorter facts gets that much. */
+    /* A program with a shorter struct of facts gets only that part. */
     struct { size_t size; uint64_t bytes, behind; } shorter = { 16, 0, 7 };
     OK(evermap_load_probe(file, NULL, (em_load_facts *)&shorter, NULL, NULL));
     CHECK(shorter.size == 16 && shorter.bytes == SIZE && shorter.behind == 7);
@@ -358,7 +358,7 @@ static void files_that_change(void)
     has(image, 0, SIZE);
     OK(evermap_image_close(image));
 
-    /* While it is loaded: what came before is right, and what did not come is an error. */
+    /* A change during the load: loaded bytes stay right, and the others are errors. */
     fill(file, SIZE);
     options = by("takeover-on-demand");
     image = loaded(file, &options);
@@ -376,14 +376,14 @@ static void files_that_change(void)
     fill(file, SIZE);
 }
 
-/* Every function with what is no handle. */
+/* Calls every function with invalid handles. */
 static void closed(evermap_image *image)
 {
     em_load_report report = { .size = sizeof report };
     em_residency residency = { .size = sizeof residency };
     uint64_t one, two;
     bool flag;
-    FAILS(evermap_image_address(image), NULL, EM_CLOSED, image == NULL ? "NULL" : "no open handle");
+    FAILS(evermap_image_address(image), NULL, EM_CLOSED, image == NULL ? "NULL" : "not an open handle");
     FAILS(evermap_image_writable_address(image), NULL, EM_CLOSED, "");
     FAILS(evermap_image_length(image), 0, EM_CLOSED, "");
     FAILS(evermap_image_why(image, NULL, 0), 0, EM_CLOSED, "");
@@ -416,7 +416,7 @@ static void handles(void)
     OK(evermap_image_close(next));
 }
 
-/* All of many files, or none, or what there is. */
+/* Loads all of many files, or none, or the available ones. */
 static void many(const char *place)
 {
     enum { COUNT = 20 };
@@ -508,7 +508,7 @@ static void recordings(const char *place)
     CHECK(evermap_image_why(image, why, sizeof why) > 0 && strstr(why, "another range") != NULL);
     OK(evermap_image_close(image));
 
-    /* Whichever is due. */
+    /* Either status is valid here. */
     CHECK(remove(path) == 0);
     options = (em_load_options)EM_LOAD_OPTIONS_DEFAULT;
     options.recording = path;
@@ -549,7 +549,7 @@ static void rules(const char *place)
     CHECK(strcmp(report_of(image).method, "read-huge") == 0);
     OK(evermap_image_close(image));
 
-    /* They promise nothing by themselves. */
+    /* They give no promise by themselves. */
     OK(evermap_rules_parse("[[file]]\npattern = '*'\nmethod = 'mmap'\nunchanging = true\n", &others));
     options = (em_load_options)EM_LOAD_OPTIONS_DEFAULT;
     options.rules = others;
@@ -560,7 +560,7 @@ static void rules(const char *place)
     has(image, 0, SIZE);
     OK(evermap_image_close(image));
     OK(evermap_rules_close(others));
-    REFUSED(evermap_load(file, &options, &image), EM_CLOSED, "no open handle");
+    REFUSED(evermap_load(file, &options, &image), EM_CLOSED, "not an open handle");
     options.rules = NULL;
     REFUSED(evermap_load(file, &options, &image), EM_INVALID_ARGUMENT, "`trust_rules`");
 
@@ -571,9 +571,9 @@ static void rules(const char *place)
     REFUSED(evermap_rules_read("/nonexistent/rules", &others), EM_IO, "/nonexistent/rules");
     REFUSED(evermap_rules_match(rules, NULL, &matches), EM_INVALID_ARGUMENT, "NULL");
     REFUSED(evermap_rules_match(rules, "x", NULL), EM_INVALID_ARGUMENT, "NULL");
-    REFUSED(evermap_rules_match((evermap_rules *)&rules, "x", &matches), EM_CLOSED, "no open handle");
+    REFUSED(evermap_rules_match((evermap_rules *)&rules, "x", &matches), EM_CLOSED, "not an open handle");
     OK(evermap_rules_close(rules));
-    REFUSED(evermap_rules_close(rules), EM_CLOSED, "no open handle");
+    REFUSED(evermap_rules_close(rules), EM_CLOSED, "not an open handle");
     REFUSED(evermap_rules_match(NULL, "x", &matches), EM_CLOSED, "NULL");
 }
 
@@ -594,7 +594,8 @@ static void *looks(void *context)
     return NULL;
 }
 
-/* Some look, others have it alone: who comes between gets EM_BUSY, and nothing has happened. */
+/* Some threads read, others need exclusive use: conflicting calls get EM_BUSY and change
+ * nothing. */
 static void threads(const char *method)
 {
     em_load_options options = by(method);
@@ -614,7 +615,7 @@ static void threads(const char *method)
     OK(evermap_image_close(shared));
 }
 
-/* The child has the memory and no handle; what it writes the parent does not see. */
+/* The child has the memory but no handle; the parent does not see its writes. */
 static void forks(void)
 {
     em_load_options options = by("takeover-on-demand");

@@ -1,7 +1,7 @@
 /*
- * A server that opens its page before it forks its workers, as pre-fork servers do, and starts another
- * generation of workers for each newer page. Each worker serves the page of its generation, whatever
- * another process commits meanwhile.
+ * A server that opens its page before it forks its workers, as pre-fork servers do, and starts a
+ * new generation of workers for each newer page. Each worker serves the page of its generation,
+ * while another process commits new pages.
  *
  *     prefork make     makes the page
  *     prefork write    commits it again and again, until there is standard input or its end
@@ -19,7 +19,7 @@ enum { WORDS = 4000, WORKERS = 8, GENERATIONS = 3, REQUESTS = 50 };
 static em_store *store;
 static em_object *page;
 
-/* The number that all words of the page are. */
+/* Returns the number that all words of the page contain. */
 static unsigned long number(const em_object *object)
 {
     const unsigned long *words = em_root((em_object *)object);
@@ -41,7 +41,7 @@ static void make(void)
     OK(em_commit(page, NULL));
 }
 
-/* Commits and brings the file up to date where no reader is in the way; says each commit. */
+/* Commits, updates the file if no reader prevents it, and prints each commit. */
 static void write_until_told(void)
 {
     em_write_options options = EM_WRITE_OPTIONS_DEFAULT;
@@ -95,7 +95,7 @@ static void serve(void)
             pid_t worker = fork();
             CHECK(worker >= 0);
             if (worker == 0) {
-                /* The ends of its own and of older workers are the server's. */
+                /* The server owns the ends of its own and of older workers. */
                 close(requests[1]);
                 close(answers[0]);
                 for (int other = 0; other < count; other++) {
@@ -120,7 +120,7 @@ static void serve(void)
                 CHECK(answer == workers[i].serves);
             }
         }
-        /* The server goes on to a newer page and leaves the older one to its workers. */
+        /* The server moves to a newer page and leaves the older one to its workers. */
         bool changed = false;
         for (int tries = 0; !changed && tries < 10000; tries++) {
             OK(em_refresh(page, &changed));

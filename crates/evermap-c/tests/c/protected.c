@@ -1,5 +1,5 @@
 /*
- * A store that goes astray in a protected object.
+ * A stray store to a protected object.
  *
  *     protected STORE make         an object with a number in it, 1
  *     protected STORE stray WAY    changes it in a scope, without a commit, and outside of one
@@ -13,7 +13,7 @@
 
 static uint64_t *volatile number;
 
-/* Ends the program: 42 when it was the stray store, where it happened. */
+/* Ends the program, with 42 if the fault was the stray store. */
 static void caught(int signal, siginfo_t *info, void *context)
 {
     (void)signal;

@@ -1,6 +1,6 @@
 /*
- * Threads that read and write one shared object: no reader sees a torn state, nor by default one that
- * is not committed.
+ * Threads that read and write one shared object: no reader sees a torn state, nor, by default, an
+ * uncommitted one.
  *
  *     shared STORE
  */

@@ -1,6 +1,6 @@
 /*
- * Programs that are started with arguments and commands that lie in an object, by each way that there
- * is, while another thread commits.
+ * Programs that are started with arguments and commands that lie in an object, by each available
+ * function, while another thread commits.
  *
  *     starts    (EVERMAP_STORE names a new store)
  */
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* QUIET: where the command without output lies behind the other one. */
+/* QUIET: offset of the command without output after the other one. */
 enum { ROUNDS = 20, BYTES = 100000, QUIET = 500 };
 
 extern char **environ;
@@ -21,7 +21,7 @@ extern char **environ;
 static em_object *object, *other;
 static atomic_bool stop;
 
-/* Ends well if both texts are the same, as the shell and the kernel see them. */
+/* Succeeds if both texts are equal, as the shell and the kernel see them. */
 static const char script[] = "test \"$0\" = \"$1\"";
 
 static void ends_well(int status)
@@ -65,7 +65,7 @@ static void start(const char *command, const char *script_there, char *one, char
         _exit(9);
     }
     waits(child);
-    /* A child that only looks, and ends by exit(), which runs handlers and flushes. */
+    /* A child that only reads, and ends by exit(), which runs handlers and flushes. */
     fflush(NULL);
     if ((child = fork()) == 0) {
         exit(strcmp(one, two) == 0 ? 0 : 9);
@@ -102,7 +102,7 @@ int main(void)
     OK(em_commit(object, NULL));
     CHECK(pthread_create(&thread, NULL, commits, NULL) == 0);
     for (int round = 0; round < ROUNDS; round++) {
-        /* In committed memory, and in memory that no commit has. */
+        /* In committed memory, and in uncommitted memory. */
         char *fresh = em_malloc(object, BYTES), *command = em_malloc(object, 1000);
         CHECK(fresh != NULL && command != NULL);
         snprintf(old, BYTES, "round %d", round);

@@ -1,6 +1,6 @@
 /*
- * Threads with one object: many that allocate at once, two that commit at once, one that closes
- * beside others. Nobody gets anything but what the header says.
+ * Threads with one object: many allocate at the same time, two commit at the same time, and one
+ * closes it while others use it. Each call has exactly the documented results.
  *
  *     threads STORE
  */
@@ -45,7 +45,7 @@ static void meet(int meeting)
         sched_yield();
 }
 
-/* Both change something, wait for each other, and commit at the same moment. */
+/* Both threads change something, wait for each other, and commit at the same moment. */
 static void *commit(void *context)
 {
     (void)context;
@@ -64,7 +64,7 @@ static void *commit(void *context)
     return NULL;
 }
 
-/* Allocates while another thread commits: is told so, and nothing else happens. */
+/* Allocates while another thread commits: it gets EM_BUSY, and nothing else happens. */
 static void *allocate_all_the_time(void *context)
 {
     while (!atomic_load(&ended)) {
@@ -141,7 +141,7 @@ int main(int arguments, char **argument)
 
     commit_beside_allocation();
 
-    /* A close that would forget what is not committed is refused; one beside other threads is busy. */
+    /* A close that would lose changes is refused; one during other threads' calls is busy. */
     REFUSED(em_object_close(object), EM_UNCOMMITTED, "commit them");
     OK(em_rollback(object));
     pthread_t user[3];

@@ -1,6 +1,6 @@
 /*
- * Uses every function of evermap_transfer.h and checks what it promises. Built with sanitizers, and with
- * SIGPIPE as it is by default: a peer that goes away would end this program.
+ * Uses every function of evermap_transfer.h and checks its documented behaviour. Built with
+ * sanitizers, and with the default SIGPIPE: a peer that disconnects would end this program.
  *
  *     transfers DIRECTORY
  */
@@ -28,7 +28,7 @@ static void fill(const char *path, size_t size)
     CHECK(file != NULL && fwrite(content, 1, size, file) == size && fclose(file) == 0);
 }
 
-/* The file has the first `size` bytes of what all files here have. */
+/* Checks that the file holds the first `size` bytes of the common contents. */
 static void has(const char *path, size_t size)
 {
     char *found = malloc(size + 1);
@@ -95,7 +95,7 @@ static void copies(void)
     CHECK(told.calls > 0 && told.arrived_bytes == SIZE && told.total_bytes == SIZE);
     CHECK(told.used == 1 && told.used_bytes == SIZE);
 
-    /* A program that knows a shorter report gets that much. */
+    /* A program with a shorter report gets only that part. */
     struct { size_t size; uint64_t size_bytes, behind; } shorter = { 16, 0, 7 };
     OK(evermap_copy(from, to, NULL, (em_transfer_report *)&shorter));
     CHECK(shorter.size == 16 && shorter.size_bytes == SIZE && shorter.behind == 7);
@@ -117,7 +117,7 @@ static void directories(const char *place)
     sprintf(inside, "%s/file", copy);
     has(inside, 100);
     CHECK(report.files == 1 && report.directories == 1 && report.data_bytes == 100);
-    /* Now there is one: it goes into it, under its name. */
+    /* Now the directory exists: the copy goes into it, under the source's name. */
     OK(evermap_copy(tree, copy, NULL, NULL));
     sprintf(inside, "%s/tree/file", copy);
     has(inside, 100);
@@ -135,7 +135,7 @@ static void moves(void)
     CHECK(report.data_bytes == SIZE && report.size_bytes == SIZE);
     has(to, SIZE);
 
-    /* A part, through a pipe. */
+    /* A part of a file, through a pipe. */
     int ends[2];
     char part[1000];
     struct told told = { .thread = pthread_self() };
@@ -150,7 +150,7 @@ static void moves(void)
     CHECK(memcmp(part, content + 777, sizeof part) == 0);
     CHECK(told.arrived_bytes == sizeof part && told.total_bytes == sizeof part);
 
-    /* Through a pair of sockets into a file, to the peer's end. */
+    /* Through a pair of sockets into a file, until the peer closes. */
     int sockets[2];
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
     CHECK(write(sockets[0], content, 5000) == 5000 && shutdown(sockets[0], SHUT_WR) == 0);
@@ -159,7 +159,7 @@ static void moves(void)
     CHECK(report.data_bytes == 5000);
     has(to, 5000);
 
-    /* Whoever reads has gone: an error, and no signal, neither now nor later. */
+    /* The reader has closed: an error, and no signal, neither now nor later. */
     close(ends[0]);
     REFUSED(evermap_move(source, ends[1], NULL, NULL), EM_IO, "pipe:[");
     CHECK(errno == EPIPE);
@@ -168,8 +168,8 @@ static void moves(void)
     CHECK(errno == EPIPE);
     close(ends[1]);
     close(sockets[0]);
-    REFUSED(evermap_move(source, ends[1], NULL, NULL), EM_INVALID_ARGUMENT, "no open file descriptor");
-    REFUSED(evermap_move(-1, target, NULL, NULL), EM_INVALID_ARGUMENT, "no open file descriptor");
+    REFUSED(evermap_move(source, ends[1], NULL, NULL), EM_INVALID_ARGUMENT, "not an open file descriptor");
+    REFUSED(evermap_move(-1, target, NULL, NULL), EM_INVALID_ARGUMENT, "not an open file descriptor");
 
     some.begin_bytes = SIZE - 10;
     some.length_bytes = 20;
@@ -196,7 +196,7 @@ static void interruptions(void)
     CHECK(errno == ECANCELED);
     has(to, 10);
 
-    /* From a pipe that never ends and does not block, until the signal comes. */
+    /* From a non-blocking pipe that never ends, until the signal comes. */
     int ends[2], target = open(to, O_RDWR);
     CHECK(pipe(ends) == 0 && fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0 && target >= 0);
     CHECK(write(ends[1], content, 1000) == 1000);
@@ -206,7 +206,7 @@ static void interruptions(void)
     REFUSED(evermap_move(ends[0], target, &options, NULL), EM_CANCELLED, "has the bytes that arrived");
     has(to, 1000);
 
-    /* The same by the callback. */
+    /* Cancelled by the callback. */
     struct told told = { .thread = pthread_self(), .refuse = 1 };
     options = (em_transfer_options)EM_TRANSFER_OPTIONS_DEFAULT;
     options.progress = progress;
@@ -259,7 +259,7 @@ static void refusals(const char *place)
     close(source);
 }
 
-/* What a thread that receives gets and gives. */
+/* Input and output of a receiving thread. */
 struct receiving {
     evermap_receiver *receiver;
     const char *address, *target;
@@ -299,7 +299,7 @@ static void ended(pthread_t thread, const struct receiving *it, em_status status
     CHECK(it->status == status && strstr(it->message, text) != NULL);
 }
 
-/* All that a network has, at one address. */
+/* Tests all network functions at one address. */
 static void sends_to(const char *listen, const char *place)
 {
     evermap_receiver *receiver;
@@ -337,7 +337,7 @@ static void sends_to(const char *listen, const char *place)
     strcat(source, "/sent");
     has(source, SIZE);
 
-    /* The same receiver once more, thrown away, and raw bytes. */
+    /* The same receiver again, discarding, and with raw bytes. */
     em_transfer_options discard = EM_TRANSFER_OPTIONS_DEFAULT;
     discard.discard = 1;
     it = (struct receiving){ receiver, NULL, NULL, discard, { 0 }, EM_OK, "" };
@@ -353,7 +353,7 @@ static void sends_to(const char *listen, const char *place)
     ended(thread, &it, EM_OK, "");
     has(to, SIZE);
 
-    /* The receiver cannot have it: its own reason is the sender's. */
+    /* The receiver fails: the sender gets its reason. */
     fill(to, 10);
     em_transfer_options wrong = EM_TRANSFER_OPTIONS_DEFAULT;
     wrong.engine = "reflink";
@@ -364,7 +364,7 @@ static void sends_to(const char *listen, const char *place)
     ended(thread, &it, EM_REFUSED, "reflink");
     has(to, 10);
 
-    /* Nobody comes; nobody is to be waited for any longer. */
+    /* No sender comes within the timeout. */
     em_transfer_options soon = EM_TRANSFER_OPTIONS_DEFAULT;
     soon.wait_ms = 50;
     REFUSED(evermap_receiver_next(receiver, to, &soon, NULL), EM_PEER, "no sender connected");
@@ -375,13 +375,13 @@ static void sends_to(const char *listen, const char *place)
     has(to, 10);
 
     OK(evermap_receiver_close(receiver));
-    REFUSED(evermap_receiver_close(receiver), EM_CLOSED, "no open handle");
-    REFUSED(evermap_receiver_next(receiver, to, NULL, NULL), EM_CLOSED, "no open handle");
+    REFUSED(evermap_receiver_close(receiver), EM_CLOSED, "not an open handle");
+    REFUSED(evermap_receiver_next(receiver, to, NULL, NULL), EM_CLOSED, "not an open handle");
     REFUSED(evermap_receiver_address(NULL, address, 10), EM_CLOSED, "NULL");
     REFUSED(evermap_send(from, address, NULL, NULL), EM_PEER, "cannot connect");
 }
 
-/* A sender that goes away in the middle, and a receiver that does. */
+/* A sender that disconnects in the middle, and a receiver that does. */
 static void peers_that_go_away(const char *place)
 {
     evermap_receiver *receiver;
@@ -391,7 +391,7 @@ static void peers_that_go_away(const char *place)
     OK(evermap_receiver_address(receiver, address, sizeof address));
     fill(to, 10);
 
-    /* Says nothing of what Evermap says, and closes: raw, that is a file's end; else nobody. */
+    /* Sends nothing of the protocol and closes: raw, that is an empty file; else no sender came. */
     em_transfer_options soon = EM_TRANSFER_OPTIONS_DEFAULT;
     soon.wait_ms = 500;
     struct receiving it = { receiver, NULL, to, soon, { 0 }, EM_OK, "" };
@@ -407,7 +407,7 @@ static void peers_that_go_away(const char *place)
     OK(evermap_receiver_close(receiver));
     CHECK(access(at.sun_path, F_OK) == -1);
 
-    /* Takes the connection and closes it: an error for who sends, and no signal. */
+    /* Accepts the connection and closes it: an error for the sender, and no signal. */
     int door = socket(AF_UNIX, SOCK_STREAM, 0);
     CHECK(door >= 0 && bind(door, (struct sockaddr *)&at, sizeof at) == 0 && listen(door, 4) == 0);
     pid_t child = fork();
@@ -430,7 +430,7 @@ static void peers_that_go_away(const char *place)
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* One call, no handle: the sender tries until somebody listens. */
+/* One call without a handle: the sender retries until the receiver listens. */
 static void received_by_one_call(const char *place)
 {
     char address[4200];
@@ -471,7 +471,7 @@ static void networks(const char *place)
     REFUSED(evermap_send(from, "127.0.0.1:1", &options, NULL), EM_INVALID_ARGUMENT, "`discard`");
 }
 
-/* Times are not kept where they are not wanted. */
+/* Times are not kept if they are excluded. */
 static void attributes(void)
 {
     struct stat source, copy;

@@ -1,6 +1,6 @@
 /*
- * One process writes, another one reads beside it: what each gets, and how the reader goes on to
- * the writer's next commit.
+ * One process writes while another one reads: checks the results of both, and that the reader can
+ * move to the writer's next commit.
  *
  *     two_processes    (EVERMAP_STORE and EVERMAP_APPLICATION)
  */
@@ -94,7 +94,7 @@ int main(void)
     CHECK(pipe(to_writer) == 0 && pipe(to_reader) == 0);
     pid_t pid = fork(); /* before either uses the library */
     CHECK(pid >= 0);
-    /* Who fails closes the pipe, and the other one hears that. */
+    /* A failing process closes the pipe, which the other one notices. */
     close(pid == 0 ? to_writer[1] : to_reader[1]);
     close(pid == 0 ? to_reader[0] : to_writer[0]);
     if (pid == 0)

@@ -1,6 +1,6 @@
 /*
- * Every function with handles that are no handles: closed ones, NULL, one of the other kind, and
- * noise. Each says EM_CLOSED, and nothing else happens.
+ * Calls every function with invalid handles: closed ones, NULL, one of the other kind, and random
+ * values. Each returns EM_CLOSED, and nothing else happens.
  *
  *     use_after_close STORE
  */
@@ -120,7 +120,7 @@ static void arguments_that_are_missing(em_store *store, em_object *object)
     CHECK(em_object_of(NULL) == NULL && opened == NULL);
 }
 
-/* There is room for many handles, and an end to it. */
+/* There is room for many handles, up to a limit. */
 static void more_than_there_is_room_for(em_store *store)
 {
     enum { MAX = 1 << 14 };
@@ -147,7 +147,7 @@ int main(int arguments, char **argument)
     arguments_that_are_missing(store, object);
     OK(em_object_close(object));
     with_object(object);
-    /* Numbers are not given twice. */
+    /* Handles are not reused. */
     for (int i = 0; i < 100; i++) {
         OK(em_object_open(store, "object", i % 2 ? EM_READ : EM_WRITE, NULL, &next));
         CHECK(next != object && next != last);
@@ -171,7 +171,7 @@ int main(int arguments, char **argument)
     with_store((em_store *)next);
     with_store((em_store *)&next);
     with_store((em_store *)UINTPTR_MAX);
-    /* The ones that are open are as they were. */
+    /* The open handles are unaffected. */
     CHECK(em_malloc(next, 8) != NULL);
     OK(em_rollback(next));
     OK(em_object_close(next));

@@ -1,4 +1,4 @@
-// What the C++ interface promises beyond containers: owners, errors, tags, and where memory comes from.
+// Tests of the C++ interface beyond containers: owners, errors, tags, and the source of memory.
 //
 //     behaviour DIRECTORY      (an empty one)
 
@@ -135,7 +135,7 @@ void a_root_of_another_type_is_refused(evermap::store& store) {
   CHECK(evermap::tag_of<evermap::vector<int>>() != evermap::tag_of<evermap::vector<unsigned>>());
   CHECK(says(evermap::signature<int>(), "lp64"));
   CHECK(says(evermap::signature<version_two>(), "v2"));
-  // What its elements are is part of a container's type.
+  // The elements are part of a container's type.
   CHECK(says(evermap::signature<evermap::vector<version_two>>(), "v2"));
   CHECK(session.root<version_one>() != nullptr);
   session.set_root(nullptr);
@@ -150,7 +150,7 @@ void memory_comes_from_the_object_or_stays_outside(evermap::store& store) {
   CHECK(!session.contains(on_the_stack.data()));
   auto& people = session.find_or_make_root<evermap::vector<person>>();
   CHECK(people.get_allocator() == session.get_allocator<person>());
-  // The class knows nothing of allocators; its string is in the object.
+  // The class does not use allocators; its string is in the object.
   people.emplace_back(long_text);
   CHECK(session.contains(people[0].name.data()));
   const std::string text = CHECK_THROWS(evermap::invalid_argument, people.push_back(person(long_text)));
@@ -161,7 +161,7 @@ void memory_comes_from_the_object_or_stays_outside(evermap::store& store) {
     CHECK(session.contains(people[1].name.data()));
   }
 
-  // A string of the process's heap is copied where it is given to the object's containers.
+  // A string of the process's heap is copied when it is given to the object's containers.
   const evermap::string outside(long_text, process_heap);
   CHECK(!session.contains(outside.data()));
   auto* const strings = session.make<evermap::vector<evermap::string>>();
@@ -169,18 +169,18 @@ void memory_comes_from_the_object_or_stays_outside(evermap::store& store) {
   strings->push_back(evermap::string(outside));
   (*strings)[0] = outside;
   CHECK(session.contains((*strings)[0].data()) && session.contains((*strings)[1].data()));
-  // Elements of a container of the process's heap are there as well.
+  // Elements of a container of the process's heap are on that heap as well.
   evermap::vector<person> local(process_heap);
   local.emplace_back(long_text);
   CHECK(!session.contains(local[0].name.data()));
 
-  // An alignment beyond that of malloc.
+  // An alignment larger than malloc's.
   struct alignas(256) wide {
     char bytes[256];
   };
   CHECK(reinterpret_cast<std::uintptr_t>(session.make<wide>()) % 256 == 0);
 
-  // std::scoped_allocator_adaptor is not needed, and works.
+  // std::scoped_allocator_adaptor is not needed, but works.
   using inner = std::basic_string<char, std::char_traits<char>, evermap::allocator<char>>;
   using scoped = std::vector<inner, std::scoped_allocator_adaptor<evermap::allocator<inner>>>;
   auto* const adapted = session.make<scoped>();
@@ -202,7 +202,7 @@ void containers_of_two_objects_stay_apart(evermap::store& store) {
   in_b->push_back(std::move((*in_b)[0]));
   auto* const copied = b.make<evermap::vector<evermap::string>>(*in_a);
   CHECK(copied->get_allocator() == b.get_allocator<evermap::string>());
-  // The thread's last object changes with every call; nothing is freed in the wrong one.
+  // The thread's last object changes with every call; no block is freed in the wrong one.
   for (int i = 0; i < 100; ++i) {
     in_a->emplace_back(long_text);
     in_b->emplace_back(long_text);

@@ -1,4 +1,4 @@
-// What the test programs share: checks that say where they failed, and random numbers from a seed.
+// Shared by the test programs: checks that report their line, and random numbers from a seed.
 #ifndef EVERMAP_TESTS_CHECK_HPP
 #define EVERMAP_TESTS_CHECK_HPP
 
@@ -16,7 +16,7 @@
     } \
   } while (false)
 
-// The statement has to throw this; gives the text it says.
+// The statement must throw this type. Returns the exception's text.
 #define CHECK_THROWS(type, ...) \
   ([&]() -> std::string { \
     try { \

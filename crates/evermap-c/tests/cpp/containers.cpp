@@ -3,7 +3,7 @@
 //
 //     containers STORE SEED ROUND
 //
-// The state that round R has to find is made anew from the seed: rounds 0 to R-1 on plain containers.
+// The state that round R must find is computed from the seed: rounds 0 to R-1 on plain containers.
 
 #include "check.hpp"
 
@@ -44,7 +44,7 @@ struct world {
   template <class K, class V>
   using map = std::map<K, V, std::less<>, alloc<std::pair<const K, V>>>;
 
-  // Knows nothing of allocators, as most classes.
+  // Does not use allocators, like most classes.
   struct person {
     string name;
     vector<string> friends;
@@ -158,7 +158,7 @@ void step(W& w, random_numbers& random) {
   }
 }
 
-// Everything a world holds, in an order of its own for unordered containers.
+// Prints everything a world holds, with unordered containers in a sorted order.
 struct printer {
   std::ostringstream out;
 
@@ -258,7 +258,7 @@ struct part {
   bool committed;
 };
 
-// What a round does: some parts, each of which is committed or rolled back.
+// Returns the parts of a round, each of which is committed or rolled back.
 std::vector<part> parts_of(std::uint64_t seed, std::uint64_t round) {
   random_numbers random(seed * 1000003 + round);
   std::vector<part> parts(3 + random.below(3));
@@ -303,7 +303,7 @@ void run(const char* path, std::uint64_t seed, std::uint64_t round) {
     }
     CHECK(print(*session.root<kept>()) == print(expected));
   }
-  // Everything can be given back: what is left are no blocks at all.
+  // Everything can be freed: no blocks are left.
   if (round % 3 == 2) {
     session.destroy(session.root<kept>());
     session.set_root(nullptr);

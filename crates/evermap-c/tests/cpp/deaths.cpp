@@ -1,4 +1,4 @@
-// Mistakes that stop the program with a message, each by its name: nothing after them is to run.
+// Errors that stop the program with a message, selected by name: nothing after them may run.
 //
 //     deaths STORE MISTAKE
 

@@ -21,7 +21,7 @@ namespace {
 using evermap::string;
 using session_type = evermap::session;
 
-// Knows nothing of allocators.
+// Does not use allocators.
 struct person {
   string name;
   evermap::vector<string> friends;
@@ -191,7 +191,8 @@ bool all_equal(const C& all, const Wanted& wanted) {
 int cases = 0;
 bool second_run = false;
 
-// Containers of earlier cases of this type, kept in the object under the type's name and a number.
+// Containers of earlier cases of this type, stored in the object under the type's name and a
+// number.
 template <class C>
 struct kept {
   evermap::list<C> all;
@@ -207,7 +208,7 @@ class table {
   }
   ~table() { session_.commit(); }
 
-  // Makes a container and has it changed, or finds that of the first run; it has to be `wanted`.
+  // Creates a container and changes it, or finds the one of the first run; it must equal `wanted`.
   template <class F, class Wanted>
   void run(const char* what, const Wanted& wanted, F&& change) {
     if (!second_run) {
@@ -236,7 +237,7 @@ class table {
   typename evermap::list<C>::iterator at_;
 };
 
-// What a case has to give: values by their numbers.
+// Values for a case, by number.
 template <class T>
 std::vector<T> these(std::initializer_list<int> numbers) {
   std::vector<T> made;
@@ -393,7 +394,7 @@ void entries(evermap::store& store, const char* name) {
   RUN("node", wanted, C other(c.get_allocator()); other.insert(value<T>(1)); c.insert(other.extract(other.begin())));
 }
 
-// What only maps of one entry a key have.
+// Functions that only maps with unique keys have.
 template <class C>
 void mapped(evermap::store& store, const char* name) {
   using T = typename C::value_type;
@@ -438,7 +439,7 @@ void maps(evermap::store& store, const std::string& to) {
   entries<evermap::unordered_multimap<string, V>>(store, ("unordered_multimap to " + to).c_str());
 }
 
-// What a text is put together with.
+// Functions that compose strings.
 void strings(evermap::store& store) {
   table<evermap::vector<string>> all(store, "strings");
   const std::vector<string> wanted = these<string>({1});
@@ -463,7 +464,7 @@ void words(evermap::store& store) {
   RUN("[characters]++", wanted, c[text.c_str()]++; c[text.c_str()]++);
 }
 
-// Containers outside of objects are as any.
+// Containers outside of objects behave like ordinary ones.
 void outside_of_objects() {
   evermap::list<string> a, b;
   b.push_back(value<string>(1));
@@ -485,7 +486,7 @@ void outside_of_objects() {
   CHECK(f.at(value<string>(1)) == 1);
 }
 
-// A class that takes no allocator, and what is put into an object by moving.
+// A class without an allocator, and values moved into an object.
 void classes(evermap::store& store) {
   session_type session = store.write_or_create("classes");
   object = &session;
@@ -512,7 +513,7 @@ void classes(evermap::store& store) {
   for (int i = 0; i < 3; ++i) {
     person refused(text.c_str());
     CHECK(says(CHECK_THROWS(evermap::invalid_argument, people.push_back(std::move(refused))), "person"));
-    // One text that was stolen by a move before.
+    // A text whose contents were moved away before.
     person stolen;
     stolen.name = string(text.c_str());
     CHECK_THROWS(evermap::invalid_argument, people.emplace_back(std::move(stolen)));
@@ -522,7 +523,7 @@ void classes(evermap::store& store) {
   people.shrink_to_fit();
   CHECK(session.info().blocks <= blocks);
 
-  // Members of the object's values that are made in place, outside of any scope.
+  // Members of the object's values that are constructed in place, outside of any scope.
   auto* const title = session.make<std::optional<string>>();
   *title = text.c_str();
   CHECK(inside(*title));

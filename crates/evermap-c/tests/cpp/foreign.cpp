@@ -1,4 +1,4 @@
-// What a commit does about pointers that lead out of the object.
+// Tests of commits with pointers that lead out of the object.
 //
 //     foreign STORE OTHER_STORE
 
@@ -11,7 +11,7 @@
 
 namespace {
 
-// Its constructor hides what its members are.
+// Its constructor hides the types of its members.
 class hidden {
  public:
   hidden() { words_["a word that is longer than what a string keeps in itself"] = 1; }
@@ -48,7 +48,7 @@ void note(const em_foreign_pointer* pointer, void* context) {
   reports.push_back({pointer->object, pointer->into, pointer->message, pointer->address, pointer->value});
 }
 
-// Commits, and gives what was reported.
+// Commits, and returns the reports.
 std::vector<report> commit(evermap::session& session) {
   reports.clear();
   session.commit();
@@ -70,7 +70,7 @@ void each_kind_of_memory_is_named(evermap::store& store, evermap::store& other) 
   const auto one = [&](const void* to, const char* into) {
     root.first = nullptr;
     CHECK(commit(session).empty());
-    // Each place is told of once a session, so every kind gets another one.
+    // Each place is reported once per session, so every kind uses another place.
     root.more.push_back(to);
     const auto told = commit(session);
     CHECK(told.size() == 1 && told[0].object == "kinds" && told[0].value == address_of(to));
@@ -91,15 +91,15 @@ void each_kind_of_memory_is_named(evermap::store& store, evermap::store& other) 
     of_thread = &here;
     one(of_thread, "the stack of a thread");
   }).join();
-  // What is legal: this object, others of its store, and no address at all.
+  // Legal: this object, other objects of its store, and values that are not addresses.
   root.first = &root;
   root.second = second.make<int>(1);
   root.more.push_back(reinterpret_cast<const void*>(std::uintptr_t{12345}));
   CHECK(commit(session).empty());
-  // A place that was told of is not told of again, whatever it holds.
+  // A reported place is not reported again, whatever it holds.
   root.more[0] = &local;
   CHECK(commit(session).empty());
-  // What was freed does not matter.
+  // Freed blocks are ignored.
   auto* const freed = session.make<const void*>(&local);
   session.destroy(freed);
   CHECK(commit(session).empty());
@@ -109,7 +109,7 @@ void memory_that_is_new_is_known(evermap::store& store) {
   evermap::session session = store.write_or_create("new memory");
   auto& root = session.find_or_make_root<pointers>();
   CHECK(commit(session).empty());
-  // Too large for what is mapped already.
+  // Too large for the existing mappings.
   const std::vector<char> large(std::size_t{200} << 20);
   root.first = large.data() + large.size() / 2;
   CHECK(commit(session).size() == 1);
@@ -130,7 +130,7 @@ void refusing_loses_nothing(evermap::store& store) {
     CHECK(says(text, "refused") && says(text, "2 pointers") && says(text, "the stack of the main"));
     CHECK_THROWS(evermap::foreign_pointer, session.commit());
     root.first = root.more.data();
-    // The vector's block still has what was there.
+    // The vector's block still has the old value.
     root.more.back() = nullptr;
     root.more.pop_back();
     CHECK(session.commit());
@@ -153,7 +153,7 @@ void a_standard_container_in_a_class_is_reported(evermap::store& store) {
   CHECK(!told.empty() && says(told[0].into, "the C heap"));
 }
 
-void what_is_expected_is_left_alone(evermap::store& store) {
+void expected_pointers_are_ignored(evermap::store& store) {
   evermap::session session = store.write_or_create("expected");
   int local = 1;
   auto& root = session.find_or_make_root<pointers>();
@@ -176,7 +176,7 @@ void tables_of_registered_classes_are_expected(evermap::store& store) {
 }
 
 // Each bit of the root and of the list of its classes, changed in the file.
-void a_root_that_was_changed_anywhere_is_no_signal(const std::filesystem::path& directory,
+void a_root_changed_at_any_bit_raises_no_signal(const std::filesystem::path& directory,
                                                    evermap::store& store) {
   std::filesystem::path file;
   for (const auto& each : std::filesystem::directory_iterator(directory / "objects")) {
@@ -250,9 +250,9 @@ int main(int count, char** arguments) {
     memory_that_is_new_is_known(store);
     refusing_loses_nothing(store);
     a_standard_container_in_a_class_is_reported(store);
-    what_is_expected_is_left_alone(store);
+    expected_pointers_are_ignored(store);
     tables_of_registered_classes_are_expected(store);
-    a_root_that_was_changed_anywhere_is_no_signal(arguments[1], store);
+    a_root_changed_at_any_bit_raises_no_signal(arguments[1], store);
     em_on_foreign_pointer(nullptr, nullptr);
   });
 }

@@ -37,7 +37,7 @@ int main(int count, char** arguments) {
     std::ofstream(path, std::ios::binary) << bytes;
 
     for (const char* method : methods) {
-      // Nobody changes the file meanwhile.
+      // The file does not change during the test.
       evermap::loader loader = evermap::loader(path).method(method).may_map();
       try {
         evermap::image image = loader.load();

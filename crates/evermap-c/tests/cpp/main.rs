@@ -1,9 +1,9 @@
-//! What `evermap.hpp` promises, held against programs in C++: compiled with every warning an error,
-//! run in several processes, some of them under sanitizers. And objects that programs in Rust, C++
-//! and C share.
+//! Tests of `evermap.hpp` with C++ programs: compiled with all warnings as errors, run in several
+//! processes, some of them under sanitizers. Also tests objects shared by programs in Rust, C++ and
+//! C.
 #![allow(clippy::unwrap_used)]
 
-// The programs in C use more of it.
+// The C programs use more of it.
 #[allow(dead_code)]
 #[path = "../library/staged.rs"]
 mod staged;
@@ -23,7 +23,7 @@ const SANITIZED: [&str; 5] = [
     "-D_GLIBCXX_ASSERTIONS",
 ];
 
-/// A file of the tests' own.
+/// Returns a file of the tests.
 fn source(name: &str) -> PathBuf {
     here().join("tests/cpp").join(name)
 }
@@ -32,12 +32,12 @@ fn example(name: &str) -> PathBuf {
     here().join("../../examples/cpp").join(name)
 }
 
-/// What a program prints, which has to succeed.
+/// Runs a program that must succeed, and returns its output.
 fn run<A: AsRef<OsStr>>(program: &Path, arguments: &[A]) -> String {
     staged::run(Command::new(program).args(arguments).env_remove("LD_LIBRARY_PATH"))
 }
 
-/// A compiler that is there and works; says so when it is not.
+/// Returns a working compiler, or prints that it is missing.
 fn compiler(name: &str) -> Option<&str> {
     let works = Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
     if !works {
@@ -46,12 +46,12 @@ fn compiler(name: &str) -> Option<&str> {
     works.then_some(name)
 }
 
-/// The machine's C++ compiler; Debian's is GCC.
+/// Returns the machine's C++ compiler; Debian's is GCC.
 fn cpp() -> Option<&'static str> {
     compiler("c++")
 }
 
-/// Chance from the variable EVERMAP_SEED, or else from the clock; says which.
+/// Returns a seed from the variable EVERMAP_SEED, or else from the clock, and prints it.
 fn seed(what: &str) -> u64 {
     let given = std::env::var("EVERMAP_SEED").ok().and_then(|text| text.parse().ok());
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos().into();
@@ -60,7 +60,7 @@ fn seed(what: &str) -> u64 {
     seed
 }
 
-/// The programs that use everything, under one compiler and set of flags.
+/// Runs the programs that use every function, with one compiler and set of flags.
 fn everything(compiler: &str, flags: &[&str], link: Link, what: &str) {
     let directory = tempfile::tempdir().unwrap();
     let build = |name: &str| compile(compiler, &source(name), directory.path(), link, flags);
@@ -89,8 +89,8 @@ fn everything(compiler: &str, flags: &[&str], link: Link, what: &str) {
     }
 }
 
-/// Elements that are made outside of the object, for every function of a container that creates
-/// some; looked at again by a second process.
+/// Runs the elements program: elements created outside of the object, for every function of a
+/// container that creates some; a second process checks them again.
 fn elements(compiler: &str, flags: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let source = source("elements.cpp");
@@ -123,7 +123,8 @@ fn elements_with_long_texts_are_created_in_the_object_by_every_function_with_cla
     elements(clang, &["-std=c++20", "-O0"]);
 }
 
-/// Elements with members of every standard container, which are moved in from outside of the object.
+/// Runs the members program: elements with members of every standard container, moved in from
+/// outside.
 fn members(compiler: &str, flags: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let source = source("members.cpp");
@@ -177,7 +178,7 @@ fn containers_errors_and_virtual_functions_keep_their_promises_with_clang() {
     everything(clang, &["-std=c++17", "-O2"], Link::Shared, "clang");
 }
 
-/// Clang with the standard library of its own project; says so when it is not there.
+/// Returns Clang with its own standard library, or prints that it is missing.
 fn clang_with_libcxx() -> Option<&'static str> {
     let clang = compiler("clang++")?;
     let directory = tempfile::tempdir().unwrap();
@@ -264,7 +265,7 @@ fn mistakes_stop_the_program_and_are_named() {
 fn types_that_cannot_live_in_an_object_do_not_compile() {
     let Some(cpp) = cpp() else { return };
     let directory = tempfile::tempdir().unwrap();
-    // The header is read once for all of them.
+    // The header is parsed once for all of them.
     let mut precompile = Command::new(cpp);
     precompile.args(WARNINGS).args(["-std=c++17", "-x", "c++-header", "-o"]);
     precompile.arg(directory.path().join("evermap.hpp.gch"));
@@ -320,7 +321,7 @@ fn types_that_cannot_live_in_an_object_do_not_compile() {
     }
 }
 
-/// The statuses of `evermap.h`, read from its text, and the class that each should have.
+/// Returns the statuses of `evermap.h`, parsed from its text, and the expected class of each.
 fn statuses_and_classes() -> Vec<(String, String)> {
     let header = std::fs::read_to_string(here().join("include/evermap.h")).unwrap();
     let (_, body) = header.split_once("typedef enum em_status {").unwrap();
@@ -351,7 +352,7 @@ fn every_status_has_a_class_that_is_thrown_and_documented() {
     for (status, class) in &statuses {
         text += &format!("  if (!throws<evermap::{class}>({status})) std::cout << \"{class} \";\n");
     }
-    // What a later library may have.
+    // A status that a later library may have.
     text += "  const auto later = static_cast<em_status>(77);\n";
     text += "  if (!throws<evermap::error>(later)) std::cout << \"error\";\n}\n";
     let directory = tempfile::tempdir().unwrap();
@@ -365,7 +366,7 @@ fn every_status_has_a_class_that_is_thrown_and_documented() {
     }
 }
 
-/// Compiles one of the programs of docs/cpp.md, counted from 1.
+/// Compiles one of the programs of docs/cpp.md, numbered from 1.
 fn documented(cpp: &str, number: usize, directory: &Path) -> PathBuf {
     let page = std::fs::read_to_string(here().join("../../docs/cpp.md")).unwrap();
     let program = page.split("```cpp\n").nth(number).and_then(|rest| rest.split("```").next());
@@ -461,32 +462,32 @@ mod journal {
         block
     }
 
-    /// Makes the object's root a journal with these entries.
+    /// Makes a journal with these entries the object's root.
     pub fn write(session: &mut evermap_core::RawSession, texts: &[&CStr]) {
         let (mut first, mut last) = (ptr::null_mut::<Entry>(), ptr::null_mut::<Entry>());
         for (number, text) in texts.iter().enumerate() {
             let bytes = text.to_bytes_with_nul();
             let copy = session.heap().allocate(bytes.len(), 1).unwrap();
-            // SAFETY: the block was allocated for as many bytes.
+            // SAFETY: the block was allocated for that many bytes.
             unsafe { copy.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
             let text = copy.as_ptr().cast();
             let entry = Entry { next: ptr::null_mut(), number: number as u64 + 1, text };
             let entry = block(session, entry).as_ptr();
             match last.is_null() {
                 true => first = entry,
-                // SAFETY: an entry that was made before.
+                // SAFETY: an entry that was created before.
                 false => unsafe { (*last).next = entry },
             }
             last = entry;
         }
         let journal = Journal { first, last, entries: texts.len() as u64 };
         let root = block(session, journal).cast();
-        // SAFETY: the tag is no Rust type's.
+        // SAFETY: the tag does not belong to a Rust type.
         unsafe { session.set_root(Some(root), size_of::<Journal>() as u64, TAG, "journal.h") }
             .unwrap();
     }
 
-    /// All entries of the journal in a snapshot.
+    /// Returns all entries of the journal in a snapshot.
     pub fn read(snapshot: &evermap_core::RawSnapshot) -> Vec<(u64, String)> {
         let root = snapshot.root();
         assert_eq!((root.tag, root.bytes), (TAG, size_of::<Journal>() as u64));

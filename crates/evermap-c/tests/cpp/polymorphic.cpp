@@ -47,7 +47,7 @@ struct drawing : evermap::polymorphic<circle, sign, square> {
   labelled* labels = nullptr;
 };
 
-// Prevents the compiler from knowing the class.
+// Hides the class from the compiler.
 const shape& hidden(const shape& s) {
   const shape* volatile p = &s;
   return *p;
@@ -87,7 +87,7 @@ void write(evermap::store& store) {
   const std::size_t times = d.squares.size();
   if (times > 0) {
     look(d, times);
-    // Back to what another process committed, with its addresses.
+    // Rolls back to another process's commit, with its addresses.
     session.rollback();
     look(d, times);
   }
@@ -113,7 +113,7 @@ void read(evermap::store& store) {
   std::cout << "code at " << reinterpret_cast<const void*>(&read) << "\n";
 }
 
-// A rollback to before the root was made, and making it again.
+// A rollback to before the root was created, and creating it again.
 void again(evermap::store& store) {
   evermap::session session = store.write_or_create("again");
   fill(session, session.find_or_make_root<drawing>(), 2);
@@ -126,7 +126,7 @@ void again(evermap::store& store) {
   session.commit();
   session.close();
   {
-    // The copies are written anew in a protected object too.
+    // The copies are rewritten in a protected object too.
     evermap::write_options options;
     options.protection = EM_PROTECTION_PAGES;
     evermap::session closed = store.write("again", options);

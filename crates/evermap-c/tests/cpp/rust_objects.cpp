@@ -1,4 +1,4 @@
-// Reads what a program in Rust made: prints it, a line each.
+// Reads and prints an object that a Rust program created, one line per entry.
 //
 //     rust_objects STORE journal       a raw object of plain structs (journal.h)
 //     rust_objects STORE library       a typed object, through the views of rust.hpp

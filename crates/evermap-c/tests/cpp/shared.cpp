@@ -63,7 +63,7 @@ void a_thread_is_refused_and_does_not_wait_for_itself(evermap::store& store) {
     auto writer = index.write();
     CHECK(says(CHECK_THROWS(evermap::would_deadlock, (void)index.read()), "writes"));
     CHECK(says(CHECK_THROWS(evermap::would_deadlock, (void)index.write()), "writes"));
-    // It is forgotten, with a line on stderr.
+    // The change is dropped, with a line on stderr.
     (*writer)[evermap::string("gone", index.get_allocator<char>())].push_back(1);
   }
   CHECK(index.read()->empty());

@@ -1,4 +1,4 @@
-// Transfers: reports, choices, what is told on the way, and a class for each failure.
+// Transfers: reports, options, callbacks, and a class for each failure.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -50,7 +50,7 @@ int main(int count, char** arguments) {
     CHECK(verified.explained.front().what == "read-write");
     CHECK(verified.explained.front().bytes == bytes.size());
 
-    // What a callback throws is thrown on, though it has come through the library.
+    // An exception of a callback is rethrown, though it has passed through the library.
     options.progress = [](std::uint64_t, std::uint64_t) -> bool { throw stop_it("enough"); };
     CHECK(says(CHECK_THROWS(stop_it, transfer::copy(from, to, options)), "enough"));
 

@@ -1,9 +1,9 @@
-//! Documents that a seed repeats: XML, JSON, Markdown, rules (a pattern and a text for it) and words,
-//! with what their formats allow: empty texts, escapes, many bytes a character, deep nesting.
+//! Reproducible documents from a seed: XML, JSON, Markdown, rules (a pattern and a text for it) and
+//! words, with difficult contents: empty texts, escapes, multi-byte characters, deep nesting.
 
 use std::fmt::Write;
 
-/// xorshift64*, begun through a mix so that neighbouring seeds differ.
+/// xorshift64*, seeded through a mix so that neighbouring seeds differ.
 struct Random(u64);
 
 impl Random {
@@ -23,7 +23,7 @@ impl Random {
         (0..1 + self.below(9)).map(|_| char::from(b'a' + self.below(26) as u8)).collect()
     }
 
-    /// Some words, some of them with what only some encodings and no grammar have.
+    /// Returns some words, some of them with characters that are special in an encoding.
     fn text(&mut self) -> String {
         let words: Vec<String> = (0..self.below(12))
             .map(|_| match self.below(8) {
@@ -35,8 +35,8 @@ impl Random {
     }
 }
 
-/// A document of a format with about so many things in it. All formats but XML and JSON end a line
-/// with a line feed.
+/// Returns a document of a format with about `things` elements. All formats except XML and JSON end
+/// a line with a line feed.
 pub fn document(format: &str, seed: u64, things: usize) -> String {
     let random = &mut Random::new(seed);
     match format {
@@ -118,7 +118,7 @@ fn markdown(random: &mut Random) -> String {
     }
 }
 
-/// Each third text is one that its pattern doesn't match.
+/// Every third text does not match its pattern.
 fn rule(random: &mut Random, number: usize) -> String {
     let (word, other) = (random.word(), random.word());
     let text =

@@ -1,5 +1,5 @@
-//! The programs of `examples/libraries`: built into a temporary directory against this very library,
-//! and run.
+//! The programs of `examples/libraries`: built into a temporary directory with this build of the
+//! library, and run.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::staged::{here, staged};
 
-/// The repository.
+/// Returns the repository's root.
 pub fn top() -> PathBuf {
     here().join("../..")
 }
@@ -26,7 +26,7 @@ pub struct Listed {
     pub format: String,
 }
 
-/// What there is to build.
+/// Returns all lines of the list.
 pub fn listed() -> Vec<Listed> {
     let list = std::fs::read_to_string(top().join("examples/libraries/libraries.txt")).unwrap();
     let lines = list.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
@@ -41,7 +41,7 @@ pub fn listed() -> Vec<Listed> {
         .collect()
 }
 
-/// The version of an installed package of Debian's or Ubuntu's, without epoch.
+/// Returns the version of an installed Debian or Ubuntu package, without epoch.
 pub fn version_of(package: &str) -> Option<String> {
     let query = ["--show", "--showformat=${Version}", package];
     let output = Command::new("dpkg-query").args(query).output().ok()?;
@@ -50,14 +50,14 @@ pub fn version_of(package: &str) -> Option<String> {
     (output.status.success() && !version.is_empty()).then(|| version.to_string())
 }
 
-/// Programs that were built, in a directory that goes with them.
+/// Built programs, in a temporary directory.
 pub struct Programs {
     directory: TempDir,
     listed: Vec<Listed>,
 }
 
 impl Programs {
-    /// Builds those whose sources begin with one of the prefixes, or all.
+    /// Builds the programs whose sources begin with one of the prefixes, or all.
     pub fn build(prefixes: &[&str]) -> Programs {
         let directory = tempfile::tempdir().unwrap();
         let evermap = staged().display();
@@ -76,13 +76,13 @@ impl Programs {
         Programs { directory, listed: listed() }
     }
 
-    /// An example by its folder, unless its library isn't installed.
+    /// Returns an example by its folder, unless its library isn't installed.
     pub fn get(&self, name: &str) -> Option<Program> {
         let source = self.listed.iter().find(|each| each.source.starts_with(&format!("{name}/")));
         self.by_source(&source.unwrap().source)
     }
 
-    /// A program by its source, unless its library isn't installed.
+    /// Returns a program by its source, unless its library isn't installed.
     pub fn by_source(&self, source: &str) -> Option<Program> {
         let listed = self.listed.iter().find(|each| each.source == source).unwrap();
         let (folder, file) = source.split_once('/').unwrap();
@@ -107,33 +107,33 @@ pub struct Program {
 }
 
 impl Program {
-    /// Can it add to a tree? (yyjson's documents never change.)
+    /// Returns true if the program can add to a tree. (yyjson's documents never change.)
     pub fn adds(&self) -> bool {
         !self.path.ends_with("yyjson")
     }
 
-    /// With little processor time: a library that follows a wild pointer may never return.
+    /// Limits the processor time: a library that follows a wild pointer may never return.
     fn command(&self, arguments: &[OsString]) -> Command {
         let mut command = Command::new("sh");
         command
             .args(["-c", "ulimit -c 0; ulimit -t 60; exec \"$@\"", "sh"])
             .arg(&self.path)
             .args(arguments)
-            // Older GLibs keep their own pools of memory otherwise, begun before main().
+            // Older GLibs otherwise keep their own memory pools, which are created before main().
             .env("G_SLICE", "always-malloc")
             // Cargo puts its own directories into the search path for libraries.
             .env_remove("LD_LIBRARY_PATH");
         command
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     pub fn run(&self, arguments: &[OsString]) -> Run {
         let output = self.command(arguments).stdin(Stdio::null()).output().unwrap();
         Run { said: text(&output.stdout), errors: text(&output.stderr), status: output.status }
     }
 
-    /// Parses in an object, and audits it while the process is there that parsed: the files and
-    /// stacks of that process that pointers in the object lead to.
+    /// Parses in an object, and audits it while the parsing process still exists. Returns the files
+    /// and stacks of that process that pointers in the object lead to.
     pub fn leads_to(&self, text: &str) -> BTreeSet<String> {
         let directory = tempfile::tempdir().unwrap();
         let (store, file) = (directory.path().join("store"), directory.path().join("document"));
@@ -154,7 +154,7 @@ impl Program {
         foreign.map(|finding| finding.to).collect()
     }
 
-    /// Parses in ordinary memory, and asks a question of the tree.
+    /// Parses in ordinary memory, and queries the tree.
     pub fn parse(&self, text: &str, question: Option<&str>) -> Run {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
@@ -163,7 +163,7 @@ impl Program {
         self.run(&arguments).success()
     }
 
-    /// Parses in an object; what it was parsed from is gone then.
+    /// Parses in an object and removes the source text afterwards.
     pub fn build(&self, text: &str) -> Tree<'_> {
         let directory = tempfile::tempdir().unwrap();
         let store = directory.path().join("store");
@@ -174,7 +174,7 @@ impl Program {
         Tree { program: self, store, _directory: directory }
     }
 
-    /// Builds a tree and has so many processes walk it; gives the addresses that they ran at.
+    /// Builds a tree and walks it in this many processes. Returns the addresses at which they ran.
     pub fn walks_like_a_fresh_parse(
         &self,
         text: &str,
@@ -195,7 +195,7 @@ impl Program {
     }
 }
 
-/// A tree in an object of a store of its own.
+/// A tree in an object in a separate store.
 pub struct Tree<'a> {
     program: &'a Program,
     pub store: PathBuf,
@@ -203,13 +203,13 @@ pub struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// Runs its program on it, in another process.
+    /// Runs the program on the tree in another process.
     pub fn run(&self, mode: &str) -> Run {
         self.program.run(&[mode.into(), self.store.clone().into()])
     }
 }
 
-/// What became of a walk, in the words of the table.
+/// Result of a walk, in the words of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     Same,
@@ -229,7 +229,7 @@ impl Display for Outcome {
     }
 }
 
-/// A program that ran.
+/// A finished program.
 pub struct Run {
     said: String,
     pub errors: String,
@@ -237,13 +237,13 @@ pub struct Run {
 }
 
 impl Run {
-    /// Itself, if it went well.
+    /// Returns itself after asserting success.
     pub fn success(self) -> Run {
         assert!(self.status.success(), "{}: {}{}", self.status, self.said, self.errors);
         self
     }
 
-    /// What stands behind a name.
+    /// Returns the value printed for a name.
     pub fn value(&self, name: &str) -> String {
         let value = self.said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.unwrap_or_else(|| panic!("no {name}: {}{}", self.said, self.errors)).to_string()
@@ -253,13 +253,13 @@ impl Run {
         self.value(name).parse().unwrap()
     }
 
-    /// What the walk found, of a program that went well.
+    /// Returns the answer of a successful walk.
     pub fn answer(&self) -> String {
         assert!(self.status.success(), "{}: {}{}", self.status, self.said, self.errors);
         self.value("answer")
     }
 
-    /// How the walk went, where a fresh parse has the expected answer.
+    /// Compares the walk with the expected answer of a fresh parse.
     pub fn outcome(&self, expected: &str) -> Outcome {
         match (self.status.code(), self.status.signal()) {
             (Some(0), _) if self.value("answer") == expected => Outcome::Same,

@@ -1,4 +1,5 @@
-//! Objects with addresses of code: what another build of a program gets, and the same one.
+//! Tests of objects with code addresses, opened by the same build and by another build of a
+//! program.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -17,14 +18,14 @@ fn run(place: &Place, program: &Path, verb: &str) -> Output {
     place.command(program).arg(place.store()).arg(verb).output().unwrap()
 }
 
-/// Runs a verb that is to succeed; gives what it printed.
+/// Runs a verb that must succeed, and returns its output.
 fn ok(place: &Place, program: &Path, verb: &str) -> String {
     let output = run(place, program, verb);
     assert!(output.status.success(), "{verb}: {}", said(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs a verb that is to be refused with `EM_OTHER_BUILD`; gives the message.
+/// Runs a verb that must fail with `EM_OTHER_BUILD`, and returns the message.
 fn refused(place: &Place, program: &Path, verb: &str) -> String {
     let output = run(place, program, verb);
     let text = said(&output);
@@ -36,7 +37,8 @@ fn refused(place: &Place, program: &Path, verb: &str) -> String {
 #[test]
 fn code_at_a_fixed_address_is_called_by_the_same_build_and_refused_by_another() {
     let place = Place::new();
-    // The linker gives no build-id in the second round: then the code itself tells builds apart.
+    // The linker writes no build-id in the second round, so the hash of the code identifies the
+    // build.
     for (name, id) in [("with", "-Wl,--build-id"), ("without", "-Wl,--build-id=none")] {
         let flags = ["-no-pie", id];
         let (one, two) = (build(&place, 1, &flags), build(&place, 2, &flags));

@@ -1,4 +1,4 @@
-//! Programs that fork: what their children have of the objects that they opened.
+//! Tests of programs that fork: access of their children to inherited objects.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::staged::{Link, Place, compile, here, run, said, staged};
 
 #[test]
-fn a_forked_child_reads_what_its_parent_had_and_no_more() {
+fn a_forked_child_only_reads_inherited_objects() {
     let place = Place::new();
     let program = compile("forked", place.path(), Link::Shared, &["-std=c11"]);
     let said = run(place.command(&program).arg(place.store()));
@@ -31,7 +31,7 @@ fn workers_of_a_pre_fork_server_serve_the_page_that_it_opened() {
     let mut writer = writer.spawn().unwrap();
     let mut commits = BufReader::new(writer.stdout.take().unwrap()).lines();
     assert_eq!(commits.next().unwrap().unwrap(), "1");
-    // Its commits have to go on, so what it says is read.
+    // Its output is read, so that its commits continue.
     let reading = std::thread::spawn(move || commits.map_while(Result::ok).count());
     let served = place.command(&program).arg("serve").output().unwrap();
     drop(writer.stdin.take());

@@ -1,4 +1,4 @@
-//! The headers by themselves, and what the shared library exports.
+//! Tests of the headers alone, and of the exports of the shared library.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +28,7 @@ fn each_header_compiles_alone_in_c_and_cpp() {
     }
 }
 
-/// Names of functions that the headers declare, found by a reading of their own.
+/// Returns the functions that the headers declare, found by an independent parser.
 pub fn declared() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for header in HEADERS {

@@ -1,4 +1,4 @@
-//! What `make install` puts where, and that programs build against it by pkg-config and by CMake.
+//! Tests of the files that `make install` installs, and of builds by pkg-config and CMake.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::staged::{Place, here, run, staged};
 
-/// A prefix whose name nobody has: nothing on this machine is found there by chance.
+/// A prefix that does not exist on any machine, so that nothing is found there by chance.
 const PREFIX: &str = "/opt/evermap-test";
 
 struct Installed {
@@ -35,7 +35,7 @@ impl Installed {
         self.root().join(&PREFIX[1..])
     }
 
-    /// A program that makes two runs' worth of use.
+    /// Runs a program twice and checks its output.
     fn works(&self, program: &Path) {
         let mut first = self.place.command(program);
         first.env("LD_LIBRARY_PATH", self.prefix().join("lib"));
@@ -119,7 +119,7 @@ fn programs_build_with_pkg_config_shared_and_static() {
         installed.works(&program);
     };
     build(&flags(&["--cflags", "--libs"]));
-    // Which library `-levermap` means is the linker's choice.
+    // The linker chooses which library `-levermap` means.
     let all = flags(&["--static", "--cflags", "--libs"]);
     build(&all.replace("-levermap", "-l:libevermap.a"));
 }

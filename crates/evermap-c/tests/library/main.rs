@@ -1,5 +1,5 @@
-//! The library as programs see it: C programs are compiled against what `make install` would
-//! install, and run. What they check stands in `tests/c`; here is how they end and what they say.
+//! Tests of the library from C programs, compiled against the files that `make install` would
+//! install. The programs in `tests/c` make the checks; the tests here check their exit and output.
 
 #![allow(clippy::unwrap_used)]
 

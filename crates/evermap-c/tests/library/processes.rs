@@ -1,11 +1,11 @@
-//! What lasts from process to process, and what the environment says.
+//! Tests of state that persists between processes, and of environment variables.
 
 use std::path::Path;
 
 use crate::staged::{Link, Place, compile, run, said};
 
 #[test]
-fn what_was_committed_is_there_in_the_next_run() {
+fn committed_data_exists_in_the_next_run() {
     let place = Place::new();
     let program = compile("runs", place.path(), Link::Shared, &[]);
     for number in 1..=3 {
@@ -34,7 +34,7 @@ fn an_object_of_another_application_is_refused_by_name() {
 }
 
 #[test]
-fn a_reader_beside_a_writer_goes_on_to_its_next_commit() {
+fn a_reader_moves_to_the_writers_next_commit() {
     let place = Place::new();
     let program = compile("two_processes", place.path(), Link::Shared, &[]);
     let mut command = place.command(&program);
@@ -42,7 +42,7 @@ fn a_reader_beside_a_writer_goes_on_to_its_next_commit() {
 }
 
 #[test]
-fn a_check_tells_what_is_damaged() {
+fn a_check_reports_damage() {
     let place = Place::new();
     run(&mut place.command(&compile("runs", place.path(), Link::Shared, &[])));
     let program = compile("check_store", place.path(), Link::Shared, &[]);
@@ -76,7 +76,7 @@ fn a_missing_store_variable_is_named() {
     assert!(said(&output).contains("EVERMAP_STORE is not set"), "{}", said(&output));
 }
 
-/// The arena of the place's store as the registry has it: first address and end.
+/// Returns the arena of the place's store from the registry: first address and end.
 fn arena(place: &Place) -> (u64, u64) {
     let registry = std::fs::read_to_string(place.path().join("evermap/arenas")).unwrap();
     let mut words = registry.lines().nth(1).unwrap().split(' ');

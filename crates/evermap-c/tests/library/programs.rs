@@ -1,4 +1,4 @@
-//! Programs that check the library themselves: they have to end well.
+//! Programs that check the library themselves and must succeed.
 
 use std::fs;
 use std::process::Command;
@@ -30,7 +30,7 @@ fn programs_under_sanitizers_use_every_function() {
 fn files_and_streams_are_transferred_as_was_promised() {
     let place = Place::new();
     let program = compile("transfers", place.path(), Link::Shared, &SANITIZERS);
-    // Whoever starts the tests may ignore the signal, and children have that from their parents.
+    // The parent of the tests may ignore the signal, and children inherit that.
     let mut command = Command::new("env");
     command.args(["--default-signal=PIPE"]).arg(&program).arg(place.path());
     let said = run(command.env_remove("LD_LIBRARY_PATH").env("XDG_CACHE_HOME", place.path()));
@@ -39,7 +39,7 @@ fn files_and_streams_are_transferred_as_was_promised() {
 
 #[test]
 fn files_are_loaded_as_was_promised() {
-    // Where the build is: on a disk, which has direct I/O.
+    // In the build directory: on a disk, which has direct I/O.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let program =
         compile("loads", place.path(), Link::Shared, &[&SANITIZERS[..], &["-O1"]].concat());
@@ -68,13 +68,13 @@ fn a_stray_store_to_a_protected_object_is_a_fault_and_never_a_commit() {
         place.command(&program).arg(place.store()).args(arguments).output().unwrap()
     };
     assert!(act(&["make"]).status.success());
-    // Pages, and keys where there are some; both end in the handler of the signal.
+    // Pages, and keys if available; both end in the signal handler.
     for way in ["1", "2"] {
         let ended = act(&["stray", way]);
         assert_eq!(ended.status.code(), Some(42), "{way}: {}", said(&ended));
         assert_eq!(String::from_utf8_lossy(&act(&["look"]).stdout), "1\n", "{way}");
     }
-    // What the same program does to an object that is not protected.
+    // Runs the same program on an unprotected object.
     assert!(act(&["stray", "0"]).status.success());
     assert_eq!(String::from_utf8_lossy(&act(&["look"]).stdout), "3\n");
 }
@@ -98,14 +98,14 @@ fn threads_that_share_an_object_see_no_torn_state_and_by_default_none_that_is_no
 }
 
 #[test]
-fn what_calls_cost_can_be_measured() {
+fn the_cost_of_calls_can_be_measured() {
     let place = Place::new();
     let program = compile("cost", place.path(), Link::Static, &["-O2"]);
     assert_eq!(run(place.command(&program).arg(place.store())), "measured\n");
 }
 
 #[test]
-fn what_looking_for_foreign_pointers_costs_and_how_often_it_errs_can_be_measured() {
+fn cost_and_errors_of_the_foreign_pointer_search_can_be_measured() {
     let place = Place::new();
     let flags = ["-O2", "-fPIE", "-pie"];
     let cost = compile("commit_cost", place.path(), Link::Shared, &flags);

@@ -1,4 +1,4 @@
-//! Examples in the README and in docs/c.md are programs that compile and do what is said of them.
+//! Tests that examples in the README and in docs/c.md compile and work as described.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::staged::{Place, WARNINGS, here, run, said, staged};
 
-/// The first block of a language in a page.
+/// Returns the first code block of a language in a page.
 fn block(page: &str, language: &str) -> String {
     let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
     rest.split_once("```").unwrap().0.to_string()

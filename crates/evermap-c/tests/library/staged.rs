@@ -1,4 +1,4 @@
-//! The library of this build, laid out as `make install` does, and programs compiled against it.
+//! Lays out this build of the library like `make install`, and compiles programs against it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ pub fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Runs a command that has to succeed; gives what it wrote to its standard output.
+/// Runs a command that must succeed, and returns its standard output.
 pub fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}\n{}", said(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// How a command ended and everything that it said.
+/// Describes the exit status and all output of a command.
 pub fn said(output: &Output) -> String {
     let (out, err) = (&output.stdout, &output.stderr);
     format!("{}\n{}{}", output.status, String::from_utf8_lossy(out), String::from_utf8_lossy(err))
@@ -28,8 +28,8 @@ fn changed(path: &Path) -> SystemTime {
     fs::metadata(path).unwrap().modified().unwrap()
 }
 
-/// The static library of this build. Cargo makes none for tests, so it is asked to; where nothing
-/// changed that takes a moment.
+/// Returns the static library of this build. Cargo creates none for tests, so it is built here;
+/// that takes a moment if nothing has changed.
 fn built() -> PathBuf {
     // target/PROFILE/deps/this-test
     let program = std::env::current_exe().unwrap();
@@ -46,13 +46,13 @@ fn built() -> PathBuf {
     directory.join("libevermap.a")
 }
 
-/// A directory with `lib` and `include`, as `make install` makes them.
+/// Returns a directory with `lib` and `include`, like `make install`.
 pub fn staged() -> &'static Path {
     static STAGED: OnceLock<PathBuf> = OnceLock::new();
     STAGED.get_or_init(|| {
         let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
         fs::create_dir_all(temporary).unwrap();
-        // Other test programs may be at it.
+        // Other test programs may be creating it.
         let lock = File::create(temporary.join("evermap-c.lock")).unwrap();
         lock.lock().unwrap();
         let (library, stage) = (built(), temporary.join("evermap-c"));
@@ -69,14 +69,14 @@ pub fn staged() -> &'static Path {
     })
 }
 
-/// How a program is linked.
+/// Kind of linking for a program.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Link {
     Shared,
     Static,
 }
 
-/// What is compiled without a word in every test.
+/// Warnings with which every test program must compile.
 pub const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
 /// Compiles a program of `tests/c` into a directory.
@@ -111,7 +111,7 @@ pub fn compile_with(
     program
 }
 
-/// A directory for a test, and in it the paths that its programs get.
+/// A directory for a test, with the paths that its programs get.
 pub struct Place(tempfile::TempDir);
 
 impl Place {
@@ -127,11 +127,11 @@ impl Place {
         self.path().join("store")
     }
 
-    /// A program with this place's store in its environment.
+    /// Returns a command with this place's store in its environment.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env("EVERMAP_STORE", self.store()).env("XDG_STATE_HOME", self.path());
-        // Cargo puts its own directories into the search path for libraries.
+        // Cargo adds its own directories to the library search path.
         for variable in ["EVERMAP_APPLICATION", "EVERMAP_RESERVE", "LD_LIBRARY_PATH"] {
             command.env_remove(variable);
         }

@@ -1,4 +1,4 @@
-//! `evermap audit`: what an object's pointers do wrong, and what nothing reaches.
+//! `evermap audit`: reports invalid pointers and leaked blocks of an object.
 
 use std::io;
 use std::path::Path;
@@ -14,26 +14,27 @@ use crate::failure::Failure;
 use crate::names;
 use crate::output::{self, Output};
 
-/// Find pointers that lead astray, and memory that nothing reaches
+/// Find invalid pointers and leaked memory in an object
 ///
-/// Reads an object's last commit without mapping it, also while it is in use. Where the type of its
-/// root is known, its pointer fields are followed; else every word that could be an address counts
-/// as one. Tells pointers to programs, libraries and other stores, pointers to nothing, containers
-/// that contradict themselves, and leaks. Exits with 5 when something would break a program.
+/// Reads the object's last commit without mapping it, so the object may be in use. If the type of
+/// its root is known, its pointer fields are followed; otherwise every word that could be an
+/// address counts as one. Reports pointers to programs, libraries and other stores, dangling
+/// pointers, inconsistent containers, and leaks. Exits with 5 if a program that uses the object
+/// would break.
 #[derive(Debug, clap::Args)]
 pub struct Audit {
-    /// Its name: `evermap ls` lists them
+    /// Name of the object; `evermap ls` lists the names
     name: String,
-    /// The running process that uses the object: names what foreign pointers lead to
+    /// Running process that uses the object; used to name the targets of foreign pointers
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// Show this many pointers of each kind, with their path from the root
     #[arg(long, value_name = "N", default_value_t = 5)]
     samples: usize,
-    /// Exit with 5 for suspects and leaks too
+    /// Exit with 5 also for suspects and leaks
     #[arg(long)]
     strict: bool,
-    /// One JSON object per line: findings, leaks, sizes, types, a summary
+    /// Print one JSON object per line: findings, leaks, sizes, types, a summary
     #[arg(long)]
     json: bool,
 }
@@ -92,7 +93,7 @@ enum Line<'a> {
     },
 }
 
-/// A pointer in JSON; addresses are text, for not every reader of JSON has numbers of 64 bits.
+/// A pointer in JSON. Addresses are text, because some JSON readers have no 64-bit numbers.
 #[derive(Serialize)]
 pub struct Sample<'a> {
     path: &'a str,
@@ -132,7 +133,7 @@ impl Audit {
         let mut output = Output::new();
         match self.json {
             true => lines(&report).iter().try_for_each(|line| output.json(line))?,
-            false => in_words(&report, &mut output)?,
+            false => print_text(&report, &mut output)?,
         }
         output.finish()?;
         if report.is_damaged() || (self.strict && !report.is_clean()) {
@@ -220,7 +221,7 @@ pub fn show_samples(samples: &[PointerSample], output: &mut Output) -> Result<()
     })
 }
 
-fn in_words(report: &AuditReport, output: &mut Output) -> Result<(), Failure> {
+fn print_text(report: &AuditReport, output: &mut Output) -> Result<(), Failure> {
     for finding in &report.findings {
         let line = format!(
             "{:<8}  {} {} ({}): {}",
@@ -249,12 +250,12 @@ fn in_words(report: &AuditReport, output: &mut Output) -> Result<(), Failure> {
     }
     output.line("")?;
     let read = match report.typing {
-        Typing::Typed => "read by its types",
-        Typing::Partly => "read by its types as far as their description goes",
-        _ => "of no type that is known: every word that could be an address counts as one",
+        Typing::Typed => "read by type",
+        Typing::Partly => "read by type where it is described",
+        _ => "of unknown type: every word that could be an address counts as one",
     };
     output.line(&format!(
-        "{} blocks, {}, {} of them reached from the root; {read}; {}",
+        "{} blocks, {}, {} of them reachable from the root; {read}; {}",
         output::count(report.blocks),
         output::bytes(report.bytes),
         output::count(report.reached_blocks),
@@ -273,13 +274,13 @@ fn show_leaks(report: &AuditReport, output: &mut Output) -> Result<(), Failure> 
     }
     let word = if doubt.is_some() { "unreached" } else { "leaked   " };
     output.line(&format!(
-        "{word} {} blocks, {}, that begin at {} places",
+        "{word} {} blocks, {}, with {} heads",
         output::count(leaks.blocks),
         output::bytes(leaks.bytes),
         output::count(leaks.heads),
     ))?;
     leaks.samples.iter().try_for_each(|leak| {
-        let of = if leak.is_head { "" } else { ", of another one of these" };
+        let of = if leak.is_head { "" } else { ", reachable from another leaked block" };
         output.line(&format!("          {:#x}, {} bytes{of}", leak.address, leak.bytes))
     })
 }
@@ -321,7 +322,7 @@ fn verdict(report: &AuditReport) -> String {
         let blocks = output::count(report.leaks.blocks);
         parts.push(match report.doubt() {
             None => format!("{blocks} blocks leaked"),
-            Some(_) => format!("{blocks} blocks that nothing is seen to reach"),
+            Some(_) => format!("{blocks} blocks without a visible path from the root"),
         });
     }
     match parts.is_empty() {

@@ -1,4 +1,4 @@
-//! `evermap backup`: a copy of a store, which may be in use.
+//! `evermap backup`: copies a store, which may be in use.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -13,25 +13,25 @@ use crate::progress::ToolProgress;
 
 /// Copy the store, which may be in use
 ///
-/// Every object is copied as of one commit, the catalog as of one. The copy is complete or not
-/// there, and is a store itself: `--store DEST` opens it. Where the file system can share blocks,
-/// it takes no room.
+/// Copies the last commit of each object and of the catalog. The copy appears only when it is
+/// complete. It is a store itself: open it with `--store DEST`. On file systems that can share
+/// blocks it takes no space.
 #[derive(Debug, clap::Args)]
 pub struct Backup {
-    /// Directory to make; if it is there already, it must be empty
+    /// Directory to make; an existing directory must be empty
     #[arg(value_name = "DEST")]
     destination: PathBuf,
-    /// Copy without comparing pages with their checksums
+    /// Do not compare pages with their checksums
     #[arg(long)]
     no_verify: bool,
-    /// What was copied, as one JSON object, with a list of what was found damaged
+    /// Print the report as one JSON object, with a list of damaged places
     #[arg(long)]
     json: bool,
 }
 
-/// What is told about a copy.
+/// Report of a copy, in JSON.
 #[derive(Serialize)]
-struct Told<'a> {
+struct JsonReport<'a> {
     directory: String,
     objects: u64,
     bytes: u64,
@@ -47,11 +47,11 @@ impl Backup {
         let copied = evermap::tools::backup(directory, &self.destination, &options);
         drop(progress);
         let report = copied?;
-        tell(&report, start, self.json)?;
+        print_report(&report, start, self.json)?;
         match report.findings.is_empty() {
             true => Ok(()),
             false => Err(Failure::DamageFound(format!(
-                "the copy was made, and store {} is damaged: places listed above: {}",
+                "the copy was made, but store {} is damaged in {} places (listed above)",
                 directory.display(),
                 report.findings.len()
             ))),
@@ -59,17 +59,17 @@ impl Backup {
     }
 }
 
-/// Says what was copied.
-pub fn tell(report: &BackupReport, start: Instant, json: bool) -> Result<(), Failure> {
+/// Prints the report of a backup or a restore.
+pub fn print_report(report: &BackupReport, start: Instant, json: bool) -> Result<(), Failure> {
     if let Some((path, why)) = &report.left_over {
         output::warn(&format!(
-            "the store is restored; the one that it replaced cannot be removed: {why}; remove {}",
+            "the store is restored, but the old one cannot be removed: {why}; remove {}",
             path.display()
         ));
     }
     let mut output = Output::new();
     if json {
-        output.json(&Told {
+        output.json(&JsonReport {
             directory: report.directory.display().to_string(),
             objects: report.objects,
             bytes: report.bytes,

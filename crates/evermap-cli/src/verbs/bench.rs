@@ -1,4 +1,4 @@
-//! `evermap bench`: what this machine can do.
+//! `evermap bench`: measures engines and loading methods on this machine.
 
 mod load;
 mod work;
@@ -14,63 +14,63 @@ use super::copy::engine;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// Measure what this machine can do
+/// Compare engines and loading methods on this machine
 #[derive(Debug, clap::Args)]
 pub struct Bench {
     #[command(subcommand)]
-    what: What,
+    benchmark: Benchmark,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Benchmark {
     Transfer(Transfer),
     Load(load::Load),
 }
 
-/// Move files by every engine there is, in turns, and compare
+/// Copy files with each engine in turn, and compare the times
 ///
-/// The files have no names, and are gone afterwards. Times are from opening to closing, in this process.
+/// Uses unnamed temporary files. Times are from opening to closing, in this process.
 #[derive(Debug, clap::Args)]
 struct Transfer {
-    /// Where files are read, and written unless --into says where
+    /// Directory of the source files, and of the copies without --into
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
-    /// Where files are written
+    /// Directory of the copies
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
-    /// Sizes of the files, as 4096, 64K or 1G
+    /// Sizes of the files, such as 4096, 64K or 1G
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "4K,1M,64M", value_parser = size)]
     sizes: Vec<u64>,
-    /// How often each engine moves each file
+    /// Number of copies of each file with each engine
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// Only these engines
+    /// Measure only these engines
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = engine)]
     engines: Vec<EngineKind>,
     /// Drop the source from the page cache before each round
     #[arg(long)]
     cold: bool,
-    /// Until the bytes are on the disk
+    /// Measure until the bytes are on the disk
     #[arg(long)]
     sync: bool,
-    /// All rounds, as one JSON list
+    /// Print all rounds as one JSON list
     #[arg(long)]
     json: bool,
 }
 
-/// Bytes of a file to measure with.
+/// Parses the size of a file to measure, in bytes.
 fn size(text: &str) -> Result<u64, String> {
     match super::transfer::bytes(text)? {
         bytes @ 1..=0x100_0000_0000 => Ok(bytes),
-        _ => Err("a file of 1 byte to 1024G".to_string()),
+        _ => Err("the size must be 1 byte to 1024G".to_string()),
     }
 }
 
 impl Bench {
     pub fn run(&self) -> Result<(), Failure> {
-        match &self.what {
-            What::Transfer(transfer) => transfer.run(),
-            What::Load(load) => load.run(),
+        match &self.benchmark {
+            Benchmark::Transfer(transfer) => transfer.run(),
+            Benchmark::Load(load) => load.run(),
         }
     }
 }
@@ -155,7 +155,7 @@ fn row(cell: &Measurement, base: Option<f64>) -> [String; 8] {
     ]
 }
 
-/// Two pipes against one.
+/// Returns a line that compares two pipes with one, if both were measured.
 fn pipes(cells: &[&Measurement]) -> Option<String> {
     let median = |engine| cells.iter().find(|cell| cell.engine == engine)?.median_s();
     let (one, two) = (median(EngineKind::Splice)?, median(EngineKind::DualPipe)?);

@@ -1,4 +1,4 @@
-//! `evermap check`: what is wrong with a store, and what can be put right.
+//! `evermap check`: reports damage in a store, and repairs it.
 
 use std::path::Path;
 
@@ -9,27 +9,25 @@ use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::ToolProgress;
 
-/// Check the store, and repair it on demand
+/// Check the store for damage, and repair it with --repair
 ///
-/// Reads the catalog and every object without mapping them, also while they are in use and without
-/// permission to write: superblocks, regions, logs, allocators, page checksums, and the catalog
-/// against the files. Of an object that is being written, the last commit is checked. Exits with 5
-/// when something is damaged.
+/// Checks superblocks, regions, logs, allocators and page checksums of the catalog and of every
+/// object, and the catalog against the files. It maps nothing, needs no write permission, and works
+/// while the store is in use: the last commit of each object is checked. Exits with 5 if anything
+/// is damaged.
 #[derive(Debug, clap::Args)]
 pub struct Check {
-    /// Repair what can be repaired without losing anything, and take out what the viewer keeps if it
-    /// is damaged: it is made anew. Whatever is changed or taken away is kept in `repair-<time>` in the
-    /// store's directory
+    /// Repair damage if no data is lost, and remove damaged data of the viewer, which it makes
+    /// again. The old files are kept in `repair-<time>` in the store's directory
     #[arg(long)]
     repair: bool,
-    /// With --repair: where a page and its checksum disagree, declare the page right; for who has
-    /// looked at the data
+    /// With --repair: accept pages that do not match their checksums. Check the data first
     #[arg(long, requires = "repair")]
     accept_data: bool,
-    /// With --repair: take damaged objects out of the store
+    /// With --repair: move damaged objects out of the store
     #[arg(long, requires = "repair")]
     quarantine: bool,
-    /// One JSON object per line: objects, findings, what could not be checked, actions, a summary
+    /// Print one JSON object per line: objects, findings, unchecked files, actions, a summary
     #[arg(long)]
     json: bool,
 }
@@ -106,7 +104,7 @@ impl Check {
             .repair(self.repair)
             .accept_data(self.accept_data)
             .quarantine(self.quarantine)
-            .caches(is_viewers)
+            .caches(is_viewer_object)
             .on_progress(progress.callback());
         let checked = evermap::tools::check(directory, &options);
         drop(progress);
@@ -114,13 +112,13 @@ impl Check {
         let mut output = Output::new();
         match self.json {
             true => lines(&report).iter().try_for_each(|line| output.json(line))?,
-            false => in_words(&report, &mut output)?,
+            false => print_text(&report, &mut output)?,
         }
         output.finish()?;
         if report.is_damaged() {
             let damage = count(&report, |f| f.severity == Severity::Damage && !f.repaired);
             return Err(Failure::DamageFound(format!(
-                "store {} is damaged: places listed above: {damage}; `evermap check --help` says what can be repaired",
+                "store {} is damaged in {damage} places (listed above); `evermap check --help` shows what can be repaired",
                 directory.display()
             )));
         }
@@ -131,8 +129,8 @@ impl Check {
     }
 }
 
-/// Is this the name of an object that the viewer keeps, and makes anew when it is missing?
-fn is_viewers(name: &str) -> bool {
+/// Returns true for the name of an object that the viewer keeps, and makes again if it is missing.
+fn is_viewer_object(name: &str) -> bool {
     let is_hash = |text: &str, digits: usize| {
         text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     };
@@ -171,7 +169,7 @@ fn lines(report: &Report) -> Vec<Line<'_>> {
     let actions = report.actions.iter().map(|what| Line::Action { what });
     let severe = |severity| count(report, |f| f.severity == severity);
     let summary = Line::Summary {
-        objects: named(report),
+        objects: object_count(report),
         damage: severe(Severity::Damage),
         suspect: severe(Severity::Suspect),
         leftover: severe(Severity::Leftover),
@@ -182,12 +180,12 @@ fn lines(report: &Report) -> Vec<Line<'_>> {
     objects.chain(findings).chain(unchecked).chain(actions).chain([summary]).collect()
 }
 
-/// Objects that were looked at, the catalog aside.
-fn named(report: &Report) -> u64 {
+/// Returns the number of checked objects, without the catalog.
+fn object_count(report: &Report) -> u64 {
     report.objects.iter().filter(|object| object.file != Path::new("catalog")).count() as u64
 }
 
-/// A finding for people, over several lines.
+/// Prints a finding, on several lines.
 pub fn show(finding: &Finding, output: &mut Output) -> Result<(), Failure> {
     let name = finding.object.as_ref().map(|name| format!(" (`{name}`)")).unwrap_or_default();
     let line = format!(
@@ -205,7 +203,7 @@ pub fn show(finding: &Finding, output: &mut Output) -> Result<(), Failure> {
     }
 }
 
-fn in_words(report: &Report, output: &mut Output) -> Result<(), Failure> {
+fn print_text(report: &Report, output: &mut Output) -> Result<(), Failure> {
     report.findings.iter().try_for_each(|finding| show(finding, output))?;
     for unchecked in &report.unchecked {
         let line = format!("unchecked {}: {}", unchecked.file.display(), unchecked.error);
@@ -215,13 +213,13 @@ fn in_words(report: &Report, output: &mut Output) -> Result<(), Failure> {
         output.line(&output::plain(&format!("repair    {action}")))?;
     }
     if let Some(path) = &report.kept_in {
-        output.line(&format!("kept      what was changed or taken away, in {}", path.display()))?;
+        output.line(&format!("kept      changed and removed files, in {}", path.display()))?;
     }
     let allocated: u64 = report.objects.iter().map(|object| object.allocated_bytes).sum();
     let verified: u64 = report.objects.iter().filter_map(|object| object.pages_verified).sum();
     output.line(&format!(
         "{} objects checked: {} allocated, {} pages compared with their checksums; {}",
-        output::count(named(report)),
+        output::count(object_count(report)),
         output::bytes(allocated),
         output::count(verified),
         verdict(report),

@@ -1,4 +1,4 @@
-//! `evermap completions`: what a shell needs to complete the command line.
+//! `evermap completions`: prints the completion script of a shell.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -17,7 +17,7 @@ pub struct Completions {
 
 impl Completions {
     pub fn run(&self) -> Result<(), Failure> {
-        // `generate` panics when it cannot write: it gets memory to write to.
+        // `generate` panics if it cannot write, so it writes to memory.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Arguments::command(), "evermap", &mut script);
         let mut output = Output::new();

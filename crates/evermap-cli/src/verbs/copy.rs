@@ -134,7 +134,8 @@ impl Copy {
         // A failure does not stop the remaining copies. The first failure determines the exit code.
         let mut failed = None;
         for source in sources {
-            // Computed before the copy exists: `path_of_copy` would take a new directory for a parent.
+            // Computed before the copy exists: `path_of_copy` would take a new directory for a
+            // parent.
             let path = self.path_of_copy(source, target);
             match self.copy(source, target, &path, &links, &cancelled) {
                 Ok(report) => {
@@ -147,7 +148,7 @@ impl Copy {
                     failed = Some(failure)
                 }
                 Err(failure) if failure.exit_code() == 130 => return Err(failure),
-                Err(failure) => failure.say(),
+                Err(failure) => failure.print(),
             }
         }
         output.finish()?;
@@ -178,7 +179,7 @@ impl Copy {
     ) -> Result<Report, Failure> {
         let is_tree = source.is_dir() && !(self.no_dereference && source.is_symlink());
         if is_tree && std::fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
-            return Err(Failure::NotOntoFile { from: source.into(), to: path.into() });
+            return Err(Failure::TargetNotDirectory { from: source.into(), to: path.into() });
         }
         let mut copy = evermap_transfer::Copy::new(source, target)
             .durability(self.durability.into())
@@ -243,7 +244,7 @@ impl Copy {
         output.finish()?;
         let mut failures = cleaned.errors.into_iter().map(Failure::from);
         let first = failures.next();
-        failures.for_each(|failure| failure.say());
+        failures.for_each(|failure| failure.print());
         first.map_or(Ok(()), Err)
     }
 

@@ -1,8 +1,8 @@
-//! `evermap demo`: shows on real documents what a later process saves.
+//! `evermap demo`: measures on real documents how much time a later process saves.
 //!
-//! Each document is parsed and stored by one process and then opened and queried by others, all of
-//! them this same program started anew, in a store of its own that is removed at the end. So every
-//! number includes what a process that knows nothing of the others has to do.
+//! Each document is parsed and stored by one process, then opened and queried by others. All are
+//! new processes of this program, in a temporary store, so every figure includes the work of a
+//! fresh process.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use serde::de::DeserializeOwned;
 
 use super::parse::Report;
 use super::query::Timings;
-use crate::failure::{Failure, exit_code_of_file};
+use crate::failure::{Failure, io_exit_code};
 use crate::output::{self, Output};
 
-/// Parses are slower and steadier than reopenings: fewer of them give a median that holds.
+/// Fewer than the queries: parsing is slower and varies less.
 const PARSE_RUNS: usize = 3;
 const QUERY_RUNS: usize = 21;
 
-/// What is asked of the documents that come with Evermap; others get the last two.
+/// Selectors for the example documents. The last two are for other HTML and XML documents.
 const QUERIES: [(&str, &str); 6] = [
     ("article.html", "article h2"),
     ("table.html", "tr.late > td.station"),
@@ -33,26 +33,26 @@ const QUERIES: [(&str, &str); 6] = [
 
 const EXPLANATION: &str = "\
 Each document is parsed and stored by one process, then opened and queried by new processes.
-PARSE is parsing alone, from bytes in memory to a tree that can be queried, as a program without
-Evermap does at every start; STORE is making that durable. OPEN is opening store and document, and
-QUERY the first query, in a process that has touched nothing yet: medians of 21 processes. FASTER
-is PARSE against OPEN + QUERY. PROCESS is a new process as a whole, from its start to its end. The
-file system's cache is warm.";
+PARSE is the time from bytes in memory to a tree that can be queried. A program without Evermap
+spends it at every start. STORE is the time to make the tree durable. OPEN is the time to open
+store and document, and QUERY the time of the first query, in a new process (medians of 21
+processes). FASTER is PARSE divided by OPEN + QUERY. PROCESS is the whole run time of a new
+process. The page cache is warm.";
 
-/// Measure on this machine what reopening saves against parsing
+/// Measure how much faster reopening is than parsing on this machine
 #[derive(Debug, clap::Args)]
 pub struct Demo {
-    /// Documents of your own, measured after the ones that come with Evermap
+    /// Your own documents, measured after the example documents
     docs: Vec<PathBuf>,
-    /// Where the documents that come with Evermap are
+    /// Directory of the example documents
     #[arg(long, value_name = "DIR", default_value = "examples/pages")]
     pages: PathBuf,
-    /// One JSON object per document and line
+    /// Print one JSON object per line for each document
     #[arg(long)]
     json: bool,
 }
 
-/// What was measured for one document.
+/// Measurements of one document.
 #[derive(Serialize)]
 struct Measured {
     document: String,
@@ -74,7 +74,7 @@ impl Demo {
         let bench = Bench::new()?;
         let mut measured = Vec::new();
         for (at, path) in documents.iter().enumerate() {
-            // Names in the temporary store are numbers: two documents may have the same file name.
+            // Documents are named by numbers, because two may have the same file name.
             measured.push(bench.measure(&at.to_string(), path)?);
         }
         let mut output = Output::new();
@@ -85,7 +85,7 @@ impl Demo {
         output.finish()
     }
 
-    /// The example pages, in the order of their size, and then the user's own.
+    /// Returns the example pages by size, then the user's own documents.
     fn documents(&self) -> Result<Vec<PathBuf>, Failure> {
         let mut pages = Vec::new();
         match std::fs::read_dir(&self.pages) {
@@ -101,7 +101,7 @@ impl Demo {
             Err(_) if !self.docs.is_empty() => {}
             Err(error) => {
                 return Err(Failure::Usage(format!(
-                    "no example pages at {}: {error}; start in the project's directory, or name documents to measure",
+                    "no example pages at {}: {error}; run in the project's directory, or name documents to measure",
                     self.pages.display()
                 )));
             }
@@ -114,11 +114,11 @@ impl Demo {
     }
 }
 
-fn broken(what: &str, error: std::io::Error) -> Failure {
-    Failure::Demo { code: exit_code_of_file(&error, 10), why: format!("{what}: {error}") }
+fn failed(what: &str, error: std::io::Error) -> Failure {
+    Failure::Demo { code: io_exit_code(&error, 10), why: format!("{what}: {error}") }
 }
 
-/// A temporary store and the program that is run on it.
+/// A temporary store, and the program to run on it.
 struct Bench {
     program: PathBuf,
     directory: tempfile::TempDir,
@@ -129,8 +129,8 @@ impl Bench {
         let prefix = tempfile::Builder::new().prefix("evermap-demo-").tempdir();
         Ok(Bench {
             program: std::env::current_exe()
-                .map_err(|e| broken("this program cannot find itself", e))?,
-            directory: prefix.map_err(|e| broken("no temporary directory", e))?,
+                .map_err(|e| failed("cannot find the path of this program", e))?,
+            directory: prefix.map_err(|e| failed("cannot make a temporary directory", e))?,
         })
     }
 
@@ -139,7 +139,7 @@ impl Bench {
         let mut parses = Vec::new();
         for _ in 0..PARSE_RUNS {
             let parse = ["parse", "--json", "--force", "--name", name, "--"];
-            let (report, _) = self.start::<Report>(&parse, &[path.as_os_str()])?;
+            let (report, _) = self.run::<Report>(&parse, &[path.as_os_str()])?;
             parses.push(report);
         }
         let last = &parses[PARSE_RUNS - 1];
@@ -147,7 +147,7 @@ impl Bench {
         let mut queries = Vec::new();
         for _ in 0..QUERY_RUNS {
             let query = ["query", "--count", "--timings", name, selector];
-            queries.push(self.start::<Timings>(&query, &[])?);
+            queries.push(self.run::<Timings>(&query, &[])?);
         }
         Ok(Measured {
             selector,
@@ -164,9 +164,9 @@ impl Bench {
         })
     }
 
-    /// Runs this program once more and reads the line of JSON that it leaves; gives the time from
-    /// its start to its end as well.
-    fn start<T: DeserializeOwned>(
+    /// Runs this program and reads the line of JSON that it prints. Returns also the time from its
+    /// start to its end.
+    fn run<T: DeserializeOwned>(
         &self,
         arguments: &[&str],
         more: &[&std::ffi::OsStr],
@@ -176,9 +176,9 @@ impl Bench {
         command.args(arguments).args(more).stdin(Stdio::null());
         let start = Instant::now();
         let finished =
-            command.output().map_err(|error| broken(&self.program.display().to_string(), error))?;
+            command.output().map_err(|error| failed(&self.program.display().to_string(), error))?;
         let whole = start.elapsed();
-        // `parse` leaves its report on stdout, `query --count --timings` its times on stderr.
+        // `parse` prints its report to stdout, `query --count --timings` its times to stderr.
         let Finished { stdout, stderr, status } = &finished;
         let line = if arguments[0] == "parse" { stdout } else { stderr };
         match serde_json::from_slice(line) {
@@ -188,7 +188,7 @@ impl Bench {
                     .trim()
                     .trim_start_matches("evermap: ")
                     .to_string(),
-                // The cause is the same, and so is the code. A process without a failure left no report.
+                // The process's exit code tells the cause. A code of 0 means a missing report.
                 code: status
                     .code()
                     .and_then(|code| u8::try_from(code).ok())
@@ -210,7 +210,7 @@ fn times(ratio: f64) -> String {
     format!("{ratio:.decimals$} x")
 }
 
-/// The middle one; all runs here are odd in number.
+/// Returns the median. The number of values is always odd here.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -248,7 +248,7 @@ fn show(measured: &[Measured], output: &mut Output) -> Result<(), Failure> {
     ];
     output.table(head, &rows, &[0])?;
     output.line("")?;
-    output.line("KEPT is bytes in the store per byte of source. The queries were:")?;
+    output.line("KEPT is bytes in the store per byte of source. The queries:")?;
     for one in measured {
         let (document, selector) = (&one.document, one.selector);
         let matches = output::count(one.matches);

@@ -1,4 +1,4 @@
-//! `evermap export` and `evermap import`: one object as a file, and back.
+//! `evermap export` and `evermap import`: write one object to a file, and read it back.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
@@ -9,7 +9,7 @@ use evermap::tools::{ExportOptions, ExportReport, ImportOptions, ImportReport};
 use serde::Serialize;
 
 use super::rebase::{Moved, show};
-use crate::failure::{Failure, folder_of};
+use crate::failure::{Failure, parent_directory};
 use crate::names;
 use crate::output::{self, Output};
 
@@ -17,25 +17,25 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// Write one object to a file, for another store or machine
 ///
-/// The object's last commit, checked on the way; it may be in use. A file appears when it is
-/// complete, or not at all.
+/// Writes the object's last commit, and compares each page with its checksum. The object may be in
+/// use. The file appears only when it is complete.
 #[derive(Debug, clap::Args)]
 pub struct Export {
-    /// Its name: `evermap ls` lists them
+    /// Name of the object; `evermap ls` lists the names
     name: String,
-    /// The file; `-` is standard output
+    /// Output file; `-` is standard output
     file: PathBuf,
-    /// Replace a file that is there; export an object although it has pointers to others, which
-    /// lead nowhere in another store
+    /// Replace an existing file; export an object even if it has pointers to others, which are
+    /// invalid in another store
     #[arg(long)]
     force: bool,
-    /// What was exported, as one JSON object; not with `-`
+    /// Print the report as one JSON object; not with `-`
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct Exported<'a> {
     name: &'a str,
     sequence: u64,
     pages: u64,
@@ -52,35 +52,39 @@ impl Export {
         };
         if self.file == Path::new("-") {
             if self.json {
-                return Err(Failure::Usage("--json needs a file: `-` takes the output".into()));
+                return Err(Failure::Usage(
+                    "cannot use --json with `-`: the object is written to standard output; name a \
+                     file"
+                        .into(),
+                ));
             }
             let mut target = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
             export(&mut target)?;
             return Ok(target.flush()?);
         }
         let failed = |source| Failure::Target { path: self.file.clone(), source };
-        let there = std::fs::metadata(&self.file).ok().map(|found| found.file_type());
-        if there.is_some_and(|kind| kind.is_dir()) {
+        let existing = std::fs::metadata(&self.file).ok().map(|found| found.file_type());
+        if existing.is_some_and(|kind| kind.is_dir()) {
             return Err(Failure::Usage(format!(
-                "cannot write {}: it is a folder; name a file in it",
+                "cannot write {}: it is a directory; name a file in it",
                 self.file.display()
             )));
         }
-        if there.is_some_and(|kind| !kind.is_file()) {
-            // A device or a named pipe: nobody means to have a file in its place.
+        if existing.is_some_and(|kind| !kind.is_file()) {
+            // A device or a named pipe is written to, never replaced.
             let file = File::options().write(true).open(&self.file).map_err(failed)?;
             let mut target = BufWriter::with_capacity(BUFFER_BYTES, file);
             let report = export(&mut target)?;
             target.flush().map_err(failed)?;
-            return self.tell(&report);
+            return self.print_report(&report);
         }
-        if there.is_some() && !self.force {
-            return Err(Failure::FileInTheWay { path: self.file.clone() });
+        if existing.is_some() && !self.force {
+            return Err(Failure::FileExists { path: self.file.clone() });
         }
-        // Beside its place, so that a file of that name is always a whole one.
+        // Written to a temporary file and renamed, so that a file of this name is always complete.
         let mut partial = tempfile::Builder::new()
             .prefix(".evermap-export-")
-            .tempfile_in(folder_of(&self.file))
+            .tempfile_in(parent_directory(&self.file))
             .map_err(failed)?;
         let mut target = BufWriter::with_capacity(BUFFER_BYTES, partial.as_file_mut());
         let report = export(&mut target)?;
@@ -92,17 +96,17 @@ impl Export {
             false => partial.persist_noclobber(&self.file),
         };
         persisted.map_err(|e| match e.error.kind() {
-            // It came while we wrote.
-            io::ErrorKind::AlreadyExists => Failure::FileInTheWay { path: self.file.clone() },
+            // Another process made the file in the meantime.
+            io::ErrorKind::AlreadyExists => Failure::FileExists { path: self.file.clone() },
             _ => failed(e.error),
         })?;
-        self.tell(&report)
+        self.print_report(&report)
     }
 
-    fn tell(&self, report: &ExportReport) -> Result<(), Failure> {
+    fn print_report(&self, report: &ExportReport) -> Result<(), Failure> {
         let mut output = Output::new();
         match self.json {
-            true => output.json(&Told {
+            true => output.json(&Exported {
                 name: &report.object,
                 sequence: report.sequence,
                 pages: report.pages,
@@ -119,7 +123,7 @@ impl Export {
     }
 }
 
-/// Who reads our output may stop before its end.
+/// Converts a broken pipe into a failure without a message: the reader may stop early.
 fn closed_pipe(error: Error) -> Failure {
     match error {
         Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
@@ -129,22 +133,21 @@ fn closed_pipe(error: Error) -> Failure {
     }
 }
 
-/// Make an object of an exported file
+/// Make an object from an exported file
 ///
-/// The store is made if it isn't there.
-///
-/// At its old addresses if they are this store's and free, else at others: its pointers are
-/// rewritten then, as `evermap rebase` does.
+/// Makes the store if it does not exist. The object keeps its addresses if they belong to this
+/// store and are free. Otherwise it gets others, and its pointers are rewritten as by `evermap
+/// rebase`.
 #[derive(Debug, clap::Args)]
 pub struct Import {
-    /// The file; `-` is standard input
+    /// Exported file; `-` is standard input
     file: PathBuf,
-    /// The object's name in this store [default: the one it had]
+    /// Name of the object in this store [default: its old name]
     name: Option<String>,
     /// Show this many rewritten words of each kind, with their path from the root
     #[arg(long, value_name = "N", default_value_t = 0)]
     samples: usize,
-    /// What was imported, as one JSON object
+    /// Print the report as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -174,17 +177,17 @@ impl Import {
             let file = File::open(&self.file).map_err(failed)?;
             if file.metadata().is_ok_and(|found| found.is_dir()) {
                 return Err(Failure::Usage(format!(
-                    "cannot read {}: it is a folder; name a file that `evermap export` wrote",
+                    "cannot read {}: it is a directory; name a file that `evermap export` wrote",
                     self.file.display()
                 )));
             }
             let mut source = BufReader::with_capacity(BUFFER_BYTES, file);
             evermap::tools::import(directory, &mut source, &options)?
         };
-        self.tell(&report)
+        self.print_report(&report)
     }
 
-    fn tell(&self, report: &ImportReport) -> Result<(), Failure> {
+    fn print_report(&self, report: &ImportReport) -> Result<(), Failure> {
         let mut output = Output::new();
         if self.json {
             output.json(&Imported {
@@ -202,13 +205,13 @@ impl Import {
             show(relocation, false, &mut output)?;
         }
         if report.points_elsewhere {
-            output.line("its pointers to objects of its old store lead nowhere")?;
+            output.line("its pointers to other objects of its old store are invalid")?;
         }
         let at = match report.relocation {
             Some(_) => {
                 format!("{:#x}, moved from {:#x}", report.base_address, report.old_base_address)
             }
-            None => format!("{:#x}, where it was", report.base_address),
+            None => format!("{:#x}, its old address", report.base_address),
         };
         let line = format!("`{}`, {}, at {at}", report.object, output::bytes(report.file_bytes));
         output.line(&output::plain(&line))?;

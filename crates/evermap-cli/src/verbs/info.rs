@@ -1,4 +1,4 @@
-//! `evermap info`: everything that is known about one object.
+//! `evermap info`: prints the properties of one object.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use super::ls::{kind_name, stamp};
 use crate::failure::Failure;
 use crate::names;
 use crate::output::{self, Output};
-use crate::stale::Standing;
+use crate::stale::SourceState;
 
-/// Show what is known about an object
+/// Show the properties of an object
 #[derive(Debug, clap::Args)]
 pub struct Info {
-    /// Its name: `evermap ls` lists them
+    /// Name of the object; `evermap ls` lists the names
     name: String,
-    /// One line of JSON
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -46,7 +46,7 @@ struct SourceReport {
     bytes: u64,
     modified: Option<String>,
     blake3: String,
-    /// Whether it is still what the document was parsed from.
+    /// Name of the [`SourceState`].
     standing: &'static str,
 }
 
@@ -68,14 +68,14 @@ impl Info {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
         let store = Store::open(directory)?;
         let object = names::resolve(&store, directory, &self.name)?;
-        let name = names::shown(&store, &object);
+        let name = names::display_name(&store, &object);
         let report = match store.read::<Document>(&object) {
             Ok(document) => Report {
                 document: Some(DocumentReport::of(directory, &name, &document)?),
                 name,
                 object: ObjectReport::of(document.info()?),
             },
-            // A guest's object has a type that only the guest knows.
+            // Only the guest knows the type of a guest object.
             Err(Error::SchemaMismatch { .. } | Error::OtherKind { .. }) => {
                 Report { name, document: None, object: ObjectReport::of(store.info(&object)?) }
             }
@@ -106,7 +106,7 @@ impl DocumentReport {
                 bytes: source.size_bytes,
                 modified: stamp(source.modified_ns).map(output::utc),
                 blake3: blake3::Hash::from(source.hash).to_hex().to_string(),
-                standing: Standing::of(directory, document).in_words(),
+                standing: SourceState::of(directory, document).name(),
             },
         })
     }
@@ -131,8 +131,9 @@ impl ObjectReport {
 
 impl Report {
     fn show(&self, output: &mut Output) -> Result<(), Failure> {
-        let mut say =
-            |what: &str, value: &str| output.line(&format!("{what:<10}  {}", output::plain(value)));
+        let mut say = |label: &str, value: &str| {
+            output.line(&format!("{label:<10}  {}", output::plain(value)))
+        };
         say("name", &self.name)?;
         if let Some(document) = &self.document {
             say("type", document.kind)?;

@@ -1,4 +1,4 @@
-//! `evermap ls`: the objects of a store.
+//! `evermap ls`: lists the objects of a store.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,15 +14,15 @@ use crate::output::{self, Output};
 /// List the objects in the store, by name
 #[derive(Debug, clap::Args)]
 pub struct Ls {
-    /// Show type, nodes, sizes and the time they were stored as well
+    /// Show also type, nodes, sizes and time of storing
     #[arg(long, short)]
     long: bool,
-    /// One JSON object per line, with everything that --long shows
+    /// Print one JSON object per line, with the fields of --long
     #[arg(long)]
     json: bool,
 }
 
-/// What is listed about one object. Objects that are no documents have no nodes and no source.
+/// Entry for one object. Objects other than documents have no nodes and no source.
 #[derive(Serialize)]
 struct Listed {
     name: String,
@@ -42,7 +42,7 @@ impl Ls {
         let mut output = Output::new();
         if !self.long && !self.json {
             for name in &names {
-                output.line(&names::shown(&store, name))?;
+                output.line(&names::display_name(&store, name))?;
             }
             return output.finish();
         }
@@ -50,7 +50,7 @@ impl Ls {
         for name in &names {
             match Listed::of(&store, name) {
                 Ok(entry) => listed.push(entry),
-                // Removed since the names were read.
+                // The object was removed after the names were read.
                 Err(Failure::Store(Error::NotFound { .. })) => {}
                 Err(failure) => {
                     if let Err(earlier) = std::mem::replace(&mut outcome, Err(failure)) {
@@ -77,7 +77,7 @@ impl Listed {
                     .dom()
                     .map_err(|source| Failure::Document { name: name.to_string(), source })?;
                 Ok(Listed {
-                    name: names::shown(store, name),
+                    name: names::display_name(store, name),
                     kind: kind_name(dom.kind()),
                     nodes: Some(dom.node_count() as u64),
                     source_bytes: Some(document.source().size_bytes),
@@ -126,7 +126,7 @@ pub fn kind_name(kind: DocumentKind) -> &'static str {
     }
 }
 
-/// A time stamp as [`evermap_dom::Source`] keeps it; `None` when it isn't known.
+/// Converts a time stamp of [`evermap_dom::Source`], in ns. Returns `None` if it is unknown.
 pub fn stamp(ns: u64) -> Option<SystemTime> {
     (ns != 0).then(|| UNIX_EPOCH + Duration::from_nanos(ns))
 }

@@ -1,4 +1,4 @@
-//! `evermap map`: draws an object, in the terminal or as SVG.
+//! `evermap map`: draws the layout of an object, in the terminal or as SVG.
 
 use std::path::{Path, PathBuf};
 
@@ -8,31 +8,31 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::names;
 use crate::output::Output;
-use crate::picture::{self, Looks};
+use crate::picture::{self, Style};
 
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 4096;
-/// Cells of an SVG: what an eye takes in, and with --wide.
+/// Maximum number of cells of an SVG: by default, and with --wide.
 const CELLS_MAX: (usize, usize) = (4096, 10_000);
 
-/// Draw what lies where in an object
+/// Draw the memory layout of an object
 ///
-/// Blocks by size, large blocks, free and unwritten parts, and what of it is in memory, as of the
-/// object's last commit. The object may be in use.
+/// Shows blocks by size, large blocks, free and unwritten parts, and the parts that are in memory,
+/// as of the object's last commit. The object may be in use.
 #[derive(Debug, clap::Args)]
 pub struct Map {
-    /// Its name: `evermap ls` lists them
+    /// Name of the object; `evermap ls` lists the names
     name: String,
-    /// Write the picture to an SVG file, replacing one that is there; `-` is standard output
+    /// Write an SVG picture to FILE, replacing an existing file; `-` is standard output
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Twice as wide, with more detail
+    /// Draw twice as wide, with more detail
     #[arg(long)]
     wide: bool,
-    /// Letters instead of colours
+    /// Use letters instead of colours
     #[arg(long)]
     no_color: bool,
-    /// One line of JSON, with runs of equal chunks
+    /// Print one JSON object, with runs of equal chunks
     #[arg(long, conflicts_with = "svg")]
     json: bool,
 }
@@ -53,13 +53,13 @@ impl Map {
                     .map_err(|source| Failure::Target { path: file.clone(), source })?,
             }
         } else {
-            picture::draw(&map, &Looks::of_terminal(self.wide, self.no_color), &mut output)?;
+            picture::draw(&map, &Style::of_terminal(self.wide, self.no_color), &mut output)?;
         }
         output.finish()
     }
 }
 
-/// A map for programs.
+/// The map in JSON.
 #[derive(Serialize)]
 struct MapReport {
     name: String,
@@ -73,7 +73,7 @@ struct MapReport {
     regions: Vec<Region>,
 }
 
-/// Sums over an object, as `map` and `stats` give them.
+/// Sums over an object, for `map` and `stats`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Totals {
     pub blocks: u64,
@@ -87,7 +87,7 @@ pub struct Totals {
     pub resident_bytes: u64,
 }
 
-/// One size of blocks.
+/// Blocks of one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Class {
     pub block_bytes: u32,
@@ -105,7 +105,7 @@ struct Region {
     chunks: Vec<Run>,
 }
 
-/// Neighbouring chunks of one use.
+/// Adjacent chunks with the same use.
 #[derive(Serialize)]
 struct Run {
     first: u64,

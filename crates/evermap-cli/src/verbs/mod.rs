@@ -1,4 +1,4 @@
-//! One file per verb: its arguments, and the few library calls that answer it.
+//! The verbs, one file each: the arguments, and a few library calls.
 
 mod audit;
 mod backup;

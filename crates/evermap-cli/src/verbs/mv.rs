@@ -1,4 +1,4 @@
-//! `evermap mv`: gives an object another name.
+//! `evermap mv`: renames an object.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use evermap::Store;
 use crate::failure::Failure;
 use crate::names;
 
-/// Give an object another name
+/// Rename an object
 ///
-/// Processes that have it open go on. A name that is taken is not overwritten. Guest objects keep their
-/// names: a guest finds its object by the name.
+/// Processes that have the object open are not affected. An existing object is not replaced. Guest
+/// objects cannot be renamed, because a guest finds its object by the name.
 #[derive(Debug, clap::Args)]
 pub struct Mv {
-    /// The name it has
+    /// Current name
     from: String,
-    /// The name it gets
+    /// New name
     to: String,
 }
 
@@ -24,7 +24,7 @@ impl Mv {
         let to = names::check_given(&self.to)?;
         let store = Store::open(directory)?;
         let from = names::resolve(&store, directory, &self.from)?;
-        if names::is_of_guest(&store, &from) {
+        if names::is_guest_object(&store, &from) {
             return Err(Failure::GuestName { name: from });
         }
         Ok(store.rename(&from, to)?)

@@ -1,8 +1,8 @@
-//! `evermap parse`: puts documents into the store.
+//! `evermap parse`: parses documents into the store.
 //!
-//! All files of one call are one batch: they appear in the store together or not at all, and a
-//! process that is killed on the way leaves the store as it was. A file that has not changed since
-//! it was parsed is recognised by its size and time stamp, without reading it, or else by its hash.
+//! All files of one call are one batch: they appear in the store together or not at all. A kill
+//! before the commit leaves the store unchanged. A file that has not changed since it was parsed is
+//! recognised by its size and time stamp, without reading it, or else by its hash.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,15 +21,15 @@ use crate::source::Input;
 
 /// Parse documents into the store
 ///
-/// The store is made if it isn't there. All files of one call become visible together, durably,
-/// when all of them were parsed; a file that has not changed since it was parsed costs nothing.
+/// Makes the store if it does not exist. All files of one call become visible together, durably,
+/// after all of them were parsed. A file that has not changed since it was parsed is skipped.
 ///
-/// A document is named after its file's path, relative to the directory that the store is in if the file
-/// is below that.
+/// A document is named after its file's path, relative to the parent directory of the store if the
+/// file is below it.
 ///
-/// The kind is told by the file's extension, else by its content: text that begins with an XML
-/// declaration is XML, other text with tags is HTML. Other files are refused, unless --html or --xml
-/// says otherwise.
+/// The type is detected by the file's extension, else by its content: text that begins with an XML
+/// declaration is XML, other text with tags is HTML. Other files are refused without --html or
+/// --xml.
 #[derive(Debug, clap::Args)]
 pub struct Parse {
     /// Files to parse; `-` is standard input and needs --name
@@ -38,27 +38,27 @@ pub struct Parse {
     /// Name of the document in the store [default: the file's path]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Parse again what has not changed, and replace objects that are no documents
+    /// Parse unchanged files too, and replace objects that are not documents
     #[arg(long)]
     force: bool,
-    /// Parse as HTML, whatever the name says
+    /// Parse as HTML
     #[arg(long, conflicts_with = "xml")]
     html: bool,
-    /// Parse as XML, whatever the name says
+    /// Parse as XML
     #[arg(long)]
     xml: bool,
     /// Report files that cannot be parsed, and store the others
     #[arg(long)]
     keep_going: bool,
-    /// Longest source, in MiB
+    /// Maximum length of a source, in MiB
     #[arg(long, value_name = "MIB", default_value_t = SOURCE_MIB, value_parser = clap::value_parser!(u64).range(1..=4095))]
     limit: u64,
-    /// One JSON object per document and line
+    /// Print one JSON object per line for each document
     #[arg(long)]
     json: bool,
 }
 
-/// What is told about one document. Times are 0 for an unchanged one.
+/// Report of one document. Times are 0 for an unchanged one.
 #[derive(Serialize, Deserialize)]
 pub struct Report {
     pub name: String,
@@ -67,26 +67,25 @@ pub struct Report {
     pub kind: String,
     pub nodes: u64,
     pub source_bytes: u64,
-    /// Of the object's file; none if it could not be looked at.
+    /// Size of the object's file; `None` if it cannot be read.
     pub stored_bytes: Option<u64>,
-    /// Reading and hashing the file, parsing it, writing the object: this document's own share.
+    /// Time of reading and hashing this document's file.
     pub read_ms: f64,
     pub parse_ms: f64,
     pub write_ms: f64,
-    /// Making the whole batch durable.
+    /// Time of making the whole batch durable.
     pub commit_ms: f64,
 }
 
-/// Something to parse, and where it goes.
+/// A source to parse, and the names of its object and document.
 struct Job {
-    /// The object's name.
     object: String,
-    /// The document's, if it is named after its file.
+    /// Name of the document, if it is named after its file.
     file_name: Option<String>,
     input: Input,
 }
 
-/// One document of a call, done but for the commit.
+/// One document of a call, complete except for the commit.
 struct Done {
     object: String,
     report: Report,
@@ -118,7 +117,7 @@ impl Parse {
         for Done { report, .. } in &done {
             match self.json {
                 true => output.json(report)?,
-                false => output.line(&report.in_words(done.len()))?,
+                false => output.line(&report.to_text(done.len()))?,
             }
         }
         let stored = done.iter().filter(|document| !document.report.unchanged).count();
@@ -130,18 +129,18 @@ impl Parse {
         failures.outcome(self.files.len())
     }
 
-    /// The files with the names that they get. Fails before anything was read or made.
+    /// Returns the files and the names of their objects. Reads no contents and makes nothing.
     fn jobs(&self, directory: &Path, failures: &mut Failures) -> Result<Vec<Job>, Failure> {
         if self.name.is_some() && self.files.len() > 1 {
             return Err(Failure::Usage(
-                "--name names one document, and several files were given; parse them one by one"
+                "cannot use --name with several files: it names one document; parse them one by one"
                     .to_string(),
             ));
         }
         let mut files = HashMap::new();
         let mut jobs = Vec::with_capacity(self.files.len());
         for file in &self.files {
-            let input = match Input::look_at(file) {
+            let input = match Input::from_path(file) {
                 Ok(input) => input,
                 Err(failure) => {
                     failures.add(failure)?;
@@ -161,28 +160,28 @@ impl Parse {
         Ok(jobs)
     }
 
-    /// The object's name, and the document's if it is named after its file.
+    /// Returns the object's name, and the document's name if it is named after its file.
     fn name_of(&self, directory: &Path, file: &Path) -> Result<(String, Option<String>), Failure> {
         if let Some(name) = &self.name {
             return Ok((names::check_given(name)?.to_string(), None));
         }
         if file == Path::new("-") {
             return Err(Failure::Usage(
-                "standard input has no name; give the document one with --name".to_string(),
+                "standard input has no name; name the document with --name".to_string(),
             ));
         }
-        let FileName { whole, in_store } = FileName::of(directory, file)?;
-        Ok((in_store, Some(whole)))
+        let FileName { full, object } = FileName::of(directory, file)?;
+        Ok((object, Some(full)))
     }
 
     fn add(&self, store: &Store, batch: &mut Batch, mut job: Job) -> Result<Done, Failure> {
-        self.find_old_name(store, &mut job);
+        self.keep_base_name(store, &mut job);
         let Job { object, file_name, input } = job;
         let name = file_name.clone().unwrap_or_else(|| object.clone());
         let kind = self.kind_asked().or_else(|| input.kind_by_name());
         let old = self.old(store, &object, kind)?;
         if let Some(old) = &old {
-            self.refuse_another_file(&object, file_name.as_deref(), &input, old)?;
+            self.refuse_other_source(&object, file_name.as_deref(), &input, old)?;
             if input.is_source_of(old) {
                 return Done::unchanged(name, object, old);
             }
@@ -220,9 +219,9 @@ impl Parse {
         Ok(Done { object, report })
     }
 
-    /// Older versions named a document after its file's base name: such a one keeps its name.
-    fn find_old_name(&self, store: &Store, job: &mut Job) {
-        let path = Path::new(job.input.kept_path());
+    /// Keeps the name of a document that an older version named after its file's base name.
+    fn keep_base_name(&self, store: &Store, job: &mut Job) {
+        let path = Path::new(job.input.stored_path());
         let base = path.file_name().and_then(|name| name.to_str());
         if let (Some(_), Some(base)) = (&job.file_name, base)
             && base != job.object
@@ -233,17 +232,18 @@ impl Parse {
         }
     }
 
-    /// Refuses to replace a document under a file's base name that is another file's.
-    fn refuse_another_file(
+    /// Refuses to replace a document of another file that has this file's base name.
+    fn refuse_other_source(
         &self,
         object: &str,
         file_name: Option<&str>,
         input: &Input,
         old: &Document,
     ) -> Result<(), Failure> {
-        let kept = old.source().path;
-        match file_name.is_some() && old.file_name().is_none() && kept != input.kept_path() {
-            true => Err(Failure::NameOfAnother { name: object.to_string(), of: kept }),
+        let source_path = old.source().path;
+        match file_name.is_some() && old.file_name().is_none() && source_path != input.stored_path()
+        {
+            true => Err(Failure::NameOfOtherSource { name: object.to_string(), source_path }),
             false => Ok(()),
         }
     }
@@ -256,7 +256,7 @@ impl Parse {
         }
     }
 
-    /// The document of this name, if there is one that an unchanged source need not replace.
+    /// Returns the document of this name if an unchanged source need not replace it.
     fn old(
         &self,
         store: &Store,
@@ -271,7 +271,7 @@ impl Parse {
             Err(Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // A block of another format is made anew; so is one that was parsed as the other kind.
+        // A document in another format, or of the other kind, is parsed again.
         let stored = old.dom().map(|dom| dom.kind()).ok();
         let suits = stored.is_some_and(|stored| kind.is_none_or(|kind| kind == stored));
         Ok(Some(old).filter(|_| suits))
@@ -296,7 +296,7 @@ impl Done {
         Ok(Done { object, report })
     }
 
-    /// Adds to the report what is known after the commit. It was made, so nothing here is a failure.
+    /// Completes the report after the commit. The commit is done, so errors here are ignored.
     fn complete(&mut self, store: &Store, commit: Duration) {
         if !self.report.unchanged {
             self.report.commit_ms = output::milliseconds(commit);
@@ -305,7 +305,7 @@ impl Done {
     }
 }
 
-/// What could not be parsed.
+/// Failures of single files.
 struct Failures {
     keep_going: bool,
     count: usize,
@@ -313,12 +313,12 @@ struct Failures {
 }
 
 impl Failures {
-    /// Reports a failure of one file, or ends the call with it.
+    /// Reports and counts the failure of one file with `--keep-going`. Returns all other failures.
     fn add(&mut self, failure: Failure) -> Result<(), Failure> {
-        if !self.keep_going || !failure.is_of_one_source() {
+        if !self.keep_going || !failure.concerns_one_source() {
             return Err(failure);
         }
-        failure.say();
+        failure.print();
         self.count += 1;
         self.first.get_or_insert(failure.exit_code());
         Ok(())
@@ -333,8 +333,8 @@ impl Failures {
 }
 
 impl Report {
-    /// With the commit's time when the document was alone in its batch.
-    fn in_words(&self, documents: usize) -> String {
+    /// Returns the report as a line. A single document's line includes the time of the commit.
+    fn to_text(&self, documents: usize) -> String {
         let sizes = format!(
             "{}: {} nodes, {} -> {}",
             self.name,

@@ -1,7 +1,7 @@
-//! `evermap query`: the elements of a stored document that match a CSS selector.
+//! `evermap query`: prints the elements of a stored document that match a CSS selector.
 //!
-//! The hot path of the program: it opens the store and the object, looks at the block's header,
-//! and writes what the selector finds as it finds it.
+//! The hot path of the program. It opens the store and the object, checks the block's header, and
+//! writes each match as it is found.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,55 +16,55 @@ use crate::names;
 use crate::output::Output;
 use crate::stale::{self, Stale};
 
-/// Show what a CSS selector finds in a stored document
+/// Print the elements of a document that match a CSS selector
 ///
-/// Each match is written in document order as its outer HTML (XML for an XML document), followed
-/// by a line feed. Exits with 1 when nothing matched.
+/// Prints each match in document order as outer HTML (XML for an XML document), followed by a line
+/// feed. Exits with 1 if nothing matched.
 ///
-/// A name alone matches elements of any namespace; --namespace gives prefixes for selectors
-/// such as `tv|programme > tv|title`.
+/// A name without a prefix matches elements of any namespace. Declare prefixes for selectors such
+/// as `tv|programme > tv|title` with --namespace.
 #[derive(Debug, clap::Args)]
 pub struct Query {
-    /// The document: its name, its file's path, or the end of that; `evermap ls` lists them
+    /// Document: its name, its file's path, or the end of the name; `evermap ls` lists the names
     name: String,
-    /// A CSS selector, such as 'article h2, a[href^=http]'
+    /// CSS selector, such as 'article h2, a[href^=http]'
     selector: String,
     #[command(flatten)]
     shown: Shown,
     /// Stop after the first match
     #[arg(long, conflicts_with = "limit")]
     first: bool,
-    /// Stop after this many
+    /// Stop after N matches
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Let a prefix in the selector stand for a namespace
+    /// Declare a namespace prefix for the selector; can be repeated
     #[arg(long, value_name = "PREFIX=URI", value_parser = prefix)]
     namespace: Vec<(String, String)>,
-    /// One JSON object per match and line, with the node's number and the element's name
+    /// Print one JSON object per line for each match, with the node's number and the element's name
     #[arg(long)]
     json: bool,
-    /// What to do if the document's source has changed or is gone
+    /// Policy if the document's source has changed or is missing
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     stale: Stale,
-    /// Tell on stderr, as one line of JSON, how long opening and the query took in microseconds
+    /// Print the times of opening and of the query to stderr, in microseconds, as one JSON object
     #[arg(long)]
     timings: bool,
 }
 
-/// What is shown of a match.
+/// Parts of a match to print.
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 struct Shown {
-    /// Show the text inside
+    /// Print the text inside each match
     #[arg(long)]
     text: bool,
-    /// Show the outer HTML; the default
+    /// Print the outer HTML of each match; the default
     #[arg(long)]
     html: bool,
-    /// Show the value of an attribute, of the matches that have it
+    /// Print the value of an attribute of each match; skip matches without it
     #[arg(long, value_name = "NAME")]
     attr: Option<String>,
-    /// Show how many there are, and nothing else
+    /// Print only the number of matches
     #[arg(long, conflicts_with_all = ["first", "limit"])]
     count: bool,
 }
@@ -88,7 +88,7 @@ struct Count {
     count: u64,
 }
 
-/// What `--timings` tells, for `demo` and for the curious.
+/// Output of `--timings`. `demo` reads it.
 #[derive(Serialize, serde::Deserialize)]
 pub struct Timings {
     pub open_us: f64,
@@ -114,7 +114,7 @@ impl Query {
         };
         output.finish()?;
         if self.timings {
-            tell(&Timings { open_us, query_us: microseconds(start), matches });
+            print_timings(&Timings { open_us, query_us: microseconds(start), matches });
         }
         match matches {
             0 => Err(Failure::NoMatch),
@@ -122,9 +122,9 @@ impl Query {
         }
     }
 
-    /// The document, as new as `--stale` wants it.
+    /// Opens the document and applies `--stale`.
     fn open(&self, store: &Store, directory: &Path) -> Result<Snapshot<Document>, Failure> {
-        // Nearly always there is an object of just this name: no other look at the catalog then.
+        // Most calls give the exact name of an object. That needs no second search of the catalog.
         let exact = store.read::<Document>(&self.name);
         let is_exact = !matches!(exact, Err(Error::NotFound { .. } | Error::InvalidName { .. }));
         let name = names::resolve_known(store, directory, &self.name, is_exact)?;
@@ -135,8 +135,8 @@ impl Query {
                 store.read::<Document>(&name)
             }
         };
-        let document = opened.map_err(|error| names::not_a_document(&self.name, error))?;
-        stale::settle(store, directory, &name, document, self.stale)
+        let document = opened.map_err(|error| names::document_error(&self.name, error))?;
+        stale::apply_policy(store, directory, &name, document, self.stale)
     }
 
     fn selector(&self) -> Result<Selector, Failure> {
@@ -154,7 +154,7 @@ impl Query {
         Ok(count)
     }
 
-    /// Writes the matches; gives how many were written.
+    /// Writes the matches and returns their number.
     fn show(&self, dom: &Dom, selector: &Selector, output: &mut Output) -> Result<u64, Failure> {
         let limit = if self.first { Some(1) } else { self.limit };
         let attribute = self.shown.attr.as_deref();
@@ -209,7 +209,7 @@ fn microseconds(since: Instant) -> f64 {
     (since.elapsed().as_nanos() as f64) / 1e3
 }
 
-fn tell(timings: &Timings) {
+fn print_timings(timings: &Timings) {
     if let Ok(line) = serde_json::to_string(timings) {
         let _ = writeln!(io::stderr(), "{line}");
     }

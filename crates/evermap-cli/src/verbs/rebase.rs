@@ -1,4 +1,4 @@
-//! `evermap rebase`: moves a store to other addresses, or back.
+//! `evermap rebase`: moves a store to other addresses, or undoes that.
 
 use std::path::Path;
 
@@ -11,31 +11,31 @@ use crate::output::{self, Output};
 
 /// Move the store to other addresses by rewriting its pointers
 ///
-/// For stores whose addresses something else has. Pointer fields are known where the type of an
-/// object's root is; in other objects every word that looks like an address of the store is
-/// rewritten: look at --dry-run first. Nobody may have the store open. The old files are kept in
-/// `rebase-<time>` in the store's directory until you remove that.
+/// Use it if something else has the store's addresses. In objects whose root type is known, pointer
+/// fields are rewritten. In other objects every word that looks like an address of the store is
+/// rewritten: check with --dry-run first. No process may have the store open. The old files are
+/// kept in `rebase-<time>` in the store's directory until you remove them.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("place").args(["to", "undo"])))]
 pub struct Rebase {
-    /// The first address the store is to have, in hexadecimal, a multiple of 0x40000000 [default:
-    /// one that no other store of yours has]
+    /// New first address, in hexadecimal, a multiple of 0x40000000 [default: an address that none
+    /// of your other stores has]
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     to: Option<u64>,
-    /// Only tell which words would change; the store may be in use
+    /// Show which words would change, without changing them; the store may be in use
     #[arg(long)]
     dry_run: bool,
-    /// Put the old files back; refused when something was committed since
+    /// Restore the old files; fails if anything was committed since the rebase
     #[arg(long, conflicts_with = "dry_run")]
     undo: bool,
-    /// With --undo: go back although that loses what was committed since. With --to: go there
-    /// although another store of yours has noted those addresses; no process can have both open
+    /// With --undo: undo even if that loses later commits. With --to: use the address even if
+    /// another of your stores has it; no process can then open both
     #[arg(long, requires = "place")]
     force: bool,
     /// Show this many words of each kind, with their path from the root
     #[arg(long, value_name = "N", default_value_t = 5)]
     samples: usize,
-    /// One JSON object per line: objects, a summary
+    /// Print one JSON object per line: objects, a summary
     #[arg(long)]
     json: bool,
 }
@@ -43,7 +43,7 @@ pub struct Rebase {
 fn address(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(digits, 16)
-        .map_err(|_| "an address is hexadecimal digits, such as 0x200000000000".to_string())
+        .map_err(|_| "give hexadecimal digits, such as 0x200000000000".to_string())
 }
 
 /// One line of JSON.
@@ -67,7 +67,7 @@ enum Line<'a> {
     },
 }
 
-/// What happens to an object, in JSON.
+/// The rewritten pointers of an object, in JSON.
 #[derive(Serialize)]
 pub struct Moved<'a> {
     name: &'a str,
@@ -101,7 +101,7 @@ impl<'a> Moved<'a> {
     }
 }
 
-/// An arena of another store at the place that was asked for.
+/// An arena of another store at the new addresses.
 #[derive(Serialize)]
 struct Met {
     base: String,
@@ -158,36 +158,35 @@ impl Rebase {
             show(object, self.dry_run, &mut output)?;
         }
         for name in &report.guests {
-            let stays = "a guest object, which stays as it is: its addresses are a guest's";
-            output.line(&output::plain(&format!("{name}: {stays}")))?;
+            let unchanged = "a guest object, not changed: its addresses are those of its guest";
+            output.line(&output::plain(&format!("{name}: {unchanged}")))?;
         }
-        self.tell(&report, &mut output)?;
+        self.print_summary(&report, &mut output)?;
         output.finish()
     }
 
-    fn tell(&self, report: &RebaseReport, output: &mut Output) -> Result<(), Failure> {
+    fn print_summary(&self, report: &RebaseReport, output: &mut Output) -> Result<(), Failure> {
         let from: Vec<String> = report.from.iter().map(|(base, _)| format!("{base:#x}")).collect();
         let from = from.join(", ");
         let objects = output::count(report.objects.len() as u64);
         for (base, bytes, store) in &report.met {
             let end = base + bytes;
-            let will =
-                if self.dry_run { "; without --force the store will not go there" } else { "" };
+            let refused = if self.dry_run { "; without --force the rebase is refused" } else { "" };
             output.line(&output::plain(&format!(
-                "warning: store {} has noted {base:#x}..{end:#x}: no process can have both open{will}",
+                "warning: store {} has {base:#x}..{end:#x}: no process can have both open{refused}",
                 store.display()
             )))?;
         }
         let Some(kept) = &report.kept_in else {
             let to = report.to.map_or("a free place".to_string(), |to| format!("{to:#x}"));
             return output.line(&format!(
-                "{objects} objects would move from {from} to {to}; nothing changed"
+                "{objects} objects would move from {from} to {to}; nothing was changed"
             ));
         };
         let to = report.to.map(|to| format!("{to:#x}")).unwrap_or_default();
         output.line(&format!("{objects} objects moved from {from} to {to}"))?;
         output.line(&output::plain(&format!(
-            "the old files are in {}: remove them when all is well, or go back with \
+            "the old files are in {}: remove them when they are no longer needed, or undo with \
              `evermap rebase --undo`",
             kept.display()
         )))
@@ -216,23 +215,24 @@ impl Rebase {
     }
 }
 
-/// What happens to an object, in words.
-pub fn show(object: &Relocation, would: bool, output: &mut Output) -> Result<(), Failure> {
+/// Prints the rewritten pointers of an object. `dry_run` means that nothing was changed.
+pub fn show(object: &Relocation, dry_run: bool, output: &mut Output) -> Result<(), Failure> {
     let how = match object.typing {
-        Typing::Typed => "by its types",
-        Typing::Partly => "by its types as far as their description goes, the rest by value",
+        Typing::Typed => "by type",
+        Typing::Partly => "by type where it is described, the rest by value",
         _ => "by value: every word that looks like an address of the store",
     };
-    let will = if would { "would be " } else { "" };
-    output.line(&output::plain(&format!("{}: pointers {will}rewritten {how}", object.object)))?;
+    let would_be = if dry_run { "would be " } else { "" };
+    output
+        .line(&output::plain(&format!("{}: pointers {would_be}rewritten {how}", object.object)))?;
     for hit in &object.moved {
         let what = match hit.kind {
-            HitKind::Typed => "pointers by their type",
-            HitKind::Beginning => "to the beginning of a block",
+            HitKind::Typed => "pointers by type",
+            HitKind::Beginning => "to the start of a block",
             HitKind::Inside => "into the middle of a block",
-            HitKind::NotAllocated => "into the object, where nothing is allocated",
-            HitKind::Bookkeeping => "into the object's own bookkeeping",
-            HitKind::OtherObject => "into another object",
+            HitKind::NotAllocated => "to unallocated memory of the object",
+            HitKind::Bookkeeping => "to the object's metadata",
+            HitKind::OtherObject => "to another object",
             _ => "others",
         };
         output.line(&format!("  {:>12}  {what}", output::count(hit.count)))?;
@@ -242,7 +242,7 @@ pub fn show(object: &Relocation, would: bool, output: &mut Output) -> Result<(),
     }
     if object.kept > 0 {
         let kept = output::count(object.kept);
-        let what = "look like addresses and stay: no pointers by their type, or out of reach";
+        let what = "look like addresses but stay: not pointers by type, or not reachable";
         output.line(&format!("  {kept:>12}  {what}"))?;
         show_samples(&object.kept_samples, output)?;
     }

@@ -134,7 +134,7 @@ impl ReceiveFile {
                 output.finish()
             });
             if let Err(failure) = printed {
-                failure.say();
+                failure.print();
             }
         })?;
         Err(Error::Cancelled { left: "files received before are kept".into() }.into())

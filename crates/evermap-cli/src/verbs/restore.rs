@@ -1,4 +1,4 @@
-//! `evermap restore`: makes a store of a backup.
+//! `evermap restore`: makes a store from a backup.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -6,23 +6,23 @@ use std::time::Instant;
 use evermap::Error;
 use evermap::tools::BackupOptions;
 
-use super::backup::tell;
+use super::backup::print_report;
 use crate::failure::Failure;
 use crate::progress::ToolProgress;
 
-/// Make the store of a backup
+/// Make the store from a backup
 ///
-/// Checks the backup, copies it beside the store's place and puts the copy there at once. The
-/// backup stays as it is.
+/// Checks the backup, copies it next to the store's path, and renames the copy in one step. The
+/// backup is not changed.
 #[derive(Debug, clap::Args)]
 pub struct Restore {
     /// Directory that `evermap backup` made
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
-    /// Replace a store that is there, and nothing else; it is removed when the backup is in place
+    /// Replace an existing store; it is removed after the backup is in place
     #[arg(long)]
     force: bool,
-    /// What was restored, as one JSON object
+    /// Print the report as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -36,11 +36,11 @@ impl Restore {
         drop(progress);
         let report = restored.map_err(|error| match error {
             Error::StoreExists { path, .. } if !self.force && path.exists() => {
-                Failure::StoreInTheWay { path }
+                Failure::StoreExists { path }
             }
             Error::NoStore { path, why } if path == self.backup => Failure::NoBackup { path, why },
             other => other.into(),
         })?;
-        tell(&report, start, self.json)
+        print_report(&report, start, self.json)
     }
 }

@@ -9,11 +9,11 @@ use crate::names;
 
 /// Remove objects
 ///
-/// Processes that have them open keep what they see. Names that cannot be removed are reported,
-/// the others are removed all the same.
+/// Processes that have an object open keep reading it. A name that cannot be removed is reported,
+/// and the others are removed.
 #[derive(Debug, clap::Args)]
 pub struct Rm {
-    /// Their names, or the paths of their files: `evermap ls` lists them
+    /// Names of the objects, or paths of their files; `evermap ls` lists the names
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 }
@@ -26,7 +26,7 @@ impl Rm {
             let removed =
                 names::resolve(&store, directory, name).and_then(|name| Ok(store.remove(&name)?));
             if let Err(failure) = removed {
-                // The last failure is the one that is returned; those before are said here.
+                // The last failure is returned; earlier ones are reported here.
                 if let Err(earlier) = std::mem::replace(&mut outcome, Err(failure)) {
                     earlier.report();
                 }

@@ -1,4 +1,4 @@
-//! `evermap stats`: what objects hold, once or again and again.
+//! `evermap stats`: prints sizes and counts of objects, once or periodically.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,20 +13,20 @@ use crate::failure::Failure;
 use crate::names;
 use crate::output::{self, Output};
 
-/// Show what objects hold; with --watch again and again
+/// Show sizes, blocks and commits of objects
 ///
-/// Allocated, stored and resident bytes, commits, the log, who has them open, and blocks by size.
-/// The objects may be in use: what is shown is their last commit.
+/// Shows allocated, stored and resident bytes, the number of commits, the log, open readers and
+/// writers, and blocks by size, as of each object's last commit. The objects may be in use.
 #[derive(Debug, clap::Args)]
 pub struct Stats {
-    /// Their names: `evermap ls` lists them
+    /// Names of the objects; `evermap ls` lists them
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
-    /// Look every SECONDS (1) until interrupted, and show what changed
+    /// Repeat every SECONDS (1) until interrupted, and show changes
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1", value_parser = seconds)]
     watch: Option<Duration>,
-    /// One line of JSON per object and look
+    /// Print one JSON object per line for each object and sample
     #[arg(long)]
     json: bool,
 }
@@ -39,11 +39,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// What one look at one object found.
+/// State of one object at one time.
 #[derive(Clone, Debug, Serialize)]
-struct Look {
+struct Sample {
     name: String,
-    /// Milliseconds since the first look.
+    /// Milliseconds since the first sample.
     at_ms: u64,
     #[serde(flatten)]
     found: Found,
@@ -52,7 +52,7 @@ struct Look {
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 enum Found {
-    There(Box<State>),
+    Present(Box<State>),
     Gone { gone: String },
 }
 
@@ -67,10 +67,10 @@ struct State {
     #[serde(flatten)]
     totals: Totals,
     classes: Vec<Class>,
-    /// What changed since the look before; `None` for the first one, and after a replacement.
+    /// Changes since the previous sample. Empty in the first sample and after a replacement.
     #[serde(flatten)]
     since: Since,
-    /// It was replaced by another object of its name since the look before.
+    /// True if another object took the name since the previous sample.
     replaced: bool,
 }
 
@@ -123,28 +123,29 @@ impl Stats {
             .map(|name| names::resolve_closed(directory, name))
             .collect::<Result<_, _>>()?;
         let mut next = started;
-        for look in 0.. {
-            let mut looks = Vec::new();
+        for number in 0.. {
+            let mut samples = Vec::new();
             for name in &names {
                 let state = match tools::map(directory, name) {
                     Ok(map) => Ok(State::of(&map)),
-                    // What was there at first may come back: it is being replaced, or moved.
-                    Err(error) if look > 0 => Err(error.to_string()),
+                    // An object that existed before may be in the middle of a replacement or a
+                    // rename, so the watch continues.
+                    Err(error) if number > 0 => Err(error.to_string()),
                     Err(error) => return Err(error.into()),
                 };
                 let at_ms = started.elapsed().as_millis() as u64;
-                looks.push(compared(name, at_ms, state, &mut before));
+                samples.push(compared(name, at_ms, state, &mut before));
             }
             let mut output = Output::new();
             if redraw {
-                // From the top, as the screen is now: its size may have changed.
+                // Clears the whole screen, whose size may have changed.
                 output.raw().write_all(b"\x1b[H\x1b[J")?;
             }
-            self.show(&looks, (look, redraw), &mut output)?;
+            self.show(&samples, (number, redraw), &mut output)?;
             output.finish()?;
             let Some(period) = self.watch else { break };
             next += period;
-            // After a pause of the whole machine the looks that were missed are not made up for.
+            // Samples that were missed while the machine was suspended are not made up for.
             next = next.max(Instant::now());
             std::thread::sleep(next.saturating_duration_since(Instant::now()).max(MIN_PAUSE));
         }
@@ -153,36 +154,36 @@ impl Stats {
 
     fn show(
         &self,
-        looks: &[Look],
+        samples: &[Sample],
         (number, redraw): (u64, bool),
         output: &mut Output,
     ) -> Result<(), Failure> {
         if self.json {
-            return looks.iter().try_for_each(|look| output.json(look));
+            return samples.iter().try_for_each(|sample| output.json(sample));
         }
         if number > 0 && !redraw {
             output.line("")?;
         }
-        summary(looks, output)?;
+        summary(samples, output)?;
         let lines = match redraw {
-            // The summary, a blank line and a head are there already.
-            true => Term::stdout().size().0.saturating_sub(looks.len() as u16 + 4) as usize,
+            // The summary, a blank line and a header are above the classes.
+            true => Term::stdout().size().0.saturating_sub(samples.len() as u16 + 4) as usize,
             false => usize::MAX,
         };
-        classes(looks, lines, output)
+        classes(samples, lines, output)
     }
 }
 
-/// A look that took longer than the period is followed by the next one, but not at once.
+/// Minimum pause between two samples, also if a sample took longer than the period.
 const MIN_PAUSE: Duration = Duration::from_millis(5);
 
-/// A state beside the one before, which it replaces.
+/// Makes a sample: computes the changes since the previous state, and replaces that in `before`.
 fn compared(
     name: &str,
     at_ms: u64,
     state: Result<State, String>,
     before: &mut BTreeMap<String, State>,
-) -> Look {
+) -> Sample {
     let found = match state {
         Ok(mut state) => {
             if let Some(last) = before.get(name) {
@@ -192,18 +193,18 @@ fn compared(
                 }
             }
             before.insert(name.to_string(), state.clone());
-            Found::There(Box::new(state))
+            Found::Present(Box::new(state))
         }
         Err(gone) => Found::Gone { gone },
     };
-    Look { name: name.to_string(), at_ms, found }
+    Sample { name: name.to_string(), at_ms, found }
 }
 
-/// Of the table of objects.
+/// Columns of the table of objects.
 const COLUMNS: usize = 12;
 
-fn summary(looks: &[Look], output: &mut Output) -> Result<(), Failure> {
-    let rows: Vec<[String; COLUMNS]> = looks.iter().map(row).collect();
+fn summary(samples: &[Sample], output: &mut Output) -> Result<(), Failure> {
+    let rows: Vec<[String; COLUMNS]> = samples.iter().map(row).collect();
     let head = [
         "COMMIT",
         "+",
@@ -221,10 +222,10 @@ fn summary(looks: &[Look], output: &mut Output) -> Result<(), Failure> {
     output.table(head, &rows, &[COLUMNS - 2, COLUMNS - 1])
 }
 
-fn row(look: &Look) -> [String; COLUMNS] {
-    let name = output::plain(&look.name);
-    let state = match &look.found {
-        Found::There(state) => state,
+fn row(sample: &Sample) -> [String; COLUMNS] {
+    let name = output::plain(&sample.name);
+    let state = match &sample.found {
+        Found::Present(state) => state,
         Found::Gone { gone } => {
             let why = output::plain(gone);
             let mut row: [String; COLUMNS] = std::array::from_fn(|_| "-".to_string());
@@ -259,11 +260,12 @@ fn row(look: &Look) -> [String; COLUMNS] {
     ]
 }
 
-/// Blocks by size, over all objects shown: as many lines as there is room for, largest share first.
-fn classes(looks: &[Look], lines: usize, output: &mut Output) -> Result<(), Failure> {
+/// Prints the blocks of all objects by size. If there are more sizes than `lines`, prints those
+/// with the most bytes.
+fn classes(samples: &[Sample], lines: usize, output: &mut Output) -> Result<(), Failure> {
     let mut all: BTreeMap<u32, Class> = BTreeMap::new();
-    for look in looks {
-        let Found::There(state) = &look.found else { continue };
+    for sample in samples {
+        let Found::Present(state) = &sample.found else { continue };
         for class in &state.classes {
             let sum = all.entry(class.block_bytes).or_insert(Class {
                 block_bytes: class.block_bytes,

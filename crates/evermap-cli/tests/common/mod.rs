@@ -1,4 +1,4 @@
-//! Running the program as a user does: in a directory of its own, with nothing in the environment.
+//! Runs the program as a user does: in a temporary directory, with a clean environment.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 pub mod programs;
@@ -7,12 +7,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A directory with a store in it (made by the first `parse`), and the files of a test.
+/// A temporary directory for a test's files and store. The first `parse` makes the store.
 pub struct Place {
     directory: tempfile::TempDir,
 }
 
-/// What a run of the program left.
+/// Exit code and output of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -33,7 +33,7 @@ impl Place {
         self.path("store")
     }
 
-    /// Writes a file, with a time stamp that is old enough to be relied on.
+    /// Writes a file with a time stamp that is old enough to be relied on.
     pub fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, contents).expect("the file is written");
@@ -41,14 +41,14 @@ impl Place {
         path
     }
 
-    /// The program, in this directory, with this store.
+    /// Returns a command that runs the program in this directory with this store.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.bare(&[]);
         command.arg("--store").arg(self.store()).args(arguments);
         command
     }
 
-    /// The program without a store named.
+    /// Returns a command that runs the program in this directory without `--store`.
     pub fn bare(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evermap"));
         command.env_clear().env("HOME", self.directory.path());
@@ -65,13 +65,13 @@ impl Place {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
-        let mut stdin = child.stdin.take().expect("its input");
-        stdin.write_all(input).expect("it reads its input");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        stdin.write_all(input).expect("the input is written");
         drop(stdin);
-        Ran::of(child.wait_with_output().expect("it ends"))
+        Ran::of(child.wait_with_output().expect("the program ends"))
     }
 
-    /// Runs what has to succeed and gives its output.
+    /// Runs a command line that must succeed, and returns its output.
     pub fn ok(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments);
         assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
@@ -79,13 +79,13 @@ impl Place {
         ran.out
     }
 
-    /// Runs what has to fail with this code, and says so in one message that contains `says`.
+    /// Runs a command line that must fail with this code and a message that contains `says`.
     pub fn fails(&self, code: i32, says: &str, arguments: &[&str]) {
         let ran = self.run(arguments);
         ran.failed(code, says);
     }
 
-    /// The value of a field of `evermap info --json`.
+    /// Returns the output of `evermap info --json`.
     pub fn info(&self, name: &str) -> serde_json::Value {
         serde_json::from_str(&self.ok(&["info", "--json", name])).expect("info is JSON")
     }
@@ -94,7 +94,7 @@ impl Place {
         self.info(name)["object"]["uuid"].as_str().expect("a uuid").to_string()
     }
 
-    /// Names of the files in the store, at any depth.
+    /// Returns the names of the files in the store and its subdirectories.
     pub fn store_files(&self) -> Vec<String> {
         let mut files = Vec::new();
         for folder in ["", "objects", "building"] {
@@ -117,6 +117,7 @@ impl Ran {
         }
     }
 
+    /// Asserts that the run failed with this code and a message that contains `says`.
     pub fn failed(&self, code: i32, says: &str) {
         assert_eq!(self.code, code, "{self:?}");
         assert_eq!(self.out, "", "{self:?}");
@@ -126,15 +127,15 @@ impl Ran {
     }
 }
 
-/// Is there a path of a Rust item, such as `Store::open`?
+/// Returns true if the text contains the path of a Rust item, such as `Store::open`.
 pub fn names_rust(text: &str) -> bool {
     let is_of_name = |c: char| c.is_ascii_alphabetic() || c == '_';
     text.match_indices("::")
         .any(|(at, _)| text[..at].ends_with(is_of_name) && text[at + 2..].starts_with(is_of_name))
 }
 
-/// A directory and everything below it: the contents of files, and nothing for a directory. Empty if it
-/// is not there.
+/// A directory and everything below it: the contents of each file, and `None` for each directory.
+/// Empty if the directory does not exist.
 pub type Contents = std::collections::BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 pub fn contents(directory: &Path) -> Contents {
@@ -157,9 +158,9 @@ pub fn contents(directory: &Path) -> Contents {
     found
 }
 
-/// Makes a directory what it was.
-pub fn put_back(directory: &Path, contents: &Contents) {
-    std::fs::remove_dir_all(directory).expect("it is removed");
+/// Restores a directory to the given contents.
+pub fn restore_contents(directory: &Path, contents: &Contents) {
+    std::fs::remove_dir_all(directory).expect("the directory is removed");
     for (path, bytes) in contents {
         match bytes {
             None => std::fs::create_dir(path).expect("a directory"),
@@ -168,19 +169,19 @@ pub fn put_back(directory: &Path, contents: &Contents) {
     }
 }
 
-/// Sets a file's time stamp to some seconds ago.
+/// Sets a file's time stamp to the given number of seconds ago.
 pub fn set_age(path: &Path, seconds: u64) {
     let file = std::fs::File::options().write(true).open(path).expect("the file");
     let stamp = std::time::SystemTime::now() - std::time::Duration::from_secs(seconds);
     file.set_modified(stamp).expect("a time stamp");
 }
 
-/// The lines, each as JSON.
+/// Parses each line as JSON.
 pub fn json_lines(text: &str) -> Vec<serde_json::Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
-/// A page with this many paragraphs, each with a number that `version` makes different.
+/// Returns a page with this many numbered paragraphs, each of which contains `version`.
 pub fn page(paragraphs: usize, version: &str) -> String {
     let mut page = format!("<!DOCTYPE html><title>{version}</title><h1>{version}</h1>\n");
     for number in 0..paragraphs {

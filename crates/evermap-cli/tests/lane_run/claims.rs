@@ -2,8 +2,8 @@
 
 use std::process::{Child, Stdio};
 
-use crate::looks::{PATIENCE, cores, is_alive, wait_for};
 use crate::place::{Place, SLEEP};
+use crate::system::{TIMEOUT, cores, is_alive, wait_for};
 
 #[test]
 fn a_second_lane_on_the_same_core_is_refused_and_names_the_first() {
@@ -23,7 +23,7 @@ fn a_second_lane_on_the_same_core_is_refused_and_names_the_first() {
     assert!(is_alive(lane.program) && place.journals().len() == 1);
     let status = place.status();
     assert_eq!(status["lanes"][0]["command"], SLEEP.join(" "), "{status}");
-    // One that chooses gets another one, where there is one.
+    // A lane that may choose gets another core, if there is one.
     if cores().len() > 1 {
         let (ran, report) = place.ended("", &["true"]);
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -32,16 +32,16 @@ fn a_second_lane_on_the_same_core_is_refused_and_names_the_first() {
 }
 
 #[test]
-fn as_many_lanes_at_once_as_cores_get_one_each_and_the_rest_are_refused() {
+fn lanes_get_one_core_each_and_lanes_beyond_the_number_of_cores_are_refused() {
     let place = Place::new();
     let count = cores().len();
     let over = place.path("over");
-    // None ends before all have chosen.
+    // No lane ends before all have chosen a core.
     let script = format!("while [ ! -e {} ]; do sleep 0.05; done", over.display());
     let start = || place.lane("", &["sh", "-c", &script]).stdout(Stdio::null()).spawn().unwrap();
     let mut lanes: Vec<Child> = (0..count + 2).map(|_| start()).collect();
     let refused = |lane: &mut Child| lane.try_wait().unwrap().is_some();
-    wait_for("two to be refused", PATIENCE, || {
+    wait_for("two refused lanes", TIMEOUT, || {
         lanes.iter_mut().filter_map(|lane| refused(lane).then_some(())).count() >= 2
     });
     std::fs::write(over, "").unwrap();

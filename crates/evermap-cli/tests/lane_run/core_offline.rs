@@ -1,42 +1,44 @@
-//! A core that goes offline: the lane moves to another one, or ends.
+//! If the core of a lane goes offline, the lane moves to another core or ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::Ran;
-use crate::looks::wait_for;
-use crate::looks::{PATIENCE, act, affinity, cores, has_fifo, is_act, json, kill, policy_of, text};
 use crate::place::Place;
+use crate::system::wait_for;
+use crate::system::{
+    TIMEOUT, affinity, child_command, cores, has_fifo, is_child, json, kill, policy_of, text,
+};
 
-/// A run of the act, which tells how the lane ended.
+/// Runs [`child_core_offline`], which prints how the lane ended.
 fn lane_whose_core_goes_offline(place: &Place, policy: &str, script: &str) -> Ran {
     fs::write(place.path("policy.toml"), policy).unwrap();
-    let command = act("core_offline::act_core_offline");
-    let mut act = Command::new(&command[0]);
-    act.args(&command[1..]).env("EVERMAP_ACT_PLACE", place.directory());
-    Ran::of(act.env("EVERMAP_ACT_SCRIPT", script).output().unwrap())
+    let command = child_command("core_offline::child_core_offline");
+    let mut child = Command::new(&command[0]);
+    child.args(&command[1..]).env("EVERMAP_TEST_CHILD_PLACE", place.directory());
+    Ran::of(child.env("EVERMAP_TEST_CHILD_SCRIPT", script).output().unwrap())
 }
 
 #[test]
-fn a_core_that_goes_offline_is_left_for_another_one_or_the_lane_ends() {
+fn a_lane_whose_core_goes_offline_moves_to_another_core_or_ends() {
     if cores().len() < 2 {
         eprintln!("skipped: one core");
         return;
     }
     let named = format!("[app]\ncore = {}\n", cores()[0]);
-    for (policy, said) in [("[app]\nfps = 24\n", "moved to core"), (&named, "the lane ended")] {
+    for (policy, expected) in [("[app]\nfps = 24\n", "moved to core"), (&named, "the lane ended")] {
         let place = Place::new();
         let ran = lane_whose_core_goes_offline(&place, policy, "until false; do sleep 0.05; done");
-        assert!(ran.out.contains(said), "{ran:?}");
+        assert!(ran.out.contains(expected), "{ran:?}");
         assert!(ran.out.contains("went offline") && place.is_clean(), "{ran:?}");
     }
 }
 
 #[test]
-fn a_program_that_never_sleeps_has_no_priority_on_the_next_core_either() {
+fn a_demoted_program_stays_demoted_on_the_next_core() {
     if cores().len() < 2 || !has_fifo() {
-        eprintln!("skipped: one core, or no right to FIFO");
+        eprintln!("skipped: one core, or no permission for SCHED_FIFO");
         return;
     }
     let place = Place::new();
@@ -45,16 +47,17 @@ fn a_program_that_never_sleeps_has_no_priority_on_the_next_core_either() {
     assert!(ran.out.contains("its policy is 0"), "{ran:?}");
 }
 
-/// A lane that is told that its core went offline: by a tree of files that says so. Its program, which is a shell, is killed when it has left that core;
-/// it is waited for until a program that never sleeps is demoted.
+/// Runs a lane with simulated files in `/sys`, which then say that its core went offline. The
+/// program, a shell, is killed after it has left that core. If it never sleeps, the test first
+/// waits for its demotion.
 #[test]
-#[ignore = "an act"]
-fn act_core_offline() {
-    if !is_act() {
+#[ignore = "runs as a child process of another test"]
+fn child_core_offline() {
+    if !is_child() {
         return;
     }
-    let place = PathBuf::from(std::env::var("EVERMAP_ACT_PLACE").unwrap());
-    let script = std::env::var("EVERMAP_ACT_SCRIPT").unwrap();
+    let place = PathBuf::from(std::env::var("EVERMAP_TEST_CHILD_PLACE").unwrap());
+    let script = std::env::var("EVERMAP_TEST_CHILD_SCRIPT").unwrap();
     let never_sleeps = !script.contains("sleep");
     let cpu = place.join("sys/devices/system/cpu");
     fs::create_dir_all(&cpu).unwrap();
@@ -70,16 +73,16 @@ fn act_core_offline() {
         entries.filter_map(|entry| json(&entry.path())).next().unwrap_or_default()
     };
     let program = || journal()["program"]["pid"].as_u64().unwrap_or(0) as u32;
-    wait_for("the program", PATIENCE, || text(program(), "comm").trim() == "sh");
+    wait_for("the program", TIMEOUT, || text(program(), "comm").trim() == "sh");
     let (pid, core) = (program(), journal()["core"].as_u64().unwrap() as u32);
-    wait_for("its priority to be lost", PATIENCE, || !never_sleeps || policy_of(pid) == Some(0));
+    wait_for("the demotion", TIMEOUT, || !never_sleeps || policy_of(pid) == Some(0));
     let others: Vec<String> =
         cores().into_iter().filter(|other| *other != core).map(|other| other.to_string()).collect();
     fs::write(cpu.join("online"), others.join(",")).unwrap();
-    wait_for("the lane to leave the core", PATIENCE, || affinity(pid) != core.to_string());
+    wait_for("the lane to leave the core", TIMEOUT, || affinity(pid) != core.to_string());
     if never_sleeps {
-        // It is on its next core when the journal says so; what it has there, it has within a look or two.
-        wait_for("the next core", PATIENCE, || others.contains(&affinity(pid)));
+        // The lane applies its settings on the next core within two polls.
+        wait_for("the next core", TIMEOUT, || others.contains(&affinity(pid)));
         std::thread::sleep(std::time::Duration::from_millis(500));
         println!("its policy is {}", policy_of(pid).unwrap());
     }
@@ -103,10 +106,10 @@ fn run_at(place: &Path, script: String) -> evermap_lane::run::RunReport {
     run(&policy, &program, &options).unwrap()
 }
 
-/// A core that is really switched off, put on again whatever happens.
+/// Really switches a core off, and always switches it on again.
 #[test]
 #[ignore = "switches a core of the machine off"]
-fn a_core_that_is_switched_off_is_left() {
+fn a_lane_leaves_a_core_that_is_switched_off() {
     struct On(PathBuf);
     impl Drop for On {
         fn drop(&mut self) {
@@ -122,8 +125,8 @@ fn a_core_that_is_switched_off_is_left() {
         eprintln!("skipped: core {core} cannot be switched off: {error}");
         return;
     }
-    wait_for("the lane to notice", PATIENCE, || place.is_clean());
+    wait_for("the lane to notice", TIMEOUT, || place.is_clean());
     assert_eq!(policy_of(lane.program), Some(0));
     drop(on);
-    assert!(lane.ends().err.contains("went offline"));
+    assert!(lane.wait().err.contains("went offline"));
 }

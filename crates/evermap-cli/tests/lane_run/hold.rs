@@ -1,13 +1,13 @@
-//! A hold that others would suffer from is refused, and what is theirs is not touched.
+//! A hold that would affect groups of other programs is refused, and those groups are not changed.
 
 use std::fs;
 use std::path::PathBuf;
 
-use crate::looks::{CPUSETS, cores};
 use crate::place::Place;
+use crate::system::{CPUSETS, cores};
 
 #[test]
-fn a_hold_whose_names_are_taken_is_refused_and_they_are_not_touched() {
+fn a_hold_whose_group_names_are_taken_is_refused_and_those_groups_stay() {
     let Some(place) = Place::alone() else { return };
     let core = cores()[0];
     let foreign = PathBuf::from(format!("{CPUSETS}/evermap-lane-{core}"));
@@ -24,7 +24,7 @@ fn a_hold_whose_names_are_taken_is_refused_and_they_are_not_touched() {
 }
 
 #[test]
-fn a_hold_of_a_core_that_anothers_cpuset_has_is_refused_and_that_is_not_touched() {
+fn a_hold_of_a_core_in_another_cpuset_is_refused_and_that_cpuset_stays() {
     let Some(place) = Place::alone() else { return };
     let core = cores()[0];
     let foreign = PathBuf::from(format!("{CPUSETS}/lane-test-of-others"));

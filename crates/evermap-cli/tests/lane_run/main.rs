@@ -1,23 +1,24 @@
-//! `evermap lane run`, `status`, `undo`: whoever dies, nothing is left; what a program starts is ordinary; what cannot be had is said.
+//! `evermap lane run`, `status`, `undo`. After any kill nothing is left, child processes of a
+//! program are ordinary ones, and settings that cannot be applied are reported.
 //!
-//! What a program in a lane does is an *act*: an ignored test of this program that a lane starts as its own. All state is in a directory of the
-//! test's own; cpusets are the machine's, so tests that hold a core run alone, have `hold` in their names, and what they leave is taken away
-//! whatever happens.
+//! Some tests run ignored tests of this program as child processes, in a lane or with a lane. All
+//! state is in a temporary directory of the test. Cpusets belong to the machine, so tests that hold
+//! a core run alone and have `hold` in their names. Their leftovers are removed in any case.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../common/mod.rs"]
 mod common;
 #[macro_use]
 mod place;
+mod children;
 mod claims;
 mod core_offline;
-mod family;
 mod guardian;
 mod hold;
 mod journals;
 mod killing;
-mod looks;
 mod program;
 mod rights;
 mod scheduling;
+mod system;
 mod tier;

@@ -1,4 +1,4 @@
-//! A state directory of a test's own, and lanes in it that are gone when the test is over.
+//! A temporary state directory for a test, and lanes in it that end with the test.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -10,21 +10,21 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::common::Ran;
-use crate::looks::{
-    CPUSETS, PATIENCE, WORK_MASK, cores, groups, json, kill, text, wait_for, work_mask,
+use crate::system::{
+    CPUSETS, TIMEOUT, WORK_MASK, cores, groups, json, kill, text, wait_for, work_mask,
 };
 
-/// What the promise says.
+/// Promised maximum time until a lane is undone.
 pub const UNDONE_MAX: Duration = Duration::from_secs(1);
 pub const LEND: &str = "[app]\nfps = 24\n";
 pub const HOLD: &str = "[app]\nfps = 24\nshare = \"hold\"\n";
-/// Lends, and keeps the kernel's unbound work away.
+/// Lends the core, and keeps the kernel's unbound work off it.
 pub const AWAY: &str = "[app]\nfps = 24\nworkqueues = \"away\"\n";
 pub const SLEEP: [&str; 2] = ["sleep", "1000"];
 
-/// Three tests of each claim, which has the place and the policy: for a lane that lends its core, and, where that can be had, for one that holds it, and
-/// one that keeps the kernel's own work off it.
-macro_rules! each_way {
+/// Makes three tests of each function: for a lane that lends its core and, if the system allows it,
+/// for one that holds it and one that keeps the kernel's unbound work off it.
+macro_rules! for_each_policy {
     ($($claim:ident),+ $(,)?) => {$(
         mod $claim {
             use $crate::place::{AWAY, HOLD, LEND, Place};
@@ -56,17 +56,18 @@ pub struct Place {
     directory: tempfile::TempDir,
     _turn: File,
     cores: BTreeSet<PathBuf>,
-    /// Where the kernel's unbound work is done, when nobody keeps it anywhere.
+    /// Cores of the kernel's unbound work without a lane.
     work: Option<String>,
 }
 
 impl Place {
-    /// For lanes that lend.
+    /// Makes a place for lanes that lend their cores.
     pub fn new() -> Self {
         Self::with(|turn| turn.lock_shared().unwrap())
     }
 
-    /// For lanes that hold a core: nobody else's lane runs meanwhile. None where there are no cpusets of version 1 to write to.
+    /// Makes a place for lanes that hold a core. No lane of another test runs at the same time.
+    /// Returns `None` if this process cannot write cpusets of version 1.
     pub fn alone() -> Option<Self> {
         let is_able = rustix::process::geteuid().is_root()
             && fs::read_to_string(format!("{CPUSETS}/cpuset.cpu_exclusive")).is_ok()
@@ -78,11 +79,12 @@ impl Place {
             return None;
         }
         let place = Self::with(|turn| turn.lock().unwrap());
-        assert!(groups().is_empty(), "somebody holds a core here: {:?}", groups());
+        assert!(groups().is_empty(), "another lane holds a core: {:?}", groups());
         Some(place)
     }
 
-    /// For lanes that keep the kernel's unbound work away. None where that cannot be done.
+    /// Makes a place for lanes that keep the kernel's unbound work off their core. Returns `None`
+    /// if the system does not allow that.
     pub fn with_workqueues() -> Option<Self> {
         let is_able = rustix::process::geteuid().is_root()
             && File::options().write(true).open(WORK_MASK).is_ok()
@@ -125,13 +127,13 @@ impl Place {
         Ran::of(self.evermap(arguments).output().unwrap())
     }
 
-    /// A run to its end, with its report.
+    /// Runs a lane to its end. Returns also its report.
     pub fn ended(&self, policy: &str, command: &[impl AsRef<OsStr>]) -> (Ran, Value) {
         let ran = Ran::of(self.lane(policy, command).output().unwrap());
         (ran, self.report())
     }
 
-    /// That of the last lane; null if it wrote none.
+    /// Returns the report of the last lane, or null if there is none.
     pub fn report(&self) -> Value {
         json(&self.path("report.json")).unwrap_or_default()
     }
@@ -145,19 +147,22 @@ impl Place {
         lane
     }
 
-    /// A lane whose program runs, and has become what it is.
+    /// Starts a lane, and waits until its program runs.
     pub fn start(&self, policy: &str, command: &[impl AsRef<OsStr>]) -> Lane<'_> {
         let child = self.lane(policy, command).spawn().unwrap();
         let mut lane = Lane { _place: self, child, program: 0, guardian: 0 };
         let name = Path::new(&command[0]).file_name().unwrap().to_string_lossy();
         let of_comm: String = name.chars().take(15).collect();
-        wait_for("the program to run", PATIENCE, || {
+        wait_for("the program to run", TIMEOUT, || {
             let journal = self.journal();
             let pid = |who: &str| journal[who]["pid"].as_u64().unwrap_or(0) as u32;
             (lane.program, lane.guardian) = (pid("program"), pid("guardian"));
             lane.program != 0 && text(lane.program, "comm").trim() == of_comm
         });
-        assert!(self.work.is_none() || work_mask() != self.work, "the kernel's work is away");
+        assert!(
+            self.work.is_none() || work_mask() != self.work,
+            "the kernel's work is still on the core"
+        );
         lane
     }
 
@@ -169,12 +174,13 @@ impl Place {
             .collect()
     }
 
-    /// The journal of the only lane; null if there is none.
+    /// Returns the journal of the only lane, or null if there is none.
     pub fn journal(&self) -> Value {
         self.journals().first().and_then(|path| json(path)).unwrap_or_default()
     }
 
-    /// Whether journals, claims and groups are gone, and the kernel works where it did.
+    /// Returns true if no journals, claims and groups are left, and the kernel's work is on the
+    /// same cores as before.
     pub fn is_clean(&self) -> bool {
         let is_work_back = self.work.is_none() || work_mask() == self.work;
         self.journals().is_empty()
@@ -191,8 +197,8 @@ impl Place {
         serde_json::from_str(&self.run(&["status", "--json"]).out).unwrap()
     }
 
-    /// Within a second after what has just happened.
-    pub fn is_undone_soon(&self, what: &str) {
+    /// Waits for up to a second until the lane is undone.
+    pub fn wait_until_undone(&self, what: &str) {
         wait_for(what, UNDONE_MAX, || self.is_clean());
     }
 }
@@ -214,7 +220,8 @@ impl Drop for Place {
     }
 }
 
-/// A lane that runs. It is killed with all of its own when the test is over, which is before its place is gone.
+/// A running lane. Dropping it kills it with its program and its guardian, before the directory is
+/// removed.
 pub struct Lane<'a> {
     _place: &'a Place,
     pub child: Child,
@@ -223,8 +230,9 @@ pub struct Lane<'a> {
 }
 
 impl Lane<'_> {
-    pub fn ends(mut self) -> Ran {
-        wait_for("the lane to end", PATIENCE, || self.child.try_wait().unwrap().is_some());
+    /// Waits for the end of the lane.
+    pub fn wait(mut self) -> Ran {
+        wait_for("the lane to end", TIMEOUT, || self.child.try_wait().unwrap().is_some());
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         let out = std::io::read_to_string(self.child.stdout.take().unwrap()).unwrap();
         let err = std::io::read_to_string(self.child.stderr.take().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! What a program has in its lane, and what becomes of its end: it is started as anywhere else, and heard as anywhere else.
+//! Settings of a program in its lane, its exit code, and its signals.
 
 use std::fs;
 use std::process::Command;
@@ -6,17 +6,14 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use crate::common::Ran;
-use crate::looks::{PATIENCE, class, cores, has_fifo, send, wait_for};
 use crate::place::{LEND, Place};
+use crate::system::{TIMEOUT, class, cores, has_fifo, send, wait_for};
 
-each_way!(a_program_has_its_core_and_its_policy_and_what_it_starts_has_neither);
+for_each_policy!(a_program_has_its_core_and_policy_and_its_children_have_neither);
 
-fn a_program_has_its_core_and_its_policy_and_what_it_starts_has_neither(
-    place: &Place,
-    policy: &str,
-) {
+fn a_program_has_its_core_and_policy_and_its_children_have_neither(place: &Place, policy: &str) {
     let child = "sleep 0.3; cat /proc/self/stat; grep Cpus_allowed_list /proc/self/status";
-    // The first is a process that the shell starts; the shell itself is the program.
+    // `$$` is the shell, which is the program. `self` is a child of the shell.
     let script =
         format!("cat /proc/$$/stat; grep Cpus_allowed_list /proc/$$/status; sh -c '{child}'; true");
     let (ran, report) = place.ended(policy, &["sh", "-c", &script]);
@@ -26,29 +23,29 @@ fn a_program_has_its_core_and_its_policy_and_what_it_starts_has_neither(
     let core = report["core"].to_string();
     assert_eq!(class(own), Some(u32::from(has_fifo())));
     assert_eq!(own_cores.split_ascii_whitespace().last(), Some(core.as_str()));
-    assert_eq!(class(of_child), Some(0), "its policy is not inherited");
+    assert_eq!(class(of_child), Some(0), "the child inherited the policy");
     let cores_of_child = cores_of_child.split_ascii_whitespace().last().unwrap();
-    assert_ne!(cores_of_child, core, "nor is its core");
+    assert_ne!(cores_of_child, core, "the child inherited the core");
     assert!(place.is_clean());
 }
 
 #[test]
-fn what_a_program_without_a_core_starts_has_its_timers_as_before() {
+fn children_of_a_program_without_a_core_keep_the_old_timer_slack() {
     let place = Place::new();
     let before = fs::read_to_string("/proc/self/timerslack_ns").unwrap();
-    // The shell is the program; what it starts waits until it is the other one's turn.
+    // The shell is the program. Its child waits until the lane has reset the child's timer slack.
     let script = "cat /proc/$$/timerslack_ns; sh -c 'sleep 0.5; cat /proc/$$/timerslack_ns'; true";
     let (ran, _) =
         place.ended("[app]\nshare = \"off\"\nscheduler = \"other\"\n", &["sh", "-c", script]);
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: another process' timers are not this user's to set");
+        eprintln!("skipped: only root may set the timer slack of another process");
         return;
     }
     assert_eq!(ran.out, format!("1\n{before}"), "{ran:?}");
 }
 
 #[test]
-fn the_end_of_the_program_is_passed_on() {
+fn the_exit_code_is_that_of_the_program() {
     let place = Place::new();
     for (script, code) in
         [("exit 0", 0), ("exit 42", 42), ("kill -TERM $$", 143), ("kill -SEGV $$", 139)]
@@ -57,7 +54,7 @@ fn the_end_of_the_program_is_passed_on() {
         assert_eq!(ran.code, code, "{script}: {ran:?}");
     }
     for (command, code, says) in
-        [("no-such-command", 127, "no command"), ("/etc/passwd", 126, "cannot start /etc/passwd")]
+        [("no-such-command", 127, "not found"), ("/etc/passwd", 126, "cannot start /etc/passwd")]
     {
         let (ran, _) = place.ended(LEND, &[command]);
         assert_eq!(ran.code, code, "{ran:?}");
@@ -66,9 +63,9 @@ fn the_end_of_the_program_is_passed_on() {
     assert!(place.is_clean());
 }
 
-/// The kernel forgets children at once for a parent that ignores SIGCHLD, and that is inherited.
+/// The kernel reaps the children of a parent that ignores SIGCHLD, and this setting is inherited.
 #[test]
-fn the_end_is_passed_on_also_where_ends_of_children_are_ignored() {
+fn the_exit_code_is_that_of_the_program_even_if_sigchld_is_ignored() {
     let place = Place::new();
     let lane = place.lane(LEND, &["sh", "-c", "exit 9"]);
     let mut ignoring = Command::new("sh");
@@ -80,9 +77,9 @@ fn the_end_is_passed_on_also_where_ends_of_children_are_ignored() {
     assert!(place.is_clean());
 }
 
-/// A journal that became a directory cannot be removed.
+/// The program replaces the journal by a directory, which the lane cannot remove.
 #[test]
-fn what_cannot_be_undone_takes_nothing_from_the_programs_end() {
+fn a_failed_undo_does_not_change_the_exit_code() {
     let place = Place::new();
     let lanes = place.path("state/lanes");
     let script =
@@ -94,32 +91,32 @@ fn what_cannot_be_undone_takes_nothing_from_the_programs_end() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_said_before_the_program_starts() {
+fn a_report_that_cannot_be_written_fails_before_the_program_starts() {
     let place = Place::new();
     let ran = place.path("ran");
     let mut lane = place.evermap(&["run"]);
     lane.arg("--report").arg(place.path("nowhere/report.json")).args(["--", "touch"]).arg(&ran);
-    let said = Ran::of(lane.output().unwrap());
-    assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.err.contains("there is no folder"), "{said:?}");
-    assert!(!ran.exists(), "it ran");
+    let result = Ran::of(lane.output().unwrap());
+    assert_eq!(result.code, 3, "{result:?}");
+    assert!(result.err.contains("does not exist; create it"), "{result:?}");
+    assert!(!ran.exists(), "the program ran");
 }
 
 #[test]
-fn signals_to_the_lane_are_the_programs() {
+fn signals_to_the_lane_are_forwarded_to_the_program() {
     let place = Place::new();
     let ready = place.path("ready");
     let script =
         format!("trap 'exit 7' TERM; : > {}; while :; do sleep 0.05; done", ready.display());
     let lane = place.start(LEND, &["sh", "-c", &script]);
-    wait_for("the trap", PATIENCE, || ready.exists());
+    wait_for("the trap", TIMEOUT, || ready.exists());
     send(lane.child.id(), Signal::TERM);
-    assert_eq!(lane.ends().code, 7);
+    assert_eq!(lane.wait().code, 7);
     assert!(place.is_clean());
 }
 
 #[test]
-fn without_a_core_of_its_own_and_without_a_policy_the_rest_works() {
+fn a_lane_without_a_core_and_a_real_time_policy_works() {
     let place = Place::new();
     let policy = "[app]\nshare = \"off\"\nscheduler = \"other\"\n[io]\nlock_memory = false\n";
     let (ran, report) = place.ended(policy, &["sh", "-c", "cat /proc/$$/stat; true"]);
@@ -132,7 +129,7 @@ fn without_a_core_of_its_own_and_without_a_policy_the_rest_works() {
 }
 
 #[test]
-fn with_one_core_lend_works() {
+fn lend_works_with_one_core() {
     let place = Place::new();
     let core = cores()[0].to_string();
     fs::write(place.path("policy.toml"), LEND).unwrap();
@@ -145,7 +142,7 @@ fn with_one_core_lend_works() {
 }
 
 #[test]
-fn a_policy_is_for_the_programs_that_it_names() {
+fn a_policy_for_another_program_is_refused() {
     let place = Place::new();
     let (ran, _) = place.ended("[app]\nmatch = \"*/sleep\"\n", &["sleep", "0"]);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -157,7 +154,7 @@ fn a_policy_is_for_the_programs_that_it_names() {
 }
 
 #[test]
-fn a_policy_that_is_not_there_is_said_with_what_to_do() {
+fn a_missing_policy_is_reported_with_a_remedy() {
     let place = Place::new();
     let mut lane = place.evermap(&["run", "--policy", "/nowhere/policy.toml"]);
     let ran = Ran::of(lane.args(["--", "true"]).output().unwrap());

@@ -1,4 +1,4 @@
-//! Without rights a lane does what it can, and says what it could not.
+//! Without rights a lane applies the settings that it can, and reports the others.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 
 use crate::common::Ran;
 use crate::common::programs::copy_program;
-use crate::looks::{PATIENCE, is_ordinary, json, kill, text, wait_for};
 use crate::place::{HOLD, Place, UNDONE_MAX};
+use crate::system::{TIMEOUT, is_ordinary, json, kill, text, wait_for};
 
-/// The command where another user can run it.
-fn for_others(place: &Place) -> PathBuf {
+/// Copies the command to a path where another user can run it.
+fn copy_for_other_users(place: &Place) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let copy = place.path("evermap");
     copy_program(Path::new(env!("CARGO_BIN_EXE_evermap")), &copy);
@@ -21,13 +21,13 @@ fn for_others(place: &Place) -> PathBuf {
 }
 
 #[test]
-fn without_rights_a_lane_does_what_it_can_and_names_what_it_could_not() {
+fn a_lane_without_rights_reports_the_settings_that_it_cannot_apply() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can be somebody else");
+        eprintln!("skipped: only root can switch to another user");
         return;
     }
     let place = Place::new();
-    let copy = for_others(&place);
+    let copy = copy_for_other_users(&place);
     fs::write(place.path("policy.toml"), HOLD).unwrap();
     let run = |arguments: &[&str]| {
         let mut command = Command::new(&copy);
@@ -41,14 +41,14 @@ fn without_rights_a_lane_does_what_it_can_and_names_what_it_could_not() {
     let ran = Ran::of(lane.output().unwrap());
     assert_eq!(ran.code, 6, "{ran:?}");
     let own = ran.out.split_ascii_whitespace().last().unwrap();
-    assert!(own.parse::<u32>().is_ok(), "it has one core: {ran:?}");
+    assert!(own.parse::<u32>().is_ok(), "more than one core: {ran:?}");
     assert!(ran.err.contains("may not make") || ran.err.contains("cpuset"), "{ran:?}");
     assert!(ran.err.contains("RLIMIT_RTPRIO") || ran.err.contains("rt_runtime_us"), "{ran:?}");
-    // Killed, it is undone by a guardian without rights, too.
+    // After a kill, a guardian without rights undoes the lane too.
     let mut lane = run(&["lane", "run"]);
     let mut child = lane.args(["--", "sleep", "1000"]).stderr(Stdio::null()).spawn().unwrap();
     let mut program = 0;
-    wait_for("the program", PATIENCE, || {
+    wait_for("the program", TIMEOUT, || {
         let entries =
             fs::read_dir(place.path("state-of-nobody/lanes")).into_iter().flatten().flatten();
         let journal = entries.filter_map(|entry| json(&entry.path())).next().unwrap_or_default();

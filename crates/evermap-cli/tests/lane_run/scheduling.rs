@@ -1,32 +1,34 @@
-//! Who is real-time in a lane, and for how long: threads, those that never sleep, deadlines.
+//! Real-time policies in a lane: threads, programs that never sleep, deadlines.
 
 use std::fs;
 use std::time::Duration;
 
-use crate::looks::wait_for;
-use crate::looks::{PATIENCE, act, class, cores, has_fifo, is_act, is_alive, kill, policy_of};
 use crate::place::{LEND, Place};
+use crate::system::wait_for;
+use crate::system::{
+    TIMEOUT, child_command, class, cores, has_fifo, is_alive, is_child, kill, policy_of,
+};
 
 #[test]
-fn later_threads_are_in_the_lane_and_those_of_main_are_not() {
+fn new_threads_are_in_the_lane_unless_it_is_for_the_main_thread() {
     if !has_fifo() {
         return;
     }
     let place = Place::new();
     for (policy, expected) in [("threads = \"all\"", "1 1 1 1"), ("threads = \"main\"", "1 0 0 0")]
     {
-        let command = act("scheduling::act_threads");
+        let command = child_command("scheduling::child_threads");
         let (ran, report) = place.ended(&format!("[app]\n{policy}\n"), &command);
         assert!(ran.out.contains(&format!("policies {expected}")), "{policy}: {ran:?}");
         assert!(report["threads"].as_u64().unwrap() >= 4, "{report}");
     }
 }
 
-/// Tells the policies of its first thread and three others, when they have had time to be given one.
+/// Prints the policies of four threads, after the lane had time to set them.
 #[test]
-#[ignore = "an act"]
-fn act_threads() {
-    if !is_act() {
+#[ignore = "runs as a child process of another test"]
+fn child_threads() {
+    if !is_child() {
         return;
     }
     let pid = std::process::id();
@@ -47,7 +49,7 @@ fn act_threads() {
 }
 
 #[test]
-fn a_program_that_never_sleeps_loses_its_priority_and_runs_on() {
+fn a_program_that_never_sleeps_is_demoted_and_continues() {
     if !has_fifo() {
         return;
     }
@@ -55,10 +57,10 @@ fn a_program_that_never_sleeps_loses_its_priority_and_runs_on() {
     for policy in ["[app]\nfps = 100\n[guard]\nmax_overrun = 3\n", "[app]\npriority = 40\n"] {
         let lane = place.start(policy, &["sh", "-c", "while :; do :; done"]);
         let program = lane.program;
-        wait_for("it to be demoted", PATIENCE, || policy_of(program) == Some(0));
+        wait_for("the demotion", TIMEOUT, || policy_of(program) == Some(0));
         assert!(is_alive(program));
         kill(program);
-        assert_eq!(lane.ends().code, 137);
+        assert_eq!(lane.wait().code, 137);
         let demotion = place.report()["demotions"][0].clone();
         assert_eq!(demotion["thread"], program);
         assert!(demotion["ran_ms"].as_f64().unwrap() >= 30.0, "{demotion}");
@@ -79,7 +81,7 @@ fn a_program_that_sleeps_keeps_its_priority() {
 }
 
 #[test]
-fn deadlines_are_had_without_a_core_or_replaced_by_name() {
+fn sched_deadline_works_without_a_core_or_is_replaced_with_a_report() {
     if !has_fifo() {
         return;
     }
@@ -96,7 +98,8 @@ fn deadlines_are_had_without_a_core_or_replaced_by_name() {
     let (ran, report) = place.ended(free, &stat);
     match class(&ran.out) {
         Some(6) => assert!(report["core"].is_null(), "{report}"),
-        // Refused, as where this test may not use all cores: FIFO, and it is said.
+        // The kernel refused it, for example because this test may not use all cores. The lane uses
+        // FIFO and reports that.
         class => assert!(
             class == Some(1) && report["not_applied"].to_string().contains("SCHED_DEADLINE"),
             "{report}"

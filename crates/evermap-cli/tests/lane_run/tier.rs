@@ -1,11 +1,11 @@
-//! A program's files from the fast tier.
+//! Files of a program on the fast tier.
 
 use std::fs;
 
 use crate::place::Place;
 
 #[test]
-fn the_program_sees_its_files_from_the_tier_and_nobody_else_does() {
+fn only_the_program_sees_its_files_on_the_tier() {
     let place = Place::new();
     let (film, tier) = (place.path("film"), tempfile::tempdir_in("/dev/shm").unwrap());
     fs::write(&film, "the film").unwrap();
@@ -15,7 +15,7 @@ fn the_program_sees_its_files_from_the_tier_and_nobody_else_does() {
         place.path("none").display(),
         tier.path().display()
     );
-    // The file's device tells whose it is.
+    // The device number tells the tier's copy from the original.
     let (ran, report) = place.ended(&policy, &["stat", "-c", "%d", film.to_str().unwrap()]);
     if report["not_applied"].to_string().contains("mounts") {
         eprintln!("skipped: private mounts are not allowed here");
@@ -34,7 +34,7 @@ fn the_program_sees_its_files_from_the_tier_and_nobody_else_does() {
 }
 
 #[test]
-fn a_file_that_should_have_moved_to_the_tier_is_said() {
+fn a_file_that_was_not_moved_to_the_tier_is_reported() {
     let place = Place::new();
     let (film, tier) = (place.path("film"), tempfile::tempdir_in("/dev/shm").unwrap());
     fs::write(&film, "the film").unwrap();
@@ -49,7 +49,7 @@ fn a_file_that_should_have_moved_to_the_tier_is_said() {
 }
 
 #[test]
-fn a_tier_that_is_not_there_is_no_lane() {
+fn a_missing_tier_refuses_the_lane() {
     let place = Place::new();
     let policy = "[tier]\nfiles = [\"*\"]\npath = \"/nowhere\"\n";
     let (ran, _) = place.ended(policy, &["true"]);

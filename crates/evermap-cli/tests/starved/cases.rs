@@ -1,4 +1,4 @@
-//! One line for each verb, and the files that the lines need.
+//! One case for each verb, and the files that the cases need.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use crate::common::{page, set_age};
 
 /// A verb with arguments that succeed in the directory of [`prepare`].
 pub struct Case {
-    /// Words of the verb, as `evermap --help` and the help of the verbs below it list them.
+    /// Words of the verb, as listed in the help texts.
     pub verb: &'static [&'static str],
-    /// `PID` stands for a process that runs.
+    /// `PID` stands for the id of a running process.
     pub arguments: &'static [&'static str],
-    /// Exit codes beside 0 and 7 whose message need not be about the limit.
+    /// Allowed exit codes besides 0 and 7. Their messages need not be about the limit.
     pub also: &'static [i32],
-    /// It succeeds with a warning where the store cannot be changed.
+    /// True if the verb succeeds with a warning when it cannot change the store.
     pub may_stay: bool,
-    /// One of so many levels is tried: some verbs take long.
+    /// One in this many limits is tried. Larger for slow verbs.
     pub every: usize,
 }
 
@@ -39,7 +39,7 @@ impl Case {
     pub fn is_built(&self) -> bool {
         match self.verb {
             ["render" | "prefetch"] => cfg!(feature = "view"),
-            // It preloads a library, which another package builds.
+            // The verb preloads a library that another package builds.
             ["load", "run"] => {
                 let program = Path::new(env!("CARGO_BIN_EXE_evermap"));
                 program.with_file_name("libevermap_load_shim.so").is_file()
@@ -48,13 +48,13 @@ impl Case {
         }
     }
 
-    /// `sandbox exec --store` is another option.
+    /// Returns false if `--store` has another meaning for the verb.
     pub fn has_store(&self) -> bool {
         self.verb != ["sandbox", "exec"]
     }
 }
 
-/// Makes the files, and a store with `a.html` as it was before, and `b.html`.
+/// Makes the files, and a store with an older version of `a.html` and with `b.html`.
 pub fn prepare(place: &Path, run: impl Fn(&[&str])) {
     let file = |name: &str, bytes: &[u8]| {
         std::fs::write(place.join(name), bytes).unwrap();
@@ -77,11 +77,11 @@ pub fn prepare(place: &Path, run: impl Fn(&[&str])) {
     file("trace", b"77 1700000000.000001 pread64(3</data>, \"\"..., 4096, 0) = 4096 <0.000020>\n");
 }
 
-/// Verbs without a case, and why.
+/// Verbs without a case, and the reasons.
 pub const LEFT_OUT: &[(&[&str], &str)] =
-    &[(&["view"], "it needs a display; `render` is the same without a window")];
+    &[(&["view"], "it needs a display; `render` does the same work without a window")];
 
-/// The command that is started cannot be started either.
+/// Exit codes of verbs that start a command, if the limit stops that command.
 const NOT_STARTED: &[i32] = &[125, 126, 127];
 
 pub const CASES: &[Case] = &[

@@ -1,4 +1,4 @@
-//! Runs one call under a limit and judges its end, its message, and what it left.
+//! Runs one call under a limit, and checks its exit code, its message, and the state it leaves.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -14,13 +14,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::cases::{Case, prepare};
 use crate::mount::Mount;
 
-/// The longest that a run may take: a hang is a failure.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// What a remedy is told by.
+/// Maximum time of a run. A hang is a failure.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Words that occur in remedies.
 const REMEDIES: [&str; 9] =
     ["raise", "free ", "ulimit", "elsewhere", "another disk", "make room", "remove ", "--", "see "];
 
-/// What a call has too little of, in bytes.
+/// The limited resource, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub enum Limit {
     None,
@@ -37,14 +37,14 @@ pub enum Verdict {
     Refused,
 }
 
-/// State of a directory: documents of the store, and the files of the user.
+/// State of a directory: the documents of its store, and its other files.
 #[derive(Debug, Clone, PartialEq)]
 struct State {
     documents: Vec<String>,
     files: BTreeMap<String, Vec<u8>>,
 }
 
-/// A directory with a store and files, of which each run gets a copy.
+/// A directory with a store and files. Each run gets a copy of it.
 pub struct Prepared {
     directory: tempfile::TempDir,
     old: State,
@@ -65,8 +65,8 @@ impl Prepared {
         Prepared { directory, old, new: Mutex::default(), runs: AtomicUsize::new(0) }
     }
 
-    /// The least limit with which the system can start the program.
-    pub fn least_to_start(&self, limit: fn(u64) -> Limit) -> u64 {
+    /// Returns the lowest limit with which the system can start the program.
+    pub fn minimum_to_start(&self, limit: fn(u64) -> Limit) -> u64 {
         let starts = |kib: u64| {
             let ran = command(self.directory.path(), &["--version"], limit(kib << 10)).spawn();
             // Under the lowest limits `exec` itself fails.
@@ -84,7 +84,7 @@ impl Prepared {
         enough << 10
     }
 
-    /// A copy of the prepared directory.
+    /// Makes a copy of the prepared directory.
     fn copy(&self) -> PathBuf {
         let number = self.runs.fetch_add(1, Ordering::Relaxed);
         let copy = self.directory.path().join(format!("run-{number}"));
@@ -97,7 +97,7 @@ impl Prepared {
         copy
     }
 
-    /// Returns the state that the call leaves without a limit.
+    /// Returns the state after the call without a limit.
     fn new_state(&self, case: &Case) -> Result<State, String> {
         if let Some(new) = self.new.lock().unwrap().get(case.verb) {
             return Ok(new.clone());
@@ -156,13 +156,13 @@ impl Prepared {
         }
         match code {
             0 => return Ok(Verdict::Done),
-            // The code of the command that could not be started, which says why itself.
+            // The started command failed under the limit, and its own message tells why.
             code if case.also.contains(&code) => return Ok(Verdict::Refused),
             7 => {}
-            _ => return Err(format!("exit code {code}, where 7 is right")),
+            _ => return Err(format!("exit code {code}, expected 7")),
         }
-        let said = ran.err.lines().any(|line| line.starts_with("evermap: "));
-        if !said || !REMEDIES.iter().any(|remedy| ran.err.contains(remedy)) {
+        let has_message = ran.err.lines().any(|line| line.starts_with("evermap: "));
+        if !has_message || !REMEDIES.iter().any(|remedy| ran.err.contains(remedy)) {
             return Err("no message with a remedy".into());
         }
         Ok(Verdict::Refused)
@@ -181,7 +181,7 @@ impl Prepared {
         if !is_old && found.documents != new.documents {
             return Err(format!("the store is in neither state: {:?}", found.documents));
         }
-        // New files differ from run to run, so only files that were there are compared.
+        // New files differ between runs, so only files of the old state are compared.
         for (name, old) in &self.old.files {
             let (new, found) = (new.files.get(name), found.files.get(name));
             if found != Some(old) && found != new {
@@ -194,7 +194,7 @@ impl Prepared {
 
 #[derive(Debug)]
 struct Ran {
-    /// The signal that ended it is the error; none if it was hanging.
+    /// Exit code. The error is the signal that ended the process, `None` for a hang.
     code: Result<i32, Option<i32>>,
     err: String,
 }
@@ -221,7 +221,7 @@ fn command(place: &Path, arguments: &[&str], limit: Limit) -> Command {
     command
 }
 
-/// Runs a case, and its other end without a limit.
+/// Runs a case under a limit. Its peer, if it has one, runs without a limit.
 fn run(case: &Case, place: &Path, limit: Limit) -> Ran {
     let own = std::process::id().to_string();
     let fill = |words: &[&'static str]| -> Vec<String> {
@@ -248,7 +248,8 @@ fn run(case: &Case, place: &Path, limit: Limit) -> Ran {
         ["receive"] => {
             let mut child = command(place, &arguments, limit).spawn().unwrap();
             if is_listening() {
-                // The receiver goes on listening after a conversation that fails. No other one comes here.
+                // After a failed transfer the receiver keeps listening, but no other sender
+                // follows.
                 let sent = end(other(&["send", "data", "unix:socket"]));
                 let until = Instant::now() + Duration::from_millis(300);
                 while sent.code != Ok(0) && Instant::now() < until {
@@ -273,7 +274,7 @@ fn run(case: &Case, place: &Path, limit: Limit) -> Ran {
     }
 }
 
-/// Waits for the end of a child, and kills one that hangs.
+/// Waits for a child to exit. Kills it after the timeout.
 fn end(mut child: Child) -> Ran {
     let begin = Instant::now();
     let mut stderr = child.stderr.take().unwrap();
@@ -286,7 +287,7 @@ fn end(mut child: Child) -> Ran {
         if let Some(status) = child.try_wait().unwrap() {
             break Some(status);
         }
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > TIMEOUT {
             child.kill().unwrap();
             child.wait().unwrap();
             break None;
@@ -298,7 +299,7 @@ fn end(mut child: Child) -> Ran {
     Ran { code: status.and_then(|status| status.code()).ok_or(signal), err }
 }
 
-/// Opens the store, checks it, and reads all files of the user.
+/// Checks the store, lists its documents, and reads all other files.
 fn state(place: &Path) -> Result<State, String> {
     let output = |arguments: &[&str]| {
         let arguments = [&["--store", "store"], arguments].concat();

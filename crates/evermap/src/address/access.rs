@@ -103,7 +103,7 @@ impl AccessKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadRights {
     register: u32,
-    /// Not `Send`: the rights are those of one thread. A key exists, so the register does too.
+    /// Not `Send`: the rights belong to one thread. A key exists, so the register does too.
     of_this_thread: PhantomData<*const ()>,
 }
 

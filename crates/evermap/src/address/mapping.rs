@@ -535,7 +535,7 @@ pub(crate) fn populate_runs(runs: &[(&Mapping, u64, u64)]) {
     unsafe { advise_runs(runs, libc::MADV_POPULATE_WRITE) };
 }
 
-/// Gives the same advice about many runs: one system call for a thousand runs, and one TLB flush,
+/// Applies one advice to many runs: one system call for a thousand runs, and one TLB flush,
 /// if the kernel supports it (Linux 6.13). Returns the number of runs that are certainly done.
 ///
 /// # Safety

@@ -26,7 +26,7 @@ pub(super) struct FreeChunks {
 struct Runs {
     /// Region and first chunk -> length. Adjacent runs are joined.
     by_place: BTreeMap<(usize, usize), usize>,
-    /// The same runs as (length, region, first chunk).
+    /// All runs as (length, region, first chunk).
     by_length: BTreeSet<(usize, usize, usize)>,
 }
 

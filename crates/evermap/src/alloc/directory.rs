@@ -213,7 +213,7 @@ mod tests {
             let found = directory.find(address + 17).unwrap();
             assert!(std::ptr::eq(found, *slab));
         }
-        // Of two chunks that collide, one is at its first entry, or a scattered chunk is.
+        // If two chunks collide, one of them or a scattered chunk is at its first entry.
         let guessed = |a: &&u64| directory.guess(**a).address.get() == **a;
         assert!(addresses.iter().filter(guessed).count() * 3 > addresses.len());
         let mut distinct = made.clone();

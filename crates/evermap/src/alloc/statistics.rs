@@ -17,7 +17,7 @@ pub struct ClassStatistics {
     pub blocks: u64,
 }
 
-/// What is allocated in an object.
+/// Allocation counts of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapStatistics {
     /// Regions the object has.

@@ -168,7 +168,7 @@ impl File for MemoryFile {
         false
     }
 
-    /// Parsed files are never mapped; the descriptor is that of a file without pages.
+    /// Parsed files are never mapped; the descriptor leads to a file without pages.
     fn descriptor(&self) -> BorrowedFd<'_> {
         static EMPTY: OnceLock<std::io::Stdin> = OnceLock::new();
         EMPTY.get_or_init(std::io::stdin).as_fd()

@@ -139,7 +139,7 @@ pub struct Slot<'a, T> {
 #[must_use = "return it from `Build::build`"]
 pub struct Built<'a, T>(Brand<'a, T>);
 
-/// Invariant in `'a`: the lifetime of one slot can't be used as that of another.
+/// Invariant in `'a`: the lifetime of one slot can't replace the lifetime of another.
 type Brand<'a, T> = PhantomData<(fn(&'a ()) -> &'a (), *mut T)>;
 
 impl<'a, T: Persist> Slot<'a, T> {

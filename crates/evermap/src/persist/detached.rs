@@ -17,7 +17,7 @@ impl<'a, T: Persist + Default> Mut<'a, T> {
     /// built from them in constant time.
     ///
     /// Works for types with an empty value: `PVec`, `PString`, `PMap`, `PBTree`, `Option<PBox>`.
-    /// Works for what has an empty value: `PVec`, `PString`, `PMap`, `PBTree`, `Option<PBox>`.
+    /// Works for types with an empty value: `PVec`, `PString`, `PMap`, `PBTree`, `Option<PBox>`.
     ///
     /// ```
     /// use evermap::{PString, PVec, Persist, Scratch};

@@ -49,7 +49,7 @@ pub struct SchemaDifference {
     pub expected: String,
     /// Size of the expected type.
     pub expected_bytes: Option<u64>,
-    /// Fields that differ, in order: those of the root, then those of the types within.
+    /// Fields that differ, in order: first in the root, then in the types within.
     pub changes: Vec<FieldChange>,
     /// True if the stored description was truncated to the first 1024 bytes. The rest was not
     /// compared.

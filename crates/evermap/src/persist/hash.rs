@@ -8,8 +8,8 @@
 //! * a scalar gives its little-endian bytes (`bool` one byte 0 or 1, `char` its code point as
 //!   `u32`);
 //! * a string, and a slice or vector of `u8`, gives its bytes;
-//! * any other slice or vector gives its length as a `u64`, then its elements one after the other; an
-//!   array is hashed like the slice of its elements;
+//! * any other slice or vector gives its length as a `u64`, then its elements one after the other;
+//!   an array is hashed like the slice of its elements;
 //! * a derived struct gives its fields in order of declaration, a derived enum its value as the
 //!   integer that represents it;
 //! * the first state of a map is the map's own seed.

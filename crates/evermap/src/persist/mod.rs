@@ -130,8 +130,8 @@ const _: () = assert!(
 /// * the layout is the same for every compiler and crate version (`repr(C)` or a primitive), and
 ///   [`describe`](Persist::describe) names everything in it;
 /// * a value holds no pointer except to memory of the same object that it owns, or a [`Ptr`];
-/// * [`release`](Persist::release) frees exactly what the value owns, and [`OWNS`](Persist::OWNS) is
-///   `false` only if that is nothing;
+/// * [`release`](Persist::release) frees exactly what the value owns, and [`OWNS`](Persist::OWNS)
+///   is `false` only if that is nothing;
 /// * a type that is `Copy` owns nothing;
 /// * no safe code can obtain a value that owns something, or a `&mut` to one;
 /// * [`fields`](Persist::fields) returns cursors that don't overlap.

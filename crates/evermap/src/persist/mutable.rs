@@ -38,8 +38,8 @@ pub struct Mut<'a, T> {
     exclusive: PhantomData<&'a mut T>,
 }
 
-// SAFETY: a cursor is an exclusive borrow of a `T` and a shared one of the heap, which is `Sync` (the
-// assertion below); it may go where a `&mut T` may.
+// SAFETY: a cursor is an exclusive borrow of a `T` and a shared one of the heap, which is `Sync`
+// (the assertion below); it may go where a `&mut T` may.
 unsafe impl<T: Send> Send for Mut<'_, T> {}
 // SAFETY: sharing a cursor gives access to `&T` only.
 unsafe impl<T: Sync> Sync for Mut<'_, T> {}

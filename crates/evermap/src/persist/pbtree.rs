@@ -27,8 +27,8 @@ use super::{Bounds, Description, Mut, Persist, Releaser};
 
 /// An ordered map: `BTreeMap` for objects.
 ///
-/// Keys are looked up by any borrowed form (`tree.get("key")` in a `PBTree<PString, V>`). Its cursor
-/// has [`insert`](Mut::insert), [`get_or_insert_with`](Mut::get_or_insert_with),
+/// Keys are looked up by any borrowed form (`tree.get("key")` in a `PBTree<PString, V>`). Its
+/// cursor has [`insert`](Mut::insert), [`get_or_insert_with`](Mut::get_or_insert_with),
 /// [`extend`](Mut::extend), [`get_mut`](Mut::get_mut), [`remove`](Mut::remove),
 /// [`pop_first`](Mut::pop_first), [`range_mut`](Mut::range_mut), [`retain`](Mut::retain) and so on.
 /// Lookups, insertions and removals take logarithmic time; iterating from one entry to the next

@@ -2,7 +2,7 @@
 //!
 //! Entries lie in one block in the order of insertion. An open-addressing index of `u32` cells in a
 //! second block maps keys to positions. So iteration walks a dense array, the index is small, and
-//! the order is that of insertion. Layout (40 bytes, `repr(C)`):
+//! the order is the order of insertion. Layout (40 bytes, `repr(C)`):
 //!
 //! | offset | bytes | |
 //! |---|---|---|
@@ -15,11 +15,12 @@
 //! | 36 | 4 | zero |
 //!
 //! An entry is `repr(C) { hash: u64, key: K, value: V }`. Its hash is never 0; 0 marks a removed
-//! entry, whose key and value have been released. A cell is the bitwise complement of `tag | position`:
-//! the position of the entry in the low `bits` bits, the top bits of the hash's high word above
-//! them, so most wrong candidates are skipped without reading their entry. 0 is an empty cell and 1
-//! a removed one; no entry has these values, because positions stay below `3/4 * 2^bits`. The search
-//! starts at the cell numbered by the hash's low bits and continues cell by cell.
+//! entry, whose key and value have been released. A cell is the bitwise complement of `tag |
+//! position`: the position of the entry in the low `bits` bits, the top bits of the hash's high
+//! word above them, so most wrong candidates are skipped without reading their entry. 0 is an empty
+//! cell and 1 a removed one; no entry has these values, because positions stay below `3/4 *
+//! 2^bits`. The search starts at the cell numbered by the hash's low bits and continues cell by
+//! cell.
 //!
 //! Invariants: at most `used` cells are not empty, so a search always reaches an empty one; every
 //! live entry has one cell; an empty map without blocks is 40 zero bytes.
@@ -34,11 +35,12 @@ use super::{Bounds, Description, Mut, POINTER_BYTES, Persist, PersistHash, Relea
 
 /// A hash map that keeps the order of insertion: `HashMap` for objects.
 ///
-/// Keys are looked up by any borrowed form (`map.get("key")` in a `PMap<PString, V>`). Its cursor has
-/// [`insert`](Mut::insert), [`get_or_insert_with`](Mut::get_or_insert_with),
+/// Keys are looked up by any borrowed form (`map.get("key")` in a `PMap<PString, V>`). Its cursor
+/// has [`insert`](Mut::insert), [`get_or_insert_with`](Mut::get_or_insert_with),
 /// [`get_mut`](Mut::get_mut), [`remove`](Mut::remove), [`retain`](Mut::retain),
-/// [`iter_mut`](Mut::iter_mut), [`values_mut`](Mut::values_mut). Lookups, insertions and removals take
-/// amortised constant time; removal keeps the order of the rest. At most 1,610,612,736 entries.
+/// [`iter_mut`](Mut::iter_mut), [`values_mut`](Mut::values_mut). Lookups, insertions and removals
+/// take amortised constant time; removal keeps the order of the rest. At most 1,610,612,736
+/// entries.
 ///
 /// The hash ([`PersistHash`]) is the same everywhere. Each map mixes in its own random seed, so
 /// collisions can't be constructed by choosing keys.
@@ -305,7 +307,8 @@ impl<K, V> PMap<K, V> {
     /// Returns the entries written so far, including removed ones.
     pub(super) fn entry_slice(&self) -> &[Entry<K, V>] {
         let first = NonNull::new(self.entries).unwrap_or(NonNull::dangling());
-        // SAFETY: `used` entries have been written, and `MaybeUninit` makes no claim about the rest.
+        // SAFETY: `used` entries have been written, and `MaybeUninit` makes no claim about the
+        // rest.
         unsafe { std::slice::from_raw_parts(first.as_ptr(), self.used as usize) }
     }
 

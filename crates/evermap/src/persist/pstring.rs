@@ -55,8 +55,8 @@ impl PString {
     /// # Ok::<(), evermap::Error>(())
     /// ```
     pub fn as_str(&self) -> &str {
-        // SAFETY: the bytes are UTF-8: the invariant of this file, and of the object, whose pages are
-        // checked against their checksums and whose type id says that this is a `PString`.
+        // SAFETY: the bytes are UTF-8: the invariant of this file, and of the object, whose pages
+        // are checked against their checksums and whose type id says that this is a `PString`.
         unsafe { std::str::from_utf8_unchecked(&self.0) }
     }
 

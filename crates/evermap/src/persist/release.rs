@@ -118,7 +118,7 @@ impl<'h> Releaser<'h> {
     ///
     /// # Safety
     ///
-    /// That call is sound at any time until `finish` returns.
+    /// The call is sound at any time until `finish` returns.
     pub(super) unsafe fn block_with(
         &mut self,
         block: NonNull<u8>,

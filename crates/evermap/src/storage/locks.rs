@@ -24,7 +24,7 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use super::LockKind;
 use crate::at_fork;
 
-/// Nothing was locked yet.
+/// No lock was taken yet.
 const NONE: u8 = 0;
 const ORDINARY: u8 = 1;
 const LEFT_TO_CHILDREN: u8 = 2;

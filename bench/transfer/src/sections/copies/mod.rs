@@ -1,19 +1,20 @@
-//! How often is each byte copied? The paper's table 1.1, measured: copies by the processor and by the disk's DMA, context
-//! switches and system calls of each method.
+//! Counts the copies of each byte, as the paper's table 1.1 does: copies by the processor and by
+//! the disk's DMA, context switches and system calls of each method.
 //!
-//! *By the processor*: the time in routines that copy (sampled), over the time that one copy of as many bytes takes in the same
-//! round, from programs that are known to copy so often (`one_copy.rs`). The shares stand beside it.
+//! *By the processor*: the sampled time in routines that copy, divided by the time of one copy of
+//! the same number of bytes in the same round. That unit comes from programs with a known number of
+//! copies (`one_copy.rs`). The table also has the sampled shares.
 //!
-//! *By DMA*: what the block device read and wrote while a cold file was copied and synced, over the file's bytes. The
-//! device is a loop device of this run's own, so nobody else's reads and writes are in it.
+//! *By DMA*: bytes that the block device read and wrote while a cold file was copied and synced,
+//! divided by the file's bytes. The device is a loop device of this run, so no other process uses
+//! it.
 
 mod one_copy;
 
 use std::path::{Path, PathBuf};
 
 use common::Outcome;
-use common::bench::said;
-use common::grounds::Ground;
+use common::bench::skip_on_error;
 use common::plots::bars::Bars;
 use common::process::{self, Cost, Job};
 use common::profile::{self, Profile, Sampler};
@@ -21,6 +22,7 @@ use common::raw::Origin;
 use common::samples::Samples;
 use common::table::Table;
 use common::units::{MIB, size};
+use common::volumes::Volume;
 use common::{caches, ends};
 use serde_json::json;
 
@@ -34,10 +36,10 @@ use self::one_copy::{COPIES_BY_BUFFER, OneCopy};
 use super::sockets;
 
 const SECTOR_BYTES: u64 = 512;
-/// Who is sampled in a quick run, too.
+/// Subjects that are sampled in a quick run.
 const QUICK: [&str; 6] = [POLICY, "read-write", "splice", "uring-direct", "reflink", "cp"];
 
-/// What was found about a method.
+/// Measurements of one method.
 #[derive(Default)]
 struct Found {
     name: String,
@@ -48,7 +50,7 @@ struct Found {
     cost: Option<Cost>,
     system_calls: Option<u64>,
     failure: Option<String>,
-    /// Of Evermap: the engines that moved the bytes, as it reports.
+    /// Engines that moved the bytes, from Evermap's report.
     engines: Option<String>,
 }
 
@@ -58,26 +60,28 @@ pub fn report(bench: &mut Bench) -> Outcome {
         true => Ok(sampler),
         false => Err("the names of the kernel's routines are hidden (kernel.kptr_restrict)".into()),
     });
-    let Some(sampler) = said("copies by the processor", sampler) else { return Ok(()) };
+    let Some(sampler) = skip_on_error("copies by the processor", sampler) else { return Ok(()) };
     println!("- copies: {}\n", sampler.describe());
     let Some(buffered) = subjects::read_write(bench.own_folder()) else {
-        println!("**Skipped**: there is no `dd` to calibrate with");
+        println!("**Skipped**: `dd` is not installed, which calibrates the copies");
         return Ok(());
     };
     let mut drawn = Vec::new();
     for (kind, only) in [("ext4", None), ("xfs", Some(["reflink", "copy-file-range", "cp"]))] {
         let name = format!("{kind}-device");
-        let Some(ground) = said(kind, bench.grounds.on_loop(&name, kind)) else { continue };
-        // A sampled run takes long: a quick one leaves out most.
+        let Some(volume) = skip_on_error(kind, bench.volumes.on_loop(&name, kind)) else {
+            continue;
+        };
+        // A sampled run is slow, so a quick run leaves out most subjects.
         let much =
             |subject: &Subject| bench.options.quick && !QUICK.contains(&subject.name.as_str());
         let wanted = |subject: &Subject| {
             !much(subject) && only.is_none_or(|only| only.contains(&subject.name.as_str()))
         };
         let mut all = vec![buffered.clone()];
-        all.extend(bench::everybody(bench).into_iter().filter(wanted));
+        all.extend(bench::all_subjects(bench).into_iter().filter(wanted));
         println!("### Files, {kind} to {kind}\n");
-        let found = files(bench, &sampler, &ground, &all)?;
+        let found = files(bench, &sampler, &volume, &all)?;
         println!("{}", table(&found));
         drawn.extend(found.into_iter().map(|found| (format!("{}, {kind}", found.name), found)));
     }
@@ -89,7 +93,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
 }
 
 fn bytes(bench: &Bench) -> Entry {
-    // Quick, too, it takes some milliseconds of copying to be seen.
+    // Even a quick run needs some milliseconds of copying for enough samples.
     let mib = bench.options.scaled(256, 32);
     Entry::new(Kind::Random, mib * MIB, false)
 }
@@ -97,15 +101,15 @@ fn bytes(bench: &Bench) -> Entry {
 fn files(
     bench: &mut Bench,
     sampler: &Sampler,
-    ground: &Ground,
+    volume: &Volume,
     all: &[Subject],
 ) -> Outcome<Vec<Found>> {
     let entry = bytes(bench);
-    let source = entry.make(ground.folder())?;
+    let source = entry.make(volume.folder())?;
     let warm = Cell {
         section: "copies",
-        name: ground.name.clone(),
-        destination: ground.folder().join("copy"),
+        name: volume.name.clone(),
+        destination: volume.folder().join("copy"),
         source,
         bytes: entry.bytes,
         cold: false,
@@ -126,7 +130,7 @@ fn files(
         let all = all.iter().zip(&mut found).filter(|(_, found)| found.failure.is_none());
         for (subject, found) in all {
             prepare(bench, &cold, subject)?;
-            transfers(bench, ground, found, subject.job(task(&cold)), round)?;
+            transfers(bench, volume, found, subject.job(task(&cold)), round)?;
         }
     }
     caches::fill(&warm.source)?;
@@ -140,7 +144,7 @@ fn files(
     Ok(found)
 }
 
-/// Copies by the processor.
+/// Samples the copies by the processor.
 fn sampled(
     bench: &mut Bench,
     sampler: &Sampler,
@@ -186,7 +190,7 @@ fn task(cell: &Cell) -> Task<'_> {
     Task { source, destination, synced: *synced, tree: false }
 }
 
-/// Samples of one run.
+/// Records the samples of one run.
 fn note(
     bench: &mut Bench,
     cell: &str,
@@ -203,15 +207,15 @@ fn note(
     bench.raw.add(origin, json!({"copies": copies, "copy_ns": copy_ns, "cpu_ns": cpu_ns}))
 }
 
-/// What the device read and wrote during one run, over the bytes of the file.
+/// Measures the device's reads and writes during one run, divided by the bytes of the file.
 fn transfers(
     bench: &mut Bench,
-    ground: &Ground,
+    volume: &Volume,
     found: &mut Found,
     job: Job,
     round: usize,
 ) -> Outcome {
-    let device = ground.device().ok_or("a device of its own is needed")?;
+    let device = volume.device().ok_or("the volume has no device of its own")?;
     let stat = device.setting("stat")?;
     let before = sectors(&stat)?;
     if let Err(failure) = process::run(job)? {
@@ -228,23 +232,23 @@ fn transfers(
     bench.raw.add(origin, json!({"dma_read": read, "dma_written": written}))
 }
 
-/// Sectors that a device has read and written until now.
+/// Returns the sectors that a device has read and written so far.
 fn sectors(stat: &Path) -> Outcome<(u64, u64)> {
     parse_sectors(&std::fs::read_to_string(stat)?)
-        .ok_or_else(|| format!("{} is not as expected", stat.display()).into())
+        .ok_or_else(|| format!("{} has an unknown format", stat.display()).into())
 }
 
-/// The third field and the seventh.
+/// Parses the third and the seventh field.
 fn parse_sectors(text: &str) -> Option<(u64, u64)> {
     let fields: Vec<u64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
     Some((*fields.get(2)?, *fields.get(6)?))
 }
 
-/// Senders, to a receiver that throws away without copying. The first calibrates.
+/// Samples the senders, with a receiver that discards without copying. The first sender calibrates.
 fn senders(bench: &mut Bench, sampler: &Sampler) -> Outcome<Vec<Found>> {
-    let Some(ground) = bench.ground("ext4") else { return Ok(Vec::new()) };
+    let Some(volume) = bench.volume("ext4") else { return Ok(Vec::new()) };
     let entry = bytes(bench);
-    let source: PathBuf = entry.make(ground.folder())?;
+    let source: PathBuf = entry.make(volume.folder())?;
     caches::fill(&source)?;
     let evermap = bench.options.evermap.clone();
     let senders = sockets::senders(bench, evermap.as_deref());
@@ -280,14 +284,14 @@ fn senders(bench: &mut Bench, sampler: &Sampler) -> Outcome<Vec<Found>> {
     Ok(found)
 }
 
-/// Runs a sender while somebody receives.
+/// Runs a sender with a receiver.
 fn with_receiver<T>(
     bench: &Bench,
     sender: &Sender,
     source: &Path,
     run: impl FnOnce(Job) -> Outcome<Result<T, process::Failure>>,
 ) -> Outcome<Result<T, process::Failure>> {
-    ends::go_on()?;
+    ends::check_interrupted()?;
     let discard = bench.own_folder().join("discard");
     let receiver = Receiver::Discard { program: &discard, into: None, waking: Waking::Always };
     let waiting = receiver.start("127.0.0.1:0")?;
@@ -302,7 +306,7 @@ fn table(found: &[Found]) -> Table {
     let mut table = Table::new(&[
         "",
         "CPU copies of each byte",
-        "of all samples",
+        "share of samples",
         "DMA: read + written",
         "switches, voluntary / involuntary",
         "system calls",
@@ -333,7 +337,7 @@ fn table(found: &[Found]) -> Table {
     table
 }
 
-/// Median, least and most, in hundredths.
+/// Formats median, minimum and maximum with two decimals.
 fn spread(samples: &Samples) -> String {
     format!("{:.2} ({:.2}-{:.2})", samples.median(), samples.min(), samples.max())
 }
@@ -359,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sectors_are_the_third_figure_and_the_seventh() {
+    fn sectors_are_the_third_and_the_seventh_field() {
         let text =
             "     100        0     2048       12      200        5     4096       30 0 20 42\n";
         assert_eq!(parse_sectors(text), Some((2048, 4096)));

@@ -1,9 +1,10 @@
-//! What one copy of a file's bytes takes on this machine, measured in each round.
+//! Measures the time of one copy of a file's bytes on this machine, in each round.
 //!
-//! It depends on what lies in the processor's caches: between two files' pages neither side does, with a buffer of 128 KiB one
-//! side is in the second-level cache, with one of 8 KiB in the first. So there is a unit for each, from programs that are
-//! known to copy so often: `map-write` once, from page to page; `dd` twice, into its buffer and out of it. Which of them fits a
-//! method is known by how it works, and says nothing of how often it copies.
+//! The time depends on the processor's caches. Between the pages of two files neither side is
+//! cached; with a buffer of 128 KiB one side is in the second-level cache, and with one of 8 KiB in
+//! the first. So there are three units, from programs with a known number of copies: `map-write`
+//! copies once, from page to page; `dd` copies twice, into its buffer and out of it. The choice of
+//! the unit follows from how a method works, and implies nothing about how often it copies.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,12 +16,13 @@ use common::profile::Sampler;
 
 use crate::subjects::Subject;
 
-/// Copies of a byte by a program with a buffer.
+/// Copies of each byte by a program with a buffer.
 pub const COPIES_BY_BUFFER: f64 = 2.0;
-/// Those that move bytes through some hundred kilobytes at a time.
+/// Subjects that move bytes through a buffer of some hundred kilobytes.
 const BUFFERED: [&str; 6] =
     ["read-write", "dd bs=128K", "dd bs=1M", "cp --reflink=never", "pv", "rsync -W"];
-/// And those through a few; all others go from page to page, if at all. (A ring's buffers are megabytes.)
+/// Subjects with a buffer of a few kilobytes. All others copy from page to page, if at all. (A
+/// ring's buffers are megabytes.)
 const BARELY_BUFFERED: [&str; 1] = ["socat"];
 
 /// The time of one copy, in nanoseconds.
@@ -32,7 +34,7 @@ pub struct OneCopy {
 }
 
 impl OneCopy {
-    /// By three copies of `source`, before each of which `prepare` makes everything ready.
+    /// Measures three copies of `source`; `prepare` runs before each.
     pub fn measure(
         sampler: &Sampler,
         own_folder: &Path,
@@ -44,7 +46,7 @@ impl OneCopy {
             Ok(sampler.profile(Job::new(command))?.map(|profile| profile.copy_ns() / copies))
         };
         let dd = |block: &str| -> Outcome<Command> {
-            let mut command = Command::new(find_program("dd").ok_or("there is no `dd`")?);
+            let mut command = Command::new(find_program("dd").ok_or("`dd` is not installed")?);
             let operand = |name: &str, path: &Path| {
                 let mut operand = OsString::from(name);
                 operand.push(path);
@@ -68,7 +70,7 @@ impl OneCopy {
         })())
     }
 
-    /// The unit that fits a subject, or the engines that it used.
+    /// Returns the unit that fits a subject, or the engines that it used.
     pub fn ns(&self, subject: &Subject, engines: Option<&str>) -> f64 {
         let name = engines.unwrap_or(&subject.name);
         let is_any_of = |names: &[&str]| name.split(" + ").any(|part| names.contains(&part));
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_method_is_held_against_the_unit_that_fits_it() {
+    fn each_method_is_compared_with_the_unit_that_fits_it() {
         let one =
             OneCopy { through_small_buffer_ns: 0.5, through_buffer_ns: 1.0, page_to_page_ns: 2.0 };
         let subject = |engine| Subject::evermap(Path::new("evermap"), engine, None);

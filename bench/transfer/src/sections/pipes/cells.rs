@@ -1,12 +1,12 @@
-//! Cells that say when more pipes help, and when not.
+//! Cells that show when more pipes help, and when they do not.
 
 use std::path::PathBuf;
 
 use common::Outcome;
-use common::bench::said;
-use common::grounds::{Ground, Packed};
+use common::bench::skip_on_error;
 use common::settings::Setting;
 use common::units::{GIB, KIB, MIB, size};
+use common::volumes::{Packed, Volume};
 
 use super::Row;
 use crate::bench::Bench;
@@ -16,7 +16,7 @@ use crate::subjects::Subject;
 
 const READ_AHEAD: &str = "queue/read_ahead_kb";
 
-/// All of them.
+/// Measures all cells.
 pub fn measure(bench: &mut Bench, ways: &[Subject]) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     warm(bench, ways, &mut rows)?;
@@ -24,13 +24,13 @@ pub fn measure(bench: &mut Bench, ways: &[Subject]) -> Outcome<Vec<Row>> {
         waiting(bench, ways, &mut rows)?;
         packed(bench, ways, &mut rows)?;
     } else {
-        println!("**Skipped: cold cells**: emptying the page cache takes root\n");
+        println!("**Skipped: cold cells**: emptying the page cache needs root\n");
     }
     Ok(rows)
 }
 
-/// One of this section's.
-pub fn cell(name: &str, source: PathBuf, to: &Ground, bytes: u64, cold: bool) -> Cell {
+/// Returns a cell of this section.
+pub fn cell(name: &str, source: PathBuf, to: &Volume, bytes: u64, cold: bool) -> Cell {
     Cell {
         section: "pipes",
         name: name.to_string(),
@@ -44,17 +44,17 @@ pub fn cell(name: &str, source: PathBuf, to: &Ground, bytes: u64, cold: bool) ->
     }
 }
 
-/// Warm: nothing waits but for the destination.
+/// Measures warm copies, which wait only for the destination.
 fn warm(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome {
-    let (Some(ground), memory) = (bench.ground("ext4"), bench.ground("tmpfs")) else {
+    let (Some(volume), memory) = (bench.volume("ext4"), bench.volume("tmpfs")) else {
         return Ok(());
     };
-    let same = [4 * KIB, 64 * MIB, GIB].map(|bytes| (bytes, "same file system", Some(&ground)));
+    let same = [4 * KIB, 64 * MIB, GIB].map(|bytes| (bytes, "same file system", Some(&volume)));
     let across = (64 * MIB, "to tmpfs", memory.as_ref());
     for (bytes, how, to) in same.into_iter().chain([across]) {
         let Some(to) = to else { continue };
         let entry = Entry::new(Kind::Random, bytes, bench.options.quick);
-        let source = entry.make(ground.folder())?;
+        let source = entry.make(volume.folder())?;
         let name = format!("{}, {how}, warm", size(entry.bytes));
         let standings = compete(bench, &cell(&name, source, to, entry.bytes, false), ways)?;
         rows.push(Row::of(&standings, ways, &name));
@@ -62,20 +62,21 @@ fn warm(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome {
     Ok(())
 }
 
-/// Cold, from a disk that reads ahead by as much as usual, or less, or not at all.
+/// Measures cold copies, from a disk with default, small and no read-ahead.
 fn waiting(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome {
-    let Some(source_ground) = said("xfs", bench.grounds.on_loop("xfs-source", "xfs")) else {
+    let Some(source_volume) = skip_on_error("xfs", bench.volumes.on_loop("xfs-source", "xfs"))
+    else {
         return Ok(());
     };
-    let Some(memory) = bench.ground("tmpfs") else { return Ok(()) };
+    let Some(memory) = bench.volume("tmpfs") else { return Ok(()) };
     let entry = Entry::new(Kind::Random, 64 * MIB, bench.options.quick);
-    let source = entry.make(source_ground.folder())?;
-    let device = source_ground.device().ok_or("a file system on a loop device is needed")?;
+    let source = entry.make(source_volume.folder())?;
+    let device = source_volume.device().ok_or("the volume has no device of its own")?;
     for kib in [None, Some("128"), Some("0")] {
         let read_ahead = Setting::keep(&mut bench.guard, device.setting(READ_AHEAD)?)?;
         let name = match kib {
             None => {
-                format!("xfs to tmpfs, cold, read-ahead {} KiB, as it was", read_ahead.before())
+                format!("xfs to tmpfs, cold, read-ahead {} KiB, the default", read_ahead.before())
             }
             Some(kib) => {
                 read_ahead.set(kib)?;
@@ -89,22 +90,22 @@ fn waiting(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome 
     Ok(())
 }
 
-/// Cold, from file systems that unpack what they read.
+/// Measures cold copies from file systems that decompress.
 fn packed(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome {
-    let Some(memory) = bench.ground("tmpfs") else { return Ok(()) };
+    let Some(memory) = bench.volume("tmpfs") else { return Ok(()) };
     let entry = Entry::new(Kind::Text, 64 * MIB, bench.options.quick);
     let content = bench.folder("content")?;
     entry.make(&content)?;
     for how in [Some(Packed::SquashfsZstd), Some(Packed::ErofsLz4hc), None] {
-        let (name, ground) = match how {
-            Some(how) => (how.name(), bench.grounds.packed(how, &content)),
-            None => ("btrfs zstd", bench.grounds.compressing()),
+        let (name, volume) = match how {
+            Some(how) => (how.name(), bench.volumes.packed(how, &content)),
+            None => ("btrfs zstd", bench.volumes.compressing()),
         };
-        let Some(ground) = said(name, ground) else { continue };
+        let Some(volume) = skip_on_error(name, volume) else { continue };
         if how.is_none() {
-            entry.make(ground.folder())?;
+            entry.make(volume.folder())?;
         }
-        let source = ground.folder().join(entry.file_name());
+        let source = volume.folder().join(entry.file_name());
         let name = format!("{name} to tmpfs, cold");
         let cell = cell(&name, source, &memory, entry.bytes, true);
         let standings = compete(bench, &cell, ways)?;

@@ -1,10 +1,11 @@
-//! One pipe against two, four and eight: splice as the kernel has it, and splice through pipes side by side, each with a
-//! thread that fills and drains it.
+//! Compares one pipe with two, four and eight: the kernel's splice through one pipe, and splice
+//! through several pipes, each with a thread that fills and drains it.
 //!
-//! First the paper's own comparison: ten files, splice and dual pipe, time per file and average data rate. Then cells
-//! that say when more pipes help: where both ends wait for the same lock (one destination inode), where there is
-//! nothing to share (4 KiB), and where filling a pipe waits, for a disk without read-ahead or for one that unpacks.
-//! At last the network: one connection carries bytes in order, two let two receivers copy.
+//! The first part is the paper's own comparison: ten files, splice and dual pipe, time per file and
+//! average data rate. The second part has cells that show when more pipes help: where both ends
+//! wait for the same lock (one destination inode), where there is nothing to share (4 KiB), and
+//! where filling a pipe waits for a disk without read-ahead or for decompression. The last part is
+//! the network: one connection carries bytes in order; with two, two receivers copy.
 
 mod cells;
 mod paper;
@@ -28,7 +29,7 @@ use super::sockets;
 const ONE: &str = "splice";
 const DUAL: &str = "dual-pipe";
 const INTERLEAVED: &str = "dual-pipe-interleaved";
-/// What tables call them, the engine, its lanes where they are not its own.
+/// Name in tables, engine, and number of lanes if it differs from the engine's default.
 const WAYS: [(&str, &str, Option<u32>); 5] = [
     ("1 pipe", ONE, None),
     ("2 pipes, halves", DUAL, None),
@@ -49,7 +50,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
     draw(bench, &names, &rows, connections)
 }
 
-/// A cell's samples of wall time, way by way, and the ratio of each to the first.
+/// Wall times of a cell for each way, and their ratios to the first way.
 #[derive(Clone)]
 struct Row {
     name: String,
@@ -60,7 +61,7 @@ struct Row {
 
 impl Row {
     fn of(standings: &Standings, ways: &[Subject], name: &str) -> Row {
-        let wall = |way: &Subject| standings.lot(&way.name).map(|lot| lot.wall_ms());
+        let wall = |way: &Subject| standings.result(&way.name).map(|result| result.wall_ms());
         let first = ways.first().map_or("", |way| way.name.as_str());
         let ratio = |way: &Subject| standings.ratios(first, &way.name, |step| step.cost.wall_ms());
         Row {
@@ -72,7 +73,7 @@ impl Row {
     }
 }
 
-/// Time, rate and ratio to one pipe, way by way.
+/// Table of time, rate and ratio to one pipe for each way.
 fn table(names: &[String], rows: &[Row]) {
     let mut head = vec!["ms; MB/s; x one pipe".to_string()];
     head.extend(names.iter().cloned());
@@ -92,14 +93,14 @@ fn table(names: &[String], rows: &[Row]) {
     println!("{table}");
 }
 
-/// Two connections, each with a pipe and a receiver's copy of its own.
+/// Measures one and two connections, each with its own pipe and its own copy by the receiver.
 fn connections(bench: &mut Bench, program: &Path) -> Outcome<Option<(f64, f64)>> {
     println!("### One connection and two, TCP on the loopback device, into a file on tmpfs\n");
-    let (Some(ground), Some(memory)) = (bench.ground("ext4"), bench.ground("tmpfs")) else {
+    let (Some(volume), Some(memory)) = (bench.volume("ext4"), bench.volume("tmpfs")) else {
         return Ok(None);
     };
     let entry = Entry::new(Kind::Random, 64 * MIB, bench.options.quick);
-    let source = entry.make(ground.folder())?;
+    let source = entry.make(volume.folder())?;
     let destination = memory.folder().join("received");
     let senders = [1, 2].map(|connections| Sender::Evermap {
         program: program.to_path_buf(),
@@ -135,9 +136,8 @@ fn draw(bench: &Bench, names: &[String], rows: &[Row], connections: Option<(f64,
         groups.push(("2 connections / 1, TCP to tmpfs".to_string(), vec![Some(one / two)]));
     }
     let bars = Bars {
-        title: "More pipes against one".to_string(),
-        meaning: "data rate in parts of that through one pipe (medians); more is better"
-            .to_string(),
+        title: "Several pipes compared with one".to_string(),
+        meaning: "data rate divided by that of one pipe (medians); more is better".to_string(),
         series: names.get(1..).unwrap_or_default().to_vec(),
         groups,
         ratios: true,

@@ -1,13 +1,14 @@
-//! The paper's own comparison: ten files by splice and by dual pipe, time per file and average data rate.
+//! Repeats the paper's comparison: ten files by splice and by dual pipe, time per file and average
+//! data rate.
 //!
-//! First as whole processes, then, where `evermap bench transfer` is there, from inside a process that runs: of a small
-//! file, starting the process is most of what it takes. Inside, files are made by the command itself, so a sparse one is
-//! not among them.
+//! It measures whole processes first. If the command has `evermap bench transfer`, it then measures
+//! inside a running process, because the start of a process dominates the time of a small file.
+//! Inside a process, the command makes the files itself, so the sparse file is missing there.
 
 use std::path::Path;
 
 use common::Outcome;
-use common::bench::said;
+use common::bench::skip_on_error;
 use common::plots::lines::Lines;
 use common::samples::{Samples, figure};
 use common::table::Table;
@@ -23,14 +24,14 @@ use crate::subjects::Subject;
 const NAMES: [&str; 2] = [ONE, DUAL];
 
 pub fn report(bench: &mut Bench, program: &Path) -> Outcome {
-    let Some(ground) = bench.ground("ext4") else { return Ok(()) };
+    let Some(volume) = bench.volume("ext4") else { return Ok(()) };
     let pair = NAMES.map(|engine| Subject::evermap(program, Some(engine), None));
     println!("### The paper's comparison: ten files, warm, same file system\n");
     let entries = corpus::entries(bench.options.quick, &bench.options.sizes_bytes);
     let mut rows = Vec::new();
     for entry in &entries {
-        let source = entry.make(ground.folder())?;
-        let cell = cell(&format!("paper, {}", entry.name()), source, &ground, entry.bytes, false);
+        let source = entry.make(volume.folder())?;
+        let cell = cell(&format!("paper, {}", entry.name()), source, &volume, entry.bytes, false);
         let standings = compete(bench, &cell, &pair)?;
         rows.push(Row::of(&standings, &pair, &entry.name()));
     }
@@ -39,23 +40,23 @@ pub fn report(bench: &mut Bench, program: &Path) -> Outcome {
     let outside: Vec<Row> = dense.map(|(_, row)| row.clone()).collect();
     let inside = match InProcess::find(program) {
         Some(inside) => {
-            let rows = inside_rows(bench, &inside, &entries, ground.folder());
-            said("inside a process", rows).unwrap_or_default()
+            let rows = inside_rows(bench, &inside, &entries, volume.folder());
+            skip_on_error("inside a process", rows).unwrap_or_default()
         }
         None => {
             println!(
-                "`evermap bench transfer` is not there: nothing is measured inside a process.\n"
+                "The command has no `evermap bench transfer`: nothing is measured inside a process.\n"
             );
             Vec::new()
         }
     };
     if !inside.is_empty() {
-        println!("Inside a process that runs:\n\n{}", rates(&inside));
+        println!("Inside a running process:\n\n{}", rates(&inside));
     }
     draw(bench, if inside.is_empty() { &outside } else { &inside })
 }
 
-/// A row for each size.
+/// Returns a row for each size.
 fn inside_rows(
     bench: &mut Bench,
     inside: &InProcess,
@@ -75,7 +76,7 @@ fn inside_rows(
         let walls_ms: Vec<Option<Samples>> = NAMES.iter().map(wall).collect();
         let first = walls_ms[0].as_ref().map(Samples::median);
         let ratio = |wall: &Option<Samples>| {
-            // Rounds are sorted by their times there, so only medians can be compared.
+            // The rounds are sorted by time there, so only medians can be compared.
             let mut ratio = Samples::new();
             ratio.push(first? / wall.as_ref()?.median());
             Some(ratio)
@@ -103,7 +104,7 @@ fn draw(bench: &Bench, rows: &[Row]) -> Outcome {
     bench.draw("transfer-pipes-rate.svg", &lines.svg()?)
 }
 
-/// Time per file and data rate, and at the end the average of the rates.
+/// Table of time per file and data rate, with the average of the rates at the end.
 fn rates(rows: &[Row]) -> Table {
     let mut head = vec!["".to_string()];
     for name in NAMES {

@@ -1,7 +1,8 @@
-//! `evermap bench load`: each way to load a file of the user's, beside what the policy picks.
+//! `evermap bench load`: compares all methods to load a file with the method that the policy picks.
 //!
-//! Each load is a new process, this command itself, as a load leaves its marks in the memory of who made it. It touches the same pages in
-//! the same order as all others, and prints what that took: [`Run`]. All have to see the same bytes.
+//! Each load runs in a new process of this command, because a load changes the memory of its
+//! process. All processes touch the same pages in the same order, and must read the same bytes.
+//! Each prints its cost as a [`Run`].
 
 use std::fs::File;
 use std::io;
@@ -17,57 +18,57 @@ use super::work::{self, Run, Work};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// What the policy is called among the methods.
+/// Name of the policy's choice among the methods.
 const AUTOMATIC: &str = "automatic";
 
-/// Load a file by every method there is, in turns, and compare
+/// Load a file by each method in turn, and compare the times
 ///
-/// Each load is a process of its own. The file is not changed: what is written is private.
+/// Each load is a new process. The file is not changed: writes go to private copies of the pages.
 #[derive(Debug, clap::Args)]
 pub(super) struct Load {
-    /// The file
+    /// File to load
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// How much of it is touched
+    /// Part of the file to touch
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(1..=100))]
     touched: u8,
-    /// How much of it is written, of what is touched
+    /// Part of the file to write, at most the touched part
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
     written: u8,
-    /// In which order
+    /// Order of access
     #[arg(long, value_name = "ORDER", default_value = "sequential")]
-    order: Touches,
-    /// What is to be soon, for what the policy picks
-    #[arg(long, value_name = "WHAT", default_value = "first-use")]
-    latency: Soon,
-    /// Drop the file from the page cache before each load; else it is read into it
+    order: AccessOrder,
+    /// Time that the policy should optimise
+    #[arg(long, value_name = "GOAL", default_value = "first-use")]
+    latency: Goal,
+    /// Drop the file from the page cache before each load; otherwise it is read into the cache
     #[arg(long)]
     cold: bool,
-    /// Somebody may change the file meanwhile: don't map it
+    /// Do not map the file, because other programs may change it
     #[arg(long)]
     changing: bool,
-    /// How often each method loads it
+    /// Number of loads with each method
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// Only these methods
+    /// Measure only these methods
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = method)]
     methods: Vec<Method>,
-    /// All rounds, as one JSON object
+    /// Print all rounds as one JSON object
     #[arg(long)]
     json: bool,
-    /// One load by this method, in this process
+    /// Load the file once by this method, in this process
     #[arg(long, value_name = "NAME", hide = true)]
     child: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
-enum Touches {
+enum AccessOrder {
     Sequential,
     Random,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
-enum Soon {
+enum Goal {
     FirstUse,
     Finish,
 }
@@ -75,7 +76,7 @@ enum Soon {
 fn method(name: &str) -> Result<Method, String> {
     Method::from_name(name).ok_or_else(|| {
         let names: Vec<_> = Method::ALL.iter().map(|method| method.name()).collect();
-        format!("no method has this name; there are {}", names.join(", "))
+        format!("unknown method; use one of {}", names.join(", "))
     })
 }
 
@@ -83,14 +84,14 @@ fn method(name: &str) -> Result<Method, String> {
 #[derive(Debug, Serialize, Deserialize)]
 struct Cell {
     name: String,
-    /// Why it cannot load this file.
+    /// Reason why the method cannot load this file.
     refused: Option<String>,
     runs: Vec<Run>,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Debug, Serialize)]
-struct Told<'t> {
+struct Report<'t> {
     file: &'t PathBuf,
     bytes: u64,
     cold: bool,
@@ -104,7 +105,7 @@ impl Load {
         if let Some(name) = &self.child {
             return self.load_once(name);
         }
-        // A file that cannot be loaded at all is said to be so once.
+        // Reports once if the file cannot be loaded at all.
         let (facts, _) = self.loader(AUTOMATIC).probe()?;
         let mut cells: Vec<Cell> = self.names().into_iter().map(Cell::new).collect();
         for round in 0..usize::from(self.rounds) {
@@ -120,7 +121,7 @@ impl Load {
         self.compare(&cells)?;
         let mut output = Output::new();
         match self.json {
-            true => output.json(&Told {
+            true => output.json(&Report {
                 file: &self.file,
                 bytes: facts.bytes,
                 cold: self.cold,
@@ -142,12 +143,13 @@ impl Load {
         std::iter::once(AUTOMATIC.to_string()).chain(names).collect()
     }
 
-    /// The file is in the page cache, or is not.
+    /// Reads the file into the page cache, or drops it with `--cold`.
     fn prepare(&self) -> Result<(), Failure> {
         let failed = |source| Failure::Source { path: self.file.clone(), source };
         let mut file = File::open(&self.file).map_err(failed)?;
         if self.cold {
-            // Pages that are not on the disk yet stay; a file system that is only read has none.
+            // Dirty pages stay in the cache, so they are written first. The error is ignored: a
+            // read-only file system has no dirty pages.
             let _ = file.sync_all();
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
                 .map_err(|errno| failed(errno.into()))?;
@@ -157,7 +159,7 @@ impl Load {
         Ok(())
     }
 
-    /// One load in a process of its own.
+    /// Measures one load in a new process.
     fn measure(&self, cell: &mut Cell) -> Result<(), Failure> {
         let program = std::env::current_exe()?;
         let mut command = Command::new(&program);
@@ -170,15 +172,16 @@ impl Load {
             command.arg("--changing");
         }
         command.arg("--").arg(&self.file).stdin(Stdio::null());
-        let ended = command
+        let child = command
             .output()
             .map_err(|source| Failure::NotStarted { program: program.clone(), source })?;
-        let run = match ended.status.success() {
-            true => serde_json::from_slice(&ended.stdout).map_err(|error| error.to_string()),
+        let run = match child.status.success() {
+            true => serde_json::from_slice(&child.stdout).map_err(|error| error.to_string()),
             false => {
-                let said = String::from_utf8_lossy(&ended.stderr);
-                let said = said.trim().trim_start_matches("evermap: ");
-                Err(if said.is_empty() { ended.status.to_string() } else { said.to_string() })
+                let message = String::from_utf8_lossy(&child.stderr);
+                let message = message.trim().trim_start_matches("evermap: ");
+                let is_silent = message.is_empty();
+                Err(if is_silent { child.status.to_string() } else { message.to_string() })
             }
         };
         match run {
@@ -188,14 +191,14 @@ impl Load {
         Ok(())
     }
 
-    /// The child: loads, works, tells.
+    /// The child process: loads the file, touches it, and prints the cost.
     fn load_once(&self, name: &str) -> Result<(), Failure> {
         let work = Work::new(
             std::fs::metadata(&self.file)
                 .map_err(|source| Failure::Source { path: self.file.clone(), source })?
                 .len(),
             (self.touched, self.written),
-            self.order == Touches::Random,
+            self.order == AccessOrder::Random,
         );
         let run = work::run(&self.loader(name), &work)?;
         let mut output = Output::new();
@@ -208,12 +211,12 @@ impl Load {
             .touched(f64::from(self.touched) / 100.0)
             .written(f64::from(self.written.min(self.touched)) / 100.0)
             .order(match self.order {
-                Touches::Sequential => Order::Sequential,
-                Touches::Random => Order::Random,
+                AccessOrder::Sequential => Order::Sequential,
+                AccessOrder::Random => Order::Random,
             })
             .latency(match self.latency {
-                Soon::FirstUse => Latency::FirstUse,
-                Soon::Finish => Latency::Finish,
+                Goal::FirstUse => Latency::FirstUse,
+                Goal::Finish => Latency::Finish,
             });
         let loader = match Method::from_name(name) {
             Some(method) => loader.method(method),
@@ -221,13 +224,14 @@ impl Load {
         };
         match self.changing {
             true => loader,
-            // SAFETY: without `--changing` the user promises it. Should somebody cut the file short nevertheless, that ends a child,
-            // and its method has no figures; other bytes are seen by their checksum.
+            // SAFETY: without `--changing` the user promises that the file does not change. If it
+            // is truncated anyway, only a child process ends, and its method has no figures.
+            // Changed bytes are detected by the checksum.
             false => unsafe { loader.may_map() },
         }
     }
 
-    /// All have seen the same.
+    /// Checks that all loads read the same bytes.
     fn compare(&self, cells: &[Cell]) -> Result<(), Failure> {
         let mut runs = cells.iter().flat_map(|cell| &cell.runs);
         let first = runs.next().map(|run| run.checksum);
@@ -281,7 +285,7 @@ impl Load {
     }
 }
 
-/// As it is given.
+/// Returns the name of an option's value on the command line.
 fn name_of(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }
@@ -333,7 +337,7 @@ impl Cell {
     }
 }
 
-/// How much the policy's pick is behind the one that finished first.
+/// Returns a line that compares the policy's choice with the fastest method.
 fn against_best(cells: &[Cell]) -> Option<String> {
     let finish = |cell: &Cell| cell.median(|run| run.finish_s);
     let policy = finish(cells.iter().find(|cell| cell.name == AUTOMATIC)?)?;

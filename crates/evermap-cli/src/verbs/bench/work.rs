@@ -1,4 +1,4 @@
-//! What a process of `bench load` does: loads a file, touches pages of it, and notes what that took.
+//! The work of a process of `bench load`: loads a file, touches its pages, and measures the cost.
 
 use std::time::Instant;
 
@@ -10,40 +10,40 @@ use crate::failure::Failure;
 
 const PAGE_BYTES: usize = 4096;
 const LINE_BYTES: usize = 64;
-/// Any that stays the same: all touch the same pages.
+/// Any constant: all processes must touch the same pages.
 const SEED: u64 = 2005;
 
-/// What one load took.
+/// Cost of one load.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Run {
-    /// The method, its reason, and what was tried before.
+    /// The method, its reason, and the methods that were tried before.
     pub(super) why: String,
     pub(super) first_use_s: f64,
     pub(super) finish_s: f64,
-    /// Until everything that was begun was over.
-    pub(super) usage: Used,
-    pub(super) residency: Held,
+    /// Measured until all background work of the load has ended.
+    pub(super) usage: Usage,
+    pub(super) residency: Residency,
     pub(super) checksum: u64,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Used {
+pub(super) struct Usage {
     pub(super) user_s: f64,
     pub(super) system_s: f64,
     pub(super) minor_faults: u64,
     pub(super) major_faults: u64,
 }
 
-/// What of the image is in memory.
+/// Parts of the image that are in memory.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Held {
+pub(super) struct Residency {
     pub(super) private_bytes: u64,
     pub(super) huge_bytes: u64,
     pub(super) cached_bytes: u64,
     pub(super) duplicate_bytes: u64,
 }
 
-/// Pages in the order in which they are touched, and whether each is written.
+/// The pages to touch, in order. The flag of a page is true if it is written.
 #[derive(Debug)]
 pub(super) struct Work {
     pages: Vec<(u32, bool)>,
@@ -51,7 +51,8 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Of a file of this size, these percents touched and written: the beginning of one permutation, which stays, or is sorted.
+    /// Chooses the given percentages of a file's pages to touch and to write. They are the first
+    /// pages of a fixed permutation, sorted unless `is_random` is set.
     pub(super) fn new(bytes: u64, (touched, written): (u8, u8), is_random: bool) -> Work {
         let count = u32::try_from(bytes.div_ceil(PAGE_BYTES as u64)).unwrap_or(u32::MAX);
         let mut all: Vec<u32> = (0..count).collect();
@@ -74,7 +75,7 @@ impl Work {
     }
 }
 
-/// Steele, Lea and Flood's splitmix64.
+/// Returns the next number of SplitMix64 (Steele, Lea and Flood).
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut mixed = *state;
@@ -83,7 +84,7 @@ fn random(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Loads and works.
+/// Loads the file and touches the pages.
 pub(super) fn run(loader: &Loader, work: &Work) -> Result<Run, Failure> {
     let mut checksum = 0;
     let (begun, start) = (Moment::now(), Instant::now());
@@ -100,13 +101,13 @@ pub(super) fn run(loader: &Loader, work: &Work) -> Result<Run, Failure> {
         why: image.why(),
         first_use_s,
         finish_s,
-        usage: Used {
+        usage: Usage {
             user_s: usage.user_s,
             system_s: usage.system_s,
             minor_faults: usage.minor_faults,
             major_faults: usage.major_faults,
         },
-        residency: Held {
+        residency: Residency {
             private_bytes: residency.private_bytes,
             huge_bytes: residency.huge_bytes,
             cached_bytes: residency.cached_bytes,
@@ -116,7 +117,7 @@ pub(super) fn run(loader: &Loader, work: &Work) -> Result<Run, Failure> {
     })
 }
 
-/// Reads all of each page, or reads and writes a byte in each cache line of it.
+/// Reads each page, or reads and writes one byte in each of its cache lines.
 fn touch(
     image: &mut Image,
     pages: &[(u32, bool)],
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_much_is_touched_and_written_as_was_asked_in_either_order() {
+    fn the_given_percentages_are_touched_and_written_in_either_order() {
         let bytes = 1000 * PAGE_BYTES as u64 - 7;
         let work = Work::new(bytes, (50, 10), false);
         assert_eq!((work.pages.len(), work.pages.is_sorted()), (500, true));
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_ends_early_counts_to_its_end() {
+    fn a_partial_page_is_read_and_written_to_its_end() {
         let mut checksum = 0;
         read(&[1; 9], &mut checksum);
         assert_eq!(checksum, 0x0101_0101_0101_0102);

@@ -266,7 +266,7 @@ impl Apply {
             source: io::Error::new(io::ErrorKind::NotFound, "no file matches"),
         });
         if let Some(first) = absent.next() {
-            absent.for_each(|failure| failure.say());
+            absent.for_each(|failure| failure.print());
             return Err(first);
         }
         match is_nothing {
@@ -411,7 +411,7 @@ impl Failures {
     fn add(&mut self, error: tier::Error) {
         match &self.first {
             None => self.first = Some(error),
-            Some(_) => Failure::from(error).say(),
+            Some(_) => Failure::from(error).print(),
         }
     }
 
@@ -453,7 +453,7 @@ fn switched(journal: Option<&Journal>) -> Result<Vec<PathBuf>, Failure> {
     for file in journal.files()? {
         match file {
             Ok(path) => files.push(path),
-            Err(error) => Failure::from(error).say(),
+            Err(error) => Failure::from(error).print(),
         }
     }
     Ok(files)

@@ -95,7 +95,7 @@ impl Play {
         let clip = Clip { frames: periods, frame_bytes };
         if let Some(path) = &self.make {
             return match path.symlink_metadata() {
-                Ok(_) if !self.force => Err(Failure::FileInTheWay { path: path.clone() }),
+                Ok(_) if !self.force => Err(Failure::FileExists { path: path.clone() }),
                 _ => Ok(clip.make(path)?),
             };
         }

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use crate::failure::{Failure, folder_of};
+use crate::failure::{Failure, parent_directory};
 
 /// Checks whether the file can be written later. Leaves no file, and leaves an existing one
 /// unchanged.
@@ -21,6 +21,6 @@ pub fn check_writable(path: Option<&Path>) -> Result<(), Failure> {
         }
         // Opening a named pipe would wait for its reader.
         Ok(_) => Ok(()),
-        Err(_) => tempfile::tempfile_in(folder_of(path)).map(drop).map_err(failed),
+        Err(_) => tempfile::tempfile_in(parent_directory(path)).map(drop).map_err(failed),
     }
 }

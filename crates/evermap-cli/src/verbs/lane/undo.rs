@@ -76,7 +76,7 @@ impl Undo {
         let mut failed = lanes.chain(files).chain(not_looked);
         let first = failed.next();
         // The caller reports the first failure with the exit code.
-        failed.for_each(|failure| failure.say());
+        failed.for_each(|failure| failure.print());
         first.map_or(Ok(()), Err)
     }
 

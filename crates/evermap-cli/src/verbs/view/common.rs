@@ -166,6 +166,6 @@ impl Finder {
             Err(Error::Damaged { .. }) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        stale::settle(store, &self.directory, name, document, self.stale).map(drop)
+        stale::apply_policy(store, &self.directory, name, document, self.stale).map(drop)
     }
 }

@@ -119,7 +119,7 @@ pub struct FromDeserializer<D>(D);
 /// Turns a `Deserializer` into a source, from which an object's root, a field (by
 /// [`assign`](crate::Mut::assign)) or an element is built in place.
 ///
-/// The cost is that of parsing plus that of building the same values. Keys of maps are built before
+/// Costs as much as parsing plus building the same values. Keys of maps are built before
 /// they are looked up, and the last of equal keys wins.
 ///
 /// It reads one value and leaves the deserializer after it. If trailing data matters, check for it,

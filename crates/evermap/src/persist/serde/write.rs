@@ -1,4 +1,4 @@
-//! Serializes containers, in the same form as those of the standard library.
+//! Serializes containers, in the same form as the standard containers.
 
 use serde_core::ser::{Serialize, Serializer};
 

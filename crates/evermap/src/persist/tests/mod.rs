@@ -3,7 +3,7 @@
 // Their type names make a module of a gigabyte on WebAssembly.
 #[cfg(not(target_family = "wasm"))]
 mod deep_types;
-// These texts are those of 64-bit machines.
+// These texts apply to 64-bit machines.
 #[cfg(not(target_family = "wasm"))]
 mod describe;
 mod difference;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use evermap_lane::trace::Trace;
 
-use crate::failure::{Failure, folder_of};
+use crate::failure::{Failure, parent_directory};
 use crate::output::Output;
 
 /// Output options.
@@ -34,7 +34,7 @@ impl To {
                 self.output.display()
             ))),
             Some(kind) if kind.is_file() && !self.force => {
-                Err(Failure::FileInTheWay { path: self.output.clone() })
+                Err(Failure::FileExists { path: self.output.clone() })
             }
             // Writes to a device or a named pipe instead of replacing it.
             Some(kind) if !kind.is_file() => {
@@ -43,7 +43,7 @@ impl To {
             }
             // The trial file is unnamed, so a killed recording leaves nothing beside its output.
             _ => {
-                tempfile::tempfile_in(folder_of(&self.output)).map_err(failed)?;
+                tempfile::tempfile_in(parent_directory(&self.output)).map_err(failed)?;
                 Ok(Destination::File { to: self })
             }
         }
@@ -75,7 +75,7 @@ impl Destination<'_> {
                 // complete.
                 let partial = tempfile::Builder::new()
                     .prefix(".evermap-trace-")
-                    .tempfile_in(folder_of(&to.output));
+                    .tempfile_in(parent_directory(&to.output));
                 let mut partial = partial.map_err(failed)?;
                 trace.write(partial.as_file_mut()).map_err(failed)?;
                 let persisted = match to.force {
@@ -84,9 +84,7 @@ impl Destination<'_> {
                 };
                 persisted.map(|_| ()).map_err(|error| match error.error.kind() {
                     // The file appeared during the recording.
-                    io::ErrorKind::AlreadyExists => {
-                        Failure::FileInTheWay { path: to.output.clone() }
-                    }
+                    io::ErrorKind::AlreadyExists => Failure::FileExists { path: to.output.clone() },
                     _ => failed(error.error),
                 })
             }

@@ -1,14 +1,14 @@
-//! What a program starts and leaves behind is nobody's lane.
+//! Child processes of a program are not in its lane.
 
 use std::fs;
 
-use crate::looks::{PATIENCE, affinity, is_alive, is_ordinary, kill, policy_of, wait_for};
 use crate::place::Place;
+use crate::system::{TIMEOUT, affinity, is_alive, is_ordinary, kill, policy_of, wait_for};
 
-each_way! {
+for_each_policy! {
     a_program_that_leaves_a_daemon_ends_the_lane_and_the_daemon_is_ordinary,
-    a_program_that_forks_and_forks_is_contained,
-    a_killed_lane_of_a_program_that_forks_is_undone_all_the_same,
+    a_program_that_forks_many_times_is_contained,
+    a_killed_lane_of_a_forking_program_is_undone,
 }
 
 fn a_program_that_leaves_a_daemon_ends_the_lane_and_the_daemon_is_ordinary(
@@ -16,7 +16,7 @@ fn a_program_that_leaves_a_daemon_ends_the_lane_and_the_daemon_is_ordinary(
     policy: &str,
 ) {
     let file = place.path("daemon");
-    // Twice removed, in a session of its own, with nothing of the lane in its environment.
+    // A grandchild in a new session, with an empty environment.
     let daemon = format!("sleep 1000 & echo $! > {}", file.display());
     let script = format!("setsid env -i sh -c '{daemon}' < /dev/null > /dev/null 2>&1 & wait");
     let (ran, report) = place.ended(policy, &["sh", "-c", &script]);
@@ -30,36 +30,37 @@ fn a_program_that_leaves_a_daemon_ends_the_lane_and_the_daemon_is_ordinary(
     assert!(place.is_clean());
 }
 
-fn a_program_that_forks_and_forks_is_contained(place: &Place, policy: &str) {
-    // 200 processes, each started by the one before, all at once there.
+fn a_program_that_forks_many_times_is_contained(place: &Place, policy: &str) {
+    // 200 processes that run at the same time, each started by the previous one.
     let script = "f() { if [ $1 -gt 0 ]; then (f $(($1 - 1))) & fi; sleep 2; }; f 200";
     let lane = place.start(policy, &["sh", "-c", script]);
     let program = lane.program;
-    let ran = lane.ends();
+    let ran = lane.wait();
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(!is_alive(program) && place.is_clean());
     let report = place.report();
     assert!(report["children"].as_u64().unwrap() > 0, "{report}");
 }
 
-fn a_killed_lane_of_a_program_that_forks_is_undone_all_the_same(place: &Place, policy: &str) {
+fn a_killed_lane_of_a_forking_program_is_undone(place: &Place, policy: &str) {
     let file = place.path("pids");
     let script = format!(
         "i=0; while [ $i -lt 100 ]; do sleep 30 & echo $! >> {}; i=$((i + 1)); done; wait",
         file.display()
     );
     let mut lane = place.start(policy, &["sh", "-c", &script]);
-    wait_for("some processes", PATIENCE, || {
+    wait_for("20 child processes", TIMEOUT, || {
         fs::read_to_string(&file).unwrap_or_default().lines().count() > 20
     });
     lane.child.kill().unwrap();
-    place.is_undone_soon("the guardian to undo");
+    place.wait_until_undone("the guardian to undo");
     kill(lane.program);
     let started = fs::read_to_string(&file).unwrap();
     let started: Vec<u32> = started.lines().filter_map(|pid| pid.parse().ok()).collect();
     let wrong: Vec<_> =
         started.iter().filter(|pid| is_alive(**pid) && !is_ordinary(**pid)).collect();
-    // The program itself ran on, and what it started since is ordinary by birth.
+    // The program continued after the kill. Processes it has started since are ordinary from the
+    // start.
     let wrong: Vec<_> = wrong.iter().map(|pid| (policy_of(**pid), affinity(**pid))).collect();
     started.iter().for_each(|pid| kill(*pid));
     assert!(wrong.is_empty(), "{wrong:?}");

@@ -1,8 +1,9 @@
-//! The file systems to measure on.
+//! File systems to measure on.
 //!
-//! The folder that is measured is used as it is where its file system is the wanted one. The others are made on files
-//! without names in that folder, through loop devices that read and write them directly, and mounted where only this
-//! run sees them. Without root there are only the folder itself and the system's memory file system.
+//! If the measured folder is on the wanted file system, it is used directly. Other file systems are
+//! made on unlinked files in that folder, through loop devices with direct I/O, and mounted in a
+//! private namespace. Without root, only the folder itself and the system's memory file system are
+//! available.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,17 +17,17 @@ use crate::loop_device::LoopDevice;
 use crate::process::{find_program, tool};
 use crate::units::GIB;
 
-/// Of folders that are gone when a run ends.
+/// Prefix of folders that are removed when a run ends.
 pub const PREFIX: &str = "evermap-bench-";
 
-/// Room for all files and a copy of the largest. The images are sparse.
+/// Size of an image: all files and a copy of the largest fit. The images are sparse.
 const IMAGE_BYTES: u64 = 6 * GIB;
 
-/// A file system that is made from a folder and can only be read.
+/// Read-only file system that is built from a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packed {
     SquashfsZstd,
-    /// Its files are not compressed: what is left is the way they are read.
+    /// Files are not compressed, so only the way of reading differs.
     ErofsPlain,
     ErofsLz4hc,
 }
@@ -34,7 +35,7 @@ pub enum Packed {
 impl Packed {
     pub const ALL: [Packed; 3] = [Packed::SquashfsZstd, Packed::ErofsPlain, Packed::ErofsLz4hc];
 
-    /// As tables call it.
+    /// Name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Packed::SquashfsZstd => "squashfs zstd",
@@ -43,7 +44,7 @@ impl Packed {
         }
     }
 
-    /// What the kernel calls it.
+    /// File system type of the kernel.
     fn kind(self) -> &'static str {
         match self {
             Packed::SquashfsZstd => "squashfs",
@@ -51,7 +52,8 @@ impl Packed {
         }
     }
 
-    /// The program that makes it, and what it is told before and after the names of folder and image.
+    /// Program that builds it, with the arguments before and after the names of folder and
+    /// image.
     fn maker(self) -> (&'static str, &'static [&'static str], &'static [&'static str]) {
         match self {
             Packed::SquashfsZstd => {
@@ -64,19 +66,19 @@ impl Packed {
 }
 
 /// A folder on a file system.
-pub struct Ground {
+pub struct Volume {
     pub name: String,
     folder: PathBuf,
     mounted: bool,
-    /// Its own block device, if it has one.
+    /// Block device of this volume alone, if there is one.
     device: Option<LoopDevice>,
-    /// The file below: open as long as it is needed, and gone then.
+    /// Image file below the device. It is unlinked, and freed on close.
     _image: Option<File>,
-    /// Only where nothing can be mounted.
+    /// Set only if nothing can be mounted.
     _temporary: Option<tempfile::TempDir>,
 }
 
-impl Ground {
+impl Volume {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -85,18 +87,18 @@ impl Ground {
         self.device.as_ref()
     }
 
-    /// Is nothing ever written to, or read from, a disk?
+    /// Returns true if the files are in memory and never reach a disk.
     pub fn is_memory(&self) -> bool {
         kind(&self.folder) == Some("tmpfs")
     }
 
-    fn plain(name: &str, folder: PathBuf) -> Outcome<Ground> {
+    fn plain(name: &str, folder: PathBuf) -> Outcome<Volume> {
         std::fs::create_dir_all(&folder)?;
         let name = name.to_string();
-        Ok(Ground { name, folder, mounted: false, device: None, _image: None, _temporary: None })
+        Ok(Volume { name, folder, mounted: false, device: None, _image: None, _temporary: None })
     }
 
-    /// Mounts what is on this device, or nothing but memory.
+    /// Mounts this device, or a file system in memory if there is none.
     fn mount(&mut self, kind: &str, device: Option<LoopDevice>, options: &str) -> Outcome {
         let source = device.as_ref().map_or(Path::new(kind), LoopDevice::path);
         let read_only = matches!(kind, "squashfs" | "erofs");
@@ -113,46 +115,48 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for Volume {
     fn drop(&mut self) {
         if !self.mounted {
-            // The guard removes what can't be removed now.
+            // The guard removes the rest if this fails.
             let _ = std::fs::remove_dir_all(&self.folder);
             return;
         }
         let undone = unmount(&self.folder, UnmountFlags::empty()).is_ok()
             || unmount(&self.folder, UnmountFlags::DETACH).is_ok();
         if !undone {
-            eprintln!("{} is mounted until this process ends", self.folder.display());
+            eprintln!("{} stays mounted until this process ends", self.folder.display());
         }
     }
 }
 
-/// Makes grounds below one folder.
-pub struct Grounds {
+/// Creates volumes below one folder.
+pub struct Volumes {
     folder: PathBuf,
     can_mount: bool,
 }
 
-impl Grounds {
-    /// Below this folder, which is on the disk to measure; with the right to mount, or without.
-    pub fn new(folder: &Path, can_mount: bool) -> Grounds {
-        Grounds { folder: folder.to_path_buf(), can_mount }
+impl Volumes {
+    /// Uses this folder, which is on the disk to measure. `can_mount` tells if this process may
+    /// mount.
+    pub fn new(folder: &Path, can_mount: bool) -> Volumes {
+        Volumes { folder: folder.to_path_buf(), can_mount }
     }
 
-    /// One of `ext4`, `xfs`, `btrfs`, `tmpfs`. An error says why there is none here.
-    pub fn new_ground(&self, name: &str) -> Outcome<Ground> {
+    /// Creates a volume with `ext4`, `xfs`, `btrfs` or `tmpfs`. The error says why that is not
+    /// possible here.
+    pub fn create(&self, name: &str) -> Outcome<Volume> {
         if name == "tmpfs" {
             return self.memory();
         }
         if kind(&self.folder) == Some(name) {
-            return Ground::plain(name, self.folder.join(name));
+            return Volume::plain(name, self.folder.join(name));
         }
         self.on_loop(name, name)
     }
 
-    /// The same with a block device of its own, whatever the folder itself is on.
-    pub fn on_loop(&self, name: &str, file_system: &str) -> Outcome<Ground> {
+    /// Like [`create`](Self::create), but always on a block device of its own.
+    pub fn on_loop(&self, name: &str, file_system: &str) -> Outcome<Volume> {
         let (options, arguments): (&str, &[&str]) = match file_system {
             "ext4" => ("noinit_itable", &["-q", "-F", "-E", "nodiscard,lazy_itable_init=1"]),
             "xfs" => ("", &["-q", "-f", "-K"]),
@@ -162,18 +166,18 @@ impl Grounds {
         self.formatted(name, file_system, options, arguments)
     }
 
-    /// ext4 on a device of its own, with room for many small files: nothing on it has ever been removed. Where nothing can be
-    /// mounted, the folder itself.
-    pub fn for_small_files(&self) -> Outcome<Ground> {
+    /// Creates ext4 on a device of its own, with inodes for many small files and no removed
+    /// files in its history. Uses the folder itself if nothing can be mounted.
+    pub fn for_small_files(&self) -> Outcome<Volume> {
         if !self.can_mount {
-            return Ground::plain("small-files", self.folder.join("small-files"));
+            return Volume::plain("small-files", self.folder.join("small-files"));
         }
         let format = ["-q", "-F", "-i", "4096", "-E", "nodiscard,lazy_itable_init=1"];
         self.formatted("small-files", "ext4", "noinit_itable", &format)
     }
 
-    /// btrfs that compresses with zstd.
-    pub fn compressing(&self) -> Outcome<Ground> {
+    /// Creates btrfs with zstd compression.
+    pub fn compressing(&self) -> Outcome<Volume> {
         self.formatted("btrfs-zstd", "btrfs", "compress=zstd:3", &["-q", "-f", "-K"])
     }
 
@@ -183,7 +187,7 @@ impl Grounds {
         kind: &str,
         options: &str,
         arguments: &[&str],
-    ) -> Outcome<Ground> {
+    ) -> Outcome<Volume> {
         self.needs(&format!("mkfs.{kind}"))?;
         let image = tempfile::tempfile_in(&self.folder)?;
         image.set_len(IMAGE_BYTES)?;
@@ -194,23 +198,23 @@ impl Grounds {
         self.mounted(name, kind, Some(device), Some(image), options)
     }
 
-    fn memory(&self) -> Outcome<Ground> {
+    fn memory(&self) -> Outcome<Volume> {
         if self.can_mount {
             return self.mounted("tmpfs", "tmpfs", None, None, "size=75%");
         }
         let temporary = tempfile::Builder::new().prefix(PREFIX).tempdir_in("/dev/shm")?;
-        let mut ground = Ground::plain("tmpfs", temporary.path().to_path_buf())?;
-        ground._temporary = Some(temporary);
-        Ok(ground)
+        let mut volume = Volume::plain("tmpfs", temporary.path().to_path_buf())?;
+        volume._temporary = Some(temporary);
+        Ok(volume)
     }
 
-    /// A folder, as it is now, on a file system that can only be read.
-    pub fn packed(&self, how: Packed, content: &Path) -> Outcome<Ground> {
+    /// Packs a folder into a read-only file system and mounts it.
+    pub fn packed(&self, how: Packed, content: &Path) -> Outcome<Volume> {
         let image = self.image(how, content)?;
         self.on_image(how.name(), how, image)
     }
 
-    /// The image alone: a file without a name.
+    /// Packs a folder into an image, which is an unlinked file.
     pub fn image(&self, how: Packed, content: &Path) -> Outcome<File> {
         let (program, before, after) = how.maker();
         self.needs(program)?;
@@ -224,13 +228,13 @@ impl Grounds {
         let made =
             tool(program, &arguments.chain(after.iter().map(OsStr::new)).collect::<Vec<_>>());
         let file = made.and_then(|()| Ok(File::open(&path)?));
-        // It has no name from now on.
+        // Unlinks the image: only the open file keeps it.
         let _ = std::fs::remove_file(&path);
         file
     }
 
-    /// What is in an image, wherever that is.
-    pub fn on_image(&self, name: &str, how: Packed, image: File) -> Outcome<Ground> {
+    /// Mounts an image from any folder.
+    pub fn on_image(&self, name: &str, how: Packed, image: File) -> Outcome<Volume> {
         let device = LoopDevice::new(image.as_fd(), true)?;
         self.mounted(&name.replace(' ', "-"), how.kind(), Some(device), Some(image), "")
     }
@@ -242,25 +246,25 @@ impl Grounds {
         device: Option<LoopDevice>,
         image: Option<File>,
         options: &str,
-    ) -> Outcome<Ground> {
-        let mut ground = Ground::plain(name, self.folder.join(format!("on-{name}")))?;
-        ground._image = image;
-        ground.mount(kind, device, options)?;
-        Ok(ground)
+    ) -> Outcome<Volume> {
+        let mut volume = Volume::plain(name, self.folder.join(format!("on-{name}")))?;
+        volume._image = image;
+        volume.mount(kind, device, options)?;
+        Ok(volume)
     }
 
     fn needs(&self, program: &str) -> Outcome {
         if !self.can_mount {
-            return Err("mounting takes root".into());
+            return Err("mounting needs root".into());
         }
         match find_program(program) {
             Some(_) => Ok(()),
-            None => Err(format!("there is no `{program}`").into()),
+            None => Err(format!("`{program}` is not installed").into()),
         }
     }
 }
 
-/// The kind of file system that a folder is on.
+/// Returns the file system type of a folder, if it is a known one.
 pub fn kind(folder: &Path) -> Option<&'static str> {
     match rustix::fs::statfs(folder).ok()?.f_type {
         libc::EXT4_SUPER_MAGIC => Some("ext4"),

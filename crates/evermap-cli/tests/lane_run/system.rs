@@ -1,4 +1,4 @@
-//! What the kernel says of processes, cores and groups, and what of it can be tried here.
+//! Reads the kernel's state of processes, cores and groups, and detects what this system allows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,20 +10,21 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 pub const CPUSETS: &str = "/sys/fs/cgroup/cpuset";
-/// Where the kernel's unbound work is done.
+/// Cores of the kernel's unbound workqueues.
 pub const WORK_MASK: &str = "/sys/devices/virtual/workqueue/cpumask";
-/// For what is no promise: this machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout for events without a promised time, on a busy machine.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-pub fn wait_for(what: &str, max: Duration, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < max, "waited {:?} for {what}", began.elapsed());
+/// Waits until `is_true` returns true. Panics after `timeout` with `what` in the message.
+pub fn wait_for(what: &str, timeout: Duration, mut is_true: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_true() {
+        assert!(start.elapsed() < timeout, "waited {:?} for {what}", start.elapsed());
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Only processes of a test, whose numbers its own journal told.
+/// Sends a signal to a process of this test, whose id comes from the test's own journal.
 pub fn send(pid: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid as i32) {
         let _ = rustix::process::kill_process(pid, signal);
@@ -38,19 +39,19 @@ pub fn json(path: &Path) -> Option<Value> {
     serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
-/// A file of a process; what has a program's name in it need not be text.
+/// Reads a file of a process in `/proc`. It may contain a program's name that is not UTF-8.
 pub fn text(pid: u32, file: &str) -> String {
     let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The kernel's number of a policy, in the text of `/proc/PID/stat`: 0 is ordinary, 1 FIFO, 6 DEADLINE.
+/// Returns the scheduling policy in the text of `/proc/PID/stat`: 0 is OTHER, 1 FIFO, 6 DEADLINE.
 pub fn class(stat: &str) -> Option<u32> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(38)?.trim().parse().ok()
 }
 
-/// That of a process or a thread.
+/// Returns the scheduling policy of a process or a thread.
 pub fn policy_of(pid: u32) -> Option<u32> {
     class(&text(pid, "stat"))
 }
@@ -66,7 +67,7 @@ pub fn affinity(pid: u32) -> String {
     line.unwrap_or_default().trim().to_owned()
 }
 
-/// Whether a program that a lane has left is as all others.
+/// Returns true if a process has the ordinary policy, and may run on the same cores as this one.
 pub fn is_ordinary(pid: u32) -> bool {
     policy_of(pid) == Some(0) && affinity(pid) == affinity(std::process::id())
 }
@@ -81,11 +82,11 @@ pub fn cores() -> Vec<u32> {
     cores
 }
 
-/// The groups of lanes.
 pub fn work_mask() -> Option<String> {
     Some(fs::read_to_string(WORK_MASK).ok()?.trim().to_owned())
 }
 
+/// Returns the control groups of lanes.
 pub fn groups() -> BTreeSet<PathBuf> {
     let entries = fs::read_dir(CPUSETS).into_iter().flatten().flatten();
     let named =
@@ -93,24 +94,25 @@ pub fn groups() -> BTreeSet<PathBuf> {
     entries.map(|entry| entry.path()).filter(named).collect()
 }
 
-/// Whether this user may be real-time here.
+/// Returns true if this user may use `SCHED_FIFO` here.
 pub fn has_fifo() -> bool {
     let tried = Command::new("chrt").args(["-f", "1", "true"]).output();
     let has = tried.is_ok_and(|tried| tried.status.success());
     if !has {
-        eprintln!("skipped: no right to FIFO here, or no chrt");
+        eprintln!("skipped: no permission for SCHED_FIFO, or no chrt");
     }
     has
 }
 
-/// The command that runs an act of this program, by its path among the tests.
-pub fn act(name: &str) -> Vec<String> {
+/// Returns the command that runs an ignored test of this program as a child process, by its path.
+pub fn child_command(name: &str) -> Vec<String> {
     let this = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
-    let words = ["env", "EVERMAP_ACT=1", &this, name, "--exact", "--ignored", "--nocapture"];
+    let words = ["env", "EVERMAP_TEST_CHILD=1", &this, name, "--exact", "--ignored", "--nocapture"];
     words.map(String::from).to_vec()
 }
 
-/// Whether this is an act that was started, and not a run of all ignored tests.
-pub fn is_act() -> bool {
-    std::env::var_os("EVERMAP_ACT").is_some()
+/// Returns true in a child process that [`child_command`] started, and false in a run of all
+/// ignored tests.
+pub fn is_child() -> bool {
+    std::env::var_os("EVERMAP_TEST_CHILD").is_some()
 }

@@ -1,4 +1,4 @@
-//! `lane check` and `lane observe`: what they tell, and their exit codes.
+//! `lane check` and `lane observe`: output and exit codes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 
 use common::{Place, Ran, json_lines};
 
-/// A child that is killed, by its own handle.
+/// A child process that is killed when dropped.
 struct Sleeper(Child);
 
 impl Drop for Sleeper {
@@ -19,7 +19,7 @@ impl Drop for Sleeper {
 }
 
 #[test]
-fn check_answers_for_each_capability_and_its_exit_code_is_that_of_fifo() {
+fn check_reports_each_capability_and_exits_with_14_without_fifo() {
     let place = Place::new();
     place.file("clip", vec![1; 9_000]);
     let output = place.command(&["lane", "check", "--json", ".", "clip"]).output().unwrap();
@@ -37,14 +37,14 @@ fn check_answers_for_each_capability_and_its_exit_code_is_that_of_fifo() {
         let of_path: Vec<_> = all.iter().filter(|one| one["place"] == path).collect();
         assert!(of_path.iter().any(|one| one["name"] == "polled-reads"), "{path}: {of_path:?}");
     }
-    let said = Ran::of(place.command(&["lane", "check"]).output().unwrap());
+    let ran = Ran::of(place.command(&["lane", "check"]).output().unwrap());
     if !is_possible {
-        said.failed(14, "no lane with SCHED_FIFO is possible here");
+        ran.failed(14, "no lane with SCHED_FIFO is possible here");
     }
 }
 
 #[test]
-fn check_of_a_place_that_is_not_there_says_so_and_checks_the_rest() {
+fn check_of_a_missing_path_reports_it_and_checks_the_rest() {
     let place = Place::new();
     let output = place.command(&["lane", "check", "--json", "nowhere"]).output().unwrap();
     let all = json_lines(&String::from_utf8(output.stdout).unwrap());
@@ -54,23 +54,23 @@ fn check_of_a_place_that_is_not_there_says_so_and_checks_the_rest() {
 }
 
 #[test]
-fn observe_prints_a_policy_that_says_what_is_not_known() {
+fn observe_prints_a_policy_with_comments_on_unknowns() {
     let place = Place::new();
     let sleeper = Sleeper(Command::new("sleep").arg("60").spawn().unwrap());
     let id = sleeper.0.id().to_string();
-    let said = place.ok(&["lane", "observe", &id, "--seconds", "1"]);
-    assert!(said.contains("# No period: no thread woke 100 times"), "{said}");
-    let policy: toml::Table = said.parse().unwrap();
-    assert!(policy["app"]["match"].as_str().unwrap().contains("sleep"), "{said}");
-    let said = place.ok(&["lane", "observe", &id, "--seconds", "1", "--poll", "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(told["process"].to_string(), id);
-    assert!(told["stanza"].as_str().unwrap().contains("[app]"));
-    assert!(told["threads"][0]["source"]["polled"].is_object(), "{told}");
+    let stdout = place.ok(&["lane", "observe", &id, "--seconds", "1"]);
+    assert!(stdout.contains("# No period: no thread woke 100 times"), "{stdout}");
+    let policy: toml::Table = stdout.parse().unwrap();
+    assert!(policy["app"]["match"].as_str().unwrap().contains("sleep"), "{stdout}");
+    let stdout = place.ok(&["lane", "observe", &id, "--seconds", "1", "--poll", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(report["process"].to_string(), id);
+    assert!(report["stanza"].as_str().unwrap().contains("[app]"));
+    assert!(report["threads"][0]["source"]["polled"].is_object(), "{report}");
 }
 
 #[test]
-fn observe_refuses_what_is_no_process() {
+fn observe_refuses_missing_and_ended_processes() {
     let place = Place::new();
     place.fails(3, "no process 0", &["lane", "observe", "0"]);
     place.fails(3, "no process 4194304", &["lane", "observe", "4194304"]);
