@@ -62,7 +62,7 @@ pub fn with_enough_stack(command: fn() -> ExitCode) -> ExitCode {
     let thread = std::thread::Builder::new().stack_size(THREAD_STACK_BYTES).spawn(command);
     match thread {
         Ok(thread) => thread.join().unwrap_or(ExitCode::FAILURE),
-        Err(_) => end(THREAD_STACK_BYTES),
+        Err(_) => exit_without_memory(THREAD_STACK_BYTES),
     }
 }
 
