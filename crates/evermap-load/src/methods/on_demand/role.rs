@@ -1,74 +1,79 @@
-//! What one thread at a time is: the one that loads, or its deputy.
+//! Role held by one thread at a time: loader or deputy.
 //!
-//! Others ask whether the post is held, without any lock, while the thread that holds it may be killed at any instruction. A thread that was
-//! started and has not run yet holds its post, too: on a busy machine that takes a while.
+//! Other threads check without a lock whether the role is held, while its holder can be killed at
+//! any instruction. A thread that was started but has not run yet also holds its role. On a busy
+//! machine this state lasts a while.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::sys::thread;
 
-const NOBODY: u32 = 0;
-/// A thread was started that has not said its number.
-const CALLED: u32 = u32::MAX;
-/// If it does not within this time, something killed it before it could.
-const ARRIVAL: Duration = Duration::from_secs(30);
+const NO_THREAD: u32 = 0;
+/// A thread was started but has not stored its id.
+const STARTING: u32 = u32::MAX;
+/// Time after which such a thread is assumed killed.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// See the module.
+/// Role of one thread. See the module.
 #[derive(Debug)]
-pub(super) struct Post {
-    /// A thread's number, or one of the above.
+pub(super) struct Role {
+    /// Thread id, or one of the constants above.
     holder: AtomicU32,
     since: Instant,
-    /// When a thread was started for it, after `since`.
-    called_ms: AtomicU64,
+    /// Time at which a thread was started for the role, after `since`.
+    started_ms: AtomicU64,
 }
 
-impl Post {
-    /// Nobody's.
-    pub(super) fn vacant() -> Post {
-        Post { holder: AtomicU32::new(NOBODY), since: Instant::now(), called_ms: AtomicU64::new(0) }
+impl Role {
+    /// Creates a role without holder.
+    pub(super) fn vacant() -> Role {
+        Role {
+            holder: AtomicU32::new(NO_THREAD),
+            since: Instant::now(),
+            started_ms: AtomicU64::new(0),
+        }
     }
 
-    /// A thread is being started for it.
-    pub(super) fn call(&self) {
-        self.called_ms.store(self.age_ms(), Ordering::Release);
-        self.holder.store(CALLED, Ordering::Release);
+    /// Records that a thread is being started for the role.
+    pub(super) fn announce(&self) {
+        self.started_ms.store(self.age_ms(), Ordering::Release);
+        self.holder.store(STARTING, Ordering::Release);
     }
 
-    /// The caller's from now on.
+    /// Makes the calling thread the holder.
     pub(super) fn take(&self) {
         self.holder.store(thread::current(), Ordering::Release);
     }
 
-    /// The caller's, if it is still that of `predecessor`.
+    /// Makes the calling thread the holder if `predecessor` still is.
     pub(super) fn take_from(&self, predecessor: u32) -> bool {
         let me = thread::current();
         self.holder.compare_exchange(predecessor, me, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Nobody's again.
-    pub(super) fn leave(&self) {
-        self.holder.store(NOBODY, Ordering::Release);
+    /// Gives up the role.
+    pub(super) fn release(&self) {
+        self.holder.store(NO_THREAD, Ordering::Release);
     }
 
-    /// Whose it is: for comparisons.
+    /// Returns the holder, for comparisons.
     pub(super) fn holder(&self) -> u32 {
         self.holder.load(Ordering::Acquire)
     }
 
-    /// Whether it ever was somebody's since it was left.
+    /// Returns true if the role has no holder, not even a killed one.
     pub(super) fn is_vacant(&self) -> bool {
-        self.holder() == NOBODY
+        self.holder() == NO_THREAD
     }
 
-    /// Whether there is a thread that holds it.
+    /// Returns true if a living thread holds the role.
     pub(super) fn is_held(&self) -> bool {
         match self.holder() {
-            NOBODY => false,
-            CALLED => {
-                let called_ms = self.called_ms.load(Ordering::Acquire);
-                u128::from(self.age_ms().saturating_sub(called_ms)) < ARRIVAL.as_millis()
+            NO_THREAD => false,
+            STARTING => {
+                let started_ms = self.started_ms.load(Ordering::Acquire);
+                u128::from(self.age_ms().saturating_sub(started_ms)) < START_TIMEOUT.as_millis()
             }
             number => thread::is_alive(number),
         }
@@ -85,18 +90,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_has_not_run_yet_holds_its_post_and_one_that_has_ended_does_not() {
-        let post = Post::vacant();
-        assert!(!post.is_held() && post.is_vacant());
-        post.call();
-        assert!(post.is_held() && !post.is_vacant());
-        std::thread::scope(|scope| scope.spawn(|| post.take()).join().unwrap());
-        // The kernel takes a moment to forget it.
-        while post.is_held() {
+    fn a_starting_thread_holds_its_role_and_an_ended_thread_does_not() {
+        let role = Role::vacant();
+        assert!(!role.is_held() && role.is_vacant());
+        role.announce();
+        assert!(role.is_held() && !role.is_vacant());
+        std::thread::scope(|scope| scope.spawn(|| role.take()).join().unwrap());
+        // The kernel removes the thread a moment later.
+        while role.is_held() {
             std::thread::yield_now();
         }
-        let gone = post.holder();
-        assert!(post.take_from(gone) && post.is_held());
-        assert!(!post.take_from(gone), "it is somebody else's by now");
+        let gone = role.holder();
+        assert!(role.take_from(gone) && role.is_held());
+        assert!(!role.take_from(gone), "another thread holds the role");
     }
 }
