@@ -16,9 +16,8 @@ SECONDS_EACH ?= 60
 # Optional features of the library, which are tested as well.
 FEATURES := --features evermap/serde
 # The viewer and the sandbox are not default members of the workspace: a layout engine and a
-# compiler take minutes to
-# build. They build separately, so that neither is rebuilt with the other's features of a shared
-# dependency.
+# compiler take minutes to build. They build separately, so that neither is rebuilt with the other's
+# features of a shared dependency.
 VIEWER := --package evermap-view --package evermap-tv --package evermap-cli --features evermap-cli/view
 SANDBOX := --package evermap-wasm --package evermap-cli --features evermap-cli/sandbox
 # All features of `evermap-wasm`, and the command's feature for it.

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Runs cargo-deny with the given arguments. Uses the installed one, or installs a fixed
-# version into the user's cache (3 minutes of compiling, once). If that fails, prints a notice and
-# skips
-# the check, so that a machine without a network can still run the other tests.
+# Runs cargo-deny with the given arguments. Uses the installed one, or installs a fixed version into
+# the user's cache (3 minutes of compiling, once). If that fails, prints a notice and skips the
+# check, so that a machine without a network can still run the other tests.
 set -euo pipefail
 
 version=0.20.2

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Runs clippy over the crates for guests: much of their code is compiled for that target only.
-# Prints a notice and
-# skips the lints if the target isn't installed.
+# Prints a notice and skips the lints if the target isn't installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # Installs the libraries that the tests of examples/libraries put into objects, on Debian and
-# Ubuntu,
-# as root or with sudo. Prints libraries that can't be installed, which is not a failure: their
-# tests are skipped.
-# If all are installed, changes nothing and prints one line.
+# Ubuntu, as root or with sudo. Prints libraries that can't be installed, which is not a failure:
+# their tests are skipped. If all are installed, changes nothing and prints one line.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

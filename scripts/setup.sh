@@ -129,8 +129,7 @@ if [ "$with_lints" = yes ]; then
     has cmake || tests_use+=(cmake)
     has pkg-config || tests_use+=(pkg-config)
     # C compilers for guests, if they are packaged: Debian's default, whose linker has limits, and a
-    # newer
-    # one.
+    # newer one.
     if ! has wasm-ld && [ -n "$(apt_version libclang-rt-14-dev-wasm32)" ] && [ -n "$(apt_version wasi-libc)" ]; then
         tests_use+=(clang lld wasi-libc libclang-rt-14-dev-wasm32)
     fi

@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # Tests the allocator and the lock of shared objects with tools that find rare errors: loom (every
-# interleaving of remote
-# frees), ThreadSanitizer (data races in the stress test) and Miri (undefined
+# interleaving of remote frees), ThreadSanitizer (data races in the stress test) and Miri (undefined
 # behaviour, in the tests that need no system call). Each has its own target directory. Prints a
-# notice
-# for each tool that is not installed.
+# notice for each tool that is not installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 targets="$(scripts/target-dir.sh)"

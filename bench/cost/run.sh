@@ -5,8 +5,8 @@
 #   bench/cost/run.sh COMMIT
 #
 # Counts depend neither on other processes nor on the machine's speed. valgrind counts a `rep stos`
-# once for each byte, so
-# clearing a lot of memory counts for more than its real cost. Needs valgrind and strace.
+# once for each byte, so clearing a lot of memory counts for more than its real cost. Needs valgrind
+# and strace.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 commit="${1:?which commit to compare with}"

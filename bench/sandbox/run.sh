@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the workloads natively and as guests, makes the data sets, and compares files with heaps.
-# Arguments are
-# sections (--help). Tables are printed, and written to the results folder with the raw figures.
+# Arguments are sections (--help). Tables are printed, and written to the results folder with the
+# raw figures.
 #
 # EVERMAP_BENCH_DIR      folder on the disk to measure; default: one of temporary files. It keeps
 # data sets and compiled

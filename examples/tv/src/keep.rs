@@ -3,7 +3,6 @@
 //! One object holds the tree, the first frames and the facts about their sources. They become
 //! visible together, so a kill at any moment leaves the store unchanged or complete. Fonts are
 //! separate objects, named by their content.
-//! kill at any moment leaves the store as it was, or complete. Fonts are objects of their own, named by their content.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

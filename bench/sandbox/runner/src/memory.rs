@@ -5,7 +5,6 @@
 //! megabyte, ten times as long as zeroing. It affects requests for large pages, as heaps make them;
 //! small pages come from recently freed memory. Neither a file nor a heap causes that work, so
 //! before each measured step as much memory as any step needs is touched and freed.
-//! measured step as much memory as any of them needs is touched and freed.
 
 use memmap2::{Advice, MmapMut};
 

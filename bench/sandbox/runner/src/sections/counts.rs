@@ -4,7 +4,6 @@
 //! Counts of guests cover their first instruction to their last, counts of native programs the
 //! whole process with its start. Both include the checks after the measurement. Written bytes were
 //! passed to `write` and similar calls; dirtied bytes are pages that must go to the disk.
-//! `write` and its relatives, dirtied are pages that have to go to the disk.
 
 use crate::Outcome;
 use crate::bench::{Bench, Run};

@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::compete::{Results, times};
 use crate::table::Table;
 
-/// Table of all contestants: parts of their time, and their time divided by that of `best`.
+/// Table of all contestants: parts of their time, and the ratio to the time of `best`.
 fn standings(
     results: &Results,
     step: &str,

@@ -1,7 +1,7 @@
 //! Checks a text of 9 MB against WordNet's words: read from files into a table, or stored in a heap
 //! with the table.
 //!
-//! Nothing is written: stores are filled once, before the rounds.
+//! The measured step writes no files: stores are filled once, before the rounds.
 
 use crate::Outcome;
 use crate::bench::{Bench, Machine};

@@ -1,4 +1,4 @@
-//! Makes the data sets. The same seed and sources give the same sets.
+//! Makes the data sets. Equal seeds and sources give equal sets.
 //!
 //! The repository contains no data set: the words are WordNet's, the cache is assembled from the
 //! system's documentation, and posts are invented.

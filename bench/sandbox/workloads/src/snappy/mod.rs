@@ -6,7 +6,6 @@
 //!
 //! Guests have no `mmap`. Their C library emulates it: it reads the whole file into memory, and
 //! `munmap` frees that. Variant `mmap` uses the emulation there.
-//! is read at once, freed by `munmap`; variant `mmap` does that there.
 
 mod files;
 mod heap;
