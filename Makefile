@@ -1,30 +1,32 @@
 # The commands of the project. `make help` lists them.
 
 CARGO ?= cargo
-# Documents of your own for `make demo`, beside the ones in examples/pages.
+# Your own documents for `make demo`, in addition to those in examples/pages.
 DOCS ?=
-# Where `make install` puts the libraries; DESTDIR stands before it and is written nowhere.
+# Target folder of `make install`; DESTDIR is put before it and is not recorded.
 PREFIX ?= /usr/local
 DESTDIR ?=
-# What `evermap load run` preloads; it looks there if it is in PREFIX/bin itself.
+# Library that `evermap load run` preloads. The command finds it there if it is installed in
+# PREFIX/bin.
 SHIM := libevermap_load_shim.so
 SHIM_DIR = $(or $(LIBDIR),$(PREFIX)/lib)
-# How long `make fuzz` takes over each target.
+# Seconds for each target of `make fuzz`.
 SECONDS_EACH ?= 60
 
-# What is optional in the library is tested as well.
+# Optional features of the library, which are tested as well.
 FEATURES := --features evermap/serde
-# The viewer and the sandbox, which are no default members of the workspace: a layout engine and a compiler
-# take minutes to build. Apart, so that neither is built again for what the other makes of a dependency.
+# The viewer and the sandbox are not default members of the workspace: a layout engine and a
+# compiler take minutes to build. They build separately, so that neither is rebuilt with the other's
+# features of a shared dependency.
 VIEWER := --package evermap-view --package evermap-tv --package evermap-cli --features evermap-cli/view
 SANDBOX := --package evermap-wasm --package evermap-cli --features evermap-cli/sandbox
-# All of `evermap-wasm`; of the command, the one of the same name.
+# All features of `evermap-wasm`, and the command's feature for it.
 SANDBOX_TESTS := $(patsubst crates/evermap-wasm/tests/%.rs,--test %,$(wildcard crates/evermap-wasm/tests/*.rs))
-# What `make view` shows.
+# Page that `make view` shows.
 PAGE ?= examples/site/index.html
 
 SHELL := /bin/bash
-# rustup puts cargo here, and a shell that was open before doesn't know it yet.
+# Folder where rustup installs cargo; a shell that was opened before does not have it in PATH.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .PHONY: help setup build install uninstall demo view sandbox test fmt-check lint unit doc deny test-long test-races miri test-vm fuzz \
@@ -34,13 +36,13 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Check that a C compiler and Rust are there, and install what can be
+setup: ## Check for a C compiler and Rust, and install missing parts if possible
 	@scripts/setup.sh
 
 build: setup ## Build the evermap command and the library that it preloads, optimised
 	$(CARGO) build --release --locked --package evermap-cli --package evermap-load-shim
 
-demo: build ## Measure what reopening saves; DOCS="page.html feed.xml" adds your own
+demo: build ## Measure the time that reopening saves; DOCS="page.html feed.xml" adds your own documents
 	@"$$(scripts/target-dir.sh)/release/evermap" demo $(DOCS)
 
 view: ## Build the viewer and show a page in a window; PAGE=URL, file or name
@@ -48,24 +50,24 @@ view: ## Build the viewer and show a page in a window; PAGE=URL, file or name
 	$(CARGO) build --release --locked --package evermap-cli --features view
 	@scripts/view.sh "$$(scripts/target-dir.sh)/release/evermap" "$(PAGE)"
 
-sandbox: ## Build the sandbox and run a WebAssembly guest whose heap lasts, three times
+sandbox: ## Build the sandbox and run a WebAssembly guest with a persistent heap three times
 	@scripts/setup.sh --with-sandbox
 	$(CARGO) build --release --locked --package evermap-cli --features sandbox
 	$(CARGO) build --release --locked --package evermap-guest --example guest_words --target wasm32-wasip1
 	@scripts/sandbox.sh "$$(scripts/target-dir.sh)"
 
-install: setup ## Install the C library and that of `evermap load run`; PREFIX=/usr/local, DESTDIR= for packagers
+install: setup ## Install the C library and the one for `evermap load run`; PREFIX=/usr/local, DESTDIR= for packagers
 	$(CARGO) build --release --locked --package evermap-c --package evermap-load-shim
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" crates/evermap-c/install.sh install \
 		"$$(scripts/target-dir.sh)/release/libevermap.a"
 	@install -D -m 755 "$$(scripts/target-dir.sh)/release/$(SHIM)" "$(DESTDIR)$(SHIM_DIR)/$(SHIM)"
 
-uninstall: ## Take the libraries away again, from the same PREFIX
+uninstall: ## Remove the installed libraries from the same PREFIX
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" crates/evermap-c/install.sh uninstall
 	@rm -f "$(DESTDIR)$(SHIM_DIR)/$(SHIM)"
 
-# One after the other, whatever -j says: cargo uses the cores itself.
-test: ## Everything a change has to pass: format, lints, all tests, documentation, licences
+# Runs one job at a time, even with -j: cargo uses all cores itself.
+test: ## Run the checks for every change: format, lints, all tests, documentation, licences
 	@scripts/setup.sh --with-lints
 	@scripts/setup-libraries.sh
 	@$(MAKE) --no-print-directory fmt-check
@@ -93,7 +95,7 @@ unit:
 	$(CARGO) test $(SANDBOX) --locked --lib $(SANDBOX_TESTS)
 	$(CARGO) test $(SANDBOX) --locked --doc
 
-doc: ## Build the documentation of the crates; a warning is an error
+doc: ## Build the crates' documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FEATURES) --no-deps --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package evermap-view --package evermap-tv --no-deps --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(SANDBOX) --no-deps --locked
@@ -101,7 +103,7 @@ doc: ## Build the documentation of the crates; a warning is an error
 deny:
 	@scripts/cargo-deny.sh check --hide-inclusion-graph licenses bans sources
 
-test-long: setup ## The tests that take long, optimised
+test-long: setup ## Run the long tests, optimised
 	EVERMAP_TEST_SECONDS=14400 $(CARGO) test $(FEATURES) --release --locked -- --ignored
 	EVERMAP_DAMAGES=34000 $(CARGO) test --package evermap-view --release --locked --lib damage::
 	EVERMAP_TEST_SECONDS=14400 $(CARGO) test --package evermap-cli --features view --test view_trust --release --locked -- --ignored
@@ -109,14 +111,15 @@ test-long: setup ## The tests that take long, optimised
 	EVERMAP_STEPS=100000 $(CARGO) test --package evermap --release --locked --lib alloc::
 	@$(MAKE) --no-print-directory test-races miri
 
-test-races: ## The allocator under loom, ThreadSanitizer and Miri; the latter two need a nightly Rust
+test-races: ## Test the allocator under loom, ThreadSanitizer and Miri; the latter two need a nightly Rust
 	@scripts/test-races.sh
 
-miri: ## The typed layer under Miri, which sees undefined behaviour; skipped without it
+miri: ## Test the typed layer under Miri, which detects undefined behaviour; skipped without it
 	@scripts/miri.sh
 
-# Emulated, so that it runs anywhere: a quarter of an hour, much of it the 300 s that cuts are judged for.
-test-vm: setup ## Power cuts and kills of a whole machine, lanes on other machines (QEMU and a Debian kernel, from packages)
+# Emulated, so that it runs anywhere. Takes a quarter of an hour, including 300 s of judging crash
+# points.
+test-vm: setup ## Test power cuts and kills of a whole machine, and lanes on other machines (QEMU and a Debian kernel, from packages)
 	@scripts/test-vm.sh
 
 fuzz: ## Fuzz the parsing of files, SECONDS_EACH=60 a target; needs a nightly Rust and cargo-fuzz
@@ -125,8 +128,8 @@ fuzz: ## Fuzz the parsing of files, SECONDS_EACH=60 a target; needs a nightly Ru
 bench: setup ## Compare with other libraries and print the ratios
 	@if [ -x bench/run.sh ]; then bench/run.sh; else echo "bench/run.sh is not there"; exit 1; fi
 
-pages: ## Write examples/pages anew; nothing changes unless generate.py did
+pages: ## Regenerate examples/pages; changes nothing unless generate.py has changed
 	python3 examples/pages/generate.py
 
-clean: ## Remove what was built
+clean: ## Remove all build results
 	$(CARGO) clean

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Builds the benchmarks optimised and runs them; arguments are names of sections.
-# `transfer`, `load`, `lane` or `cost` and what follows is for the run.sh there.
+# Builds the benchmarks optimised and runs them. Arguments are sections.
+# `transfer`, `load`, `lane` and `cost` select another benchmark; the remaining arguments go to its
+# run.sh.
 #
 # EVERMAP_CORPUS     folders with documents, separated by `:`; default: examples/pages
-# EVERMAP_BENCH_DIR  a folder on the disk to measure; default: the one for temporary files
+# EVERMAP_BENCH_DIR  folder on the disk to measure; default: the one for temporary files
 set -euo pipefail
 cd "$(dirname "$0")"
-# Workspaces of their own, with sections and options of their own.
+# Separate workspaces, with their own sections and options.
 case "${1:-}" in
 transfer | load | lane | cost)
     which="$1"
@@ -15,7 +16,7 @@ transfer | load | lane | cost)
     ;;
 esac
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
-# The C and C++ library, for a std::map in an object (section heap).
+# Builds the C and C++ library for the std::map in an object (section heap).
 if [ -x ../crates/evermap-c/link.sh ]; then
     cargo build --release --locked --manifest-path ../Cargo.toml -p evermap-c
     ../crates/evermap-c/link.sh "$CARGO_TARGET_DIR/release/libevermap.a" "$CARGO_TARGET_DIR/evermap-c"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs cargo-deny with the arguments given. Takes the one that is installed; else installs a fixed
-# version into the user's cache (3 minutes of compiling, once); if that fails, says so and leaves
-# the check out: a machine without a network can still run the other tests.
+# Runs cargo-deny with the given arguments. Uses the installed one, or installs a fixed version into
+# the user's cache (3 minutes of compiling, once). If that fails, prints a notice and skips the
+# check, so that a machine without a network can still run the other tests.
 set -euo pipefail
 
 version=0.20.2
@@ -11,7 +11,8 @@ export PATH="$PATH:$tools/bin"
 
 if ! command -v cargo-deny >/dev/null; then
     echo "cargo-deny is not installed; compiling version $version into $tools (about 3 minutes, once)"
-    # A target directory of its own: cargo would lock ours, and a clean build must not repeat this.
+    # Uses a separate target directory: cargo would lock the project's, and a clean build must not
+    # repeat this.
     if ! CARGO_TARGET_DIR="$cache/tools-target" \
         cargo install cargo-deny --locked --version "$version" --root "$tools" --quiet; then
         echo

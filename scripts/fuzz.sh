@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs each fuzz target for so many seconds (default 60), from the corpus in the repository. What it
-# finds that is new stays in fuzz/found; what fails, in fuzz/artifacts.
+# Runs each fuzz target for a number of seconds (default 60), from the corpus in the repository. New
+# inputs go to fuzz/found, failing ones to fuzz/artifacts.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Clippy over what guests are built of: much of it is compiled for their target alone. Skipped, visibly, where
-# that target isn't installed.
+# Runs clippy over the crates for guests: much of their code is compiled for that target only.
+# Prints a notice and skips the lints if the target isn't installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ TARGET=wasm32-wasip1
 
 library="$("${RUSTC:-rustc}" --print target-libdir --target "$TARGET" 2>/dev/null || true)"
 if [ -z "$library" ] || [ ! -d "$library" ]; then
-    echo "SKIPPED: lints of the crates for guests: get their target with \`rustup target add $TARGET\`" >&2
+    echo "SKIPPED: lints of the crates for guests: add their target with \`rustup target add $TARGET\`" >&2
     exit 0
 fi
 set -x

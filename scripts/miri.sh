@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of the typed layer under Miri, which sees undefined behaviour that a processor lets
-# pass. Objects lie in memory of Miri's own there; property tests run a few cases each. Takes minutes.
-# Without Miri it says so and is content.
+# Runs the tests of the typed layer under Miri, which detects undefined behaviour that a processor
+# tolerates. Objects are in Miri's own memory; property tests run a few cases each. Takes minutes.
+# Without Miri it prints a notice and succeeds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ if ! cargo +nightly miri --version >/dev/null 2>&1; then
         "rustup toolchain install nightly --component miri,rust-src"
     exit 0
 fi
-# Addresses in objects are integers by design: that is what permissive provenance is for.
+# Addresses in objects are integers by design, which needs permissive provenance.
 export MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation -Zmiri-permissive-provenance}"
 export PROPTEST_CASES="${PROPTEST_CASES:-2}"
 cargo +nightly miri test --package evermap --features serde --lib --locked -- persist:: "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a WebAssembly guest three times: each run finds what the ones before put into its heap.
+# Runs a WebAssembly guest three times: each run finds the data of the earlier ones in its heap.
 #
 #   scripts/sandbox.sh TARGET-DIR
 set -euo pipefail
@@ -9,7 +9,7 @@ store=$(mktemp -d)
 trap 'rm -rf "$store"' EXIT
 export EVERMAP_STORE=$store/store
 for words in "one two" "two three" "three three"; do
-    # shellcheck disable=SC2086 # words are words
+    # shellcheck disable=SC2086 # splits into words on purpose
     echo "\$ evermap sandbox run guest_words.wasm --report -- $words"
     # shellcheck disable=SC2086
     "$evermap" sandbox run "$guest" --report -- $words

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the libraries that the tests of examples/libraries put into objects, on Debian and Ubuntu,
-# as root or with sudo. What can't be installed is named and is no failure: its tests are skipped.
-# Where everything is there it changes nothing and prints one line.
+# Installs the libraries that the tests of examples/libraries put into objects, on Debian and
+# Ubuntu, as root or with sudo. Prints libraries that can't be installed, which is not a failure:
+# their tests are skipped. If all are installed, changes nothing and prints one line.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -9,7 +9,7 @@ say() { echo "setup: $*"; }
 has() { command -v "$1" >/dev/null 2>&1; }
 
 if ! has apt-get || ! has dpkg-query; then
-    say "no apt-get here; tests of libraries that are missing will be skipped"
+    say "no apt-get here; tests of missing libraries will be skipped"
     exit 0
 fi
 
@@ -18,7 +18,7 @@ mapfile -t wanted < <(awk '!/^#/ && NF { print $3 }' examples/libraries/librarie
 is_installed() {
     [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
-# Has apt-get heard of it?
+# Returns true if apt-get knows the package.
 is_known() { [ -n "$(apt-cache show --no-all-versions "$1" 2>/dev/null)" ]; }
 
 missing=()
@@ -40,7 +40,7 @@ if [ "$(id -u)" -ne 0 ]; then
     fi
 fi
 
-# In a new container apt-get has heard of nothing yet.
+# In a new container apt-get has no package lists yet.
 is_known libc6-dev || "${as_root[@]}" apt-get update --quiet || true
 known=()
 for package in "${missing[@]}"; do
@@ -54,4 +54,4 @@ done
 install=("${as_root[@]}" apt-get install --yes --no-install-recommends "${known[@]}")
 say "installing with: ${install[*]}"
 "${install[@]}" || { "${as_root[@]}" apt-get update --quiet && "${install[@]}"; } \
-    || say "that failed; tests of what is missing will be skipped"
+    || say "installation failed; tests of missing libraries will be skipped"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Checks that this machine can build Evermap, and says what is missing and where it comes from.
-# On Debian and Ubuntu, as root or with sudo, it installs what apt-get has. Where everything is
-# there it changes nothing and prints one line.
+# Checks that this machine can build Evermap, and prints what is missing and how to install it.
+# On Debian and Ubuntu, as root or with sudo, it installs the packages with apt-get. If nothing is
+# missing, it changes nothing and prints one line.
 #
 #   scripts/setup.sh               for building
-#   scripts/setup.sh --with-lints  rustfmt and clippy as well, for `make test`; and what some
-#                                  tests use, if it can be had: without it these are skipped
-#   scripts/setup.sh --with-view   what the viewer needs as well: fontconfig and a font
-#   scripts/setup.sh --with-sandbox  what the sandbox needs as well: Rust's target wasm32-wasip1
+#   scripts/setup.sh --with-lints  also rustfmt and clippy, for `make test`; and optional programs
+#                                  of the tests, which are skipped without them
+#   scripts/setup.sh --with-view   also the viewer's dependencies: fontconfig and a font
+#   scripts/setup.sh --with-sandbox  also the sandbox's dependency: Rust's target wasm32-wasip1
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -24,7 +24,7 @@ esac
 
 say() { echo "setup: $*"; }
 has() { command -v "$1" >/dev/null 2>&1; }
-# Is version $1 at least version $2?
+# Returns true if version $1 is at least version $2.
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
 manifest=Cargo.toml
@@ -38,19 +38,19 @@ if [ "$(uname -s)" != Linux ]; then
     exit 1
 fi
 
-# Packages that apt-get is to install; how_else is for systems without it.
+# Packages to install with apt-get; how_else is for systems without it.
 packages=()
 how_else=()
 
-# A compiler without the C library's own development files links nothing.
+# Links a program: a compiler without the C library's development files cannot.
 can_compile_c() { echo 'int main(void) { return 0; }' | cc -x c - -o /dev/null 2>/dev/null; }
 if ! can_compile_c; then
     packages+=(gcc libc6-dev)
-    how_else+=("a C compiler that answers to \`cc\`, and the C library's headers")
+    how_else+=("a C compiler named \`cc\`, and the C library's headers")
     say "a working C compiler is missing (Debian, Ubuntu: gcc libc6-dev)"
 fi
 
-# The version that apt-get would install, nothing when it has none.
+# Prints the version that apt-get would install, or nothing if it has none.
 apt_version() {
     has apt-cache || return 0
     apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9][0-9.]*\).*/\1/p'
@@ -68,7 +68,7 @@ if ! has cargo || ! has rustc; then
     fi
     how_else+=("Rust $rust_wanted or newer: $rustup_advice")
 else
-    # With rustup this is also the moment at which it fetches the toolchain.
+    # With rustup, this command also downloads the toolchain.
     rust_found=$(rustc --version | cut -d ' ' -f 2)
     if ! at_least "${rust_found%%-*}" "$rust_wanted"; then
         say "found Rust $rust_found at $(command -v rustc), and $rust_wanted or newer is needed:"
@@ -111,24 +111,25 @@ if [ ${#packages[@]} -gt 0 ]; then
     can_compile_c || { say "a C compiler is still missing"; exit 1; }
 fi
 
-# What is not needed to build: without it tests are skipped, and pages have no text.
+# Optional packages: without them tests are skipped, and pages have no text.
 tests_use=()
 if [ "$with_view" = yes ]; then
     ldconfig -p 2>/dev/null | grep -q 'libfontconfig\.so\.1' || tests_use+=(libfontconfig1)
     [ -n "$(find /usr/share/fonts /usr/local/share/fonts -name '*.[to]t[fc]' -print -quit 2>/dev/null)" ] ||
         tests_use+=(fonts-dejavu-core)
 fi
-# The C library's tests build programs with these, and the viewer's drive a window.
+# Used by the C library's tests to build programs, and by the viewer's to drive a window.
 if [ "$with_lints" = yes ]; then
     has Xvfb || tests_use+=(xvfb)
     has xdotool || tests_use+=(xdotool)
-    # An sshd for tests of `send`. Its package starts a service, so only a machine of continuous integration gets it.
+    # An sshd for tests of `send`. Its package starts a service, so it is installed only in
+    # continuous integration.
     [ "${CI:-}" != true ] || [ -x /usr/sbin/sshd ] || tests_use+=(openssh-server openssh-client)
     has c++ || tests_use+=(g++)
     has cmake || tests_use+=(cmake)
     has pkg-config || tests_use+=(pkg-config)
-    # C compilers for guests, where they are packaged: Debian's default, whose linker has limits of its own,
-    # and a newer one.
+    # C compilers for guests, if they are packaged: Debian's default, whose linker has limits, and a
+    # newer one.
     if ! has wasm-ld && [ -n "$(apt_version libclang-rt-14-dev-wasm32)" ] && [ -n "$(apt_version wasi-libc)" ]; then
         tests_use+=(clang lld wasi-libc libclang-rt-14-dev-wasm32)
     fi
@@ -139,15 +140,15 @@ fi
 if [ ${#tests_use[@]} -gt 0 ]; then
     as_root=()
     [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
-    say "installing what is used where it is there: ${tests_use[*]}"
+    say "installing optional packages for tests: ${tests_use[*]}"
     if ! { has apt-get && "${as_root[@]}" apt-get update --quiet &&
         "${as_root[@]}" apt-get install --yes --no-install-recommends "${tests_use[@]}"; }; then
         say "not installed: ${tests_use[*]}; tests that use them are skipped, pages may have no text"
     fi
 fi
 
-# Guests in Rust are built for this target. Without it tests that build guests are skipped; the sandbox
-# itself, and guests that others built, need nothing of it.
+# Target of guests in Rust. Without it, tests that build guests are skipped; the sandbox
+# itself, and guests that were built elsewhere, do not need it.
 if [ "$with_sandbox" = yes ]; then
     has_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/wasm32-wasip1/lib" ]; }
     if ! has_target && has rustup; then

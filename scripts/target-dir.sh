@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints where cargo puts what it builds: CARGO_TARGET_DIR, a setting of cargo's, or target/.
+# Prints cargo's target directory: CARGO_TARGET_DIR, a setting of cargo, or target/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 "${CARGO:-cargo}" metadata --no-deps --offline --locked --format-version 1 |

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The allocator and the lock of shared objects under tools that see what an ordinary run does not: loom (every interleaving of how
-# blocks are handed over), ThreadSanitizer (data races of the stress test) and Miri (undefined
-# behaviour, on the tests that need no system call). Each has a target directory of its own. What is
-# not installed is skipped, visibly.
+# Tests the allocator and the lock of shared objects with tools that find rare errors: loom (every
+# interleaving of remote frees), ThreadSanitizer (data races in the stress test) and Miri (undefined
+# behaviour, in the tests that need no system call). Each has its own target directory. Prints a
+# notice for each tool that is not installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 targets="$(scripts/target-dir.sh)"
@@ -27,10 +27,10 @@ fi
 
 echo "== Miri"
 if cargo +nightly miri --version > /dev/null 2>&1; then
-    # The seeds come from the environment and the time is not looked at.
+    # The seeds come from the environment, and there is no time limit.
     MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" \
         CARGO_TARGET_DIR="$targets/miri" \
         cargo +nightly miri test --package evermap --lib alloc::
 else
-    echo "SKIPPED: no Miri (rustup component add miri --toolchain nightly)"
+    echo "SKIPPED: Miri is not installed (rustup component add miri --toolchain nightly)"
 fi

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# `make test-vm`: power cuts and kills of a whole machine, and lanes on machines of other kinds, emulated by QEMU.
+# `make test-vm`: power cuts and kills of a whole machine, and lanes on other kinds of machines,
+# emulated by QEMU.
 #
-# Gets what the machine is made of (QEMU, a Debian kernel, busybox, file system tools: packages
+# Gets the parts of the machine (QEMU, a Debian kernel, busybox, file system tools: packages
 # only), builds the tests, packs kernel modules and test programs into an initial file system, and
-# runs crates/evermap/tests/vm, which boots it and runs the others inside, as crates/evermap-lane/tests/vm.
-# Skips with a notice where the packages can't be had.
+# runs crates/evermap/tests/vm, which boots it and runs the other tests inside, as does
+# crates/evermap-lane/tests/vm.
+# Prints a notice and skips the tests if the packages are not available.
 #
-#   EVERMAP_VM_KERNEL   kernel package, e.g. linux-image-6.1.0-56-amd64; default: the newest there is
-#   EVERMAP_VM_CACHE    where the kernel is kept between runs
-#   EVERMAP_VM_ONLY     part of a test's name: run only those
+# EVERMAP_VM_KERNEL   kernel package, e.g. linux-image-6.1.0-56-amd64; default: the newest available
+#   EVERMAP_VM_CACHE    folder that caches the kernel between runs
+#   EVERMAP_VM_ONLY     runs only tests whose names contain this text
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cache="${EVERMAP_VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/evermap/vm}"
@@ -19,10 +21,10 @@ skip() {
     exit 0
 }
 
-[ "$(uname -m)" = x86_64 ] || skip "the machine is an x86-64 one"
-command -v apt-get dpkg-deb >/dev/null || skip "its parts are Debian packages, and there is no apt-get"
+[ "$(uname -m)" = x86_64 ] || skip "the emulated machine needs an x86-64 host"
+command -v apt-get dpkg-deb >/dev/null || skip "the machine's parts are Debian packages, and apt-get is missing"
 
-# Tools: those that are missing are installed if that is allowed.
+# Tools: installs missing ones if that is allowed.
 declare -A package_of=(
     [qemu-system-x86_64]=qemu-system-x86 [busybox]=busybox-static [mke2fs]=e2fsprogs
     [mkfs.xfs]=xfsprogs [mkfs.btrfs]=btrfs-progs [xz]=xz-utils
@@ -40,10 +42,10 @@ fi
 busybox="$(command -v busybox)"
 ldd "$busybox" >/dev/null 2>&1 && skip "busybox needs libraries: install busybox-static"
 
-# The kernel: its package is unpacked, not installed.
+# Kernel: unpacks its package without installing it.
 kernel="${EVERMAP_VM_KERNEL:-$(apt-cache --names-only search '^linux-image-[0-9][0-9.+a-z-]*-amd64$' \
     | awk '{print $1}' | grep -v -E -e '-(cloud|rt)-' | sort -V | tail -n 1)}"
-[ -n "$kernel" ] || skip "no kernel package is known: apt-get update"
+[ -n "$kernel" ] || skip "apt knows no kernel package: run apt-get update"
 if [ ! -d "$cache/$kernel/boot" ]; then
     unpacked="$(mktemp -d)"
     trap 'rm -rf "$unpacked"' EXIT
@@ -56,7 +58,7 @@ fi
 modules="$(echo "$cache/$kernel"/lib/modules/*)"
 version="$(basename "$modules")"
 
-# The tests, and where cargo put their programs.
+# Tests, and the paths of their programs.
 program_of() {
     cargo test --quiet --locked --package "$@" --no-run --message-format=json \
         | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
@@ -89,7 +91,7 @@ for library in $(ldd "${programs[@]}" | grep -o '/[^ ]*' | grep -v ':$' | sort -
     cp -L "$library" "$root$library"
 done
 
-# Modules with what they need, in the order they are to be loaded in.
+# Modules with their dependencies, in load order.
 declare -A packed=()
 pack() {
     local file name needed
@@ -107,7 +109,7 @@ pack() {
     done
     echo "$name" >>"$root/modules/order"
 }
-# crc32c_generic and the hashes are asked for by name when file systems are mounted.
+# Mounting file systems requests crc32c_generic and the hashes by name.
 for module in virtio_pci virtio_blk crc32c_generic xxhash_generic blake2b_generic loop ext4 xfs btrfs \
     libnvdimm nd_btt nd_pmem nd_e820; do
     pack "$module"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows a page with the viewer that was built: in a window where there is a display, else as a picture.
+# Shows a page with the built viewer: in a window if there is a display, else as a picture.
 #
 #   scripts/view.sh EVERMAP PAGE
 set -euo pipefail
@@ -10,5 +10,5 @@ if [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]; then
 fi
 picture=$(mktemp --suffix .png)
 "$evermap" render "$page" --output "$picture" --explain
-echo "There is no display here; the page was painted into $picture"
-printf 'Where there is one (DISPLAY or WAYLAND_DISPLAY is set), this opens a window: %q view %q\n' "$evermap" "$page"
+echo "There is no display; the page was painted into $picture"
+printf 'With a display (DISPLAY or WAYLAND_DISPLAY is set), this opens a window: %q view %q\n' "$evermap" "$page"

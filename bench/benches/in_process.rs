@@ -1,4 +1,4 @@
-//! The small things within one process, where a loop can measure them: `cargo bench`.
+//! Small operations within one process, measured in a loop: `cargo bench`.
 
 use std::hint::black_box;
 use std::path::Path;

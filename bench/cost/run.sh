@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Counts instructions, system calls and flushes of the frequent operations, here and at an earlier commit, and prints the ratios:
+# Counts instructions, system calls and flushes of frequent operations, here and at an earlier
+# commit, and prints the ratios:
 #
 #   bench/cost/run.sh COMMIT
 #
-# Counts depend neither on other work nor on the machine's speed. valgrind counts a `rep stos` once for each byte, so large
-# memory that is cleared counts for more than it takes. Needs valgrind and strace.
+# Counts depend neither on other processes nor on the machine's speed. valgrind counts a `rep stos`
+# once for each byte, so clearing a lot of memory counts for more than its real cost. Needs valgrind
+# and strace.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 commit="${1:?which commit to compare with}"
@@ -24,7 +26,7 @@ cp -r "$here/src" "$here/Cargo.toml" "$here/Cargo.lock" "$before/bench/cost/"
 
 cargo build --release --locked --manifest-path "$here/Cargo.toml"
 cp "$CARGO_TARGET_DIR/release/evermap-cost" "$folder/after"
-# The earlier library may need other crates.
+# The earlier library may need other versions of crates.
 cargo build --release --manifest-path "$before/bench/cost/Cargo.toml"
 cp "$CARGO_TARGET_DIR/release/evermap-cost" "$folder/before"
 
@@ -36,11 +38,11 @@ calls() {
     awk '$NF == "total" { print $4 }' "$folder/calls"
 }
 flushes() {
-    # Writes that flush are called with the flag RWF_DSYNC.
+    # Writes that flush have the flag RWF_DSYNC.
     strace -f -o "$folder/flushes" -e trace=fsync,fdatasync,pwritev2 "$@"
     grep -cE 'sync\(|RWF_DSYNC' "$folder/flushes" || true
 }
-# Counts on a store as it was made: what earlier runs leave behind would be counted too.
+# Uses a fresh copy of the store, because remains of earlier runs would be counted.
 anew() {
     local count="$1" version="$2" operation="$3"
     shift 3
@@ -48,7 +50,8 @@ anew() {
     cp -r "$folder/$version.store" "$folder/store"
     "$count" "$folder/$version" "$operation" "$folder/store" "$@"
 }
-# Once is what twice as many take more: starting the program is left out.
+# The cost of one operation is the difference between N and 2 N operations, without the start of the
+# program.
 once() {
     local count="$1" version="$2" operation="$3" times="$4"
     shift 4
@@ -67,7 +70,7 @@ while read -r operation times pages; do
     row=()
     for count in instructions calls flushes; do
         for version in before after; do
-            # shellcheck disable=SC2086 # No pages are no argument.
+            # shellcheck disable=SC2086 # An empty number of pages must pass no argument.
             row+=("$(once "$count" "$version" "$operation" "$times" $pages)")
         done
     done

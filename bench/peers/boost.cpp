@@ -1,4 +1,4 @@
-// Boost.Interprocess: the tree in a managed_mapped_file, linked by its relative pointers.
+// Boost.Interprocess: a tree in a managed_mapped_file, linked by its relative pointers.
 //
 // boost build boost FOLDER NODES THREADS
 // boost open  boost FOLDER NODES
@@ -61,7 +61,7 @@ int main(int count, char **words) {
         measure_walks(start, nodes, root->value, [&] { return walk(root); });
         return 0;
     }
-    // It cannot grow while it is open: room for all nodes and their heads.
+    // An open file cannot grow, so it has room for all nodes and their headers.
     std::size_t bytes = nodes * 112 + (64 << 20);
     ipc::managed_mapped_file file(ipc::create_only, path.c_str(), bytes);
     bool two = count > 5 && std::strtoul(words[5], nullptr, 10) == 2;
@@ -71,7 +71,7 @@ int main(int count, char **words) {
     double build_us = us_since(start);
     resident = resident_bytes() - resident;
     file.construct<ipc::offset_ptr<Node>>("root")(root);
-    // Its own flush() only schedules the writing.
+    // flush() only schedules the writes.
     if (msync(file.get_address(), file.get_size(), MS_SYNC) != 0) fail("msync");
     double durable_us = us_since(start);
     if (walk(root) != sum_of(nodes)) fail("the tree is not what was built");

@@ -1,4 +1,4 @@
-// What the peers' programs share: the tree's numbers, clocks, and how figures are printed.
+// Shared by the peers' programs: the tree's numbers, clocks, and output of figures.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -40,7 +40,7 @@ inline void print_built(double build_us, double durable_us, double resident) {
     std::printf("build_us %f\ndurable_us %f\nresident_bytes %f\n", build_us, durable_us, resident);
 }
 
-// Two walks after the first node was seen, as the other children make them.
+// Walks twice after reading the first node, as the other children do.
 template <class Walk>
 void measure_walks(Clock::time_point start, std::uint64_t nodes, std::uint64_t one, Walk walk) {
     double one_us = us_since(start);

@@ -1,4 +1,4 @@
-// A std::map in an object, kept, found again, or built anew on the ordinary heap.
+// A std::map in an object: stored, reopened, or built again on the ordinary heap.
 //
 // map keep|reopen|rebuild STORE ENTRIES
 #include <evermap.hpp>
@@ -13,8 +13,9 @@ using Less = std::less<std::uint64_t>;
 using Kept = std::map<std::uint64_t, std::uint64_t, Less, evermap::allocator<Pair>>;
 using Plain = std::map<std::uint64_t, std::uint64_t>;
 
-// Keys in no order, each once: the finaliser of splitmix64. (Multiples of one odd number alone lie so
-// evenly that each is inserted near one that is still in the processor's cache.)
+// Unordered keys without duplicates: the finaliser of splitmix64. (Multiples of one odd number are
+// so
+// evenly spaced that each is inserted near one that is still in the processor's cache.)
 static std::uint64_t key_of(std::uint64_t number) {
     std::uint64_t key = number * 0x9E3779B97F4A7C15u;
     key = (key ^ (key >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -45,7 +46,7 @@ int main(int count, char **words) {
         look_up(map, entries);
         std::printf("us %f\n", us_since(start));
         std::fflush(stdout);
-        // Freeing all of it is not part of the question.
+        // Freeing the map is not measured.
         std::_Exit(0);
     }
     if (verb == "reopen") {

@@ -1,4 +1,4 @@
-// PMDK's libpmemobj: the tree of atomic allocations, linked by its 16-byte pointers.
+// PMDK's libpmemobj: a tree of atomic allocations, linked by its 16-byte pointers.
 //
 // pmdk build pmdk FOLDER NODES THREADS
 // pmdk open  pmdk FOLDER NODES
@@ -25,7 +25,7 @@ static int construct(PMEMobjpool *pool, void *place, void *key_of) {
     return 0;
 }
 
-// The allocation and the pointer to it are one atomic step.
+// Allocating and storing the pointer to the block are one atomic step.
 static Node *new_node(PMEMobjpool *pool, PMEMoid *link, std::uint64_t key) {
     if (pmemobj_alloc(pool, link, sizeof(Node), NODE_TYPE, construct, &key) != 0)
         fail(pmemobj_errormsg());
@@ -80,7 +80,7 @@ int main(int count, char **words) {
     double build_us = us_since(start);
     resident = resident_bytes() - resident;
     if (walk(*root) != sum_of(nodes)) fail("the tree is not what was built");
-    // Each step was made durable by itself, as far as it is at all.
+    // Each step was made durable on its own, as far as the library does that at all.
     print_built(build_us, build_us, resident);
     pmemobj_close(pool);
 }

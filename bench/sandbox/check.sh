@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Checks at a small scale that all versions of each workload come to the same result: natively, and as guests if there is
-# something that runs them. Arguments go to `cargo test`.
+# Checks at a small scale that all versions of each workload reach the same result: natively, and as
+# guests if a runner is given. Arguments go to `cargo test`.
 #
-# EVERMAP_GUEST_RUNNER  a program that runs guests, called as RUNNER MODULE DATA STORE ARGUMENTS...: the module with these
-#                       arguments, the folder DATA as its working directory, heaps in the store STORE
+# EVERMAP_GUEST_RUNNER  program that runs guests, called as RUNNER MODULE DATA STORE ARGUMENTS...:
+# the module with these arguments, the folder DATA as its working directory, heaps in the store
+# STORE
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$here/target}"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# guest.sh MODULE DATA STORE ARGUMENTS...: runs a guest as the benchmark does, for EVERMAP_GUEST_RUNNER of check.sh. The runner
-# has to be there: cargo build --profile runner --package runner
+# guest.sh MODULE DATA STORE ARGUMENTS...: runs a guest as the benchmark does, for
+# EVERMAP_GUEST_RUNNER of check.sh. Needs the
+# runner: cargo build --profile runner --package runner
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 exec "${CARGO_TARGET_DIR:-$here/target}/runner/runner" child guest "$@"

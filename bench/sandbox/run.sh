@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
-# Builds the workloads natively and as guests, makes the data sets, and measures files beside heaps; arguments are names of
-# sections (--help). Tables are printed, and written to the results folder with the raw figures.
+# Builds the workloads natively and as guests, makes the data sets, and compares files with heaps.
+# Arguments are sections (--help). Tables are printed, and written to the results folder with the
+# raw figures.
 #
-# EVERMAP_BENCH_DIR      a folder on the disk to measure; default: one of temporary files. It keeps data sets and compiled
-#                        modules for the next run: 1.5 GB, and as much again while it measures
-# EVERMAP_BENCH_RESULTS  where tables.md, figures.csv and goals.json go; default: results in that folder
-# EVERMAP_BENCH_ROUNDS   how often everything is measured; default: 11
-# EVERMAP_BENCH_QUICK    1: small data, two rounds: does everything work?
+# EVERMAP_BENCH_DIR      folder on the disk to measure; default: one of temporary files. It keeps
+# data sets and compiled
+#                        modules for the next run: 1.5 GB, and as much again during a run
+# EVERMAP_BENCH_RESULTS  folder for tables.md, figures.csv and goals.json; default: results in that
+# folder
+# EVERMAP_BENCH_ROUNDS   number of rounds; default: 11
+# EVERMAP_BENCH_QUICK    1: small data, two rounds, to check that everything works
 # EVERMAP_BENCH_WAIT     0: do not wait for a quiet moment before a section
-# EVERMAP_BENCH_MEMORY   0: do not have the host of a virtual machine give memory before each step
+# EVERMAP_BENCH_MEMORY   0: do not make the host of a virtual machine provide memory before each
+# step
 # EVERMAP_WORDNET        folder with WordNet's index files; default: /usr/share/wordnet
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -32,7 +36,7 @@ scale=1
 if [ "${EVERMAP_BENCH_QUICK:-}" = 1 ]; then
     scale=0.02
 fi
-# Which data there are is part of their folder's name: another scale is another set.
+# The scale is part of the folder's name, because another scale is another data set.
 export EVERMAP_BENCH_DATA="$EVERMAP_BENCH_DIR/data-$scale"
 wordnet="${EVERMAP_WORDNET:-/usr/share/wordnet}"
 sets=(cache mail)
@@ -43,7 +47,7 @@ else
 fi
 mkdir -p "$EVERMAP_BENCH_DATA" "$EVERMAP_BENCH_RESULTS"
 for set in "${sets[@]}"; do
-    # Marked when it is complete: a set that was begun is made again.
+    # The mark is written last, so that an incomplete set is made again.
     if [ ! -e "$EVERMAP_BENCH_DATA/.made-$set" ]; then
         "$CARGO_TARGET_DIR/release/generate" "$set" --data "$EVERMAP_BENCH_DATA" --scale "$scale" \
             --wordnet "$wordnet" >&2

@@ -49,7 +49,7 @@ install_all() {
     fill evermapConfig.cmake cmake/evermap
     fill evermapConfigVersion.cmake cmake/evermap
     echo "installed libevermap $version in $DESTDIR$LIBDIR, headers in $DESTDIR$PREFIX/include"
-    # A packager's DESTDIR is no place that programs load from.
+    # Programs do not load libraries from a packager's DESTDIR.
     if [ -z "$DESTDIR" ] && [ -z "$rpath" ] && [ "$(id -u)" -eq 0 ]; then
         ldconfig
     fi

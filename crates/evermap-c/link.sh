@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Links the shared library from the static one, and lays out what programs build against:
+# Links the shared library from the static one, and lays out the files for building programs:
 #
-#   link.sh STATIC_LIBRARY DIRECTORY   makes DIRECTORY/{lib,include} as `make install` has them
+#   link.sh STATIC_LIBRARY DIRECTORY   creates DIRECTORY/{lib,include} like `make install`
 #
 # The version script gives every exported symbol its version and hides all others. rustc cannot
-# link it so: for a `cdylib` it writes a version script of its own.
+# do this: for a `cdylib` it writes its own version script.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 static=$1

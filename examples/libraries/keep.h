@@ -1,5 +1,5 @@
 /*
- * What the examples in this directory share: a program that parses a document with a library into
+ * Shared by the examples in this directory: a program that parses a document with a library into
  * an object of a store, and that walks it in another process. An example is a library's own calls
  * (struct example); keep.c has the rest. The library itself knows nothing of Evermap: it is given
  * keep_malloc() and its siblings as its allocator.
@@ -36,8 +36,8 @@ struct example {
     void (*walk)(const void *tree, struct answer *answer);
     /* Asks one question of the tree: an XPath, a JSON pointer. NULL when there is no such thing. */
     size_t (*find)(const void *tree, const char *question);
-    /* Adds something to a tree that may come from another process, and gives its root, which may
-     * have moved; frees such a tree. NULL when there is no such thing. */
+    /* add: changes a tree that may come from another process, and returns its root, which may have
+     * moved. drop: frees such a tree. NULL if the library cannot do it. */
     void *(*add)(void *tree);
     void (*drop)(void *tree);
 };
@@ -45,8 +45,8 @@ struct example {
 /* Every program defines it. */
 extern const struct example example;
 
-/* malloc() and its siblings in the object, while a tree is built, changed or dropped there; else
- * those of the C library. Frees whatever either gave. */
+/* malloc() and related functions: in the object while a tree is built, changed or dropped there,
+ * otherwise in the C library. keep_free() frees blocks of both. */
 void *keep_malloc(size_t size_bytes);
 void *keep_calloc(size_t count, size_t size_bytes);
 void *keep_realloc(void *pointer, size_t size_bytes);

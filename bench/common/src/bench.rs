@@ -97,7 +97,7 @@ impl<Own> Bench<Own> {
         self.options.own_folder()
     }
 
-    /// Path of the `evermap` command. Prints a notice if there is none.
+    /// Returns the path of the `evermap` command, or prints that the command is missing.
     pub fn evermap(&self) -> Option<PathBuf> {
         if self.options.evermap.is_none() {
             println!(

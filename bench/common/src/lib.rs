@@ -10,7 +10,6 @@
 //!
 //! `quiet`, `random`, `samples` and `table` use nothing of this crate but `Outcome`: benchmarks
 //! that draw and mount nothing include just these files, by path.
-//! take just those, by their path.
 
 pub mod bench;
 pub mod caches;

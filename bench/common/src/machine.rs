@@ -85,7 +85,7 @@ pub fn describe<Own>(bench: &mut Bench<Own>, remarks: &Remarks<'_>) -> Outcome {
     bench.raw.write(&machine)
 }
 
-/// Returns the text of a kernel file, or an empty string if there is none.
+/// Returns the text of a kernel file, or an empty string if the file is missing.
 pub fn text_of(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_string()
 }

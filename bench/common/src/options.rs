@@ -54,7 +54,7 @@ pub struct Options {
     pub evermap: Option<PathBuf>,
     /// Makes the host of a virtual machine provide memory before each step.
     pub warm_memory: bool,
-    /// This program. It also runs as the guard, and the small programs are beside it.
+    /// Path of this program, which also runs as the guard. The small programs are in its folder.
     pub program: PathBuf,
 }
 

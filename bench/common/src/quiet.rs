@@ -61,7 +61,7 @@ impl Awake {
             command.args(["child", "spin", &processor.to_string()]).stdin(Stdio::null());
             awake.children.push(command.spawn()?);
         }
-        // Gives the child processes time to start.
+        // The child processes need time to start.
         std::thread::sleep(Duration::from_millis(200));
         Ok(awake)
     }

@@ -98,7 +98,7 @@ impl Volume {
         Ok(Volume { name, folder, mounted: false, device: None, _image: None, _temporary: None })
     }
 
-    /// Mounts this device, or a file system in memory if there is none.
+    /// Mounts this device, or a file system in memory without a device.
     fn mount(&mut self, kind: &str, device: Option<LoopDevice>, options: &str) -> Outcome {
         let source = device.as_ref().map_or(Path::new(kind), LoopDevice::path);
         let read_only = matches!(kind, "squashfs" | "erofs");
@@ -155,7 +155,7 @@ impl Volumes {
         self.on_loop(name, name)
     }
 
-    /// Like [`create`](Self::create), but always on a block device of its own.
+    /// Like [`create`](Self::create), but always on a separate block device.
     pub fn on_loop(&self, name: &str, file_system: &str) -> Outcome<Volume> {
         let (options, arguments): (&str, &[&str]) = match file_system {
             "ext4" => ("noinit_itable", &["-q", "-F", "-E", "nodiscard,lazy_itable_init=1"]),
@@ -166,7 +166,7 @@ impl Volumes {
         self.formatted(name, file_system, options, arguments)
     }
 
-    /// Creates ext4 on a device of its own, with inodes for many small files and no removed
+    /// Creates ext4 on a separate device, with inodes for many small files and no removed
     /// files in its history. Uses the folder itself if nothing can be mounted.
     pub fn for_small_files(&self) -> Outcome<Volume> {
         if !self.can_mount {

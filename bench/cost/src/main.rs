@@ -1,6 +1,8 @@
-//! One operation, done a given number of times: `run.sh` counts its instructions and system calls.
+//! Performs one operation a given number of times; `run.sh` counts its instructions and system
+//! calls.
 //!
-//! It uses only calls that earlier versions of the library have, because `run.sh` builds it beside those too.
+//! It calls only functions that earlier versions of the library have, because `run.sh` builds it
+//! with those, too.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -15,7 +17,7 @@ type Words = PVec<u64>;
 
 const PAGE_BYTES: usize = 4096;
 const WORDS_PER_PAGE: usize = PAGE_BYTES / 8;
-/// Pages of the objects that are committed to: 64 MiB.
+/// Pages of the objects to commit to: 64 MiB.
 const PAGES: usize = 16_384;
 /// Blocks that are allocated before the first is freed.
 const BLOCKS: usize = 1000;
@@ -63,7 +65,7 @@ fn run() -> Outcome {
     }
 }
 
-/// Makes the store, at addresses that emulators have too.
+/// Creates the store, at addresses that are free under emulators, too.
 fn make(store: &Path) -> Outcome {
     let window = Window::new(0x08 << 40, 0x10 << 40)?;
     let store = Options::new().window(window).create_new(store)?;
@@ -76,9 +78,9 @@ fn make(store: &Path) -> Outcome {
     store.create_raw("raw")?;
     let mut session = store.write_raw("raw")?;
     let block = session.heap().allocate(PAGES * PAGE_BYTES, PAGE_BYTES)?;
-    // SAFETY: the block has so many bytes, and nothing refers to them.
+    // SAFETY: the block has this size, and no other reference to it exists.
     unsafe { block.write_bytes(1, PAGES * PAGE_BYTES) };
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag is not that of a Rust type.
     unsafe { session.set_root(Some(block), (PAGES * PAGE_BYTES) as u64, TAG, "pages")? };
     session.commit()?;
     Ok(session.close()?)
@@ -94,23 +96,23 @@ fn allocate(store: &Path, times: usize) -> Outcome {
             blocks.push(session.heap().allocate(BLOCK_BYTES, 8)?);
         }
         for block in blocks.drain(..) {
-            // SAFETY: allocated above with this heap, and freed once.
+            // SAFETY: this heap allocated the block above, and it is freed once.
             unsafe { session.heap().free(block) };
         }
     }
-    // What is free again need not be committed.
+    // Freed blocks need no commit.
     drop(session);
     Ok(())
 }
 
-/// Commits one word on each of so many pages, in an object of a Rust type.
+/// Commits one changed word on each of this many pages, in an object of a Rust type.
 fn commit(store: &Path, times: usize, pages: usize) -> Outcome {
     let store = Store::open(store)?;
     let mut session = store.write::<Words>("words")?;
     for round in 0..times {
         let mut words = session.root_mut();
         let words = words.as_mut_slice();
-        // The vector need not begin at a page: the last page is left out.
+        // The vector may begin inside a page, so the last page is left out.
         let first = (words.as_ptr().addr().next_multiple_of(PAGE_BYTES) - words.as_ptr().addr()) / 8;
         for page in 0..pages {
             let at = first + (round + page) % (PAGES - 1) * WORDS_PER_PAGE;
@@ -121,17 +123,17 @@ fn commit(store: &Path, times: usize, pages: usize) -> Outcome {
     Ok(session.close()?)
 }
 
-/// Commits so many pages of a raw object: one word of each, or all.
+/// Commits this many pages of a raw object, with one changed word each or completely changed.
 fn commit_raw(store: &Path, times: usize, pages: usize, whole: bool) -> Outcome {
     let store = Store::open(store)?;
     let mut session = store.write_raw("raw")?;
     let root = NonNull::new(session.root().address.cast::<u64>()).ok_or("no root")?;
     for round in 0..times {
-        // SAFETY: the root is a block of so many words, and nothing else refers to them.
+        // SAFETY: the root is a block of this many words, and no other reference to it exists.
         let words = unsafe { std::slice::from_raw_parts_mut(root.as_ptr(), PAGES * WORDS_PER_PAGE) };
         for page in 0..pages {
             let at = (round + page) % PAGES * WORDS_PER_PAGE;
-            // Small numbers, as most words of a heap are, that differ from commit to commit.
+            // Small numbers, like most words of a heap, that differ from commit to commit.
             match whole {
                 true => words[at..at + WORDS_PER_PAGE].iter_mut().for_each(|word| *word += 1),
                 false => words[at + round % WORDS_PER_PAGE] += 1,

@@ -1,4 +1,4 @@
-//! Links guests so that the window for objects lies below their data; see docs/sandbox.md.
+//! Links guests so that their data lie above the window for objects; see docs/sandbox.md.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -4,7 +4,6 @@
 //!
 //! Memory is new to all processes, so the time includes page faults. A node's memory is the growth
 //! of the process while it builds; its disk space is the file's blocks after everything is closed.
-//! is closed.
 
 use std::fs::File;
 use std::io::Write;

@@ -5,7 +5,6 @@
 //! metadata, no freeing and no log. The file's first page has the root's address, so that a new
 //! process finds the tree by mapping the file: this is the limit for opening, too. Without a file,
 //! the memory is plain anonymous memory.
-//! tree by mapping the file: the limit for opening, too. Or else plain anonymous memory.
 
 use std::fs::{File, OpenOptions};
 use std::io;

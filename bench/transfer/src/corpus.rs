@@ -140,7 +140,7 @@ fn fill(kind: Kind, random: &mut Random, block: &mut Vec<u8>) {
     }
 }
 
-/// Returns the files of a run: all, or those of these sizes.
+/// Returns the files of a run: all, or only these sizes.
 pub fn entries(quick: bool, sizes_bytes: &[u64]) -> Vec<Entry> {
     let wanted = |bytes: u64| {
         // Sizes match roughly: 4 MiB also selects the file of 4 MiB and some bytes.

@@ -34,7 +34,7 @@ pub struct Cell {
     pub size_bytes: u64,
     pub wall_s: Vec<f64>,
     pub processor_s: Vec<f64>,
-    /// Reason if there are no times.
+    /// Reason for missing times.
     pub refused: Option<String>,
 }
 

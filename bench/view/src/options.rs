@@ -11,7 +11,7 @@ pub struct Options {
     sections: Vec<String>,
     /// Folder for figures.
     pub images: PathBuf,
-    /// Folder for the last frame of each peer and page, to check what was drawn.
+    /// Folder for the last frame of each peer and page, to check the drawing.
     pub pictures: Option<PathBuf>,
     /// Only pages whose names contain one of these.
     pub filter: Vec<String>,

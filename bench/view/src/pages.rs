@@ -5,7 +5,6 @@
 //! subfolders included; a folder with some of the pages of [`CHOSEN`] contributes only those; any
 //! other folder contributes all its pages. Without the variable, the repository's example pages are
 //! used.
-//! some of the pages of [`CHOSEN`], those; else all pages of it. Without it, the repository's example pages.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,83 +1,85 @@
-//! What can go wrong, with the remedy.
+//! Errors of compartments and walls, with remedies.
 
 use std::io;
 use std::path::PathBuf;
 
-/// A result with this crate's [`Error`].
+/// Result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a compartment or a wall could not be made.
+/// Reason why a compartment or a wall could not be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There are no memory protection keys to be had, or none are left.
+    /// No memory protection keys are available or left.
     #[error(
         "no memory protection key for the objects of {classes}: {why}; give more objects the same \
          rights (they share a key), or go without compartments on this machine"
     )]
     NoKey {
-        /// The classes that were to have rights.
+        /// Classes that should have received rights.
         classes: String,
-        /// What is missing.
+        /// Missing feature or resource.
         why: String,
     },
-    /// Too many classes.
-    #[error("class `{name}` is one too many: a process has up to {max}; let threads share a class")]
+    /// The process has defined the maximum number of classes.
+    #[error(
+        "cannot define class `{name}`: a process can have {max} classes; let threads share a class"
+    )]
     TooManyClasses {
-        /// The class that was to be defined.
+        /// Class to be defined.
         name: String,
-        /// How many there can be.
+        /// Maximum number of classes.
         max: usize,
     },
-    /// An object could not be put under its key.
+    /// The object's memory could not be put under its key.
     #[error("object `{object}`: {source}")]
     Object {
-        /// Its name.
+        /// Object name.
         object: String,
-        /// What the library said.
+        /// Error of the `evermap` library.
         source: Box<evermap::Error>,
     },
-    /// A path that was to be reachable from inside a wall is not there.
+    /// A path to allow through the wall does not exist or cannot be opened.
     #[error(
-        "cannot let {} through the wall: {source}; name what is there, or leave it out",
+        "cannot allow {} through the wall: {source}; name an existing path, or leave it out",
         path.display()
     )]
     Path {
         /// The path.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// The kernel has no Landlock, or not what is needed of it.
+    /// The kernel lacks Landlock, or a feature of it that the wall needs.
     #[error(
-        "this kernel keeps no process from files: {why}; boot one with Landlock (Linux 6.2 or later, \
-         `landlock` in the boot parameter `lsm=`), or do without by asking for the best effort"
+        "cannot restrict file access: {why}; boot a kernel with Landlock (Linux 6.2 or later, \
+         `landlock` in the boot parameter `lsm=`), or use the best-effort option"
     )]
     NoLandlock {
-        /// What is missing.
+        /// Missing feature.
         why: String,
     },
-    /// The process has threads that Landlock would not hold.
+    /// The process already runs other threads, which Landlock cannot restrict.
     #[error(
-        "{threads} threads run already, and this kernel restricts only the one that asks: close the \
-         wall before other threads are started"
+        "{threads} threads are running, and this kernel restricts only the calling thread; close the \
+         wall before starting other threads"
     )]
     ThreadsRun {
-        /// How many there are.
+        /// Number of running threads.
         threads: usize,
     },
-    /// The filter of system calls could not be put in force.
-    #[error("the filter of system calls was refused: {why}; a kernel with seccomp is needed")]
+    /// The system call filter could not be installed.
+    #[error("cannot install the system call filter: {why}; use a kernel with seccomp")]
     NoFilter {
-        /// What the kernel or the compiler of the filter said.
+        /// Error of the kernel or of the filter compiler.
         why: String,
     },
     /// A system call that the wall needs failed.
     #[error("{operation}: {source}")]
     Kernel {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }

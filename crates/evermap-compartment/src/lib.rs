@@ -1,15 +1,15 @@
-//! Two guards for a native process that keeps Evermap objects.
+//! Protection for a native process that holds Evermap objects, in two forms.
 //!
-//! *Compartments*, inside: each thread is in a class, and may read or store into the objects that
-//! the class has rights to. Anything else is a fault, where it happens. They are made of memory
-//! protection keys and cost some 20 ns a switch. They guard against bugs: code that wants to get around
-//! them can.
+//! *Compartments* work inside the process. Each thread is in a class and can load from or store
+//! into only the objects that the class has rights to. Any other access faults at once.
+//! Compartments use memory protection keys and cost about 20 ns a switch. They catch bugs. Hostile
+//! code can bypass them.
 //!
-//! The *outer wall*, around: a process that has mapped what it needs closes itself in for the rest of
-//! its life, by Landlock and seccomp; or a program is started inside of one. This is the wall for
-//! code that is not trusted, and what it keeps in is the whole process.
+//! The *outer wall* works around the process. A process that has mapped what it needs restricts
+//! itself for the rest of its life with Landlock and seccomp. A program can also be started behind
+//! a wall. The wall is for untrusted code and always confines the whole process.
 //!
-//! `docs/compartments.md` says what each promises and what it does not.
+//! `docs/compartments.md` lists the guarantees and limits of both.
 
 pub mod compartments;
 mod error;

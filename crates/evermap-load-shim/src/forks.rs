@@ -1,6 +1,7 @@
-//! Forks: children have complete images, and a table that nobody was changing.
+//! Forks: children get complete images and a consistent table.
 //!
-//! A child of `vfork`, `posix_spawn` or a bare `clone` is not concerned: it executes something else, or has the parent's memory.
+//! Children of `vfork`, `posix_spawn` or a bare `clone` are not covered: they execute another
+//! program or share the parent's memory.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,20 +15,20 @@ thread_local! {
 
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Whether this is the process that has the images, and not a child of `vfork` in its memory.
+/// Returns true in the process that owns the images, false in a child of `vfork` in its memory.
 pub(crate) fn is_own_process() -> bool {
     PROCESS.load(Ordering::Relaxed) == std::process::id()
 }
 
-/// From now on.
+/// Installs the fork handlers.
 pub(crate) fn watch() {
     PROCESS.store(std::process::id(), Ordering::Relaxed);
-    // SAFETY: the handlers are functions of this library, which stays.
+    // SAFETY: the handlers are functions of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after_in_child)) };
 }
 
 extern "C" fn before() {
-    // A signal's handler that forks while its thread is in here: that thread may have the lock.
+    // A signal handler that forks while its thread is in the shim: that thread may hold the lock.
     if is_inside() {
         return;
     }
@@ -36,7 +37,7 @@ extern "C" fn before() {
             finish(|_| true);
             let held = lock().lock();
             if held.loading.is_empty() {
-                // Given back after the fork.
+                // Unlocked after the fork.
                 std::mem::forget(held);
                 return;
             }
@@ -55,7 +56,7 @@ extern "C" fn after_in_child() {
     if HOLDS.try_with(|holds| holds.replace(false)).unwrap_or(false) {
         lock().release();
         PROCESS.store(std::process::id(), Ordering::Relaxed);
-        // The parent tells of what it has read.
+        // The parent reports its own reads.
         let _ = within(|| crate::loading::state().reads.clear());
     }
 }

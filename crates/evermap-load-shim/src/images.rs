@@ -1,5 +1,5 @@
-//! Mappings of files that a rule is for: made by `evermap-load`, unless its policy says that mapping is best, and treated as mappings of a file
-//! afterwards.
+//! Mappings of matching files. `evermap-load` creates them unless its policy prefers an ordinary
+//! mapping. Later calls treat them as mappings of the file.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
@@ -14,22 +14,24 @@ use crate::settings::{Match, file_of};
 use crate::table::{Origin, Part};
 use crate::{inside, real};
 
-/// Shorter mappings are passed on: none has a huge page, and setting up a load takes half a millisecond.
+/// Minimum size of a mapping. Shorter ones have no huge page, and setting up a load takes half a
+/// millisecond.
 const BYTES_MIN: usize = 2 << 20;
-/// Flags of a mapping that say nothing against an image.
-const HARMLESS: c_int = libc::MAP_NORESERVE
+/// Flags that are compatible with an image.
+const COMPATIBLE_FLAGS: c_int = libc::MAP_NORESERVE
     | libc::MAP_POPULATE
     | libc::MAP_NONBLOCK
     | libc::MAP_DENYWRITE
     | libc::MAP_EXECUTABLE
     | libc::MAP_FILE;
 
-/// Whether faults within system calls are served: else nothing comes on demand, as programs give their mappings to `write` and the like.
-fn faults_are_served() -> bool {
+/// Returns true if faults in system calls are served. Otherwise nothing is loaded on demand,
+/// because programs pass mappings to calls such as `write`.
+fn serves_system_call_faults() -> bool {
     static ARE_SERVED: OnceLock<bool> = OnceLock::new();
     *ARE_SERVED.get_or_init(|| {
         let device = std::fs::File::options().read(true).write(true).open("/dev/userfaultfd");
-        // SAFETY: makes a descriptor, which is closed at once.
+        // SAFETY: creates a descriptor, which is closed at once.
         device.is_ok()
             || unsafe {
                 let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC);
@@ -40,7 +42,7 @@ fn faults_are_served() -> bool {
 
 /// Arguments of `mmap`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct MapCall {
     pub(crate) address: *mut c_void,
     pub(crate) bytes: usize,
     pub(crate) protection: c_int,
@@ -49,9 +51,9 @@ pub(crate) struct Asked {
     pub(crate) offset: i64,
 }
 
-impl Asked {
-    /// Whether it could be for an image, by its arguments alone.
-    pub(crate) fn may_be_ours(&self) -> bool {
+impl MapCall {
+    /// Returns true if the arguments allow an image.
+    pub(crate) fn is_candidate(&self) -> bool {
         let kind = self.flags & libc::MAP_TYPE;
         let is_kind = kind == libc::MAP_PRIVATE
             || (kind == libc::MAP_SHARED && self.protection == libc::PROT_READ);
@@ -61,7 +63,7 @@ impl Asked {
             && self.address.is_null()
             && self.fd >= 0
             && self.offset >= 0
-            && self.flags & !(libc::MAP_TYPE | HARMLESS) == 0
+            && self.flags & !(libc::MAP_TYPE | COMPATIBLE_FLAGS) == 0
             && self.protection & libc::PROT_READ != 0
             && self.protection & !allowed == 0
     }
@@ -75,15 +77,15 @@ impl Asked {
     }
 
     fn map(&self) -> Result<usize, i32> {
-        let Asked { address, bytes, protection, flags, fd, offset } = *self;
-        // SAFETY: the program's own call.
+        let MapCall { address, bytes, protection, flags, fd, offset } = *self;
+        // SAFETY: the arguments are those of the program's own call.
         let mapped = unsafe { real::mmap(address, bytes, protection, flags, fd, offset) };
         if mapped == libc::MAP_FAILED { Err(inside::errno()) } else { Ok(mapped as usize) }
     }
 }
 
-/// Does what `mmap` was asked for, if it is ours: an address, or an error number.
-pub(crate) fn map(asked: &Asked) -> Option<Result<usize, i32>> {
+/// Serves an `mmap` call if the file matches a rule. Returns the address or an error number.
+pub(crate) fn map(asked: &MapCall) -> Option<Result<usize, i32>> {
     let file = file_of(asked.fd)?;
     let page_bytes = rustix::param::page_size();
     let offset = u64::try_from(asked.offset).ok()?;
@@ -96,46 +98,47 @@ pub(crate) fn map(asked: &Asked) -> Option<Result<usize, i32>> {
     if asked.is_shared() && !file.is_read_only {
         return None;
     }
-    // The whole last page: what the program did not ask for of it is the file's all the same.
+    // Load the whole last page, because its rest also shows the file.
     let image_bytes = rest.min(bytes as u64);
     let line = Line::new("mmap", &file.path, offset, image_bytes);
     let loader = loader(asked, &file, offset, image_bytes);
     let choice = match loader.choices() {
         Ok(choices) => choices.into_iter().next()?,
         Err(error) => {
-            report::tell(line.failed(&error));
+            report::write(line.failed(&error));
             return None;
         }
     };
-    // A clone is shared with children, which a private mapping is not.
+    // A clone is shared with children, unlike a private mapping.
     if choice.method.maps_the_file() || choice.method == Method::Clone {
         return Some(map_as_chosen(asked, &choice, line));
     }
     match load(&loader, &file) {
-        Ok(image) => Some(Ok(give(asked, file, offset, bytes, image, line))),
+        Ok(image) => Some(Ok(pass_image(asked, file, offset, bytes, image, line))),
         Err(why) => {
-            report::tell(line.failed(&why));
+            report::write(line.failed(&why));
             None
         }
     }
 }
 
-fn loader(asked: &Asked, file: &Match, offset: u64, bytes: u64) -> Loader {
+fn loader(asked: &MapCall, file: &Match, offset: u64, bytes: u64) -> Loader {
     let mut loader = file.rule.loader(&file.path).range(offset..offset + bytes);
     if !asked.is_written() {
         loader = loader.written(0.0);
     }
-    // Pages are moved only between memory that may be written.
+    // Pages can be moved only between writable mappings.
     let is_eager = asked.flags & libc::MAP_POPULATE != 0 || !asked.is_written();
-    if is_eager || !faults_are_served() {
+    if is_eager || !serves_system_call_faults() {
         loader = loader.latency(Latency::Finish);
     }
-    // SAFETY: whoever named the file in a rule promised that nobody changes it while the program runs.
+    // SAFETY: the user who named the file in a rule promised that it does not change while the
+    // program runs.
     unsafe { loader.may_map() }
 }
 
-/// Maps it as the program wanted, and gives the kernel the advice that makes it the method that was chosen.
-fn map_as_chosen(asked: &Asked, choice: &Choice, line: Line) -> Result<usize, i32> {
+/// Maps the file as requested, with the advice that implements the chosen method.
+fn map_as_chosen(asked: &MapCall, choice: &Choice, line: Line) -> Result<usize, i32> {
     let mapped = asked.map();
     if let Ok(address) = mapped {
         let advice = match choice.method {
@@ -146,22 +149,22 @@ fn map_as_chosen(asked: &Asked, choice: &Choice, line: Line) -> Result<usize, i3
             _ => None,
         };
         if let Some(advice) = advice {
-            // SAFETY: none of these changes what is there.
+            // SAFETY: none of this advice changes contents.
             unsafe { real::madvise(address as *mut c_void, asked.bytes, advice) };
         }
-        report::tell(line.mapped(choice));
+        report::write(line.mapped(choice));
     }
     mapped
 }
 
-/// Loads it by its name, if that is still the file that the program has open.
+/// Loads the file by name, if the name still refers to the file that the program has open.
 fn load(loader: &Loader, file: &Match) -> Result<Image, String> {
-    let not_it = || "its name stands for another file than the one that is open".to_string();
+    let not_it = || "its name refers to another file than the open one".to_string();
     if !file.is_there() {
         return Err(not_it());
     }
     let image = loader.load().map_err(|error| error.to_string())?;
-    // Before and after: so it was that one which was opened in between.
+    // The checks before and after ensure that the load opened the same file.
     if !file.is_there() {
         return Err(not_it());
     }
@@ -172,8 +175,15 @@ fn load(loader: &Loader, file: &Match) -> Result<Image, String> {
     Ok(image)
 }
 
-/// Gives the program an image, now or piece by piece.
-fn give(asked: &Asked, file: Match, offset: u64, bytes: usize, image: Image, line: Line) -> usize {
+/// Passes an image to the program, complete or still loading.
+fn pass_image(
+    asked: &MapCall,
+    file: Match,
+    offset: u64,
+    bytes: usize,
+    image: Image,
+    line: Line,
+) -> usize {
     let mapping = image.mapping();
     let start = mapping.address as usize + mapping.image_at;
     let origin = Origin { path: file.path, version: file.version, is_shared: asked.is_shared() };
@@ -183,19 +193,20 @@ fn give(asked: &Asked, file: Match, offset: u64, bytes: usize, image: Image, lin
     let is_on_demand = image.method() == Method::TakeoverOnDemand && !is_complete;
     let protect = || {
         if !asked.is_written() {
-            // SAFETY: nobody has seen these pages yet.
+            // SAFETY: the program has no access to these pages yet.
             unsafe { real::mprotect(start as *mut c_void, bytes, asked.protection) };
         }
     };
     let is_recorded = image.recording().is_some();
-    // What is recorded is copied to its place, which may be done where nobody else may write.
+    // A recorded image is filled by copies, which also work in read-only memory.
     if is_on_demand && (asked.is_written() || is_recorded) {
         protect();
         loading::begin(part, asked.fd, image, line);
         return start;
     }
     if is_recorded {
-        // All was brought at once, so nothing could be noted; dropping it would save that.
+        // Everything was loaded at once, so nothing could be recorded. Dropping the image would
+        // save that.
         std::mem::forget(image);
         protect();
         loading::add(part);
@@ -210,40 +221,40 @@ fn give(asked: &Asked, file: Match, offset: u64, bytes: usize, image: Image, lin
     start
 }
 
-/// `munmap`, where an image may be.
+/// Serves `munmap` where an image may be.
 pub(crate) fn unmap(start: usize, bytes: usize) -> Result<(), i32> {
     let end = end_of(start, bytes)?;
-    if loading::are_any() && loading::abandon(start, end) {
+    if loading::has_loads() && loading::abandon(start, end) {
         return Ok(());
     }
     forget(start, end);
-    // SAFETY: the program's own call.
+    // SAFETY: the arguments are those of the program's own call.
     match unsafe { real::munmap(start as *mut c_void, bytes) } {
         0 => Ok(()),
         _ => Err(inside::errno()),
     }
 }
 
-/// These addresses are about to be something else.
+/// Removes a range of addresses that is about to be reused.
 pub(crate) fn forget(start: usize, end: usize) {
     loading::finish_between(start, end);
     state().table.cut(start, end);
 }
 
-/// The end of a range that begins with a page.
+/// Returns the end of a page-aligned range.
 fn end_of(start: usize, bytes: usize) -> Result<usize, i32> {
     let page_bytes = rustix::param::page_size();
     let end = bytes.checked_next_multiple_of(page_bytes).and_then(|bytes| start.checked_add(bytes));
     end.filter(|_| bytes > 0 && start.is_multiple_of(page_bytes)).ok_or(libc::EINVAL)
 }
 
-/// `madvise` by which a program gives up pages, where an image may be. A mapping of a file has the file's bytes there afterwards, so that is what becomes of
-/// the image there.
+/// Serves `madvise` calls that discard pages, where an image may be. A file mapping shows the
+/// file's bytes afterwards, so replace the image by such a mapping.
 pub(crate) fn discard(start: usize, bytes: usize, advice: c_int) -> Result<(), i32> {
     let end = end_of(start, bytes)?;
     loading::finish_between(start, end);
     if advice == libc::MADV_FREE || advice == libc::MADV_WIPEONFORK {
-        // For anonymous memory only: the program thinks that it has a file there.
+        // Valid for anonymous memory only, and the program expects a file mapping.
         return match state().table.has_any(start, end) {
             true => Err(libc::EINVAL),
             false => advise(start, end, advice),
@@ -257,7 +268,7 @@ pub(crate) fn discard(start: usize, bytes: usize, advice: c_int) -> Result<(), i
         }
         at = part.end;
         if !show_file(&part) {
-            // It is only advice, and the file is not there any more.
+            // The file is gone. Keep the image: the call is only advice.
             loading::add(part);
         }
     }
@@ -265,14 +276,14 @@ pub(crate) fn discard(start: usize, bytes: usize, advice: c_int) -> Result<(), i
 }
 
 fn advise(start: usize, end: usize, advice: c_int) -> Result<(), i32> {
-    // SAFETY: the program's own call, of a part of its range.
+    // SAFETY: the arguments are a part of the program's own call.
     match unsafe { real::madvise(start as *mut c_void, end - start, advice) } {
         0 => Ok(()),
         _ => Err(inside::errno()),
     }
 }
 
-/// Maps the file where an image shows it; says whether that could be done.
+/// Maps the file in place of an image. Returns false on failure.
 fn show_file(part: &Part) -> bool {
     let Some(file) = loading::open(&part.origin) else { return false };
     protections(part.start, part.end).into_iter().all(|(from, to, protection)| {
@@ -291,7 +302,7 @@ fn map_over(
 ) -> bool {
     let kind = if origin.is_shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
     let flags = kind | libc::MAP_FIXED;
-    // SAFETY: the addresses are the program's image of these bytes, which it has given up.
+    // SAFETY: the addresses are the program's image of these bytes, which it has discarded.
     let mapped =
         unsafe { real::mmap(from as *mut c_void, to - from, protection, flags, fd, offset as i64) };
     mapped != libc::MAP_FAILED
@@ -299,7 +310,7 @@ fn map_over(
 
 /// Arguments of `mremap`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moved {
+pub(crate) struct RemapCall {
     pub(crate) address: *mut c_void,
     pub(crate) bytes: usize,
     pub(crate) new_bytes: usize,
@@ -307,9 +318,9 @@ pub(crate) struct Moved {
     pub(crate) new_address: *mut c_void,
 }
 
-impl Moved {
+impl RemapCall {
     fn call(&self) -> Result<usize, i32> {
-        // SAFETY: the program's own call.
+        // SAFETY: the arguments are those of the program's own call.
         let moved = unsafe {
             real::mremap(self.address, self.bytes, self.new_bytes, self.flags, self.new_address)
         };
@@ -317,8 +328,8 @@ impl Moved {
     }
 }
 
-/// `mremap`, where an image may be: what it gets in addition shows the file, too.
-pub(crate) fn remap(moved: &Moved) -> Result<usize, i32> {
+/// Serves `mremap` where an image may be. Added memory shows the file too.
+pub(crate) fn remap(moved: &RemapCall) -> Result<usize, i32> {
     if moved.flags & libc::MREMAP_FIXED != 0 {
         let to = moved.new_address as usize;
         forget(to, end_of(to, moved.new_bytes)?);
@@ -330,7 +341,7 @@ pub(crate) fn remap(moved: &Moved) -> Result<usize, i32> {
     let Some(last) = parts.last().cloned() else { return moved.call() };
     let keep = |parts: Vec<Part>| parts.into_iter().for_each(loading::add);
     if moved.flags & libc::MREMAP_DONTUNMAP != 0 {
-        // What is left behind would be zeros instead of the file.
+        // The old range would show zeros instead of the file.
         keep(parts);
         return Err(libc::EINVAL);
     }

@@ -1,4 +1,5 @@
-//! Keeping the shim from catching itself, and from being noticed: what it calls is not caught, `errno` is as it was, and no panic leaves it.
+//! Recursion guard: calls made by the shim are not intercepted, `errno` is preserved, and no panic
+//! leaves it.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,39 +8,41 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-struct Leave {
+struct Restore {
     errno: i32,
 }
 
-impl Drop for Leave {
+impl Drop for Restore {
     fn drop(&mut self) {
         let _ = INSIDE.try_with(|inside| inside.set(false));
         set_errno(self.errno);
     }
 }
 
-/// Whether this thread is in the shim already: a signal's handler, or the program's allocator, called by the shim.
+/// Returns true if this thread is already in the shim, for example in a signal handler or in the
+/// program's allocator.
 pub(crate) fn is_inside() -> bool {
     INSIDE.try_with(Cell::get).unwrap_or(true)
 }
 
-/// Does some work of the shim's; `None` if this thread does some already or is one that loads, or if it failed: the caller goes on as if there were no shim.
+/// Runs work of the shim. Returns `None` if this thread is already in the shim or is a loading
+/// thread, or if the work panics. The caller then proceeds without the shim.
 pub(crate) fn within<T>(work: impl FnOnce() -> T) -> Option<T> {
     if evermap_load::is_loading_thread()
         || INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true)
     {
         return None;
     }
-    let _leave = Leave { errno: errno() };
+    let _restore = Restore { errno: errno() };
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 pub(crate) fn errno() -> i32 {
-    // SAFETY: the address is this thread's own, always.
+    // SAFETY: the address is always valid for this thread.
     unsafe { *libc::__errno_location() }
 }
 
 pub(crate) fn set_errno(errno: i32) {
-    // SAFETY: as above.
+    // SAFETY: the address is always valid for this thread.
     unsafe { *libc::__errno_location() = errno };
 }

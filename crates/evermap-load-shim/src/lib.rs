@@ -1,12 +1,13 @@
-//! A library that stands between an unmodified program and the C library: what the program maps or reads of files that rules name, `evermap-load`
-//! loads.
+//! Library between an unmodified program and the C library. `evermap-load` loads what the program
+//! maps or reads of files that match a rule.
 //!
-//! `docs/load.md`, "The shim", says what is caught and what is promised. From the bottom: `real` are the functions that are stood in front of,
-//! `inside` keeps the shim from catching itself, `lock` survives forks, `table` is which addresses are images, `settings` what is loaded,
-//! `report` what is told of it, `images` and `reads` do the work, `hooks` are what the program calls.
+//! `docs/load.md`, "The shim", lists the intercepted calls and the guarantees. Modules from the
+//! bottom: `real` has the replaced functions, `inside` prevents recursion, `lock` survives forks,
+//! `table` maps addresses to images, `settings` has the rules, `report` writes reports, `images`
+//! and `reads` do the work, and `hooks` are the functions that the program calls.
 //!
-//! Two rules hold everywhere. A call that is none of our business costs a comparison or two. And whatever goes wrong here, the program gets what the C
-//! library would have given it.
+//! Two rules apply everywhere. A call that does not concern the shim costs one or two comparisons.
+//! On any failure, the program gets the result of the C library.
 
 mod forks;
 mod hooks;
@@ -22,7 +23,7 @@ mod settings;
 mod streams;
 mod table;
 
-/// Before `main`, when there is one thread.
+/// Runs before `main`, with a single thread.
 extern "C" fn begin() {
     let _ = inside::within(|| {
         real::find_all();
@@ -32,9 +33,9 @@ extern "C" fn begin() {
     });
 }
 
-/// After `main`, by `exit`; never by `_exit` or a signal.
+/// Runs at `exit`, but not at `_exit` or after a signal.
 extern "C" fn end() {
-    let _ = inside::within(report::tell_rest);
+    let _ = inside::within(report::write_rest);
 }
 
 #[used]

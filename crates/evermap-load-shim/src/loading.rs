@@ -1,9 +1,10 @@
-//! The images of this process, and what becomes of them.
+//! Images of this process and their states.
 //!
-//! As soon as an image is complete, its memory is given to the process for good, trimmed to what the program asked for: private memory like any other, which
-//! the program unmaps, moves and protects without us. What stays here is which file it shows (`Table`), for the few calls that mean something
-//! else for memory of a file. Before that it is a `Loading`, with threads and descriptors of its own, and every call that would change what is
-//! mapped there has it finish first.
+//! When an image is complete, its memory is released to the process and trimmed to the range that
+//! the program requested. It is then ordinary private memory, which the program unmaps, moves and
+//! protects without the shim. The shim keeps only the file that it shows (`Table`), for the few
+//! calls that behave differently on a file mapping. Before that, the image is a `Loading` with
+//! threads and descriptors, and every call that would change its mapping finishes it first.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -18,17 +19,17 @@ use crate::real;
 use crate::report::{self, Line};
 use crate::table::{Origin, Part, Table};
 
-/// How often it is looked whether a load is over: at first, and when it takes long.
+/// Interval of checks for completion, at first and for long loads.
 const PERIOD_MIN: Duration = Duration::from_millis(1);
 const PERIOD_MAX: Duration = Duration::from_millis(100);
-/// How long somebody who needs an image sleeps while another thread completes it.
+/// Sleep of a thread that needs an image while another thread completes it.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// An image that may not be complete.
+/// Image that may be incomplete.
 pub(crate) struct Loading {
-    /// What the program was given.
+    /// Memory passed to the program.
     pub(crate) part: Part,
-    /// What it was mapped by.
+    /// Descriptor passed to `mmap`.
     pub(crate) fd: c_int,
     /// `None` while a thread completes it.
     pub(crate) image: Option<Image>,
@@ -45,23 +46,23 @@ pub(crate) struct State {
 static STATE: Lock<State> =
     Lock::new(State { table: Table::new(), loading: Vec::new(), reads: Vec::new() });
 static NUMBER: AtomicU64 = AtomicU64::new(0);
-/// Loads under way, and ranges of addresses in all. For a look without the lock.
+/// Number of running loads, and number of all ranges, readable without the lock.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 static RANGES: AtomicUsize = AtomicUsize::new(0);
-/// Between these addresses all images have been.
+/// Bounds of all addresses that were ever images.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
-/// The state, for a look or a change.
-pub(crate) fn state() -> Changing {
-    Changing { held: STATE.lock() }
+/// Locks the state for reading or changing it.
+pub(crate) fn state() -> StateGuard {
+    StateGuard { held: STATE.lock() }
 }
 
-pub(crate) struct Changing {
+pub(crate) struct StateGuard {
     held: Held<'static, State>,
 }
 
-impl std::ops::Deref for Changing {
+impl std::ops::Deref for StateGuard {
     type Target = State;
 
     fn deref(&self) -> &State {
@@ -69,33 +70,33 @@ impl std::ops::Deref for Changing {
     }
 }
 
-impl std::ops::DerefMut for Changing {
+impl std::ops::DerefMut for StateGuard {
     fn deref_mut(&mut self) -> &mut State {
         &mut self.held
     }
 }
 
-impl Drop for Changing {
+impl Drop for StateGuard {
     fn drop(&mut self) {
         UNDER_WAY.store(self.loading.len(), Ordering::Release);
         RANGES.store(self.loading.len() + self.table.len(), Ordering::Release);
     }
 }
 
-/// The lock alone, for forks.
+/// Returns the lock itself, for forks.
 pub(crate) fn lock() -> &'static Lock<State> {
     &STATE
 }
 
-/// Whether some addresses may be an image's. Costs three loads.
+/// Returns true if an image may overlap these addresses. Costs three loads.
 pub(crate) fn may_have(start: usize, bytes: usize) -> bool {
     RANGES.load(Ordering::Acquire) > 0
         && start < HIGHEST.load(Ordering::Acquire)
         && start.saturating_add(bytes) > LOWEST.load(Ordering::Acquire)
 }
 
-/// Whether images are being loaded.
-pub(crate) fn are_any() -> bool {
+/// Returns true if images are being loaded.
+pub(crate) fn has_loads() -> bool {
     UNDER_WAY.load(Ordering::Acquire) > 0
 }
 
@@ -104,27 +105,29 @@ fn note(part: &Part) {
     HIGHEST.fetch_max(part.end, Ordering::AcqRel);
 }
 
-/// Adds a range that is complete.
+/// Adds a complete range.
 pub(crate) fn add(part: Part) {
     note(&part);
     state().table.add(part);
 }
 
-/// Has an image load by itself, and a thread see to its end. Without that thread it is waited for.
+/// Adds an image that is still loading, and starts a thread that completes it. If the thread cannot
+/// be started, waits for the load.
 pub(crate) fn begin(part: Part, fd: c_int, image: Image, line: Line) {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     note(&part);
     state().loading.push(Loading { part, fd, image: Some(image), line, number });
     let builder = std::thread::Builder::new().name("evermap-shim".into()).stack_size(128 << 10);
-    let started = without_signals(|| builder.spawn(move || see_to(number)));
+    let started = without_signals(|| builder.spawn(move || complete_when_loaded(number)));
     if started.is_err() {
         finish(|loading| loading.number == number);
     }
 }
 
-/// Starts a thread that gets no signals: handlers are the program's, and know nothing of it.
+/// Starts a thread with all signals blocked, because the program's handlers do not expect it.
 pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of signals are plain memory, filled before they are read; the mask is this thread's.
+    // SAFETY: signal sets are plain memory, filled before they are read, and the mask is this
+    // thread's.
     unsafe {
         let mut all = std::mem::zeroed::<libc::sigset_t>();
         let mut before = std::mem::zeroed::<libc::sigset_t>();
@@ -138,8 +141,8 @@ pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     }
 }
 
-/// A load's thread: gives its memory away when all is there.
-fn see_to(number: u64) {
+/// Thread of a load: releases its memory to the process when it is complete.
+fn complete_when_loaded(number: u64) {
     let mut period = PERIOD_MIN;
     loop {
         std::thread::sleep(period);
@@ -165,7 +168,7 @@ fn see_to(number: u64) {
     }
 }
 
-/// Has some loads finish, and waits for that.
+/// Finishes the selected loads and waits for them.
 pub(crate) fn finish(is_meant: impl Fn(&Loading) -> bool) {
     loop {
         let mut state = state();
@@ -177,7 +180,7 @@ pub(crate) fn finish(is_meant: impl Fn(&Loading) -> bool) {
         let line = loading.line.clone();
         drop(state);
         match taken {
-            // Another thread is at it.
+            // Another thread completes it.
             None => std::thread::sleep(PAUSE),
             Some(image) => {
                 complete(image, &part, line);
@@ -189,14 +192,15 @@ pub(crate) fn finish(is_meant: impl Fn(&Loading) -> bool) {
     }
 }
 
-/// The same for all that have something of a range of addresses.
+/// Finishes all loads that overlap a range of addresses.
 pub(crate) fn finish_between(start: usize, end: usize) {
-    if are_any() {
+    if has_loads() {
         finish(|loading| loading.part.start < end && start < loading.part.end);
     }
 }
 
-/// Ends the load of exactly this range, and unmaps it: the program has no use for it any more. Says whether there was one.
+/// Cancels the load of exactly this range and unmaps it, because the program no longer needs it.
+/// Returns false if there is no such load.
 pub(crate) fn abandon(start: usize, end: usize) -> bool {
     let mut state = state();
     let is_it = |loading: &Loading| (loading.part.start, loading.part.end) == (start, end);
@@ -208,20 +212,21 @@ pub(crate) fn abandon(start: usize, end: usize) -> bool {
     let Loading { image, line, .. } = state.loading.remove(at);
     drop(state);
     if let Some(image) = image {
-        report::tell(line.of_image(&image));
+        report::write(line.of_image(&image));
         drop(image);
     }
     true
 }
 
-/// Waits until an image is complete and gives its memory to the process: what the program was given of it, and no more.
+/// Waits until an image is complete, then releases its memory to the process, trimmed to the
+/// requested range.
 pub(crate) fn complete(image: Image, part: &Part, line: Line) {
     let _ = image.wait();
-    report::tell(line.of_image(&image));
+    report::write(line.of_image(&image));
     match image.into_mapping() {
         Ok(mapping) => trim(mapping, part),
-        // Some of it cannot be read: looking at that raises a signal, as it does where a file is mapped. Without what is left of the
-        // load it would be zeros.
+        // Some bytes cannot be read. Accessing them raises a signal, as in a file mapping. Keep the
+        // rest of the load, because without it they would read as zeros.
         Err((image, _)) => std::mem::forget(image),
     }
 }
@@ -230,7 +235,7 @@ fn trim(mapping: Mapping, part: &Part) {
     let (begin, end) = (mapping.address as usize, mapping.address as usize + mapping.bytes);
     let before = part.start.saturating_sub(begin);
     let after = end.saturating_sub(part.end);
-    // SAFETY: what is before and behind the part was never given to anybody.
+    // SAFETY: memory before and after the part was never passed to the program.
     unsafe {
         if before > 0 {
             real::munmap(begin as *mut _, before);
@@ -241,7 +246,7 @@ fn trim(mapping: Mapping, part: &Part) {
     }
 }
 
-/// The file of a part, if it is still what was loaded.
+/// Opens the file of a part, if it is still the loaded version.
 pub(crate) fn open(origin: &Arc<Origin>) -> Option<std::os::fd::OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -250,9 +255,10 @@ pub(crate) fn open(origin: &Arc<Origin>) -> Option<std::os::fd::OwnedFd> {
     (crate::settings::version(&stat) == origin.version).then_some(file)
 }
 
-/// Whether closing a descriptor could be the end of a load: one of a kind that loads have, or of a file that is being loaded, and not the one that the program
-/// mapped it by, which it closes as a rule.
-pub(crate) fn may_be_of_a_load(fd: c_int) -> bool {
+/// Returns true if closing a descriptor could break a load: if it has a type that loads use, or
+/// refers to a file being loaded. The descriptor that the program mapped is excluded, because
+/// programs usually close it.
+pub(crate) fn may_belong_to_load(fd: c_int) -> bool {
     let Ok(name) = std::fs::read_link(format!("/proc/self/fd/{fd}")) else { return false };
     let kinds = ["anon_inode:[userfaultfd]", "anon_inode:[io_uring]", "anon_inode:[eventfd]"];
     if kinds.iter().any(|kind| name.as_os_str() == *kind) {

@@ -1,5 +1,5 @@
-//! A lock that a fork can hold: taken before it in the parent, given back after it in both. It is held for a look at a table, never while a file is
-//! read or code of the program's runs.
+//! Lock that a fork can hold: locked before it in the parent, unlocked after it in parent and
+//! child. It is held for table lookups only, never during file reads or program code.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -9,16 +9,16 @@ use rustix::thread::futex;
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-/// Taken, and somebody may wait.
+/// Locked, with possible waiters.
 const AWAITED: u32 = 2;
 
-/// See the module.
+/// Lock around a value. See the module.
 pub(crate) struct Lock<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached by who has the lock, one at a time.
+// SAFETY: only the thread that holds the lock accesses the value.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -36,7 +36,8 @@ impl<T> Lock<T> {
         Held { lock: self }
     }
 
-    /// Gives it back: for who has it and forgot what `lock` gave, or is the child of who did.
+    /// Unlocks without a guard: for a holder that has forgotten its guard, and for the child of a
+    /// holder.
     pub(crate) fn release(&self) {
         if self.word.swap(FREE, Ordering::Release) == AWAITED {
             let _ = futex::wake(&self.word, futex::Flags::PRIVATE, 1);
@@ -44,7 +45,7 @@ impl<T> Lock<T> {
     }
 }
 
-/// The lock's value, for as long as this lives.
+/// Guard that gives access to the value.
 pub(crate) struct Held<'l, T> {
     lock: &'l Lock<T>,
 }
@@ -53,14 +54,14 @@ impl<T> Deref for Held<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the lock is held.
+        // SAFETY: the guard holds the lock.
         unsafe { &*self.lock.value.get() }
     }
 }
 
 impl<T> DerefMut for Held<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is held, and `self` is borrowed for itself.
+        // SAFETY: the guard holds the lock and is borrowed mutably.
         unsafe { &mut *self.lock.value.get() }
     }
 }

@@ -1,8 +1,8 @@
-//! How addresses may be used now, as the kernel has it: the program may have changed that since.
+//! Current protection of addresses, read from the kernel because the program may have changed it.
 
 use std::ffi::c_int;
 
-/// Parts of a range by protection, ascending; of what is mapped of it.
+/// Returns the mapped parts of a range with their protection, ascending.
 pub(crate) fn protections(start: usize, end: usize) -> Vec<(usize, usize, c_int)> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     of_text(&maps, start, end)
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_mapped_of_a_range_is_told_with_its_rights() {
+    fn mapped_parts_of_a_range_have_their_protection() {
         let maps = "1000-3000 rw-p 00000000 00:00 0 \n3000-5000 r--p 00000000 08:01 7 /a file\n";
         let read_write = libc::PROT_READ | libc::PROT_WRITE;
         let expected = [(0x2000, 0x3000, read_write), (0x3000, 0x4000, libc::PROT_READ)];

@@ -1,4 +1,5 @@
-//! Long reads of files that a rule is for: by several threads into the program's buffer, which gets huge pages if nobody has touched it.
+//! Long reads of matching files: several threads read into the program's buffer, with huge pages if
+//! it is untouched.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -12,17 +13,17 @@ use crate::real;
 use crate::report;
 use crate::settings::{Match, file_of};
 
-/// Shorter ones are passed on.
+/// Minimum size of a read. Shorter reads are passed on.
 pub(crate) const BYTES_MIN: usize = 1 << 20;
-/// The kernel reads no more by one call.
+/// Maximum bytes of one kernel read.
 const BYTES_MAX: usize = 0x7fff_f000;
-/// What is worth a thread: starting one takes as long as copying a tenth of this.
+/// Minimum bytes per thread. Starting a thread takes as long as copying a tenth of this.
 const BYTES_PER_THREAD: usize = 2 << 20;
-/// Copying, more wait for each other.
+/// Maximum number of threads. More threads contend while copying.
 const THREADS_MAX: usize = 4;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// A buffer of the program's. It says that it is one; the kernel finds out.
+/// Buffer of the program. The kernel validates its address.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Buffer {
     pub(crate) address: usize,
@@ -30,7 +31,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// The rest of it, after so many bytes.
+    /// Returns the rest after `bytes` bytes.
     fn behind(self, bytes: usize) -> Buffer {
         Buffer { address: self.address + bytes, bytes: self.bytes - bytes }
     }
@@ -40,18 +41,18 @@ impl Buffer {
     }
 }
 
-/// What `pread` was asked for, if it is ours.
+/// Serves a `pread` call if the file matches a rule.
 pub(crate) fn read_at(fd: c_int, buffer: Buffer, offset: i64) -> Option<Result<usize, i32>> {
     let begun = Instant::now();
     let file = file_of(fd)?;
     let offset = u64::try_from(offset).ok()?;
     let result = fill(fd, &file, &[buffer], offset);
-    tell("pread", &file, &result, begun);
+    record("pread", &file, &result, begun);
     Some(result)
 }
 
-/// What `read` or `readv` was asked for, if it is ours. The file's position is taken forward before: another thread that reads from the same descriptor
-/// gets what follows, as it would.
+/// Serves a `read` or `readv` call if the file matches a rule. Advances the file position first, so
+/// that a concurrent read of the same descriptor continues after this one.
 pub(crate) fn read(fd: c_int, buffers: &[Buffer]) -> Option<Result<usize, i32>> {
     let begun = Instant::now();
     let file = file_of(fd)?;
@@ -68,23 +69,23 @@ pub(crate) fn read(fd: c_int, buffers: &[Buffer]) -> Option<Result<usize, i32>> 
     if came != bytes {
         seek(fd, came as i64 - bytes as i64);
     }
-    tell("read", &file, &result, begun);
+    record("read", &file, &result, begun);
     Some(result)
 }
 
-fn tell(call: &'static str, file: &Match, result: &Result<usize, i32>, begun: Instant) {
+fn record(call: &'static str, file: &Match, result: &Result<usize, i32>, begun: Instant) {
     if let Ok(bytes) = result {
         report::count_read(call, &file.path, *bytes as u64, begun.elapsed());
     }
 }
 
-/// Moves the position; where it is then.
+/// Moves the file position and returns the new one.
 fn seek(fd: c_int, by: i64) -> Option<u64> {
     // SAFETY: takes no pointers.
     u64::try_from(unsafe { libc::lseek64(fd, by, libc::SEEK_CUR) }).ok()
 }
 
-/// Reads as much as there is into some buffers, one after the other.
+/// Fills buffers in order with the bytes available.
 fn fill(fd: c_int, file: &Match, buffers: &[Buffer], offset: u64) -> Result<usize, i32> {
     let rest = usize::try_from(file.version.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
     let mut left = rest.min(BYTES_MAX);
@@ -108,14 +109,14 @@ fn fill(fd: c_int, file: &Match, buffers: &[Buffer], offset: u64) -> Result<usiz
     Ok(done)
 }
 
-/// Reads a range of the file into a buffer; bytes that came without a gap.
+/// Reads a range of the file into a buffer. Returns the number of contiguous bytes read.
 pub(crate) fn fill_one(fd: c_int, buffer: Buffer, offset: u64) -> Result<usize, i32> {
-    let huge = HugePages::look(buffer.bytes);
+    let huge = HugePages::query(buffer.bytes);
     let threads = (buffer.bytes / BYTES_PER_THREAD).clamp(1, processors().min(THREADS_MAX));
     let next = AtomicUsize::new(0);
     let work = || read_pieces(fd, buffer, offset, &next, &huge);
     let mut pieces = std::thread::scope(|scope| {
-        // A thread that cannot be had is none.
+        // Failed spawns are ignored.
         let started: Vec<_> = (1..threads)
             .filter_map(|_| {
                 let builder = std::thread::Builder::new().stack_size(64 << 10);
@@ -144,7 +145,7 @@ pub(crate) fn fill_one(fd: c_int, buffer: Buffer, offset: u64) -> Result<usize, 
     Ok(done)
 }
 
-/// A part of a buffer, after it was read.
+/// Result of reading a part of a buffer.
 struct Piece {
     number: usize,
     wanted: usize,
@@ -152,8 +153,8 @@ struct Piece {
     error: Option<i32>,
 }
 
-/// Reads pieces that nobody has taken, in the order of the file, which is what the kernel reads ahead for; until there are none, or one was
-/// not all there. Each ends where a huge page does.
+/// Reads pieces in file order, as the kernel's read-ahead expects, until none is left or one is
+/// incomplete. Each piece ends at a huge-page boundary.
 fn read_pieces(
     fd: c_int,
     buffer: Buffer,
@@ -178,20 +179,20 @@ fn read_pieces(
         let (came, error) = huge.fill(part.address, part.bytes, || is_untouched(part), read);
         pieces.push(Piece { number, wanted: part.bytes, came, error });
         if came < part.bytes {
-            // Nobody needs what follows.
+            // Later pieces are not needed.
             next.store(usize::MAX / 2, Ordering::Relaxed);
             return pieces;
         }
     }
 }
 
-/// Bytes that came, and why no more.
+/// Returns the number of bytes read, and the error that stopped it.
 fn read_piece(fd: c_int, buffer: Buffer, offset: u64) -> (usize, Option<i32>) {
     let mut done = 0;
     while done < buffer.bytes {
         let part = buffer.behind(done);
         let at = (offset + done as u64) as i64;
-        // SAFETY: the program's buffer, as it said to `read`.
+        // SAFETY: the buffer belongs to the program, which passed it to `read`.
         match unsafe { real::system_pread(fd, part.address as *mut u8, part.bytes, at) } {
             Ok(0) => break,
             Ok(came) => done += came,
@@ -207,15 +208,16 @@ fn processors() -> usize {
     *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Bytes up to the first end of a huge page.
+/// Returns the bytes up to the first huge-page boundary.
 fn lead_of(buffer: Buffer) -> usize {
     HUGE_PAGE_BYTES - buffer.address % HUGE_PAGE_BYTES
 }
 
-/// Whether a buffer's first page is not there yet. A look at all would cost more than it saves.
+/// Returns true if the buffer's first page is not present. Checking all pages would cost more than
+/// it saves.
 fn is_untouched(buffer: Buffer) -> bool {
     let mut is_there = 0u8;
-    // SAFETY: asks only, and writes one byte.
+    // SAFETY: the call only queries, and writes one byte.
     let asked = unsafe { libc::mincore(buffer.address as *mut c_void, 1, &raw mut is_there) };
     asked == 0 && is_there & 1 == 0
 }

@@ -1,14 +1,16 @@
-//! The functions that the shim stands in front of: the next ones of their names after it, which are the C library's, or somebody else's who stands in
-//! front of that.
+//! The replaced functions: the next definitions after the shim, in the C library or in another
+//! preloaded library.
 //!
-//! All are looked up before `main`. Later, that could wait for the dynamic linker's lock, whose holder may wait for a lock of the caller's.
-//! They are called by name, and not as system calls, for whoever else is preloaded, and because `read` and `close` are points at which threads
-//! can be cancelled. A thread that is cancelled unwinds through its caller: so all that may wait is `C-unwind`.
+//! All are looked up before `main`. A later lookup could wait for the dynamic linker's lock, whose
+//! holder may wait for a lock of the caller. They are called as functions and not as system calls,
+//! for the sake of other preloaded libraries, and because `read` and `close` are cancellation
+//! points. A cancelled thread unwinds through its caller, so every function that can wait is
+//! `C-unwind`.
 
 use std::ffi::{CStr, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A function by its name.
+/// Function found by name.
 pub(crate) struct Next {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -24,7 +26,7 @@ impl Next {
         if !known.is_null() {
             return known;
         }
-        // SAFETY: a lookup by a name that ends with 0.
+        // SAFETY: the name is a null-terminated string.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.address.store(found, Ordering::Relaxed);
         found
@@ -39,25 +41,26 @@ macro_rules! functions {
             $(pub(super) static $name: Next = Next::new($symbol);)*
         }
 
-        /// Looks all of them up.
+        /// Looks up all functions.
         pub(crate) fn find_all() {
             $(next::$name.address();)*
         }
 
         $(
-            #[allow(clippy::unused_unit, reason = "one of them gives nothing")]
-            /// As the function of this name.
+            #[allow(clippy::unused_unit, reason = "one of them returns `()`")]
+            /// Calls the function of this name.
             ///
             /// # Safety
             ///
-            /// As the function of this name.
+            /// The contract of the function of this name.
             pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
                 let address = next::$name.address();
                 if address.is_null() {
                     crate::inside::set_errno(libc::ENOSYS);
                     return $failed;
                 }
-                // SAFETY: the C library's function of this name has this type; the caller answers for the rest.
+                // SAFETY: the C library's function of this name has this type, and the caller meets
+                // its contract.
                 unsafe {
                     let function = std::mem::transmute::<
                         *mut c_void,
@@ -91,26 +94,26 @@ functions! {
 }
 
 unsafe extern "C-unwind" {
-    /// Lets this thread be cancelled, if somebody wants that.
+    /// Cancels this thread if a cancellation is pending.
     pub(crate) fn pthread_testcancel();
-    /// Ends the program: a buffer is shorter than what is asked for.
+    /// Ends the program because a buffer is too short.
     pub(crate) fn __chk_fail() -> !;
     pub(crate) fn flockfile(stream: *mut libc::FILE);
     pub(crate) fn funlockfile(stream: *mut libc::FILE);
 }
 
-/// `pread` as a system call: what a thread of the shim's own reads.
+/// Makes the `pread` system call, for threads of the shim.
 ///
 /// # Safety
 ///
-/// As of `pread`.
+/// The contract of `pread`.
 pub(crate) unsafe fn system_pread(
     fd: c_int,
     buffer: *mut u8,
     bytes: usize,
     offset: i64,
 ) -> Result<usize, i32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller meets the contract of `pread`.
     let came: c_long = unsafe { libc::syscall(libc::SYS_pread64, fd, buffer, bytes, offset) };
     usize::try_from(came).map_err(|_| crate::inside::errno())
 }

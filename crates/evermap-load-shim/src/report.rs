@@ -1,4 +1,5 @@
-//! What is told of loads: a line of JSON each, where `EVERMAP_LOAD_REPORT` says; appended by one call, so that lines of several processes don't mix.
+//! Reports of loads: one line of JSON each, to the destination in `EVERMAP_LOAD_REPORT`. Each line
+//! is appended by one call, so lines of several processes do not mix.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -10,10 +11,10 @@ use serde::Serialize;
 
 use crate::loading::state;
 
-/// A descriptor's number, or a path.
+/// Descriptor number or path.
 const REPORT: &str = "EVERMAP_LOAD_REPORT";
 
-/// One load, or all reads of a file.
+/// Report of one load, or of all reads of a file.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Line {
     pid: u32,
@@ -22,7 +23,7 @@ pub(crate) struct Line {
     path: String,
     offset_bytes: u64,
     bytes: u64,
-    /// Calls, for reads.
+    /// Number of calls, for reads.
     calls: u64,
     method: Option<String>,
     why: String,
@@ -59,7 +60,7 @@ impl Line {
         }
     }
 
-    /// Of an image as it is now. Walks its page tables, so only if somebody wants to know.
+    /// Adds the current state of an image. Walks its page tables, so only if a report is requested.
     pub(crate) fn of_image(mut self, image: &Image) -> Line {
         if !is_wanted() {
             return self;
@@ -75,14 +76,14 @@ impl Line {
         self
     }
 
-    /// Mapped by the program itself, as that is best.
+    /// Records an ordinary mapping chosen by the policy.
     pub(crate) fn mapped(mut self, choice: &Choice) -> Line {
         self.method = Some(choice.method.name().into());
         self.why = format!("{}: {}", choice.method, choice.why);
         self
     }
 
-    /// Left to the program.
+    /// Records a failure. The program's call is passed on.
     pub(crate) fn failed(mut self, error: &impl ToString) -> Line {
         self.error = Some(error.to_string());
         self
@@ -100,18 +101,18 @@ fn destination() -> Option<&'static str> {
     found.as_deref().filter(|text| !text.is_empty())
 }
 
-/// Whether anybody wants to know.
+/// Returns true if a report is requested.
 pub(crate) fn is_wanted() -> bool {
     destination().is_some()
 }
 
-/// Tells of a load. Where that fails nobody can be told.
-pub(crate) fn tell(line: Line) {
+/// Writes a line. Failures are ignored.
+pub(crate) fn write(line: Line) {
     let Some(destination) = destination() else { return };
     let Ok(mut text) = serde_json::to_vec(&line) else { return };
     text.push(b'\n');
     if let Ok(number) = destination.parse() {
-        // SAFETY: the descriptor was given to us for this.
+        // SAFETY: the user passed this descriptor for reports.
         let file = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
         let _ = rustix::io::write(file, &text);
         return;
@@ -122,7 +123,7 @@ pub(crate) fn tell(line: Line) {
     }
 }
 
-/// Counts a read of a file, to be told of when the program ends.
+/// Counts a read of a file, reported when the program ends.
 pub(crate) fn count_read(call: &'static str, path: &Path, bytes: u64, took: Duration) {
     if !is_wanted() {
         return;
@@ -138,13 +139,13 @@ pub(crate) fn count_read(call: &'static str, path: &Path, bytes: u64, took: Dura
     }
     let mut line = Line::new(call, path, 0, bytes);
     line.method = Some("read".into());
-    line.why = "read by several threads, into huge pages where they fit".into();
+    line.why = "read by several threads, into huge pages where possible".into();
     line.complete_s = Some(took_s);
     state.reads.push(line);
 }
 
-/// Of what is not told yet: reads, and loads that were not over.
-pub(crate) fn tell_rest() {
+/// Reports what remains at the end: reads, and unfinished loads.
+pub(crate) fn write_rest() {
     let mut state = state();
     for image in state.loading.iter().filter_map(|loading| loading.image.as_ref()) {
         if image.recording().is_some_and(|recording| recording.touched_share() > 0.0) {
@@ -160,5 +161,5 @@ pub(crate) fn tell_rest() {
     });
     lines.extend(images);
     drop(state);
-    lines.into_iter().for_each(tell);
+    lines.into_iter().for_each(write);
 }

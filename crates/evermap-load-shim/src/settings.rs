@@ -1,4 +1,4 @@
-//! What is to be loaded: the rules, and which open file is meant by one.
+//! Rules, and matching of open files to rules.
 
 use std::ffi::{OsStr, c_int};
 use std::mem::MaybeUninit;
@@ -13,16 +13,17 @@ use rustix::fs::{FileType, OFlags, Stat};
 
 use crate::table::Version;
 
-/// The text of the rules.
+/// Environment variable with the text of the rules.
 const VARIABLE: &str = "EVERMAP_LOAD_RULES";
-/// Shorter files are passed on: setting up a load takes longer than reading them.
+/// Minimum file size. Setting up a load takes longer than reading smaller files.
 pub(crate) const BYTES_MIN: usize = 1 << 20;
 
-/// The text, from before `main`: the program may change its environment.
+/// Text of the rules, copied before `main` because the program may change its environment.
 static TEXT: AtomicPtr<String> = AtomicPtr::new(ptr::null_mut());
 static RULES: AtomicPtr<Rules> = AtomicPtr::new(ptr::null_mut());
 
-/// Keeps the text of the rules; says whether there is any. Parsing waits for the first long file: most programs read none.
+/// Copies the text of the rules and returns true if there is any. Parsing waits for the first large
+/// file, because most programs read none.
 pub(crate) fn read() -> bool {
     let Ok(text) = std::env::var(VARIABLE) else { return false };
     if text.trim().is_empty() {
@@ -32,20 +33,20 @@ pub(crate) fn read() -> bool {
     true
 }
 
-/// Whether anything is to be loaded at all.
+/// Returns true if there are rules.
 pub(crate) fn are_active() -> bool {
     !TEXT.load(Ordering::Relaxed).is_null()
 }
 
-/// The rules. Threads that come first at once all parse them, and one keeps what it has: a lock could be held by a thread that a
-/// forked child does not have.
+/// Returns the parsed rules. Concurrent first callers all parse, and one result is kept. A lock
+/// could be held by a thread that a forked child lacks.
 fn rules() -> Option<&'static Rules> {
     let known = RULES.load(Ordering::Acquire);
     if !known.is_null() {
-        // SAFETY: made by a box below, and never freed.
+        // SAFETY: created by a box below and never freed.
         return Some(unsafe { &*known });
     }
-    // SAFETY: null, or made by a box in `read`, and never freed.
+    // SAFETY: null, or created by a box in `read` and never freed.
     let text = unsafe { TEXT.load(Ordering::Acquire).as_ref() }?;
     let (rules, error) = match Rules::parse(text) {
         Ok(rules) => (rules, None),
@@ -55,13 +56,14 @@ fn rules() -> Option<&'static Rules> {
     match RULES.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
             if let Some(error) = error {
-                eprintln!("evermap: {VARIABLE} is not understood, and no file is loaded: {error}");
+                eprintln!("evermap: cannot parse {VARIABLE}, so no file is loaded: {error}");
             }
-            // SAFETY: as above.
+            // SAFETY: created by a box above and never freed.
             Some(unsafe { &*ours })
         }
         Err(theirs) => {
-            // SAFETY: nobody else has seen ours; theirs is as above.
+            // SAFETY: no other thread has seen `ours`; `theirs` was created by a box and is never
+            // freed.
             unsafe {
                 drop(Box::from_raw(ours));
                 Some(&*theirs)
@@ -70,17 +72,17 @@ fn rules() -> Option<&'static Rules> {
     }
 }
 
-/// A file that a rule is for.
+/// Open file that matches a rule.
 pub(crate) struct Match {
     pub(crate) path: PathBuf,
     pub(crate) rule: &'static Rule,
     pub(crate) version: Version,
-    /// It is open for reading only.
+    /// True if the file is open for reading only.
     pub(crate) is_read_only: bool,
 }
 
 impl Match {
-    /// Whether its name still stands for it.
+    /// Returns true if the name still refers to this file.
     pub(crate) fn is_there(&self) -> bool {
         let is_it = |version: Version| {
             (version.device, version.inode) == (self.version.device, self.version.inode)
@@ -89,13 +91,14 @@ impl Match {
     }
 }
 
-/// The rule for an open file: a regular one, open for reading, of some length, that has a name. Costs three system calls, a fourth and a match
-/// of patterns for files that could be meant.
+/// Returns the rule for an open file: a regular file of some length, open for reading, with a name.
+/// Costs three system calls, and for candidates a fourth and the matching of patterns.
 pub(crate) fn file_of(fd: c_int) -> Option<Match> {
     if fd < 0 {
         return None;
     }
-    // SAFETY: not closed while the program calls with it; if it does that all the same, the calls fail.
+    // SAFETY: the program uses the descriptor for its call. If it closes the descriptor
+    // concurrently, the calls fail.
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
     let flags = rustix::fs::fcntl_getfl(file).ok()?;
     let access = flags & OFlags::RWMODE;
@@ -121,7 +124,7 @@ pub(crate) fn file_of(fd: c_int) -> Option<Match> {
     })
 }
 
-/// Which version of which file.
+/// Returns the version of a file.
 pub(crate) fn version(stat: &Stat) -> Version {
     Version {
         device: stat.st_dev,

@@ -1,18 +1,18 @@
-//! Which addresses are images: arithmetic, and nothing else.
+//! Table of addresses that are images: arithmetic only.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What an image shows.
+/// File shown by an image.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Origin {
     pub(crate) path: PathBuf,
     pub(crate) version: Version,
-    /// The program asked for `MAP_SHARED`.
+    /// True if the program requested `MAP_SHARED`.
     pub(crate) is_shared: bool,
 }
 
-/// What tells the file from another one, and from itself when it was changed.
+/// Identity of a file and its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) device: u64,
@@ -21,18 +21,18 @@ pub(crate) struct Version {
     pub(crate) modified: (i64, i64),
 }
 
-/// A range of addresses that shows a file, and is not of it.
+/// Range of addresses that shows a file without mapping it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Part {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// What of the file is at `start`.
+    /// File offset at `start`.
     pub(crate) offset: u64,
     pub(crate) origin: Arc<Origin>,
 }
 
 impl Part {
-    /// What of it is between two addresses.
+    /// Returns the part between two addresses.
     fn between(&self, start: usize, end: usize) -> Option<Part> {
         let (start, end) = (start.max(self.start), end.min(self.end));
         (start < end).then(|| Part {
@@ -44,7 +44,7 @@ impl Part {
     }
 }
 
-/// All of them; they don't overlap.
+/// All parts, without overlaps.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     parts: Vec<Part>,
@@ -63,7 +63,7 @@ impl Table {
         self.parts.push(part);
     }
 
-    /// Takes away what is between two addresses, ascending.
+    /// Removes and returns the parts between two addresses, ascending.
     pub(crate) fn cut(&mut self, start: usize, end: usize) -> Vec<Part> {
         let mut taken = Vec::new();
         for part in std::mem::take(&mut self.parts) {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_out_of_the_middle_leaves_both_sides_with_their_offsets() {
+    fn cutting_the_middle_keeps_both_sides_with_their_offsets() {
         let mut table = Table::new();
         table.add(part(100, 200, 1000));
         assert_eq!(table.cut(120, 150), [part(120, 150, 1020)]);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_over_several_is_all_of_it_and_no_more() {
+    fn cutting_across_parts_removes_exactly_the_range() {
         let mut table = Table::new();
         table.add(part(300, 400, 0));
         table.add(part(100, 200, 50));

@@ -1,22 +1,22 @@
-//! Programs in C that map and read a file in every way that could go wrong with the shim in front of the C library: each checks every byte by itself, and runs
-//! without the shim as well, so that it is known to be right.
+//! C programs that map and read a file in every way that the shim could break. Each checks every
+//! byte, and also runs without the shim to show that the program itself is right.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// No whole page at the end, and long enough that loads are under way when programs go on.
+/// The last page is incomplete, and loads take long enough to be running while programs continue.
 const FILE_BYTES: usize = (12 << 20) + 123;
-/// What the policy says, and every kind of method that it could.
+/// The policy's choice, and one method of every kind.
 const METHODS: [&str; 6] =
     ["", "takeover", "takeover-on-demand", "read-huge", "read-uncached", "mmap-huge"];
 
 fn shim() -> PathBuf {
-    // Beside the folder of the tests.
+    // Next to the directory of the tests.
     let test = std::env::current_exe().unwrap();
     let built = test.parent().unwrap().parent().unwrap().join("libevermap_load_shim.so");
     let other = test.parent().unwrap().join("libevermap_load_shim.so");
-    [built, other].into_iter().find(|path| path.is_file()).expect("cargo builds the library")
+    [built, other].into_iter().find(|path| path.is_file()).expect("the shim library is not built")
 }
 
 struct Place {
@@ -25,9 +25,9 @@ struct Place {
 }
 
 impl Place {
-    /// With a program and its file; `None` if nothing can be compiled here.
+    /// Creates a directory with a program and its file. Returns `None` without a C compiler.
     fn new(program: &str) -> Option<Place> {
-        // On a disk, if there is one: most methods are for those.
+        // Use a disk if there is one, because most methods are for disks.
         let directory = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(program);
         let binary = directory.path().join(program);
@@ -37,7 +37,7 @@ impl Place {
             .arg(source.with_extension("c"))
             .output();
         let Ok(compiled) = compiled else {
-            println!("skipped: there is no C compiler here");
+            println!("skipped: there is no C compiler");
             return None;
         };
         assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
@@ -54,28 +54,28 @@ impl Place {
         self.directory.path().join("report")
     }
 
-    /// Has the next run find the file on the disk.
-    fn cool(&self) {
+    /// Evicts the file from the cache before the next run.
+    fn evict(&self) {
         let file = std::fs::File::open(self.file()).unwrap();
         file.sync_all().unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     }
 
-    fn command(&self, deed: &str) -> Command {
+    fn command(&self, action: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command.arg(deed).arg(self.file()).env_remove("LD_PRELOAD");
+        command.arg(action).arg(self.file()).env_remove("LD_PRELOAD");
         command
     }
 
-    fn with_shim(&self, deed: &str, rules: &str) -> Command {
+    fn with_shim(&self, action: &str, rules: &str) -> Command {
         let _ = std::fs::remove_file(self.report());
-        let mut command = self.command(deed);
+        let mut command = self.command(action);
         command.env("LD_PRELOAD", shim()).env("EVERMAP_LOAD_RULES", rules);
         command.env("EVERMAP_LOAD_REPORT", self.report());
         command
     }
 
-    fn told(&self) -> Vec<serde_json::Value> {
+    fn report_lines(&self) -> Vec<serde_json::Value> {
         let text = std::fs::read_to_string(self.report()).unwrap_or_default();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -88,7 +88,7 @@ fn expected() -> Vec<u8> {
     bytes
 }
 
-fn well(output: &Output, what: &str) {
+fn assert_success(output: &Output, what: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{what}: {}: {said}", output.status);
     assert_eq!(said, "", "{what}");
@@ -101,113 +101,113 @@ fn rules(method: &str) -> String {
     }
 }
 
-/// A deed does as well with the shim as without, whatever loads.
-fn maps(deed: &str) {
+/// Each action succeeds with and without the shim, for every method.
+fn maps(action: &str) {
     let Some(place) = Place::new("maps") else { return };
-    well(&place.command(deed).output().unwrap(), deed);
+    assert_success(&place.command(action).output().unwrap(), action);
     for method in METHODS {
-        place.cool();
-        well(
-            &place.with_shim(deed, &rules(method)).output().unwrap(),
-            &format!("{deed}, {method}"),
+        place.evict();
+        assert_success(
+            &place.with_shim(action, &rules(method)).output().unwrap(),
+            &format!("{action}, {method}"),
         );
-        for line in place.told() {
-            assert_eq!(line["error"], serde_json::Value::Null, "{deed}, {method}: {line}");
+        for line in place.report_lines() {
+            assert_eq!(line["error"], serde_json::Value::Null, "{action}, {method}: {line}");
         }
     }
-    assert_eq!(std::fs::read(place.file()).unwrap(), expected(), "{deed} changed the file");
+    assert_eq!(std::fs::read(place.file()).unwrap(), expected(), "{action} changed the file");
 }
 
-fn reads(deed: &str) {
+fn reads(action: &str) {
     let Some(place) = Place::new("reads") else { return };
-    well(&place.command(deed).output().unwrap(), deed);
-    place.cool();
-    well(&place.with_shim(deed, &rules("")).output().unwrap(), deed);
+    assert_success(&place.command(action).output().unwrap(), action);
+    place.evict();
+    assert_success(&place.with_shim(action, &rules("")).output().unwrap(), action);
 }
 
 #[test]
-fn a_private_mapping_is_the_files_bytes_and_then_the_programs_own() {
+fn a_private_mapping_shows_the_file_and_can_be_written() {
     maps("read_and_write");
 }
 
 #[test]
-fn a_mapping_can_be_given_to_system_calls_at_once() {
+fn system_calls_can_use_a_mapping_at_once() {
     let Some(place) = Place::new("maps") else { return };
     for method in METHODS {
-        place.cool();
-        well(&place.with_shim("write_out", &rules(method)).output().unwrap(), method);
+        place.evict();
+        assert_success(&place.with_shim("write_out", &rules(method)).output().unwrap(), method);
         let out = std::fs::read(place.file().with_extension("bin.out")).unwrap();
         assert!(out == expected(), "{method}");
     }
 }
 
 #[test]
-fn parts_are_unmapped_and_the_rest_stays() {
+fn unmapping_a_part_keeps_the_rest() {
     maps("unmap_parts");
 }
 
 #[test]
-fn what_is_unmapped_while_it_is_loaded_is_free_for_others() {
+fn addresses_unmapped_during_a_load_are_free() {
     maps("unmap_early");
 }
 
 #[test]
-fn mappings_are_moved_cut_and_grown_as_those_of_files() {
+fn mappings_are_moved_shrunk_and_grown_like_file_mappings() {
     maps("remap");
 }
 
 #[test]
-fn what_a_program_gives_up_is_the_files_again() {
+fn discarded_pages_show_the_file_again() {
     maps("dont_need");
 }
 
 #[test]
-fn children_have_all_of_it_whenever_they_are_forked() {
+fn children_have_the_whole_image_whenever_they_are_forked() {
     maps("fork_at_once");
 }
 
 #[test]
-fn what_is_read_only_stays_so() {
+fn read_only_mappings_stay_read_only() {
     maps("read_only");
 }
 
 #[test]
-fn shared_mappings_write_to_the_file_as_ever() {
+fn shared_mappings_write_to_the_file() {
     maps("shared_is_written");
 }
 
 #[test]
-fn fixed_addresses_are_kept_and_replace_what_is_there() {
+fn fixed_addresses_replace_existing_mappings() {
     maps("at_fixed_addresses");
 }
 
 #[test]
-fn ranges_of_a_file_and_mistakes_are_what_they_were() {
+fn file_ranges_and_errors_are_unchanged() {
     maps("ranges");
 }
 
 #[test]
-fn a_program_that_closes_everything_keeps_its_images_and_gets_the_descriptors() {
+fn a_program_that_closes_all_descriptors_keeps_its_images() {
     maps("closes_everything");
 }
 
 #[test]
-fn threads_map_at_once_while_others_fork() {
+fn threads_map_while_others_fork() {
     maps("by_threads");
 }
 
 #[test]
-fn a_load_that_is_over_leaves_neither_threads_nor_descriptors() {
+fn a_finished_load_leaves_no_threads_or_descriptors() {
     maps("leaves_nothing");
 }
 
 #[test]
-fn whole_files_are_read_and_the_position_is_behind_them() {
+fn reading_a_whole_file_moves_the_position_to_its_end() {
     reads("read_whole");
 }
 
 #[test]
-fn reads_of_odd_lengths_give_every_byte_once() {
+fn reads_of_odd_lengths_return_every_byte_once() {
     reads("read_odd");
 }
 
@@ -222,7 +222,7 @@ fn reads_into_several_buffers_fill_them_in_order() {
 }
 
 #[test]
-fn bad_descriptors_and_buffers_give_the_errors_they_gave() {
+fn bad_descriptors_and_buffers_give_unchanged_errors() {
     reads("bad_reads");
 }
 
@@ -232,66 +232,66 @@ fn threads_that_share_a_descriptor_share_its_bytes() {
 }
 
 #[test]
-fn pipes_are_read_as_ever_and_their_readers_can_be_cancelled() {
+fn pipe_reads_are_unchanged_and_can_be_cancelled() {
     reads("pipes_and_cancels");
 }
 
 #[test]
-fn streams_are_read_to_the_end_and_say_so() {
+fn streams_are_read_to_the_end_and_report_it() {
     reads("stream_whole");
 }
 
 #[test]
-fn streams_with_something_in_their_buffer_or_pushed_back_give_that_first() {
+fn buffered_and_pushed_back_bytes_are_read_first() {
     reads("stream_odd");
 }
 
 #[test]
-fn what_is_told_names_the_file_the_method_and_why() {
+fn the_report_names_the_file_the_method_and_the_reason() {
     let Some(place) = Place::new("maps") else { return };
-    well(&place.with_shim("read_and_write", &rules("read-huge")).output().unwrap(), "a run");
-    let told = place.told();
+    assert_success(
+        &place.with_shim("read_and_write", &rules("read-huge")).output().unwrap(),
+        "a run",
+    );
+    let told = place.report_lines();
     assert_eq!(told.len(), 1, "{told:?}");
     let file = place.file().canonicalize().unwrap();
     assert_eq!(told[0]["path"], file.to_str().unwrap());
     assert_eq!((&told[0]["call"], &told[0]["program"]), (&"mmap".into(), &"maps".into()));
     assert_eq!(told[0]["method"], "read-huge");
     assert_eq!(told[0]["bytes"], FILE_BYTES);
-    assert!(told[0]["why"].as_str().unwrap().contains("asked for by name"), "{told:?}");
+    assert!(told[0]["why"].as_str().unwrap().contains("requested by name"), "{told:?}");
     assert!(told[0]["complete_s"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
-fn files_that_no_rule_is_for_and_files_that_change_are_left_to_the_program() {
+fn unmatched_and_changing_files_are_not_loaded() {
     let Some(place) = Place::new("maps") else { return };
     let changing = "[[file]]\npattern = \"*.bin\"\nunchanging = false\n";
     for rules in ["[[file]]\npattern = \"*.other\"\n", changing, "", "[[file]]\nnonsense\n"] {
         let output = place.with_shim("read_and_write", rules).output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(place.told(), [0; 0]);
+        assert_eq!(place.report_lines(), [0; 0]);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(
-            said.contains("EVERMAP_LOAD_RULES is not understood"),
-            rules.contains("nonsense")
-        );
+        assert_eq!(said.contains("cannot parse EVERMAP_LOAD_RULES"), rules.contains("nonsense"));
     }
 }
 
 #[test]
-fn a_recording_of_one_run_is_used_by_the_next() {
+fn the_recording_of_one_run_is_used_by_the_next() {
     let Some(place) = Place::new("maps") else { return };
     let recording = place.directory.path().join("recording");
     let rules = format!("[[file]]\npattern = \"*.bin\"\nrecording = {recording:?}\n");
     for round in 0..2 {
-        place.cool();
-        well(&place.with_shim("write_out", &rules).output().unwrap(), "a run");
+        place.evict();
+        assert_success(&place.with_shim("write_out", &rules).output().unwrap(), "a run");
         let out = std::fs::read(place.file().with_extension("bin.out")).unwrap();
         assert!(out == expected(), "round {round}");
         if !recording.exists() {
-            return println!("skipped: nothing can be recorded here");
+            return println!("skipped: recording is not possible");
         }
     }
-    let told = place.told();
+    let told = place.report_lines();
     let why = told[0]["why"].as_str().unwrap();
     assert!(!why.contains("recorded: each"), "{why}");
 }

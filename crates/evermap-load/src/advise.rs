@@ -1,4 +1,4 @@
-//! The control of a part of an image: what will be done with it, said after it was loaded or while it is.
+//! Advice about parts of an image, during or after the load.
 
 use std::ops::Range;
 
@@ -8,32 +8,34 @@ use crate::methods::on_demand::OnDemand;
 use crate::methods::read::fill;
 use crate::region::{Backing, Region};
 use crate::sys::HUGE_PAGE_BYTES;
-use crate::sys::advice::Harmless;
+use crate::sys::advice::SafeAdvice;
 use crate::sys::pages::pages;
 use crate::sys::read::Caching;
 
-/// What will be done with a range of an image.
+/// Expected use of a range of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum Advice {
-    /// It will be written: its pages become private now, as huge pages, instead of one by one by a copy and a fault each.
+    /// The range will be written. Makes its pages private now, as huge pages, instead of a fault
+    /// and a copy for each page.
     WriteSoon,
-    /// It will be read only. Windows of an image that comes on demand that are missing show the file instead of taking memory; needs
-    /// `may_map`.
+    /// The range will only be read. In an on-demand image, missing windows are mapped from the file
+    /// instead of taking memory. Requires `may_map`.
     ReadOnly,
-    /// It will not be touched: nothing is read ahead. If it is touched all the same, it is there.
+    /// The range will not be accessed, so it is not read ahead. Accesses still work.
     Never,
-    /// It will be touched in order, soon.
+    /// The range will soon be accessed in order.
     Sequential,
 }
 
-/// The windows of memory that lie wholly in a part of it.
+/// Returns the windows that lie entirely in a range of memory.
 fn whole(part: &Range<usize>) -> Range<usize> {
     let first = part.start.div_ceil(HUGE_PAGE_BYTES);
     first..(part.end / HUGE_PAGE_BYTES).max(first)
 }
 
-/// Advice about an image that comes on demand. `part` is of its memory; the caller holds the image for itself.
+/// Gives advice about an on-demand image. `part` is a range of its memory. The caller has exclusive
+/// access to the image.
 pub(crate) fn advise_on_demand(
     load: &OnDemand,
     job: &Job,
@@ -49,29 +51,29 @@ pub(crate) fn advise_on_demand(
         }
         Advice::Never => {
             for window in whole(&part) {
-                shared.windows.leave(window);
+                shared.windows.skip(window);
             }
         }
         Advice::ReadOnly if may_map => {
             for window in whole(&part) {
-                give_back(load, job, window)?;
+                map_window(load, job, window)?;
             }
         }
-        // Copies are all that is allowed.
+        // Without permission to map, only copies are allowed.
         Advice::ReadOnly => {}
     }
     Ok(())
 }
 
-/// Shows the file in a window that is missing.
-fn give_back(load: &OnDemand, job: &Job, window: usize) -> Result<()> {
+/// Maps the file in a missing window.
+fn map_window(load: &OnDemand, job: &Job, window: usize) -> Result<()> {
     let shared = load.shared();
-    if !shared.windows.give_back(window) {
+    if !shared.windows.map_file(window) {
         return Ok(());
     }
     let from = window * HUGE_PAGE_BYTES;
-    // SAFETY: the window is missing and will not be read any more; the image is held by the caller alone, so nobody waits for a page of
-    // it.
+    // SAFETY: the window is missing and will not be loaded any more. The caller has exclusive
+    // access to the image, so no thread waits for a page of it.
     unsafe {
         shared.region.replace_by_file(
             from,
@@ -84,7 +86,8 @@ fn give_back(load: &OnDemand, job: &Job, window: usize) -> Result<()> {
     .map_err(|errno| job.source.failed("map a part of", errno))
 }
 
-/// Advice about an image that is all there. `part` is of its memory; the caller holds the image for itself.
+/// Gives advice about a complete image. `part` is a range of its memory. The caller has exclusive
+/// access to the image.
 pub(crate) fn advise_whole(
     region: &Region,
     job: &Job,
@@ -94,26 +97,27 @@ pub(crate) fn advise_whole(
     if region.backing() == Backing::Private {
         return Ok(());
     }
-    let harmless = match advice {
+    let safe_advice = match advice {
         Advice::WriteSoon if region.backing() == Backing::FilePrivate => {
             return whole(&part).try_for_each(|window| take_over(region, job, window));
         }
-        Advice::WriteSoon | Advice::ReadOnly => Harmless::WillNeed,
-        Advice::Never => Harmless::Random,
-        Advice::Sequential => Harmless::Sequential,
+        Advice::WriteSoon | Advice::ReadOnly => SafeAdvice::WillNeed,
+        Advice::Never => SafeAdvice::Random,
+        Advice::Sequential => SafeAdvice::Sequential,
     };
-    // Only advice.
-    let _ = region.advise(part.start, part.end, harmless);
+    // Best effort.
+    let _ = region.advise(part.start, part.end, safe_advice);
     Ok(())
 }
 
-/// Makes a window of a private mapping a private huge page, with the file's bytes, unless something in it was written.
+/// Replaces a window of a private mapping by a private huge page with the same bytes, unless part
+/// of it was written.
 fn take_over(region: &Region, job: &Job, number: usize) -> Result<()> {
     let from = number * HUGE_PAGE_BYTES;
     let Some(found) = pages(region.address() as usize + from, HUGE_PAGE_BYTES) else {
         return Ok(());
     };
-    // A page that is swapped was written, too.
+    // Swapped pages were written before.
     if found.iter().any(|pages| !pages.is_file || !pages.is_present) {
         return Ok(());
     }
@@ -128,16 +132,17 @@ fn take_over(region: &Region, job: &Job, number: usize) -> Result<()> {
         Some(direct) if !is_cached => direct,
         _ => source.cached(),
     };
-    // SAFETY: `taken` is a whole window, and nobody else knows of it.
+    // SAFETY: `taken` is a whole window without other users.
     let read = |file| unsafe { fill(job, file, taken.address(), window, Caching::Kept) };
     read(file).or_else(|_| read(source.cached()))?;
     source.check()?;
-    // SAFETY: the part was not written, so what is in `taken` is what was there; the caller holds the image alone.
+    // SAFETY: the window was not written, so `taken` holds the same bytes. The caller has exclusive
+    // access to the image.
     unsafe { region.replace_by_region(from, taken) }
         .map_err(|errno| job.source.failed("take over a part of", errno))
 }
 
-/// A range of an image as a part of its memory.
+/// Converts a range of the image to a range of its memory.
 pub(crate) fn part_of(job: &Job, range: &Range<usize>) -> Result<Range<usize>> {
     let slice = job.part.slice();
     if range.start > range.end || range.end > slice.len() {

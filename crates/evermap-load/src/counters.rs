@@ -1,14 +1,14 @@
-//! What a load counts while it runs, for whoever watches it and for its report.
+//! Counters of a running load, for progress and the report.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Counted by the threads that load, read by everybody.
+/// Written by the loading threads, read by any thread.
 #[derive(Debug)]
 pub(crate) struct Counters {
     begun: Instant,
     loaded_bytes: AtomicU64,
-    /// Nanoseconds from the beginning; 0 is not yet.
+    /// Nanoseconds since the start; 0 if not reached.
     first_ns: AtomicU64,
     complete_ns: AtomicU64,
     pub(crate) on_demand: AtomicU64,
@@ -42,7 +42,7 @@ impl Counters {
         }
     }
 
-    /// Bytes that can be used from now on.
+    /// Counts bytes that became usable.
     pub(crate) fn loaded(&self, bytes: u64) {
         self.loaded_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -51,12 +51,12 @@ impl Counters {
         self.loaded_bytes.load(Ordering::Relaxed)
     }
 
-    /// The first byte can be used; only the first call counts.
+    /// Records that the first byte is usable. Later calls have no effect.
     pub(crate) fn first(&self) {
         self.mark(&self.first_ns);
     }
 
-    /// All bytes can be used; only the first call counts.
+    /// Records that all bytes are usable. Later calls have no effect.
     pub(crate) fn complete(&self) {
         self.first();
         self.mark(&self.complete_ns);
@@ -85,12 +85,12 @@ fn seconds(word: &AtomicU64) -> Option<f64> {
     }
 }
 
-/// One more of something.
+/// Increments a counter.
 pub(crate) fn count(word: &AtomicU64) {
     add(word, 1);
 }
 
-/// So many more of something.
+/// Adds to a counter.
 pub(crate) fn add(word: &AtomicU64, more: u64) {
     word.fetch_add(more, Ordering::Relaxed);
 }

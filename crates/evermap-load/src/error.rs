@@ -1,32 +1,32 @@
-//! What can go wrong with a load: the thing, the cause, the remedy.
+//! Errors of loading: the file, the cause, the remedy.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::plan::Method;
 
-/// As everywhere in this crate.
+/// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// How a file changed while it was loaded.
+/// Change of a file during a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Change {
-    /// It is shorter.
-    CutShort,
-    /// It is longer.
+    /// The file is shorter.
+    Truncated,
+    /// The file is longer.
     Grown,
-    /// It has its length, and other contents, or may have.
+    /// The length is the same, but the contents may differ.
     Rewritten,
-    /// Its name belongs to another file now, or to none.
+    /// The name belongs to another file or to none.
     Replaced,
 }
 
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Change::CutShort => "was cut short",
+            Change::Truncated => "was truncated",
             Change::Grown => "has grown",
             Change::Rewritten => "was written to",
             Change::Replaced => "was replaced by another file, or removed,",
@@ -34,69 +34,69 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// Why a file could not be loaded, or not wholly. The file is never changed.
+/// Reason why a file could not be loaded, or not completely. The file is never changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A call failed.
+    /// A system call failed.
     #[error("cannot {operation} {}: {source}{}", path.display(), remedy(operation, source))]
     Io {
-        /// What was tried, as in "cannot ...".
+        /// Operation that failed, to complete "cannot ...".
         operation: &'static str,
-        /// On which file.
+        /// File of the operation.
         path: PathBuf,
-        /// Why.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// Bytes could not be read. All others can be used.
+    /// Bytes could not be read. All other bytes are usable.
     #[error(
-        "cannot read {length_bytes} bytes at {offset_bytes} of {}: {source}; the rest of it is loaded, see the kernel's log for the disk",
+        "cannot read {length_bytes} bytes at {offset_bytes} of {}: {source}; the rest of the file is loaded; check the kernel log for disk errors",
         path.display()
     )]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// Offset in the file.
         offset_bytes: u64,
-        /// How many, at most.
+        /// Maximum number of unreadable bytes.
         length_bytes: u64,
-        /// Why.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// The file is not what it was when the load began: what was not loaded before is not given away.
-    #[error("{} {change} while it was loaded: load it again", path.display())]
+    /// The file changed after the load began. Bytes not loaded before are not returned.
+    #[error("{} {change} while it was being loaded; load it again", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
-        /// What happened to it.
+        /// Kind of change.
         change: Change,
     },
-    /// What the name stands for has no bytes at offsets.
+    /// The path does not name a regular file.
     #[error("{} is {what}: only regular files can be loaded", path.display())]
     NotAFile {
-        /// The name.
+        /// Path as given.
         path: PathBuf,
-        /// What it is.
+        /// Kind of file.
         what: &'static str,
     },
-    /// The range that was asked for goes beyond the file, or beyond what was loaded of it.
+    /// The requested range exceeds the file or the image.
     #[error(
-        "of {}, {there_bytes} bytes are there, and the range {begin_bytes}..{end_bytes} is not within them: ask for less",
+        "cannot use range {begin_bytes}..{end_bytes} of {}: it has {there_bytes} bytes; use a range within them",
         path.display()
     )]
     NoSuchRange {
         /// The file.
         path: PathBuf,
-        /// Its length, or that of its image.
+        /// Length of the file or image.
         there_bytes: u64,
-        /// The first byte wanted.
+        /// First byte of the range.
         begin_bytes: u64,
-        /// The byte after the last.
+        /// Byte after the last one of the range.
         end_bytes: u64,
     },
-    /// What has to be private does not fit into the memory there is.
+    /// Private memory for the load exceeds the available memory.
     #[error(
-        "{} takes {needed_bytes} bytes of memory, and {limit} leaves {available_bytes}: load a range of it, allow a mapping, or give the process more",
+        "cannot load {}: it needs {needed_bytes} bytes of memory, and {limit} leaves {available_bytes}; load a range, allow mapping, or raise the limit",
         path.display()
     )]
     NoMemory {
@@ -104,56 +104,56 @@ pub enum Error {
         path: PathBuf,
         /// Private memory needed.
         needed_bytes: u64,
-        /// What there is.
+        /// Available memory.
         available_bytes: u64,
-        /// Who says so.
+        /// Source of the limit.
         limit: &'static str,
     },
-    /// The method that was asked for by name cannot do it.
+    /// The method requested by name cannot load the file.
     #[error("cannot load {} by `{method}`: {why}", path.display())]
     Refused {
         /// The file.
         path: PathBuf,
         /// The method.
         method: Method,
-        /// What is missing, and what would do.
+        /// Missing requirement and remedy.
         why: String,
     },
-    /// The threads that load this image are gone: something killed them.
+    /// The threads that load this image were killed.
     #[error(
-        "the threads that load {} were killed: what was not loaded before cannot be had; load it again, without whatever kills threads of this process",
+        "the threads that load {} were killed, and the rest of the file cannot be loaded; find out what kills threads of this process, then load it again",
         path.display()
     )]
     ThreadsLost {
         /// The file.
         path: PathBuf,
     },
-    /// A file of rules, or a recording, says something that cannot be.
+    /// A file of rules or a recording is invalid.
     #[error("{}: {what}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// Problem and its position.
         what: String,
     },
 }
 
 fn remedy(operation: &str, error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        // Of `mmap`, which waits for nothing else.
+        // From `mmap`, where EAGAIN means the locked-memory limit.
         Some(libc::EAGAIN) if operation.contains("memory") => {
-            "; this process locks its memory (mlockall), and may lock no more: raise `ulimit -l`"
+            "; this process locks its memory (mlockall) and has reached its limit: raise `ulimit -l`"
         }
-        Some(libc::ENOENT) => "; see that the name is right",
-        Some(libc::EACCES | libc::EPERM) => "; its permissions must let this user read it",
+        Some(libc::ENOENT) => "; check the name",
+        Some(libc::EACCES | libc::EPERM) => "; make it readable for this user",
         Some(libc::EMFILE | libc::ENFILE) => {
             "; too many files are open: raise `ulimit -n`, or close some"
         }
         Some(libc::ENOMEM) => {
-            "; there is no memory left: see `ulimit -v` and the control group's limit"
+            "; memory is exhausted: check `ulimit -v` and the control group's limit"
         }
-        Some(libc::EIO) => "; the disk is failing or gone: see the kernel's log",
-        Some(libc::ENOSPC | libc::EDQUOT) => "; free some, or name a file elsewhere",
+        Some(libc::EIO) => "; the disk is failing or gone: check the kernel log",
+        Some(libc::ENOSPC | libc::EDQUOT) => "; free space, or name a file on another disk",
         _ => "",
     }
 }

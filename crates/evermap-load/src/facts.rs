@@ -1,4 +1,5 @@
-//! Gathering facts, no more than are needed: a look at memory limits and devices takes longer than mapping a cached file.
+//! Gathers facts, as few as needed: querying memory limits and devices takes longer than mapping a
+//! cached file.
 
 use evermap_observe::{FileSystem, LimitedBy, Memory};
 
@@ -6,7 +7,7 @@ use crate::part::Part;
 use crate::plan::Facts;
 use crate::source::Source;
 
-/// Known since it was opened. Costs nothing.
+/// Returns the facts known from opening the file. Costs nothing.
 pub(crate) fn of_name(source: &Source, part: &Part) -> Facts {
     let file_system = source.file_system();
     Facts {
@@ -26,33 +27,36 @@ pub(crate) fn of_name(source: &Source, part: &Part) -> Facts {
     }
 }
 
-/// Files from this size on are looked at in a few places first: asking for all of a file goes over all pages of it that are cached (64 MiB in small pages: 0.4 ms, 1 GiB in larger ones 1 ms).
-const GLANCED_BYTES_MIN: u64 = 16 << 20;
-/// So many places of so many bytes.
-const GLANCES: u64 = 32;
-const GLANCE_BYTES: u64 = 64 << 10;
+/// Minimum file size for sampling the cache. A query of the whole file visits all its cached pages
+/// (0.4 ms for 64 MiB in small pages, 1 ms for 1 GiB in larger ones).
+const SAMPLED_BYTES_MIN: u64 = 16 << 20;
+/// Number and size of the samples.
+const SAMPLES: u64 = 32;
+const SAMPLE_BYTES: u64 = 64 << 10;
 
-/// And what of it is cached, by a look at a few places, if that is the same in all of them: all, or nothing. Costs a system call for each.
-pub(crate) fn of_cache_at_a_glance(source: &Source, part: &Part) -> Option<Facts> {
+/// Adds the cached bytes, judged by samples, if all samples agree: everything or nothing is cached.
+/// Costs one system call per sample.
+pub(crate) fn of_cache_by_samples(source: &Source, part: &Part) -> Option<Facts> {
     let mut facts = of_name(source, part);
-    if facts.bytes < GLANCED_BYTES_MIN || facts.is_in_memory {
+    if facts.bytes < SAMPLED_BYTES_MIN || facts.is_in_memory {
         return None;
     }
-    let step = (facts.bytes - GLANCE_BYTES) / (GLANCES - 1);
-    let places = (0..GLANCES).map(|number| part.begin + number * step);
-    let mut looks = places.map(|place| {
-        let found = evermap_observe::residency_of(source.cached(), place, GLANCE_BYTES)?;
+    let step = (facts.bytes - SAMPLE_BYTES) / (SAMPLES - 1);
+    let places = (0..SAMPLES).map(|number| part.begin + number * step);
+    let mut samples = places.map(|place| {
+        let found = evermap_observe::residency_of(source.cached(), place, SAMPLE_BYTES)?;
         match found.resident_bytes {
             0 => Some(false),
-            resident => (resident >= GLANCE_BYTES).then_some(true),
+            resident => (resident >= SAMPLE_BYTES).then_some(true),
         }
     });
-    let is_cached = looks.next()??;
+    let is_cached = samples.next()??;
     facts.resident_bytes = Some(if is_cached { facts.bytes } else { 0 });
-    looks.all(|look| look == Some(is_cached)).then_some(facts)
+    samples.all(|sample| sample == Some(is_cached)).then_some(facts)
 }
 
-/// And what of it is cached. Costs a system call, unless it can be nowhere else: that one would go over all its pages (7 ms for 1 GiB of tmpfs).
+/// Adds the cached bytes. Costs one system call. The call is skipped for files in memory, where it
+/// would visit all pages (7 ms for 1 GiB of tmpfs).
 pub(crate) fn of_cache(source: &Source, part: &Part) -> Facts {
     let mut facts = of_name(source, part);
     if facts.is_in_memory && source.is_dense() {
@@ -70,7 +74,8 @@ pub(crate) fn of_cache(source: &Source, part: &Part) -> Facts {
     facts
 }
 
-/// And what this process may use, and the device can do. Costs some fifty system calls.
+/// Adds the memory available to this process and the device's abilities. Costs about fifty system
+/// calls.
 pub(crate) fn of_machine(facts: Facts, source: &Source, memory: Option<Memory>) -> Facts {
     let available_limit = match memory.map(|memory| memory.limited_by) {
         Some(LimitedBy::Group) => "the control group",
@@ -95,32 +100,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_glance_is_enough_where_all_is_cached_or_nothing_and_never_else() {
-        // Where files are on a disk as a rule: one in memory is not looked at.
+    fn sampling_decides_only_if_everything_or_nothing_is_cached() {
+        // `/var/tmp` is usually on a disk. Files in memory are not sampled.
         let file = tempfile::NamedTempFile::new_in("/var/tmp")
             .or_else(|_| tempfile::NamedTempFile::new())
             .unwrap();
-        let bytes = GLANCED_BYTES_MIN;
+        let bytes = SAMPLED_BYTES_MIN;
         file.as_file().set_len(bytes).unwrap();
         let source = || Source::open(file.path()).unwrap();
-        let glance = |source: &Source, bytes| {
-            of_cache_at_a_glance(source, &Part::new(0..bytes, 4096))
+        let sample = |source: &Source, bytes| {
+            of_cache_by_samples(source, &Part::new(0..bytes, 4096))
                 .map(|facts| facts.resident_bytes)
         };
         if source().file_system().is_memory()
             || evermap_observe::residency_of(source().cached(), 0, 4096).is_none()
         {
-            eprintln!(
-                "skipped: files are in memory here, or the kernel does not tell what is cached"
-            );
+            eprintln!("skipped: files are in memory, or the kernel does not report cached pages");
             return;
         }
-        assert_eq!(glance(&source(), bytes), Some(Some(0)), "holes that nobody has read");
+        assert_eq!(sample(&source(), bytes), Some(Some(0)), "holes are not cached");
         file.as_file().write_all_at(&[1; 1 << 20], 0).unwrap();
-        assert_eq!(glance(&source(), bytes), None, "some of it is cached, and that is seen");
+        assert_eq!(sample(&source(), bytes), None, "partly cached");
         std::io::copy(&mut source_file(&file).take(bytes), &mut std::io::sink()).unwrap();
-        assert_eq!(glance(&source(), bytes), Some(Some(bytes)));
-        assert_eq!(glance(&source(), bytes - 1), None, "short enough to be looked at as a whole");
+        assert_eq!(sample(&source(), bytes), Some(Some(bytes)));
+        assert_eq!(sample(&source(), bytes - 1), None, "below the minimum size for sampling");
     }
 
     fn source_file(file: &tempfile::NamedTempFile) -> std::fs::File {

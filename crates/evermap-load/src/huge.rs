@@ -1,9 +1,10 @@
-//! Huge pages, where they are cheap.
+//! Use of huge pages where they are cheap.
 //!
-//! A huge page saves 511 faults. It costs more than it saves where none is free, because the fault waits while the kernel moves other
-//! pages together, and where a virtual machine has given free memory back to its host (reading 512 MB: 1,275 ms of processor time
-//! instead of 260; 544 instead of 381). So a load asks for no more huge pages than are free and for none under memory pressure. A
-//! load that fills its memory itself also compares what huge pages and small ones cost it, and stops asking when it loses.
+//! A huge page saves 511 faults. It costs more than it saves if none is free, because the fault
+//! waits for compaction, and if a virtual machine has returned free memory to its host (reading 512
+//! MB: 1,275 ms of processor time instead of 260; 544 instead of 381). So a load asks for at most
+//! the free huge pages, and for none under memory pressure. A load that fills its memory itself
+//! also compares the cost of huge and small pages, and stops asking when huge pages lose.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -13,37 +14,39 @@ use evermap_observe::HugePageSupply;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::sys::HUGE_PAGE_BYTES;
-use crate::sys::advice::{Harmless, advise};
+use crate::sys::advice::{SafeAdvice, advise};
 
-/// Above this share of waiting, memory is short.
+/// Share of time waiting for memory above which memory is under pressure.
 const PRESSURE_MAX: f64 = 0.05;
-/// Of the free huge pages, the share that is left to others.
+/// One in this many free huge pages is left to others.
 const LEFT_SHARE: u64 = 4;
-/// Fewer bytes of small pages tell too little of what they cost.
+/// Minimum bytes of small pages for a cost sample.
 const SAMPLE_BYTES_MIN: usize = 256 << 10;
-/// Processor time that huge pages may lose before the asking ends, and that they can gain beforehand.
+/// Processor time that huge pages may lose before a load stops asking, and maximum credit from
+/// earlier gains.
 const LOSS_NS_MAX: i64 = 1_000_000;
-/// For so long after a loss, loads of this process do not ask.
+/// Time after a loss during which loads of this process do not ask.
 const AFTER_LOSS: Duration = Duration::from_secs(10);
 
-/// When huge pages lost, in milliseconds since the first look; 0 for never.
+/// Time of the last loss, in milliseconds since the first query; 0 if none.
 static LOST_AT_MS: AtomicU64 = AtomicU64::new(0);
 
-/// The huge pages that one load may ask for. Threads share it.
+/// Budget of huge pages for one load, shared by its threads.
 #[derive(Debug)]
 pub struct HugePages {
-    /// How many more it may ask for.
+    /// Remaining number of huge pages.
     left: AtomicU64,
-    /// Processor time of as many bytes in small pages, in nanoseconds; 0 until some were filled.
+    /// Cost of filling a huge page's bytes in small pages, in nanoseconds of processor time; 0
+    /// until measured.
     small_ns: AtomicU64,
-    /// What huge pages took longer than small ones, so far.
+    /// Total extra cost of huge pages over small ones, in nanoseconds.
     loss_ns: AtomicI64,
 }
 
 impl HugePages {
-    /// Looks how many can be had, for a load of so many bytes. Costs three small reads of `/proc` and `/sys`, and none for less than
-    /// a huge page.
-    pub fn look(bytes: usize) -> HugePages {
+    /// Determines the budget for a load of `bytes`. Costs three small reads of `/proc` and `/sys`,
+    /// or none for less than a huge page.
+    pub fn query(bytes: usize) -> HugePages {
         let wanted = (bytes / HUGE_PAGE_BYTES) as u64;
         let allowed = match wanted {
             0 => 0,
@@ -61,8 +64,8 @@ impl HugePages {
         }
     }
 
-    /// Fills a range of memory by `fill`, which runs in this thread: as a huge page if the range is just that, `is_untouched`, and
-    /// huge pages are cheap.
+    /// Fills a range of memory by calling `fill` in this thread. Uses a huge page if the range is
+    /// exactly one, `is_untouched` returns true, and huge pages are cheap.
     pub fn fill<T>(
         &self,
         address: usize,
@@ -87,7 +90,7 @@ impl HugePages {
         filled
     }
 
-    /// Advises whole huge pages, as many as are left of those allowed, and says how many bytes that were.
+    /// Advises whole huge pages within the budget and returns the number of bytes advised.
     pub(crate) fn advise(&self, address: usize, bytes: usize) -> usize {
         let wanted = (bytes / HUGE_PAGE_BYTES) as u64;
         let taken = self
@@ -97,8 +100,8 @@ impl HugePages {
             })
             .map_or(0, |left| left.min(wanted));
         let bytes = taken as usize * HUGE_PAGE_BYTES;
-        // It is advice: small pages hold as much.
-        let _ = advise(address, bytes, Harmless::HugePages);
+        // Best effort: small pages hold the same bytes.
+        let _ = advise(address, bytes, SafeAdvice::HugePages);
         bytes
     }
 
@@ -111,7 +114,7 @@ impl HugePages {
 
     fn note_huge(&self, ns: u64) {
         let loss = ns as i64 - self.small_ns.load(Ordering::Relaxed) as i64;
-        // A gain is good for one later loss, and not for any number of them.
+        // Limit the credit, so that one gain cannot cover many later losses.
         let sum = |before: i64| Some((before + loss).max(-LOSS_NS_MAX));
         let before = self.loss_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
         if before.unwrap_or_else(|before| before) + loss > LOSS_NS_MAX {
@@ -121,9 +124,9 @@ impl HugePages {
     }
 }
 
-/// How many of the huge pages that are wanted a load may ask for.
+/// Returns the number of huge pages that a load may ask for.
 fn allowed(wanted: u64, supply: Option<HugePageSupply>) -> u64 {
-    // Where the kernel tells nothing, nothing speaks against them.
+    // Without data from the kernel, allow all.
     let Some(supply) = supply else { return wanted };
     if supply.pressure > PRESSURE_MAX {
         return 0;
@@ -139,13 +142,13 @@ fn is_recent(lost_at_ms: u64, now_ms: u64) -> bool {
     lost_at_ms != 0 && now_ms.saturating_sub(lost_at_ms) < AFTER_LOSS.as_millis() as u64
 }
 
-/// Milliseconds since the first call, from 1.
+/// Returns the milliseconds since the first call, starting at 1.
 fn now_ms() -> u64 {
     static FIRST: OnceLock<Instant> = OnceLock::new();
     FIRST.get_or_init(Instant::now).elapsed().as_millis() as u64 + 1
 }
 
-/// Processor time of this thread: other programs do not lengthen it.
+/// Returns the processor time of this thread, which other programs do not lengthen.
 fn thread_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -170,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_that_do_not_wait_may_ask_for_any_number() {
+    fn huge_pages_are_unlimited_if_faults_do_not_wait() {
         let supply = HugePageSupply { faults_wait: false, ..supply(0) };
         assert_eq!(allowed(256, Some(supply)), 256);
         assert_eq!(allowed(256, None), 256);
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_ends_with_the_huge_pages_that_are_allowed() {
+    fn advice_stops_at_the_budget() {
         let region = crate::region::Region::aligned(4 * HUGE_PAGE_BYTES).unwrap();
         let pages = HugePages::of(3);
         let base = region.address() as usize;
@@ -193,20 +196,20 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_that_lose_a_millisecond_end_the_asking() {
+    fn losing_a_millisecond_ends_the_budget() {
         let pages = HugePages::of(100);
         pages.note_small(100_000, HUGE_PAGE_BYTES / 4);
         let left = || pages.left.load(Ordering::Relaxed);
         for ns in [100_000, 100_000, 100_000, 2_300_000] {
             pages.note_huge(ns);
         }
-        assert_eq!(left(), 100, "gains of a millisecond count against the loss of 1.9");
+        assert_eq!(left(), 100, "a gain of 1 ms offsets part of the loss of 1.9 ms");
         pages.note_huge(600_000);
         assert_eq!(left(), 0);
     }
 
     #[test]
-    fn loads_ask_again_ten_seconds_after_a_loss() {
+    fn huge_pages_are_allowed_again_ten_seconds_after_a_loss() {
         assert!(!is_recent(0, 5_000), "never lost");
         assert!(is_recent(5_000, 14_999));
         assert!(!is_recent(5_000, 15_000));
@@ -219,7 +222,7 @@ mod tests {
         let left = || pages.left.load(Ordering::Relaxed);
         let at = |number: usize| region.address() as usize + number * HUGE_PAGE_BYTES;
         pages.fill(at(0), HUGE_PAGE_BYTES, || true, || ());
-        assert_eq!(left(), 3, "what small pages cost is not known before");
+        assert_eq!(left(), 3, "the cost of small pages is unknown before");
         pages.fill(at(1), HUGE_PAGE_BYTES, || false, || ());
         pages.fill(at(1) + 4096, HUGE_PAGE_BYTES, || true, || ());
         pages.fill(at(1), HUGE_PAGE_BYTES - 4096, || true, || ());

@@ -1,4 +1,4 @@
-//! The bytes of a file as memory.
+//! A file's bytes as memory.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::path::Path;
@@ -16,86 +16,87 @@ use crate::region::{Backing, Region};
 use crate::replay::{self, RecordingUse};
 use crate::report::{self, Report, Residency};
 
-/// What an image is made of.
+/// Memory of an image.
 #[derive(Debug)]
 pub(crate) enum Memory {
-    /// All is there, as far as pages of a file are.
+    /// Complete. Pages of mapped files may still fault.
     Whole(Region),
-    /// Windows come when they are touched, and before.
+    /// Windows are loaded in the background and on first access.
     OnDemand(OnDemand),
-    /// Parts come when they are touched, and that is noted.
+    /// Windows are loaded on first access only, and recorded.
     Recorded(Recorded),
 }
 
-/// How far a load is.
+/// Progress of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Progress {
-    /// Bytes that can be used.
+    /// Bytes that are loaded.
     pub loaded_bytes: u64,
-    /// Bytes there will be.
+    /// Total bytes to load.
     pub total_bytes: u64,
 }
 
-/// Memory that was an image's, see [`Image::into_mapping`]: a mapping that nobody unmaps but its owner.
+/// Memory released by [`Image::into_mapping`]. The caller must unmap it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapping {
-    /// Where it begins: whole pages.
+    /// Start address, page-aligned.
     pub address: *mut u8,
-    /// How long it is: whole pages.
+    /// Length in bytes, a multiple of the page size.
     pub bytes: usize,
-    /// Where in it the first byte of the image is.
+    /// Offset of the image's first byte.
     pub image_at: usize,
-    /// How many the image had. Behind them, up to the end of their page, are zeros, or what the file has there.
+    /// Length of the image. The rest of its last page holds zeros or more bytes of the file.
     pub image_bytes: usize,
 }
 
-/// The bytes of a file, or of a range of it, as memory of this process. What is written is never written to the file.
+/// The bytes of a file, or a range of it, as memory of this process. Writes never reach the file.
 ///
-/// Looking at a byte of an image that comes on demand waits for it. If it cannot be had (the disk fails, or somebody changed the file), looking
-/// at it raises `SIGBUS`: never are wrong bytes there. [`get`](Image::get), [`ensure`](Image::ensure) and [`wait`](Image::wait) give an error
-/// instead, and what they let through never raises anything.
+/// Accessing a byte of an on-demand image waits until it is loaded. If it cannot be loaded because
+/// the disk fails or the file has changed, the access raises `SIGBUS`; wrong bytes are never
+/// visible. [`get`](Image::get), [`ensure`](Image::ensure) and [`wait`](Image::wait) return an
+/// error instead, and bytes that they have returned never raise a signal.
 #[derive(Debug)]
 pub struct Image {
     memory: Memory,
     job: Job,
-    made: Made,
+    history: LoadHistory,
 }
 
-/// How an image was made.
+/// Method and history of a load.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct LoadHistory {
     pub(crate) choice: Choice,
-    /// Tried before.
+    /// Methods tried before, with the reasons for refusal.
     pub(crate) refused: Vec<(Method, String)>,
-    /// What it has cost to have it all there.
+    /// Resources used for a complete load.
     pub(crate) usage: Usage,
     pub(crate) replay: replay::Plan,
     pub(crate) may_map: bool,
 }
 
 impl Image {
-    pub(crate) fn new(job: Job, memory: Memory, made: Made) -> Image {
-        Image { memory, job, made }
+    pub(crate) fn new(job: Job, memory: Memory, history: LoadHistory) -> Image {
+        Image { memory, job, history }
     }
 
-    /// The file's name, as it was given.
+    /// Returns the file's name as given.
     pub fn path(&self) -> &Path {
         self.job.source.path()
     }
 
-    /// The method it was made by.
+    /// Returns the method that loaded the image.
     pub fn method(&self) -> Method {
-        self.made.choice.method
+        self.history.choice.method
     }
 
-    /// Why it was made as it was: the method, its reason, and what was tried before.
+    /// Describes the method, the reason for it, and the methods tried before.
     pub fn why(&self) -> String {
-        let mut text = format!("{}: {}", self.made.choice.method, self.made.choice.why);
-        for (method, why) in &self.made.refused {
+        let mut text = format!("{}: {}", self.history.choice.method, self.history.choice.why);
+        for (method, why) in &self.history.refused {
             text += &format!("; not {method}: {why}");
         }
-        match &self.made.replay.used {
+        match &self.history.replay.used {
             Some(RecordingUse::Ignored(why)) => text += &format!("; recording ignored: {why}"),
             Some(RecordingUse::NotMade(why)) => text += &format!("; not recorded: {why}"),
             _ => {}
@@ -103,12 +104,13 @@ impl Image {
         text
     }
 
-    /// Waits until these bytes are there: system calls can be given them, and looking at them raises nothing.
+    /// Waits until these bytes are loaded. Afterwards they can be passed to system calls, and an
+    /// access raises no signal.
     ///
     /// # Errors
     ///
     /// [`Error::Unreadable`](crate::Error::Unreadable), [`Error::Changed`](crate::Error::Changed),
-    /// [`Error::ThreadsLost`](crate::Error::ThreadsLost); `NoSuchRange` beyond the image.
+    /// [`Error::ThreadsLost`](crate::Error::ThreadsLost), or `NoSuchRange` beyond the image.
     pub fn ensure(&self, range: Range<usize>) -> Result<()> {
         let part = part_of(&self.job, &range)?;
         match &self.memory {
@@ -118,17 +120,17 @@ impl Image {
         }
     }
 
-    /// These bytes, when they are there.
+    /// Returns these bytes once they are loaded.
     ///
     /// # Errors
     ///
-    /// As [`ensure`](Image::ensure).
+    /// Same errors as [`ensure`](Image::ensure).
     pub fn get(&self, range: Range<usize>) -> Result<&[u8]> {
         self.ensure(range.clone())?;
         Ok(&self[range])
     }
 
-    /// Has these bytes read before others, and waits for nothing. What is beyond the image is no matter.
+    /// Loads these bytes before others, without waiting. Ignores bytes beyond the image.
     pub fn want(&self, range: Range<usize>) {
         let range = range.start.min(self.len())..range.end.min(self.len());
         if let Memory::OnDemand(load) = &self.memory {
@@ -136,12 +138,14 @@ impl Image {
         }
     }
 
-    /// Waits until all of it is there. An image that is [recorded](crate::Loader::record) is there for whoever looks; only where
-    /// [system calls](Image::serves_system_calls) need that, all of it is brought, and no more is recorded.
+    /// Waits until the whole image is loaded. Returns at once for a
+    /// [recorded](crate::Loader::record) image, which loads on every access, unless [system
+    /// calls](Image::serves_system_calls) cannot fault its pages in. Then the whole image is loaded
+    /// and recording ends.
     ///
     /// # Errors
     ///
-    /// As [`ensure`](Image::ensure).
+    /// Same errors as [`ensure`](Image::ensure).
     pub fn wait(&self) -> Result<()> {
         match &self.memory {
             Memory::Whole(_) => Ok(()),
@@ -150,32 +154,33 @@ impl Image {
         }
     }
 
-    /// Says what will be done with these bytes. Changes none of them.
+    /// Gives advice about the use of these bytes. Changes no contents.
     ///
     /// # Errors
     ///
-    /// `NoSuchRange` beyond the image; errors of reading, where [`Advice::WriteSoon`] reads.
+    /// `NoSuchRange` beyond the image, and read errors if [`Advice::WriteSoon`] reads.
     pub fn advise(&mut self, range: Range<usize>, advice: Advice) -> Result<()> {
         let part = part_of(&self.job, &range)?;
         match &self.memory {
             Memory::Whole(region) => advise_whole(region, &self.job, part, advice),
             Memory::OnDemand(load) => {
-                advise_on_demand(load, &self.job, part, advice, self.made.may_map)
+                advise_on_demand(load, &self.job, part, advice, self.history.may_map)
             }
-            // Nothing is done before it is noted that it is.
+            // A recorded image loads nothing before it is accessed.
             Memory::Recorded(_) => Ok(()),
         }
     }
 
-    /// What of it is in memory. Walks its page tables.
+    /// Returns how much of the image is in memory. Walks its page tables.
     pub fn residency(&self) -> Residency {
         report::residency(&self.job, self.region())
     }
 
-    /// What was done, why, and what it cost. Costs what [`residency`](Image::residency) does.
+    /// Reports the method, the reason and the cost. Costs as much as
+    /// [`residency`](Image::residency).
     pub fn report(&self) -> Report {
         let usage = match &self.memory {
-            Memory::Whole(_) => self.made.usage,
+            Memory::Whole(_) => self.history.usage,
             Memory::OnDemand(load) => load.usage(),
             Memory::Recorded(load) => load.usage(),
         };
@@ -184,10 +189,10 @@ impl Image {
             Memory::OnDemand(load) => load.serves_system_calls(),
             Memory::Recorded(load) => load.serves_system_calls(),
         };
-        report::report(&self.job, self.region(), &self.made, usage, serves)
+        report::report(&self.job, self.region(), &self.history, usage, serves)
     }
 
-    /// How far the load is.
+    /// Returns the progress of the load.
     pub fn progress(&self) -> Progress {
         Progress {
             loaded_bytes: self.job.counters.loaded_bytes().min(self.job.part.bytes()),
@@ -195,7 +200,8 @@ impl Image {
         }
     }
 
-    /// Whether system calls can be given bytes that are not there yet. If not, those give `EFAULT`: [`ensure`](Image::ensure) first.
+    /// Returns true if system calls can use bytes that are not loaded yet. Otherwise they fail with
+    /// `EFAULT`, so call [`ensure`](Image::ensure) first.
     pub fn serves_system_calls(&self) -> bool {
         match &self.memory {
             Memory::Whole(_) => true,
@@ -204,8 +210,8 @@ impl Image {
         }
     }
 
-    /// How it was used until now, if that is [recorded](crate::Loader::record): at the end of its use, how it was used. Costs a walk over its page
-    /// tables.
+    /// Returns how the image has been used so far, if it is [recorded](crate::Loader::record). Call
+    /// this at the end of its use. Walks its page tables.
     pub fn recording(&self) -> Option<Recording> {
         match &self.memory {
             Memory::Recorded(load) => Some(load.recording()),
@@ -213,20 +219,21 @@ impl Image {
         }
     }
 
-    /// Whether the file is still what was loaded. Costs a system call.
+    /// Checks that the file is still the loaded version. Costs one system call.
     ///
     /// # Errors
     ///
-    /// [`Error::Changed`](crate::Error::Changed) says what happened to it.
+    /// [`Error::Changed`](crate::Error::Changed) with the kind of change.
     pub fn check(&self) -> Result<()> {
         self.job.source.check()
     }
 
-    /// The bytes, to be changed.
+    /// Returns the bytes for writing.
     ///
     /// # Errors
     ///
-    /// An image by `mmap-shared` becomes private now, which may fail for want of memory.
+    /// An image loaded by `mmap-shared` becomes private on the first call, which can fail for lack
+    /// of memory.
     pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
         if let Memory::Whole(region) = &mut self.memory
             && region.backing() == Backing::FileReadOnly
@@ -238,28 +245,30 @@ impl Image {
         }
         let slice = self.job.part.slice();
         let region = self.region();
-        // SAFETY: the slice is within the region, which this image alone has, and which nobody else looks at: threads that load
-        // write where no page is yet.
+        // SAFETY: the slice is within the region, which belongs to this image alone and is borrowed
+        // mutably. Loading threads write only to pages that are not mapped yet.
         Ok(unsafe {
             std::slice::from_raw_parts_mut(region.address().add(slice.start), slice.len())
         })
     }
 
-    /// Saves what was noted until now where [`Loader::recording`](crate::Loader::recording) said, as dropping the image does: for whoever ends without
-    /// that.
+    /// Saves the recording so far to the file given to
+    /// [`Loader::recording`](crate::Loader::recording), as dropping the image does. For programs
+    /// that end without dropping it.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io): it cannot be written.
+    /// [`Error::Io`](crate::Error::Io) if it cannot be written.
     #[cfg(feature = "files")]
     pub fn save_recording(&self) -> Result<()> {
-        match (&self.made.replay.save, self.recording()) {
+        match (&self.history.replay.save, self.recording()) {
             (Some(path), Some(recording)) => recording.save(path),
             _ => Ok(()),
         }
     }
 
-    /// Where its memory is. Others may not use it before the image is complete, nor longer than it lives.
+    /// Returns the image's memory. Other users must wait until the image is complete, and must not
+    /// use it after the image is dropped.
     pub fn mapping(&self) -> Mapping {
         let (region, slice) = (self.region(), self.job.part.slice());
         Mapping {
@@ -270,17 +279,15 @@ impl Image {
         }
     }
 
-    /// Waits until it is complete, and gives away its memory: all else of the image, threads and descriptors, is gone.
+    /// Waits until the image is complete, and releases its memory. Threads and descriptors of the
+    /// image are closed.
     ///
     /// # Errors
     ///
-    /// As [`ensure`](Image::ensure), with the image as it was.
-    #[allow(
-        clippy::result_large_err,
-        reason = "an image that could not be given away is still one"
-    )]
+    /// Same errors as [`ensure`](Image::ensure), together with the unchanged image.
+    #[allow(clippy::result_large_err, reason = "the image stays usable after an error")]
     pub fn into_mapping(self) -> Result<Mapping, (Image, crate::Error)> {
-        // What was left out, too: nobody brings it later.
+        // Also load the windows left out so far, because no thread would load them later.
         self.want(0..self.len());
         let outcome = match &self.memory {
             Memory::Recorded(load) => load.finish(),
@@ -290,7 +297,7 @@ impl Image {
             return Err((self, error));
         }
         let mapping = self.mapping();
-        self.region().give_away();
+        self.region().release_ownership();
         Ok(mapping)
     }
 
@@ -306,7 +313,7 @@ impl Image {
 #[cfg(feature = "files")]
 impl Drop for Image {
     fn drop(&mut self) {
-        // The next load records again, as the loader's description says.
+        // Errors are ignored: the next load records again, as documented at the loader.
         let _ = self.save_recording();
     }
 }
@@ -316,8 +323,8 @@ impl Deref for Image {
 
     fn deref(&self) -> &[u8] {
         let slice = self.job.part.slice();
-        // SAFETY: the slice is within the region, which lives as long as the image; its bytes don't change once they can be seen, or, where
-        // the file is mapped, by the caller's promise (`may_map`).
+        // SAFETY: the slice is within the region, which lives as long as the image. Visible bytes
+        // do not change, or, in a mapped file, the caller guarantees it (`may_map`).
         unsafe { std::slice::from_raw_parts(self.region().address().add(slice.start), slice.len()) }
     }
 }
@@ -325,7 +332,8 @@ impl Deref for Image {
 impl DerefMut for Image {
     /// # Panics
     ///
-    /// Where [`bytes_mut`](Image::bytes_mut) gives an error: only for images by `mmap-shared`, without memory.
+    /// Panics if [`bytes_mut`](Image::bytes_mut) fails: only for images loaded by `mmap-shared`,
+    /// without memory.
     fn deref_mut(&mut self) -> &mut [u8] {
         match self.bytes_mut() {
             Ok(bytes) => bytes,

@@ -1,8 +1,8 @@
-//! A data file that is ready when the program is.
+//! Loads data files into memory by the fastest suitable method.
 //!
-//! There are many ways to have a file's bytes in memory: read them, map them, have the device write them into memory that is the program's
-//! own (*takeover*). Each wins somewhere and loses elsewhere, by factors. This crate has them all as [`Method`]s, and a policy that knows by
-//! measurement which one wins where.
+//! A file's bytes can be read, mapped, or written by the device into the program's own memory
+//! (*takeover*). Each way is the fastest in some cases and slower by a large factor in others. This
+//! crate implements all of them as [`Method`]s, with a policy based on measurements that picks one.
 //!
 //! ```
 //! # let directory = tempfile::tempdir().unwrap();
@@ -10,12 +10,12 @@
 //! # std::fs::write(&path, [1u8; 5000]).unwrap();
 //! let mut image = evermap_load::Loader::open(&path).load()?;
 //! assert_eq!(image.len(), 5000);
-//! image[4999] += 1; // private: the file stays as it is
+//! image[4999] += 1; // private: the file is not changed
 //! println!("{}", image.why());
 //! # Ok::<(), evermap_load::Error>(())
 //! ```
 //!
-//! `docs/load.md` is the contract: what each method costs, how one is picked, what is promised.
+//! `docs/load.md` specifies the cost of each method, the policy and the guarantees.
 
 mod advise;
 #[cfg(feature = "files")]

@@ -1,4 +1,4 @@
-//! A load, from wishes to an image.
+//! A load, from options to an image.
 
 use std::ops::{Bound, Range, RangeBounds};
 use std::path::{Path, PathBuf};
@@ -10,127 +10,129 @@ use evermap_observe::{Moment, Span};
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::facts;
-use crate::image::{self, Image, Made};
+use crate::image::{self, Image, LoadHistory};
 use crate::methods::on_demand::{OnDemand, Start};
-use crate::methods::read::{Way, drop_cache, read};
+use crate::methods::read::{ReadPath, drop_cache, read};
 use crate::methods::recorded::Recorded;
 use crate::methods::takeover::takeover;
 use crate::methods::{Job, Stop, mapped};
 use crate::part::Part;
 use crate::plan::{
-    BRIEF_BYTES_MAX, Cache, Choice, Facts, ForkPolicy, Latency, Method, NoMemory, Order, Wishes,
+    BRIEF_BYTES_MAX, Cache, Choice, Facts, ForkPolicy, Latency, Method, NoMemory, Options, Order,
     maps_anyway, plan,
 };
 use crate::recording::Recording;
 use crate::region::Region;
-use crate::replay::{self, RecordingUse, Told};
+use crate::replay::{self, RecordingMode, RecordingUse};
 use crate::share::Share;
 use crate::source::Source;
 use crate::sys::page_bytes;
 
-/// Loads of less tell of setting up, and not of a device's rate.
+/// Minimum load size for recording a device rate. Setup dominates smaller loads.
 const RATED_BYTES_MIN: u64 = 64 << 20;
 
-/// What is to be loaded, and what is known of what will be done with it. Without any wish: all of the file, to be used as soon as
-/// possible, touched and written everywhere.
+/// Builder for a load: the file, the range and the expected use. By default, loads the whole file
+/// as soon as possible and expects every page to be touched and written.
 #[derive(Debug, Clone)]
 pub struct Loader {
     path: PathBuf,
     range: (Bound<u64>, Bound<u64>),
-    wishes: Wishes,
-    told: Told,
+    options: Options,
+    recording_mode: RecordingMode,
 }
 
 impl Loader {
-    /// Will load this file. Nothing happens before [`load`](Loader::load).
+    /// Creates a loader for a file. Accesses nothing before [`load`](Loader::load).
     pub fn open(path: impl AsRef<Path>) -> Loader {
         Loader {
             path: path.as_ref().into(),
             range: (Bound::Unbounded, Bound::Unbounded),
-            wishes: Wishes::default(),
-            told: Told::Nothing,
+            options: Options::default(),
+            recording_mode: RecordingMode::Nothing,
         }
     }
 
-    /// Only these bytes of it.
+    /// Limits the load to a byte range.
     pub fn range(mut self, range: impl RangeBounds<u64>) -> Loader {
         self.range = (range.start_bound().cloned(), range.end_bound().cloned());
         self
     }
 
-    /// The share of its pages that will be touched, 0 to 1.
+    /// Sets the share of pages that will be touched, 0 to 1.
     pub fn touched(mut self, share: f64) -> Loader {
-        self.wishes.touched = Some(share.clamp(0.0, 1.0));
+        self.options.touched = Some(share.clamp(0.0, 1.0));
         self
     }
 
-    /// The share of its pages that will be written, 0 to 1.
+    /// Sets the share of pages that will be written, 0 to 1.
     pub fn written(mut self, share: f64) -> Loader {
-        self.wishes.written = Some(share.clamp(0.0, 1.0));
+        self.options.written = Some(share.clamp(0.0, 1.0));
         self
     }
 
-    /// In which order it will be touched.
+    /// Sets the order of access.
     pub fn order(mut self, order: Order) -> Loader {
-        self.wishes.order = order;
+        self.options.order = order;
         self
     }
 
-    /// Whether the first use is to be soon, or the finish.
+    /// Sets the optimization goal: early first use, or early completion.
     pub fn latency(mut self, latency: Latency) -> Loader {
-        self.wishes.latency = latency;
+        self.options.latency = latency;
         self
     }
 
-    /// What is to be with the page cache afterwards.
+    /// Sets what to do with the page cache after loading.
     pub fn cache(mut self, cache: Cache) -> Loader {
-        self.wishes.cache = cache;
+        self.options.cache = cache;
         self
     }
 
-    /// No more private memory than this, in bytes.
+    /// Limits private memory, in bytes.
     pub fn memory_max(mut self, bytes: u64) -> Loader {
-        self.wishes.memory_bytes_max = Some(bytes);
+        self.options.memory_bytes_max = Some(bytes);
         self
     }
 
-    /// What happens when the process forks before all is there.
+    /// Sets what happens if the process forks before loading is complete.
     pub fn fork(mut self, policy: ForkPolicy) -> Loader {
-        self.wishes.fork = policy;
+        self.options.fork = policy;
         self
     }
 
-    /// So many threads, where threads read.
+    /// Sets the number of threads for methods that read with threads.
     pub fn threads(mut self, threads: usize) -> Loader {
-        self.wishes.threads = Some(threads.max(1));
+        self.options.threads = Some(threads.max(1));
         self
     }
 
-    /// By this method, or not at all.
+    /// Uses only this method. The load fails if the method is refused.
     pub fn method(mut self, method: Method) -> Loader {
-        self.wishes.method = Some(method);
+        self.options.method = Some(method);
         self
     }
 
-    /// Has the image note how it is used, see [`Image::recording`]: each window of 64 KiB comes when it is first touched, by a fault and a
-    /// copy. Nothing of it comes before. Where that is not possible, it is loaded as if this had not been said, and the report tells why.
+    /// Records how the image is used, see [`Image::recording`]. Each window of 64 KiB is loaded on
+    /// first access, by a fault and a copy, and not before. If recording is impossible, the image
+    /// is loaded as if this had not been called, and the report gives the reason.
     pub fn record(mut self) -> Loader {
-        self.told = Told::Record;
+        self.recording_mode = RecordingMode::Record;
         self
     }
 
-    /// Loads as the image was used when this was recorded: in its order, and by the method that is best for what was touched and written.
-    /// A recording of another version or range of the file is ignored, and the report says so.
+    /// Loads according to a recording: in its order, by the best method for the recorded touches
+    /// and writes. A recording of another version or range of the file is ignored and reported.
     pub fn replay(mut self, recording: &Recording) -> Loader {
-        self.told = Told::Replay(recording.clone());
+        self.recording_mode = RecordingMode::Replay(recording.clone());
         self
     }
 
-    /// Loads by the recording in this file; if there is none, or one of another version or range, records, and saves it when the image is dropped (what goes wrong
-    /// then nobody learns: see [`Image::recording`]).
+    /// Replays the recording in this file. If the file does not exist or belongs to another version
+    /// or range, records the use and saves it when the image is dropped. Errors of that save are
+    /// ignored; see [`Image::recording`].
     #[cfg(feature = "files")]
     pub fn recording(mut self, path: impl AsRef<Path>) -> Loader {
-        self.told = Told::File(path.as_ref().into());
+        self.recording_mode = RecordingMode::File(path.as_ref().into());
         self
     }
 
@@ -138,61 +140,64 @@ impl Loader {
     ///
     /// # Safety
     ///
-    /// Nobody changes or truncates the file, or the range of it, while the image lives: its bytes would change under references to them, or
-    /// raise `SIGBUS`.
+    /// The file, or the loaded range, must not be changed or truncated while the image lives.
+    /// Otherwise bytes change under references to them, or an access raises `SIGBUS`.
     pub unsafe fn may_map(mut self) -> Loader {
-        self.wishes.may_map = true;
+        self.options.may_map = true;
         self
     }
 
-    /// What is known before a load, and what would be tried. Touches nothing of the file, unless its length is known only by reading it (`/proc`).
+    /// Returns the facts known before a load, and the methods that it would try. Reads nothing of
+    /// the file, unless its length can only be found by reading it (`/proc`).
     ///
     /// # Errors
     ///
-    /// As [`load`](Loader::load) before it reads anything.
+    /// Errors of [`load`](Loader::load) before it reads.
     pub fn probe(&self) -> Result<(Facts, Vec<Choice>)> {
         let source = Source::open(&self.path)?;
         let part = Part::new(self.range_in(&source)?, source.block_bytes());
         let facts = facts::of_cache(&source, &part);
         let facts = facts::of_machine(facts, &source, evermap_observe::memory());
-        let wishes = self.told.plan(&source, &part)?.wishes(&self.wishes);
-        let choices = choices(&source, &facts, &wishes)?;
+        let options = self.recording_mode.plan(&source, &part)?.options(&self.options);
+        let choices = choices(&source, &facts, &options)?;
         Ok((facts, choices))
     }
 
-    /// What would be tried, the best first, by no more of a look than a load begins with: where the file is mapped anyway, less than
-    /// [`probe`](Loader::probe) takes, and reasons may say less.
+    /// Returns the methods that a load would try, best first, based only on the facts that a load
+    /// gathers. If the file is mapped anyway, this costs less than [`probe`](Loader::probe), and
+    /// reasons can be less detailed.
     ///
     /// # Errors
     ///
-    /// As [`probe`](Loader::probe).
+    /// Same errors as [`probe`](Loader::probe).
     pub fn choices(&self) -> Result<Vec<Choice>> {
         let source = Source::open(&self.path)?;
-        let (part, facts) = self.look(&source, &Share::default())?;
-        let wishes = self.told.plan(&source, &part)?.wishes(&self.wishes);
-        choices(&source, &facts, &wishes)
+        let (part, facts) = self.gather(&source, &Share::default())?;
+        let options = self.recording_mode.plan(&source, &part)?.options(&self.options);
+        choices(&source, &facts, &options)
     }
 
-    /// Loads it: the image can be used when this returns, and all of it is there unless it comes on demand.
+    /// Loads the file. The image is usable at once, and complete unless it loads on demand.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] and [`Error::NotAFile`] for a file that cannot be opened, [`Error::NoSuchRange`], [`Error::NoMemory`],
-    /// [`Error::Unreadable`], [`Error::Changed`] if somebody changes it meanwhile, [`Error::Refused`] for a method that was asked
-    /// for by name, [`Error::Malformed`] for a recording that is none.
+    /// [`Error::Io`] and [`Error::NotAFile`] for a file that cannot be opened,
+    /// [`Error::NoSuchRange`], [`Error::NoMemory`], [`Error::Unreadable`], [`Error::Changed`] if
+    /// the file changes during the load, [`Error::Refused`] for a method requested by name,
+    /// [`Error::Malformed`] for an invalid recording.
     pub fn load(&self) -> Result<Image> {
         self.load_as(&Share::default())
     }
 
-    /// Loads it as one of many.
+    /// Loads the file as part of a set.
     pub(crate) fn load_as(&self, share: &Share) -> Result<Image> {
         let source = Arc::new(Source::open(&self.path)?);
-        let (part, mut facts) = self.look(&source, share)?;
-        let promised = share.promise(&mut facts);
-        let replay = self.told.plan(&source, &part)?;
-        let mut wishes = replay.wishes(&self.wishes);
-        share.limit(&mut wishes, &facts);
-        let choices = choices(&source, &facts, &wishes)?;
+        let (part, mut facts) = self.gather(&source, share)?;
+        let promised = share.reserve(&mut facts);
+        let replay = self.recording_mode.plan(&source, &part)?;
+        let mut options = replay.options(&self.options);
+        share.limit(&mut options, &facts);
+        let choices = choices(&source, &facts, &options)?;
         let resident_bytes = facts.resident_bytes.unwrap_or(0);
         let job = Job {
             data: source.data(Span::new(part.begin, part.end)).into(),
@@ -201,34 +206,34 @@ impl Loader {
             is_partly_cached: resident_bytes > 0,
             source,
         };
-        let may_map = wishes.may_map || job.source.is_unchangeable;
-        let load = Load { job, wishes, replay, may_map, resident_bytes, share };
+        let may_map = options.may_map || job.source.is_unchangeable;
+        let load = Load { job, options, replay, may_map, resident_bytes, share };
         let image = load.load(choices)?;
         promised.keep_if(image.method().is_private());
         Ok(image)
     }
 
-    /// What of the file is to be loaded, and no more about it than is needed to decide how.
-    fn look(&self, source: &Source, share: &Share) -> Result<(Part, Facts)> {
+    /// Returns the part to load, and only the facts needed to choose a method.
+    fn gather(&self, source: &Source, share: &Share) -> Result<(Part, Facts)> {
         let range = self.range_in(source)?;
-        let wishes = &self.wishes;
+        let options = &self.options;
         let pages = Part::new(range.clone(), page_bytes() as u64);
-        let is_free = matches!(self.told, Told::Nothing);
-        let is_brief = pages.bytes() < BRIEF_BYTES_MAX && wishes.cache != Cache::Drop;
-        if is_free && is_brief && wishes.method.is_none() {
+        let is_free = matches!(self.recording_mode, RecordingMode::Nothing);
+        let is_brief = pages.bytes() < BRIEF_BYTES_MAX && options.cache != Cache::Drop;
+        if is_free && is_brief && options.method.is_none() {
             return Ok((pages, facts::of_name(source, &pages)));
         }
-        // Else nothing that a glance says could be enough.
-        let may_map = wishes.may_map || source.is_unchangeable;
+        // Otherwise, a sample cannot decide the method.
+        let may_map = options.may_map || source.is_unchangeable;
         if is_free
             && may_map
-            && let Some(facts) = facts::of_cache_at_a_glance(source, &pages)
-            && maps_anyway(&facts, wishes)
+            && let Some(facts) = facts::of_cache_by_samples(source, &pages)
+            && maps_anyway(&facts, options)
         {
             return Ok((pages, facts));
         }
         let facts = facts::of_cache(source, &pages);
-        if is_free && maps_anyway(&facts, wishes) {
+        if is_free && maps_anyway(&facts, options) {
             return Ok((pages, facts));
         }
         let facts = facts::of_machine(facts, source, share.memory());
@@ -259,10 +264,10 @@ impl Loader {
     }
 }
 
-/// A load of which all is known.
+/// A load with all facts known.
 struct Load<'l> {
     job: Job,
-    wishes: Wishes,
+    options: Options,
     replay: replay::Plan,
     may_map: bool,
     resident_bytes: u64,
@@ -273,10 +278,10 @@ impl Load<'_> {
     fn load(mut self, choices: Vec<Choice>) -> Result<Image> {
         let begun = Moment::now();
         if self.replay.is_record {
-            match Recorded::start(&self.job, self.wishes.fork) {
+            match Recorded::start(&self.job, self.options.fork) {
                 Ok(recorded) => {
                     self.replay.used = Some(RecordingUse::Made);
-                    let why = "recorded: each 64 KiB come when they are touched first".into();
+                    let why = "recorded: each 64 KiB window is loaded on first access".into();
                     let choice = Choice { method: Method::TakeoverOnDemand, threads: 1, why };
                     return Ok(self.image(
                         image::Memory::Recorded(recorded),
@@ -293,7 +298,7 @@ impl Load<'_> {
         for choice in choices {
             match self.make(&choice) {
                 Ok(memory) => {
-                    if self.wishes.cache == Cache::Drop && self.resident_bytes == 0 {
+                    if self.options.cache == Cache::Drop && self.resident_bytes == 0 {
                         let part = &self.job.part;
                         drop_cache(&self.job, part.begin, part.end - part.begin);
                     }
@@ -303,7 +308,7 @@ impl Load<'_> {
                 Err(Stop::Refused(why)) => refused.push((choice.method, why)),
             }
         }
-        // The last of a plan refuses nothing; a method that was asked for does.
+        // The last method of a plan never refuses, but a method requested by name can.
         let (method, why) = refused.pop().unwrap_or((Method::Read, "no method is left".into()));
         Err(Error::Refused { path: self.job.source.path().into(), method, why })
     }
@@ -316,13 +321,17 @@ impl Load<'_> {
         begun: Moment,
     ) -> Image {
         let Load { job, replay, may_map, .. } = self;
-        Image::new(job, memory, Made { choice, refused, usage: begun.since(), replay, may_map })
+        Image::new(
+            job,
+            memory,
+            LoadHistory { choice, refused, usage: begun.since(), replay, may_map },
+        )
     }
 
     fn make(&self, choice: &Choice) -> Result<image::Memory, Stop> {
         let (job, threads) = (&self.job, choice.threads);
         if job.part.windows() == 0 {
-            // No method has anything to do.
+            // An empty part needs no method.
             job.counters.complete();
             return Ok(image::Memory::Whole(Region::empty()));
         }
@@ -330,7 +339,8 @@ impl Load<'_> {
             method if method.maps_the_file() => {
                 if !self.may_map {
                     return Err(Stop::Refused(
-                        "it is mapped only with the promise that nobody changes the file meanwhile (`may_map`)".into(),
+                        "mapping requires the promise that the file does not change (`may_map`)"
+                            .into(),
                     ));
                 }
                 let region = mapped::map(job, method)?;
@@ -342,46 +352,48 @@ impl Load<'_> {
             Method::Clone => {
                 mapped::map_clone(job).map(|(region, _file)| image::Memory::Whole(region))
             }
-            Method::ReadHuge => read(job, Way::Cached, true, threads).map(image::Memory::Whole),
+            Method::ReadHuge => {
+                read(job, ReadPath::Cached, true, threads).map(image::Memory::Whole)
+            }
             Method::ReadUncached => {
-                read(job, Way::Uncached, true, threads).map(image::Memory::Whole)
+                read(job, ReadPath::Uncached, true, threads).map(image::Memory::Whole)
             }
             Method::Takeover => {
                 let region = takeover(job, threads)?;
-                keep_rate(job);
+                store_rate(job);
                 Ok(image::Memory::Whole(region))
             }
             Method::TakeoverOnDemand => {
                 let recorded = self.replay.recording.as_ref().map(Recording::huge_windows);
                 let start = Start::new(
-                    self.wishes.fork,
+                    self.options.fork,
                     recorded.unwrap_or_default(),
-                    self.wishes.order,
+                    self.options.order,
                     self.share.turns.next(),
                 );
                 OnDemand::start(job, start).map(image::Memory::OnDemand)
             }
-            _ => read(job, Way::Cached, false, threads).map(image::Memory::Whole),
+            _ => read(job, ReadPath::Cached, false, threads).map(image::Memory::Whole),
         }
     }
 }
 
-fn choices(source: &Source, facts: &Facts, wishes: &Wishes) -> Result<Vec<Choice>> {
-    plan(facts, wishes).map(|plan| plan.choices).map_err(|short| {
+fn choices(source: &Source, facts: &Facts, options: &Options) -> Result<Vec<Choice>> {
+    plan(facts, options).map(|plan| plan.choices).map_err(|short| {
         let NoMemory { needed_bytes, available_bytes } = short;
-        let limit = match wishes.memory_bytes_max {
-            Some(allowed) if allowed <= available_bytes => "what was allowed",
+        let limit = match options.memory_bytes_max {
+            Some(allowed) if allowed <= available_bytes => "the requested limit",
             _ => facts.available_limit,
         };
         Error::NoMemory { path: source.path().into(), needed_bytes, available_bytes, limit }
     })
 }
 
-/// Remembers what the device can do, if this load has shown it.
-fn keep_rate(job: &Job) {
+/// Stores the device's rate if this load was large enough to show it.
+fn store_rate(job: &Job) {
     let direct_bytes = job.counters.direct_bytes.load(Ordering::Relaxed);
     if let Some(seconds) = job.counters.complete_s().filter(|_| direct_bytes >= RATED_BYTES_MIN) {
         let device = job.source.identity().device;
-        evermap_observe::keep_read_rate(device, direct_bytes as f64 / seconds);
+        evermap_observe::store_read_rate(device, direct_bytes as f64 / seconds);
     }
 }

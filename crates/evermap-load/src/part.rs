@@ -1,56 +1,56 @@
-//! Where the bytes of a file are in an image's memory: arithmetic, and nothing else.
+//! Positions of a file's bytes in an image's memory: arithmetic only.
 
 use std::ops::Range;
 
 use crate::sys::HUGE_PAGE_BYTES;
 
-/// The part of a file that an image shows, see `docs/load.md`, "Images byte by byte".
+/// Part of a file in an image. See `docs/load.md`, "Images byte by byte".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// The file's byte at the region's first address: a whole block.
+    /// File offset of the region's first byte, a multiple of the block size.
     pub(crate) begin: u64,
-    /// The first byte that was asked for.
+    /// File offset of the first requested byte.
     pub(crate) from: u64,
-    /// The byte after the last.
+    /// File offset after the last requested byte.
     pub(crate) end: u64,
-    /// Direct reads are multiples of this.
+    /// Alignment of direct reads.
     pub(crate) block_bytes: u64,
 }
 
 impl Part {
-    /// Of a range of a file that is read in such blocks, a power of two.
+    /// Creates the part for a byte range. `block_bytes` is a power of two.
     pub(crate) fn new(range: Range<u64>, block_bytes: u64) -> Part {
         let begin = range.start - range.start % block_bytes;
         Part { begin, from: range.start, end: range.end, block_bytes }
     }
 
-    /// Bytes that were asked for.
+    /// Returns the number of requested bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.end - self.from
     }
 
-    /// Bytes of memory that are to be filled.
+    /// Returns the number of bytes of memory to fill.
     pub(crate) fn memory_bytes(&self) -> usize {
         (self.end - self.begin) as usize
     }
 
-    /// The same in whole blocks.
+    /// Returns the number of bytes of memory to fill, in whole blocks.
     pub(crate) fn blocks_bytes(&self) -> usize {
         self.memory_bytes().next_multiple_of(self.block_bytes as usize)
     }
 
-    /// Where in memory the bytes are that were asked for.
+    /// Returns the position of the requested bytes in memory.
     pub(crate) fn slice(&self) -> Range<usize> {
         let from = (self.from - self.begin) as usize;
         from..from + self.bytes() as usize
     }
 
-    /// How many windows it has.
+    /// Returns the number of windows.
     pub(crate) fn windows(&self) -> usize {
         self.memory_bytes().div_ceil(HUGE_PAGE_BYTES)
     }
 
-    /// The windows that some of the bytes asked for are in.
+    /// Returns the windows that contain a range of the requested bytes.
     pub(crate) fn windows_of(&self, range: &Range<usize>) -> Range<usize> {
         let ahead = (self.from - self.begin) as usize;
         if range.is_empty() {
@@ -60,7 +60,7 @@ impl Part {
             ..(ahead + range.end).div_ceil(HUGE_PAGE_BYTES).min(self.windows())
     }
 
-    /// What of the file is in a window.
+    /// Returns a window's position in memory and in the file.
     pub(crate) fn window(&self, window: usize) -> Window {
         let at = window * HUGE_PAGE_BYTES;
         let offset = self.begin + at as u64;
@@ -74,16 +74,16 @@ impl Part {
     }
 }
 
-/// A window of an image.
+/// Window of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// Where in memory.
+    /// Offset in memory.
     pub(crate) at: usize,
-    /// Where in the file.
+    /// Offset in the file.
     pub(crate) offset: u64,
-    /// How many bytes of the file it has.
+    /// Number of file bytes.
     pub(crate) bytes: usize,
-    /// The same in whole blocks: what a direct read asks for.
+    /// Number of bytes in whole blocks, as requested by a direct read.
     pub(crate) blocks_bytes: usize,
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_begin_in_blocks_and_end_where_they_end() {
+    fn a_part_begins_at_a_block_and_ends_at_its_last_byte() {
         let part = Part::new(5000..(2 << 20) + 4096 + 1, 4096);
         assert_eq!((part.begin, part.memory_bytes(), part.windows()), (4096, (2 << 20) + 1, 2));
         assert_eq!(part.slice(), 904..(2 << 20) + 1);

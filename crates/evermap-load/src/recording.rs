@@ -1,4 +1,4 @@
-//! How an image was used: what its next load begins with.
+//! Recordings of an image's use. The next load starts from one.
 
 use crate::methods::Job;
 use crate::part::Part;
@@ -6,23 +6,24 @@ use crate::plan::Order;
 use crate::source::Identity;
 use crate::sys::HUGE_PAGE_BYTES;
 
-/// The unit that is noted.
+/// Unit of recording.
 pub(crate) const WINDOW_BYTES: usize = 64 << 10;
-/// From this share of touches that go up on, an image is used in order.
+/// Minimum share of ascending touches for an image to count as used in order.
 const ASCENDING_SHARE_MIN: f64 = 0.9;
 
-/// The first touch of a window of 64 KiB.
+/// First access to a window of 64 KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Touch {
-    /// Which one, from the beginning of the loaded range rounded down to a block of the file (see `docs/load.md`, "Images byte by byte").
+    /// Window number, counted from the start of the loaded range rounded down to a block of the
+    /// file (see `docs/load.md`, "Images byte by byte").
     pub window: u32,
-    /// It was a write.
+    /// True if the first access was a write.
     pub is_write: bool,
 }
 
-/// How an image of a version of a file was used: which windows were touched, in which order, and how much was written. Of the whole use
-/// if it is taken at the end of it.
+/// Use of an image of one version of a file: the windows touched, their order, and the bytes
+/// written. Covers the whole use if taken at its end.
 ///
 /// ```
 /// # let directory = tempfile::tempdir().unwrap();
@@ -33,7 +34,7 @@ pub struct Touch {
 /// let mut image = Loader::open(&path).record().load()?;
 /// image[700_000] = 2;
 /// assert_eq!(image[5], 1);
-/// let Some(recording) = image.recording() else { return Ok(()) }; // no userfaultfd is to be had
+/// let Some(recording) = image.recording() else { return Ok(()) }; // userfaultfd is not available
 /// assert_eq!(recording.touches().len(), 2);
 /// let image = Loader::open(&path).replay(&recording).load()?;
 /// # Ok::<(), evermap_load::Error>(())
@@ -61,17 +62,18 @@ impl Recording {
         }
     }
 
-    /// First touches, in their order.
+    /// Returns the first touches, in order.
     pub fn touches(&self) -> &[Touch] {
         &self.touches
     }
 
-    /// The share of the loaded range, 0 to 1, in whose windows something was touched.
+    /// Returns the share of the loaded range, 0 to 1, in windows that were touched.
     pub fn touched_share(&self) -> f64 {
         self.share((self.touches.len() * WINDOW_BYTES) as u64)
     }
 
-    /// The share of the loaded range, 0 to 1, whose pages were written; before Linux 6.7, whose windows were first touched by a write.
+    /// Returns the share of the loaded range, 0 to 1, in pages that were written. Before Linux 6.7,
+    /// counts the windows whose first access was a write.
     pub fn written_share(&self) -> f64 {
         self.share(self.written_bytes)
     }
@@ -83,7 +85,7 @@ impl Recording {
         }
     }
 
-    /// Whether it was used in order.
+    /// Returns the order of use.
     pub fn order(&self) -> Order {
         let pairs = self.touches.windows(2);
         let count = pairs.len();
@@ -95,18 +97,18 @@ impl Recording {
         }
     }
 
-    /// Why it does not tell how this part of this file will be used, if so.
-    pub(crate) fn misfit(&self, file: &Identity, part: &Part) -> Option<&'static str> {
+    /// Returns the reason why the recording does not apply to this part of this file, if any.
+    pub(crate) fn mismatch(&self, file: &Identity, part: &Part) -> Option<&'static str> {
         if (self.file_bytes, self.modified_ns) != (file.bytes, file.modified_ns) {
             Some("the file has changed since")
         } else if (self.begin, self.end) != (part.begin, part.end) {
-            Some("it is of another range of the file")
+            Some("it covers another range of the file")
         } else {
             None
         }
     }
 
-    /// Huge pages in the order of their first touches.
+    /// Returns the huge pages in the order of their first touches.
     pub(crate) fn huge_windows(&self) -> Vec<u32> {
         let mut is_there = vec![false; self.huge_count()];
         let mut windows = Vec::new();
@@ -124,7 +126,7 @@ impl Recording {
         ((self.end - self.begin) as usize).div_ceil(HUGE_PAGE_BYTES)
     }
 
-    /// Ranges of memory that were touched, ascending, as few as they can be.
+    /// Returns the touched ranges of memory, ascending and merged.
     pub(crate) fn ranges(&self) -> Vec<std::ops::Range<usize>> {
         let mut windows: Vec<usize> =
             self.touches.iter().map(|touch| touch.window as usize).collect();
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn its_shares_and_order_are_those_of_the_use() {
+    fn shares_and_order_match_the_touches() {
         let recording = of(&[0, 1, 2, 3]);
         assert_eq!((recording.touched_share(), recording.written_share()), (4.0 / 128.0, 0.125));
         assert_eq!(recording.order(), Order::Sequential);
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_come_once_each_in_the_order_of_their_first_touches() {
+    fn huge_pages_are_listed_once_in_the_order_of_first_touches() {
         let recording = of(&[127, 3, 64, 0, 1, 65, 4_000_000]);
         assert_eq!(recording.huge_windows(), [3, 0, 2]);
         assert_eq!(of(&[5, 4, 9]).ranges(), [4 << 16..6 << 16, 9 << 16..10 << 16]);

@@ -1,4 +1,4 @@
-//! Recordings as text files.
+//! Recordings as TOML files.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use crate::bounded::read_bounded;
 use crate::error::{Error, Result};
 use crate::recording::{Recording, Touch, WINDOW_BYTES};
 
-/// Of this layout.
+/// Version of the layout.
 const VERSION: u32 = 1;
 
-/// Bytes of the longest recording.
+/// Maximum size of a recording file.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// What a file says.
+/// Contents of a recording file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -25,18 +25,18 @@ struct Text {
     end_bytes: u64,
     window_bytes: u64,
     written_bytes: u64,
-    /// Windows in the order of their first touches.
+    /// Windows in the order of first access.
     touched: Vec<u32>,
-    /// Which of them were first touched by a write, in the same order.
+    /// Windows whose first access was a write, in the same order.
     written_first: Vec<u32>,
 }
 
 impl Recording {
-    /// Reads a saved recording, of 256 MiB at most.
+    /// Reads a saved recording of at most 256 MiB.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]; [`Error::Malformed`] for a file that is none.
+    /// [`Error::Io`], or [`Error::Malformed`] for an invalid file.
     pub fn read(path: impl AsRef<Path>) -> Result<Recording> {
         let path = path.as_ref();
         let bytes = read_bounded(path, BYTES_MAX).map_err(|source| Error::Io {
@@ -47,11 +47,11 @@ impl Recording {
         let parsed = String::from_utf8(bytes).map_err(|error| error.to_string());
         parsed.and_then(|text| parse(&text)).map_err(|what| Error::Malformed {
             path: path.into(),
-            what: format!("no recording: {what}; remove it to record anew"),
+            what: format!("invalid recording: {what}; remove it to record again"),
         })
     }
 
-    /// Saves it, in place of what is there: as a whole, or not at all.
+    /// Saves the recording atomically, replacing an existing file.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Recording {
     }
 }
 
-/// A name of this process's in the same directory.
+/// Returns a temporary name in the same directory, unique to this process.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
@@ -95,7 +95,7 @@ fn beside(path: &Path) -> PathBuf {
 fn parse(text: &str) -> Result<Recording, String> {
     let text: Text = toml::from_str(text).map_err(|error| error.to_string())?;
     if (text.version, text.window_bytes) != (VERSION, WINDOW_BYTES as u64) {
-        return Err("it was made by another version".into());
+        return Err("it was written by another version".into());
     }
     if text.begin_bytes > text.end_bytes || text.end_bytes > text.file_bytes {
         return Err("its range is not in its file".into());
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_saved_is_what_is_read() {
+    fn a_saved_recording_reads_back_equal() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("use.toml");
         let touches = [(5, true), (0, false), (7, true)]
@@ -135,11 +135,15 @@ mod tests {
         };
         recording.save(&path).unwrap();
         assert_eq!(Recording::read(&path).unwrap(), recording);
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left");
+        assert_eq!(
+            std::fs::read_dir(directory.path()).unwrap().count(),
+            1,
+            "no temporary file is left"
+        );
     }
 
     #[test]
-    fn what_is_no_recording_is_said_to_be_none() {
+    fn an_invalid_recording_is_an_error_with_a_remedy() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("use.toml");
         for text in ["", "version = 1", "\u{0}", "[[file]]"]

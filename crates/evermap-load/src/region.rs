@@ -1,7 +1,8 @@
-//! The memory of an image: one mapping, of nothing or of a file, unmapped when it is dropped.
+//! Memory of an image: one anonymous or file mapping, unmapped on drop.
 //!
-//! Owns addresses and nothing else: who may look at the bytes, and when, is decided above. The one invariant: between `address()` and
-//! `address() + bytes()` is memory of this region alone, for as long as it lives.
+//! A region owns addresses only. The layers above decide who reads the bytes, and when. Invariant:
+//! the memory between `address()` and `address() + bytes()` belongs to this region alone for its
+//! whole life.
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
@@ -12,48 +13,49 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::huge::HugePages;
-use crate::sys::advice::{Harmless, advise};
+use crate::sys::advice::{SafeAdvice, advise};
 use crate::sys::{HUGE_PAGE_BYTES, page_bytes};
 
-/// What a region shows.
+/// Contents of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backing {
-    /// Nothing: zeros at first, private.
+    /// Private anonymous memory, initially zero.
     Private,
-    /// A file; pages that are written are copied.
+    /// Private file mapping; written pages are copied.
     FilePrivate,
-    /// A file; for reading only.
+    /// Read-only file mapping.
     FileReadOnly,
-    /// A file that is written as it is; a clone without a name.
+    /// Shared writable file mapping, for an unnamed clone.
     FileShared,
 }
 
-/// A range of addresses. See the module.
+/// Owned range of addresses. See the module.
 #[derive(Debug)]
 pub(crate) struct Region {
     base: *mut u8,
     bytes: usize,
     backing: Backing,
-    /// Somebody else unmaps it.
-    is_given_away: AtomicBool,
+    /// True if another owner unmaps it.
+    is_released: AtomicBool,
 }
 
-// SAFETY: an address range that belongs to no thread.
+// SAFETY: the address range belongs to no thread.
 unsafe impl Send for Region {}
-// SAFETY: as above; its own functions change what is mapped only through `&mut`, or promise to change no contents.
+// SAFETY: shared methods leave the mapping's contents unchanged, or are `unsafe` and require
+// exclusive use from the caller.
 unsafe impl Sync for Region {}
 
 impl Region {
     fn new(base: *mut u8, bytes: usize, backing: Backing) -> Region {
-        Region { base, bytes, backing, is_given_away: AtomicBool::new(false) }
+        Region { base, bytes, backing, is_released: AtomicBool::new(false) }
     }
 
-    /// Of no bytes.
+    /// Returns a region of no bytes.
     pub(crate) fn empty() -> Region {
         Region::new(ptr::dangling_mut::<u64>().cast(), 0, Backing::Private)
     }
 
-    /// Private memory, zero, in whole pages. Costs nothing before it is used.
+    /// Maps private zeroed memory in whole pages. Costs nothing before first use.
     pub(crate) fn private(bytes: usize) -> Result<Region, Errno> {
         if bytes == 0 {
             return Ok(Region::empty());
@@ -63,22 +65,22 @@ impl Region {
         Ok(Region::new(base, bytes, Backing::Private))
     }
 
-    /// Private memory, zero, that begins at a multiple of a huge page and is as long as whole ones. As many of them as are cheap
-    /// are asked for.
+    /// Maps private zeroed memory, aligned to huge pages and a multiple of their size. Advises huge
+    /// pages as far as they are cheap.
     pub(crate) fn huge(bytes: usize) -> Result<Region, Errno> {
         let region = Region::aligned(bytes)?;
-        HugePages::look(region.bytes).advise(region.base as usize, region.bytes);
+        HugePages::query(region.bytes).advise(region.base as usize, region.bytes);
         Ok(region)
     }
 
-    /// Gives all of it the same advice, once it is filled: `mremap` takes one mapping, and ranges of different advice are several.
-    /// Costs no fault.
-    pub(crate) fn unite(&self) {
-        // Only advice.
-        let _ = self.advise(0, self.bytes, Harmless::HugePages);
+    /// Gives the whole region the same advice after it is filled, so it is one kernel mapping.
+    /// `mremap` moves one mapping, and ranges of different advice are several. Causes no fault.
+    pub(crate) fn merge_advice(&self) {
+        // Best effort.
+        let _ = self.advise(0, self.bytes, SafeAdvice::HugePages);
     }
 
-    /// Private memory, zero, that begins at a multiple of a huge page and is as long as whole ones.
+    /// Maps private zeroed memory, aligned to huge pages and a multiple of their size.
     pub(crate) fn aligned(bytes: usize) -> Result<Region, Errno> {
         if bytes == 0 {
             return Ok(Region::empty());
@@ -88,7 +90,7 @@ impl Region {
         let mapped = map_private(mapped_bytes)?;
         let before = mapped.align_offset(HUGE_PAGE_BYTES).min(HUGE_PAGE_BYTES);
         let after = mapped_bytes - before - bytes;
-        // SAFETY: `before + bytes + after` is all of this mapping, and nobody has seen any of it yet.
+        // SAFETY: `before + bytes + after` is the whole mapping, and no reference to it exists yet.
         let base = unsafe {
             let base = mapped.add(before);
             if before > 0 {
@@ -102,7 +104,7 @@ impl Region {
         Ok(Region::new(base, bytes, Backing::Private))
     }
 
-    /// A file's bytes from `offset`, a multiple of the page size.
+    /// Maps a file from `offset`, a multiple of the page size.
     pub(crate) fn of_file(
         file: BorrowedFd<'_>,
         offset: u64,
@@ -115,13 +117,13 @@ impl Region {
         let bytes = bytes.checked_next_multiple_of(page_bytes()).ok_or(Errno::NOMEM)?;
         if bytes < HUGE_PAGE_BYTES {
             let (protection, flags) = protection(backing);
-            // SAFETY: the kernel picks the address, so nothing that is there is replaced.
+            // SAFETY: the kernel picks the address, so no existing mapping is replaced.
             let base = unsafe { mmap(ptr::null_mut(), bytes, protection, flags, file, offset) }?;
             return Ok(Region::new(base.cast(), bytes, backing));
         }
-        // Windows of it begin where huge pages can: they may be taken over.
+        // Align windows to huge pages, because they may be taken over.
         let mut region = Region::aligned(bytes)?;
-        // SAFETY: nobody has seen the region yet; what is behind its last page is unmapped.
+        // SAFETY: no reference to the region exists yet; the range after its last page is unmapped.
         unsafe {
             region.replace_by_file(0, bytes, file, offset, backing)?;
             if region.bytes > bytes {
@@ -132,34 +134,34 @@ impl Region {
         Ok(region)
     }
 
-    /// Where it begins.
+    /// Returns the start address.
     pub(crate) fn address(&self) -> *mut u8 {
         self.base
     }
 
-    /// How long it is, in whole pages.
+    /// Returns the length in bytes, a multiple of the page size.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What it shows.
+    /// Returns the kind of mapping.
     pub(crate) fn backing(&self) -> Backing {
         self.backing
     }
 
-    /// Gives advice that changes no contents, for the whole pages around a part.
-    pub(crate) fn advise(&self, from: usize, to: usize, advice: Harmless) -> Result<(), Errno> {
-        assert!(from <= to && to <= self.bytes, "a part is within its region");
+    /// Gives advice that changes no contents, for the whole pages around a range.
+    pub(crate) fn advise(&self, from: usize, to: usize, advice: SafeAdvice) -> Result<(), Errno> {
+        assert!(from <= to && to <= self.bytes, "the range is outside the region");
         let from = from - from % page_bytes();
         let to = to.next_multiple_of(page_bytes()).min(self.bytes);
         advise(self.base as usize + from, to - from, advice)
     }
 
-    /// Shows `file` from `offset` in a part, instead of what is there. Whole pages.
+    /// Maps `file` from `offset` over a range of whole pages.
     ///
     /// # Safety
     ///
-    /// Nobody uses the part, and no thread waits for a page of it.
+    /// The range is not in use, and no thread waits for a page of it.
     pub(crate) unsafe fn replace_by_file(
         &self,
         from: usize,
@@ -168,10 +170,11 @@ impl Region {
         offset: u64,
         backing: Backing,
     ) -> Result<(), Errno> {
-        assert!(from < to && to <= self.bytes, "a part is within its region");
-        assert!((from | to).is_multiple_of(page_bytes()), "parts are whole pages");
+        assert!(from < to && to <= self.bytes, "the range is outside the region");
+        assert!((from | to).is_multiple_of(page_bytes()), "the range is not in whole pages");
         let (protection, flags) = protection(backing);
-        // SAFETY: the part is this region's, and nobody uses it, as the caller promises.
+        // SAFETY: the range belongs to this region, and the caller guarantees that it is not in
+        // use.
         unsafe {
             let at: *mut c_void = self.base.add(from).cast();
             mmap(at, to - from, protection, flags | MapFlags::FIXED, file, offset)?;
@@ -179,14 +182,14 @@ impl Region {
         Ok(())
     }
 
-    /// Puts the pages of `other` in the place of a part: `other` is gone, its contents are here.
+    /// Moves the pages of `other` over a range, and consumes `other`.
     ///
     /// # Safety
     ///
-    /// Nobody uses the part, or may find what is in `other` there from now on.
+    /// The range is not in use, or its users may see the contents of `other` from now on.
     pub(crate) unsafe fn replace_by_region(&self, from: usize, other: Region) -> Result<(), Errno> {
-        assert!(from + other.bytes <= self.bytes, "a part is within its region");
-        // SAFETY: both ranges are these regions'; the move takes `other` away as a whole.
+        assert!(from + other.bytes <= self.bytes, "the range is outside the region");
+        // SAFETY: both ranges belong to these regions, and the move consumes `other` as a whole.
         unsafe {
             rustix::mm::mremap_fixed(
                 other.base.cast(),
@@ -200,35 +203,36 @@ impl Region {
         Ok(())
     }
 
-    /// Makes a file that can only be read one whose pages are copied when written, at the same addresses.
+    /// Replaces a read-only file mapping by a private writable one, at the same addresses.
     pub(crate) fn make_writable(&mut self, file: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
         if self.backing != Backing::FileReadOnly || self.bytes == 0 {
             return Ok(());
         }
-        // SAFETY: nobody else uses the region (`&mut`), and the same bytes are there afterwards.
+        // SAFETY: `&mut` excludes other users, and the same bytes are mapped afterwards.
         unsafe { self.replace_by_file(0, self.bytes, file, offset, Backing::FilePrivate) }?;
         self.backing = Backing::FilePrivate;
         Ok(())
     }
 
-    /// Leaves the mapping to the process for good: the kernel may still write there.
+    /// Leaves the mapping to the process for good, because the kernel may still write to it.
     pub(crate) fn leak(&mut self) {
         *self = Region::empty();
     }
 
-    /// From now on somebody else unmaps it. Says whether it was still there to be given.
-    pub(crate) fn give_away(&self) -> bool {
-        !self.is_given_away.swap(true, Ordering::AcqRel) && self.bytes > 0
+    /// Transfers ownership of the mapping to the caller. Returns false if it was already released.
+    pub(crate) fn release_ownership(&self) -> bool {
+        !self.is_released.swap(true, Ordering::AcqRel) && self.bytes > 0
     }
 
-    /// Unmaps it, though others have hold of it.
+    /// Unmaps the region while others still hold it.
     ///
     /// # Safety
     ///
-    /// None of them looks at it any more.
+    /// No holder accesses the memory any more.
     pub(crate) unsafe fn unmap(&self) {
-        if self.give_away() {
-            // SAFETY: the mapping is this region's; nobody uses an address of it any more, as the caller promises.
+        if self.release_ownership() {
+            // SAFETY: the mapping belongs to this region, and the caller guarantees that no address
+            // of it is in use.
             let _ = unsafe { munmap(self.base.cast(), self.bytes) };
         }
     }
@@ -236,13 +240,13 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: nobody has an address of it any more.
+        // SAFETY: dropping excludes all other users of the region.
         unsafe { self.unmap() };
     }
 }
 
 fn map_private(bytes: usize) -> Result<*mut u8, Errno> {
-    // SAFETY: the kernel picks the address, so nothing that is there is replaced.
+    // SAFETY: the kernel picks the address, so no existing mapping is replaced.
     let base = unsafe {
         mmap_anonymous(
             ptr::null_mut(),
@@ -270,36 +274,36 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn huge_regions_are_whole_aligned_and_zero() {
+    fn huge_regions_are_aligned_whole_and_zero() {
         let region = Region::huge((2 << 20) + 1).unwrap();
         assert_eq!(region.bytes(), 4 << 20);
         assert_eq!(region.address() as usize % HUGE_PAGE_BYTES, 0);
-        // SAFETY: within the region, which nobody else uses.
+        // SAFETY: the address is within the region, which has no other user.
         unsafe {
             assert_eq!(*region.address().add((4 << 20) - 1), 0);
         }
     }
 
     #[test]
-    fn a_part_is_replaced_by_another_region() {
+    fn a_range_is_replaced_by_another_region() {
         let file = tempfile::tempfile().unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &[7; 3 * 4096], 0).unwrap();
         let mut region = Region::of_file(file.as_fd(), 0, 3 * 4096, Backing::FileReadOnly).unwrap();
         let other = Region::private(4096).unwrap();
-        // SAFETY: within the regions, which nobody else uses.
+        // SAFETY: the addresses are within the regions, which have no other user.
         unsafe {
             other.address().write(9);
             region.replace_by_region(4096, other).unwrap();
             assert_eq!((*region.address(), *region.address().add(4096)), (7, 9));
         }
         region.make_writable(file.as_fd(), 0).unwrap();
-        // SAFETY: as above.
+        // SAFETY: the addresses are within the region, which has no other user.
         unsafe {
             region.address().write(1);
             assert_eq!(*region.address().add(8192), 7);
         }
         let mut byte = [0];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, 0).unwrap();
-        assert_eq!(byte, [7], "a private page is not the file's");
+        assert_eq!(byte, [7], "a private write does not reach the file");
     }
 }

@@ -1,4 +1,4 @@
-//! What a load does with recordings: makes one, begins with one, or has none.
+//! Use of recordings by a load: make one, replay one, or none.
 
 #[cfg(feature = "files")]
 use std::{io::ErrorKind, path::PathBuf};
@@ -7,68 +7,68 @@ use std::{io::ErrorKind, path::PathBuf};
 use crate::error::Error;
 use crate::error::Result;
 use crate::part::Part;
-use crate::plan::{Order, Wishes};
+use crate::plan::{Options, Order};
 use crate::recording::Recording;
 use crate::source::Source;
 
-/// What a loader was told.
+/// Recording option of a loader.
 #[derive(Debug, Clone, Default)]
-pub(crate) enum Told {
-    /// Nothing.
+pub(crate) enum RecordingMode {
+    /// No recording.
     #[default]
     Nothing,
-    /// To make one.
+    /// Make a recording.
     Record,
-    /// To begin with this one.
+    /// Replay this recording.
     Replay(Recording),
-    /// To begin with the one of this file if it fits, else to make one and save it there.
+    /// Replay the recording in this file if it applies. Otherwise make one and save it there.
     #[cfg(feature = "files")]
     File(PathBuf),
 }
 
-/// What a load did with a recording.
+/// Use of a recording by a load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum RecordingUse {
-    /// It is being made.
+    /// A recording is being made.
     Made,
-    /// It was to be made, and can't: why.
+    /// A recording cannot be made, for this reason.
     NotMade(String),
-    /// The load began with it.
+    /// A recording was replayed.
     Replayed,
-    /// It does not tell how this file will be used: why.
+    /// The recording does not apply to this file, for this reason.
     Ignored(String),
 }
 
-/// What comes of it for one load.
+/// Plan for the recording of one load.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// One is to be made.
+    /// True if a recording is to be made.
     pub(crate) is_record: bool,
-    /// And saved here, when the image is dropped.
+    /// File to save it to when the image is dropped.
     #[cfg(feature = "files")]
     pub(crate) save: Option<PathBuf>,
-    /// This one fits.
+    /// Recording to replay.
     pub(crate) recording: Option<Recording>,
-    /// For the report.
+    /// Use to report.
     pub(crate) used: Option<RecordingUse>,
 }
 
-impl Told {
-    /// What a load of this part of this file does.
+impl RecordingMode {
+    /// Plans a load of this part of a file.
     ///
     /// # Errors
     ///
-    /// Those of reading a recording that is there: what is none is not written over.
+    /// Errors of reading an existing recording. An invalid file is not overwritten.
     pub(crate) fn plan(&self, source: &Source, part: &Part) -> Result<Plan> {
         Ok(match self {
-            Told::Nothing => Plan::default(),
-            Told::Record => Plan { is_record: true, ..Plan::default() },
-            Told::Replay(recording) => replay(recording.clone(), source, part),
+            RecordingMode::Nothing => Plan::default(),
+            RecordingMode::Record => Plan { is_record: true, ..Plan::default() },
+            RecordingMode::Replay(recording) => replay(recording.clone(), source, part),
             #[cfg(feature = "files")]
-            Told::File(path) => {
+            RecordingMode::File(path) => {
                 let plan = match Recording::read(path) {
                     Ok(recording) => replay(recording, source, part),
                     Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
@@ -86,7 +86,7 @@ impl Told {
 }
 
 fn replay(recording: Recording, source: &Source, part: &Part) -> Plan {
-    match recording.misfit(source.identity(), part) {
+    match recording.mismatch(source.identity(), part) {
         Some(why) => Plan { used: Some(RecordingUse::Ignored(why.into())), ..Plan::default() },
         None => Plan {
             recording: Some(recording),
@@ -97,16 +97,16 @@ fn replay(recording: Recording, source: &Source, part: &Part) -> Plan {
 }
 
 impl Plan {
-    /// Wishes, and where nobody said any, what was recorded.
-    pub(crate) fn wishes(&self, wishes: &Wishes) -> Wishes {
-        let mut wishes = wishes.clone();
+    /// Completes the options with values from the recording where the user set none.
+    pub(crate) fn options(&self, options: &Options) -> Options {
+        let mut options = options.clone();
         if let Some(recording) = &self.recording {
-            wishes.touched.get_or_insert(recording.touched_share());
-            wishes.written.get_or_insert(recording.written_share());
-            if wishes.order == Order::Unknown {
-                wishes.order = recording.order();
+            options.touched.get_or_insert(recording.touched_share());
+            options.written.get_or_insert(recording.written_share());
+            if options.order == Order::Unknown {
+                options.order = recording.order();
             }
         }
-        wishes
+        options
     }
 }

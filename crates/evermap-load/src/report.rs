@@ -1,82 +1,84 @@
-//! What a load has to say for itself.
+//! Reports of loads.
 
 use std::sync::atomic::Ordering;
 
 use evermap_observe::Usage;
 
-use crate::image::Made;
+use crate::image::LoadHistory;
 use crate::methods::Job;
 use crate::plan::{Choice, Method};
 use crate::region::Region;
 use crate::replay::RecordingUse;
 use crate::sys::pages::pages;
 
-/// What an image has in memory now, in bytes.
+/// Memory of an image at this time, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Residency {
-    /// Private pages: this process's alone.
+    /// Private pages of this process.
     pub private_bytes: u64,
-    /// Of these, in huge pages; 0 where the kernel does not tell (before Linux 6.7).
+    /// Private pages that are huge; 0 if the kernel does not report it (before Linux 6.7).
     pub huge_bytes: u64,
-    /// Pages of the file's cache that are mapped.
+    /// Mapped pages of the file's cache.
     pub file_bytes: u64,
-    /// Swapped out.
+    /// Swapped pages.
     pub swapped_bytes: u64,
-    /// Of the loaded range, in the page cache, mapped or not.
+    /// Bytes of the loaded range in the page cache, mapped or not.
     pub cached_bytes: u64,
-    /// In the page cache and in private pages as well.
+    /// Bytes both in the page cache and in private pages.
     pub duplicate_bytes: u64,
 }
 
-/// What was done, why, and what it cost.
+/// Method, reason and cost of a load.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Report {
-    /// The method, its threads, and why it was picked.
+    /// Method, threads and reason.
     pub choice: Choice,
-    /// Methods that were tried before, and why they did not do.
+    /// Methods tried before, with the reasons for refusal.
     pub refused: Vec<(Method, String)>,
-    /// What was done with a recording; `None` if nobody spoke of one.
+    /// Use of a recording; `None` if none was requested.
     pub recording: Option<RecordingUse>,
     /// Bytes of the image.
     pub bytes: u64,
-    /// Seconds until the first byte could be used; `None` if it can't yet.
+    /// Seconds until the first byte was usable; `None` if it is not yet.
     pub first_use_s: Option<f64>,
-    /// Seconds until all could.
+    /// Seconds until all bytes were usable; `None` if they are not yet.
     pub complete_s: Option<f64>,
-    /// What the process has used meanwhile; other threads of it too. Until now, if it is not complete.
+    /// Resources used by the process during the load, including its other threads. Up to now if the
+    /// load is not complete.
     pub usage: Usage,
-    /// The most memory that the process ever had.
+    /// Peak resident memory of the process, in bytes.
     pub peak_resident_bytes: Option<u64>,
-    /// What is in memory now.
+    /// Memory of the image now.
     pub residency: Residency,
-    /// Windows that somebody waited for.
+    /// Windows loaded because a thread waited for them.
     pub windows_on_demand: u64,
-    /// Windows that came before anybody waited.
+    /// Windows loaded before any thread waited for them.
     pub windows_streamed: u64,
-    /// Bytes that were read past the page cache.
+    /// Bytes read past the page cache.
     pub direct_bytes: u64,
-    /// Bytes that were read through it.
+    /// Bytes read through the page cache.
     pub buffered_bytes: u64,
-    /// Bytes that are holes in the file.
+    /// Bytes in holes of the file.
     pub hole_bytes: u64,
-    /// Moves of pages that the kernel asked to try again.
+    /// Page moves that the kernel asked to retry.
     pub moves_retried: u64,
-    /// Pages that were copied as they could not be moved.
+    /// Pages copied because they could not be moved.
     pub pages_copied: u64,
-    /// Windows that were read through the cache as they could not be read past it.
+    /// Windows read through the cache because a direct read failed.
     pub windows_read_again: u64,
-    /// Threads that were killed, and replaced.
+    /// Threads that were killed and replaced.
     pub threads_replaced: u64,
-    /// The share of the device's rate that was reached; `None` if nothing was read past the cache, or the rate is not known.
+    /// Share of the device's rate that was reached; `None` if there were no direct reads or the
+    /// rate is unknown.
     pub device_share: Option<f64>,
-    /// Whether system calls could be given bytes from the beginning.
+    /// True if system calls could use the bytes from the start.
     pub serves_system_calls: bool,
 }
 
-/// What of an image is in memory. Costs a walk over its page tables.
+/// Returns the memory of an image. Walks its page tables.
 pub(crate) fn residency(job: &Job, region: &Region) -> Residency {
     let mut found = Residency::default();
     let source = job.source.cached();
@@ -109,7 +111,7 @@ pub(crate) fn residency(job: &Job, region: &Region) -> Residency {
     found
 }
 
-/// The most memory this process has had.
+/// Returns the peak resident memory of this process.
 pub(crate) fn peak_resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -120,7 +122,7 @@ pub(crate) fn peak_resident_bytes() -> Option<u64> {
 pub(crate) fn report(
     job: &Job,
     region: &Region,
-    made: &Made,
+    history: &LoadHistory,
     usage: Usage,
     serves_system_calls: bool,
 ) -> Report {
@@ -136,9 +138,9 @@ pub(crate) fn report(
         _ => None,
     };
     Report {
-        choice: made.choice.clone(),
-        refused: made.refused.clone(),
-        recording: made.replay.used.clone(),
+        choice: history.choice.clone(),
+        refused: history.refused.clone(),
+        recording: history.replay.used.clone(),
         bytes: job.part.bytes(),
         first_use_s: counters.first_s(),
         complete_s,

@@ -1,7 +1,7 @@
-//! What is known of files by their names: wishes for each, in a TOML file.
+//! Rules: options for files by name pattern, in a TOML file.
 //!
-//! A program that loads many kinds of files, or one that was never told of loading, has its policy here: whoever installs it
-//! knows which of its files are written, and which are hardly touched.
+//! Rules give a policy to a program that loads many kinds of files, or that does not use this crate
+//! itself. The installer of a program knows which of its files are written or hardly touched.
 
 use std::path::{Path, PathBuf};
 
@@ -13,18 +13,18 @@ use crate::error::{Error, Result};
 use crate::loader::Loader;
 use crate::plan::{Cache, ForkPolicy, Latency, Method, Order};
 
-/// `*` and `?` stand for no `/`, `**` does.
+/// `*` and `?` do not match `/`; `**` does.
 const MATCHING: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
     require_literal_leading_dot: false,
 };
-/// Bytes of the longest file of rules.
+/// Maximum size of a file of rules, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
-/// What rules that came as text are called in errors.
+/// Name of rules given as text, for errors.
 const TEXT: &str = "rules";
 
-/// Rules for files, in their order: the first whose pattern matches counts.
+/// Ordered rules for files. The first rule whose pattern matches applies.
 ///
 /// ```
 /// let rules = evermap_load::Rules::parse(r#"
@@ -47,26 +47,26 @@ pub struct Rules {
     rules: Vec<Rule>,
 }
 
-/// What is known of the files that a pattern matches.
+/// Options for the files that match a pattern.
 #[derive(Debug, Clone)]
 pub struct Rule {
     pattern: Pattern,
-    /// The pattern has no `/`: it is for names, wherever they are.
+    /// True if the pattern has no `/` and matches file names in any directory.
     is_for_names: bool,
-    said: Said,
+    fields: RuleText,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
     #[serde(default)]
-    file: Vec<Said>,
+    file: Vec<RuleText>,
 }
 
-/// A table `[[file]]`.
+/// Table `[[file]]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Said {
+struct RuleText {
     pattern: toml::Spanned<String>,
     touched: Option<f64>,
     written: Option<f64>,
@@ -82,11 +82,12 @@ struct Said {
 }
 
 impl Rules {
-    /// Reads a file of rules, of 1 MiB at most. Patterns and recordings that are relative are so to its directory.
+    /// Reads a file of rules of at most 1 MiB. Relative patterns and recordings are relative to its
+    /// directory.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]; [`Error::Malformed`] says what is wrong in which line.
+    /// [`Error::Io`], or [`Error::Malformed`] with the problem and its line.
     pub fn read(path: impl AsRef<Path>) -> Result<Rules> {
         let path = path.as_ref();
         let failed = |source| Error::Io { operation: "read", path: path.into(), source };
@@ -97,11 +98,11 @@ impl Rules {
         Rules::new(&text, &path, path.parent().unwrap_or(Path::new("/")))
     }
 
-    /// Rules from their text. What is relative is so to the current directory.
+    /// Parses rules. Relative patterns and recordings are relative to the current directory.
     ///
     /// # Errors
     ///
-    /// As [`read`](Rules::read).
+    /// Same errors as [`read`](Rules::read).
     pub fn parse(text: &str) -> Result<Rules> {
         let directory = std::env::current_dir().unwrap_or("/".into());
         Rules::new(text, Path::new(TEXT), &directory)
@@ -110,31 +111,32 @@ impl Rules {
     fn new(text: &str, path: &Path, directory: &Path) -> Result<Rules> {
         let malformed = |what: String| Error::Malformed { path: path.into(), what };
         let tables: Text = toml::from_str(text).map_err(|error| malformed(error.to_string()))?;
-        let rules = tables.file.into_iter().map(|said| {
-            let line = text[..said.pattern.span().start].lines().count().max(1);
-            Rule::new(said, directory).map_err(|what| malformed(format!("line {line}: {what}")))
+        let rules = tables.file.into_iter().map(|fields| {
+            let line = text[..fields.pattern.span().start].lines().count().max(1);
+            Rule::new(fields, directory).map_err(|what| malformed(format!("line {line}: {what}")))
         });
         Ok(Rules { rules: rules.collect::<Result<_>>()? })
     }
 
-    /// The rule for a file: the first that matches. A relative path is relative to the current directory. Asks nothing of the file.
+    /// Returns the first rule that matches a path. Relative paths are relative to the current
+    /// directory. Does not access the file.
     pub fn find(&self, path: impl AsRef<Path>) -> Option<&Rule> {
         let path = std::path::absolute(path).ok()?;
         self.rules.iter().find(|rule| rule.matches(&path))
     }
 
-    /// A loader of a file, as its rule says; `None` if there is none for it.
+    /// Returns a loader with the options of the matching rule, or `None` if no rule matches.
     pub fn loader(&self, path: impl AsRef<Path>) -> Option<Loader> {
         let path = path.as_ref();
         Some(self.find(path)?.loader(path))
     }
 
-    /// All rules.
+    /// Iterates over all rules.
     pub fn iter(&self) -> impl Iterator<Item = &Rule> {
         self.rules.iter()
     }
 
-    /// Asks these first, then those.
+    /// Appends rules, which apply to files without a match in these.
     pub fn then(mut self, others: Rules) -> Rules {
         self.rules.extend(others.rules);
         self
@@ -142,32 +144,32 @@ impl Rules {
 }
 
 impl Rule {
-    fn new(mut said: Said, directory: &Path) -> Result<Rule, String> {
-        let pattern = said.pattern.as_ref().as_str();
+    fn new(mut fields: RuleText, directory: &Path) -> Result<Rule, String> {
+        let pattern = fields.pattern.as_ref().as_str();
         let is_for_names = !pattern.contains('/');
         let whole = match is_for_names || pattern.starts_with('/') {
             true => pattern.into(),
-            // The directory is a name, whatever characters are in it.
+            // Escape the directory, because its name may contain pattern characters.
             false => {
                 let directory = directory.to_str().ok_or_else(|| {
-                    format!("`{pattern}` is relative to a directory whose name is not UTF-8: give it from `/` on")
+                    format!("`{pattern}` is relative to a directory whose name is not UTF-8; use an absolute pattern")
                 })?;
                 let directory = directory.trim_end_matches('/');
                 format!("{}/{}", Pattern::escape(directory), pattern.trim_start_matches("./"))
             }
         };
         let pattern = Pattern::new(&whole)
-            .map_err(|error| format!("`{pattern}` is no pattern: {}", error.msg))?;
-        for (name, share) in [("touched", said.touched), ("written", said.written)] {
+            .map_err(|error| format!("`{pattern}` is not a valid pattern: {}", error.msg))?;
+        for (name, share) in [("touched", fields.touched), ("written", fields.written)] {
             if share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-                return Err(format!("`{name}` is a share: from 0 to 1"));
+                return Err(format!("`{name}` must be from 0 to 1"));
             }
         }
-        if said.threads == Some(0) {
-            return Err("`threads` is 1 at least".into());
+        if fields.threads == Some(0) {
+            return Err("`threads` must be at least 1".into());
         }
-        said.recording = said.recording.map(|path| directory.join(path));
-        Ok(Rule { pattern, is_for_names, said })
+        fields.recording = fields.recording.map(|path| directory.join(path));
+        Ok(Rule { pattern, is_for_names, fields })
     }
 
     fn matches(&self, path: &Path) -> bool {
@@ -178,41 +180,42 @@ impl Rule {
         against.is_some_and(|path| self.pattern.matches_path_with(path, MATCHING))
     }
 
-    /// The pattern, as it was given.
+    /// Returns the pattern as given.
     pub fn pattern(&self) -> &str {
-        self.said.pattern.as_ref()
+        self.fields.pattern.as_ref()
     }
 
-    /// Whether somebody vouches for it that nobody changes such files while they are loaded and used (`unchanging = true`), or knows that somebody
-    /// does (`false`). A rule allows no mapping by itself: whoever trusts the file of rules calls [`Loader::may_map`].
+    /// Returns true if the rule states that such files do not change while they are loaded and used
+    /// (`unchanging = true`), false if it states that they may. The rule itself does not permit
+    /// mapping: a caller that trusts the rules must call [`Loader::may_map`].
     pub fn unchanging(&self) -> Option<bool> {
-        self.said.unchanging
+        self.fields.unchanging
     }
 
-    /// A loader of a file, as the rule says.
+    /// Returns a loader for a file with the options of this rule.
     pub fn loader(&self, path: impl AsRef<Path>) -> Loader {
-        let said = &self.said;
+        let fields = &self.fields;
         let mut loader = Loader::open(path)
-            .order(said.order.unwrap_or_default())
-            .latency(said.latency.unwrap_or_default())
-            .cache(said.cache.unwrap_or_default())
-            .fork(said.fork.unwrap_or_default());
-        if let Some(share) = said.touched {
+            .order(fields.order.unwrap_or_default())
+            .latency(fields.latency.unwrap_or_default())
+            .cache(fields.cache.unwrap_or_default())
+            .fork(fields.fork.unwrap_or_default());
+        if let Some(share) = fields.touched {
             loader = loader.touched(share);
         }
-        if let Some(share) = said.written {
+        if let Some(share) = fields.written {
             loader = loader.written(share);
         }
-        if let Some(bytes) = said.memory_max_bytes {
+        if let Some(bytes) = fields.memory_max_bytes {
             loader = loader.memory_max(bytes);
         }
-        if let Some(threads) = said.threads {
+        if let Some(threads) = fields.threads {
             loader = loader.threads(threads);
         }
-        if let Some(method) = said.method {
+        if let Some(method) = fields.method {
             loader = loader.method(method);
         }
-        if let Some(path) = &said.recording {
+        if let Some(path) = &fields.recording {
             loader = loader.recording(path);
         }
         loader

@@ -1,4 +1,4 @@
-//! Many files at once.
+//! Loads of many files together.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -11,11 +11,12 @@ use crate::loader::Loader;
 use crate::share::Share;
 use crate::sys::thread;
 
-/// Loads under way at a time: small files are mostly waiting for the disk.
+/// Maximum number of concurrent loads. Loads of small files mostly wait for the disk.
 const LOADS_MAX: usize = 8;
 
-/// The images of many files, loaded together: by several threads, in the order of their loaders, and with the memory that all of them
-/// take in view. Large ones come on demand, a few streamed at a time; others are there when the set is.
+/// Images of many files, loaded together by several threads, in the order of their loaders. The
+/// loads share one memory budget. Large files load on demand, a few streaming at a time. Other
+/// files are complete when the set is returned.
 ///
 /// ```
 /// # let directory = tempfile::tempdir().unwrap();
@@ -39,13 +40,13 @@ impl ImageSet {
     ///
     /// # Errors
     ///
-    /// Those of the first, in the order of the loaders, that cannot be loaded; as [`Loader::load`].
+    /// The error of the first loader, in order, that fails. See [`Loader::load`].
     pub fn load(loaders: impl IntoIterator<Item = Loader>) -> Result<ImageSet> {
         let images = ImageSet::load_each(loaders).into_iter().collect::<Result<_>>()?;
         Ok(ImageSet { images })
     }
 
-    /// Loads what can be loaded: an image or an error for each, in the order of the loaders.
+    /// Loads every file that can be loaded. Returns an image or an error for each loader, in order.
     pub fn load_each(loaders: impl IntoIterator<Item = Loader>) -> Vec<Result<Image>> {
         let loaders: Vec<Loader> = loaders.into_iter().collect();
         let workers = LOADS_MAX.min(loaders.len()).max(1);
@@ -58,7 +59,7 @@ impl ImageSet {
         std::thread::scope(|scope| {
             for _ in 1..workers {
                 let builder = std::thread::Builder::new().name("evermap-load".into());
-                // The one that calls is one of them; what cannot be had is not needed.
+                // The calling thread is one worker; failed spawns are ignored.
                 let start = || builder.spawn_scoped(scope, || loading.work());
                 if thread::without_signals(start).is_err() {
                     break;
@@ -70,34 +71,34 @@ impl ImageSet {
         outcomes.filter_map(OnceLock::into_inner).collect()
     }
 
-    /// The image of a file, by the name that it was loaded by.
+    /// Returns the image loaded by this path.
     pub fn get(&self, path: impl AsRef<Path>) -> Option<&Image> {
         let path = path.as_ref();
         self.images.iter().find(|image| image.path() == path)
     }
 
-    /// The same, to be changed.
+    /// Returns the image loaded by this path, for writing.
     pub fn get_mut(&mut self, path: impl AsRef<Path>) -> Option<&mut Image> {
         let path = path.as_ref();
         self.images.iter_mut().find(|image| image.path() == path)
     }
 
-    /// All images, to be changed.
+    /// Iterates over all images, for writing.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Image> {
         self.images.iter_mut()
     }
 
-    /// Waits until all of all images is there.
+    /// Waits until all images are complete.
     ///
     /// # Errors
     ///
-    /// The first one's, after all have been waited for; as [`Image::wait`].
+    /// Waits for all images, then returns the first error. See [`Image::wait`].
     pub fn wait(&self) -> Result<()> {
         let outcomes: Vec<Result<()>> = self.images.iter().map(Image::wait).collect();
         outcomes.into_iter().collect()
     }
 
-    /// How far all loads are.
+    /// Returns the total progress of all loads.
     pub fn progress(&self) -> Progress {
         let mut sum = Progress { loaded_bytes: 0, total_bytes: 0 };
         for image in &self.images {
@@ -109,7 +110,7 @@ impl ImageSet {
     }
 }
 
-/// The images, in the order of their loaders.
+/// Dereferences to the images, in the order of their loaders.
 impl Deref for ImageSet {
     type Target = [Image];
 
@@ -140,7 +141,7 @@ struct Loading {
     share: Share,
     loaders: Vec<Loader>,
     outcomes: Vec<OnceLock<Result<Image>>>,
-    /// The next one that nobody loads.
+    /// Index of the next loader.
     next: AtomicUsize,
 }
 

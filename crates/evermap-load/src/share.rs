@@ -1,4 +1,4 @@
-//! What a load has of all that is there: everything, or what others leave that are loaded with it.
+//! Resources of one load: all of the machine's, or a share in a set of loads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,41 +6,42 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use evermap_observe::Memory;
 
 use crate::methods::on_demand::turns::Turns;
-use crate::plan::{Facts, Latency, Wishes};
+use crate::plan::{Facts, Latency, Options};
 
-/// Of many files at once, those that are shorter than this come as a whole: that takes as long as it takes to begin more.
+/// Minimum size for on-demand loading in a set. Smaller files are loaded whole, in the time it
+/// takes to start more loads.
 const ON_DEMAND_BYTES_MIN: u64 = 16 << 20;
-/// Of many files at once, so many come on demand: two threads each.
+/// Maximum number of on-demand loads in a set. Each has two threads.
 const ON_DEMAND_MAX: usize = 64;
 
-/// Of one load, by default.
+/// Share of one load. By default, everything.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
-    /// Of those that come on demand.
+    /// Streaming turns of on-demand loads.
     pub(crate) turns: Arc<Turns>,
-    among: Option<Among>,
+    among: Option<SetShare>,
 }
 
-/// What many have together.
+/// Shared state of a set of loads.
 #[derive(Debug)]
-struct Among {
-    /// Under way at the same time.
+struct SetShare {
+    /// Number of concurrent loads.
     loads: usize,
     memory: Option<Memory>,
-    /// Private memory that nobody was promised, in bytes.
+    /// Private memory not reserved yet, in bytes.
     left_bytes: AtomicU64,
 }
 
 impl Share {
-    /// Of one among many, so many of which are under way at the same time.
+    /// Creates the shared state for a set of which `loads` run at a time.
     pub(crate) fn among(loads: usize) -> Share {
         let memory = evermap_observe::memory();
         let left_bytes = AtomicU64::new(memory.map_or(u64::MAX, |memory| memory.available_bytes));
-        let among = Among { loads, memory, left_bytes };
+        let among = SetShare { loads, memory, left_bytes };
         Share { turns: Arc::default(), among: Some(among) }
     }
 
-    /// Memory as it is, or was when the first of many began.
+    /// Returns the available memory, for a set as it was at the start.
     pub(crate) fn memory(&self) -> Option<Memory> {
         match &self.among {
             Some(among) => among.memory,
@@ -48,9 +49,10 @@ impl Share {
         }
     }
 
-    /// Promises the private memory that a file may take, if there is so much; the facts tell what there is.
-    pub(crate) fn promise(&self, facts: &mut Facts) -> Promise<'_> {
-        let Some(among) = &self.among else { return Promise { left: None } };
+    /// Reserves the private memory that a file may need, if available. Updates `facts` with the
+    /// memory left.
+    pub(crate) fn reserve(&self, facts: &mut Facts) -> Reservation<'_> {
+        let Some(among) = &self.among else { return Reservation { left: None } };
         let bytes = facts.bytes;
         let taken = among
             .left_bytes
@@ -59,30 +61,30 @@ impl Share {
         if facts.available_bytes.is_some() {
             facts.available_bytes = Some(left_bytes);
         }
-        Promise { left: taken.is_ok().then_some((&among.left_bytes, bytes)) }
+        Reservation { left: taken.is_ok().then_some((&among.left_bytes, bytes)) }
     }
 
-    /// What one among many is to do without.
-    pub(crate) fn limit(&self, wishes: &mut Wishes, facts: &Facts) {
+    /// Restricts a load in a set to its share.
+    pub(crate) fn limit(&self, options: &mut Options, facts: &Facts) {
         let Some(among) = &self.among else { return };
         if among.loads > 1 {
-            // The others read, too.
-            wishes.threads.get_or_insert(facts.processors.div_ceil(among.loads));
+            // Share the processors with the other loads.
+            options.threads.get_or_insert(facts.processors.div_ceil(among.loads));
         }
         if facts.bytes < ON_DEMAND_BYTES_MIN || self.turns.given() >= ON_DEMAND_MAX {
-            wishes.latency = Latency::Finish;
+            options.latency = Latency::Finish;
         }
     }
 }
 
-/// Memory that one load may take; given back if it does not.
+/// Reservation of private memory. Returned on drop unless it was used.
 #[derive(Debug)]
-pub(crate) struct Promise<'s> {
+pub(crate) struct Reservation<'s> {
     left: Option<(&'s AtomicU64, u64)>,
 }
 
-impl Promise<'_> {
-    /// It was taken, or not.
+impl Reservation<'_> {
+    /// Keeps the reservation if the memory was used.
     pub(crate) fn keep_if(mut self, is_taken: bool) {
         if is_taken {
             self.left = None;
@@ -90,7 +92,7 @@ impl Promise<'_> {
     }
 }
 
-impl Drop for Promise<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if let Some((left, bytes)) = self.left.take() {
             left.fetch_add(bytes, Ordering::AcqRel);
@@ -103,22 +105,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_promised_once_and_given_back_if_it_is_not_taken() {
+    fn memory_is_reserved_once_and_returned_if_unused() {
         let share = Share {
             turns: Arc::default(),
-            among: Some(Among { loads: 2, memory: None, left_bytes: AtomicU64::new(100) }),
+            among: Some(SetShare { loads: 2, memory: None, left_bytes: AtomicU64::new(100) }),
         };
         let mut facts = crate::plan::tests::facts();
         facts.bytes = 60;
-        let first = share.promise(&mut facts);
+        let first = share.reserve(&mut facts);
         assert_eq!(facts.available_bytes, Some(100));
-        let second = share.promise(&mut facts);
+        let second = share.reserve(&mut facts);
         assert_eq!(facts.available_bytes, Some(40), "not enough for the second");
         second.keep_if(true);
         first.keep_if(false);
-        share.promise(&mut facts).keep_if(true);
+        share.reserve(&mut facts).keep_if(true);
         assert_eq!(facts.available_bytes, Some(100));
-        let _ = share.promise(&mut facts);
+        let _ = share.reserve(&mut facts);
         assert_eq!(facts.available_bytes, Some(40));
     }
 }

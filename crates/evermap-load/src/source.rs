@@ -1,4 +1,4 @@
-//! The file that is loaded: which version of it, how it can be read, where it has data.
+//! Source file of a load: its version, how it can be read, and its data extents.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ mod unchangeable;
 use contents::{contents, has_length};
 use unchangeable::is_unchangeable;
 
-/// What tells one version of a file from another.
+/// File version: changes if the contents may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
@@ -43,10 +43,10 @@ impl Identity {
         }
     }
 
-    /// What has happened to a file that was this and is `now`.
+    /// Returns the change from this version to `now`.
     fn change(&self, now: &Identity) -> Option<Change> {
         if now.bytes < self.bytes {
-            return Some(Change::CutShort);
+            return Some(Change::Truncated);
         }
         if now.bytes > self.bytes {
             return Some(Change::Grown);
@@ -57,7 +57,7 @@ impl Identity {
         if now.changed_ns == self.changed_ns {
             return None;
         }
-        // The times of a file can be set back, but not that of its last change. Another link to it changes that too.
+        // A program can reset a file's mtime but not its ctime. A new link changes the ctime too.
         match now.links {
             0 => Some(Change::Replaced),
             links if links < self.links => Some(Change::Replaced),
@@ -72,30 +72,32 @@ impl Identity {
 pub(crate) struct Source {
     path: PathBuf,
     file: File,
-    /// All of a file whose length is not known before it is read, as the kernel's are in `/proc` and `/sys`.
+    /// Contents of a file whose length is unknown before reading, such as files of `/proc` and
+    /// `/sys`.
     contents: Option<Vec<u8>>,
-    /// The same without the page cache, and the blocks that it is read in; opened when somebody asks.
+    /// Descriptor for direct reads, opened on first use.
     direct: OnceLock<Option<Direct>>,
     identity: Identity,
     file_system: FileSystem,
-    /// Bytes that have blocks, on the disk or in memory.
+    /// Bytes with allocated blocks, on disk or in memory.
     allocated_bytes: u64,
-    /// It has fewer blocks than bytes because it is packed: that says nothing of holes.
+    /// The file is compressed, so fewer blocks than bytes do not imply holes.
     is_packed: bool,
-    /// Nothing can change it: a file system that is read-only, a file that is sealed.
+    /// Nothing can change the file: its file system is read-only, or the file is sealed.
     pub(crate) is_unchangeable: bool,
 }
 
-/// A descriptor that reads past the page cache.
+/// Descriptor that reads past the page cache.
 #[derive(Debug)]
 struct Direct {
     file: OwnedFd,
-    /// Offsets, lengths and addresses are multiples of this.
+    /// Required alignment of offsets, lengths and addresses.
     block_bytes: u64,
 }
 
 impl Source {
-    /// Opens by name. Neither waits for a FIFO's other end nor opens what is no regular file: opening a device may do something.
+    /// Opens a file by name. Opens only regular files, because opening a device can have effects,
+    /// and never waits for the other end of a FIFO.
     pub(crate) fn open(path: &Path) -> Result<Source> {
         let stat = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), StatxFlags::TYPE)
             .map_err(|errno| failed("open", path, errno))?;
@@ -106,12 +108,12 @@ impl Source {
         Source::new(File::from(file), path)
     }
 
-    /// Of a file that is open; the name is for people.
+    /// Wraps an open file. The path is for messages.
     pub(crate) fn new(file: File, path: &Path) -> Result<Source> {
-        let stat = look(file.as_fd()).map_err(|errno| failed("look at", path, errno))?;
+        let stat = stat_of(file.as_fd()).map_err(|errno| failed("stat", path, errno))?;
         is_file(&stat, path)?;
         let file_system = FileSystem::of(file.as_fd())
-            .map_err(|errno| failed("look at the file system of", path, errno))?;
+            .map_err(|errno| failed("query the file system of", path, errno))?;
         let is_unchangeable = is_unchangeable(file.as_fd(), file_system, &stat);
         let mut identity = Identity::of(&stat);
         let contents = match has_length(file_system, &stat) {
@@ -138,7 +140,8 @@ impl Source {
         })
     }
 
-    /// All of the file, if it had to be read to know its length. There is nothing to map, then, and nothing to read again.
+    /// Returns the whole contents if they were read to find the length. Such a file is not mapped
+    /// or read again.
     pub(crate) fn contents(&self) -> Option<&[u8]> {
         self.contents.as_deref()
     }
@@ -159,17 +162,17 @@ impl Source {
         self.file_system
     }
 
-    /// Reads through the page cache.
+    /// Returns the descriptor for reads through the page cache.
     pub(crate) fn cached(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Reads past it, if the file can be read so.
+    /// Returns the descriptor for direct reads, if the file supports them.
     pub(crate) fn direct(&self) -> Option<BorrowedFd<'_>> {
         self.opened_direct().map(|direct| direct.file.as_fd())
     }
 
-    /// What direct reads are multiples of; of a page at least.
+    /// Returns the alignment of direct reads, at least a page.
     pub(crate) fn block_bytes(&self) -> u64 {
         self.opened_direct().map_or(crate::sys::page_bytes() as u64, |direct| direct.block_bytes)
     }
@@ -179,24 +182,25 @@ impl Source {
         self.direct.get_or_init(opened).as_ref()
     }
 
-    /// Whether it is still the version that was opened. Costs a system call.
+    /// Checks that the file is still the version that was opened. Costs one system call.
     pub(crate) fn check(&self) -> Result<()> {
         if self.contents.is_some() {
-            // Made anew for whoever reads it: what was read is a version of its own.
+            // The kernel generates these contents for each reader, so what was read stays valid.
             return Ok(());
         }
         let changed = |change| Error::Changed { path: self.path.clone(), change };
-        let stat = look(self.file.as_fd()).map_err(|errno| failed("look at", &self.path, errno))?;
+        let stat = stat_of(self.file.as_fd()).map_err(|errno| failed("stat", &self.path, errno))?;
         self.identity.change(&Identity::of(&stat)).map_or(Ok(()), |change| Err(changed(change)))
     }
 
-    /// Whether it has blocks for all its bytes: no holes.
+    /// Returns true if all bytes have blocks, so the file has no holes.
     pub(crate) fn is_dense(&self) -> bool {
         self.allocated_bytes >= self.identity.bytes
     }
 
-    /// Where a range has data, ascending. Costs two system calls an extent of a file that has holes, else none: on erofs, which goes over all that
-    /// it has packed, looking for holes takes 5 ms for 64 MiB.
+    /// Returns the data extents of a range, ascending. Costs two system calls per extent for a file
+    /// with holes, otherwise none. Compressed files are not searched: on erofs, which scans all its
+    /// packed data, the search takes 5 ms for 64 MiB.
     pub(crate) fn data(&self, range: Span) -> Vec<Span> {
         if self.is_dense() || self.is_packed || self.contents.is_some() {
             return vec![range];
@@ -230,16 +234,16 @@ fn is_file(stat: &Statx, path: &Path) -> Result<()> {
         rustix::fs::FileType::Socket => "a socket",
         rustix::fs::FileType::BlockDevice => "a block device",
         rustix::fs::FileType::CharacterDevice => "a character device",
-        _ => "no regular file",
+        _ => "not a regular file",
     };
     Err(Error::NotAFile { path: path.into(), what })
 }
 
-fn look(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
+fn stat_of(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
     rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
 }
 
-/// The same file again, past the page cache.
+/// Opens the same file for direct reads.
 fn open_direct(
     file: &File,
     path: &Path,
@@ -250,7 +254,7 @@ fn open_direct(
         Some(alignment) => u64::from(alignment.offset_bytes)
             .max(u64::from(alignment.memory_bytes))
             .max(crate::sys::page_bytes() as u64),
-        // It reads directly and does not say so (Linux 6.18); its blocks are pages.
+        // btrfs supports direct reads without reporting it (Linux 6.18). Its blocks are pages.
         None if file_system == FileSystem::BTRFS => crate::sys::page_bytes() as u64,
         None => return None,
     };
@@ -262,7 +266,7 @@ fn open_direct(
     let opened = rustix::fs::open(by_number, flags, Mode::empty())
         .or_else(|_| rustix::fs::open(path, flags, Mode::empty()))
         .ok()?;
-    let is_same = look(opened.as_fd()).is_ok_and(|other| {
+    let is_same = stat_of(opened.as_fd()).is_ok_and(|other| {
         let other = Identity::of(&other);
         (identity.device, identity.inode) == (other.device, other.inode)
     });
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_is_seen_and_named() {
+    fn every_kind_of_change_is_detected() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let opened = || {
@@ -294,9 +298,9 @@ mod tests {
         let source = opened();
         assert_eq!(change_of(&source), None);
         std::fs::hard_link(&path, directory.path().join("link")).unwrap();
-        assert_eq!(change_of(&source), None, "another name changes no contents");
+        assert_eq!(change_of(&source), None, "a new link does not change the contents");
         File::options().write(true).open(&path).unwrap().set_len(4999).unwrap();
-        assert_eq!(change_of(&source), Some(Change::CutShort));
+        assert_eq!(change_of(&source), Some(Change::Truncated));
         let source = opened();
         File::options().append(true).open(&path).unwrap().write_all(b"x").unwrap();
         assert_eq!(change_of(&source), Some(Change::Grown));
@@ -313,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_whose_times_were_set_back_has_changed_all_the_same() {
+    fn a_change_is_detected_after_the_mtime_is_reset() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::fs::write(&path, [1; 5000]).unwrap();
@@ -327,12 +331,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_said_to_be_what_it_is() {
+    fn errors_name_the_kind_of_a_non_regular_file() {
         let error = Source::open(Path::new("/")).unwrap_err();
         assert!(error.to_string().contains("is a directory"), "{error}");
         let error = Source::open(Path::new("/dev/null")).unwrap_err();
         assert!(error.to_string().contains("is a character device"), "{error}");
         let error = Source::open(Path::new("/nonexistent")).unwrap_err();
-        assert!(error.to_string().contains("see that the name is right"), "{error}");
+        assert!(error.to_string().contains("check that the name"), "{error}");
     }
 }

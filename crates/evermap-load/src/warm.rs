@@ -1,4 +1,4 @@
-//! Warming up what is mapped already: pages of a file in the cache, and in the page tables of who will look at them.
+//! Warms existing mappings: reads file pages into the cache and into the process's page tables.
 
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
@@ -8,34 +8,36 @@ use evermap_observe::FileSystem;
 use rustix::io::Errno;
 
 use crate::sys::HUGE_PAGE_BYTES;
-use crate::sys::advice::{Harmless, advise};
+use crate::sys::advice::{SafeAdvice, advise};
 use crate::sys::{page_bytes, thread};
 
-/// Pieces that are being read ahead of the one that is waited for.
+/// Number of pieces read ahead of the current one.
 const AHEAD: usize = 8;
-/// Threads: mapping pages that are there is work for a processor, and more of them wait for each other.
+/// Maximum number of threads. Mapping cached pages is processor work, and more threads contend for
+/// locks.
 const THREADS_MAX: usize = 4;
-/// The same where whoever reads decompresses.
+/// Number of threads for file systems that decompress in the reading thread.
 const THREADS_DECOMPRESSING: usize = 8;
 
-/// A part of a file that is mapped, shared or private, to be read.
+/// Mapped part of a file, shared or private, to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MappedPart {
-    /// Where in memory, a multiple of the page size.
+    /// Memory address, a multiple of the page size.
     pub address: usize,
-    /// Where in the file, a multiple of the page size.
+    /// File offset, a multiple of the page size.
     pub offset_bytes: u64,
-    /// How long.
+    /// Length in bytes.
     pub bytes: usize,
 }
 
-/// Has parts of a file that are mapped in memory: whoever looks at them afterwards waits for no disk and takes no fault, unless memory gets short. What is
-/// not in the page cache is read in, many pieces of 2 MiB at a time; then pages are mapped, by several threads. Changes no contents,
-/// and what is not mapped is no matter.
+/// Warms mapped parts of a file, so later accesses wait for no disk and take no fault unless memory
+/// is reclaimed. Reads missing pages into the page cache, many pieces of 2 MiB at a time, and maps
+/// the pages with several threads. Changes no contents. Parts that are not mapped are only read
+/// into the cache.
 ///
 /// # Errors
 ///
-/// A part that cannot be read: the disk fails, or the file is shorter.
+/// A part cannot be read, because the disk fails or the file is shorter.
 ///
 /// ```
 /// # use std::os::fd::AsFd;
@@ -43,7 +45,7 @@ pub struct MappedPart {
 ///
 /// # let file = tempfile::tempfile()?;
 /// # file.set_len(1 << 20)?;
-/// // Nothing is mapped here: the file is only read in.
+/// // Nothing is mapped here: the file is only read into the cache.
 /// warm(file.as_fd(), &[MappedPart { address: 0, offset_bytes: 0, bytes: 1 << 20 }])?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -84,9 +86,9 @@ fn pieces(part: &MappedPart) -> impl Iterator<Item = MappedPart> + use<> {
 struct Warming<'w> {
     file: BorrowedFd<'w>,
     pieces: &'w [MappedPart],
-    /// The next piece that nobody maps.
+    /// Index of the next piece to map.
     next: AtomicUsize,
-    /// Pieces that are being read, or were.
+    /// Number of pieces whose reading was requested.
     advised: AtomicUsize,
     failure: OnceLock<Errno>,
 }
@@ -103,7 +105,7 @@ impl Warming<'_> {
         }
     }
 
-    /// Has all pieces up to this one read that are not in the cache.
+    /// Requests reading of all pieces up to `to` that are not cached.
     fn read_ahead(&self, to: usize) {
         while self.advised.load(Ordering::Relaxed) < to {
             let number = self.advised.fetch_add(1, Ordering::Relaxed);
@@ -114,7 +116,7 @@ impl Warming<'_> {
             if !is_there {
                 let will_need = rustix::fs::Advice::WillNeed;
                 let bytes = std::num::NonZeroU64::new(bytes);
-                // Only advice: pages that are not read so are read when they are mapped.
+                // Best effort: mapping reads the pages otherwise.
                 let _ = rustix::fs::fadvise(self.file, piece.offset_bytes, bytes, will_need);
             }
         }
@@ -122,9 +124,10 @@ impl Warming<'_> {
 
     fn map(&self, piece: &MappedPart) -> Result<(), Errno> {
         let bytes = piece.bytes.next_multiple_of(page_bytes());
-        match advise(piece.address, bytes, Harmless::PopulateRead) {
+        match advise(piece.address, bytes, SafeAdvice::PopulateRead) {
             Ok(()) => Ok(()),
-            // A key of this thread's forbids it, nothing is mapped there, the kernel is older than 5.14, or the file cannot be read: reading tells.
+            // This thread's protection key forbids it, nothing is mapped, the kernel is older than
+            // 5.14, or the file is unreadable. Reading the file finds out.
             Err(_) => self.read(piece),
         }
     }
@@ -155,7 +158,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn what_is_warm_is_mapped_and_as_it_was() {
+    fn warm_pages_are_mapped_and_unchanged() {
         let file = tempfile::tempfile().unwrap();
         let bytes: Vec<u8> = (0..5 << 20).map(|at| (at >> 12) as u8).collect();
         std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
@@ -165,12 +168,12 @@ mod tests {
         warm(file.as_fd(), &[part]).unwrap();
         let mapped: usize = pages(address, region.bytes()).unwrap().iter().map(|p| p.bytes).sum();
         assert_eq!(mapped, 5 << 20);
-        // SAFETY: the mapping lives, and nobody changes the file.
+        // SAFETY: the mapping lives, and the file does not change.
         assert!(unsafe { std::slice::from_raw_parts(region.address(), bytes.len()) } == bytes);
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error_and_what_is_not_mapped_is_none() {
+    fn unreadable_parts_are_an_error_and_unmapped_parts_are_not() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
         let part = |bytes| MappedPart { address: 0, offset_bytes: 0, bytes };

@@ -1,8 +1,8 @@
-//! Which windows of an image are there, and who waits for which.
+//! States of an image's windows, and waiting for them.
 //!
-//! No locks: a thread that loads may be killed at any instruction, and leaves nothing locked. Each window is one byte that changes by
-//! compare-and-swap; waiting is sleeping on a word that counts events. `Present` is stored after the window's bytes are where they belong and
-//! never changes again.
+//! There are no locks, because a loading thread can be killed at any instruction. Each window is
+//! one byte changed by compare-and-swap, and waiting means sleeping on an event counter. `Present`
+//! is stored after the window's bytes are in place, and never changes again.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -12,23 +12,23 @@ use rustix::io::Errno;
 
 use crate::sys::thread::{count_up, sleep_while};
 
-/// What is with a window.
+/// State of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
-    /// Not there; its turn will come.
+    /// Missing, to be loaded in turn.
     Missing = 0,
-    /// Not there, and somebody waits for it.
+    /// Missing, and a thread waits for it.
     Wanted = 1,
-    /// Being read.
+    /// A loading thread is reading it.
     Reading = 2,
-    /// There.
+    /// Loaded.
     Present = 3,
-    /// Cannot be had.
+    /// Cannot be loaded.
     Failed = 4,
-    /// Not there, and read only when it is touched.
-    Left = 5,
-    /// The file's pages: there, as far as pages of a file are.
+    /// Missing, and loaded only on access.
+    Skipped = 5,
+    /// Mapped from the file.
     Mapped = 6,
 }
 
@@ -39,13 +39,13 @@ impl State {
             2 => State::Reading,
             3 => State::Present,
             4 => State::Failed,
-            5 => State::Left,
+            5 => State::Skipped,
             6 => State::Mapped,
             _ => State::Missing,
         }
     }
 
-    /// Nothing is to be done, and nothing will change by itself.
+    /// Returns true if no work is skipped and the state no longer changes.
     fn is_settled(self) -> bool {
         matches!(self, State::Present | State::Failed | State::Mapped)
     }
@@ -55,27 +55,27 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Windows {
     states: Box<[AtomicU8]>,
-    /// Why windows failed.
+    /// Error numbers of failed windows.
     errors: Box<[AtomicI32]>,
     /// Windows in `Missing`, `Wanted` or `Reading`.
     unsettled: AtomicUsize,
     /// Windows in `Left`.
-    left: AtomicUsize,
+    skipped: AtomicUsize,
     present: AtomicUsize,
     failed: AtomicUsize,
-    /// Counts what happened to windows; slept on.
+    /// Event counter on which threads sleep.
     events: AtomicU32,
     sleepers: AtomicU32,
 }
 
 impl Windows {
-    /// All missing.
+    /// Creates windows that are all missing.
     pub(crate) fn new(count: usize) -> Windows {
         Windows {
             states: (0..count).map(|_| AtomicU8::new(0)).collect(),
             errors: (0..count).map(|_| AtomicI32::new(0)).collect(),
             unsettled: AtomicUsize::new(count),
-            left: AtomicUsize::new(0),
+            skipped: AtomicUsize::new(0),
             present: AtomicUsize::new(0),
             failed: AtomicUsize::new(0),
             events: AtomicU32::new(0),
@@ -91,7 +91,7 @@ impl Windows {
         State::of(self.states[window].load(Ordering::Acquire))
     }
 
-    /// How many are there.
+    /// Returns the number of loaded windows.
     #[cfg(test)]
     pub(crate) fn present(&self) -> usize {
         self.present.load(Ordering::Acquire)
@@ -101,22 +101,23 @@ impl Windows {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Nothing is being loaded, or waits for its turn. Windows that were left out may be missing.
+    /// Returns true if no window is being loaded or waits for its turn. Skipped windows may be
+    /// missing.
     pub(crate) fn are_settled(&self) -> bool {
         self.unsettled() == 0
     }
 
-    /// How many are still to come.
+    /// Returns the number of windows still to be loaded.
     pub(crate) fn unsettled(&self) -> usize {
         self.unsettled.load(Ordering::Acquire)
     }
 
-    /// The same, and none was left out.
+    /// Returns true if all windows are settled and none was skipped.
     pub(crate) fn are_complete(&self) -> bool {
-        self.are_settled() && self.left.load(Ordering::Acquire) == 0
+        self.are_settled() && self.skipped.load(Ordering::Acquire) == 0
     }
 
-    /// The first of some that failed, and why.
+    /// Returns the first failed window in a range, with its error.
     pub(crate) fn failure(&self, range: Range<usize>) -> Option<(usize, Errno)> {
         if self.failed() == 0 {
             return None;
@@ -138,12 +139,12 @@ impl Windows {
             return false;
         }
         match (from, to) {
-            (State::Left, _) => {
+            (State::Skipped, _) => {
                 self.unsettled.fetch_add(1, Ordering::AcqRel);
-                self.left.fetch_sub(1, Ordering::AcqRel);
+                self.skipped.fetch_sub(1, Ordering::AcqRel);
             }
-            (_, State::Left) => {
-                self.left.fetch_add(1, Ordering::AcqRel);
+            (_, State::Skipped) => {
+                self.skipped.fetch_add(1, Ordering::AcqRel);
                 self.unsettled.fetch_sub(1, Ordering::AcqRel);
             }
             (from, to) if !from.is_settled() && to.is_settled() => {
@@ -159,61 +160,61 @@ impl Windows {
         true
     }
 
-    /// Somebody waits for it: whether that is news.
+    /// Marks a window as waited for. Returns true if the state changed.
     pub(crate) fn want(&self, window: usize) -> bool {
         self.change(window, State::Missing, State::Wanted)
-            || self.change(window, State::Left, State::Wanted)
+            || self.change(window, State::Skipped, State::Wanted)
     }
 
-    /// The caller reads it: unless somebody does, or did.
+    /// Claims a window for reading. Returns false if it is being read or settled.
     pub(crate) fn claim(&self, window: usize) -> bool {
         self.change(window, State::Wanted, State::Reading)
             || self.change(window, State::Missing, State::Reading)
     }
 
-    /// What was being read is wanted, as nobody reads it any more.
-    pub(crate) fn take_back(&self) {
+    /// Returns all windows being read to `Wanted`, after their reader was lost.
+    pub(crate) fn requeue_lost(&self) {
         for window in 0..self.len() {
             self.change(window, State::Reading, State::Wanted);
         }
     }
 
-    /// It is there.
+    /// Marks a window as loaded and wakes waiters.
     pub(crate) fn publish(&self, window: usize) {
         self.change(window, State::Reading, State::Present);
-        self.tell();
+        self.notify();
     }
 
-    /// It cannot be had, whatever it was before, unless it is there.
+    /// Marks a window as failed unless it is loaded, and wakes waiters.
     pub(crate) fn fail(&self, window: usize, errno: Errno) {
         self.errors[window].store(errno.raw_os_error(), Ordering::Relaxed);
         for from in [State::Missing, State::Wanted, State::Reading] {
             self.change(window, from, State::Failed);
         }
-        if self.change(window, State::Left, State::Wanted) {
+        if self.change(window, State::Skipped, State::Wanted) {
             self.change(window, State::Wanted, State::Failed);
         }
-        self.tell();
+        self.notify();
     }
 
-    /// It is not read before it is touched: if it is missing.
-    pub(crate) fn leave(&self, window: usize) -> bool {
-        let is_left = self.change(window, State::Missing, State::Left);
-        self.tell();
-        is_left
+    /// Skips a missing window until it is accessed. Returns true if the state changed.
+    pub(crate) fn skip(&self, window: usize) -> bool {
+        let is_skipped = self.change(window, State::Missing, State::Skipped);
+        self.notify();
+        is_skipped
     }
 
-    /// It shows the file: if it is missing.
-    pub(crate) fn give_back(&self, window: usize) -> bool {
-        let is_given = self.change(window, State::Missing, State::Mapped)
-            || (self.change(window, State::Left, State::Missing)
+    /// Marks a missing window as mapped from the file. Returns true if the state changed.
+    pub(crate) fn map_file(&self, window: usize) -> bool {
+        let is_mapped = self.change(window, State::Missing, State::Mapped)
+            || (self.change(window, State::Skipped, State::Missing)
                 && self.change(window, State::Missing, State::Mapped));
-        self.tell();
-        is_given
+        self.notify();
+        is_mapped
     }
 
-    /// Wakes all who wait.
-    pub(crate) fn tell(&self) {
+    /// Wakes all waiting threads.
+    pub(crate) fn notify(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             count_up(&self.events);
         } else {
@@ -221,14 +222,14 @@ impl Windows {
         }
     }
 
-    /// Sleeps until something happens, unless `is_enough` already; for `patience` at most. Says whether it is enough.
-    pub(crate) fn wait(&self, patience: Duration, is_enough: impl Fn() -> bool) -> bool {
+    /// Sleeps until an event or `timeout`, unless `is_enough` is true already. Returns `is_enough`.
+    pub(crate) fn wait(&self, timeout: Duration, is_enough: impl Fn() -> bool) -> bool {
         let seen = self.events.load(Ordering::SeqCst);
         if is_enough() {
             return true;
         }
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        sleep_while(&self.events, seen, patience);
+        sleep_while(&self.events, seen, timeout);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
         is_enough()
     }
@@ -245,7 +246,7 @@ mod tests {
         assert!(windows.want(0) && !windows.want(0));
         assert!(windows.claim(0) && !windows.claim(0));
         windows.publish(0);
-        assert!(!windows.want(0) && !windows.claim(0) && !windows.leave(0));
+        assert!(!windows.want(0) && !windows.claim(0) && !windows.skip(0));
         windows.fail(0, Errno::IO);
         assert_eq!((windows.state(0), windows.present(), windows.failed()), (State::Present, 1, 0));
         assert!(!windows.are_settled());
@@ -257,9 +258,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_settled_and_not_complete_until_it_is_wanted() {
+    fn a_skipped_window_is_settled_and_incomplete_until_wanted() {
         let windows = Windows::new(1);
-        assert!(windows.leave(0));
+        assert!(windows.skip(0));
         assert!(windows.are_settled() && !windows.are_complete());
         assert!(windows.want(0));
         assert!(!windows.are_settled());
@@ -269,16 +270,16 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lost_thread_was_reading_is_wanted_again() {
+    fn windows_of_a_lost_thread_are_wanted_again() {
         let windows = Windows::new(3);
         assert!(windows.claim(1));
-        windows.take_back();
+        windows.requeue_lost();
         assert_eq!(windows.state(1), State::Wanted);
         assert_eq!(windows.state(0), State::Missing);
     }
 
     #[test]
-    fn who_waits_is_woken_by_what_it_waits_for() {
+    fn publishing_wakes_a_waiting_thread() {
         let windows = Windows::new(1);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! What every image promises, by every method.
+//! Guarantees of every image, for every method.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ struct File {
     bytes: Vec<u8>,
 }
 
-/// Of so many bytes, where the build is: on a disk, which has direct I/O.
+/// Creates a file next to the build, where the disk usually supports direct I/O.
 fn file(bytes: usize) -> File {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("file");
@@ -23,14 +23,15 @@ fn file(bytes: usize) -> File {
     File { _directory: directory, path, bytes }
 }
 
-/// Nobody changes files of these tests that are mapped.
+/// Returns a loader that may map: mapped test files do not change.
 fn loader(path: &Path) -> Loader {
-    // SAFETY: as the test that maps it leaves it alone.
+    // SAFETY: the tests do not change files that they map.
     unsafe { Loader::open(path).may_map() }
 }
 
-/// By one method; none, with a word to whoever watches, where the kernel or the file system has it not.
-fn by(loader: &Loader, method: Method) -> Option<Image> {
+/// Loads by one method. Prints a notice and returns `None` if the kernel or file system does not
+/// support it.
+fn load_by(loader: &Loader, method: Method) -> Option<Image> {
     match loader.clone().method(method).load() {
         Ok(image) => Some(image),
         Err(Error::Refused { why, .. }) => {
@@ -42,11 +43,11 @@ fn by(loader: &Loader, method: Method) -> Option<Image> {
 }
 
 #[test]
-fn every_method_gives_the_bytes_of_files_of_every_size_and_none_writes_to_them() {
+fn every_method_loads_files_of_every_size_without_writing_to_them() {
     for size in [0, 1, 4095, 4096, 4097, 256 << 10, WINDOW - 1, WINDOW, 2 * WINDOW + 4097] {
         let file = file(size);
         for method in Method::ALL {
-            let Some(mut image) = by(&loader(&file.path), method) else { continue };
+            let Some(mut image) = load_by(&loader(&file.path), method) else { continue };
             assert!(*image == *file.bytes, "{method}, {size} bytes");
             image.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
             image.wait().unwrap();
@@ -54,23 +55,23 @@ fn every_method_gives_the_bytes_of_files_of_every_size_and_none_writes_to_them()
             assert_eq!(image.progress().loaded_bytes, size as u64, "{method}");
             image.check().unwrap();
             drop(image);
-            assert!(std::fs::read(&file.path).unwrap() == file.bytes, "{method} wrote to it");
+            assert!(std::fs::read(&file.path).unwrap() == file.bytes, "{method} wrote to the file");
         }
     }
 }
 
 #[test]
-fn every_method_gives_any_range() {
+fn every_method_loads_any_range() {
     let file = file(3 * WINDOW);
     for range in [0..1, 1..4097, 4095..WINDOW + 1, WINDOW - 1..3 * WINDOW, 77..77] {
         for method in Method::ALL {
             let part = range.start as u64..range.end as u64;
-            let Some(image) = by(&loader(&file.path).range(part), method) else { continue };
+            let Some(image) = load_by(&loader(&file.path).range(part), method) else { continue };
             assert!(*image == file.bytes[range.clone()], "{method}, {range:?}");
         }
     }
     let error = loader(&file.path).range(1..u64::MAX).load().unwrap_err();
-    assert!(error.to_string().contains("ask for less"), "{error}");
+    assert!(error.to_string().contains("use a range within"), "{error}");
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn holes_are_zeros_by_every_method() {
     let mut expected = vec![0; 9 * WINDOW];
     expected[4 * WINDOW + 4096..4 * WINDOW + 8192].fill(7);
     for method in Method::ALL {
-        let Some(image) = by(&loader(&file.path), method) else { continue };
+        let Some(image) = load_by(&loader(&file.path), method) else { continue };
         assert!(*image == *expected, "{method}");
         if method.is_private() {
             assert!(image.report().hole_bytes >= 7 * WINDOW as u64, "{method} read holes");
@@ -92,12 +93,12 @@ fn holes_are_zeros_by_every_method() {
 }
 
 #[test]
-fn what_is_only_in_the_cache_yet_is_read_all_the_same() {
+fn dirty_cached_bytes_are_loaded() {
     let file = file(4 * WINDOW);
     let writer = std::fs::File::options().write(true).open(&file.path).unwrap();
     for (round, method) in Method::ALL.into_iter().enumerate() {
         writer.write_all_at(&[round as u8; 5000], WINDOW as u64 + 100).unwrap();
-        let Some(image) = by(&loader(&file.path), method) else { continue };
+        let Some(image) = load_by(&loader(&file.path), method) else { continue };
         assert_eq!(image[WINDOW + 100..WINDOW + 5100], [round as u8; 5000], "{method}");
     }
 }
@@ -109,13 +110,13 @@ fn a_taken_over_file_is_in_memory_once() {
     opened.sync_all().unwrap();
     rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     for method in [Method::Takeover, Method::TakeoverOnDemand] {
-        let Some(mut image) = by(&loader(&file.path), method) else { continue };
+        let Some(mut image) = load_by(&loader(&file.path), method) else { continue };
         image.iter_mut().step_by(4096).for_each(|byte| *byte ^= 1);
         image.wait().unwrap();
         let report = image.report();
         assert!(report.complete_s >= report.first_use_s && report.first_use_s.is_some());
         if report.direct_bytes == 0 {
-            eprintln!("SKIPPED: {method}: there is no direct I/O here");
+            eprintln!("SKIPPED: {method}: direct I/O is not supported");
             continue;
         }
         assert_eq!(report.direct_bytes, 8 * WINDOW as u64, "{method}");
@@ -127,8 +128,8 @@ fn a_taken_over_file_is_in_memory_once() {
 #[test]
 fn a_forked_child_reads_no_zeros() {
     let file = file(24 * WINDOW);
-    let Some(image) = by(&loader(&file.path), Method::TakeoverOnDemand) else { return };
-    // SAFETY: the child looks at memory and ends, without any lock or allocation.
+    let Some(image) = load_by(&loader(&file.path), Method::TakeoverOnDemand) else { return };
+    // SAFETY: the child reads memory and ends, without locks or allocation.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let is_right = image.iter().step_by(4096).zip(file.bytes.iter().step_by(4096));
@@ -137,7 +138,7 @@ fn a_forked_child_reads_no_zeros() {
         unsafe { libc::_exit(if is_right { 0 } else { 1 }) };
     }
     let mut status = 0;
-    // SAFETY: waits for that child alone.
+    // SAFETY: waits only for that child.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(status, 0, "the child did not have the bytes");
     assert!(*image == *file.bytes);
@@ -149,7 +150,7 @@ fn advice_changes_no_byte() {
     let advices = [Advice::WriteSoon, Advice::ReadOnly, Advice::Never, Advice::Sequential];
     for method in Method::ALL {
         for advice in advices {
-            let Some(mut image) = by(&loader(&file.path), method) else { continue };
+            let Some(mut image) = load_by(&loader(&file.path), method) else { continue };
             image[3 * WINDOW] ^= 1;
             image.advise(WINDOW + 1..6 * WINDOW, advice).unwrap();
             image[3 * WINDOW] ^= 1;
@@ -161,9 +162,9 @@ fn advice_changes_no_byte() {
 }
 
 #[test]
-fn what_is_to_be_written_soon_is_private_before_it_is() {
+fn write_soon_makes_pages_private_in_advance() {
     let file = file(8 * WINDOW);
-    let mut image = by(&loader(&file.path), Method::Mmap).unwrap();
+    let mut image = load_by(&loader(&file.path), Method::Mmap).unwrap();
     assert_eq!(image.residency().private_bytes, 0);
     image.advise(0..4 * WINDOW, Advice::WriteSoon).unwrap();
     assert!(image.residency().private_bytes >= 4 * WINDOW as u64);
@@ -171,7 +172,7 @@ fn what_is_to_be_written_soon_is_private_before_it_is() {
 }
 
 #[test]
-fn a_mapping_that_was_not_allowed_is_refused_by_name_and_otherwise_not_used() {
+fn mapping_without_permission_is_refused_by_name_and_not_planned() {
     let file = file(4 * WINDOW);
     let error = Loader::open(&file.path).method(Method::Mmap).load().unwrap_err();
     assert!(error.to_string().contains("may_map"), "{error}");
@@ -180,7 +181,7 @@ fn a_mapping_that_was_not_allowed_is_refused_by_name_and_otherwise_not_used() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error_that_says_so_before_anything_is_read() {
+fn exceeding_memory_is_an_error_before_anything_is_read() {
     let file = file(WINDOW);
     let error = Loader::open(&file.path).memory_max(1 << 20).load().unwrap_err();
     assert!(matches!(error, Error::NoMemory { needed_bytes: 0x20_0000, .. }), "{error}");
@@ -189,11 +190,11 @@ fn what_does_not_fit_is_an_error_that_says_so_before_anything_is_read() {
 }
 
 #[test]
-fn what_is_read_past_the_cache_is_not_in_it_and_what_was_in_it_stays() {
+fn uncached_reads_leave_the_cache_unchanged() {
     let file = file(6 * WINDOW);
     let opened = std::fs::File::open(&file.path).unwrap();
     opened.sync_all().unwrap();
-    // One file system in memory has its files there only.
+    // In-memory file systems keep their files in the cache only.
     let cool = || rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let load = || Loader::open(&file.path).method(Method::ReadUncached).load().unwrap();
     cool();
@@ -210,12 +211,12 @@ fn what_is_read_past_the_cache_is_not_in_it_and_what_was_in_it_stays() {
     let mut window = vec![0; WINDOW];
     std::os::unix::fs::FileExt::read_exact_at(&opened, &mut window, 4 * WINDOW as u64).unwrap();
     let image = load();
-    assert!(image.residency().cached_bytes >= WINDOW as u64, "what was there is there");
+    assert!(image.residency().cached_bytes >= WINDOW as u64, "previously cached pages stay");
     assert!(*image == *file.bytes);
 }
 
 #[test]
-fn dropped_from_the_cache_means_dropped() {
+fn cache_drop_evicts_the_file() {
     let file = file(4 * WINDOW);
     let opened = std::fs::File::open(&file.path).unwrap();
     opened.sync_all().unwrap();
@@ -227,8 +228,8 @@ fn dropped_from_the_cache_means_dropped() {
 }
 
 #[test]
-fn what_would_be_tried_is_what_a_load_tries_however_little_is_looked_at() {
-    // Long enough to be looked at in a few places only.
+fn choices_match_the_load_with_few_facts() {
+    // Large enough to be sampled.
     for size in [4097, WINDOW, 10 * WINDOW] {
         let file = file(size);
         let whole = loader(&file.path);

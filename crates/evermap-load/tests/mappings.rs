@@ -1,4 +1,4 @@
-//! Images that are given away: their memory stays, and nothing else of them.
+//! Released images: the memory stays, all other resources are closed.
 #![allow(clippy::unwrap_used)]
 
 use evermap_load::{Error, Loader, Method};
@@ -6,13 +6,13 @@ use evermap_load::{Error, Loader, Method};
 const BYTES: usize = (5 << 20) + 77;
 
 #[test]
-fn memory_that_is_given_away_stays_with_all_its_bytes_whatever_made_it() {
+fn released_memory_keeps_its_bytes_for_every_method() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data");
     let bytes: Vec<u8> = (0..BYTES).map(|at| (at / 7) as u8).collect();
     std::fs::write(&path, &bytes).unwrap();
     for method in Method::ALL {
-        // SAFETY: the file is this test's alone, which does not change it.
+        // SAFETY: only this test uses the file, and it does not change it.
         let loader = unsafe { Loader::open(&path).range(4096..).method(method).may_map() };
         let image = match loader.load() {
             Ok(image) => image,
@@ -26,7 +26,7 @@ fn memory_that_is_given_away_stays_with_all_its_bytes_whatever_made_it() {
         let mapping = image.into_mapping().map_err(|(_, error)| error).unwrap();
         assert_eq!(mapping, expected, "{method}");
         assert_eq!(mapping.image_bytes, BYTES - 4096, "{method}");
-        // SAFETY: the mapping is this test's now; nobody else has it.
+        // SAFETY: this test now owns the mapping.
         unsafe {
             let first = mapping.address.add(mapping.image_at);
             let there = std::slice::from_raw_parts(first, mapping.image_bytes);
@@ -37,13 +37,13 @@ fn memory_that_is_given_away_stays_with_all_its_bytes_whatever_made_it() {
 }
 
 #[test]
-fn what_was_left_out_or_recorded_is_there_before_it_is_given_away() {
+fn skipped_and_recorded_windows_are_loaded_before_release() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data");
     std::fs::write(&path, vec![9; BYTES]).unwrap();
     let image = Loader::open(&path).record().load().unwrap();
     let mapping = image.into_mapping().map_err(|(_, error)| error).unwrap();
-    // SAFETY: as above.
+    // SAFETY: only this test uses the file, and it does not change it.
     unsafe {
         let there = std::slice::from_raw_parts(mapping.address.add(mapping.image_at), BYTES);
         assert!(there.iter().all(|byte| *byte == 9));

@@ -1,4 +1,4 @@
-//! What files of rules promise.
+//! Guarantees of files of rules.
 
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "files")]
@@ -6,7 +6,7 @@
 use evermap_load::{Error, Method, Rules};
 
 #[test]
-fn the_first_rule_that_matches_counts() {
+fn the_first_matching_rule_applies() {
     let rules = Rules::parse(
         "[[file]]\npattern = '*.idx'\nmethod = 'read'\n\
          [[file]]\npattern = '/data/**/*.bin'\n[[file]]\npattern = '/data/**'\nunchanging = true\n",
@@ -22,9 +22,9 @@ fn the_first_rule_that_matches_counts() {
 }
 
 #[test]
-fn a_star_stands_for_no_slash_and_relative_patterns_begin_at_the_file_of_rules() {
+fn a_star_matches_no_slash_and_relative_patterns_start_at_the_rules_file() {
     let directory = tempfile::tempdir().unwrap();
-    // Characters that mean something in a pattern mean themselves in a directory's name.
+    // Pattern characters in a directory's name are literal.
     let inner = directory.path().join("a[1]*");
     std::fs::create_dir_all(inner.join("models/deep")).unwrap();
     std::fs::write(inner.join("rules.toml"), "[[file]]\npattern = './models/*'\n").unwrap();
@@ -35,7 +35,7 @@ fn a_star_stands_for_no_slash_and_relative_patterns_begin_at_the_file_of_rules()
 }
 
 #[test]
-fn a_rule_s_wishes_are_the_loader_s() {
+fn a_rule_sets_the_loaders_options() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file.bin");
     std::fs::write(&path, vec![7; 1 << 20]).unwrap();
@@ -47,11 +47,11 @@ fn a_rule_s_wishes_are_the_loader_s() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_of_rules_is_named_with_its_line() {
+fn errors_in_rules_name_the_line() {
     for (text, named) in [
         ("[[file]]\npattern = '*'\ntouchd = 1.0\n", "touchd"),
         ("[[file]]\npattern = '*'\ntouched = 1.5\n", "from 0 to 1"),
-        ("[[file]]\npattern = '*'\nthreads = 0\n", "1 at least"),
+        ("[[file]]\npattern = '*'\nthreads = 0\n", "at least 1"),
         ("[[file]]\n\npattern = 'a***'\n", "line 3"),
         ("[[file]]\ntouched = 0.5\n", "pattern"),
         ("[[file]]\npattern = '*'\nmethod = 'mnap'\n", "mnap"),
@@ -66,7 +66,7 @@ fn what_is_wrong_in_a_file_of_rules_is_named_with_its_line() {
     assert!(matches!(error, Error::Io { .. }), "{error:?}");
 }
 
-/// A device has no end: reading it must not take all memory.
+/// Reading a device, which has no end, must not use up memory.
 #[test]
 fn files_without_an_end_are_refused() {
     let error = Rules::read("/dev/zero").unwrap_err();

@@ -1,4 +1,4 @@
-//! What sets of images promise.
+//! Guarantees of sets of images.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ fn contents(number: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at / 4096 + at + number * 31) as u8).collect()
 }
 
-/// Files of such sizes.
+/// Creates files of these sizes.
 fn files(sizes: &[usize]) -> (tempfile::TempDir, Vec<PathBuf>) {
     let directory = tempfile::tempdir().unwrap();
     let paths: Vec<PathBuf> =
@@ -45,7 +45,7 @@ fn all_files_have_their_bytes_in_the_order_of_their_loaders() {
 }
 
 #[test]
-fn many_that_come_on_demand_are_complete_in_the_end_whichever_is_touched_first() {
+fn many_on_demand_images_complete_in_any_order_of_access() {
     let sizes = [17 << 20; 7];
     let (_directory, paths) = files(&sizes);
     let loaders = || paths.iter().map(|path| Loader::open(path).method(Method::TakeoverOnDemand));
@@ -53,7 +53,7 @@ fn many_that_come_on_demand_are_complete_in_the_end_whichever_is_touched_first()
         Err(Error::Refused { why, .. }) => return println!("skipped: {why}"),
         other => other.unwrap(),
     };
-    // Nobody waits for a turn with what is touched.
+    // Accessed windows do not wait for a turn.
     for (number, image) in set.iter().enumerate().rev() {
         assert_eq!(image[16 << 20], contents(number, (16 << 20) + 1)[16 << 20]);
     }
@@ -61,7 +61,7 @@ fn many_that_come_on_demand_are_complete_in_the_end_whichever_is_touched_first()
     for (number, image) in set.into_iter().enumerate() {
         assert!(image[..] == contents(number, sizes[number])[..], "{number}");
     }
-    // Some are dropped before their turn.
+    // Some images are dropped before their turn.
     let mut images = ImageSet::load_each(loaders());
     images.drain(..3).for_each(|image| drop(image.unwrap()));
     for image in images {
@@ -70,7 +70,7 @@ fn many_that_come_on_demand_are_complete_in_the_end_whichever_is_touched_first()
 }
 
 #[test]
-fn one_that_cannot_be_loaded_is_named_and_the_others_can_be_had() {
+fn a_failed_file_is_named_and_the_others_are_loaded() {
     let (directory, mut paths) = files(&[10, 20, 30]);
     paths.insert(1, directory.path().join("missing"));
     let error = ImageSet::load(paths.iter().map(Loader::open)).unwrap_err();
@@ -81,7 +81,7 @@ fn one_that_cannot_be_loaded_is_named_and_the_others_can_be_had() {
 }
 
 #[test]
-fn a_limit_of_each_loader_is_its_own() {
+fn each_loader_has_its_own_limit() {
     let (_directory, paths) = files(&[1 << 20, 1 << 20]);
     let loaders =
         [Loader::open(&paths[0]).memory_max(1 << 19), Loader::open(&paths[1]).memory_max(1 << 21)];

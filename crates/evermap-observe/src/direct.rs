@@ -1,21 +1,23 @@
-//! What direct I/O, which passes the page cache by, asks of offsets and memory.
+//! Alignment that direct I/O (past the page cache) requires of buffers and offsets.
 
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, Statx, StatxFlags, statx};
 
-/// What direct I/O asks of memory and offsets, in bytes, as `statx` says (Linux 6.1). Both are powers of two.
+/// Alignment required for direct I/O, in bytes, as reported by `statx` (Linux 6.1). Both values are
+/// powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DirectAlignment {
-    /// Of buffers in memory.
+    /// Alignment of buffers in memory.
     pub memory_bytes: u32,
-    /// Of offsets and lengths in the file.
+    /// Alignment of offsets and lengths in the file.
     pub offset_bytes: u32,
 }
 
 impl DirectAlignment {
-    /// Of a file that was looked at already, with `StatxFlags::DIOALIGN` among what was asked: spares [`direct_alignment`]'s call.
+    /// Returns the alignment from a `statx` result queried with `StatxFlags::DIOALIGN`. Saves the
+    /// system call of [`direct_alignment`].
     pub fn of(stat: &Statx) -> Option<DirectAlignment> {
         let known = stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
         (known && stat.stx_dio_offset_align > 0).then_some(DirectAlignment {
@@ -25,7 +27,8 @@ impl DirectAlignment {
     }
 }
 
-/// Asks one file; `None` where its file system does no direct I/O, or does not say so. Costs one system call.
+/// Returns the alignment for a file, or `None` if its file system does not support direct I/O or
+/// does not report it. Costs one system call.
 ///
 /// ```
 /// use std::os::fd::AsFd;

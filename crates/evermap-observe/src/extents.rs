@@ -1,4 +1,4 @@
-//! Where a file has data, and where holes.
+//! Data extents and holes of a file.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,14 +7,16 @@ use rustix::io::Errno;
 
 use crate::span::Span;
 
-/// Smaller files whose blocks cover their size are not searched. Larger ones may have blocks behind their end that make up
-/// for holes.
+/// Files up to this size are assumed to have no holes if their blocks cover their size. Larger
+/// files are always searched, because blocks past the end of the file can hide holes.
 const SEARCHED_BYTES_MIN: u64 = 256 << 10;
 
-/// The extents of a file of `size_bytes`, ascending, as far as its file system tells; else one, all of it.
+/// Returns the data extents of a file of `size_bytes`, in ascending order. Returns one extent for
+/// the whole file if the file system does not report holes.
 ///
-/// `allocated_bytes` (the blocks that `stat` counts) spares the search in small files. **The descriptor's position is changed**: what
-/// reads from it afterwards names its offsets. Costs two system calls an extent, and touches no data.
+/// `allocated_bytes` (the blocks counted by `stat`) avoids the search for small files. **Changes
+/// the descriptor's position**, so later reads must pass their offsets. Costs two system calls per
+/// extent and reads no data.
 ///
 /// ```
 /// use std::os::{fd::AsFd, unix::fs::FileExt};
@@ -41,14 +43,14 @@ pub fn extents(
     while at < size_bytes {
         let begin = match seek(file, SeekFrom::Data(at)) {
             Ok(begin) => begin,
-            // No data from here on.
+            // No data after `at`.
             Err(Errno::NXIO) => break,
             Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::SPIPE) => return Ok(whole),
             Err(errno) => return Err(errno),
         };
         let end = match seek(file, SeekFrom::Hole(begin)) {
             Ok(end) => end.min(size_bytes),
-            // Cut short since: what is left will be found out when it is read.
+            // The file was truncated in the meantime. The caller's reads will notice.
             Err(Errno::NXIO) => size_bytes,
             Err(errno) => return Err(errno),
         };
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_at_start_middle_and_end_are_no_extents() {
+    fn holes_at_start_middle_and_end_are_not_extents() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(4 << 20).unwrap();
         assert_eq!(extents_of(&file), []);

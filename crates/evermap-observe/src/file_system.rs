@@ -1,4 +1,4 @@
-//! What is known of file systems by their magic numbers, where no call tells.
+//! Properties of file systems, known by magic number where no system call reports them.
 
 use std::borrow::Cow;
 use std::os::fd::BorrowedFd;
@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::fstatfs;
 use rustix::io::Errno;
 
-/// A kind of file system, as the magic number of `statfs` tells it.
+/// File system type, identified by the magic number of `statfs`.
 ///
 /// ```
 /// use std::os::fd::AsFd;
@@ -24,51 +24,51 @@ pub struct FileSystem {
 impl FileSystem {
     /// btrfs.
     pub const BTRFS: FileSystem = FileSystem::from_magic(0x9123_683e);
-    /// SMB, as version 1 had it.
+    /// SMB version 1.
     pub const CIFS: FileSystem = FileSystem::from_magic(0xff53_4d42);
     /// EROFS, read-only, compressed or not.
     pub const EROFS: FileSystem = FileSystem::from_magic(0xe0f5_e1e2);
     /// exFAT.
     pub const EXFAT: FileSystem = FileSystem::from_magic(0x2011_bab0);
-    /// ext2, ext3 and ext4, which have one number.
+    /// ext2, ext3 and ext4, which share a magic number.
     pub const EXT: FileSystem = FileSystem::from_magic(0xef53);
-    /// Any file system whose files a process makes.
+    /// FUSE: a file system served by a user process.
     pub const FUSE: FileSystem = FileSystem::from_magic(0x6573_5546);
-    /// NFS, whichever version.
+    /// NFS, all versions.
     pub const NFS: FileSystem = FileSystem::from_magic(0x6969);
-    /// Layers over other file systems.
+    /// overlayfs, layers over other file systems.
     pub const OVERLAY: FileSystem = FileSystem::from_magic(0x794c_7630);
-    /// Memory that is never swapped.
+    /// ramfs: memory that is never swapped.
     pub const RAMFS: FileSystem = FileSystem::from_magic(0x8584_58f6);
-    /// SMB from version 2 on.
+    /// SMB version 2 and later.
     pub const SMB2: FileSystem = FileSystem::from_magic(0xfe53_4d42);
     /// squashfs, read-only and compressed.
     pub const SQUASHFS: FileSystem = FileSystem::from_magic(0x7371_7368);
-    /// Memory.
+    /// tmpfs: memory that can be swapped.
     pub const TMPFS: FileSystem = FileSystem::from_magic(0x0102_1994);
     /// FAT.
     pub const VFAT: FileSystem = FileSystem::from_magic(0x4d44);
     /// XFS.
     pub const XFS: FileSystem = FileSystem::from_magic(0x5846_5342);
 
-    /// The one that a file is on. Costs one system call.
+    /// Returns the file system of a file. Costs one system call.
     pub fn of(file: BorrowedFd<'_>) -> Result<FileSystem, Errno> {
-        // The field has another type on each architecture.
+        // The field's type differs between architectures.
         #[allow(clippy::unnecessary_cast)]
         Ok(FileSystem::from_magic(fstatfs(file)?.f_type as i64))
     }
 
-    /// The one that has this magic number.
+    /// Returns the file system with this magic number.
     pub const fn from_magic(magic: i64) -> FileSystem {
         FileSystem { magic }
     }
 
-    /// The number, as `statfs` has it.
+    /// Returns the magic number, as in `statfs`.
     pub fn magic(self) -> i64 {
         self.magic
     }
 
-    /// Its name, for people; the number in hexadecimal where none is known.
+    /// Returns a name for display, or the number in hexadecimal if unknown.
     pub fn name(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             FileSystem::BTRFS => "btrfs",
@@ -88,51 +88,55 @@ impl FileSystem {
         })
     }
 
-    /// Whether asking it to share extents is a call for nothing.
-    pub fn never_shares(self) -> bool {
+    /// Returns true if the file system never supports reflinks, so the call can be skipped.
+    pub fn never_reflinks(self) -> bool {
         matches!(self, FileSystem::EXT | FileSystem::EXFAT | FileSystem::VFAT)
             || self.is_memory()
             || self.is_compressed_read_only()
     }
 
-    /// Whether files of one such file system may have different device numbers: subvolumes, layers, exports.
+    /// Returns true if files of one such file system can have different device numbers: subvolumes,
+    /// layers or exports.
     pub fn has_many_devices(self) -> bool {
         matches!(self, FileSystem::BTRFS | FileSystem::OVERLAY | FileSystem::NFS)
     }
 
-    /// Whether it keeps files in memory only: nothing is ever cold there, nor made durable.
+    /// Returns true if files live in memory only. Their data is always cached and never durable.
     pub fn is_memory(self) -> bool {
         matches!(self, FileSystem::TMPFS | FileSystem::RAMFS)
     }
 
-    /// Whether direct writes are turned into buffered ones where files have checksums, at more than the price of buffered ones.
-    pub fn checks_what_is_written(self) -> bool {
+    /// Returns true if direct writes to files with checksums fall back to buffered writes, at a
+    /// higher cost than ordinary buffered writes.
+    pub fn buffers_direct_writes(self) -> bool {
         self == FileSystem::BTRFS
     }
 
-    /// Whether room that was reserved is written in another way than room that was not: btrfs does not compress it.
-    pub fn writes_reserved_room_otherwise(self) -> bool {
+    /// Returns true if preallocation turns compression off, as in btrfs.
+    pub fn preallocation_disables_compression(self) -> bool {
         self == FileSystem::BTRFS
     }
 
-    /// Whether it is an image that is never written to and whose files are (or may be) compressed: reading takes the processor, and
-    /// each thread that reads decompresses for itself.
+    /// Returns true for read-only images whose files are, or may be, compressed. Reads cost
+    /// processor time, and each reading thread decompresses for itself.
     pub fn is_compressed_read_only(self) -> bool {
         matches!(self, FileSystem::SQUASHFS | FileSystem::EROFS)
     }
 
-    /// Whether it lies over other file systems: what its files can do is what those can.
+    /// Returns true for layers over other file systems. The capabilities of its files are those of
+    /// the underlying file systems.
     pub fn is_overlay(self) -> bool {
         self == FileSystem::OVERLAY
     }
 
-    /// Whether a process makes its files: a read may take any time, and wait for anything.
+    /// Returns true if a user process serves the files. Reads can then block for any time.
     pub fn is_fuse(self) -> bool {
         self == FileSystem::FUSE
     }
 
-    /// Whether it makes contents up when they are read: `/proc` says that its files have 0 bytes, `/sys` 4,096.
-    pub fn makes_contents_up(self) -> bool {
+    /// Returns true if file contents are generated on read. `/proc` reports a size of 0 bytes for
+    /// such files, `/sys` 4,096.
+    pub fn generates_contents(self) -> bool {
         const PROC: i64 = 0x9fa0;
         const SYSFS: i64 = 0x6265_6572;
         const DEBUGFS: i64 = 0x6462_6720;
@@ -152,20 +156,20 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn a_file_system_is_known_by_what_the_kernel_says() {
+    fn proc_is_recognised_by_its_magic_number() {
         let proc = File::open("/proc/self/status").unwrap();
         let file_system = FileSystem::of(proc.as_fd()).unwrap();
-        assert!(file_system.makes_contents_up() && !file_system.is_memory());
+        assert!(file_system.generates_contents() && !file_system.is_memory());
         assert_eq!(file_system.name(), "0x9fa0");
     }
 
     #[test]
-    fn images_and_memory_share_nothing_and_layers_may() {
+    fn images_and_memory_never_reflink_but_overlay_may() {
         for file_system in [FileSystem::SQUASHFS, FileSystem::EROFS, FileSystem::TMPFS] {
-            assert!(file_system.never_shares(), "{}", file_system.name());
+            assert!(file_system.never_reflinks(), "{}", file_system.name());
         }
         for file_system in [FileSystem::BTRFS, FileSystem::XFS, FileSystem::OVERLAY] {
-            assert!(!file_system.never_shares(), "{}", file_system.name());
+            assert!(!file_system.never_reflinks(), "{}", file_system.name());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What of a file is in the page cache.
+//! Residency of a file in the page cache.
 
 use std::os::fd::BorrowedFd;
 
@@ -6,20 +6,22 @@ use rustix::param::page_size;
 
 use crate::sys::cachestat::cachestat;
 
-/// How much of a file is in the page cache: a hint, as it may have changed since.
+/// Cached and dirty bytes of a file. A hint that can be out of date at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Residency {
-    /// Bytes in the page cache, whole pages.
+    /// Bytes in the page cache, in whole pages.
     pub resident_bytes: u64,
-    /// Of these, bytes that are not on the disk yet.
+    /// Cached bytes not yet written to disk.
     pub dirty_bytes: u64,
 }
 
-/// Asks for the whole file; `None` where the kernel does not tell: before Linux 6.5, for files of huge pages, and in later kernels
-/// for files that this user neither owns nor may write to. Of a pipe or a socket nothing is ever cached.
+/// Queries a whole file. Returns `None` before Linux 6.5, for files of huge pages, and, in later
+/// kernels, for files that the user neither owns nor may write to. Pipes and sockets are never
+/// cached.
 ///
-/// Costs one system call, some 10 us for 64 MiB and 40 us for 1 GiB in large folios, milliseconds in small ones. No page is touched.
+/// Costs one system call: about 10 us for 64 MiB and 40 us for 1 GiB in large folios, milliseconds
+/// in small ones. Touches no page.
 ///
 /// ```
 /// use std::os::{fd::AsFd, unix::fs::FileExt};
@@ -31,11 +33,12 @@ pub struct Residency {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn residency(file: BorrowedFd<'_>) -> Option<Residency> {
-    // As the call has it, no length is up to the end.
-    look(file, 0, 0)
+    // A length of 0 means "to the end of the file" to the kernel.
+    query(file, 0, 0)
 }
 
-/// The same of `length_bytes` from `offset_bytes` on. Pages that are only partly in the range count whole.
+/// Like [`residency`], for `length_bytes` from `offset_bytes` on. Pages that are partly in the
+/// range count in full.
 ///
 /// ```
 /// use std::os::{fd::AsFd, unix::fs::FileExt};
@@ -53,11 +56,11 @@ pub fn residency_of(
 ) -> Option<Residency> {
     match length_bytes {
         0 => Some(Residency { resident_bytes: 0, dirty_bytes: 0 }),
-        _ => look(file, offset_bytes, length_bytes),
+        _ => query(file, offset_bytes, length_bytes),
     }
 }
 
-fn look(file: BorrowedFd<'_>, offset_bytes: u64, length_bytes: u64) -> Option<Residency> {
+fn query(file: BorrowedFd<'_>, offset_bytes: u64, length_bytes: u64) -> Option<Residency> {
     let stat = cachestat(file, offset_bytes, length_bytes).ok()?;
     let page_bytes = page_size() as u64;
     Some(Residency {
@@ -74,7 +77,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     #[test]
-    fn a_range_is_told_apart_from_the_rest_of_the_file() {
+    fn residency_of_counts_only_the_range() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(4 << 20).unwrap();
         file.write_all_at(&[1; 1 << 20], 1 << 20).unwrap();

@@ -1,4 +1,4 @@
-//! A part of a file.
+//! A byte range of a file.
 
 /// A half-open range of a file, in bytes.
 ///
@@ -11,30 +11,30 @@
 pub struct Span {
     /// The first byte.
     pub begin: u64,
-    /// The byte after the last one; [`Span::OPEN`] when the end is where the source says.
+    /// The byte after the last one, or [`Span::OPEN`] if only the source knows its end.
     pub end: u64,
 }
 
 impl Span {
-    /// The end of a span whose length is not known before it was read.
+    /// End of a span whose length is unknown until it has been read.
     pub const OPEN: u64 = u64::MAX;
 
-    /// From `begin` up to, and without, `end`.
+    /// Returns the span from `begin` up to, but not including, `end`.
     pub fn new(begin: u64, end: u64) -> Span {
         Span { begin, end }
     }
 
-    /// Its length in bytes; meaningless where [`Span::is_open`].
+    /// Returns the length in bytes. Meaningless if [`Span::is_open`].
     pub fn bytes(&self) -> u64 {
         self.end.saturating_sub(self.begin)
     }
 
-    /// Whether nothing is in it.
+    /// Returns true if the span has no bytes.
     pub fn is_empty(&self) -> bool {
         self.begin >= self.end
     }
 
-    /// Whether only the source knows its end.
+    /// Returns true if only the source knows the end of the span.
     pub fn is_open(&self) -> bool {
         self.end == Span::OPEN
     }

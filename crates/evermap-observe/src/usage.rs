@@ -1,31 +1,32 @@
-//! What the kernel says that this process has used.
+//! Resource usage of this process.
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Processor time, faults and switches between two moments. They are the process's: what other threads did meanwhile is
-/// in them.
+/// Processor time, page faults and context switches between two points in time. Counts all threads
+/// of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Usage {
-    /// Time that passed, in seconds.
+    /// Elapsed time, in seconds.
     pub wall_s: f64,
     /// Processor time in user mode, in seconds.
     pub user_s: f64,
-    /// Processor time in the kernel, in seconds. Work that the kernel does in threads of its own, as write-back, is not in it.
+    /// Processor time in the kernel, in seconds. Excludes work done by kernel threads, such as
+    /// write-back.
     pub system_s: f64,
-    /// Page faults that needed no disk.
+    /// Page faults served without disk I/O.
     pub minor_faults: u64,
-    /// Page faults that did.
+    /// Page faults that required disk I/O.
     pub major_faults: u64,
-    /// Switches because a thread waited.
+    /// Context switches because a thread waited.
     pub voluntary_switches: u64,
-    /// Switches because another was let on.
+    /// Context switches because the scheduler preempted a thread.
     pub involuntary_switches: u64,
 }
 
-/// A moment, to measure from.
+/// Starting point of a usage measurement.
 ///
 /// ```
 /// use evermap_observe::Moment;
@@ -40,13 +41,13 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// This one. Costs one system call.
+    /// Records the current time and usage. Costs one system call.
     pub fn now() -> Moment {
         let usage = crate::sys::rusage::of_process();
         Moment { at: Instant::now(), usage }
     }
 
-    /// What has been used since.
+    /// Returns the resources used since this point.
     pub fn since(&self) -> Usage {
         let wall_s = self.at.elapsed().as_secs_f64();
         let (now, then) = (crate::sys::rusage::of_process(), &self.usage);
@@ -63,13 +64,14 @@ impl Moment {
 }
 
 impl Usage {
-    /// Processor time, in seconds.
+    /// Returns user and system time together, in seconds.
     pub fn processor_s(&self) -> f64 {
         self.user_s + self.system_s
     }
 }
 
-/// The processor time of this process so far: what short races are judged by, as other programs don't disturb it.
+/// Returns the processor time of this process so far. Unlike wall time, other programs do not
+/// disturb it, so it suits comparisons of short runs.
 ///
 /// ```
 /// let begin = evermap_observe::processor_time();

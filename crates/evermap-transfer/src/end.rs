@@ -55,7 +55,7 @@ impl<'a> End<'a> {
             FileSystem::of(descriptor).map_err(failed("read the file system type of"))?;
         let status = fs::fcntl_getfl(descriptor).map_err(failed("read the flags of"))?;
         let kind = match FileType::from_raw_mode(stat.stx_mode.into()) {
-            FileType::RegularFile if file_system.makes_contents_up() => Kind::Generated,
+            FileType::RegularFile if file_system.generates_contents() => Kind::Generated,
             FileType::RegularFile => Kind::File,
             FileType::Fifo => Kind::Pipe,
             FileType::Socket => Kind::Socket,

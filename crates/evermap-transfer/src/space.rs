@@ -27,7 +27,7 @@ pub(crate) fn reserve(
     if needed_bytes <= RESERVED_BYTES_MIN {
         return Ok(());
     }
-    if file_system.writes_reserved_room_otherwise() {
+    if file_system.preallocation_disables_compression() {
         let free = fs::fstatvfs(target).map_err(Error::io("read the free space of", path))?;
         return match free.f_bavail.saturating_mul(free.f_frsize) < needed_bytes {
             true => Err(Error::NoSpace { path: path.into(), needed_bytes }),

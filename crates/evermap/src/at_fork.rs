@@ -6,7 +6,7 @@
 //! parent: the child replaces them, so a dead parent's locks are free while its child lives.
 //!
 //! Invariant: the handlers take no lock that user code can hold. Each wait has a limit; a fork that
-//! cannot wait longer gives the child less memory, never wrong memory.
+//! cannot wait longer leaves memory out of the child, but never gives it wrong memory.
 
 use std::cell::{Cell, UnsafeCell};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -27,7 +27,7 @@ pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 pub(crate) trait Participant: Send + Sync {
     /// Prepares what the child inherits.
     fn before(&self);
-    /// Reverts what was done only for the child.
+    /// Reverts changes made only for the child.
     fn in_parent(&self);
     /// Makes the inherited state the child's own. No other thread runs.
     fn in_child(&self);

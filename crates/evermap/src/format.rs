@@ -396,7 +396,7 @@ pub struct LogHeader {
 }
 const _: () = assert!(size_of::<LogHeader>() == 64);
 
-/// Offset of [`LogProgress`] in a header slot: a sector of its own, so writing it never touches the
+/// Offset of [`LogProgress`] in a header slot: a separate sector, so writing it never touches the
 /// header.
 pub const LOG_PROGRESS_OFFSET: u64 = LOG_ALIGN;
 /// First four bytes of [`LogProgress`].

@@ -1,11 +1,11 @@
 /*
  * A Markdown document of cmark in an object.
  *
- * cmark_parser_new_with_mem() takes an allocator, three functions, and every node keeps the
- * address of that struct. So the struct lies in the object beside the tree. The functions in it
- * are those of the process that built the tree and lie elsewhere in the next one. Reading does not
- * call them; who wants to change the tree (or to render it, which allocates) opens it for writing
- * and first puts the functions of its own process there.
+ * cmark_parser_new_with_mem() takes an allocator, a struct of three functions, and every node stores
+ * the address of that struct. So the struct is in the object, too. It points to functions of the
+ * process that built the tree, which have other addresses in the next process. Reading does not
+ * call them. To change the tree (or to render it, which allocates), a program opens it for writing
+ * and first stores its own functions in the struct.
  */
 #include "../keep.h"
 

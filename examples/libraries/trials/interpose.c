@@ -1,9 +1,8 @@
 /*
- * malloc() and its siblings for libraries that offer no hooks: while the thread builds the tree,
- * they give memory of the object. Linked into the program, they come before those of the C library,
- * also for shared libraries. What a library keeps for later use elsewhere in the process (a cache,
- * a pool, something made at its first use) then lies in the object as well, and is what can go
- * wrong with it.
+ * malloc() and related functions for libraries without hooks: while the thread builds the tree,
+ * they allocate in the object. Linked into the program, they override the C library's functions,
+ * also for shared libraries. Memory that a library keeps for later use elsewhere in the process (a
+ * cache, a pool, a lazily created table) is then in the object as well, which can cause failures.
  */
 #include "../keep.h"
 

@@ -1,5 +1,5 @@
-// What the trials share. A trial is an example without polish: a library, told or forced to put
-// its tree into an object, and a walk by its own functions. docs/libraries.md has the outcomes.
+// Shared by the trials. A trial is a minimal example: a library, told or forced to put its tree into
+// an object, and a walk with the library's functions. docs/libraries.md has the results.
 #pragma once
 
 #include "../keep.h"
@@ -27,7 +27,7 @@ template <typename Visit> void each_word(const char *text, size_t size_bytes, Vi
     }
 }
 
-// A trial by the name of its library; the version is that of the package, as the test knows it.
+// Defines a trial with the name of its library. The test supplies the package's version.
 #define TRIAL(name)                                                                                \
     const struct example example = {[]() -> const char * { return name; }, parse, walk, nullptr,   \
                                     nullptr, nullptr}

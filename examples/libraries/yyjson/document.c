@@ -2,8 +2,8 @@
  * A JSON document of yyjson in an object.
  *
  * yyjson_read_opts() takes an allocator. A document is two blocks: its values, and the text that
- * its strings point into. It also keeps the allocator, whose functions lie elsewhere in the next
- * process: before the document is freed there, it is given those of that process.
+ * its strings point into. It also stores the allocator, whose functions have other addresses in the
+ * next process: before that process frees the document, it stores its own functions.
  */
 #include "../keep.h"
 

@@ -1,4 +1,4 @@
-//! Posters from their recipes, and icons: all that looks like a picture is drawn.
+//! Draws posters from their recipes, and icons.
 
 use anyrender::PaintScene;
 use kurbo::{BezPath, Point, Rect};
@@ -6,11 +6,11 @@ use kurbo::{BezPath, Point, Rect};
 use crate::canvas::{Canvas, circle, color, faded, rect};
 use crate::model::{Frame, Recipe};
 
-/// Numbers from a seed: the same picture each time.
+/// Random numbers. Equal seeds give equal pictures.
 struct Parts(u64);
 
 impl Parts {
-    /// Between 0 and 1.
+    /// Returns a number between 0 and 1.
     fn next(&mut self) -> f64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -22,7 +22,7 @@ impl Parts {
     }
 }
 
-/// Fills a frame with the picture of a recipe. What reaches beyond it has to be clipped by the caller.
+/// Fills a frame with the picture of a recipe. The caller must clip what extends beyond the frame.
 pub(crate) fn picture<S: PaintScene>(canvas: &mut Canvas<'_, S>, frame: Frame, recipe: Recipe) {
     let [above, below, accent] = recipe.colors;
     canvas.shade(frame, color(above), color(below));
@@ -188,7 +188,7 @@ fn windows<S: PaintScene>(
     }
 }
 
-/// An icon in a square around a point; see [`crate::contents::ICONS`].
+/// Draws an icon in a square around a point; see [`crate::contents::ICONS`].
 pub(crate) fn icon<S: PaintScene>(
     canvas: &mut Canvas<'_, S>,
     number: u32,

@@ -1,4 +1,4 @@
-//! What the screens are drawn with: boxes, lines of text, art.
+//! Drawing primitives of the screens: boxes, lines of text, pictures.
 
 use anyrender::{Glyph, PaintScene};
 use kurbo::{Affine, BezPath, Cap, Circle, Join, Point, Rect, RoundedRect, Shape, Stroke, Vec2};
@@ -7,7 +7,7 @@ use peniko::{Color, Fill, Gradient};
 use crate::fonts::{Fonts, Weight};
 use crate::model::Frame;
 
-/// The colours of the user interface, 0x00RRGGBB: calm and dark, so that what has the focus is all that is bright.
+/// Colours of the user interface, 0x00RRGGBB: calm and dark, so that only the focus is bright.
 pub(crate) mod palette {
     pub const BACK_ABOVE: u32 = 0x16_20_2e;
     pub const BACK_BELOW: u32 = 0x0b_10_18;
@@ -36,11 +36,11 @@ pub(crate) fn rect(frame: Frame) -> Rect {
     Rect { x0, y0, x1, y1 }
 }
 
-/// How a line of text is set.
+/// Style of a line of text.
 #[derive(Clone, Copy)]
 pub(crate) struct Style {
     pub weight: Weight,
-    /// Pixels an em, at a height of 1080.
+    /// Size of an em in pixels, at a height of 1080.
     pub size: f32,
     pub color: u32,
 }
@@ -49,11 +49,11 @@ pub(crate) const fn style(weight: Weight, size: f32, color: u32) -> Style {
     Style { weight, size, color }
 }
 
-/// A scene with the fonts and the scale of the user interface.
+/// Scene with the fonts and the scale of the user interface.
 pub(crate) struct Canvas<'a, S> {
     pub scene: &'a mut S,
     pub fonts: &'a Fonts,
-    /// Pixels a length of 1.
+    /// Pixels for a length of 1.
     pub unit: f32,
 }
 
@@ -70,14 +70,14 @@ impl<S: PaintScene> Canvas<'_, S> {
         self.scene.fill(Fill::NonZero, Affine::IDENTITY, gradient, None, shape);
     }
 
-    /// A gradient from the top of a frame to its bottom.
+    /// Fills a frame with a gradient from top to bottom.
     pub fn shade(&mut self, frame: Frame, above: Color, below: Color) {
         let rect = rect(frame);
         let gradient = Gradient::new_linear((rect.x0, rect.y0), (rect.x0, rect.y1));
         self.fill_gradient(&rect, &gradient.with_stops([above, below]));
     }
 
-    /// A gradient from the left of a frame to its right.
+    /// Fills a frame with a gradient from left to right.
     pub fn shade_across(&mut self, frame: Frame, left: Color, right: Color) {
         let rect = rect(frame);
         let gradient = Gradient::new_linear((rect.x0, rect.y0), (rect.x1, rect.y0));
@@ -89,7 +89,7 @@ impl<S: PaintScene> Canvas<'_, S> {
         self.fill(&RoundedRect::from_rect(rect(frame), radius), color);
     }
 
-    /// What shows the focus around a picture.
+    /// Draws the focus ring around a picture.
     pub fn ring(&mut self, frame: Frame, radius: f32) {
         let around = rect(frame.grown(self.length(7.0)));
         let radius = f64::from((radius + 7.0) * self.unit);
@@ -112,14 +112,15 @@ impl<S: PaintScene> Canvas<'_, S> {
         self.scene.stroke(&stroke, Affine::IDENTITY, color, None, path);
     }
 
-    /// Draws what is seen through a frame.
+    /// Draws clipped to a shape.
     pub fn clipped(&mut self, shape: &impl Shape, draw: impl FnOnce(&mut Self)) {
         self.scene.push_clip_layer(Fill::NonZero, Affine::IDENTITY, shape);
         draw(self);
         self.scene.pop_layer();
     }
 
-    /// A line that begins at `left` and ends before `left + room`, on the base line `base`. Gives its width.
+    /// Draws a line of text that begins at `left` and ends before `left + room`, on the base line
+    /// `base`. Returns its width.
     pub fn text(&mut self, style: Style, text: &str, left: f32, base: f32, room: f32) -> f32 {
         let size = style.size * self.unit;
         let line = self.fonts.line(style.weight, size, text, room);
@@ -142,13 +143,13 @@ impl<S: PaintScene> Canvas<'_, S> {
         line.width
     }
 
-    /// A line that ends at `right`.
+    /// Draws a line of text that ends at `right`.
     pub fn text_ending(&mut self, style: Style, text: &str, right: f32, base: f32, room: f32) {
         let line = self.fonts.line(style.weight, style.size * self.unit, text, room);
         self.text(style, text, right - line.width, base, room);
     }
 
-    /// Lines below each other, `step` apart; gives where the next would stand.
+    /// Draws lines of text `step` apart, and returns the base line of the next.
     pub fn paragraph(
         &mut self,
         style: Style,

@@ -1,4 +1,5 @@
-//! Both ways of starting, measured: each time a new process, in turns, from its start to its first frame.
+//! Measures both ways of starting: a new process each time, in turns, from its start to its first
+//! frame.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,11 +10,11 @@ use serde::Serialize;
 
 use crate::error::{Result, TvError};
 
-/// The ways: name and options.
+/// Ways to start: name and options.
 pub const WAYS: [(&str, &[&str]); 3] =
     [("parse", &["--parse"]), ("kept, painted", &["--kept", "--repaint"]), ("kept", &["--kept"])];
 
-/// What one way cost, in milliseconds.
+/// Times of one way, in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs)]
 pub struct Cost {
@@ -23,14 +24,14 @@ pub struct Cost {
     pub quarter_ms: f64,
     pub three_quarters_ms: f64,
     pub fastest_ms: f64,
-    /// How many times as long as `kept`.
+    /// Ratio to the time of `kept`.
     pub ratio: f64,
 }
 
 /// Starts `program` `rounds` times each way.
 ///
 /// # Errors
-/// When the program can't be started, or ends without a frame.
+/// If the program can't be started, or ends without a frame.
 pub fn compare(
     program: &Path,
     common: &[String],
@@ -38,7 +39,7 @@ pub fn compare(
     rounds: usize,
 ) -> Result<Vec<Cost>> {
     let mut times = [const { Vec::new() }; WAYS.len()];
-    // The first start of all makes what is kept; and everything is read once.
+    // The first start fills the store, and brings all files into the page cache.
     one(program, common, screen, WAYS[2].1)?;
     for _ in 0..rounds.max(1) {
         for (times, (_, options)) in times.iter_mut().zip(WAYS) {
@@ -67,7 +68,7 @@ pub fn compare(
     Ok(costs)
 }
 
-/// Milliseconds from starting a process to the line that it writes when it has its pixels.
+/// Returns the milliseconds from the start of a process to its line about the first frame.
 fn one(program: &Path, common: &[String], screen: &str, options: &[&str]) -> Result<f64> {
     let began = Instant::now();
     let mut child = Command::new(program)
@@ -85,13 +86,13 @@ fn one(program: &Path, common: &[String], screen: &str, options: &[&str]) -> Res
         let mut out = BufReader::new(out);
         let read = out.read_line(&mut line);
         let ms = began.elapsed().as_secs_f64() * 1000.0;
-        // It may still have to keep something.
+        // The process may still write to the store.
         let ended = read.and_then(|_| out.read_to_end(&mut rest)).and_then(|_| child.wait());
         let ended = ended.map_err(TvError::file(program, "try again"))?;
         let kept = !options.contains(&"--kept") || line.contains("\"kept\":true");
         return match (line.is_empty(), ended.success()) {
             (false, true) if kept || options == WAYS[2].1 => Ok(ms),
-            (false, true) => Err(TvError::Child("could not keep anything".to_string())),
+            (false, true) => Err(TvError::Child("could not store the user interface".to_string())),
             _ => Err(TvError::Child(format!("ended with {ended}"))),
         };
     }

@@ -1,4 +1,4 @@
-//! What the XML files say: menus, films, channels and programmes.
+//! Parses the XML files: menus, films, channels and programmes.
 
 use std::path::Path;
 
@@ -8,23 +8,23 @@ use crate::error::{Result, TvError};
 use crate::model::Recipe;
 use crate::times::minute_of;
 
-/// The files of a user interface, in their directory.
+/// Files of a user interface in its directory.
 pub const FILES: [&str; 3] = ["menu.xml", "posters.xml", "guide.xml"];
-/// Menus may not be nested deeper.
+/// Deepest nesting of menus.
 const DEPTH_MAX: usize = 16;
 
-/// All that is shown.
+/// Contents of the user interface.
 #[derive(Debug, Default)]
 #[allow(missing_docs)]
 pub struct Contents {
     pub menu: Vec<Entry>,
     pub films: Vec<Film>,
     pub channels: Vec<Channel>,
-    /// The minute that it is, since 1970: examples have a time of their own.
+    /// Current minute since 1970; examples have their own time.
     pub now_minute: u32,
 }
 
-/// An entry of a menu.
+/// Menu entry.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub struct Entry {
@@ -35,7 +35,7 @@ pub struct Entry {
     pub entries: Vec<Entry>,
 }
 
-/// A film.
+/// Film with its poster.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub struct Film {
@@ -47,7 +47,7 @@ pub struct Film {
     pub recipe: Recipe,
 }
 
-/// A channel with its programmes, in order of time.
+/// Channel with its programmes, sorted by time.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub struct Channel {
@@ -56,7 +56,7 @@ pub struct Channel {
     pub programmes: Vec<Programme>,
 }
 
-/// A programme; minutes since 1970.
+/// Programme; times are minutes since 1970.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub struct Programme {
@@ -70,7 +70,8 @@ pub struct Programme {
 /// Parses the three files, whose bytes are given in the order of [`FILES`].
 ///
 /// # Errors
-/// When one of them is not XML, or says something that has no meaning here: file, line and what.
+/// If one of them is not XML or has an invalid value. The error names the file, the line and the
+/// problem.
 pub fn parse(directory: &Path, bytes: &[Vec<u8>; 3]) -> Result<Contents> {
     let [menu, posters, guide] = bytes;
     let mut contents = Contents::default();
@@ -90,7 +91,7 @@ pub fn parse(directory: &Path, bytes: &[Vec<u8>; 3]) -> Result<Contents> {
     Ok(contents)
 }
 
-/// One file, for what is said about it.
+/// File being parsed, for error messages.
 struct File<'a> {
     directory: &'a Path,
     name: &'static str,
@@ -108,7 +109,7 @@ impl<'a> File<'a> {
             Err(error) => {
                 let before = &bytes[..error.valid_up_to()];
                 let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-                Err(file.bad(line as u32, "it is not UTF-8"))
+                Err(file.bad(line as u32, "the file is not UTF-8"))
             }
         }
     }
@@ -152,21 +153,21 @@ impl<'a> File<'a> {
     fn number(&self, document: &Document<'_>, node: Node<'_, '_>, name: &str) -> Result<u32> {
         let text = self.attribute(document, node, name)?;
         text.parse()
-            .map_err(|_| self.bad_at(document, node, format!("`{name}` is no number: `{text}`")))
+            .map_err(|_| self.bad_at(document, node, format!("`{name}` is not a number: `{text}`")))
     }
 
     fn color(&self, document: &Document<'_>, node: Node<'_, '_>, name: &str) -> Result<u32> {
         let text = self.attribute(document, node, name)?;
         let digits = text.strip_prefix('#').filter(|digits| digits.len() == 6);
         digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).ok_or_else(|| {
-            self.bad_at(document, node, format!("`{name}` is no colour like #204060: `{text}`"))
+            self.bad_at(document, node, format!("`{name}` is not a colour like #204060: `{text}`"))
         })
     }
 
     fn minute(&self, document: &Document<'_>, node: Node<'_, '_>, name: &str) -> Result<u32> {
         let text = self.attribute(document, node, name)?;
         minute_of(text).ok_or_else(|| {
-            let why = format!("`{name}` is no time like 20260302201500 +0000: `{text}`");
+            let why = format!("`{name}` is not a time like 20260302201500 +0000: `{text}`");
             self.bad_at(document, node, why)
         })
     }
@@ -235,7 +236,7 @@ impl<'a> File<'a> {
         }
         for channel in &mut channels {
             channel.programmes.sort_by_key(|programme| programme.start);
-            // Where two overlap, the first one ends when the next begins.
+            // If two programmes overlap, the first one ends when the next begins.
             for at in 1..channel.programmes.len() {
                 let next = channel.programmes[at].start;
                 let before = &mut channel.programmes[at - 1];
@@ -281,7 +282,7 @@ fn children<'d, 't>(
     node.children().filter(move |child| child.is_element() && child.tag_name().name() == name)
 }
 
-/// The names of icons, in the order of their numbers; what has no icon has a dot.
+/// Names of the icons, in the order of their numbers. An unknown icon is a dot.
 pub const ICONS: [&str; 9] =
     ["dot", "tv", "guide", "film", "record", "apps", "settings", "sound", "network"];
 

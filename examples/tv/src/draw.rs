@@ -1,4 +1,4 @@
-//! The screens, drawn: from any [`Interface`], whether it is an ordinary tree or lies in an object.
+//! Draws the screens from any [`Interface`]: an ordinary tree, or a tree in an object.
 
 use anyrender::PaintScene;
 use kurbo::RoundedRect;
@@ -17,28 +17,28 @@ const NOTE: Style = style(Text, 30.0, palette::DIM);
 const BODY: Style = style(Text, 30.0, palette::TEXT);
 const SHELF: Style = style(Title, 32.0, palette::TEXT);
 
-/// One screen, being drawn.
+/// State of drawing one screen.
 pub(crate) struct View<'a> {
     pub interface: &'a dyn Interface,
     pub state: &'a State,
     pub place: &'a Place,
     pub screen: ScreenRef<'a>,
-    /// The size of the whole screen.
+    /// Frame of the whole screen.
     pub all: Frame,
 }
 
-/// An item that is seen.
+/// Visible item.
 pub(crate) struct Seen<'a> {
     pub item: ItemRef<'a>,
-    /// Where it is on the screen.
+    /// Position on the screen.
     pub frame: Frame,
     pub focused: bool,
-    /// It is what is going on now, or over.
+    /// The programme is on now, or over.
     pub on: bool,
     pub past: bool,
 }
 
-/// Draws what the state says.
+/// Draws the current state.
 pub(crate) fn draw<S: PaintScene>(
     canvas: &mut Canvas<'_, S>,
     interface: &dyn Interface,
@@ -65,7 +65,7 @@ pub(crate) fn draw<S: PaintScene>(
 }
 
 impl<'a> View<'a> {
-    /// The items of a row that are seen, in order.
+    /// Returns the visible items of a row, in order.
     pub fn seen(&self, row: usize) -> Vec<Seen<'a>> {
         let (interface, place, screen) = (self.interface, self.place, self.screen);
         let Some(about) = interface.row(place.screen, row) else { return Vec::new() };
@@ -83,7 +83,7 @@ impl<'a> View<'a> {
         }
         let now =
             minutes_between(screen.first_minute, screen.now_minute) * MINUTE * interface.unit();
-        // What is a little outside may still show its ring.
+        // The focus ring of an item slightly outside may be visible.
         let first = interface.first_beyond(place.screen, row, edge - x - 16.0);
         let mut seen = Vec::new();
         for number in first..about.items {
@@ -99,7 +99,7 @@ impl<'a> View<'a> {
         seen
     }
 
-    /// The rows that are moved and may be seen.
+    /// Returns the scrolling rows that may be visible.
     pub fn moving_rows(&self) -> std::ops::Range<usize> {
         let shown = |row: &usize| {
             let Some(row) = self.interface.row(self.place.screen, *row) else { return false };
@@ -155,7 +155,7 @@ impl<'a> View<'a> {
         self.items(canvas, row);
     }
 
-    /// The picture of what has the focus, large, behind everything on the right.
+    /// Draws a large picture of the focused item behind the right part of the screen.
     fn backdrop<S: PaintScene>(&self, canvas: &mut Canvas<'_, S>, item: ItemRef<'_>) {
         let (width, height) = (self.all.width * 0.5, canvas.length(500.0));
         let frame = Frame { left: self.all.width - width, top: 0.0, width, height };
@@ -167,7 +167,7 @@ impl<'a> View<'a> {
         canvas.shade(below, faded(0x12_1a_26, 0.0), color(0x11_18_24));
     }
 
-    /// The posters and cards of a row, the one that has the focus on top.
+    /// Draws the posters and cards of a row, the focused one last.
     fn items<S: PaintScene>(&self, canvas: &mut Canvas<'_, S>, row: usize) {
         let seen = self.seen(row);
         for seen in seen.iter().filter(|seen| !seen.focused) {
@@ -190,7 +190,7 @@ impl<'a> View<'a> {
         }
         let viewport = rect(Frame { left: 0.0, width: self.all.width, ..self.screen.viewport });
         canvas.clipped(&viewport, |canvas| {
-            // The row of the focus last: its ring reaches over others.
+            // The focused row is last, because its ring overlaps other rows.
             let rows = self.moving_rows().filter(|row| *row != self.place.row);
             for row in rows.chain([self.place.row]) {
                 self.items(canvas, row);
@@ -209,7 +209,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// One item, over the whole screen.
+    /// Draws one item over the whole screen.
     fn opened<S: PaintScene>(&self, canvas: &mut Canvas<'_, S>, item: ItemRef<'_>) {
         let unit = canvas.unit;
         let whole = Frame { left: 0.0, top: 0.0, width: self.all.width, height: self.all.height };
@@ -265,7 +265,7 @@ impl<'a> View<'a> {
         self.now_line(canvas);
     }
 
-    /// The name of a channel, in its column.
+    /// Draws the name of a channel in its column.
     fn channel<S: PaintScene>(
         &self,
         canvas: &mut Canvas<'_, S>,
@@ -376,7 +376,7 @@ fn entry<S: PaintScene>(canvas: &mut Canvas<'_, S>, seen: &Seen<'_>) {
     canvas.text_ending(style(Text, 28.0, faint), seen.item.note, right, base, room);
 }
 
-/// A poster or a programme's card.
+/// Draws a poster or a programme's card.
 fn tile<S: PaintScene>(canvas: &mut Canvas<'_, S>, seen: &Seen<'_>) {
     let frame = if seen.focused { seen.frame.grown(canvas.length(6.0)) } else { seen.frame };
     if seen.focused {
@@ -431,7 +431,7 @@ fn cell<S: PaintScene>(canvas: &mut Canvas<'_, S>, seen: &Seen<'_>, viewport: Fr
         _ => (palette::PANEL, palette::TEXT),
     };
     canvas.panel(inner, 10.0, color(back));
-    // What began before the left edge is named at the edge.
+    // A programme that began before the left edge has its name at the edge.
     let left = inner.left.max(viewport.left) + canvas.length(16.0);
     let room = inner.right() - left - canvas.length(10.0);
     if room < canvas.length(30.0) {

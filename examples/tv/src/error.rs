@@ -1,64 +1,64 @@
-//! What can go wrong, said with the file, the line and what to do.
+//! Errors with file, line and remedy.
 
 use std::path::PathBuf;
 
 use evermap_view::ViewError;
 
-/// Why there is nothing to show.
+/// Reason why nothing can be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum TvError {
-    /// A file of the user interface is not what it should be.
+    /// A file of the user interface is invalid.
     #[error("{}:{line}: {why}; repair the file, or write new ones with `tv generate`", file.display())]
     Xml {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: u32,
-        /// What was found, and what was expected.
+        /// Found and expected contents.
         why: String,
     },
     /// A file can't be read or written.
     #[error("{}: {cause}; {remedy}", file.display())]
     File {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         cause: std::io::Error,
-        /// What to do.
+        /// Action that solves the problem.
         remedy: &'static str,
     },
-    /// A screen that the menu does not have.
-    #[error("there is no screen `{0}`; there are {1}")]
+    /// The menu has no screen of this name.
+    #[error("no screen is named `{0}`; choose from: {1}")]
     NoScreen(String, String),
     /// The store can't be used.
     #[error(transparent)]
     Store(#[from] evermap::Error),
-    /// Nothing can be painted.
+    /// The page can't be painted.
     #[error(transparent)]
     View(ViewError),
     /// A picture can't be written.
     #[error("{}: {why}", file.display())]
     Picture {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// What the encoder says.
+        /// Error of the encoder.
         why: String,
     },
     /// The window system is missing or failed.
-    #[error("no window: {0}; `tv start --png FILE` needs none")]
+    #[error("cannot open a window: {0}; use `tv start --png FILE`, which needs none")]
     NoWindow(String),
-    /// A program that was to be measured ended badly.
+    /// A measured program failed.
     #[error("the measured program {0}")]
     Child(String),
 }
 
-/// A result of this program.
+/// Result of this program.
 pub type Result<T> = std::result::Result<T, TvError>;
 
 impl From<ViewError> for TvError {
     fn from(error: ViewError) -> TvError {
         match error {
-            // The viewer's remedy is not this program's.
+            // The viewer's remedy does not apply to this program.
             ViewError::NoWindow(cause) => TvError::NoWindow(cause),
             error => TvError::View(error),
         }

@@ -1,4 +1,5 @@
-//! Fonts: found once, in the usual directories; then text to glyphs by the font's own tables, without shaping.
+//! Finds fonts in the usual directories, and maps text to glyphs by the font's tables, without
+//! shaping.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,10 +8,10 @@ use peniko::{Blob, FontData};
 use skrifa::instance::{LocationRef, Size};
 use skrifa::{FontRef, MetadataProvider};
 
-/// Bytes of a font: read, or mapped from an object.
+/// Bytes of a font, read from a file or mapped from an object.
 pub type FontBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Fonts that are legible from afar, the first that is there: for text, and for titles.
+/// Fonts that are legible from a distance, in order of preference: for text and for titles.
 const WANTED: [(&str, &str); 6] = [
     ("NotoSans-Regular.ttf", "NotoSans-Bold.ttf"),
     ("Roboto-Regular.ttf", "Roboto-Bold.ttf"),
@@ -19,12 +20,12 @@ const WANTED: [(&str, &str); 6] = [
     ("LiberationSans-Regular.ttf", "LiberationSans-Bold.ttf"),
     ("FreeSans.ttf", "FreeSansBold.ttf"),
 ];
-/// Directories are not followed deeper.
+/// Deepest level of directories to search.
 const DEPTH_MAX: usize = 6;
-/// More of a text is not looked at: it would not fit on any screen.
+/// Longest text to set: more would not fit on any screen.
 const CHARS_MAX: usize = 1024;
 
-/// Where fonts usually are.
+/// Returns the usual directories of fonts.
 pub fn usual_directories() -> Vec<PathBuf> {
     let mut directories = vec!["/usr/share/fonts".into(), "/usr/local/share/fonts".into()];
     if let Some(home) = std::env::var_os("HOME").map(PathBuf::from) {
@@ -34,7 +35,8 @@ pub fn usual_directories() -> Vec<PathBuf> {
     directories
 }
 
-/// The files for text and for titles, or none; of what is not in the list, the first by name.
+/// Returns the font files for text and for titles, if any. Without a preferred font, returns the
+/// first one by name.
 pub fn find(directories: &[PathBuf]) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for directory in directories {
@@ -68,14 +70,14 @@ fn walk(directory: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// A font that has characters.
+/// Font with characters.
 #[derive(Clone)]
 pub struct Face {
     pub(crate) data: FontData,
 }
 
 impl Face {
-    /// The font in these bytes, if it is one.
+    /// Parses the bytes; `None` if they are not a font.
     pub fn new(bytes: FontBytes) -> Option<Face> {
         let face = Face { data: FontData::new(Blob::new(bytes), 0) };
         let has_characters = face.reference()?.charmap().map('n').is_some();
@@ -86,7 +88,7 @@ impl Face {
         FontRef::from_index(self.data.data.data(), self.data.index).ok()
     }
 
-    /// The glyph of each character, with the advance to the next.
+    /// Returns position, glyph and advance of each character.
     fn glyphs(&self, text: &str, size: f32) -> Vec<(usize, u32, f32)> {
         let Some(font) = self.reference() else { return Vec::new() };
         let charmap = font.charmap();
@@ -99,39 +101,39 @@ impl Face {
     }
 }
 
-/// The fonts of the user interface. Without them there is no text, and all else is as it is.
+/// Fonts of the user interface. Without fonts, everything but text is drawn.
 #[derive(Clone, Default)]
 pub struct Fonts {
     faces: Vec<Face>,
 }
 
-/// Which of the two.
+/// Selects one of the two fonts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// For what is read.
+    /// Text to read.
     Text = 0,
-    /// For what is glanced at.
+    /// Titles.
     Title = 1,
 }
 
-/// Glyphs of a line, each with its place, and where the line ends.
+/// Glyphs of a line with their positions, and the width of the line.
 pub(crate) struct SetLine {
     pub glyphs: Vec<(u32, f32)>,
     pub width: f32,
 }
 
 impl Fonts {
-    /// Fonts from their files' bytes, for text and for titles. What is no font is left out.
+    /// Creates the fonts from their files' bytes, for text and for titles. Skips invalid fonts.
     pub fn new(files: Vec<FontBytes>) -> Fonts {
         Fonts { faces: files.into_iter().filter_map(Face::new).collect() }
     }
 
-    /// The font of this weight, or another.
+    /// Returns the font of this weight, or the other one.
     pub(crate) fn face(&self, weight: Weight) -> Option<&Face> {
         self.faces.get(weight as usize).or(self.faces.first())
     }
 
-    /// A line of at most `room` pixels; what does not fit is cut, with dots.
+    /// Sets a line of at most `room` pixels, truncated with an ellipsis if necessary.
     pub(crate) fn line(&self, weight: Weight, size: f32, text: &str, room: f32) -> SetLine {
         let glyphs = self.face(weight).map(|face| face.glyphs(text, size)).unwrap_or_default();
         let width: f32 = glyphs.iter().map(|(_, _, advance)| advance).sum();
@@ -141,7 +143,8 @@ impl Fonts {
             false => Vec::new(),
         };
         let dots_width: f32 = dots.iter().map(|(_, _, advance)| advance).sum();
-        // Sums in another order may differ in the last bit: only what has to be cut is compared.
+        // A sum in another order may differ in the last bit, so only a line that must be truncated
+        // is compared.
         let fits = |used: f32| width <= room || used + dots_width <= room;
         for (_, glyph, advance) in glyphs.into_iter() {
             if !fits(line.width + advance) {
@@ -159,7 +162,8 @@ impl Fonts {
         line
     }
 
-    /// The text in at most `count` lines, broken at spaces; the last one may be too long, and is cut when it is set.
+    /// Breaks the text at spaces into at most `count` lines. The last one may be too long, and is
+    /// truncated when it is set.
     pub(crate) fn broken<'t>(
         &self,
         weight: Weight,
@@ -170,7 +174,7 @@ impl Fonts {
     ) -> Vec<&'t str> {
         let glyphs = self.face(weight).map(|face| face.glyphs(text, size)).unwrap_or_default();
         let (mut lines, mut start, mut used) = (Vec::new(), 0, 0.0);
-        // The last space, and how wide the line is up to behind it.
+        // The last space, and the width of the line up to its end.
         let mut space: Option<(usize, f32)> = None;
         for (at, _, advance) in glyphs {
             if lines.len() + 1 == count {

@@ -1,4 +1,5 @@
-//! From a state to pixels: drawn into a page of `evermap-view`, painted by its painter.
+//! Paints a state: draws it into a page of `evermap-view`, and paints that with the viewer's
+//! painter.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,33 +20,34 @@ use crate::fonts::Fonts;
 use crate::model::Interface;
 use crate::state::State;
 
-/// Paints frames, and keeps what it needs for that.
+/// Paints frames and reuses its caches.
 #[derive(Default)]
 pub struct FramePainter {
     painter: Painter,
 }
 
-/// The fonts that were drawn with.
+/// Fonts of the recorded page.
 struct Drawn(HashMap<[u8; 32], Part>);
 
 impl Parts for Drawn {
     fn load(&self, _: PartKind, hash: &[u8; 32]) -> evermap_view::Result<SharedBytes> {
         let part = self.0.get(hash).map(|part| part.data.clone());
-        let part = part.ok_or_else(|| ViewError::InvalidPage("a font is not there".to_string()))?;
+        let part =
+            part.ok_or_else(|| ViewError::InvalidPage("the page lacks a font".to_string()))?;
         Ok(Arc::new(part))
     }
 }
 
 impl FramePainter {
-    /// A painter that has painted nothing.
+    /// Creates a painter with empty caches.
     pub fn new() -> FramePainter {
         FramePainter::default()
     }
 
-    /// The pixels of a state, row by row, each 0x00RRGGBB.
+    /// Paints a state into pixels, row by row, each 0x00RRGGBB.
     ///
     /// # Errors
-    /// When the size is impossible.
+    /// If the size is not supported.
     pub fn paint(
         &mut self,
         interface: &dyn Interface,
@@ -67,7 +69,7 @@ impl FramePainter {
     }
 }
 
-/// A frame as it is kept: strips of 64 rows, compressed; the last one is filled up.
+/// Compresses a frame for the store, in strips of 64 rows; the last strip is padded.
 pub fn pack(pixels: &[u32], width: u32) -> Vec<u8> {
     let mut packer = StripPacker::new(width);
     let mut padded = pixels.to_vec();
@@ -76,18 +78,19 @@ pub fn pack(pixels: &[u32], width: u32) -> Vec<u8> {
     packer.finish().as_bytes().to_vec()
 }
 
-/// The pixels of a frame that is kept.
+/// Decompresses a stored frame.
 ///
 /// # Errors
-/// When it is not one of this size, or damaged.
+/// If it has another size or is damaged.
 pub fn unpack(strips: &[u8], (width, height): (u32, u32), pixels: &mut Vec<u32>) -> Result<()> {
     let strips = Strips::new(strips)?;
     let strip = width as usize * STRIP_ROWS as usize;
     if strips.width() != width || strips.count() != height.div_ceil(STRIP_ROWS) {
-        return Err(ViewError::InvalidPage("a kept frame has another size".to_string()).into());
+        return Err(ViewError::InvalidPage("the stored frame has another size".to_string()).into());
     }
     let length = width as usize * height as usize;
-    // Zeroed pages come from the system, untouched: filling an old buffer would cost as much as unpacking.
+    // Allocates zeroed pages, which are untouched: clearing an old buffer would cost as much as
+    // decompressing.
     *pixels = vec![0; strip * strips.count() as usize];
     for (number, rows) in pixels.chunks_exact_mut(strip).enumerate() {
         strips.unpack(number as u32, rows)?;
@@ -99,7 +102,7 @@ pub fn unpack(strips: &[u8], (width, height): (u32, u32), pixels: &mut Vec<u32>)
 /// Writes pixels as a PNG file.
 ///
 /// # Errors
-/// When that can't be done.
+/// If the file can't be written.
 pub fn write_png(file: &Path, (width, height): (u32, u32), pixels: &[u32]) -> Result<()> {
     let remedy = "name a file in a directory that can be written";
     let out = BufWriter::new(File::create(file).map_err(TvError::file(file, remedy))?);

@@ -1,4 +1,4 @@
-//! Writes the files of a made-up user interface: the same bytes for the same seed, on every machine.
+//! Writes the files of an invented user interface: equal seeds give equal bytes on every machine.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::path::Path;
 use crate::contents::FILES;
 use crate::error::{Result, TvError};
 
-/// How much is written.
+/// Amount of contents to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Amounts {
-    /// What the random choices begin with.
+    /// Seed of the random choices.
     pub seed: u64,
-    /// Programmes of the guide.
+    /// Number of programmes in the guide.
     pub programmes: usize,
-    /// Channels that they are spread over.
+    /// Number of channels.
     pub channels: usize,
-    /// Films with a poster.
+    /// Number of films with a poster.
     pub films: usize,
 }
 
@@ -25,10 +25,10 @@ impl Default for Amounts {
     }
 }
 
-/// Writes the files into a directory, which is made if there is none.
+/// Writes the files into a directory, which is created if necessary.
 ///
 /// # Errors
-/// When that can't be done.
+/// If the files can't be written.
 pub fn generate(directory: &Path, amounts: Amounts) -> Result<()> {
     let remedy = "name a directory that can be written";
     std::fs::create_dir_all(directory).map_err(TvError::file(directory, remedy))?;
@@ -41,7 +41,7 @@ pub fn generate(directory: &Path, amounts: Amounts) -> Result<()> {
     Ok(())
 }
 
-/// A linear congruential generator: enough for prose, and the same everywhere.
+/// Linear congruential generator: good enough for prose, and the same everywhere.
 struct Dice(u64);
 
 impl Dice {
@@ -161,7 +161,7 @@ const PLACES: &[&str] = &[
     "above the roofs of the old city",
 ];
 const GENRES: &[&str] = &["Drama", "Comedy", "Adventure", "Mystery", "Documentary", "Family"];
-/// Above, below and accent: evening colours that white text can be read on.
+/// Colours above, below and of accents: evening colours with legible white text.
 const PALETTES: &[[&str; 3]] = &[
     ["#1f3a5f", "#0d1b2e", "#e8b26a"],
     ["#4a2f4d", "#1d1326", "#e99a7a"],
@@ -245,13 +245,13 @@ fn programme_title(dice: &mut Dice, category: &str) -> String {
     }
 }
 
-/// 2 March 2026, a Monday, 05:00; the examples' present is that evening.
+/// Start at 05:00 on 2 March 2026, a Monday; the examples' current time is that evening.
 const FIRST_HOUR: usize = 5;
 const NOW: &str = "20260302201700 +0000";
 
 fn stamp(minute: usize) -> String {
     let minute = minute + FIRST_HOUR * 60;
-    // Weeks of guide at most: two months' days are enough.
+    // A guide has at most some weeks, so two months are enough.
     let day = minute / 1440 + 2;
     let (month, day) = if day > 31 { (4, day - 31) } else { (3, day) };
     format!("2026{month:02}{day:02}{:02}{:02}00 +0000", minute / 60 % 24, minute % 60)

@@ -1,7 +1,8 @@
-//! The store: is what it holds still good, and how it comes to hold it.
+//! Store of the user interface: checks if its contents are current, and writes them.
 //!
-//! One object holds the tree, the first frames and what they were made from: they appear together or not at all, so a
-//! kill at any moment leaves the store as it was, or complete. Fonts are objects of their own, named by their content.
+//! One object holds the tree, the first frames and the facts about their sources. They become
+//! visible together, so a kill at any moment leaves the store unchanged or complete. Fonts are
+//! separate objects, named by their content.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,32 +16,33 @@ use crate::fonts::{FontBytes, Fonts};
 use crate::kept::{Ingredients, KeptInterface, KeptStamp};
 use crate::plain::PlainInterface;
 
-/// Time stamps younger than this can't be told from those of a change that is yet to come.
+/// Younger time stamps can't be distinguished from those of a later change.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Raised when the same files are to look different.
+/// Version of the design. Increase it when unchanged files shall look different.
 const LOOK: u32 = 1;
-/// Files of the user interface may not be larger.
+/// Largest file of the user interface.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 const REMEDY: &str = "`tv generate DIR` writes the files of an example";
 
-/// A file that was read.
+/// File that was read.
 pub struct Source {
-    /// Its bytes.
+    /// Contents of the file.
     pub bytes: Vec<u8>,
-    /// Nanoseconds since 1970 of its last change, or 0 when that is too young.
+    /// Time of the last change in nanoseconds since 1970, or 0 if it is too recent.
     pub modified_ns: u64,
 }
 
 /// Reads the three files.
 ///
 /// # Errors
-/// When one is missing or can't be read.
+/// If one is missing or can't be read.
 pub fn read_sources(directory: &Path) -> Result<[Source; 3]> {
     let read = |name: &str| {
         let path = directory.join(name);
         let (bytes, modified_ns) = stamp(&path)?;
         if bytes > FILE_BYTES_MAX {
-            let cause = std::io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes"));
+            let cause =
+                std::io::Error::other(format!("the file is larger than {FILE_BYTES_MAX} bytes"));
             return Err(TvError::File { file: path, cause, remedy: REMEDY });
         }
         let bytes = std::fs::read(&path).map_err(TvError::file(&path, REMEDY))?;
@@ -49,7 +51,7 @@ pub fn read_sources(directory: &Path) -> Result<[Source; 3]> {
     Ok([read(FILES[0])?, read(FILES[1])?, read(FILES[2])?])
 }
 
-/// The length of a file, and its time stamp.
+/// Returns the length of a file and its time stamp.
 fn stamp(path: &Path) -> Result<(u64, u64)> {
     let about = std::fs::metadata(path).map_err(TvError::file(path, REMEDY))?;
     let modified = about.modified().map_err(TvError::file(path, REMEDY))?;
@@ -58,7 +60,7 @@ fn stamp(path: &Path) -> Result<(u64, u64)> {
     Ok((about.len(), if settled { since } else { 0 }))
 }
 
-/// The name of the object for a size.
+/// Returns the name of the object for a size.
 pub fn object_name((width, height): (u32, u32)) -> String {
     format!("interface-{width}x{height}")
 }
@@ -67,7 +69,7 @@ fn stamps_name((width, height): (u32, u32)) -> String {
     format!("stamps-{width}x{height}")
 }
 
-/// What an interface depends on besides its files.
+/// Describes the dependencies of an interface besides its files.
 pub fn made_by(font_directories: &[PathBuf]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     font_directories.iter().fold(format!("tv {version}, look {LOOK}"), |text, directory| {
@@ -75,20 +77,21 @@ pub fn made_by(font_directories: &[PathBuf]) -> String {
     })
 }
 
-/// Whether a kept interface is still what the files say.
+/// Result of comparing a stored interface with its files.
 pub enum Checked {
-    /// It is.
+    /// The interface is current.
     Good,
-    /// It is, but time stamps have changed: these.
+    /// The interface is current, but the files have these new time stamps.
     Restamped(Vec<KeptStamp>),
-    /// It is not, because of this.
+    /// The interface is outdated for this reason.
     Changed(String),
 }
 
-/// Compares what is kept with the files: by length and time stamp, and where that does not tell, by content.
+/// Compares a stored interface with its files: by length and time stamp, and by content if the time
+/// stamp differs.
 ///
 /// # Errors
-/// When a file is missing or can't be read.
+/// If a file is missing or can't be read.
 pub fn check(
     store: &Store,
     kept: &KeptInterface,
@@ -101,7 +104,7 @@ pub fn check(
     if kept.sources.len() != FILES.len() {
         return Ok(Checked::Changed("the number of files".to_string()));
     }
-    // Without stamps, contents tell.
+    // Without stored time stamps, contents are compared.
     let noted = store.read::<PVec<KeptStamp>>(&stamps_name((kept.width, kept.height))).ok();
     let noted: &[KeptStamp] = noted.as_ref().map_or(&[], |stamps| stamps.as_slice());
     let mut stamps = Vec::new();
@@ -113,7 +116,7 @@ pub fn check(
             return Ok(Checked::Changed(path.display().to_string()));
         }
         let stamp = KeptStamp { hash: source.hash, modified_ns };
-        // A stamp counts for the content that it was noted with.
+        // A time stamp is valid only for the content it was stored with.
         let same = |n: &KeptStamp| n.hash == stamp.hash && n.modified_ns == modified_ns;
         if modified_ns == 0 || !noted.iter().any(same) {
             let content = std::fs::read(&path).map_err(TvError::file(&path, REMEDY))?;
@@ -127,15 +130,15 @@ pub fn check(
     Ok(if restamped { Checked::Restamped(stamps) } else { Checked::Good })
 }
 
-/// Notes new time stamps, so that the next start need not look at contents.
+/// Stores new time stamps, so that the next start need not compare contents.
 ///
 /// # Errors
-/// When the store can't be written.
+/// If the store can't be written.
 pub fn restamp(store: &Store, size: (u32, u32), stamps: &[KeptStamp]) -> Result<()> {
     Ok(store.replace::<PVec<KeptStamp>, _>(&stamps_name(size), stamps)?)
 }
 
-/// A font, mapped.
+/// Font that is mapped from an object.
 struct MappedFont(Snapshot<PVec<u8>>);
 
 impl AsRef<[u8]> for MappedFont {
@@ -144,10 +147,10 @@ impl AsRef<[u8]> for MappedFont {
     }
 }
 
-/// The fonts of a kept interface, mapped.
+/// Maps the fonts of a stored interface.
 ///
 /// # Errors
-/// When one is not there.
+/// If one is missing.
 pub fn map_fonts(store: &Store, kept: &KeptInterface) -> Result<Fonts> {
     let font = |name: &str| -> Result<FontBytes> {
         Ok(Arc::new(MappedFont(store.read::<PVec<u8>>(name)?)))
@@ -156,10 +159,10 @@ pub fn map_fonts(store: &Store, kept: &KeptInterface) -> Result<Fonts> {
     Ok(Fonts::new(fonts?))
 }
 
-/// Keeps an interface, in place of an older one.
+/// Stores an interface, replacing an older one.
 ///
 /// # Errors
-/// When the store can't be written. It is then as it was.
+/// If the store can't be written; it is then unchanged.
 pub fn keep(
     store: &Path,
     interface: &PlainInterface,
@@ -197,16 +200,16 @@ pub fn keep(
     Ok(batch.commit()?)
 }
 
-/// Whether the same font comes earlier: one file may serve as both.
+/// Returns true if an equal font comes earlier in the list: one file may serve both weights.
 fn batch_has(named: &[(String, &FontBytes)], name: &str, bytes: &FontBytes) -> bool {
     let first = named.iter().find(|(other, _)| other == name);
     first.is_some_and(|(_, other)| !Arc::ptr_eq(other, bytes))
 }
 
-/// Opens what is kept for a size, if there is a store and it has that.
+/// Opens the stored interface for a size, if there is one.
 ///
 /// # Errors
-/// When the store or the object is there and can't be used.
+/// If the store or the object exists but can't be used.
 pub fn open(store: &Path, size: (u32, u32)) -> Result<Option<(Store, Snapshot<KeptInterface>)>> {
     if !store.exists() {
         return Ok(None);

@@ -1,65 +1,65 @@
-//! The user interface as it lies in an object: the same tree, of vectors and strings that hold raw addresses. The next
-//! start maps it and follows them; nothing is read in, unpacked or linked up.
+//! User interface in an object: the same tree, of vectors and strings that hold raw addresses. The
+//! next start maps it and follows them, without reading, decoding or linking anything.
 
 use evermap::{Build, Built, Error, PString, PVec, Persist, Plain, Slot, from_iter};
 
 use crate::model::{Frame, Kind, Look, Recipe, implement_interface};
 use crate::plain::{PlainInterface, PlainItem, PlainRow, PlainScreen};
 
-/// The root of the object.
+/// Root of the object.
 #[derive(Persist)]
 #[repr(C)]
 pub struct KeptInterface {
-    /// All screens; the first is home.
+    /// All screens; the first one is home.
     pub screens: PVec<KeptScreen>,
-    /// First frames that are kept, painted.
+    /// Painted first frames.
     pub frames: PVec<KeptFrame>,
-    /// The files that it was made from.
+    /// Files that the interface was made from.
     pub sources: PVec<KeptSource>,
-    /// The names of the fonts' objects: for text, and for titles.
+    /// Names of the fonts' objects: for text and for titles.
     pub fonts: PVec<PString>,
-    /// What else it was made by: the program's version and the directories of fonts.
+    /// Other dependencies: the program's version and the directories of fonts.
     pub made_by: PString,
-    /// Pixels wide.
+    /// Width in pixels.
     pub width: u32,
-    /// Pixels high.
+    /// Height in pixels.
     pub height: u32,
 }
 
-/// A file, as it was when it was read.
+/// File with the properties it had when it was read.
 #[derive(Persist)]
 #[repr(C)]
 pub struct KeptSource {
-    /// Its name in the directory.
+    /// Name in the directory.
     pub name: PString,
-    /// BLAKE3 of its bytes.
+    /// BLAKE3 hash of the bytes.
     pub hash: [u8; 32],
-    /// Bytes in it.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
-/// When a file with some content was changed last. Stamps have an object of their own, a `PVec<KeptStamp>`: nobody writes
-/// to an object while he reads it.
+/// Time of the last change of a file with a given content. Time stamps are in a separate object, a
+/// `PVec<KeptStamp>`, because a process does not write to an object while it reads it.
 #[derive(Persist, Plain, Clone, Copy)]
 #[repr(C)]
 pub struct KeptStamp {
-    /// BLAKE3 of the file's bytes.
+    /// BLAKE3 hash of the file's bytes.
     pub hash: [u8; 32],
-    /// Nanoseconds since 1970 of its last change; 0 when that was too young to be told from a later one.
+    /// Nanoseconds since 1970; 0 if the change was too recent to be distinguished from a later one.
     pub modified_ns: u64,
 }
 
-/// The first frame of a screen.
+/// First frame of a screen.
 #[derive(Persist)]
 #[repr(C)]
 pub struct KeptFrame {
-    /// The screen.
+    /// Name of the screen.
     pub screen: PString,
-    /// Its painted rows, compressed (`evermap_view::paint::Strips`).
+    /// Painted rows, compressed (`evermap_view::paint::Strips`).
     pub strips: PVec<u8>,
 }
 
-/// A screen; the fields are those of [`crate::model::ScreenRef`].
+/// Screen with the fields of [`crate::model::ScreenRef`].
 #[derive(Persist)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -77,7 +77,7 @@ pub struct KeptScreen {
     pub kind: Kind,
 }
 
-/// A row; the fields are those of [`crate::model::RowRef`].
+/// Row with the fields of [`crate::model::RowRef`].
 #[derive(Persist)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -87,7 +87,7 @@ pub struct KeptRow {
     pub frame: Frame,
 }
 
-/// An item; the fields are those of [`crate::model::ItemRef`].
+/// Item with the fields of [`crate::model::ItemRef`].
 #[derive(Persist)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -103,11 +103,11 @@ pub struct KeptItem {
 
 implement_interface!(KeptInterface);
 
-/// All that the object is made of.
+/// Values that the object is built from.
 pub struct Ingredients<'a> {
-    /// The tree.
+    /// Tree of screens.
     pub interface: &'a PlainInterface,
-    /// Names of screens, with their strips.
+    /// Names of screens with their compressed frames.
     pub frames: &'a [(String, Vec<u8>)],
     /// Name, hash and length of each file.
     pub sources: &'a [(&'a str, [u8; 32], u64)],

@@ -1,20 +1,20 @@
-//! From contents to places: every screen, row and item gets its frame. Lengths are those of a screen that is 1080 high,
-//! times the unit of the screen.
+//! Lays out the contents: every screen, row and item gets its frame. Lengths are for a screen
+//! height of 1080, and are multiplied by the unit of the screen.
 
 use crate::contents::{Channel, Contents, Entry, Film, Programme};
 use crate::model::{Frame, Kind, Look, Recipe};
 use crate::plain::{PlainInterface, PlainItem, PlainRow, PlainScreen};
 use crate::times::{clock, weekday};
 
-/// Free at the left and right of every screen: televisions hide what is at the very edge.
+/// Margin at the left and right of every screen, because televisions hide the edges.
 pub const MARGIN: f32 = 96.0;
-/// Width of the guide's column of channels.
+/// Width of the guide's channel column.
 pub const CHANNEL_COLUMN: f32 = 272.0;
-/// Height of a row of the guide.
+/// Height of a row in the guide.
 pub const GUIDE_ROW: f32 = 92.0;
-/// Width of a minute of the guide: half an hour is 228 pixels.
+/// Width of a minute in the guide: half an hour is 228 pixels.
 pub const MINUTE: f32 = 7.6;
-/// Films a shelf.
+/// Number of films on a shelf.
 const SHELF_ITEMS: usize = 16;
 const GAP: f32 = 28.0;
 
@@ -33,15 +33,15 @@ pub fn lay_out(contents: Contents, width: u32, height: u32) -> PlainInterface {
 }
 
 struct Layout {
-    /// Pixels a length of 1.
+    /// Pixels for a length of 1.
     unit: f32,
-    /// The screen's width, in lengths.
+    /// Width of the screen as a length.
     width: f32,
     now: u32,
 }
 
 impl Layout {
-    /// A frame on whole pixels.
+    /// Returns a frame on whole pixels.
     fn frame(&self, left: f32, top: f32, width: f32, height: f32) -> Frame {
         let at = |length: f32| (length * self.unit).round();
         let (x, y) = (at(left), at(top));
@@ -116,12 +116,12 @@ impl Layout {
             top += 324.0 + 64.0 + 44.0;
         }
         screen.rows.retain(|row| !row.items.is_empty());
-        // Without anything to show, the menu bar is all there is to choose from.
+        // Without other rows, the focus starts in the menu bar.
         screen.start_row = u32::from(screen.rows.len() > 1);
         screen
     }
 
-    /// A row of items below its title.
+    /// Creates a row of items below its title.
     fn shelf(&self, title: &str, top: f32, height: f32, items: Vec<PlainItem>) -> PlainRow {
         let frame = self.frame(MARGIN, top, self.width - 2.0 * MARGIN, height + 64.0);
         PlainRow { title: title.to_string(), frame, items }
@@ -173,12 +173,12 @@ impl Layout {
         if let Some(row) = screen.rows.first() {
             screen.start_item = row.items.iter().position(on_now).unwrap_or(0) as u32;
         }
-        // The half hour that it is stands at the left.
+        // The current half hour is at the left edge.
         screen.start_left = (x(self.now / 30 * 30) * self.unit).round().max(0.0);
         screen
     }
 
-    /// The screens of a menu's entry that has entries, and of those below it.
+    /// Creates the screens of an entry with subentries, recursively.
     fn lists(&self, entry: &Entry, name: &str, screens: &mut Vec<PlainScreen>) {
         if entry.entries.is_empty() {
             return;
@@ -259,7 +259,7 @@ fn note(programme: &Programme, channel: &str) -> String {
     format!("{channel}  ·  {day} {from} – {to}  ·  {}", programme.category)
 }
 
-/// A programme has no poster: its colours are those of its category.
+/// Returns a picture for a programme, with the colours of its category.
 fn picture(programme: &Programme) -> Recipe {
     const COLORS: [[u32; 3]; 8] = [
         [0x4a2f4d, 0x1d1326, 0xe99a7a],
@@ -282,7 +282,8 @@ fn picture(programme: &Programme) -> Recipe {
     }
 }
 
-/// Minutes from one to another. Minutes since 1970 are too large for an `f32`, and their difference is not.
+/// Returns the minutes between two times. Minutes since 1970 exceed the precision of an `f32`;
+/// their difference does not.
 pub(crate) fn minutes_between(from: u32, to: u32) -> f32 {
     (i64::from(to) - i64::from(from)) as f32
 }

@@ -1,7 +1,8 @@
-//! A television's user interface that is on the screen at the next start.
+//! User interface of a television that is on the screen immediately at the next start.
 //!
-//! Its menus, posters and programme guide come as XML. A program usually parses that at each start and builds a tree of
-//! it. Here the tree, laid out, is kept as an object of an Evermap store, and the next start maps it.
+//! Menus, posters and programme guide are XML files. A program usually parses them at each start
+//! and builds a tree. This program stores the tree, laid out, as an object of an Evermap store, and
+//! the next start maps it.
 
 mod art;
 mod canvas;

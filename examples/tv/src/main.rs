@@ -1,4 +1,4 @@
-//! `tv`: writes, shows and measures the user interface of a television.
+//! `tv`: generates, shows and measures the user interface of a television.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,7 +14,10 @@ use evermap_tv::state::Key;
 use evermap_tv::{Result, window};
 
 #[derive(Parser)]
-#[command(version, about = "A television's user interface that is on the screen at the next start")]
+#[command(
+    version,
+    about = "Television user interface that is on the screen immediately at the next start"
+)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -22,59 +25,62 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Writes the XML files of a made-up user interface.
+    /// Write the XML files of an invented user interface
     Generate {
-        /// Where to.
+        /// Directory for the files
         directory: PathBuf,
-        /// What the random choices begin with.
+        /// Seed of the random choices
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Programmes of the guide.
+        /// Number of programmes in the guide
         #[arg(long, default_value_t = 10_000)]
         programmes: usize,
-        /// Channels of the guide.
+        /// Number of channels in the guide
         #[arg(long, default_value_t = 56)]
         channels: usize,
-        /// Films.
+        /// Number of films
         #[arg(long, default_value_t = 320)]
         films: usize,
     },
-    /// Makes the first frame of a screen, without a window.
+    /// Make the first frame of a screen, without a window
     Start {
         #[command(flatten)]
         common: Common,
-        /// Writes the frame to this file.
+        /// Write the frame to this PNG file
         #[arg(long)]
         png: Option<PathBuf>,
-        /// Says what it cost.
+        /// Print the time of each step
         #[arg(long)]
         timing: bool,
-        /// As one line of JSON.
+        /// Print one line of JSON
         #[arg(long)]
         json: bool,
-        /// Presses keys first: left, right, up, down, enter, back, page-up, page-down, hours-back, hours-on.
+        /// Press keys first: left, right, up, down, enter, back, page-up, page-down, hours-back,
+        /// hours-on
         #[arg(long, value_delimiter = ',', value_parser = key)]
         keys: Vec<Key>,
-        /// Afterwards paints a scroll of this many frames, and says what a frame cost.
+        /// Then paint a scroll of this many frames, and print the time of a frame
         #[arg(long)]
         scroll: Option<usize>,
     },
-    /// Shows the user interface in a window. Arrows, Enter, Esc; Page Up and Down, with Shift by hours.
+    /// Show the user interface in a window. Keys: arrows, Enter, Esc; Page Up and Down, with Shift
+    /// by hours
     Run {
         #[command(flatten)]
         common: Common,
-        /// Over the whole screen.
+        /// Use the whole screen
         #[arg(long)]
         fullscreen: bool,
     },
-    /// Starts both ways, as new processes and in turns, and says what each cost from its start to its first frame.
+    /// Start both ways, as new processes in turns, and print the time from the start to the first
+    /// frame
     Compare {
         #[command(flatten)]
         common: Common,
-        /// How often.
+        /// Number of rounds
         #[arg(long, default_value_t = 21)]
         rounds: usize,
-        /// As JSON.
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -82,28 +88,28 @@ enum Verb {
 
 #[derive(Args)]
 struct Common {
-    /// Where the XML files are.
+    /// Directory of the XML files
     #[arg(default_value = ".")]
     directory: PathBuf,
-    /// Maps what is kept, and keeps what is not yet; the default.
+    /// Map the stored interface, and store it if it is missing (default)
     #[arg(long, conflicts_with = "parse")]
     kept: bool,
-    /// Parses the XML and keeps nothing.
+    /// Parse the XML and store nothing
     #[arg(long)]
     parse: bool,
-    /// Paints the first frame although it is kept painted.
+    /// Paint the first frame even if it is stored
     #[arg(long)]
     repaint: bool,
-    /// Where things are kept; by default `tv.store` beside the XML files.
+    /// Store to use; default: `tv.store` beside the XML files
     #[arg(long)]
     store: Option<PathBuf>,
-    /// home, posters, guide, or a menu.
+    /// Screen to show: home, posters, guide, or a menu
     #[arg(long, default_value = "home")]
     screen: String,
-    /// Pixels.
+    /// Size of the screen in pixels
     #[arg(long, default_value = "1920x1080", value_parser = size)]
     size: (u32, u32),
-    /// Where to look for fonts, in place of the usual directories.
+    /// Directory of fonts, in place of the usual directories
     #[arg(long)]
     fonts: Vec<PathBuf>,
 }
@@ -128,7 +134,7 @@ fn size(text: &str) -> std::result::Result<(u32, u32), String> {
         |size: &(u32, u32)| (320..=7680).contains(&size.0) && (180..=4320).contains(&size.1);
     parsed
         .filter(possible)
-        .ok_or_else(|| "a size is like 1920x1080, from 320x180 to 7680x4320".into())
+        .ok_or_else(|| "give a size like 1920x1080, from 320x180 to 7680x4320".into())
 }
 
 fn key(text: &str) -> std::result::Result<Key, String> {
@@ -143,7 +149,7 @@ fn key(text: &str) -> std::result::Result<Key, String> {
         "page-down" => Key::PageDown,
         "hours-back" => Key::HoursBack,
         "hours-on" => Key::HoursOn,
-        _ => return Err("there is no such key".to_string()),
+        _ => return Err("unknown key; see --help".to_string()),
     })
 }
 
@@ -167,7 +173,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the output is closed for is not to be an error.
+/// Prints a line. A closed output is not an error.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     _ = writeln!(out, "{line}").and_then(|()| out.flush());
@@ -183,7 +189,7 @@ fn start_once(
 ) -> Result<()> {
     let mut started = start(&options)?;
     if timing && json {
-        // Whoever measures waits for this line: what is kept for the next start comes after it.
+        // A measuring program waits for this line, so writing to the store comes after it.
         let model_bytes = started.model_bytes();
         started.timing.model_bytes = model_bytes;
         say(&serde_json::to_string(&started.timing).unwrap_or_default());
@@ -199,7 +205,7 @@ fn start_once(
         say(&format!("parsed because: {why}"));
     }
     if let Err(error) = started.keep(&options.store) {
-        eprintln!("tv: nothing is kept for the next start: {error}");
+        eprintln!("tv: cannot store the interface for the next start: {error}");
     }
     for key in keys {
         let mut state = started.state.clone();
@@ -219,7 +225,7 @@ fn start_once(
     Ok(())
 }
 
-/// Holds the keys down: one press each eight frames, and a frame each 16 ms of the animation.
+/// Simulates held keys: one press every eight frames, and a frame for each 16 ms of the animation.
 fn scroll_through(started: &mut evermap_tv::start::Started, frames: usize) -> Result<()> {
     let mut times = Vec::with_capacity(frames);
     for number in 0..frames {

@@ -1,41 +1,44 @@
-//! The user interface as what draws it and what moves in it see it: screens of rows of items, each with its place.
+//! User interface as seen by drawing and navigation: screens of rows of items, each with its
+//! position.
 //!
-//! There are two of them with the same fields: [`crate::plain`], an ordinary tree in the process's memory, and
-//! [`crate::kept`], which lies in an object of a store. Whoever draws can't tell which one it was given.
+//! There are two implementations with the same fields: [`crate::plain`], an ordinary tree in the
+//! process's memory, and [`crate::kept`], a tree in an object of a store. The code that uses them
+//! cannot distinguish them.
 
 use evermap::{Persist, Plain};
 
-/// A place, in pixels. Items are placed in their row, rows in their screen's content, viewports on the screen.
+/// Rectangle in pixels. Items are placed in their row, rows in their screen's content, viewports on
+/// the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Persist, Plain)]
 #[repr(C)]
 pub struct Frame {
-    /// From the left.
+    /// Distance from the left.
     pub left: f32,
-    /// From the top.
+    /// Distance from the top.
     pub top: f32,
-    /// Pixels wide.
+    /// Width in pixels.
     pub width: f32,
-    /// Pixels high.
+    /// Height in pixels.
     pub height: f32,
 }
 
 impl Frame {
-    /// The right edge.
+    /// Returns the right edge.
     pub fn right(&self) -> f32 {
         self.left + self.width
     }
 
-    /// The bottom edge.
+    /// Returns the bottom edge.
     pub fn bottom(&self) -> f32 {
         self.top + self.height
     }
 
-    /// The same, elsewhere.
+    /// Returns the frame moved by `x` and `y`.
     pub fn moved(self, x: f32, y: f32) -> Frame {
         Frame { left: self.left + x, top: self.top + y, ..self }
     }
 
-    /// Larger by `by` at each side.
+    /// Returns the frame enlarged by `by` at each side.
     pub fn grown(self, by: f32) -> Frame {
         Frame {
             left: self.left - by,
@@ -46,127 +49,128 @@ impl Frame {
     }
 }
 
-/// How a screen is arranged.
+/// Arrangement of a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Persist)]
 #[repr(u8)]
 pub enum Kind {
-    /// A menu bar, what has the focus in large, shelves.
+    /// Menu bar, large view of the focused item, shelves.
     Home = 0,
-    /// Posters in rows.
+    /// Rows of posters.
     Grid = 1,
     /// Programmes of channels over time.
     Guide = 2,
-    /// Entries below each other.
+    /// Entries in a vertical list.
     List = 3,
 }
 
-/// What an item looks like.
+/// Appearance of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Persist)]
 #[repr(u8)]
 pub enum Look {
-    /// A button of the menu bar, with an icon.
+    /// Button of the menu bar, with an icon.
     Button = 0,
-    /// A film's poster.
+    /// Poster of a film.
     Poster = 1,
-    /// A programme's card.
+    /// Card of a programme.
     Card = 2,
-    /// A programme's cell of the guide.
+    /// Cell of a programme in the guide.
     Cell = 3,
-    /// A line of a menu.
+    /// Line of a menu.
     Entry = 4,
 }
 
-/// How a poster is drawn: three colours, one of some shapes, and a seed.
+/// Recipe of a poster: three colours, a shape, and a seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Persist, Plain)]
 #[repr(C)]
 pub struct Recipe {
-    /// Above, below and on top; 0x00RRGGBB.
+    /// Colours above, below and of accents; 0x00RRGGBB.
     pub colors: [u32; 3],
-    /// Which shape, or which icon.
+    /// Number of the shape or icon.
     pub shape: u32,
-    /// Where the parts of the shape are.
+    /// Seed for the positions of the shape's parts.
     pub seed: u32,
 }
 
-/// A screen without its rows.
+/// Screen without its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ScreenRef<'a> {
-    /// What opens it.
+    /// Name that opens it.
     pub name: &'a str,
-    /// What stands above it.
+    /// Title above it.
     pub title: &'a str,
-    /// How it is arranged.
+    /// Arrangement of the screen.
     pub kind: Kind,
-    /// Where rows are seen that move.
+    /// Area of the scrolling rows.
     pub viewport: Frame,
-    /// How many of the first rows don't move, and lie outside the viewport.
+    /// Number of first rows that don't scroll and are outside the viewport.
     pub fixed_rows: usize,
-    /// What has the focus first: row and item.
+    /// Initial focus: row and item.
     pub start: (usize, usize),
-    /// How far the content is moved to the left at first.
+    /// Initial horizontal scroll position.
     pub start_left: f32,
-    /// The minute that the content's left edge stands for, since 1970.
+    /// Minute since 1970 at the content's left edge.
     pub first_minute: u32,
-    /// The minute that it is.
+    /// Current minute since 1970.
     pub now_minute: u32,
     /// Number of rows.
     pub rows: usize,
 }
 
-/// A row without its items.
+/// Row without its items.
 #[derive(Clone, Copy, Debug)]
 pub struct RowRef<'a> {
-    /// The shelf's title, the channel's name, or nothing.
+    /// Title of the shelf, name of the channel, or empty.
     pub title: &'a str,
-    /// Where it is.
+    /// Position of the row.
     pub frame: Frame,
     /// Number of items.
     pub items: usize,
 }
 
-/// Something that can have the focus.
+/// Item that can have the focus.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemRef<'a> {
-    /// Its name.
+    /// Name of the item.
     pub title: &'a str,
     /// Year and genre, or time and channel.
     pub note: &'a str,
-    /// What it is about.
+    /// Description.
     pub text: &'a str,
-    /// The screen that it opens; if empty, it opens in large.
+    /// Screen that it opens; if empty, the item itself opens in large.
     pub target: &'a str,
-    /// Where it is in its row.
+    /// Position in its row.
     pub frame: Frame,
-    /// What it looks like.
+    /// Appearance of the item.
     pub look: Look,
-    /// How its picture is drawn.
+    /// Recipe of its picture.
     pub recipe: Recipe,
 }
 
-/// A user interface, laid out. Indices that lead nowhere give `None`.
+/// Laid-out user interface. Invalid indices give `None`.
 pub trait Interface {
-    /// Pixels that it was laid out for.
+    /// Returns the size in pixels that it was laid out for.
     fn size(&self) -> (u32, u32);
-    /// Number of screens.
+    /// Returns the number of screens.
     fn screens(&self) -> usize;
-    /// A screen.
+    /// Returns a screen.
     fn screen(&self, screen: usize) -> Option<ScreenRef<'_>>;
-    /// A row of it.
+    /// Returns a row of a screen.
     fn row(&self, screen: usize, row: usize) -> Option<RowRef<'_>>;
-    /// An item of that.
+    /// Returns an item of a row.
     fn item(&self, screen: usize, row: usize, item: usize) -> Option<ItemRef<'_>>;
 
-    /// The screen with this name.
+    /// Returns the index of the screen with this name.
     fn find(&self, name: &str) -> Option<usize> {
         (0..self.screens()).find(|at| self.screen(*at).is_some_and(|s| s.name == name))
     }
 
-    /// Pixels of the screen a pixel of a screen that is 1080 high.
+    /// Returns the pixels for a length of 1, on a scale of 1080 lengths per screen height.
     fn unit(&self) -> f32 {
         self.size().1 as f32 / 1080.0
     }
 
-    /// The first item of a row that reaches beyond `left`. Items are in order: it is found by halving.
+    /// Returns the first item of a row that extends beyond `left`. Items are sorted, so a binary
+    /// search finds it.
     fn first_beyond(&self, screen: usize, row: usize, left: f32) -> usize {
         let items = self.row(screen, row).map_or(0, |row| row.items);
         let (mut low, mut high) = (0, items);
@@ -181,7 +185,7 @@ pub trait Interface {
     }
 }
 
-/// The same code for both kinds of tables: strings and vectors of both are borrowed alike.
+/// Implements [`Interface`] for both trees: their strings and vectors are borrowed alike.
 macro_rules! implement_interface {
     ($interface:ty) => {
         impl $crate::model::Interface for $interface {

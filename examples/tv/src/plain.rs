@@ -1,19 +1,20 @@
-//! The user interface as an ordinary tree: what a program without persistent objects builds at each start.
+//! User interface as an ordinary tree, which a program without persistent objects builds at each
+//! start.
 
 use crate::model::{Frame, Kind, Look, Recipe, implement_interface};
 
-/// A user interface, laid out for one size.
+/// User interface, laid out for one size.
 #[derive(Clone, Debug, Default)]
 pub struct PlainInterface {
-    /// Pixels wide.
+    /// Width in pixels.
     pub width: u32,
-    /// Pixels high.
+    /// Height in pixels.
     pub height: u32,
-    /// All screens; the first is home.
+    /// All screens; the first one is home.
     pub screens: Vec<PlainScreen>,
 }
 
-/// A screen; the fields are those of [`crate::model::ScreenRef`].
+/// Screen with the fields of [`crate::model::ScreenRef`].
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub struct PlainScreen {
@@ -30,7 +31,7 @@ pub struct PlainScreen {
     pub rows: Vec<PlainRow>,
 }
 
-/// A row; the fields are those of [`crate::model::RowRef`].
+/// Row with the fields of [`crate::model::RowRef`].
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)]
 pub struct PlainRow {
@@ -39,7 +40,7 @@ pub struct PlainRow {
     pub items: Vec<PlainItem>,
 }
 
-/// An item; the fields are those of [`crate::model::ItemRef`].
+/// Item with the fields of [`crate::model::ItemRef`].
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub struct PlainItem {
@@ -55,7 +56,7 @@ pub struct PlainItem {
 implement_interface!(PlainInterface);
 
 impl PlainInterface {
-    /// Bytes of all tables and strings.
+    /// Returns the bytes of all tables and strings.
     pub fn bytes(&self) -> u64 {
         let mut bytes = self.screens.capacity() * size_of::<PlainScreen>();
         for screen in &self.screens {

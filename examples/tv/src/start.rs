@@ -1,4 +1,5 @@
-//! A start: from nothing to the pixels of the first screen, one way or the other, with the time that each step took.
+//! Starts the user interface up to the pixels of the first screen, in either way, and measures each
+//! step.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,42 +19,42 @@ use crate::model::Interface;
 use crate::plain::PlainInterface;
 use crate::state::State;
 
-/// Screens whose first frame is kept.
+/// Screens whose first frame is stored.
 pub const FIRST_SCREENS: [&str; 3] = ["home", "posters", "guide"];
 
-/// How to start.
+/// Options of a start.
 #[derive(Clone, Debug)]
 pub struct StartOptions {
-    /// Where the XML files are.
+    /// Directory of the XML files.
     pub directory: PathBuf,
-    /// Where the store is.
+    /// Path of the store.
     pub store: PathBuf,
-    /// Whether the store is used; else everything is parsed.
+    /// Uses the store; otherwise everything is parsed.
     pub kept: bool,
-    /// Paints the first frame although it is kept painted.
+    /// Paints the first frame even if it is stored.
     pub repaint: bool,
-    /// The screen to show.
+    /// Screen to show.
     pub screen: String,
     /// Width and height in pixels.
     pub size: (u32, u32),
-    /// Where fonts are looked for.
+    /// Directories of fonts.
     pub font_directories: Vec<PathBuf>,
 }
 
-/// What a start cost, in milliseconds of the process's own time.
+/// Times of a start, in milliseconds since the process began to run.
 #[derive(Clone, Debug, Default, Serialize)]
 #[allow(missing_docs)]
 pub struct Timing {
-    /// The tree was mapped, not made.
+    /// True if the tree was mapped.
     pub kept: bool,
-    /// The frame was painted, not copied.
+    /// True if the frame was painted, false if it was copied.
     pub painted: bool,
     pub screen: String,
     pub width: u32,
     pub height: u32,
-    /// Reading the XML files; or opening the store and mapping the tree.
+    /// Reading the XML files, or opening the store and mapping the tree.
     pub read_ms: f64,
-    /// Comparing files with what is kept.
+    /// Comparing the files with the stored interface.
     pub check_ms: f64,
     pub parse_ms: f64,
     pub layout_ms: f64,
@@ -62,34 +63,34 @@ pub struct Timing {
     /// Painting or copying the pixels.
     pub paint_ms: f64,
     pub total_ms: f64,
-    /// Bytes of the tree: of the object's file, or of all strings and tables.
+    /// Bytes of the tree: size of the object's file, or of all strings and tables.
     pub model_bytes: u64,
-    /// Why nothing that is kept was used.
+    /// Reason why the stored interface was not used.
     pub why: Option<String>,
 }
 
-/// The tree, wherever it lies.
+/// Tree of either kind.
 enum Tree {
     Plain(PlainInterface),
     Kept(Store, Snapshot<KeptInterface>),
 }
 
-/// A television that is on.
+/// Running television.
 pub struct Started {
     tree: Tree,
-    /// What has the focus.
+    /// State of the focus.
     pub state: State,
     fonts: Option<Fonts>,
     /// The first frame, each pixel 0x00RRGGBB.
     pub pixels: Vec<u32>,
-    /// What it cost.
+    /// Times of the start.
     pub timing: Timing,
     /// Paints the next frames.
     pub painter: FramePainter,
     later: Later,
 }
 
-/// What is to be kept, once the screen is seen.
+/// Work for the store, done after the screen is visible.
 enum Later {
     Nothing,
     Restamp(Vec<KeptStamp>),
@@ -99,7 +100,7 @@ enum Later {
 struct Clock(Instant);
 
 impl Clock {
-    /// Milliseconds since the last lap.
+    /// Returns the milliseconds since the last lap.
     fn lap(&mut self) -> f64 {
         let now = Instant::now();
         let ms = now.duration_since(self.0).as_secs_f64() * 1000.0;
@@ -108,11 +109,11 @@ impl Clock {
     }
 }
 
-/// Starts.
+/// Starts the user interface.
 ///
 /// # Errors
-/// When the files are missing or wrong, or the screen is not there. A store that can't be used is no error: everything is
-/// parsed then, and [`Timing::why`] says so.
+/// If the files are missing or invalid, or the screen does not exist. A store that can't be used is
+/// not an error: everything is parsed, and [`Timing::why`] has the reason.
 pub fn start(options: &StartOptions) -> Result<Started> {
     let began = Instant::now();
     let mut why = None;
@@ -120,7 +121,8 @@ pub fn start(options: &StartOptions) -> Result<Started> {
         match start_kept(options, began) {
             Ok(Ok(started)) => return Ok(started),
             Ok(Err(reason)) => why = Some(reason),
-            // A store whose making was interrupted, or an object of another type: keeping replaces it if that can be done.
+            // The creation of the store was interrupted, or the object has another type: storing
+            // replaces it if possible.
             Err(TvError::Store(error)) => why = Some(error.to_string()),
             Err(error) => return Err(error),
         }
@@ -136,21 +138,21 @@ fn no_screen(interface: &dyn Interface, screen: &str) -> TvError {
     TvError::NoScreen(screen.to_string(), all.join(", "))
 }
 
-/// From the store; or why not.
+/// Starts from the store, or returns the reason why not.
 fn start_kept(
     options: &StartOptions,
     began: Instant,
 ) -> Result<std::result::Result<Started, String>> {
     let mut clock = Clock(began);
     let Some((store, kept)) = keep::open(&options.store, options.size)? else {
-        return Ok(Err("nothing is kept for this size".to_string()));
+        return Ok(Err("the store has no interface for this size".to_string()));
     };
     let read_ms = clock.lap();
     let made_by = keep::made_by(&options.font_directories);
     let later = match keep::check(&store, &kept, &options.directory, &made_by)? {
         Checked::Good => Later::Nothing,
         Checked::Restamped(stamps) => Later::Restamp(stamps),
-        Checked::Changed(what) => return Ok(Err(format!("changed since it was kept: {what}"))),
+        Checked::Changed(what) => return Ok(Err(format!("changed since it was stored: {what}"))),
     };
     let check_ms = clock.lap();
     let screen = kept.find(&options.screen).ok_or_else(|| no_screen(&*kept, &options.screen))?;
@@ -185,7 +187,7 @@ fn start_kept(
     Ok(Ok(Started { tree, state, fonts, pixels, timing, painter, later }))
 }
 
-/// From the XML files.
+/// Starts from the XML files.
 fn start_parsing(options: &StartOptions, began: Instant, keep: bool) -> Result<Started> {
     let mut clock = Clock(Instant::now());
     let mut sources = keep::read_sources(&options.directory)?;
@@ -232,7 +234,7 @@ fn start_parsing(options: &StartOptions, began: Instant, keep: bool) -> Result<S
 }
 
 impl Started {
-    /// The tree.
+    /// Returns the tree.
     pub fn interface(&self) -> &dyn Interface {
         match &self.tree {
             Tree::Plain(interface) => interface,
@@ -240,10 +242,10 @@ impl Started {
         }
     }
 
-    /// Paints the state as it is now.
+    /// Paints the current state.
     ///
     /// # Errors
-    /// When the fonts that are kept are gone, or nothing can be painted.
+    /// If stored fonts are missing, or the state can't be painted.
     pub fn repaint(&mut self) -> Result<()> {
         if let (None, Tree::Kept(store, kept)) = (&self.fonts, &self.tree) {
             self.fonts = Some(keep::map_fonts(store, kept)?);
@@ -257,7 +259,7 @@ impl Started {
         self.painter.paint(interface, &self.state, fonts, &mut self.pixels)
     }
 
-    /// How many bytes the tree has. Costs a walk through an ordinary one.
+    /// Returns the bytes of the tree. Walks through an ordinary one.
     pub fn model_bytes(&self) -> u64 {
         match &self.tree {
             Tree::Plain(interface) => interface.bytes(),
@@ -265,10 +267,11 @@ impl Started {
         }
     }
 
-    /// Keeps what there is to keep, now that the screen is seen. Paints the first frames of the main screens for that.
+    /// Writes to the store, after the screen is visible. Paints the first frames of the main
+    /// screens for that.
     ///
     /// # Errors
-    /// When the store can't be written: the next start will parse again.
+    /// If the store can't be written; the next start parses again.
     pub fn keep(&mut self, store: &Path) -> Result<()> {
         match std::mem::replace(&mut self.later, Later::Nothing) {
             Later::Nothing => Ok(()),

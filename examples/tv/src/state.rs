@@ -1,82 +1,82 @@
-//! What has the focus, what is open, how far is scrolled: moved by keys, without a display.
+//! State of focus, open screens and scrolling; keys change it, without a display.
 
 use crate::model::{Frame, Interface, ItemRef, Kind, Look};
 
-/// A key of the remote control.
+/// Key of the remote control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// Arrows.
+    /// Arrow to the left.
     Left,
-    /// Arrows.
+    /// Arrow to the right.
     Right,
-    /// Arrows.
+    /// Arrow up.
     Up,
-    /// Arrows.
+    /// Arrow down.
     Down,
-    /// Opens what has the focus.
+    /// Opens the focused item.
     Enter,
-    /// Closes what was opened last.
+    /// Closes the last opened item or screen.
     Back,
-    /// A screenful up: channels of the guide, rows of others.
+    /// One screen up: channels in the guide, rows elsewhere.
     PageUp,
-    /// A screenful down.
+    /// One screen down.
     PageDown,
-    /// Two hours back, in the guide.
+    /// Two hours back in the guide.
     HoursBack,
-    /// Two hours on.
+    /// Two hours forward in the guide.
     HoursOn,
 }
 
-/// What a key did.
+/// Effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing.
+    /// No effect.
     Nothing,
-    /// The screen looks different now.
+    /// The screen has changed.
     Changed,
-    /// The first screen was left.
+    /// The first screen was closed.
     Exit,
 }
 
-/// How long a scroll takes to get halfway, in seconds.
+/// Time in which a scroll covers half of its remaining distance, in seconds.
 const HALFWAY_S: f32 = 0.045;
-/// Pixels that [`Key::HoursOn`] moves, at a height of 1080: two hours.
+/// Pixels of two hours, at a height of 1080.
 const HOURS: f32 = 120.0 * crate::layout::MINUTE;
 
-/// A screen that is open, and where one is in it.
+/// Open screen with the focus and scroll positions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// Which screen.
+    /// Index of the screen.
     pub screen: usize,
-    /// The row that has the focus.
+    /// Focused row.
     pub row: usize,
-    /// Its item that has the focus.
+    /// Focused item of the row.
     pub item: usize,
-    /// How far down the content is, and where it is going.
+    /// Vertical scroll position.
     pub top: Scroll,
-    /// How far to the right each row is; the guide has one for all.
+    /// Horizontal scroll position of each row; the guide has one for all.
     pub lefts: Vec<Scroll>,
-    /// Where the focus stays when it moves between rows of the guide.
+    /// Horizontal position of the focus while it moves between rows of the guide.
     anchor: f32,
 }
 
-/// A scroll position that moves.
+/// Animated scroll position.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Scroll {
-    /// What is seen.
+    /// Visible position.
     pub shown: f32,
-    /// Where it goes.
+    /// Position at the end of the animation.
     pub target: f32,
 }
 
 impl Scroll {
-    /// Moves on for `seconds`; gives whether it has to go on.
+    /// Advances the animation by `seconds`. Returns true while it continues.
     fn advance(&mut self, seconds: f32) -> bool {
         let rest = self.target - self.shown;
         let left = rest * 0.5f32.powf(seconds / HALFWAY_S);
         let arrived = left.abs() < 0.75;
         self.shown = if arrived { self.target } else { (self.target - left).round() };
-        // Rounding must not hold it up.
+        // Rounding must not stop the animation.
         if !arrived && self.shown == self.target - rest {
             self.shown += rest.signum();
         }
@@ -84,29 +84,29 @@ impl Scroll {
     }
 }
 
-/// All that changes while the television is on.
+/// State that changes while the television is on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    /// Open screens, the one that is seen last.
+    /// Open screens, the visible one last.
     pub places: Vec<Place>,
-    /// Whether the focused item is shown in large.
+    /// True if the focused item is shown in large.
     pub opened: bool,
 }
 
 impl State {
-    /// The state at the start, with one screen open.
+    /// Returns the initial state with one screen open.
     pub fn new(interface: &dyn Interface, screen: usize) -> State {
         let mut state = State { places: Vec::new(), opened: false };
         state.open(interface, screen);
         state
     }
 
-    /// The place that is seen.
+    /// Returns the visible screen's state.
     pub fn place(&self) -> Option<&Place> {
         self.places.last()
     }
 
-    /// What has the focus.
+    /// Returns the focused item.
     pub fn focused<'a>(&self, interface: &'a dyn Interface) -> Option<ItemRef<'a>> {
         let place = self.place()?;
         interface.item(place.screen, place.row, place.item)
@@ -130,7 +130,7 @@ impl State {
         self.set_anchor(interface);
     }
 
-    /// Ends all movement where it leads.
+    /// Ends all animations at their targets.
     pub fn arrive(&mut self) {
         if let Some(place) = self.places.last_mut() {
             for scroll in place.lefts.iter_mut().chain([&mut place.top]) {
@@ -139,14 +139,14 @@ impl State {
         }
     }
 
-    /// Moves on for `seconds`; gives whether something still moves.
+    /// Advances all animations by `seconds`. Returns true while one continues.
     pub fn advance(&mut self, seconds: f32) -> bool {
         let Some(place) = self.places.last_mut() else { return false };
         let scrolls = place.lefts.iter_mut().chain([&mut place.top]);
         scrolls.fold(false, |moves, scroll| scroll.advance(seconds) | moves)
     }
 
-    /// Does what a key asks for.
+    /// Handles a key.
     pub fn press(&mut self, interface: &dyn Interface, key: Key) -> Outcome {
         let before = self.clone();
         match key {
@@ -177,14 +177,14 @@ impl State {
             return;
         }
         let Some(screen) = interface.find(item.target) else { return };
-        // What is open already is gone back to: otherwise one could go in circles for ever.
+        // Returns to a screen that is already open, so that the stack does not grow without bound.
         match self.places.iter().position(|place| place.screen == screen) {
             Some(at) => self.places.truncate(at + 1),
             None => self.open(interface, screen),
         }
     }
 
-    /// To the next item of the row.
+    /// Moves to another item of the row.
     fn along(&mut self, interface: &dyn Interface, by: isize) {
         let Some(place) = self.places.last_mut() else { return };
         let items = interface.row(place.screen, place.row).map_or(0, |row| row.items);
@@ -193,7 +193,7 @@ impl State {
         self.set_anchor(interface);
     }
 
-    /// To another row, to the item that is nearest there; over rows without items.
+    /// Moves to the nearest item of another row, skipping rows without items.
     fn across(&mut self, interface: &dyn Interface, by: isize) {
         let Some(place) = self.places.last() else { return };
         let Some(screen) = interface.screen(place.screen) else { return };
@@ -232,7 +232,7 @@ impl State {
         (0..items).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(0)
     }
 
-    /// How many rows a screenful is.
+    /// Returns the number of rows that fit on the screen.
     fn page(&self, interface: &dyn Interface) -> isize {
         let seen = self.place().and_then(|place| {
             let screen = interface.screen(place.screen)?;
@@ -245,7 +245,7 @@ impl State {
         seen.unwrap_or(1).max(1)
     }
 
-    /// Moves the guide in time; the focus goes with it.
+    /// Moves the guide in time, together with the focus.
     fn hours(&mut self, interface: &dyn Interface, by: f32) {
         let Some(place) = self.places.last_mut() else { return };
         if interface.screen(place.screen).is_none_or(|screen| screen.kind != Kind::Guide) {
@@ -263,7 +263,7 @@ impl State {
         self.follow(interface);
     }
 
-    /// The anchor is where the focus begins, as far as that is seen.
+    /// Sets the anchor to the visible start of the focused item.
     fn set_anchor(&mut self, interface: &dyn Interface) {
         let Some(item) = self.focused(interface) else { return };
         let begins = item.frame.left;
@@ -272,7 +272,7 @@ impl State {
         place.anchor = begins.max(seen) + 1.0;
     }
 
-    /// Where an item is on the screen, when all movement has ended.
+    /// Returns the position of an item on the screen after all animations have ended.
     pub fn on_screen(&self, interface: &dyn Interface, row: usize, item: usize) -> Option<Frame> {
         let place = self.place()?;
         let about = interface.row(place.screen, row)?;
@@ -287,7 +287,7 @@ impl State {
         })
     }
 
-    /// Scrolls so that the focus is seen.
+    /// Scrolls so that the focus is visible.
     fn follow(&mut self, interface: &dyn Interface) {
         let Some(focused) = self.focused(interface).map(|item| item.frame) else { return };
         let Some(place) = self.places.last_mut() else { return };
@@ -303,11 +303,12 @@ impl State {
             let top = (row.frame.top - margin_above).round();
             let bottom = row.frame.bottom() + margin_below.min(screen.viewport.height);
             let lowest = (bottom - screen.viewport.height).round();
-            // The bottom first: of what is higher than the screen, the top is seen.
+            // Applies the bottom limit first: if a row is higher than the screen, its top is
+            // visible.
             place.top.target = place.top.target.max(lowest).min(top).max(0.0);
         }
         let (at, room, step) = match screen.kind {
-            // By half hours, so that the grid stays aligned.
+            // Scrolls by half hours, so that the grid stays aligned.
             Kind::Guide => (0, screen.viewport.width, 30.0 * crate::layout::MINUTE * unit),
             _ => (place.row, row.frame.width, 1.0),
         };
@@ -315,7 +316,8 @@ impl State {
         let farthest = (focused.right() - room) / step;
         let wanted = left.target.max(farthest.ceil() * step);
         let begins = (focused.left / step).floor() * step;
-        // A programme that began long before what is seen is seen already, and need not be gone back to.
+        // A programme that began long before the visible part is visible enough, so the guide does
+        // not scroll back.
         let reaches = screen.kind == Kind::Guide && focused.right() >= left.target + 3.0 * step;
         let nearest =
             if reaches && focused.right() <= left.target + room { left.target } else { begins };

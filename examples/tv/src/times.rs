@@ -1,8 +1,8 @@
-//! Times of a programme guide: minutes since 1970, UTC.
+//! Times of a programme guide in minutes since 1970, UTC.
 
-/// Days since 1970 of a date of the Gregorian calendar.
+/// Returns the days since 1970 of a Gregorian date.
 fn days(year: i64, month: i64, day: i64) -> i64 {
-    // Years begin in March here, so that the day that some years have more is the last one.
+    // Years begin in March here, so that a leap day is the last day.
     let year = if month <= 2 { year - 1 } else { year };
     let month = (month + 9) % 12;
     let era = year.div_euclid(400);
@@ -11,7 +11,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// The minute of `20260302201500`, with or without an offset like ` +0100` behind it.
+/// Parses `20260302201500`, with an optional offset like ` +0100`, into minutes.
 pub fn minute_of(text: &str) -> Option<u32> {
     let (digits, offset) = text.split_once(' ').unwrap_or((text, "+0000"));
     if digits.len() != 14 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -41,12 +41,12 @@ fn offset_minutes(text: &str) -> Option<i64> {
     Some(sign * (number / 100 * 60 + number % 100))
 }
 
-/// `20:15`.
+/// Formats the time of day: `20:15`.
 pub fn clock(minute: u32) -> String {
     format!("{:02}:{:02}", minute / 60 % 24, minute % 60)
 }
 
-/// `Monday`.
+/// Returns the day of the week: `Monday`.
 pub fn weekday(minute: u32) -> &'static str {
     let names = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
     names[(minute / 1440 % 7) as usize]

@@ -1,4 +1,4 @@
-//! The television's window: keys in, frames out. What they do is [`crate::state`]'s.
+//! Window of the television: receives keys and shows frames; [`crate::state`] has the logic.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -16,13 +16,13 @@ use crate::error::{Result, TvError};
 use crate::start::{StartOptions, Started, start};
 use crate::state::{Key, Outcome};
 
-/// Between frames while something moves.
+/// Time between frames of an animation.
 const FRAME: Duration = Duration::from_millis(16);
 
-/// Shows the user interface until it is left.
+/// Shows the user interface until the user leaves it.
 ///
 /// # Errors
-/// When there is no display, and what [`start`] returns.
+/// Fails without a display, and with the errors of [`start`].
 pub fn run(options: StartOptions, fullscreen: bool) -> Result<()> {
     let began = Instant::now();
     let started = start(&options)?;
@@ -45,7 +45,7 @@ pub fn run(options: StartOptions, fullscreen: bool) -> Result<()> {
 
 fn no_window(error: impl std::fmt::Display) -> TvError {
     let said = error.to_string();
-    // The library begins with where in its source it noticed.
+    // The library's message begins with a position in its source.
     let cause = said.strip_prefix("os error at ").and_then(|rest| rest.split_once(": "));
     let cause = cause.map_or(said.as_str(), |(_, cause)| cause);
     TvError::NoWindow(cause.trim_end_matches('.').to_string())
@@ -58,9 +58,9 @@ struct App {
     fullscreen: bool,
     window: Option<(Rc<Window>, Presenter)>,
     modifiers: ModifiersState,
-    /// When what moves was moved last.
+    /// Time of the last animation step.
     moved: Option<Instant>,
-    /// The pixels are not those of the state.
+    /// True if the pixels are older than the state.
     stale: bool,
     presented: bool,
     ended: Option<TvError>,
@@ -85,7 +85,7 @@ impl App {
     fn draw(&mut self) -> Result<()> {
         if let Some(last) = self.moved {
             let now = Instant::now();
-            // After a pause, a step like any other.
+            // Limits the first step after a pause.
             let seconds = now.duration_since(last).as_secs_f32().min(0.05);
             self.moved = self.started.state.advance(seconds).then_some(now);
             self.stale = true;
@@ -99,7 +99,7 @@ impl App {
             let way = if self.started.timing.kept { "kept" } else { "parsed" };
             eprintln!("tv: {way}, on the screen after {ms:.1} ms");
             if let Err(error) = self.started.keep(&self.store) {
-                eprintln!("tv: nothing is kept for the next start: {error}");
+                eprintln!("tv: cannot store the interface for the next start: {error}");
             }
         }
         Ok(())
@@ -169,7 +169,7 @@ impl ApplicationHandler for App {
                 }
             }
             WindowEvent::Destroyed => {
-                self.ended = Some(no_window("the window is gone"));
+                self.ended = Some(no_window("the window was closed"));
                 event_loop.exit();
             }
             WindowEvent::CloseRequested => event_loop.exit(),

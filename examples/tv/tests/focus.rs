@@ -1,4 +1,4 @@
-//! Where the focus goes, without a display.
+//! Tests the movement of the focus, without a display.
 #![allow(clippy::unwrap_used)]
 
 use evermap_tv::contents::{FILES, parse};
@@ -36,7 +36,7 @@ fn title(interface: &PlainInterface, state: &State) -> String {
 }
 
 #[test]
-fn home_begins_below_the_menu_bar_and_the_bar_leads_to_screens_and_back() {
+fn home_starts_below_the_menu_bar_and_the_bar_opens_screens() {
     let interface = interface();
     let mut state = opened(&interface, "home");
     assert_eq!(at(&state), (1, 0));
@@ -50,7 +50,7 @@ fn home_begins_below_the_menu_bar_and_the_bar_leads_to_screens_and_back() {
 }
 
 #[test]
-fn the_edges_hold_the_focus() {
+fn the_focus_stops_at_the_edges() {
     let interface = interface();
     let mut state = opened(&interface, "posters");
     assert_eq!(state.press(&interface, Key::Left), Outcome::Nothing);
@@ -64,7 +64,7 @@ fn the_edges_hold_the_focus() {
 }
 
 #[test]
-fn menus_open_menus_and_what_opens_nothing_stays() {
+fn menus_open_submenus_and_other_entries_do_nothing() {
     let interface = interface();
     let mut state = opened(&interface, "home");
     press(&interface, &mut state, &[Key::Up, Key::Right, Key::Right, Key::Right, Key::Right]);
@@ -89,7 +89,7 @@ fn a_film_opens_in_large_and_closes_again() {
 }
 
 #[test]
-fn home_is_gone_back_to_and_not_opened_twice() {
+fn home_is_returned_to_instead_of_opened_twice() {
     let interface = interface();
     let mut state = opened(&interface, "home");
     press(&interface, &mut state, &[Key::Up, Key::Enter, Key::Enter, Key::Enter]);
@@ -97,7 +97,7 @@ fn home_is_gone_back_to_and_not_opened_twice() {
 }
 
 #[test]
-fn the_guide_begins_now_and_moving_over_channels_stays_in_its_time() {
+fn the_guide_starts_now_and_changing_channels_keeps_the_time() {
     let interface = interface();
     let mut state = opened(&interface, "guide");
     let guide = interface.screen(interface.find("guide").unwrap()).unwrap();
@@ -124,7 +124,7 @@ fn the_guide_begins_now_and_moving_over_channels_stays_in_its_time() {
 }
 
 #[test]
-fn programmes_of_a_channel_lie_side_by_side() {
+fn programmes_of_a_channel_are_adjacent() {
     let interface = interface();
     let guide = interface.find("guide").unwrap();
     for row in 0..interface.screen(guide).unwrap().rows {
@@ -139,7 +139,7 @@ fn programmes_of_a_channel_lie_side_by_side() {
 }
 
 #[test]
-fn whatever_is_pressed_the_focus_is_seen() {
+fn the_focus_is_visible_after_any_keys() {
     let interface = interface();
     let keys = [
         Key::Left,
@@ -188,7 +188,7 @@ fn assert_seen(interface: &PlainInterface, state: &State, what: &str) {
 }
 
 #[test]
-fn what_moves_arrives() {
+fn animations_end() {
     let interface = interface();
     let mut state = opened(&interface, "guide");
     press(&interface, &mut state, &[Key::PageDown, Key::HoursOn]);

@@ -1,4 +1,4 @@
-//! Both ways of starting, and what may come between: changed files, foreign files, kills, stores that can't be used.
+//! Tests both ways of starting with changed files, invalid files, kills and unusable stores.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -17,7 +17,7 @@ use evermap_tv::state::Key;
 
 const SMALL: Amounts = Amounts { seed: 7, programmes: 300, channels: 9, films: 40 };
 
-/// A directory with the files of a small user interface, and how to start it.
+/// Creates a directory with the files of a small user interface, and options to start it.
 fn television() -> (tempfile::TempDir, StartOptions) {
     let directory = tempfile::tempdir().unwrap();
     generate(directory.path(), SMALL).unwrap();
@@ -34,7 +34,7 @@ fn television() -> (tempfile::TempDir, StartOptions) {
     (directory, options)
 }
 
-/// Gives the files a time stamp that can be relied on.
+/// Sets a time stamp on the files that is old enough to be trusted.
 fn make_old(directory: &Path) {
     let hour_ago = SystemTime::now() - Duration::from_secs(3600);
     for name in FILES {
@@ -57,7 +57,7 @@ fn with(options: &StartOptions, change: impl FnOnce(&mut StartOptions)) -> Start
 }
 
 #[test]
-fn the_same_seed_writes_the_same_files() {
+fn a_seed_writes_the_same_files() {
     let made: Vec<_> = [7, 7, 8]
         .map(|seed| {
             let directory = tempfile::tempdir().unwrap();
@@ -70,7 +70,7 @@ fn the_same_seed_writes_the_same_files() {
 }
 
 #[test]
-fn a_usual_guide_has_ten_thousand_programmes_on_more_than_fifty_channels() {
+fn the_default_guide_has_ten_thousand_programmes_on_more_than_fifty_channels() {
     let directory = tempfile::tempdir().unwrap();
     generate(directory.path(), Amounts::default()).unwrap();
     let guide = fs::read_to_string(directory.path().join("guide.xml")).unwrap();
@@ -104,7 +104,7 @@ fn both_ways_give_the_same_pixels_on_all_screens() {
 }
 
 #[test]
-fn both_ways_stay_the_same_while_keys_are_pressed() {
+fn both_ways_give_the_same_pixels_after_each_key() {
     let (_directory, options) = television();
     first_start(&options);
     let mut parsed = start(&with(&options, |o| o.kept = false)).unwrap();
@@ -139,7 +139,7 @@ fn both_ways_stay_the_same_while_keys_are_pressed() {
 }
 
 #[test]
-fn a_changed_file_is_noticed_whatever_its_length_and_age() {
+fn a_changed_file_is_noticed_for_any_length_and_age() {
     let (directory, options) = television();
     first_start(&options);
     assert!(start(&options).unwrap().timing.kept);
@@ -157,7 +157,7 @@ fn a_changed_file_is_noticed_whatever_its_length_and_age() {
 }
 
 #[test]
-fn a_file_that_was_only_touched_is_compared_once() {
+fn a_touched_file_is_compared_by_content_once() {
     let (directory, options) = television();
     first_start(&options);
     let file = fs::File::options().write(true).open(directory.path().join("menu.xml")).unwrap();
@@ -180,7 +180,7 @@ fn a_file_that_was_only_touched_is_compared_once() {
 }
 
 #[test]
-fn each_size_is_kept_and_other_fonts_are_another_look() {
+fn each_size_is_stored_and_other_fonts_invalidate_it() {
     let (_directory, options) = television();
     first_start(&options);
     let small = with(&options, |o| o.size = (320, 180));
@@ -203,7 +203,7 @@ fn refused(options: &StartOptions, name: &str, line: u32, says: &str) {
 }
 
 #[test]
-fn xml_that_is_damaged_or_foreign_is_refused_with_file_and_line() {
+fn invalid_xml_is_refused_with_file_and_line() {
     let (directory, options) = television();
     let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
     let guide = fs::read_to_string(directory.path().join("guide.xml")).unwrap();
@@ -236,7 +236,7 @@ fn xml_that_is_damaged_or_foreign_is_refused_with_file_and_line() {
 }
 
 #[test]
-fn an_interface_without_anything_in_it_has_screens_all_the_same() {
+fn an_empty_interface_has_screens() {
     let (directory, options) = television();
     fs::write(directory.path().join("menu.xml"), "<menu/>").unwrap();
     fs::write(directory.path().join("posters.xml"), "<posters/>").unwrap();
@@ -253,14 +253,14 @@ fn an_interface_without_anything_in_it_has_screens_all_the_same() {
 }
 
 #[test]
-fn a_screen_that_is_not_there_is_named_with_those_that_are() {
+fn an_unknown_screen_is_refused_with_a_list_of_screens() {
     let (_directory, options) = television();
     let error = start(&with(&options, |o| o.screen = "radio".into())).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("`radio`") && error.to_string().contains("`guide`"));
 }
 
 #[test]
-fn a_store_that_can_not_be_used_falls_back_to_parsing() {
+fn an_unusable_store_falls_back_to_parsing() {
     let (directory, options) = television();
     let file = directory.path().join("a-file");
     fs::write(&file, "not a store").unwrap();
@@ -270,7 +270,7 @@ fn a_store_that_can_not_be_used_falls_back_to_parsing() {
         let mut started = start(&options).unwrap();
         assert!(!started.timing.kept && started.pixels == expected);
         assert!(started.timing.why.is_some());
-        // Nothing can be kept, and that is all that is wrong.
+        // Storing fails, but the television works.
         _ = started.keep(&options.store);
         assert!(!start(&options).unwrap().timing.kept);
     }
@@ -288,7 +288,7 @@ fn an_object_of_another_type_is_replaced() {
 }
 
 #[test]
-fn a_kill_while_it_is_kept_leaves_all_or_nothing() {
+fn a_kill_while_storing_leaves_all_or_nothing() {
     let (directory, options) = television();
     let tv = |way: &str, png: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tv"));
@@ -305,7 +305,7 @@ fn a_kill_while_it_is_kept_leaves_all_or_nothing() {
         if round % 4 == 0 {
             _ = fs::remove_dir_all(&options.store);
         }
-        // Its line comes before anything is kept; what is kept then takes some time.
+        // The process prints its line before it writes to the store, which then takes some time.
         let mut child = tv("--kept", &directory.path().join("killed.png")).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

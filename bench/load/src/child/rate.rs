@@ -68,7 +68,7 @@ impl Buffers {
         if start.is_null() {
             return Err("out of memory for read buffers".into());
         }
-        // Huge pages give the device contiguous memory, as an image has. Without them the
+        // Huge pages give the device contiguous memory, as an image has. Otherwise the
         // kernel uses small pages.
         // SAFETY: the advice covers exactly the new allocation.
         unsafe { libc::madvise(start.cast(), DEPTH * READ_BYTES, libc::MADV_HUGEPAGE) };

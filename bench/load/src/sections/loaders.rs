@@ -1,7 +1,7 @@
 //! Measures several programs that load at once, each its own file or all the same, and one program
 //! with little memory: cold, all written.
 //!
-//! The processes begin together; the time is that of the slowest. The memory limit is a control
+//! The processes begin together; the time ends with the slowest. The memory limit is a control
 //! group's, 1.2 times the file: pages that are both cached and private may have to be evicted, and
 //! private memory can't be.
 

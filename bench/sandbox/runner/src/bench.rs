@@ -1,4 +1,4 @@
-//! How a step of a workload is run: natively or as a guest, on which data, in which store.
+//! Runs a step of a workload, natively or as a guest, on the data sets and in a store.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,28 +16,28 @@ use crate::process::{self, Ended};
 use crate::raw::Raw;
 use crate::sections::counts::Counts;
 
-/// Who runs a program.
+/// Environment that runs a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
-    /// The processor, from its file.
+    /// Native process.
     Native,
-    /// A sandbox whose WASI does file operations in the thread that asks for them.
+    /// Sandbox whose WASI performs file operations in the calling thread.
     Guest,
-    /// The same with WASI's default: other threads do them.
+    /// Sandbox with WASI's default, where other threads perform file operations.
     GuestHopping,
 }
 
-/// A run of a step.
+/// Measurements of one run of a step.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub figures: Figures,
-    /// Natively of the whole process, of a guest from its first instruction to its last.
+    /// Natively for the whole process, in a guest from its first instruction to its last.
     pub cost: Cost,
-    /// Of guests.
+    /// Set for guests only.
     pub account: Option<Account>,
 }
 
-/// A store, and the registry of addresses that goes with it. It is removed with this value.
+/// Store with its registry of addresses. Both are removed on drop.
 pub struct Shelf {
     folder: TempDir,
 }
@@ -47,13 +47,13 @@ impl Shelf {
         self.folder.path().join("store")
     }
 
-    /// Not the user's registry of addresses.
+    /// Folder of the registry, which keeps the user's own registry unchanged.
     pub fn state(&self) -> PathBuf {
         self.folder.path().join("state")
     }
 }
 
-/// What every section is given.
+/// State that every section receives.
 pub struct Bench {
     pub options: Options,
     pub goals: Goals,
@@ -72,12 +72,12 @@ impl Bench {
         Ok(Bench { options, goals: Goals::default(), raw, counts: Counts::default(), itself })
     }
 
-    /// A new store, outside the folder that guests are given.
+    /// Creates a store, outside the folder that guests may access.
     pub fn shelf(&self) -> Outcome<Shelf> {
         Ok(Shelf { folder: tempfile::tempdir_in(self.options.folder.join("stores"))? })
     }
 
-    /// A child of this program's own, `runner child ...`, with the cache of compiled modules.
+    /// Returns a command that runs this program as a child, with the cache of compiled modules.
     pub fn child(&self, shelf: &Shelf) -> Command {
         let mut command = Command::new(&self.itself);
         command.arg("child").env(CACHE, self.cache()).env("XDG_STATE_HOME", shelf.state());
@@ -88,7 +88,7 @@ impl Bench {
         self.options.folder.join("cache")
     }
 
-    /// Runs `line`: a workload, a variant, a step, options.
+    /// Runs `line`: a workload, a variant, a step, and options.
     pub fn run(&self, machine: Machine, line: &str, shelf: &Shelf) -> Outcome<Run> {
         if self.options.warm_memory {
             memory::warm()?;

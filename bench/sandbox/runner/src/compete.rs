@@ -1,5 +1,5 @@
-//! Contestants in turns: each does its steps once in every round, and all have to come to the same
-//! results.
+//! Runs contestants in turns: each performs its steps once in every round, and all must reach the
+//! same results.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,22 @@ use crate::bench::{Bench, Machine, Run, Shelf};
 use crate::raw::Origin;
 use crate::samples::{Samples, figure};
 
-/// Something to be done, and what tables call it.
+/// Step to run, and its name in tables.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub name: &'static str,
-    /// A workload, a variant, a step, options.
+    /// Workload, variant, step and options.
     pub line: String,
 }
 
-/// Who does the same as the others in another way.
+/// One way to do the work that all contestants do.
 #[derive(Clone, Debug)]
 pub struct Contestant {
     pub name: &'static str,
     pub machine: Machine,
-    /// Done once, before the rounds, in a store that is the same in all of them.
+    /// Runs once before the rounds, in a store that all rounds share.
     pub prepare: Vec<String>,
-    /// Done in every round, one after the other, in the same store: a new one, if nothing was
-    /// prepared.
+    /// Runs in every round, in order and in one store: a new one, if nothing was prepared.
     pub steps: Vec<Step>,
 }
 
@@ -44,13 +43,13 @@ impl Contestant {
     }
 }
 
-/// The runs of all rounds that count.
+/// Runs of all rounds that count.
 #[derive(Debug, Default)]
 pub struct Results {
     runs: BTreeMap<(&'static str, &'static str), Vec<Run>>,
 }
 
-/// Lets them compete.
+/// Runs all contestants.
 pub fn compete(bench: &mut Bench, section: &str, contestants: &[Contestant]) -> Outcome<Results> {
     let kept = contestants.iter().map(|contestant| prepare(bench, contestant));
     let kept: Vec<Option<Shelf>> = kept.collect::<Outcome<_>>()?;
@@ -95,7 +94,7 @@ fn prepare(bench: &Bench, contestant: &Contestant) -> Outcome<Option<Shelf>> {
     Ok(Some(shelf))
 }
 
-/// Writes the figures of a run down.
+/// Writes the figures of a run into the raw figures.
 fn note(bench: &mut Bench, of: Origin<'_>, run: &Run) -> Outcome {
     for (what, value, unit) in run.figures.all() {
         bench.raw.add(of, what, value, unit)?;
@@ -113,7 +112,7 @@ fn note(bench: &mut Bench, of: Origin<'_>, run: &Run) -> Outcome {
     bench.raw.flush()
 }
 
-/// What the first run of a step came to, which all others have to come to as well.
+/// Checksums of the first run of each step, which all later runs must reach.
 #[derive(Debug, Default)]
 struct Agreement {
     first: BTreeMap<(&'static str, String), (&'static str, String)>,
@@ -126,7 +125,7 @@ impl Agreement {
             let first = self.first.entry((step, what.to_string())).or_insert(found);
             if first.1 != checksum {
                 return Err(format!(
-                    "{step}: `{what}` of {contestant} is {checksum}, and that of {} was {}: they did not do the same work",
+                    "{step}: different results: `{what}` of {contestant} is {checksum}, and that of {} was {}",
                     first.0, first.1
                 )
                 .into());
@@ -137,19 +136,19 @@ impl Agreement {
 }
 
 impl Results {
-    /// The runs of a contestant's step.
+    /// Returns the runs of a contestant's step.
     pub fn of(&self, contestant: &str, step: &str) -> Outcome<&[Run]> {
         let found = self.runs.iter().find(|(of, _)| **of == (contestant, step));
-        let (_, runs) = found.ok_or_else(|| format!("{contestant} did no {step}"))?;
+        let (_, runs) = found.ok_or_else(|| format!("{contestant} has no step {step}"))?;
         Ok(runs)
     }
 
-    /// The sum of figures, in each round.
+    /// Returns the sum of these figures for each round.
     pub fn sums(&self, contestant: &str, step: &str, whats: &[&str]) -> Outcome<Samples> {
         Ok(samples(self.values(contestant, step, whats)?))
     }
 
-    /// What `one` took by what `other` took, in each round.
+    /// Returns `one` divided by `other` for each round.
     pub fn ratios(&self, one: &str, other: &str, step: &str, whats: &[&str]) -> Outcome<Samples> {
         let (one, other) = (self.values(one, step, whats)?, self.values(other, step, whats)?);
         Ok(samples(one.iter().zip(&other).map(|(one, other)| one / other)))
@@ -161,14 +160,14 @@ impl Results {
     }
 }
 
-/// Of values.
+/// Collects values into samples.
 pub fn samples(values: impl IntoIterator<Item = f64>) -> Samples {
     let mut samples = Samples::new();
     values.into_iter().for_each(|value| samples.push(value));
     samples
 }
 
-/// A ratio's cell, where there is no goal.
+/// Formats a ratio that has no goal.
 pub fn times(ratios: &Samples) -> String {
     format!("{} x", figure(ratios.median()))
 }
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_the_same_round() {
+    fn ratios_compare_figures_of_the_same_round() {
         let ratios = results().ratios("files", "heap", "run", &["time"]).unwrap();
         assert_eq!((ratios.min(), ratios.max(), ratios.count()), (2.0, 3.0, 2));
         assert_eq!(times(&ratios), "2.50 x");
@@ -208,15 +207,15 @@ mod tests {
         let sums = results().sums("files", "run", &["time", "durable"]).unwrap();
         assert_eq!((sums.min(), sums.max()), (11.0, 31.0));
         let error = results().sums("files", "walk", &["time"]).unwrap_err().to_string();
-        assert!(error.contains("files did no walk"), "{error}");
+        assert!(error.contains("files has no step walk"), "{error}");
     }
 
     #[test]
-    fn another_result_ends_the_run_and_names_both() {
+    fn a_different_result_ends_the_run_and_names_both() {
         let mut agreement = Agreement::default();
         agreement.check("files", "run", &run(1.0, "aa")).unwrap();
         agreement.check("heap", "run", &run(2.0, "aa")).unwrap();
-        // Another step has a result of its own.
+        // Each step has its own result.
         agreement.check("files", "other", &run(1.0, "bb")).unwrap();
         let error = agreement.check("heap", "run", &run(2.0, "bb")).unwrap_err().to_string();
         assert!(error.contains("heap is bb") && error.contains("files was aa"), "{error}");

@@ -1,25 +1,24 @@
-//! What a process costs beside time: page faults and bytes. These are counts, which a noisy machine
-//! does not change.
+//! Costs of a process besides time: page faults and bytes. These are counts, which noise of the
+//! machine does not change.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Outcome;
 
-/// Counts of the kernel's, of one process or several.
+/// Counts of the kernel, for one process or several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Pages that were there and had to be mapped, or had to be made.
+    /// Faults served without disk reads: mapping a cached page or allocating one.
     pub minor_faults: u64,
-    /// Pages that had to be read from the disk.
+    /// Faults that read from the disk.
     pub major_faults: u64,
-    /// Bytes given to `write` and its relatives.
+    /// Bytes passed to `write` and similar calls.
     pub written_bytes: u64,
-    /// Bytes of pages that became dirty, and so have to go to the disk.
+    /// Bytes of pages that became dirty and must be written to the disk.
     pub dirtied_bytes: u64,
 }
 
-/// Whose faults are counted. Bytes are always those of this process and of the children that have
-/// ended.
+/// Processes whose faults are counted. Bytes always include this process and its ended children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     Own,
@@ -27,16 +26,16 @@ pub enum Whose {
 }
 
 impl Cost {
-    /// Until now.
+    /// Reads the counts of this process until now.
     pub fn until_now(whose: Whose) -> Outcome<Cost> {
         let stat = std::fs::read_to_string("/proc/self/stat")?;
-        // Kernels without accounting have no such file.
+        // Kernels without I/O accounting do not have this file.
         let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
         Cost::parse(&stat, &io, whose).ok_or_else(|| format!("/proc/self/stat: {stat}").into())
     }
 
     fn parse(stat: &str, io: &str, whose: Whose) -> Option<Cost> {
-        // The name stands in parentheses and may contain anything.
+        // The name is in parentheses and may contain any character.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let fault =
             |index: usize| fields.get(index + usize::from(whose == Whose::Children))?.parse().ok();
@@ -52,7 +51,7 @@ impl Cost {
         })
     }
 
-    /// What came on top since.
+    /// Returns the increase since `before`.
     pub fn since(self, before: Cost) -> Cost {
         Cost {
             minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
@@ -73,7 +72,7 @@ mod tests {
     const IO: &str = "rchar: 1\nwchar: 22\nsyscr: 3\nread_bytes: 0\nwrite_bytes: 4096\n";
 
     #[test]
-    fn faults_are_those_of_the_process_or_of_its_children() {
+    fn faults_are_counted_for_the_process_or_its_children() {
         let own = Cost::parse(STAT, IO, Whose::Own).unwrap();
         assert_eq!((own.minor_faults, own.major_faults), (100, 3));
         let children = Cost::parse(STAT, IO, Whose::Children).unwrap();
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_touched_and_bytes_that_are_written_are_counted() {
+    fn touched_memory_and_written_bytes_are_counted() {
         let before = Cost::until_now(Whose::Own).unwrap();
         let pages = std::hint::black_box(vec![1_u8; 4 << 20]);
         std::io::Write::write_all(&mut tempfile::tempfile().unwrap(), &pages).unwrap();

@@ -1,48 +1,49 @@
-//! What a program says: lines of `WORKLOAD.VARIANT.STEP.WHAT VALUE UNIT`.
+//! Parses a program's output: lines of `WORKLOAD.VARIANT.STEP.WHAT VALUE UNIT`.
 
 use std::collections::BTreeMap;
 
 use crate::Outcome;
 
-/// The figures of one step, by what they are of.
+/// Figures of one step, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     values: BTreeMap<String, (String, String)>,
 }
 
 impl Figures {
-    /// From a program's output.
+    /// Parses a program's output.
     pub fn read(output: &str) -> Outcome<Figures> {
         let mut values = BTreeMap::new();
         for line in output.lines() {
             let parts: Vec<&str> = line.split(' ').collect();
             let [name, value, unit] = parts[..] else {
-                return Err(format!("not a name, a value and a unit: `{line}`").into());
+                return Err(format!("expected a name, a value and a unit: `{line}`").into());
             };
             let what = name.splitn(4, '.').nth(3);
-            let what = what.ok_or_else(|| format!("not a workload, variant and step: `{line}`"))?;
+            let what =
+                what.ok_or_else(|| format!("expected a workload, variant and step: `{line}`"))?;
             values.insert(what.to_string(), (value.to_string(), unit.to_string()));
         }
         Ok(Figures { values })
     }
 
-    /// A number; an error that names it if it was not said.
+    /// Returns a number. The error names the figure if it is missing.
     pub fn number(&self, what: &str) -> Outcome<f64> {
         let (value, _) = self.values.get(what).ok_or_else(|| {
             let found: Vec<&str> = self.values.keys().map(String::as_str).collect();
-            format!("the program says nothing of `{what}`, but of {}", found.join(", "))
+            format!("the program printed no `{what}`, only {}", found.join(", "))
         })?;
-        value.parse().map_err(|_| format!("`{what}` is no number: {value}").into())
+        value.parse().map_err(|_| format!("`{what}` is not a number: {value}").into())
     }
 
-    /// All that has to be the same for all contestants.
+    /// Returns the checksums, which must be equal for all contestants.
     pub fn checksums(&self) -> BTreeMap<&str, &str> {
         let ours = |what: &&String| what.ends_with("checksum");
         let all = self.values.iter().filter(|(what, _)| ours(what));
         all.map(|(what, (value, _))| (what.as_str(), value.as_str())).collect()
     }
 
-    /// Everything: what, value, unit.
+    /// Returns all figures: name, value, unit.
     pub fn all(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         self.values
             .iter()
@@ -59,7 +60,7 @@ mod tests {
     const OUTPUT: &str = "fasta.file.run.time 12.500 ms\nfasta.file.run.checksum 00ff xxh3\n";
 
     #[test]
-    fn figures_are_found_by_what_they_are_of() {
+    fn figures_are_found_by_name() {
         let figures = Figures::read(OUTPUT).unwrap();
         assert_eq!(figures.number("time").unwrap(), 12.5);
         assert_eq!(figures.checksums(), BTreeMap::from([("checksum", "00ff")]));
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_said_is_an_error_that_names_what_was() {
+    fn a_missing_figure_is_an_error_that_lists_the_others() {
         let figures = Figures::read(OUTPUT).unwrap();
         let error = figures.number("load").unwrap_err().to_string();
         assert!(error.contains("`load`") && error.contains("checksum, time"), "{error}");

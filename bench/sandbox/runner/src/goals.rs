@@ -1,4 +1,4 @@
-//! Goals: ratios that were wanted, and those that were measured.
+//! Goals for ratios, and the measured ratios.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::Outcome;
 use crate::samples::{Samples, figure};
 use crate::table::Table;
 
-/// What a ratio shall be.
+/// Limit for a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
@@ -32,7 +32,7 @@ impl Goal {
     }
 }
 
-/// A ratio of each round, and what became of its goal.
+/// Measured ratios, and the result of their goal.
 #[derive(Clone, Debug, Serialize)]
 struct Line {
     what: String,
@@ -50,8 +50,8 @@ pub struct Goals {
 }
 
 impl Goals {
-    /// Holds ratios, one of each round, against a goal by their median; gives the last cell of a
-    /// table: ratio, goal, and whether it is met.
+    /// Compares the median of the ratios, one per round, with a goal. Returns the last cell of a
+    /// table: ratio, goal, and result.
     pub fn judge(&mut self, what: &str, ratios: &Samples, goal: Goal) -> String {
         let (ratio, met) = (ratios.median(), goal.is_met(ratios.median()));
         self.lines.push(Line {
@@ -85,7 +85,7 @@ impl Goals {
         }
     }
 
-    /// Writes them to `goals.json`.
+    /// Writes the goals to `goals.json`.
     pub fn write(&self, folder: &Path) -> Outcome {
         let text = serde_json::to_string_pretty(&self.lines)?;
         Ok(std::fs::write(folder.join("goals.json"), text + "\n")?)
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_the_rounds_decides_and_the_limit_itself_is_met() {
+    fn the_median_decides_and_the_limit_itself_is_met() {
         let mut goals = Goals::default();
         let cell = goals.judge("reads", &samples(&[1.0, 20.0, 90.0]), Goal::AtLeast(20.0));
         assert_eq!(cell, "20.0 (goal >= 20: met)");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_that_is_no_number_meets_no_goal() {
+    fn a_nan_ratio_meets_no_goal() {
         let nothing = Samples::new();
         for goal in [Goal::AtLeast(0.0), Goal::AtMost(9.0)] {
             assert!(Goals::default().judge("", &nothing, goal).contains("missed"));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_written_for_programs_too() {
+    fn goals_are_written_as_json() {
         let folder = tempfile::tempdir().unwrap();
         let mut goals = Goals::default();
         goals.judge("reads", &samples(&[3.0]), Goal::AtLeast(2.0));

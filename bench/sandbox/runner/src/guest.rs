@@ -1,9 +1,9 @@
-//! `runner child guest MODULE DATA STORE ARGUMENTS...`: one run of a guest: the folder `DATA` as
-//! its `.`, heaps in `STORE`, its output on the standard output.
+//! `runner child guest MODULE DATA STORE ARGUMENTS...`: runs a guest once, with the folder `DATA`
+//! as its `.`, heaps in `STORE`, and its output on the standard output.
 //!
-//! The module is compiled once: its code is kept in wasmtime's cache, in a folder of the
-//! benchmark's. What a run cost is counted from the guest's first instruction to its last, without
-//! the start of the process and of the engine.
+//! The module is compiled once; wasmtime's cache keeps its code in a folder of the benchmark. The
+//! cost is counted from the guest's first instruction to its last, without the start of the process
+//! and the engine.
 
 use std::path::{Path, PathBuf};
 
@@ -14,20 +14,20 @@ use serde::{Deserialize, Serialize};
 use crate::Outcome;
 use crate::cost::{Cost, Whose};
 
-/// The folder for compiled modules; without, nothing is kept.
+/// Folder for compiled modules; without it, nothing is cached.
 pub const CACHE: &str = "EVERMAP_BENCH_CACHE";
-/// The file for the account of the run; without, none is written.
+/// File for the account of the run; without it, none is written.
 pub const ACCOUNT: &str = "EVERMAP_BENCH_ACCOUNT";
-/// `1`: WASI's file operations are done in other threads, as they are by default.
+/// `1`: other threads perform WASI's file operations, as they do by default.
 pub const HOP: &str = "EVERMAP_BENCH_HOP";
 
-/// All the guest addresses that there are.
+/// Quota of all guest addresses.
 const QUOTA_BYTES: u64 = 1 << 30;
-/// So often a module would have to be used until wasmtime packs it anew, in a thread of its own,
-/// beside what is measured.
+/// Uses of a module before wasmtime recompresses it. The high number avoids that work, which
+/// another thread does during the measurement.
 const NEVER: u64 = u64::MAX;
 
-/// What a run cost.
+/// Cost of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Account {
     pub host_calls: u64,
@@ -52,7 +52,7 @@ impl Account {
         }
     }
 
-    /// The numbers of the sandbox, with their units.
+    /// Returns the sandbox's counts with their units.
     pub fn all(&self) -> [(&'static str, u64, &'static str); 6] {
         [
             ("host_calls", self.host_calls, "calls"),
@@ -65,7 +65,7 @@ impl Account {
     }
 }
 
-/// Runs it.
+/// Runs the guest.
 pub fn run(module: &str, data: &str, store: &str, arguments: &[String]) -> Outcome {
     let sandbox = sandbox(Path::new(store))?;
     let id = "bench".parse()?;
@@ -92,11 +92,11 @@ pub fn run(module: &str, data: &str, store: &str, arguments: &[String]) -> Outco
     }
     match end {
         End::Exited(0) => Ok(()),
-        other => Err(format!("the guest ended otherwise than well: {other:?}").into()),
+        other => Err(format!("the guest did not exit normally: {other:?}").into()),
     }
 }
 
-/// A store as a sandbox, with the benchmark's cache of compiled modules.
+/// Opens a store as a sandbox, with the benchmark's cache of compiled modules.
 pub fn sandbox(store: &Path) -> Outcome<Sandbox> {
     let mut options = SandboxOptions::new();
     if let Some(folder) = std::env::var_os(CACHE) {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_is_read_as_it_was_written() {
+    fn an_account_survives_writing_and_reading() {
         let account = Account {
             host_calls: 3,
             cost: Cost { minor_faults: 4, ..Cost::default() },

@@ -1,4 +1,4 @@
-//! What the figures were measured on, and what was warm.
+//! Prints a description of the machine, and which caches were warm.
 
 use std::path::Path;
 
@@ -23,11 +23,11 @@ pub fn describe(options: &Options) -> Outcome {
         options.rounds
     );
     println!(
-        "- warm: programs, compiled modules, data sets and what was written a moment ago are in the page cache. \
-         Each step is a new process, with nothing mapped"
+        "- warm: programs, compiled modules, data sets and recently written files are in the page cache. \
+         Each step is a new process with nothing mapped"
     );
     println!(
-        "- figures are medians, least and most in parentheses; ratios are those of each round"
+        "- figures are medians, minimum and maximum in parentheses; ratios compare figures of the same round"
     );
     if options.quick {
         println!(
@@ -38,7 +38,7 @@ pub fn describe(options: &Options) -> Outcome {
 }
 
 fn file_system(path: &Path) -> &'static str {
-    let Ok(about) = rustix::fs::statfs(path) else { return "not to be had" };
+    let Ok(about) = rustix::fs::statfs(path) else { return "unknown" };
     match about.f_type {
         libc::EXT4_SUPER_MAGIC => "ext4",
         libc::XFS_SUPER_MAGIC => "xfs",

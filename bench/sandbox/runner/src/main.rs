@@ -1,10 +1,10 @@
-//! Measures programs with files beside the same programs with heaps, natively and in a sandbox, and
+//! Measures programs with files and the same programs with heaps, natively and in a sandbox, and
 //! prints tables in Markdown.
 //!
-//! `runner [SECTION ...]`; without sections, all of them. What is measured, and how, stands at the
-//! top of each section's file. Every run is a new process: native programs are started as they are,
-//! guests by `runner child guest`, which has their module compiled in a cache. Contestants take
-//! turns, and have to come to the same results.
+//! Usage: `runner [SECTION ...]`; without sections, all of them run. The head of each section's
+//! file says what it measures and how. Every run is a new process: native programs are started
+//! directly, guests by `runner child guest`, which loads their compiled module from a cache.
+//! Contestants take turns and must reach the same results.
 
 mod bench;
 mod compete;
@@ -20,7 +20,7 @@ mod process;
 mod raw;
 mod sections;
 
-// As in the other benchmarks: repeated measurements, quiet moments to make them in, and tables.
+// The common crate's files for repeated measurements, quiet moments and tables, included by path.
 #[allow(dead_code)]
 #[path = "../../../common/src/quiet.rs"]
 mod quiet;
@@ -35,12 +35,12 @@ use std::process::ExitCode;
 use bench::Bench;
 use options::Options;
 
-/// Whatever goes wrong in a measurement ends it.
+/// Result of a step. Any error ends the measurement.
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 type Section = (&'static str, fn(&mut Bench) -> Outcome);
 
-/// `counts` comes last: it is about the runs of the others.
+/// `counts` is last, because it uses the runs of the others.
 const SECTIONS: [Section; 8] = [
     ("calls", sections::calls::report),
     ("instances", sections::instances::report),

@@ -1,9 +1,9 @@
-//! Ten objects, and instances that load a word of each: the children that section `instances`
-//! measures.
+//! Child processes of section `instances`: they make ten objects, and run instances that load a
+//! word of each.
 //!
-//! The module is as small as can be, so that its objects are not lost in what it costs otherwise:
-//! it has only a function that makes an object, and one that maps snapshots and loads the first word
-//! of each: a guest maps what it wants by itself, and is not entered anew for each object.
+//! The module is as small as possible, so that the cost of objects is visible. It has one function
+//! that makes an object, and one that maps snapshots and loads the first word of each. A guest maps
+//! them itself, so the host does not call it for each object.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ use crate::cost::{Cost, Whose};
 use crate::guest::sandbox;
 use crate::process::monotonic_ns;
 
-/// Objects of the store.
+/// Number of objects in the store.
 pub const OBJECTS: usize = 10;
-/// Bytes of data of each.
+/// Bytes of data in each object.
 pub const OBJECT_BYTES: usize = 1 << 20;
 
-/// Names stand 16 bytes apart, data begin behind the metadata, of which an object has 64 KiB at
-/// most.
+/// The names are 16 bytes apart. Data begin after the metadata, which take at most 64 KiB of an
+/// object.
 const MODULE: &str = r#"(module
     (import "evermap" "map" (func $map (param i32 i32 i32 i32) (result i32)))
     (import "evermap" "commit" (func $commit (param i32) (result i32)))
@@ -49,12 +49,12 @@ const MODULE: &str = r#"(module
         (local.get $sum))
     (func (export "own_word") (result i32) (i32.load (i32.const 0x50000000))))"#;
 
-/// Which byte an object is filled with.
+/// Byte that fills an object.
 fn byte_of(number: usize) -> i32 {
     0x10 + number as i32
 }
 
-/// An engine, a store, the compiled module, and as whom it is run.
+/// Engine, store, compiled module and application, ready to start instances.
 struct Ready {
     sandbox: Sandbox,
     module: Module,
@@ -75,7 +75,7 @@ impl Ready {
     }
 }
 
-/// `runner child make STORE`: makes the objects.
+/// Runs as `runner child make STORE`: makes the objects.
 pub fn make(store: &str) -> Outcome {
     let ready = Ready::new(store)?;
     let mut guest = ready.start()?;
@@ -83,14 +83,14 @@ pub fn make(store: &str) -> Outcome {
         let parameters = (number as i32, OBJECT_BYTES as i32, byte_of(number));
         let committed = called(guest.call_with::<_, i32>("make", parameters)?)?;
         if committed != 1 {
-            return Err(format!("object {number} was not made: {committed}").into());
+            return Err(format!("making object {number} failed: {committed}").into());
         }
     }
     Ok(())
 }
 
-/// `runner child start COUNT STORE`: one instance that loads a word of `COUNT` objects, or of its
-/// own memory, and says when it had them.
+/// Runs as `runner child start COUNT STORE`: one instance loads a word of `COUNT` objects, or of
+/// its own memory, and prints the time at which it had them.
 pub fn start(count: &str, store: &str) -> Outcome {
     let count = parse(count)?;
     let ready = Ready::new(store)?;
@@ -101,9 +101,9 @@ pub fn start(count: &str, store: &str) -> Outcome {
     Ok(())
 }
 
-/// `runner child instances COUNT ROUNDS STORE`: the same again and again in one process, each time
-/// without objects and with them; says what each took: objects, time to the last word, time of the
-/// end, faults.
+/// Runs as `runner child instances COUNT ROUNDS STORE`: starts instances repeatedly in one process,
+/// each time without objects and with them. Prints for each: objects, time to the last word, time
+/// of the end, faults.
 pub fn instances(count: &str, rounds: &str, store: &str) -> Outcome {
     let (count, rounds) = (parse(count)?, parse(rounds)?);
     let ready = Ready::new(store)?;
@@ -119,7 +119,7 @@ pub fn instances(count: &str, rounds: &str, store: &str) -> Outcome {
             let end = Instant::now();
             drop(guest);
             let ended = end.elapsed();
-            // The first round brings in what is not there.
+            // Round 0 warms the caches.
             if round > 0 {
                 output += &line(objects, loaded, ended, faults);
             }
@@ -140,7 +140,9 @@ fn load(guest: &mut Guest, count: usize) -> Outcome {
     let sum = called(guest.call_with::<_, i32>("first_words", count as i32)?)?;
     let word = |number| i32::from_ne_bytes([byte_of(number) as u8; 4]);
     if sum != (0..count).map(word).fold(0, i32::wrapping_add) {
-        return Err(format!("the first words of {count} objects sum up to {sum:#x}").into());
+        return Err(
+            format!("the first words of {count} objects have the wrong sum {sum:#x}").into()
+        );
     }
     Ok(())
 }
@@ -150,7 +152,7 @@ fn called<T>(result: Result<T, evermap_wasm::End>) -> Outcome<T> {
 }
 
 fn parse(number: &str) -> Outcome<usize> {
-    number.parse().map_err(|_| format!("`{number}` is no number").into())
+    number.parse().map_err(|_| format!("`{number}` is not a number").into())
 }
 
 #[cfg(test)]
@@ -160,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_objects_are_made_and_each_is_found_by_another_instance() {
+    fn ten_objects_are_made_and_another_instance_finds_each() {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("store");
         let store = store.to_str().unwrap();
@@ -168,6 +170,6 @@ mod tests {
         let ready = Ready::new(store).unwrap();
         load(&mut ready.start().unwrap(), OBJECTS).unwrap();
         load(&mut ready.start().unwrap(), 0).unwrap();
-        assert!(load(&mut ready.start().unwrap(), OBJECTS + 1).is_err(), "there is no eleventh");
+        assert!(load(&mut ready.start().unwrap(), OBJECTS + 1).is_err(), "only ten objects exist");
     }
 }

@@ -1,37 +1,37 @@
-//! What is measured, how often, at which scale, and where: from the arguments and the environment.
+//! Options from the arguments and the environment: sections, rounds, scale and folders.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::Outcome;
 
-/// Rounds that count, where nobody says otherwise.
+/// Default number of rounds that count.
 const ROUNDS: usize = 11;
 const ROUNDS_QUICK: usize = 2;
 
-/// Of one run of the benchmark.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     sections: Vec<String>,
-    /// Rounds that count; one more comes before them.
+    /// Rounds that count; one warm-up round precedes them.
     pub rounds: usize,
-    /// Small data, to see that everything works.
+    /// Small data, to check that everything works.
     pub quick: bool,
-    /// The host gives memory before each step, see `memory`.
+    /// Makes the host provide memory before each step; see `memory`.
     pub warm_memory: bool,
-    /// The folder on the disk that is measured: data sets, stores, compiled modules.
+    /// Folder on the disk to measure: data sets, stores, compiled modules.
     pub folder: PathBuf,
-    /// The data sets, which guests are given.
+    /// Folder of the data sets, which guests may access.
     pub data: PathBuf,
-    /// Where raw figures go.
+    /// Folder for raw figures.
     pub results: PathBuf,
-    /// The native program.
+    /// Native program.
     pub workload: PathBuf,
-    /// The same as a guest.
+    /// The program's guest module.
     pub module: PathBuf,
 }
 
-/// What `--help` prints.
+/// Text of `--help`.
 pub fn help(names: &[&str]) -> String {
     format!(
         "bench/sandbox/run.sh [SECTION ...]\n\n\
@@ -41,13 +41,13 @@ pub fn help(names: &[&str]) -> String {
          EVERMAP_BENCH_ROUNDS   how often everything is measured ({ROUNDS})\n\
          EVERMAP_BENCH_QUICK=1  small data and {ROUNDS_QUICK} rounds: does it work?\n\
          EVERMAP_BENCH_WAIT=0   do not wait for a quiet moment before a section\n\
-         EVERMAP_BENCH_MEMORY=0 do not have the host of a virtual machine give memory before each step",
+          EVERMAP_BENCH_MEMORY=0 do not make the host of a virtual machine provide memory before each step",
         names.join(", ")
     )
 }
 
 impl Options {
-    /// Nothing if help was asked for.
+    /// Reads the options. Returns `None` if help was requested.
     pub fn read(arguments: &[String], names: &[&str]) -> Outcome<Option<Options>> {
         Options::parse(arguments, names, &|name| std::env::var_os(name))
     }
@@ -61,7 +61,9 @@ impl Options {
             return Ok(None);
         }
         if let Some(other) = arguments.iter().find(|argument| !names.contains(&argument.as_str())) {
-            return Err(format!("no section `{other}`; there are {}", names.join(", ")).into());
+            return Err(
+                format!("unknown section `{other}`; choose from: {}", names.join(", ")).into()
+            );
         }
         let path = |name: &str| {
             let missing = || format!("{name} is not set; bench/sandbox/run.sh sets it");
@@ -91,12 +93,12 @@ impl Options {
         }))
     }
 
-    /// Is this section to be measured?
+    /// Returns true if this section is selected.
     pub fn wants(&self, section: &str) -> bool {
         self.sections.is_empty() || self.sections.iter().any(|wanted| wanted == section)
     }
 
-    /// A size at this scale.
+    /// Returns the size at this scale.
     pub fn size(&self, full: u64, quick: u64) -> u64 {
         if self.quick { quick } else { full }
     }
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_is_small_and_rounds_can_be_said() {
+    fn quick_is_small_and_rounds_can_be_set() {
         let quick = ("EVERMAP_BENCH_QUICK", "1");
         let options = parse(&["dna"], &[quick]).unwrap().unwrap();
         assert!(!options.wants("calls"));
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_what_would() {
+    fn unknown_sections_and_bad_numbers_are_refused_with_the_choices() {
         let error = parse(&["dns"], &[]).unwrap_err().to_string();
         assert!(error.contains("`dns`") && error.contains("calls, dna"), "{error}");
         assert!(parse(&[], &[("EVERMAP_BENCH_ROUNDS", "0")]).is_err());

@@ -1,5 +1,5 @@
-//! New processes: timed from the moment before they are started to the moment after their end is
-//! known, with what they cost.
+//! Runs new processes and measures time, from just before their start until their end is known, and
+//! cost.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use crate::Outcome;
 use crate::cost::{Cost, Whose};
 
-/// A process that ended well.
+/// Process that ended successfully.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Just before it was started, in nanoseconds of the system's monotonic clock.
+    /// Time just before the start, in nanoseconds of the monotonic clock.
     pub started_ns: u64,
-    /// From before its start to after its end.
+    /// From before the start to after the end.
     pub whole: Duration,
     pub cost: Cost,
     pub output: String,
 }
 
-/// Starts it and waits for its end, which has to be a good one. Nothing else may end meanwhile.
+/// Runs a process, which must be successful. No other child may end during the call.
 pub fn run(command: &mut Command) -> Outcome<Ended> {
     let before = Cost::until_now(Whose::Children)?;
     let (started_ns, start) = (monotonic_ns(), Instant::now());
@@ -32,13 +32,13 @@ pub fn run(command: &mut Command) -> Outcome<Ended> {
     Ok(Ended { started_ns, whole, cost, output: String::from_utf8(output.stdout)? })
 }
 
-/// The system's monotonic clock, the same for all processes.
+/// Returns the time of the monotonic clock, which all processes share.
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The program and its arguments, for messages.
+/// Returns the program and its arguments, for messages.
 fn name(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn output_time_and_faults_of_a_process_are_known() {
+    fn a_process_reports_output_time_and_faults() {
         let ended = shell("echo done; echo no >&2").unwrap();
         assert_eq!(ended.output, "done\n");
         assert!(ended.whole > Duration::ZERO && ended.cost.minor_faults > 10);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_end_is_an_error_that_quotes_the_program() {
+    fn a_failure_quotes_the_error_output_of_the_program() {
         let error = shell("echo no such file >&2; exit 3").unwrap_err().to_string();
         assert!(error.contains("no such file") && error.contains("/bin/sh"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Every single figure, as a line of CSV: for those who want to calculate themselves.
+//! Raw figures: every single figure as a line of CSV.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -6,23 +6,23 @@ use std::path::Path;
 
 use crate::Outcome;
 
-/// The file `figures.csv` of a results folder.
+/// File `figures.csv` of a results folder.
 pub struct Raw {
     output: BufWriter<Box<dyn Write>>,
 }
 
-/// Of what a figure is.
+/// Identifies the run of a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
     pub section: &'a str,
     pub contestant: &'a str,
     pub step: &'a str,
-    /// Round 0 does not count.
+    /// Round; round 0 does not count.
     pub round: usize,
 }
 
 impl Raw {
-    /// A new file.
+    /// Creates the file.
     pub fn create(folder: &Path) -> Outcome<Raw> {
         std::fs::create_dir_all(folder)?;
         Raw::to(File::create(folder.join("figures.csv"))?)
@@ -34,7 +34,7 @@ impl Raw {
         Ok(Raw { output })
     }
 
-    /// One more figure.
+    /// Adds one figure.
     pub fn add(&mut self, of: Origin<'_>, what: &str, value: &str, unit: &str) -> Outcome {
         let Origin { section, contestant, step, round } = of;
         let round = round.to_string();
@@ -43,13 +43,13 @@ impl Raw {
         Ok(())
     }
 
-    /// What was measured is there even if what comes next fails.
+    /// Flushes the file, so that figures survive a failure of a later step.
     pub fn flush(&mut self) -> Outcome {
         Ok(self.output.flush()?)
     }
 }
 
-/// As RFC 4180 says.
+/// Quotes a cell as RFC 4180 requires.
 fn quoted(cell: &str) -> String {
     match cell.contains([',', '"', '\n']) {
         true => format!("\"{}\"", cell.replace('"', "\"\"")),

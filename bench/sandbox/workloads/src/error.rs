@@ -1,44 +1,44 @@
-//! What can go wrong: which file, what about it, and what to do.
+//! Errors with the file, the problem, and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The result of anything here that can fail.
+/// Result of fallible functions of this crate.
 pub type Outcome<T> = Result<T, Error>;
 
-/// Why a program could not do its work.
+/// Reason why a program failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A file is there, but not what was expected.
+    /// A file exists but has unexpected contents.
     #[error("{}: {problem}", path.display())]
     Data {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What was found, and what to do.
+        /// Problem and remedy.
         problem: String,
     },
     /// A heap could not be opened, read or changed.
     #[error(transparent)]
     Heap(#[from] evermap_guest::Error),
-    /// What is needed is not in the heap.
+    /// A heap lacks a required item.
     #[error("heap `{heap}` has no `{what}`; {remedy}")]
     NotInHeap {
-        /// The heap's name.
+        /// Name of the heap.
         heap: String,
-        /// What is missing.
+        /// Missing item.
         what: String,
-        /// What makes it.
+        /// Command that creates it.
         remedy: &'static str,
     },
-    /// The command line asks for something that there is not.
+    /// The command line names an unknown workload, variant, step or option.
     #[error("{0}")]
     Usage(String),
     /// Standard output could not be written to.
@@ -58,9 +58,9 @@ impl From<lexopt::Error> for Error {
     }
 }
 
-/// Adds a file's name to what the system said about it.
+/// Adds a file's name to an error of the system.
 pub trait OfFile<T> {
-    /// See [`Error::File`].
+    /// Converts to [`Error::File`].
     fn of(self, path: &Path) -> Outcome<T>;
 }
 
@@ -70,7 +70,7 @@ impl<T> OfFile<T> for io::Result<T> {
     }
 }
 
-/// An [`Error::Data`].
+/// Returns an [`Error::Data`].
 pub fn damaged(path: &Path, problem: impl Into<String>) -> Error {
     Error::Data { path: path.to_path_buf(), problem: problem.into() }
 }

@@ -1,7 +1,7 @@
-//! One hash function for everything: XXH3, which Evermap's maps use too.
+//! Hash function of all workloads: XXH3, which Evermap's maps use as well.
 //!
-//! The standard library's maps get it by [`Xxh3`], so that a program with files and one with a heap
-//! hash alike. It is applied once to the bytes of a key: the standard `Hash` of strings and arrays
+//! The standard library's maps use it through [`Xxh3`], so that programs with files and with heaps
+//! hash alike. It runs once over the bytes of a key: the standard `Hash` of strings and arrays
 //! would add a length or an end mark, and so a second call.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// The standard library's map with this hash.
 pub type Map<K, V> = HashMap<K, V, Xxh3>;
 
-/// Makes hashers. The seed is fixed, so that runs are comparable.
+/// Builds hashers with a fixed seed, so that runs are comparable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Xxh3;
 
@@ -26,7 +26,7 @@ impl BuildHasher for Xxh3 {
     }
 }
 
-/// The state is the seed of what comes next.
+/// Hasher; its state is the seed of the next call.
 #[derive(Clone, Copy, Debug)]
 pub struct Xxh3Hasher(u64);
 
@@ -40,7 +40,7 @@ impl Hasher for Xxh3Hasher {
     }
 }
 
-/// A key of bytes that lie elsewhere: in the file that was read.
+/// Key whose bytes are borrowed from the read buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Word<'a>(pub &'a [u8]);
 
@@ -50,7 +50,8 @@ impl Hash for Word<'_> {
     }
 }
 
-// By hand: derived, a slice of bytes is a sequence of numbers, which cannot be borrowed.
+// Written by hand: the derived version treats a byte slice as a sequence of numbers, which cannot
+// be borrowed.
 impl Serialize for Word<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(self.0)
@@ -77,7 +78,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Word<'a> {
     }
 }
 
-/// A key of so many bytes.
+/// Key with a fixed number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<const BYTES: usize>(pub [u8; BYTES]);
 
@@ -87,28 +88,28 @@ impl<const BYTES: usize> Hash for Key<BYTES> {
     }
 }
 
-/// What two versions of a program have to agree on.
+/// Checksum on which the variants of a program must agree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checksum(u64);
 
 impl Checksum {
-    /// Takes these bytes in; where one call ends and the next begins matters.
+    /// Adds these bytes; the boundaries of calls matter.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0 = xxh3_64_with_seed(bytes, self.0);
     }
 
-    /// Takes a number in.
+    /// Adds a number.
     pub fn add_number(&mut self, number: u64) {
         self.add(&number.to_le_bytes());
     }
 
-    /// The checksum of all that was taken in.
+    /// Returns the checksum of everything added.
     pub fn value(self) -> u64 {
         self.0
     }
 }
 
-/// The checksum of one piece.
+/// Returns the checksum of one piece.
 pub fn checksum_of(bytes: &[u8]) -> u64 {
     let mut checksum = Checksum::default();
     checksum.add(bytes);
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_borrowed_from_what_it_was_read_from() {
+    fn a_word_is_borrowed_from_its_buffer() {
         let written = postcard::to_stdvec(&Word(b"heap")).unwrap();
         let read: Word<'_> = postcard::from_bytes(&written).unwrap();
         assert_eq!(read, Word(b"heap"));

@@ -1,8 +1,8 @@
-//! Programs that keep their data in files or in a heap: what they read and compute is the same, and
-//! so is what comes out.
+//! Programs that store their data in files or in a heap. Both versions read and compute the same,
+//! and give the same results.
 //!
-//! One source for native programs and for WebAssembly guests (`wasm32-wasip1`). `workload NAME
-//! VARIANT STEP` does a step and prints figures, `generate SET` makes data sets. Every workload is
+//! One source serves native programs and WebAssembly guests (`wasm32-wasip1`). `workload NAME
+//! VARIANT STEP` runs a step and prints figures, `generate SET` makes data sets. Every workload is
 //! a module here, with its variants: `file` in the module itself, `heap` in its submodule.
 
 pub mod blocks;
@@ -28,10 +28,10 @@ use error::{Error, Outcome};
 use options::Options;
 use report::Report;
 
-/// A step of a workload.
+/// Function that runs a step of a workload.
 pub type Run = fn(&Options, &mut Report) -> Outcome<()>;
 
-/// The workloads, by name.
+/// Workloads by name.
 pub const WORKLOADS: [(&str, Run); 8] = [
     ("calls", calls::run),
     ("fasta", fasta::run),
@@ -43,16 +43,16 @@ pub const WORKLOADS: [(&str, Run); 8] = [
     ("hash-map", hash_map::run),
 ];
 
-/// Their names, for messages.
+/// Returns the names of the workloads, for messages.
 pub fn names() -> String {
     WORKLOADS.map(|(name, _)| name).join(", ")
 }
 
-/// Does what the options say.
+/// Runs the selected step.
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     let found = WORKLOADS.iter().find(|(name, _)| *name == options.workload);
     let (_, run) = found.ok_or_else(|| {
-        Error::Usage(format!("no workload `{}`; there are {}", options.workload, names()))
+        Error::Usage(format!("unknown workload `{}`; choose from: {}", options.workload, names()))
     })?;
     run(options, report)
 }

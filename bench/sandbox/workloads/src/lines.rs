@@ -1,4 +1,4 @@
-//! Where programs write lines to: a file, through a buffer, or a heap.
+//! Output of lines: to a file through a buffer, or to a heap.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -7,27 +7,27 @@ use std::path::PathBuf;
 
 use crate::error::{OfFile, Outcome};
 
-/// Letters of a line, without its end.
+/// Letters of a line, without the line end.
 pub const LINE_LETTERS: usize = 60;
-/// With its end.
+/// Bytes of a line with the line end.
 const LINE_BYTES: usize = LINE_LETTERS + 1;
 
-/// Takes lines one after the other.
+/// Output for consecutive lines.
 pub trait Lines {
-    /// A byte's place.
+    /// Place of one byte.
     type Place: Place;
 
-    /// Takes a line, its end included.
+    /// Writes a line, with its line end.
     fn put(&mut self, line: &[u8]) -> Outcome<()>;
 
-    /// Takes what is written to places for a line and its end, or to fewer, if that is all there is
-    /// to come; `write` says to how many. Gives that number.
+    /// Passes the places of a line and its line end to `write`, or fewer at the end of the output.
+    /// `write` returns the number of bytes written, and so does `fill`.
     fn fill(&mut self, write: impl FnOnce(&mut [Self::Place]) -> usize) -> Outcome<usize>;
 }
 
-/// Where a byte can be put.
+/// Place that takes a byte.
 pub trait Place {
-    /// Puts it there.
+    /// Stores the byte.
     fn put(&mut self, byte: u8);
 }
 
@@ -45,9 +45,9 @@ impl Place for MaybeUninit<u8> {
 
 /// Lines of a file.
 pub struct FileLines {
-    /// The buffer.
+    /// Buffered writer.
     pub writer: BufWriter<File>,
-    /// For messages.
+    /// Path, for messages.
     pub path: PathBuf,
 }
 
@@ -66,9 +66,9 @@ impl Lines for FileLines {
     }
 }
 
-/// Lines in memory, of which there has to be enough. They are written where they stay.
+/// Lines in memory of sufficient size, written in place.
 pub struct MemoryLines<'a> {
-    /// What is not written yet.
+    /// Unwritten rest of the memory.
     pub rest: &'a mut [MaybeUninit<u8>],
 }
 

@@ -1,7 +1,7 @@
-//! `workload NAME VARIANT STEP [OPTIONS]`: does one step of a workload, and prints figures.
+//! `workload NAME VARIANT STEP [OPTIONS]`: runs one step of a workload, and prints figures.
 //!
-//! One program for all of them: a guest is bound to an application by the hash of its module, and
-//! so one module finds in its heaps what an earlier step put there, and a host compiles it once.
+//! One program has all workloads: a guest is bound to an application by the hash of its module, so
+//! a single module finds the heaps of earlier steps, and a host compiles it once.
 
 use std::io::stdout;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Named blocks of a heap: what a file is elsewhere.
+//! Named blocks of a heap, which replace files.
 
 use std::mem::MaybeUninit;
 
@@ -6,8 +6,8 @@ use evermap_guest::{Heap, Snapshot};
 
 use crate::error::{Error, Outcome};
 
-/// A new block of this name, instead of one that may be there. Its contents are anything: the zeros
-/// that `allocate_named` gives would be written for nothing.
+/// Replaces the block of this name by a new one with undefined contents. Avoids the unneeded
+/// zeroing of `allocate_named`.
 pub fn replace<'h>(
     heap: &'h mut Heap,
     name: &str,
@@ -15,12 +15,12 @@ pub fn replace<'h>(
 ) -> Outcome<&'h mut [MaybeUninit<u8>]> {
     heap.free_named(name)?;
     let block = heap.allocate_named_raw(name.as_bytes(), bytes)?;
-    // SAFETY: the block is new and so large, and nobody else reaches it while the heap is borrowed
-    // exclusively. What it holds doesn't matter to `MaybeUninit`.
+    // SAFETY: the block is new and has this size, and no other reference to it exists while the
+    // heap is borrowed exclusively. `MaybeUninit` allows any contents.
     Ok(unsafe { std::slice::from_raw_parts_mut(block.cast().as_ptr(), bytes) })
 }
 
-/// The block of a name, for reading; `remedy` says what makes it.
+/// Returns the named block for reading; `remedy` is the command that creates it.
 pub fn in_snapshot<'s>(
     snapshot: &'s Snapshot,
     name: &str,
@@ -29,7 +29,7 @@ pub fn in_snapshot<'s>(
     snapshot.block(name)?.ok_or_else(|| missing(snapshot.name(), name, remedy))
 }
 
-/// As [`in_snapshot`], of a heap that is open for writing.
+/// Like [`in_snapshot`], for a heap that is open for writing.
 pub fn in_heap<'h>(heap: &'h Heap, name: &str, remedy: &'static str) -> Outcome<&'h [u8]> {
     heap.block(name)?.ok_or_else(|| missing(heap.name(), name, remedy))
 }

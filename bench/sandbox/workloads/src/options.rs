@@ -1,4 +1,4 @@
-//! What the command line of `workload` says.
+//! Command line of `workload`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,44 +6,44 @@ use lexopt::{Arg, Parser, ValueExt};
 
 use crate::error::{Error, Outcome};
 
-/// What a program is to do, and on what.
+/// Step to run, with its options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: String,
-    /// Where it keeps its data: `file`, `heap`, or what the workload calls it.
+    /// Storage variant: `file`, `heap`, or another name of the workload.
     pub variant: String,
-    /// What is to be done: `prepare` or `run`.
+    /// Step: `prepare` or `run`.
     pub step: String,
-    /// The folder with the data sets, to which results go as well.
+    /// Folder with the data sets, which also takes the results.
     pub data: PathBuf,
-    /// Bytes that go to or come from a file at a time.
+    /// Block size for files in bytes.
     pub block_bytes: usize,
-    /// How large the data are, where a workload makes them itself.
+    /// Size of the data, for workloads that generate them.
     pub bytes: Option<usize>,
-    /// How often an operation is measured.
+    /// Number of measurements of an operation.
     pub rounds: usize,
-    /// Lengths of nucleotide sequences that are counted.
+    /// Lengths of nucleotide sequences to count.
     pub k: Vec<usize>,
-    /// Entries of the hash map.
+    /// Number of entries of the hash map.
     pub entries: u64,
-    /// How many of them are looked up.
+    /// Number of lookups.
     pub lookups: u64,
-    /// How many of the categories the classifier knows; all without.
+    /// Number of categories of the classifier; all by default.
     pub categories: Option<usize>,
-    /// How many mails are classified.
+    /// Number of mails to classify.
     pub mails: usize,
-    /// A folder with a folder of posts for each category; the generator's without.
+    /// Folder with a subfolder of posts for each category; by default the generated one.
     pub corpus: Option<PathBuf>,
-    /// What choices by chance begin with.
+    /// Seed of random choices.
     pub seed: u64,
-    /// Whether files are flushed to the disk afterwards. What is in a heap is, by its commit.
+    /// Syncs files to the disk afterwards. The commit of a heap always does.
     pub durable: bool,
-    /// Whether results are read again after the measurement, for their checksum.
+    /// Reads results again after the measurement, for their checksum.
     pub check: bool,
 }
 
-/// What `--help` prints after the names of the workloads.
+/// Text of `--help` after the names of the workloads.
 pub const HELP: &str = "\
 --data DIR        folder with the data sets (.)
 --block-bytes N   bytes that go to or come from a file at a time (4096)
@@ -62,7 +62,7 @@ pub const HELP: &str = "\
 EVERMAP_STORE     natively: the store that heaps are in. Guests have the one of their host";
 
 impl Options {
-    /// Nothing if help was asked for.
+    /// Reads the command line. Returns `None` if help was requested.
     pub fn read() -> Outcome<Option<Options>> {
         Options::parse(Parser::from_env())
     }
@@ -84,7 +84,7 @@ impl Options {
         }
         let [workload, variant, step] = <[String; 3]>::try_from(values).map_err(|values| {
             let found = values.join(" ");
-            Error::Usage(format!("WORKLOAD VARIANT STEP are needed, found `{found}`; see --help"))
+            Error::Usage(format!("expected WORKLOAD VARIANT STEP, found `{found}`; see --help"))
         })?;
         Ok(Some(Options { workload, variant, step, ..options }))
     }
@@ -106,23 +106,25 @@ impl Options {
                 let lengths =
                     list.split(',').map(|k| k.parse().ok().filter(|k| (1..=31).contains(k)));
                 self.k = lengths.collect::<Option<_>>().ok_or_else(|| {
-                    Error::Usage(format!("--k {list}: numbers from 1 to 31, with commas between"))
+                    Error::Usage(format!(
+                        "--k {list}: give numbers from 1 to 31, separated by commas"
+                    ))
                 })?;
             }
-            _ => return Err(Error::Usage(format!("there is no option --{name}; see --help"))),
+            _ => return Err(Error::Usage(format!("unknown option --{name}; see --help"))),
         }
         Ok(())
     }
 
-    /// A file of the data sets.
+    /// Returns the path of a file of the data sets.
     pub fn file(&self, name: impl AsRef<Path>) -> PathBuf {
         self.data.join(name)
     }
 
-    /// What a workload answers to a variant or a step that it does not have.
+    /// Returns the error for an unknown variant or step.
     pub fn unknown(&self, variants: &str) -> Error {
         let Options { workload, variant, step, .. } = self;
-        Error::Usage(format!("{workload} has no `{variant} {step}`; there are {variants}"))
+        Error::Usage(format!("{workload} has no `{variant} {step}`; choose from: {variants}"))
     }
 }
 
@@ -152,7 +154,7 @@ impl Default for Options {
 fn positive(name: &str, parser: &mut Parser) -> Outcome<usize> {
     let number = parser.value()?.parse()?;
     if number == 0 {
-        return Err(Error::Usage(format!("--{name} 0: at least one is needed")));
+        return Err(Error::Usage(format!("--{name} 0: at least 1 is needed")));
     }
     Ok(number)
 }
@@ -178,11 +180,11 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_what_would() {
+    fn bad_arguments_are_refused_with_the_reason() {
         let stderr = |arguments: &[&str]| parse(arguments).unwrap_err().to_string();
         assert!(stderr(&["fasta", "file"]).contains("found `fasta file`"));
         assert!(stderr(&["--blocks", "1"]).contains("--blocks"));
-        assert!(stderr(&["--block-bytes", "0"]).contains("at least one"));
+        assert!(stderr(&["--block-bytes", "0"]).contains("at least 1"));
         assert!(stderr(&["--k", "0"]).contains("from 1 to 31"));
         assert!(parse(&["--help"]).unwrap().is_none());
     }

@@ -1,16 +1,16 @@
-//! Random numbers that are the same in every run and on every machine: no floating point.
+//! Random numbers without floating point, the same in every run and on every machine.
 
 /// xorshift64*.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Numbers of this seed.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Random {
         Random(mix(seed) | 1)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -18,24 +18,23 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// A number below `limit`, which is not 0.
+    /// Returns a number below `limit`, which is not 0.
     pub fn number_below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.number()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// As [`number_below`](Random::number_below), for places in memory.
+    /// Like [`number_below`](Random::number_below), for indices.
     pub fn below(&mut self, limit: usize) -> usize {
         self.number_below(limit as u64) as usize
     }
 
-    /// True `of_thousand` times in a thousand.
+    /// Returns true with a probability of `of_thousand` in a thousand.
     pub fn happens(&mut self, of_thousand: usize) -> bool {
         self.below(1000) < of_thousand
     }
 }
 
-/// A number that looks like chance, and of which no two arguments have the same (the finaliser of
-/// SplitMix64).
+/// Maps a number to a random-looking one, without collisions (the finaliser of SplitMix64).
 pub fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -43,14 +42,15 @@ pub fn mix(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// Ranks as words have them in a language: the weight of rank `r` is `1 / (r + 3)`.
+/// Zipf-like ranks with the frequencies of words in a language: rank `r` has the weight `1 / (r +
+/// 3)`.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     cumulative: Vec<u64>,
 }
 
 impl Zipf {
-    /// Ranks `0..ranks`.
+    /// Creates the distribution of the ranks `0..ranks`.
     pub fn new(ranks: usize) -> Zipf {
         let mut sum = 0;
         let weights = (0..ranks as u64).map(|rank| (1 << 40) / (rank + 3));
@@ -61,7 +61,7 @@ impl Zipf {
         Zipf { cumulative: cumulative.collect() }
     }
 
-    /// A rank.
+    /// Returns a random rank.
     pub fn rank(&self, random: &mut Random) -> usize {
         let sum = self.cumulative.last().map_or(1, |sum| *sum);
         let point = random.number_below(sum);
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_a_seed_are_the_same_in_every_run() {
+    fn a_seed_gives_the_same_numbers_in_every_run() {
         let mut random = Random::new(42);
         let numbers = [random.number(), random.number()];
         assert_eq!(numbers, [3_580_622_183_945_639_842, 10_378_725_325_292_465_923]);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn low_ranks_are_drawn_most_often_and_the_last_one_too() {
+    fn low_ranks_are_the_most_frequent_and_the_last_one_occurs() {
         let (zipf, mut random) = (Zipf::new(10), Random::new(1));
         let mut drawn = [0; 10];
         for _ in 0..10_000 {

@@ -1,8 +1,8 @@
-//! What a program says: one line a figure, `name value unit`, for people and for the program that
-//! started it.
+//! Output of figures: one line per figure, `name value unit`, for people and for the calling
+//! program.
 //!
-//! A name is `WORKLOAD.VARIANT.STEP.WHAT`. Figures come as they are known, so that a program that
-//! fails has said what came before.
+//! A name is `WORKLOAD.VARIANT.STEP.WHAT`. Figures are printed at once, so that a failing program
+//! has printed the earlier ones.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,39 +12,39 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, OfFile, Outcome};
 use crate::options::Options;
 
-/// Where figures go.
+/// Output of figures.
 pub struct Report {
     prefix: String,
     output: Box<dyn Write>,
 }
 
 impl Report {
-    /// For figures whose names begin like this.
+    /// Creates an output for figures with this prefix.
     pub fn new(prefix: String, output: impl Write + 'static) -> Report {
         Report { prefix, output: Box::new(output) }
     }
 
-    /// A count or a size.
+    /// Reports a count or a size.
     pub fn count(&mut self, what: &str, count: u64, unit: &str) -> Outcome<()> {
         self.line(what, &count.to_string(), unit)
     }
 
-    /// How long something took.
+    /// Reports a duration.
     pub fn time(&mut self, what: &str, time: Duration) -> Outcome<()> {
         self.line(what, &format!("{:.3}", time.as_secs_f64() * 1e3), "ms")
     }
 
-    /// How long one of many operations took.
+    /// Reports the time of one of many operations.
     pub fn operation(&mut self, what: &str, ns: f64) -> Outcome<()> {
         self.line(what, &format!("{ns:.1}"), "ns")
     }
 
-    /// What the variants of a workload have to agree on.
+    /// Reports the checksum on which all variants of a workload must agree.
     pub fn checksum(&mut self, checksum: u64) -> Outcome<()> {
         self.checksum_of("checksum", checksum)
     }
 
-    /// As [`checksum`](Report::checksum), for a part.
+    /// Like [`checksum`](Report::checksum), for a part.
     pub fn checksum_of(&mut self, what: &str, checksum: u64) -> Outcome<()> {
         self.line(what, &format!("{checksum:016x}"), "xxh3")
     }
@@ -54,7 +54,7 @@ impl Report {
     }
 }
 
-/// Flushes a file to the disk, if that is wanted, and reports how long it took.
+/// Syncs a file to the disk if that is requested, and reports the time.
 pub fn make_durable(
     options: &Options,
     file: &File,
@@ -69,20 +69,20 @@ pub fn make_durable(
     report.time("durable", watch.lap())
 }
 
-/// Measures the parts of a program one after the other.
+/// Measures consecutive parts of a program.
 pub struct Watch {
     start: Instant,
     lap: Instant,
 }
 
 impl Watch {
-    /// Starts to measure.
+    /// Starts the clock.
     pub fn start() -> Watch {
         let start = Instant::now();
         Watch { start, lap: start }
     }
 
-    /// How long the part took that ends now.
+    /// Returns the duration of the part that ends now.
     pub fn lap(&mut self) -> Duration {
         let now = Instant::now();
         let time = now - self.lap;
@@ -90,7 +90,7 @@ impl Watch {
         time
     }
 
-    /// How long it took from the start to the end of the last part.
+    /// Returns the duration from the start to the end of the last part.
     pub fn total(&self) -> Duration {
         self.lap - self.start
     }

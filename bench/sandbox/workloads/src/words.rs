@@ -1,23 +1,23 @@
-//! Words of a text: runs of ASCII letters, in small letters. Texts may come in pieces that end
-//! anywhere.
+//! Splits a text into words: runs of ASCII letters, in lower case. The text may arrive in pieces
+//! that end anywhere.
 
-/// Longer words are cut: what is looked up has a bound.
+/// Longer words are truncated, so that lookups are bounded.
 pub const WORD_BYTES_MAX: usize = 48;
 
-/// A word's letters are in one piece of memory, and zeros behind them.
+/// Word whose letters are contiguous and padded with zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     letters: [u8; WORD_BYTES_MAX],
     bytes: usize,
 }
 
-/// A word of at most so many letters fits into two registers.
+/// Longest word that fits into two registers.
 pub const SHORT_BYTES_MAX: usize = 16;
 
-/// A short word, filled up with zeros.
+/// Short word, padded with zeros.
 pub type Short = [u8; SHORT_BYTES_MAX];
 
-/// A word as a key that needs no memory of its own; longer ones are `None`.
+/// Returns a word as a key without allocation; `None` for longer words.
 pub fn short(word: &[u8]) -> Option<Short> {
     let mut letters = [0; SHORT_BYTES_MAX];
     letters.get_mut(..word.len())?.copy_from_slice(word);
@@ -27,23 +27,23 @@ pub fn short(word: &[u8]) -> Option<Short> {
 impl Found {
     const NONE: Found = Found { letters: [0; WORD_BYTES_MAX], bytes: 0 };
 
-    /// Its letters.
+    /// Returns the letters.
     pub fn letters(&self) -> &[u8] {
         &self.letters[..self.bytes]
     }
 
-    /// Its letters, and zeros up to the end.
+    /// Returns the letters, padded with zeros.
     pub fn padded(&self) -> &[u8; WORD_BYTES_MAX] {
         &self.letters
     }
 
-    /// As [`short`] gives it, at no cost.
+    /// Like the function [`short`], at no cost.
     pub fn short(&self) -> Option<&Short> {
         if self.bytes <= SHORT_BYTES_MAX { self.letters.first_chunk() } else { None }
     }
 }
 
-/// Finds words. One that goes on in the next piece is kept until its end is known.
+/// Finds words. An unfinished word is kept until the next piece.
 #[derive(Debug)]
 pub struct Words {
     begun: Found,
@@ -51,12 +51,12 @@ pub struct Words {
 }
 
 impl Words {
-    /// Finds words of at least so many letters.
+    /// Creates a finder for words of at least this many letters.
     pub fn new(bytes_min: usize) -> Words {
         Words { begun: Found::NONE, bytes_min }
     }
 
-    /// Gives each word that ends in this piece.
+    /// Calls `word` for each word that ends in this piece.
     pub fn feed(&mut self, piece: &[u8], mut word: impl FnMut(&Found)) {
         for &byte in piece {
             let letter = byte | 0x20;
@@ -71,7 +71,7 @@ impl Words {
         }
     }
 
-    /// Gives the word that the text ends with.
+    /// Calls `word` for the last word of the text.
     pub fn finish(mut self, mut word: impl FnMut(&Found)) {
         self.end(&mut word);
     }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_the_same_wherever_a_text_is_cut() {
+    fn words_are_the_same_for_any_split_of_the_text() {
         let text = b"It's a Heap, that lasts\nlonger";
         let whole = words(&[text]);
         assert_eq!(whole, ["it", "heap", "that", "lasts", "longer"]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_word_is_the_same_key_wherever_it_comes_from() {
+    fn a_short_word_gives_the_same_key_on_both_ways() {
         let mut found = Vec::new();
         let mut words = Words::new(2);
         let keep = |word: &Found| found.push((word.letters().to_vec(), word.short().copied()));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_without_an_end_is_cut_and_not_kept_in_memory_without_bound() {
+    fn an_endless_word_is_truncated_and_needs_bounded_memory() {
         assert_eq!(words(&[&[b'a'; 1000]]), ["a".repeat(WORD_BYTES_MAX)]);
     }
 }

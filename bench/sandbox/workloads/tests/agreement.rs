@@ -1,9 +1,9 @@
-//! Every workload, at a small scale, by the programs themselves: all variants have to come to the
-//! same result.
+//! Runs every workload at a small scale with the real programs: all variants must reach the same
+//! result.
 //!
-//! Natively always; as guests too where `EVERMAP_GUEST_RUNNER` names a program that runs them:
-//! `RUNNER MODULE DATA STORE ARGUMENTS...` runs the module with these arguments, the folder `DATA`
-//! as its `.`, and heaps in `STORE`. `EVERMAP_GUEST_MODULE` is the module then.
+//! Workloads run natively, and also as guests if `EVERMAP_GUEST_RUNNER` names a program that runs
+//! them: `RUNNER MODULE DATA STORE ARGUMENTS...` runs the module with these arguments, the folder
+//! `DATA` as its `.`, and heaps in `STORE`. `EVERMAP_GUEST_MODULE` is the module.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,10 +13,10 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// What a step printed: values by name.
+/// Values that a step printed, by name.
 type Figures = BTreeMap<String, String>;
 
-/// Who runs the programs.
+/// Environment that runs the programs.
 enum Machine {
     Native,
     Guest { runner: String, module: String },
@@ -42,7 +42,7 @@ impl Bench {
         bench
     }
 
-    /// The data, and the store beside them: guests are not given a folder that the store lies in.
+    /// Path of the data or the store. The store is outside the folder that guests may access.
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -70,7 +70,7 @@ impl Bench {
             }
         };
         command.env("EVERMAP_STORE", self.path("store"));
-        // Not the user's registry of addresses.
+        // Keeps the user's registry of addresses unchanged.
         command.env("XDG_STATE_HOME", self.path("state"));
         command
     }
@@ -79,7 +79,7 @@ impl Bench {
         figures(self.command(line).output().unwrap())
     }
 
-    /// The result of a step.
+    /// Returns the checksum of a step.
     fn checksum(&self, line: &str) -> String {
         let figures = self.run(line);
         let checksum = figures.iter().find(|(name, _)| name.ends_with(".checksum"));
@@ -93,7 +93,7 @@ fn figures(output: Output) -> Figures {
     let line = |line: &str| {
         let parts: Vec<&str> = line.split(' ').collect();
         let [name, value, unit] = parts[..] else {
-            panic!("`{line}`: not a name, a value and a unit")
+            panic!("`{line}`: expected a name, a value and a unit")
         };
         assert!(name.split('.').count() >= 3 && !unit.is_empty(), "{line}");
         (name.to_string(), value.to_string())
@@ -101,7 +101,7 @@ fn figures(output: Output) -> Figures {
     text.lines().map(line).collect()
 }
 
-/// Natively, and as a guest where that is possible.
+/// Checks a claim natively, and as a guest if that is possible.
 fn everywhere(claim: impl Fn(&Bench) -> Vec<String>) {
     let native = claim(&Bench::new(Machine::Native));
     let runner = std::env::var("EVERMAP_GUEST_RUNNER").ok();
@@ -116,7 +116,7 @@ fn everywhere(claim: impl Fn(&Bench) -> Vec<String>) {
     }
 }
 
-/// All have the first one's result.
+/// Asserts that all results are equal.
 fn same(results: Vec<String>) -> Vec<String> {
     assert!(results.iter().all(|result| *result == results[0]), "{results:?}");
     results
@@ -125,7 +125,7 @@ fn same(results: Vec<String>) -> Vec<String> {
 const DNA: &str = "--bytes 300000 --k 1,6,18";
 
 #[test]
-fn dna_is_the_same_in_files_of_any_block_and_in_heaps() {
+fn dna_is_the_same_for_any_block_size_and_in_heaps() {
     everywhere(|bench| {
         let mut all = Vec::new();
         for workload in ["fasta", "reverse-complement", "k-nucleotide"] {
@@ -135,7 +135,7 @@ fn dna_is_the_same_in_files_of_any_block_and_in_heaps() {
                 results.push(bench.checksum(&line));
             }
             results.push(bench.checksum(&format!("{workload} heap run {DNA}")));
-            // Over what is there.
+            // Runs again over the existing output.
             results.push(bench.checksum(&format!("{workload} heap run {DNA}")));
             all.extend(same(results));
         }
@@ -144,7 +144,7 @@ fn dna_is_the_same_in_files_of_any_block_and_in_heaps() {
 }
 
 #[test]
-fn the_same_words_are_misspelled_whatever_the_block_and_in_a_heap() {
+fn the_same_words_are_misspelled_for_any_block_size_and_in_a_heap() {
     everywhere(|bench| {
         bench.generate(&["words", "text"]);
         let mut results: Vec<String> = [1, 512, 4096, 65536]
@@ -159,7 +159,7 @@ fn the_same_words_are_misspelled_whatever_the_block_and_in_a_heap() {
 }
 
 #[test]
-fn a_cache_is_compressed_to_the_same_bytes_by_all_interfaces() {
+fn all_interfaces_compress_a_cache_to_the_same_bytes() {
     everywhere(|bench| {
         let made = bench.generate(&["cache"]);
         assert_eq!(
@@ -181,7 +181,7 @@ fn a_cache_is_compressed_to_the_same_bytes_by_all_interfaces() {
 }
 
 #[test]
-fn mails_are_classified_alike_by_each_way_to_keep_the_model() {
+fn mails_are_classified_alike_from_each_storage_of_the_model() {
     everywhere(|bench| {
         bench.generate(&["mail"]);
         let mut results = Vec::new();
@@ -192,7 +192,7 @@ fn mails_are_classified_alike_by_each_way_to_keep_the_model() {
             let run = bench.run(&format!("classifier {variant} run"));
             let figure = |name: &str| run[&format!("classifier.{variant}.run.{name}")].clone();
             let right: u64 = figure("right").parse().unwrap();
-            // From so few posts little is learned; by chance it would be six.
+            // So few posts teach little; random guesses would give six.
             assert!(figure("mails") == "40" && right > 12, "{right} of 40");
             let trained = &prepared[&format!("classifier.{variant}.prepare.checksum")];
             results.push(format!("{trained} {}", figure("checksum")));
@@ -202,7 +202,7 @@ fn mails_are_classified_alike_by_each_way_to_keep_the_model() {
 }
 
 #[test]
-fn a_hash_map_has_the_same_entries_from_a_file_and_in_a_heap() {
+fn a_hash_map_has_the_same_entries_in_a_file_and_in_a_heap() {
     everywhere(|bench| {
         let size = "--entries 20000 --lookups 5000";
         let mut results = Vec::new();
@@ -210,13 +210,13 @@ fn a_hash_map_has_the_same_entries_from_a_file_and_in_a_heap() {
             bench.run(&format!("hash-map {variant} prepare {size}"));
             results.push(bench.checksum(&format!("hash-map {variant} run {size}")));
         }
-        assert_ne!(results[0], "0000000000000000", "a key was missing");
+        assert_ne!(results[0], "0000000000000000", "a key is missing");
         same(results)
     });
 }
 
 #[test]
-fn calls_leave_and_see_the_same_bytes_in_a_file_and_in_a_heap() {
+fn calls_write_and_read_the_same_bytes_in_a_file_and_in_a_heap() {
     everywhere(|bench| {
         let result = |variant: &str| {
             let figures = bench.run(&format!("calls {variant} run --bytes 200000 --rounds 1"));
@@ -232,7 +232,7 @@ fn calls_leave_and_see_the_same_bytes_in_a_file_and_in_a_heap() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_what_makes_it() {
+fn missing_data_is_named_with_the_command_that_makes_it() {
     let bench = Bench::new(Machine::Native);
     let stderr = |line: &str| {
         let output = bench.command(line).output().unwrap();

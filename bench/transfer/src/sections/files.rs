@@ -3,7 +3,7 @@
 //!
 //! Synced means that the copy is on the disk when the time ends. `evermap copy --durability data`
 //! does that itself; this program syncs the peers' copies right after, within the time. Processor
-//! time is that of the copying process. Work of kernel threads (write-back, compression, loop
+//! time covers the copying process. Work of kernel threads (write-back, compression, loop
 //! devices) is not charged to any subject.
 
 use std::path::PathBuf;

@@ -4,7 +4,7 @@
  * `std::scoped_allocator_adaptor` is needed; it works too).
  *
  * The ordered containers compare with `std::less<>`, so a `std::string_view` or literal is looked
- * up without creating a string. Hashes are those of the standard library, which are valid for one
+ * up without creating a string. Hashes come from the standard library and are valid for one
  * library ABI: the root's tag excludes others.
  */
 #ifndef EVERMAP_CONTAINERS_HPP

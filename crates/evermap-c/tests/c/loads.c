@@ -77,7 +77,7 @@ static void reports(const evermap_image *image, const char *method, size_t lengt
     em_load_report report = { .size = sizeof report };
     OK(evermap_image_report(image, &report));
     CHECK(report.size == sizeof report && report.bytes == length);
-    CHECK(strcmp(report.method, method) == 0 && strcmp(report.why, "asked for by name") == 0);
+    CHECK(strcmp(report.method, method) == 0 && strcmp(report.why, "requested by name") == 0);
     CHECK(report.first_use_ns > 0 && report.complete_ns >= report.first_use_ns);
     CHECK(report.threads >= 1 && report.refused == 0 && report.threads_replaced == 0);
     CHECK(report.private_bytes + report.file_bytes + report.swapped_bytes >= length);
@@ -90,7 +90,7 @@ static void reports(const evermap_image *image, const char *method, size_t lengt
     char why[400], part[10];
     size_t bytes = evermap_image_why(image, why, sizeof why);
     CHECK(bytes == strlen(why) && strncmp(why, method, strlen(method)) == 0);
-    CHECK(strstr(why, ": asked for by name") != NULL);
+    CHECK(strstr(why, ": requested by name") != NULL);
     CHECK(evermap_image_why(image, part, sizeof part) == bytes && strlen(part) == 9);
     CHECK(evermap_image_why(image, NULL, 0) == bytes && memcmp(part, why, 9) == 0);
     FAILS(evermap_image_why(image, NULL, 1), 0, EM_INVALID_ARGUMENT, "NULL");
@@ -152,10 +152,10 @@ static void ranges(void)
     has(image, SIZE - 10, 10);
     OK(evermap_image_close(image));
     options.length_bytes = 11;
-    REFUSED(evermap_load(file, &options, &image), EM_OUT_OF_BOUNDS, "ask for less");
+    REFUSED(evermap_load(file, &options, &image), EM_OUT_OF_BOUNDS, "use a range within");
     CHECK(errno == ERANGE);
     options.length_bytes = UINT64_MAX;
-    REFUSED(evermap_load(file, &options, &image), EM_OUT_OF_BOUNDS, "ask for less");
+    REFUSED(evermap_load(file, &options, &image), EM_OUT_OF_BOUNDS, "use a range within");
     options.begin_bytes = SIZE + 1;
     options.length_bytes = 0;
     REFUSED(evermap_load(file, &options, &image), EM_OUT_OF_BOUNDS, file);
@@ -353,7 +353,7 @@ static void files_that_change(void)
     em_load_options options = by("read");
     evermap_image *image = loaded(file, &options);
     CHECK(truncate(file, 100) == 0);
-    REFUSED(evermap_image_check(image), EM_SOURCE_CHANGED, "was cut short");
+    REFUSED(evermap_image_check(image), EM_SOURCE_CHANGED, "was truncated");
     CHECK(errno == ESTALE);
     has(image, 0, SIZE);
     OK(evermap_image_close(image));

@@ -43,5 +43,5 @@ fn the_example_of_loading_counts_lines_and_leaves_the_file_alone() {
     assert_eq!(run(place.command(&program).arg(&file)), "100000 lines\n");
     assert!(fs::read_to_string(&file).unwrap() == text);
     let output = place.command(&program).arg(place.path().join("none")).output().unwrap();
-    assert!(!output.status.success() && said(&output).contains("see that the name is right"));
+    assert!(!output.status.success() && said(&output).contains("check the name"));
 }

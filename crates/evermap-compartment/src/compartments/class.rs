@@ -1,7 +1,7 @@
-//! Classes of threads: their names and, as one number each, their rights.
+//! Thread classes: names, and the rights of each packed into one number.
 //!
-//! Invariant: a class's `rights` are written under the lock of [`super::rows`] and read by anybody.
-//! Bits that are not in the mask belong to others: keys of write protection among them.
+//! Invariant: a class's `rights` are written only under the lock of [`super::rows`] and can be read
+//! by any thread. Bits outside the mask belong to other users of keys, such as write protection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,21 +10,22 @@ use super::inside::Inside;
 use super::rows;
 use crate::error::{Error, Result};
 
-/// Classes that a process can have. Any number would do; this one ends a loop that defines them.
+/// Maximum number of classes in a process. The value is arbitrary and stops a loop that defines
+/// classes.
 pub(super) const CLASSES_MAX: usize = 256;
 
 static CLASSES: Mutex<Vec<Class>> = Mutex::new(Vec::new());
 
-/// A class of threads. Copies are the same class.
+/// Class of threads. Copies denote the same class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class(&'static State);
 
 #[derive(Debug)]
 struct State {
     name: String,
-    /// Its place in the tables of rights.
+    /// Index in the tables of rights.
     number: usize,
-    /// See [`Rights`]: the mask above, the bits below.
+    /// [`Rights`]: the mask in the upper half, the bits in the lower half.
     rights: AtomicU64,
 }
 
@@ -36,28 +37,29 @@ impl PartialEq for State {
 
 impl Eq for State {}
 
-/// Rights to all keys of compartments, as they stand in a thread's register.
+/// Rights to the keys of all compartments, as bits of a thread's protection key register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rights {
-    /// The bits of the register that these rights are about.
+    /// Register bits that these rights define.
     pub(super) mask: u32,
-    /// What they are.
+    /// Values of those bits.
     pub(super) bits: u32,
 }
 
 impl Rights {
-    /// The same, and none to the rest of the keys: a class that another thread is just defining says
-    /// nothing of any, and a thread that enters it is to keep nothing that it had.
-    pub(super) fn of_all(self, mask: u32) -> Rights {
+    /// Extends the rights to all keys in `mask`, with no access to the keys added. A class whose
+    /// definition is in progress defines no bits yet, and a thread that enters it must not keep its
+    /// old rights.
+    pub(super) fn extended_to(self, mask: u32) -> Rights {
         Rights { mask: self.mask | mask, bits: self.bits | mask & !self.mask }
     }
 }
 
 impl Class {
-    /// The class of this name, which is made if there was none.
+    /// Returns the class with this name, and creates it if it does not exist.
     ///
     /// # Errors
-    /// `TooManyClasses` after 256 of them.
+    /// `TooManyClasses` after 256 classes.
     pub fn define(name: &str) -> Result<Class> {
         let mut classes = CLASSES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(class) = classes.iter().find(|class| class.name() == name) {
@@ -68,7 +70,7 @@ impl Class {
             return Err(Error::TooManyClasses { name: name.to_string(), max: CLASSES_MAX });
         }
         let state = State { name: name.to_string(), number, rights: AtomicU64::new(0) };
-        // Kept for good: threads are in it, and a report of a fault names it without a lock.
+        // Leaked on purpose: threads stay in classes, and fault reports read names without a lock.
         let class = Class(Box::leak(Box::new(state)));
         classes.push(class);
         drop(classes);
@@ -76,15 +78,17 @@ impl Class {
         Ok(class)
     }
 
-    /// Its name.
+    /// Returns the class's name.
     pub fn name(self) -> &'static str {
         &self.0.name
     }
 
-    /// Puts this thread in the class until the guard goes: it has the rights of this class, and none
-    /// of those it had. Costs two reads and two writes of a register, some 50 ns, and no system call.
+    /// Puts this thread into the class until the guard is dropped. The thread has the rights of
+    /// this class only. Costs two reads and two writes of a register, about 50 ns, and no system
+    /// call.
     ///
-    /// Rights to objects that are assigned while a thread is in a class come when it enters the next time.
+    /// If an object is assigned while the thread is in the class, the thread gets its rights at the
+    /// next `enter`.
     pub fn enter(self) -> Inside {
         Inside::new(self)
     }
@@ -104,7 +108,7 @@ impl Class {
     }
 }
 
-/// Every class there is.
+/// Returns all classes.
 pub(super) fn all() -> Vec<Class> {
     CLASSES.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -114,14 +118,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_class_does_not_speak_of_yet_it_has_no_right_to() {
-        let nothing_said = Rights::default();
+    fn a_class_has_no_right_to_keys_it_does_not_define() {
+        let no_bits = Rights::default();
         assert_eq!(
-            nothing_said.of_all(0b1111_0000),
+            no_bits.extended_to(0b1111_0000),
             Rights { mask: 0b1111_0000, bits: 0b1111_0000 }
         );
         let reads_one = Rights { mask: 0b0011_0000, bits: 0b0010_0000 };
-        assert_eq!(reads_one.of_all(0b1111_0000), Rights { mask: 0b1111_0000, bits: 0b1110_0000 });
-        assert_eq!(reads_one.of_all(0), reads_one);
+        assert_eq!(
+            reads_one.extended_to(0b1111_0000),
+            Rights { mask: 0b1111_0000, bits: 0b1110_0000 }
+        );
+        assert_eq!(reads_one.extended_to(0), reads_one);
     }
 }

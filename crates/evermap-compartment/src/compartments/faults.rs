@@ -1,7 +1,7 @@
-//! What a fault was about, in words: object, class, and what the class lacks.
+//! Descriptions of faults: object, class, and the missing right.
 //!
-//! Everything here that a signal handler calls takes no lock, allocates nothing and reads only what
-//! is never freed: the list of assigned objects grows at its head and is never cut.
+//! Functions that a signal handler calls take no lock, allocate nothing and read only memory that
+//! is never freed. The list of assigned objects grows at its head and never shrinks.
 
 use std::fmt::{self, Write as _};
 use std::ptr::null_mut;
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use evermap::{Access, AccessKey};
 
 use super::class::Class;
-use super::inside::class_here;
+use super::inside::current_class;
 use crate::error::{Error, Result};
 
-/// The object that was assigned last, and by `next` all others.
+/// Most recently assigned object; `next` leads to the others.
 static ASSIGNED: AtomicPtr<Assigned> = AtomicPtr::new(null_mut());
 
 struct Assigned {
@@ -35,35 +35,35 @@ pub(super) fn remember(name: String, regions: Vec<(u64, u64)>, key: AccessKey) {
     }
 }
 
-/// All assigned objects, the latest first.
+/// Iterates over all assigned objects, latest first.
 fn assigned() -> impl Iterator<Item = &'static Assigned> {
     let mut next: *const Assigned = ASSIGNED.load(Ordering::Acquire);
     std::iter::from_fn(move || {
-        // SAFETY: null, or a node that is never freed or changed once it is in the list.
+        // SAFETY: the pointer is null or a leaked node that does not change once it is in the list.
         let node = unsafe { next.as_ref() }?;
         next = node.next;
         Some(node)
     })
 }
 
-/// What is known of a fault. Its `Display` is the sentence that [`report_faults`] prints.
+/// Description of a fault. `Display` gives the text that [`report_faults`] prints.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// The address that was touched.
+    /// Accessed address.
     pub address: usize,
-    /// The object that lies there, or, if it gained that memory after it was assigned, the latest
-    /// object with the same rights.
+    /// Object at that address. For memory gained after the assignment, the latest object with the
+    /// same rights.
     pub object: &'static str,
-    /// Is `object` that one for certain?
+    /// True if `object` is exact.
     pub certain: bool,
-    /// The class that the thread is in.
+    /// Class of the thread.
     pub class: Option<Class>,
-    /// What that class may do with the object.
+    /// Access of that class to the object.
     pub access: Access,
 }
 
-/// What a fault at `address` in this thread was about; `key` is the fault's `si_pkey`, if it is
-/// known. `None` when no assigned object is there. May be called in a signal handler.
+/// Describes a fault at `address` in this thread. `key` is the fault's `si_pkey`, if known. Returns
+/// `None` if no assigned object is there. Safe to call in a signal handler.
 pub fn describe_fault(address: usize, key: Option<u32>) -> Option<Fault> {
     let at = address as u64;
     let holds = |object: &&Assigned| {
@@ -75,7 +75,7 @@ pub fn describe_fault(address: usize, key: Option<u32>) -> Option<Fault> {
         let key = key?;
         assigned().find(|object| object.key.number() == key)
     })?;
-    let class = class_here();
+    let class = current_class();
     let access = class.map_or(Access::None, |class| {
         let none = object.key.bits(Access::None);
         match class.rights().bits & none {
@@ -103,16 +103,17 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Has faults that a key causes described on standard error before they end the process (or go to
-/// whoever handled SIGSEGV before). Other faults are passed on in silence.
+/// Installs a handler that prints a description of each key fault to standard error. The fault then
+/// ends the process or goes to the previous SIGSEGV handler. Other faults are passed on without
+/// output.
 ///
 /// # Errors
-/// When the kernel refuses the handler.
+/// Fails if the kernel refuses the handler.
 pub fn report_faults() -> Result<()> {
     handler::install().map_err(|source| Error::Kernel { operation: "sigaction", source })
 }
 
-/// A line without allocation: cut when it is too long.
+/// Fixed-size line, filled without allocation. Longer text is truncated.
 struct Line {
     bytes: [u8; 512],
     length: usize,
@@ -135,16 +136,16 @@ mod handler {
 
     /// `SEGV_PKUERR` of `asm-generic/siginfo.h`.
     const SEGV_PKUERR: libc::c_int = 4;
-    /// `si_pkey`'s place in `siginfo_t` on 64-bit Linux: behind the address, at `_addr_pkey._pkey`.
+    /// Offset of `si_pkey` in `siginfo_t` on 64-bit Linux, behind the address (`_addr_pkey._pkey`).
     const PKEY_OFFSET: usize = 32;
 
     static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
     pub(super) fn install() -> io::Result<()> {
-        // SAFETY: `sigaction` is plain data, for which zeros are a value.
+        // SAFETY: `sigaction` is plain data, and zeros are a valid value.
         let (mut before, mut action): (libc::sigaction, libc::sigaction) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        // SAFETY: asking changes nothing; the structure lives through the call.
+        // SAFETY: the query changes nothing, and the structure lives through the call.
         if unsafe { libc::sigaction(libc::SIGSEGV, std::ptr::null(), &mut before) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -153,8 +154,8 @@ mod handler {
         }
         action.sa_sigaction = report as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        // SAFETY: the handler has the signature that SA_SIGINFO asks for, and does in it only what
-        // a signal handler may.
+        // SAFETY: the handler has the signature required by SA_SIGINFO and calls only
+        // async-signal-safe functions.
         match unsafe { libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut()) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -162,16 +163,17 @@ mod handler {
     }
 
     extern "C" fn report(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // SAFETY: the kernel gives a valid description of the fault.
+        // SAFETY: the kernel passes a valid description of the fault.
         let (address, code) = unsafe { ((*info).si_addr() as usize, (*info).si_code) };
         if code == SEGV_PKUERR {
-            // SAFETY: with this code the kernel has written the key there; the structure has 128 bytes.
+            // SAFETY: with this code the kernel has written the key at this offset; the structure
+            // has 128 bytes.
             let key = unsafe { info.cast::<u8>().add(PKEY_OFFSET).cast::<u32>().read() };
             say(address, key);
         }
         if let Some(before) = BEFORE.get() {
-            // The access happens again, and the fault goes to whoever was there before.
-            // SAFETY: an action that the kernel gave us.
+            // The access is repeated on return, and the fault goes to the previous handler.
+            // SAFETY: the kernel returned this action to us.
             unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
         }
     }
@@ -181,10 +183,13 @@ mod handler {
         let _ = match describe_fault(address, Some(key)) {
             Some(fault) => writeln!(line, "evermap: fault: {fault}"),
             None => {
-                writeln!(line, "evermap: fault: {address:#x} is under key {key} of somebody else")
+                writeln!(
+                    line,
+                    "evermap: fault: {address:#x} is under key {key}, which belongs to no compartment"
+                )
             }
         };
-        // SAFETY: a plain system call with bytes of our own stack.
+        // SAFETY: a system call that reads bytes of our own stack.
         unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.length) };
     }
 }

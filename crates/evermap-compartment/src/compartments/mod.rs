@@ -1,13 +1,14 @@
-//! Compartments: which threads may touch which objects.
+//! Compartments: control which threads can access which objects.
 //!
-//! Threads are in *classes*; objects are *assigned* to classes, with a right for each. A thread that
-//! is in no class has no right to any assigned object. Rights are enforced by the processor, with
-//! memory protection keys: objects with the same rights share a key, so a process has as many
-//! different sets of rights as there are keys (15, less those of others), whatever the number of
-//! classes and objects.
+//! Threads are in *classes*, and objects are *assigned* to classes, with a right for each class. A
+//! thread in no class has no right to any assigned object. The processor enforces the rights with
+//! memory protection keys. Objects with the same rights share a key, so a process can have as many
+//! different sets of rights as it has keys (15, less those used otherwise). The number of classes
+//! and objects does not matter.
 //!
-//! There is one set of classes in a process, because each thread has one register. Classes and keys
-//! stay until the process ends: rights that a thread has outlive whatever they were given for.
+//! A process has one set of classes, because each thread has one protection key register. Classes
+//! and keys exist until the process ends, because a thread's rights can outlive the object that
+//! they were given for.
 //!
 //! ```
 //! use evermap::Access;
@@ -24,16 +25,17 @@
 //! let inside = clock.enter();
 //! *counter.root_mut() += 1;
 //! {
-//!     let _inside = viewer.enter(); // and `clock` again when it goes
+//!     let _inside = viewer.enter(); // back to `clock` when dropped
 //!     assert_eq!(*counter, 8);
 //! }
-//! drop(inside); // from here on even reading is a fault
-//! counter.commit()?; // the library has the rights that it needs
+//! drop(inside); // now even a read faults
+//! counter.commit()?; // the library has its own rights
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! They find bugs. They keep nobody out who wants in; `docs/compartments.md` has the ways around.
+//! Compartments find bugs. They do not stop hostile code: `docs/compartments.md` lists the
+//! bypasses.
 
 mod class;
 mod faults;
@@ -43,10 +45,11 @@ mod rows;
 
 pub use class::Class;
 pub use faults::{Fault, describe_fault, report_faults};
-pub use inside::{Inside, shed_inherited_rights, spawn};
+pub use inside::{Inside, reset_rights, spawn};
 pub use object::{Assignable, assign};
 
-/// Are there memory protection keys here? Asking costs two system calls, and keeps no key.
+/// Returns true if this machine has memory protection keys. Costs two system calls and holds no
+/// key.
 pub fn available() -> bool {
-    cfg!(all(target_os = "linux", target_arch = "x86_64")) && rows::a_key_can_be_had()
+    cfg!(all(target_os = "linux", target_arch = "x86_64")) && rows::key_is_available()
 }

@@ -1,4 +1,4 @@
-//! Putting objects under the key of their rights.
+//! Assigns objects to classes.
 
 use evermap::{Access, AccessKey, Persist, RawSession, RawSnapshot, Session, Snapshot};
 
@@ -6,16 +6,16 @@ use super::class::Class;
 use super::{faults, rows};
 use crate::error::{Error, Result};
 
-/// What can be assigned to classes: an open object.
+/// Open object that can be assigned to classes.
 pub trait Assignable: sealed::Sealed {
-    /// Its name.
+    /// Returns the object's name.
     fn name(&self) -> String;
-    /// Where it is: base and bytes of each region.
+    /// Returns the base address and size in bytes of each region.
     fn regions(&self) -> Vec<(u64, u64)>;
-    /// Puts it under a key, with all that it gains later.
+    /// Puts the object's memory under a key, including memory that it gains later.
     ///
     /// # Errors
-    /// When the kernel refuses, or it has one already.
+    /// Fails if the kernel refuses, or if the object already has a key.
     fn guard_by(&mut self, key: &AccessKey) -> evermap::Result<()>;
 }
 
@@ -45,15 +45,15 @@ macro_rules! assignable {
 
 assignable!([<T: Persist>] Session<T>, [<T: Persist>] Snapshot<T>, [] RawSession, [] RawSnapshot);
 
-/// Says what each class may do with an object, until the session or the last snapshot of it ends; what
-/// the object gains meanwhile is included. Classes that are not named may do nothing, and so may
-/// threads in no class: this one, too, from now on.
+/// Sets the access of each class to an object, until the session or the object's last snapshot is
+/// closed. Memory that the object gains later is included. Classes that are not named, and threads
+/// in no class, lose all access. This includes the calling thread.
 ///
-/// An object is assigned once while it is open. Costs a system call for each region, and one more
-/// for each that the object gains; a key, if no other object has these rights.
+/// An object can be assigned once while it is open. Costs one system call for each region, now and
+/// when the object gains one. Takes a new key unless another object has the same rights.
 ///
 /// # Errors
-/// `NoKey` when no key is to be had; `Object` when the object has a key already.
+/// `NoKey` if no key is available, `Object` if the object already has a key.
 pub fn assign<O: Assignable>(object: &mut O, rights: &[(Class, Access)]) -> Result<()> {
     let key = rows::key_of(rights)?;
     let name = object.name();

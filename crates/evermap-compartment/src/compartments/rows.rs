@@ -1,6 +1,6 @@
-//! Sets of rights and their keys: a key for each set, taken when it first occurs.
+//! Rows: sets of rights and their keys. A key is taken when a set first occurs.
 //!
-//! A set of rights says for each class what it may do; objects with the same set share its key.
+//! A set of rights states the access of each class. Objects with the same set share a key.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,14 +11,14 @@ use super::class::{self, Class, Rights};
 use crate::error::{Error, Result};
 
 static ROWS: Mutex<Vec<Row>> = Mutex::new(Vec::new());
-/// All bits of the register that compartments own.
+/// All register bits that belong to compartments.
 static MASK: AtomicU32 = AtomicU32::new(0);
-/// Some key of ours: who has one may look at the register.
+/// Any of our keys. Access to the register requires one.
 static ANY_KEY: OnceLock<AccessKey> = OnceLock::new();
 
-/// One set of rights.
+/// Set of rights and its key.
 struct Row {
-    /// Classes with a right, by number, each once, ascending.
+    /// Classes with a right, by number, unique and ascending.
     rights: Vec<(usize, Access)>,
     key: AccessKey,
 }
@@ -34,7 +34,7 @@ fn lock() -> MutexGuard<'static, Vec<Row>> {
     ROWS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The key of a set of rights; taken from the kernel if the set is new.
+/// Returns the key of a set of rights. Takes a key from the kernel if the set is new.
 pub(super) fn key_of(wanted: &[(Class, Access)]) -> Result<AccessKey> {
     let rights = normalised(wanted);
     let mut rows = lock();
@@ -54,7 +54,7 @@ pub(super) fn key_of(wanted: &[(Class, Access)]) -> Result<AccessKey> {
     Ok(key)
 }
 
-/// Ascending, each class once (the last word counts), without those that have no right.
+/// Sorts by class, keeps the last entry of each class, and drops entries without access.
 fn normalised(wanted: &[(Class, Access)]) -> Vec<(usize, Access)> {
     let mut rights: Vec<(usize, Access)> = Vec::new();
     for (class, access) in wanted {
@@ -73,7 +73,7 @@ fn names_of(wanted: &[(Class, Access)]) -> String {
     if names.is_empty() { "no class".to_string() } else { names.join(", ") }
 }
 
-/// Writes every class's rights anew.
+/// Recomputes the rights of every class.
 pub(super) fn recompute() {
     recompute_locked(&lock());
 }
@@ -87,27 +87,27 @@ fn recompute_locked(rows: &[Row]) {
     MASK.store(mask, Ordering::Release);
 }
 
-/// What a thread has that is in no class: nothing.
+/// Returns the rights of a thread in no class: no access.
 pub(super) fn no_rights() -> Rights {
     let mask = MASK.load(Ordering::Acquire);
     Rights { mask, bits: mask }
 }
 
-/// Puts rights in force for this thread. Without any key there is nothing to do, and no register.
-pub(super) fn put_in_force(rights: Rights) {
+/// Sets this thread's rights. Does nothing before the first key is taken.
+pub(super) fn set_thread_rights(rights: Rights) {
     if let Some(key) = ANY_KEY.get() {
-        let rights = rights.of_all(MASK.load(Ordering::Acquire));
+        let rights = rights.extended_to(MASK.load(Ordering::Acquire));
         key.rights_here().with_bits(rights.mask, rights.bits).set();
     }
 }
 
-/// Does the kernel give one away? It gets it back.
-pub(super) fn a_key_can_be_had() -> bool {
+/// Returns true if the kernel can give out a key. The key is freed at once.
+pub(super) fn key_is_available() -> bool {
     if !lock().is_empty() {
         return true;
     }
-    // `PKEY_DISABLE_ACCESS`: nobody gains a right to the number.
-    // SAFETY: neither call takes a pointer; nothing is mapped under the key that is given back.
+    // `PKEY_DISABLE_ACCESS`: no thread gains a right to the key.
+    // SAFETY: neither call takes a pointer, and nothing is mapped under the freed key.
     unsafe {
         let number = libc::syscall(libc::SYS_pkey_alloc, 0 as libc::c_ulong, 1 as libc::c_ulong);
         number >= 0 && libc::syscall(libc::SYS_pkey_free, number) == 0

@@ -1,14 +1,13 @@
-//! What a process that only computes needs of the kernel: the list behind [`super::Wall`].
+//! System calls for a process that only computes: the allow list of [`super::Wall`].
 //!
-//! Everything that is not named is refused with `EPERM`. A call is here because something that goes on
-//! in such a process makes it; what it is, is said beside it.
+//! All other calls fail with `EPERM`. Each list names the reason for its calls.
 
 use libc::*;
 
 use super::calls;
-use super::filter::{Calls, Holds};
+use super::filter::{Calls, Condition};
 
-/// Using open descriptors.
+/// Use of open descriptors.
 const DESCRIPTORS: &[i64] = &[
     SYS_read,
     SYS_readv,
@@ -22,8 +21,8 @@ const DESCRIPTORS: &[i64] = &[
     SYS_ppoll,
 ];
 
-/// Waiting for each other and for time, and ending. Threads that are there already lock and end; with
-/// robust lists and restartable sequences they take leave of the kernel.
+/// Waiting for threads and time, and ending. Existing threads take locks and end. Robust lists and
+/// restartable sequences are used when a thread ends.
 const THREADS: &[i64] = &[
     SYS_futex,
     SYS_set_robust_list,
@@ -42,56 +41,56 @@ const THREADS: &[i64] = &[
     SYS_exit_group,
 ];
 
-/// Signals of its own: handlers, and coming back from them.
+/// Signals to the own process: handlers, and returning from them.
 const SIGNALS: &[i64] = &[SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack];
 
-/// Memory that can only be given up, and advice about it. `brk` is the heap of the C library, which
-/// falls back on it when `mmap` is refused.
+/// Releasing memory, and advice about it. `brk` extends the C library's heap, which is the fallback
+/// when `mmap` is refused.
 const MEMORY: &[i64] = &[SYS_brk, SYS_munmap, SYS_madvise];
 
-/// Hash tables with a random seed.
+/// Random seeds for hash tables.
 const RANDOM: &[i64] = &[SYS_getrandom];
 
-/// The list for a process that computes, writes to what it has open, and ends.
+/// Returns the calls for a process that computes, writes to open files, and ends.
 pub(super) fn computing() -> Calls {
     let mut calls = Calls::default();
     for list in [DESCRIPTORS, THREADS, SIGNALS, MEMORY, RANDOM, calls::old::WAITING] {
         calls.always(list);
     }
-    // Is this descriptor open, and how? Nothing is duplicated, nobody is sent signals.
+    // Queries of a descriptor's flags only: no duplication, no signal ownership.
     for command in [F_GETFD, F_GETFL] {
-        calls.when(SYS_fcntl, &[Holds::Is(1, command as u32)]);
+        calls.when(SYS_fcntl, &[Condition::Equal(1, command as u32)]);
     }
     // `abort` and `raise`.
-    calls.when(SYS_tgkill, &[Holds::Is(0, std::process::id())]);
+    calls.when(SYS_tgkill, &[Condition::Equal(0, std::process::id())]);
     calls
 }
 
-/// Memory without a file, never executable.
+/// Adds anonymous memory, never executable.
 pub(super) fn anonymous_memory(calls: &mut Calls) {
-    let not_executable = Holds::Bits(2, PROT_EXEC as u32, 0);
-    let anonymous = Holds::Bits(3, MAP_ANONYMOUS as u32, MAP_ANONYMOUS as u32);
+    let not_executable = Condition::MaskedEqual(2, PROT_EXEC as u32, 0);
+    let anonymous = Condition::MaskedEqual(3, MAP_ANONYMOUS as u32, MAP_ANONYMOUS as u32);
     calls.when(SYS_mmap, &[not_executable, anonymous]);
     calls.when(SYS_mprotect, &[not_executable]);
     calls.always(&[SYS_mremap]);
 }
 
-/// Starting threads, and nothing else that `clone` can do.
+/// Adds starting threads, and no other use of `clone`.
 pub(super) fn threads(calls: &mut Calls) {
     let of_this_process = (CLONE_THREAD | CLONE_VM | CLONE_SIGHAND) as u32;
-    calls.when(SYS_clone, &[Holds::Bits(0, of_this_process, of_this_process)]);
-    // Refused as unknown by a filter of its own, so that the C library falls back on the above.
+    calls.when(SYS_clone, &[Condition::MaskedEqual(0, of_this_process, of_this_process)]);
+    // A separate filter reports it as missing, so the C library falls back to `clone`.
     calls.always(&[SYS_clone3]);
-    calls.when(SYS_prctl, &[Holds::Is(0, PR_SET_NAME as u32)]);
+    calls.when(SYS_prctl, &[Condition::Equal(0, PR_SET_NAME as u32)]);
 }
 
-/// What an open session's commits need: writing with a flag, room at the end of files, finding changed
-/// pages, locks between processes, mapping what was gained.
+/// Adds the calls of an open session's commits: writes with flags, file allocation, scans for
+/// changed pages, locks between processes, and mappings of new memory.
 pub(super) fn commits(calls: &mut Calls) {
     /// `_IOWR('f', 16, struct pm_scan_arg)` of `linux/fs.h`.
     const PAGEMAP_SCAN: u32 = 3 << 30 | 96 << 16 | 0x66 << 8 | 16;
-    /// `_IOWR(0xaa, 0x00, struct uffdio_register)` of `linux/userfaultfd.h`, for a descriptor that
-    /// an earlier commit has made: regions gained since are watched as well.
+    /// `_IOWR(0xaa, 0x00, struct uffdio_register)` of `linux/userfaultfd.h`, on a descriptor that
+    /// an earlier commit created: it also watches new regions.
     const UFFDIO_REGISTER: u32 = 3 << 30 | 32 << 16 | 0xaa << 8;
     /// `PIDFD_SELF_THREAD_GROUP` of `linux/pidfd.h`: this process.
     const SELF: u32 = -10_001_i32 as u32;
@@ -106,26 +105,26 @@ pub(super) fn commits(calls: &mut Calls) {
         SYS_fadvise64,
         SYS_fstatfs,
     ]);
-    // Reading its own limits: a write asks how long a file may get.
-    calls.when(SYS_prlimit64, &[Holds::Is(0, 0), Holds::Is(2, 0)]);
+    // Reads own limits: a write checks the maximum file size.
+    calls.when(SYS_prlimit64, &[Condition::Equal(0, 0), Condition::Equal(2, 0)]);
     for request in [PAGEMAP_SCAN, UFFDIO_REGISTER] {
-        calls.when(SYS_ioctl, &[Holds::Is(1, request)]);
+        calls.when(SYS_ioctl, &[Condition::Equal(1, request)]);
     }
     for command in [F_OFD_SETLK, F_OFD_SETLKW, F_OFD_GETLK] {
-        calls.when(SYS_fcntl, &[Holds::Is(1, command as u32)]);
+        calls.when(SYS_fcntl, &[Condition::Equal(1, command as u32)]);
     }
-    calls.when(SYS_process_madvise, &[Holds::Is(0, SELF)]);
-    // Of descriptors that are open: reading and writing them is allowed as it is.
-    calls.when(SYS_mmap, &[Holds::Bits(2, PROT_EXEC as u32, 0)]);
+    calls.when(SYS_process_madvise, &[Condition::Equal(0, SELF)]);
+    // Mappings of open descriptors, which can be read and written anyway.
+    calls.when(SYS_mmap, &[Condition::MaskedEqual(2, PROT_EXEC as u32, 0)]);
 }
 
-/// Opening by name, as far as Landlock lets through.
+/// Adds opening by name. Landlock restricts the paths.
 pub(super) fn reading(calls: &mut Calls) {
     calls.always(calls::OPENING);
     calls.always(calls::old::OPENING);
 }
 
-/// The same for making, changing and removing files.
+/// Adds creating, changing and removing files. Landlock restricts the paths.
 pub(super) fn writing(calls: &mut Calls) {
     reading(calls);
     calls.always(calls::CHANGING);

@@ -1,8 +1,8 @@
-//! System calls by what they are for, as far as both lists need them.
+//! System calls by purpose, shared by both lists.
 
 use libc::*;
 
-/// Calls that newer architectures left out.
+/// Calls that newer architectures omit.
 #[cfg(target_arch = "x86_64")]
 pub(super) mod old {
     pub(in super::super) const OPENING: &[i64] =
@@ -28,7 +28,7 @@ pub(super) mod old {
     ];
 }
 
-/// Calls that newer architectures left out.
+/// Calls that newer architectures omit.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) mod old {
     pub(in super::super) const OPENING: &[i64] = &[];
@@ -38,7 +38,7 @@ pub(super) mod old {
     pub(in super::super) const DANGEROUS: &[i64] = &[];
 }
 
-/// Finding and opening files by name. Landlock says which.
+/// Calls that find and open files by name. Landlock decides which files.
 pub(super) const OPENING: &[i64] = &[
     SYS_openat,
     SYS_openat2,
@@ -55,7 +55,7 @@ pub(super) const OPENING: &[i64] = &[
     SYS_getuid,
 ];
 
-/// Making, removing and renaming files. Landlock says which.
+/// Calls that create, remove and rename files. Landlock decides which files.
 pub(super) const CHANGING: &[i64] = &[
     SYS_unlinkat,
     SYS_renameat,
@@ -67,8 +67,8 @@ pub(super) const CHANGING: &[i64] = &[
     SYS_fdatasync,
 ];
 
-/// Changing what files are, not what they hold: Landlock has no say in these, so a filter that lets
-/// them through lets them through for any file that the user may change.
+/// Calls that change file attributes. Landlock does not restrict them, so a filter that allows them
+/// allows them for any file that the user can change.
 pub(super) const ATTRIBUTES: &[i64] = &[
     SYS_fchmod,
     SYS_fchmodat,
@@ -81,8 +81,8 @@ pub(super) const ATTRIBUTES: &[i64] = &[
     SYS_lremovexattr,
     SYS_fremovexattr,
     SYS_utimensat,
-    // fchmodat2, setxattrat, removexattrat, file_setattr: one number everywhere, which libc does not
-    // know everywhere.
+    // fchmodat2, setxattrat, removexattrat, file_setattr. The numbers are the same on all
+    // architectures, but libc does not define them everywhere.
     452,
     463,
     466,

@@ -1,15 +1,15 @@
-//! What a program that is not trusted has no business with: the list behind [`super::Enclosure`].
+//! System calls refused to an untrusted program: the deny list of [`super::Enclosure`].
 //!
-//! Everything that is not named is allowed: an ordinary program needs too much for a list of that.
+//! All other calls are allowed, because an ordinary program needs too many for an allow list.
 
 use libc::*;
 use seccompiler::BpfProgram;
 
 use super::calls;
-use super::filter::{Calls, Holds, refusal};
+use super::filter::{Calls, Condition, refusal};
 use crate::error::Result;
 
-/// Other processes' memory and descriptors.
+/// Access to other processes' memory and descriptors.
 const OTHERS: &[i64] = &[
     SYS_ptrace,
     SYS_process_vm_readv,
@@ -22,7 +22,7 @@ const OTHERS: &[i64] = &[
     SYS_move_pages,
 ];
 
-/// Memory, semaphores and queues with a number or a name on the whole machine. They have no path, so
+/// Shared memory, semaphores and queues identified by a number or name. They have no path, so
 /// Landlock does not restrict them.
 const SHARED: &[i64] = &[
     SYS_shmget,
@@ -45,13 +45,13 @@ const SHARED: &[i64] = &[
     SYS_mq_getsetattr,
 ];
 
-/// Watching files. The kernel asks for the right to read them, but does not ask Landlock.
+/// File watches. The kernel checks read permission for them, but not Landlock rules.
 const WATCHES: &[i64] = &[SYS_inotify_init1, SYS_inotify_add_watch];
 
-/// Rights to memory behind the program's own back, and faults that wait for somebody.
+/// Memory protection keys and user-space fault handling.
 const MEMORY: &[i64] = &[SYS_pkey_alloc, SYS_pkey_free, SYS_pkey_mprotect, SYS_userfaultfd];
 
-/// Mounts, name spaces, files by handle: ways to paths that no rule speaks of.
+/// Mounts, name spaces and file handles: routes to paths that no rule covers.
 const PLACES: &[i64] = &[
     SYS_mount,
     SYS_umount2,
@@ -79,7 +79,7 @@ const PLACES: &[i64] = &[
     467,
 ];
 
-/// The machine.
+/// Control of the machine.
 const MACHINE: &[i64] = &[
     SYS_reboot,
     SYS_kexec_load,
@@ -98,7 +98,8 @@ const MACHINE: &[i64] = &[
     SYS_nfsservctl,
 ];
 
-/// Large parts of the kernel that have had many holes; `io_uring` makes calls that no filter sees.
+/// Large kernel interfaces with many past vulnerabilities. `io_uring` also makes calls that no
+/// filter sees.
 const SURFACE: &[i64] = &[
     SYS_bpf,
     SYS_perf_event_open,
@@ -111,21 +112,21 @@ const SURFACE: &[i64] = &[
     SYS_lookup_dcookie,
 ];
 
-/// What of it is let through all the same.
+/// Call groups that are allowed despite the list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Exceptions {
     pub(super) network: bool,
     pub(super) attributes: bool,
 }
 
-/// The list as a program.
+/// Compiles the list.
 pub(super) fn program(exceptions: Exceptions) -> Result<BpfProgram> {
     let mut calls = Calls::default();
     let lists = [OTHERS, SHARED, WATCHES, MEMORY, PLACES, MACHINE, SURFACE, calls::old::DANGEROUS];
     lists.iter().for_each(|list| always(&mut calls, list));
     if !exceptions.network {
-        // A pair of sockets (`socketpair`) is between the program and itself. Sockets of the file
-        // system are somebody else's service, which would do as it is asked outside of the wall.
+        // `socketpair` connects the program only to itself. Sockets in the file system belong to
+        // other services, which act outside the wall on request.
         always(&mut calls, &[SYS_socket]);
     }
     if !exceptions.attributes {
@@ -141,20 +142,21 @@ pub(super) fn program(exceptions: Exceptions) -> Result<BpfProgram> {
         CLONE_NEWUTS,
         CLONE_NEWCGROUP,
     ] {
-        when(&mut calls, SYS_clone, &[Holds::Bits(0, space as u32, space as u32)]);
+        when(&mut calls, SYS_clone, &[Condition::MaskedEqual(0, space as u32, space as u32)]);
     }
-    // Typing into the terminal that the command shares with whoever started it.
+    // Input injection into the terminal that the command shares with its caller.
     for request in [TIOCSTI as u32, TIOCLINUX as u32] {
-        when(&mut calls, SYS_ioctl, &[Holds::Is(1, request)]);
+        when(&mut calls, SYS_ioctl, &[Condition::Equal(1, request)]);
     }
-    // Limits of its own are the program's affair. Those of the user's other processes would end them: no
-    // processor time, no open files.
-    when(&mut calls, SYS_prlimit64, &[Holds::IsNot(0, 0)]);
+    // A program can change its own limits. Limits on the user's other processes could end them, for
+    // example by no processor time or no open files.
+    when(&mut calls, SYS_prlimit64, &[Condition::NotEqual(0, 0)]);
     x32(&mut calls);
     calls.compile(refusal(), seccompiler::SeccompAction::Allow)
 }
 
-/// x86-64 kernels may know every call by a second number (x32), for which the architecture is the same.
+/// Bit of the second set of call numbers (x32) on x86-64 kernels. The architecture value is the
+/// same.
 const X32: i64 = 0x4000_0000;
 
 fn always(calls: &mut Calls, list: &[i64]) {
@@ -164,16 +166,16 @@ fn always(calls: &mut Calls, list: &[i64]) {
     }
 }
 
-fn when(calls: &mut Calls, call: i64, conditions: &[Holds]) {
+fn when(calls: &mut Calls, call: i64, conditions: &[Condition]) {
     calls.when(call, conditions);
     if cfg!(target_arch = "x86_64") {
         calls.when(call | X32, conditions);
     }
 }
 
-/// Calls with numbers of their own there: `ioctl`, `ptrace`, `kexec_load`, `process_vm_readv`,
-/// `process_vm_writev`, `move_pages`, `mq_notify`, and `execveat` and `execve`, so that nothing goes on
-/// from there.
+/// Adds calls that have different numbers in x32: `ioctl`, `ptrace`, `kexec_load`,
+/// `process_vm_readv`, `process_vm_writev`, `move_pages`, `mq_notify`, and `execveat` and `execve`,
+/// so that no program starts from there.
 fn x32(calls: &mut Calls) {
     if cfg!(target_arch = "x86_64") {
         let own = [514, 521, 527, 528, 533, 539, 540, 520, 545];

@@ -1,4 +1,4 @@
-//! A wall around another program, which is started inside of it.
+//! A wall around another program, which starts behind it.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -10,8 +10,8 @@ use super::files::{self, Files};
 use super::{filter, privileges};
 use crate::error::Result;
 
-/// What programs of the system need to start: themselves, their libraries, and the linker's notes.
-/// Reading includes executing.
+/// Paths that system programs need to start: binaries, libraries and linker configuration. Reading
+/// includes executing.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -36,9 +36,9 @@ const SYSTEM: &[&str] = &[
     "/dev/random",
     "/dev/urandom",
 ];
-/// Devices that keep nothing.
+/// Devices that store nothing.
 const SINKS: &[&str] = &["/dev/null", "/dev/zero", "/dev/full"];
-/// Names and certificates of the network.
+/// Network names and certificates.
 const NETWORK: &[&str] = &[
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -52,10 +52,9 @@ const NETWORK: &[&str] = &[
     "/run/systemd/resolve",
 ];
 
-/// A wall for a program that is started inside of it. The program may open what is named here, and
-/// nothing else; it may do what programs do, except for a list of calls that reach for other
-/// processes, the machine, or parts of the kernel that it has no business with. Of root's capabilities
-/// it keeps those about files and users.
+/// Wall for a program started behind it. The program can open only the named paths. It can make
+/// ordinary system calls, but none that reach other processes, the machine, or risky parts of the
+/// kernel. A root program keeps only the capabilities that concern files and users.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is enclosed before `enclose`"]
 pub struct Enclosure {
@@ -72,62 +71,64 @@ impl Default for Enclosure {
 }
 
 impl Enclosure {
-    /// A wall that lets the system's programs start, and nothing else be opened.
+    /// Creates a wall that allows the paths system programs need to start, and no others.
     pub fn new() -> Enclosure {
         let exceptions = Exceptions::default();
         Enclosure { files: Files::default(), system: true, exceptions, best_effort: false }
     }
 
-    /// Lets files at or below a path be read and executed.
+    /// Allows reading and executing files at or below a path.
     pub fn read(mut self, path: impl AsRef<Path>) -> Enclosure {
         self.files.read(path.as_ref());
         self
     }
 
-    /// Lets files at or below a path be read, executed, written, made, renamed and removed.
+    /// Allows reading, executing, writing, creating, renaming and removing files at or below a
+    /// path.
     pub fn write(mut self, path: impl AsRef<Path>) -> Enclosure {
         self.files.write(path.as_ref());
         self
     }
 
-    /// Without the paths that programs of the system need to start: `/usr`, `/lib` and so on.
+    /// Removes the paths that system programs need to start, such as `/usr` and `/lib`.
     pub fn no_system(mut self) -> Enclosure {
         self.system = false;
         self
     }
 
-    /// Lets the program use sockets of every kind, those of services on this machine included.
+    /// Allows sockets of every kind, including those of local services.
     pub fn network(mut self) -> Enclosure {
         self.exceptions.network = true;
         self
     }
 
-    /// Lets the program change modes, owners, times and extended attributes: of *any* file that its
-    /// user may change them of, for Landlock has no say in these.
+    /// Allows changing modes, owners, times and extended attributes of *any* file that the user can
+    /// change them of, because Landlock does not restrict these calls.
     pub fn attributes(mut self) -> Enclosure {
         self.exceptions.attributes = true;
         self
     }
 
-    /// Goes on where the kernel has no Landlock, with the filter of system calls alone: the program may
-    /// open what its user may.
+    /// Proceeds without Landlock if the kernel has none, with the system call filter alone. The
+    /// program can then open any file that its user can.
     pub fn best_effort(mut self) -> Enclosure {
         self.best_effort = true;
         self
     }
 
-    /// Has a command start inside, with no descriptors but its input, output and error.
+    /// Makes a command start behind the wall, with no descriptors other than input, output and
+    /// error.
     ///
     /// # Errors
-    /// `Path` for a path that is not there, `NoLandlock`, `NoFilter`. What the kernel refuses at the
-    /// last moment is an error of starting the command.
+    /// `Path` for a path that does not exist, `NoLandlock`, `NoFilter`. Refusals at the moment of
+    /// starting are reported by the command's `spawn`.
     pub fn enclose(mut self, command: &mut Command) -> Result<()> {
         if self.system {
-            self.files.read_if_there(SYSTEM);
-            self.files.write_if_there(SINKS);
+            self.files.read_if_exists(SYSTEM);
+            self.files.write_if_exists(SINKS);
         }
         if self.system && self.exceptions.network {
-            self.files.read_if_there(NETWORK);
+            self.files.read_if_exists(NETWORK);
         }
         let mut rules = Some(self.files.rules(self.best_effort)?);
         let without_clone3 = filter::without_clone3()?;
@@ -143,17 +144,18 @@ impl Enclosure {
             }
             Ok(())
         };
-        // SAFETY: between fork and exec the closure makes system calls with what was prepared before; only
-        // a call that fails allocates, which the C library sees to in a forked child.
+        // SAFETY: between fork and exec, the closure makes system calls with data prepared before
+        // the fork. It allocates only after a failed call, which the C library permits in a forked
+        // child.
         unsafe { command.pre_exec(close) };
         Ok(())
     }
 }
 
-/// Has all descriptors but the first three closed when the command starts.
+/// Marks all descriptors except the first three to be closed on exec.
 fn close_descriptors() -> io::Result<()> {
     let (first, last): (libc::c_uint, libc::c_uint) = (3, libc::c_uint::MAX);
-    // SAFETY: the call takes no pointers, and closes nothing yet.
+    // SAFETY: the call takes no pointers and closes no descriptor yet.
     match unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,8 +1,8 @@
-//! Landlock: which files a process may open.
+//! Landlock: restricts which files a process can open.
 //!
-//! What has to be there is what Linux 6.2 has (ABI 3): reading, writing, making, removing, moving,
-//! truncating. What later kernels add (device ioctls, signals and abstract sockets across the wall) is
-//! taken where it is to be had.
+//! Requires the features of Linux 6.2 (ABI 3): read, write, create, remove, move, truncate. Uses
+//! features of later kernels if present: device ioctls, signals and abstract sockets across the
+//! wall.
 
 use std::path::{Path, PathBuf};
 
@@ -14,41 +14,41 @@ use landlock::{
 
 use crate::error::{Error, Result};
 
-/// What has to be there, and what is taken as well.
+/// Required ABI, and the latest ABI that is used if present.
 const NEEDED: ABI = ABI::V3;
-const WELCOME: ABI = ABI::V8;
+const OPTIONAL: ABI = ABI::V8;
 
-/// How a process is kept from files.
+/// Enforcement of file restrictions on a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// By Landlock, all of its threads.
-    ByLandlock,
-    /// The calling thread and those that it starts by Landlock, the others by the filter of system
-    /// calls alone, which lets nothing be opened.
-    InPartByLandlock,
-    /// Not by Landlock: the kernel has none, and the best effort was asked for.
-    NotByLandlock,
+pub enum Enforcement {
+    /// Landlock restricts all threads.
+    Landlock,
+    /// Landlock restricts the calling thread and the threads it starts. Other threads are
+    /// restricted by the system call filter alone, which opens nothing.
+    PartialLandlock,
+    /// The system call filter alone. The kernel has no Landlock, and best effort was requested.
+    FilterOnly,
 }
 
-/// Has this kernel what the walls need of Landlock? Costs a system call.
+/// Returns true if this kernel has the Landlock features that walls need. Costs one system call.
 pub fn has_landlock() -> bool {
     /// `LANDLOCK_CREATE_RULESET_VERSION` of `linux/landlock.h`.
     const VERSION: libc::c_ulong = 1;
     let (nothing, zero): (libc::c_ulong, libc::c_ulong) = (0, 0);
-    // SAFETY: with this flag the call takes no pointer and makes nothing.
+    // SAFETY: with this flag the call takes no pointer and creates nothing.
     let version =
         unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, zero, VERSION) };
     version >= NEEDED as i64
 }
 
-/// The paths that stay reachable.
+/// Paths that stay accessible.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
-    /// Taken if they are there.
-    read_if_there: Vec<PathBuf>,
-    write_if_there: Vec<PathBuf>,
+    /// Used only if they exist.
+    read_if_exists: Vec<PathBuf>,
+    write_if_exists: Vec<PathBuf>,
 }
 
 impl Files {
@@ -60,20 +60,20 @@ impl Files {
         self.write.push(path.to_path_buf());
     }
 
-    pub(super) fn read_if_there(&mut self, paths: &[&str]) {
-        self.read_if_there.extend(paths.iter().map(PathBuf::from));
+    pub(super) fn read_if_exists(&mut self, paths: &[&str]) {
+        self.read_if_exists.extend(paths.iter().map(PathBuf::from));
     }
 
-    pub(super) fn write_if_there(&mut self, paths: &[&str]) {
-        self.write_if_there.extend(paths.iter().map(PathBuf::from));
+    pub(super) fn write_if_exists(&mut self, paths: &[&str]) {
+        self.write_if_exists.extend(paths.iter().map(PathBuf::from));
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.read.is_empty() && self.write.is_empty()
     }
 
-    /// The ruleset, ready to be put in force. Without Landlock an error, or, with the best effort,
-    /// rules that do nothing.
+    /// Creates the ruleset, ready to be enforced. Without Landlock, fails or, with best effort,
+    /// returns rules without effect.
     pub(super) fn rules(&self, best_effort: bool) -> Result<RulesetCreated> {
         let needed = match best_effort {
             true => CompatLevel::BestEffort,
@@ -85,19 +85,19 @@ impl Files {
             .handle_access(AccessFs::from_all(NEEDED))
             .map_err(refused)?
             .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(WELCOME))
-            .and_then(|rules| rules.scope(Scope::from_all(WELCOME)))
+            .handle_access(AccessFs::from_all(OPTIONAL))
+            .and_then(|rules| rules.scope(Scope::from_all(OPTIONAL)))
             .and_then(Ruleset::create)
             .map_err(refused)?;
         let reading = AccessFs::from_read(NEEDED);
-        // Devices are nobody's to make here.
+        // Creating device files is never allowed.
         let writing = AccessFs::from_all(NEEDED) & !AccessFs::MakeChar & !AccessFs::MakeBlock;
         for (paths, access) in [(&self.read, reading), (&self.write, writing)] {
             for path in paths {
                 rules = rule(rules, path, access)?;
             }
         }
-        for (paths, access) in [(&self.read_if_there, reading), (&self.write_if_there, writing)] {
+        for (paths, access) in [(&self.read_if_exists, reading), (&self.write_if_exists, writing)] {
             for path in paths.iter().filter(|path| path.exists()) {
                 rules = rule(rules, path, access)?;
             }
@@ -106,11 +106,11 @@ impl Files {
     }
 }
 
-/// Lets `access` to what lies at or below a path through.
+/// Allows `access` to a path and everything below it.
 fn rule(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated> {
     let failed = |source| Error::Path { path: path.to_path_buf(), source };
     let is_folder = std::fs::metadata(path).map_err(failed)?.is_dir();
-    // A file has no entries to list or to make.
+    // Directory operations do not apply to a file.
     let access = if is_folder { access } else { access & AccessFs::from_file(NEEDED) };
     let opened =
         PathFd::new(path).map_err(|error| failed(std::io::Error::other(causes(&error))))?;
@@ -119,8 +119,9 @@ fn rule(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Resul
         .map_err(|error| Error::NoLandlock { why: causes(&error) })
 }
 
-/// Puts the rules in force for this thread, or for all if there are others and `all` is wanted.
-pub(super) fn restrict(rules: RulesetCreated, threads: usize, all: bool) -> Result<Held> {
+/// Enforces the rules for this thread, or for all threads. With several threads, `all` makes
+/// failure to restrict the others an error.
+pub(super) fn restrict(rules: RulesetCreated, threads: usize, all: bool) -> Result<Enforcement> {
     let refused = |error: landlock::RulesetError| Error::NoLandlock { why: causes(&error) };
     let rules = match (threads, all) {
         (1, _) => rules,
@@ -134,22 +135,22 @@ pub(super) fn restrict(rules: RulesetCreated, threads: usize, all: bool) -> Resu
     };
     let status = rules.restrict_self().map_err(refused)?;
     Ok(match status.ruleset {
-        RulesetStatus::NotEnforced => Held::NotByLandlock,
-        _ if threads == 1 || status.all_threads => Held::ByLandlock,
-        _ => Held::InPartByLandlock,
+        RulesetStatus::NotEnforced => Enforcement::FilterOnly,
+        _ if threads == 1 || status.all_threads => Enforcement::Landlock,
+        _ => Enforcement::PartialLandlock,
     })
 }
 
-/// An error with what it was caused by, in one line.
+/// Formats an error and its causes as one line.
 fn causes(error: &dyn std::error::Error) -> String {
-    let mut said = error.to_string();
+    let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        let more = cause.to_string();
-        if !said.contains(&more) {
-            said = format!("{said}: {more}");
+        let next_text = cause.to_string();
+        if !text.contains(&next_text) {
+            text = format!("{text}: {next_text}");
         }
         next = cause.source();
     }
-    said
+    text
 }

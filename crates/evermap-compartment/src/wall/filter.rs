@@ -1,4 +1,5 @@
-//! seccomp: system calls by number, with conditions on their arguments, compiled and installed.
+//! seccomp filters: system calls by number, with conditions on their arguments, compiled and
+//! installed.
 
 use std::collections::BTreeMap;
 
@@ -9,44 +10,44 @@ use seccompiler::{
 
 use crate::error::{Error, Result};
 
-/// System calls with what holds of their arguments. A call that is named without a condition is named
-/// whatever its arguments are; one with several sets of conditions, when any of them holds.
+/// Set of system calls with conditions on their arguments. A call without conditions matches any
+/// arguments. A call with several sets of conditions matches if any set holds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
-    rules: BTreeMap<i64, Vec<Vec<Holds>>>,
+    rules: BTreeMap<i64, Vec<Vec<Condition>>>,
 }
 
-/// A condition on one argument. Arguments are compared as far as the kernel looks at them.
+/// Condition on one argument. Compares only the bits that the kernel uses.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Holds {
-    /// These 32 bits.
-    Is(u8, u32),
-    /// Not these 32 bits.
-    IsNot(u8, u32),
-    /// Of these bits of the low 32, those are set.
-    Bits(u8, u32, u32),
+pub(super) enum Condition {
+    /// Low 32 bits equal the value.
+    Equal(u8, u32),
+    /// Low 32 bits differ from the value.
+    NotEqual(u8, u32),
+    /// Low 32 bits under the mask (first value) equal the second value.
+    MaskedEqual(u8, u32, u32),
 }
 
 impl Calls {
-    /// Names calls whatever their arguments are.
+    /// Adds calls with any arguments.
     pub(super) fn always(&mut self, calls: &[i64]) {
         for call in calls {
             self.rules.insert(*call, Vec::new());
         }
     }
 
-    /// Names a call when all of these hold.
-    pub(super) fn when(&mut self, call: i64, conditions: &[Holds]) {
+    /// Adds a call if all conditions hold.
+    pub(super) fn when(&mut self, call: i64, conditions: &[Condition]) {
         let is_new = !self.rules.contains_key(&call);
         let rules = self.rules.entry(call).or_default();
-        // No rules at all: it is named in any case.
+        // An empty list of rules already matches any arguments.
         if is_new || !rules.is_empty() {
             rules.push(conditions.to_vec());
         }
     }
 
-    /// A program that gives `named` for these calls, and `otherwise` for all others. A call by another
-    /// architecture's numbers (32-bit programs) ends the process.
+    /// Compiles a program that returns `named` for these calls and `otherwise` for all others. A
+    /// call by another architecture's numbers (32-bit programs) ends the process.
     pub(super) fn compile(
         &self,
         named: SeccompAction,
@@ -66,43 +67,45 @@ impl Calls {
     }
 }
 
-fn rule_of(conditions: &[Holds]) -> Result<SeccompRule> {
+fn rule_of(conditions: &[Condition]) -> Result<SeccompRule> {
     let conditions: std::result::Result<Vec<_>, _> = conditions.iter().map(condition_of).collect();
     conditions
         .and_then(SeccompRule::new)
         .map_err(|error| Error::NoFilter { why: error.to_string() })
 }
 
-fn condition_of(holds: &Holds) -> std::result::Result<SeccompCondition, seccompiler::BackendError> {
+fn condition_of(
+    holds: &Condition,
+) -> std::result::Result<SeccompCondition, seccompiler::BackendError> {
     use SeccompCmpArgLen::Dword;
     match *holds {
-        Holds::Is(argument, value) => {
+        Condition::Equal(argument, value) => {
             SeccompCondition::new(argument, Dword, SeccompCmpOp::Eq, u64::from(value))
         }
-        Holds::IsNot(argument, value) => {
+        Condition::NotEqual(argument, value) => {
             SeccompCondition::new(argument, Dword, SeccompCmpOp::Ne, u64::from(value))
         }
-        Holds::Bits(argument, mask, value) => {
+        Condition::MaskedEqual(argument, mask, value) => {
             let operator = SeccompCmpOp::MaskedEq(u64::from(mask));
             SeccompCondition::new(argument, Dword, operator, u64::from(value))
         }
     }
 }
 
-/// The answer to a call that is refused.
+/// Returns the action for refused calls: `EPERM`.
 pub(super) fn refusal() -> SeccompAction {
     SeccompAction::Errno(libc::EPERM as u32)
 }
 
-/// A program that says there is no `clone3`: its flags lie behind a pointer, which no filter can
-/// follow. Libraries then use `clone`, whose flags are an argument.
+/// Compiles a program that reports `clone3` as missing. The flags of `clone3` are behind a pointer,
+/// which a filter cannot follow. Libraries then use `clone`, whose flags are an argument.
 pub(super) fn without_clone3() -> Result<BpfProgram> {
     let mut calls = Calls::default();
     calls.always(&[libc::SYS_clone3]);
     calls.compile(SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow)
 }
 
-/// Puts a program in force for every thread of the process.
+/// Installs a program for every thread of the process.
 pub(super) fn install_everywhere(program: &BpfProgram) -> Result<()> {
     seccompiler::apply_filter_all_threads(program)
         .map_err(|error| Error::NoFilter { why: error.to_string() })

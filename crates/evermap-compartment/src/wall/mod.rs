@@ -1,12 +1,12 @@
-//! The outer wall: a process that can reach nothing but what it holds.
+//! The outer wall: confines a process to what it has open.
 //!
-//! Two faces. [`Wall`] is for a program that opens and maps what it needs and then closes itself in:
-//! loads and stores go on as before, and of system calls it keeps a short list. [`Enclosure`] is for
-//! a program that knows nothing of this: it is started inside, may open what is named, and is kept
-//! from a list of dangerous calls.
+//! [`Wall`] is for a program that opens and maps what it needs and then restricts itself. Loads and
+//! stores work as before, and a short list of system calls remains. [`Enclosure`] is for an
+//! unmodified program. The program starts behind the wall, can open the named paths, and is refused
+//! a list of dangerous calls.
 //!
-//! Both are Landlock (which files) and seccomp (which system calls), and `no_new_privs`. Neither can be
-//! taken back, and children inherit both.
+//! Both use Landlock (files), seccomp (system calls) and `no_new_privs`. Neither can be undone, and
+//! children inherit both.
 //!
 //! ```no_run
 //! use evermap_compartment::wall::Wall;
@@ -18,8 +18,8 @@
 //! # impl Twice for evermap::Session<u64> { fn commit_twice(&mut self) -> evermap::Result<()> { Ok(()) } }
 //! Wall::new().allow_commits().close()?;
 //! *counter.root_mut() += 1;
-//! counter.commit()?; // what is open can be used
-//! assert!(std::fs::File::open("/etc/passwd").is_err()); // and nothing else
+//! counter.commit()?; // open objects stay usable
+//! assert!(std::fs::File::open("/etc/passwd").is_err()); // nothing else can be opened
 //! # Ok(())
 //! # }
 //! ```
@@ -35,6 +35,6 @@ mod privileges;
 mod supervise;
 
 pub use enclosure::Enclosure;
-pub use files::{Held, has_landlock};
+pub use files::{Enforcement, has_landlock};
 pub use own::Wall;
 pub use supervise::run;

@@ -1,19 +1,19 @@
-//! A program's own wall, closed behind it.
+//! A wall that a program closes around itself.
 
 use std::path::Path;
 
 use seccompiler::SeccompAction;
 
-use super::files::{self, Files, Held};
+use super::files::{self, Enforcement, Files};
 use super::{allowed, filter};
 use crate::error::{Error, Result};
 
-/// A wall that a program closes around itself once it has opened and mapped what it needs. What it may do
-/// then: compute, load from and store into what is mapped, read and write what is open, wait, end;
-/// and what the methods here add. Everything else fails with `EPERM` or `EACCES`.
+/// Wall that a program closes around itself after opening and mapping what it needs. Afterwards it
+/// can compute, access mapped memory, read and write open files, wait, end, and do what the methods
+/// here add. Everything else fails with `EPERM` or `EACCES`.
 ///
-/// Nothing of it can be taken back, and there is no way to open more later: not by this program, and
-/// not by whoever takes it over.
+/// A closed wall cannot be opened again or relaxed, neither by the program nor by an attacker who
+/// takes it over.
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing is closed before `close`"]
 pub struct Wall {
@@ -26,76 +26,76 @@ pub struct Wall {
 }
 
 impl Wall {
-    /// A wall without a gap.
+    /// Creates a wall with no exceptions.
     pub fn new() -> Wall {
         Wall::default()
     }
 
-    /// Lets files at or below a path be opened for reading, and asked about. (Asking whether a file is
-    /// there and how large it is works for all files then: Landlock does not restrict that.)
+    /// Allows reading files at or below a path. Querying existence and size then works for all
+    /// files, because Landlock does not restrict it.
     pub fn allow_read(mut self, path: impl AsRef<Path>) -> Wall {
         self.files.read(path.as_ref());
         self
     }
 
-    /// Lets files at or below a path be opened for writing as well, made, renamed and removed.
+    /// Also allows writing, creating, renaming and removing files at or below a path.
     pub fn allow_write(mut self, path: impl AsRef<Path>) -> Wall {
         self.files.write(path.as_ref());
         self.writes = true;
         self
     }
 
-    /// Lets the program map memory without a file, never executable: for allocators. Without it glibc's
-    /// takes everything from the heap behind the program (`brk`), in the main thread and in threads that
-    /// allocated something before; a thread that never did is refused even a byte, which ends a
-    /// Rust program. Other allocators may fail anywhere.
+    /// Allows anonymous memory mappings, never executable, for allocators. Without this, glibc's
+    /// allocator uses only the heap behind the program (`brk`), in the main thread and in threads
+    /// that have already allocated. In a thread that never has, every allocation fails, which ends
+    /// a Rust program. Other allocators may fail anywhere.
     pub fn allow_anonymous_memory(mut self) -> Wall {
         self.memory = true;
         self
     }
 
-    /// Lets the program start threads (and so memory, for their stacks); never processes.
+    /// Allows starting threads, and anonymous memory for their stacks. Never allows processes.
     pub fn allow_threads(mut self) -> Wall {
         self.threads = true;
         self.memory = true;
         self
     }
 
-    /// Lets open sessions commit, roll back and checkpoint, and grow within their regions (see
-    /// [`reserve`](evermap::RawSession::reserve)). A session has to have committed twice before: the first commits
-    /// make its log and its watch over changed pages. A *new* region has to be recorded in the
-    /// catalog, which nobody can open any more: such a commit fails with `NotPermitted`, and can be
-    /// rolled back.
+    /// Allows open sessions to commit, roll back, checkpoint, and grow within their regions (see
+    /// [`reserve`](evermap::RawSession::reserve)). A session must have committed twice before: its
+    /// first commits create the log and the watch over changed pages. A *new* region must be
+    /// recorded in the catalog, which can no longer be opened. Such a commit fails with
+    /// `NotPermitted` and can be rolled back.
     ///
-    /// Open descriptors may be mapped then, and memory without a file.
+    /// Also allows mapping open descriptors and anonymous memory.
     pub fn allow_commits(mut self) -> Wall {
         self.commits = true;
         self
     }
 
-    /// The same for all that a session of a store may do, new regions included: the store's folder
-    /// stays open for reading and writing. So every object of the store does, for whoever takes the program
-    /// over.
+    /// Like [`allow_commits`](Wall::allow_commits), including new regions. The store's directory
+    /// stays open for reading and writing, so an attacker who takes over the program can reach
+    /// every object of the store.
     pub fn allow_commits_in(self, store: impl AsRef<Path>) -> Wall {
         self.allow_commits().allow_write(store).allow_read("/proc/self")
     }
 
-    /// Goes on where the kernel has no Landlock, with the filter of system calls alone. That one lets
-    /// nothing be opened, unless paths were allowed: then it lets everything be opened.
+    /// Proceeds without Landlock if the kernel has none, with the system call filter alone. The
+    /// filter opens nothing, but if paths were allowed it opens any file.
     pub fn best_effort(mut self) -> Wall {
         self.best_effort = true;
         self
     }
 
-    /// Closes it, for all threads of the process. Says how the process is kept from files: threads
-    /// that run already can be held by Landlock from ABI 8 on; before, they are held by the filter
-    /// alone, which is enough as long as no paths are allowed.
+    /// Closes the wall for all threads of the process and returns how file access is enforced.
+    /// Landlock can restrict running threads from ABI 8 on. Before, only the filter restricts them,
+    /// which is sufficient if no paths are allowed.
     ///
     /// # Errors
-    /// `Path` for a path that is not there, `NoLandlock`, `NoFilter`; `ThreadsRun` when there are other
-    /// threads, paths are allowed, and the kernel cannot hold them. Nothing is closed then, or, after
-    /// `NoFilter`, Landlock alone.
-    pub fn close(self) -> Result<Held> {
+    /// `Path` for a path that does not exist, `NoLandlock`, `NoFilter`, or `ThreadsRun` if other
+    /// threads run, paths are allowed, and the kernel cannot restrict those threads. No restriction
+    /// is in force after an error, except Landlock's after `NoFilter`.
+    pub fn close(self) -> Result<Enforcement> {
         let rules = self.files.rules(self.best_effort)?;
         let mut calls = allowed::computing();
         if self.memory {
@@ -123,7 +123,7 @@ impl Wall {
     }
 }
 
-/// Threads of this process.
+/// Counts the threads of this process.
 fn threads_here() -> Result<usize> {
     let failed =
         |source| Error::Kernel { operation: "counting threads in /proc/self/task", source };

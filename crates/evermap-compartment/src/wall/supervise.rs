@@ -1,39 +1,40 @@
-//! Running a command to its end in this process's place: it gets the signals that this one gets, and
-//! does not outlive it.
+//! Runs a command to its end on behalf of this process: forwards signals and ensures that the
+//! command does not outlive the process.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// What a terminal sends to both: the command decides what becomes of it.
+/// Signals that a terminal sends to both processes. The command decides how to react.
 const OF_THE_TERMINAL: [libc::c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
-/// What is sent to this process and meant for the command.
-const HANDED_ON: [libc::c_int; 4] = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+/// Signals sent to this process and forwarded to the command.
+const FORWARDED: [libc::c_int; 4] = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
 
-/// The process that signals are handed on to; 0 for none.
+/// Process id of the command that receives forwarded signals, or 0.
 static COMMAND: AtomicI32 = AtomicI32::new(0);
 
-/// Runs a command to its end, and gives how it ended. Meanwhile this process hands SIGTERM, SIGHUP,
-/// SIGUSR1 and SIGUSR2 on to it, and leaves it to the command what keys like Ctrl+C do; when this process
-/// is killed, so is the command. For a program that does nothing else meanwhile: from its main
-/// thread, one command at a time.
+/// Runs a command to its end and returns its exit status. Until then, this process forwards
+/// SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 and ignores SIGINT and SIGQUIT, so the command handles keys
+/// such as Ctrl+C. If this process is killed, the command is killed too. Use it in programs that do
+/// nothing else in the meantime: from the main thread, one command at a time.
 ///
 /// # Errors
-/// What starting or waiting for it gives; a command that cannot be started leaves nothing behind.
+/// Fails if the command cannot be started or waited for. If it cannot be started, all signal
+/// handling is restored.
 pub fn run(command: &mut Command) -> io::Result<ExitStatus> {
     let this = std::process::id() as libc::pid_t;
-    let terminal: Vec<Handled> =
-        OF_THE_TERMINAL.iter().map(|signal| Handled::new(*signal, libc::SIG_IGN)).collect();
+    let terminal: Vec<SignalOverride> =
+        OF_THE_TERMINAL.iter().map(|signal| SignalOverride::new(*signal, libc::SIG_IGN)).collect();
     let before: Vec<_> = terminal.iter().map(|handled| (handled.signal, handled.before)).collect();
-    // Held back until there is somebody to hand them on to.
-    let held_back = HeldBack::new(&HANDED_ON);
-    let mask = held_back.before;
+    // Blocked until the command runs.
+    let blocked = BlockedSignals::new(&FORWARDED);
+    let mask = blocked.before;
     let prepare = move || {
-        // SAFETY: a set that the kernel gave us, put back for the command.
+        // SAFETY: the signal set came from the kernel; the command gets it back.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) };
         for (signal, action) in &before {
-            // SAFETY: an action that the kernel gave us, put back.
+            // SAFETY: the action came from the kernel; the command gets it back.
             unsafe { libc::sigaction(*signal, action, std::ptr::null_mut()) };
         }
         // SAFETY: the calls take no pointers.
@@ -49,21 +50,21 @@ pub fn run(command: &mut Command) -> io::Result<ExitStatus> {
     unsafe { command.pre_exec(prepare) };
     let mut child = command.spawn()?;
     COMMAND.store(child.id() as i32, Ordering::Relaxed);
-    let handler = hand_on as extern "C" fn(libc::c_int) as *const () as libc::sighandler_t;
-    let handed_on: Vec<Handled> =
-        HANDED_ON.iter().map(|signal| Handled::new(*signal, handler)).collect();
-    drop(held_back);
+    let handler = forward as extern "C" fn(libc::c_int) as *const () as libc::sighandler_t;
+    let forwarded: Vec<SignalOverride> =
+        FORWARDED.iter().map(|signal| SignalOverride::new(*signal, handler)).collect();
+    drop(blocked);
     let ended = wait_without_reaping(child.id());
-    // Before its number can be another's.
+    // Clear the id before it can be reused.
     COMMAND.store(0, Ordering::Relaxed);
     let ended = ended.and_then(|()| child.wait());
-    drop((handed_on, terminal));
+    drop((forwarded, terminal));
     ended
 }
 
-/// Waits until a child has ended, and leaves its number taken.
+/// Waits until a child has ended, without reaping it, so its process id stays reserved.
 fn wait_without_reaping(child: u32) -> io::Result<()> {
-    // SAFETY: `siginfo_t` is plain data, for which zeros are a value.
+    // SAFETY: `siginfo_t` is plain data, and zeros are a valid value.
     let mut how: libc::siginfo_t = unsafe { std::mem::zeroed() };
     loop {
         // SAFETY: the structure lives through the call.
@@ -78,49 +79,49 @@ fn wait_without_reaping(child: u32) -> io::Result<()> {
     }
 }
 
-extern "C" fn hand_on(signal: libc::c_int) {
+extern "C" fn forward(signal: libc::c_int) {
     let command = COMMAND.load(Ordering::Relaxed);
     if command > 0 {
-        // SAFETY: the call takes no pointers. The process is a child that nobody has waited for, so its
-        // number is nobody else's.
+        // SAFETY: the call takes no pointers. The process is an unreaped child, so its id has not
+        // been reused.
         unsafe { libc::kill(command, signal) };
     }
 }
 
-/// A signal that is handled otherwise for a while.
-struct Handled {
+/// Temporary handler for a signal. Dropping it restores the previous action.
+struct SignalOverride {
     signal: libc::c_int,
     before: libc::sigaction,
 }
 
-impl Handled {
-    fn new(signal: libc::c_int, handler: libc::sighandler_t) -> Handled {
-        // SAFETY: `sigaction` is plain data, for which zeros are a value.
+impl SignalOverride {
+    fn new(signal: libc::c_int, handler: libc::sighandler_t) -> SignalOverride {
+        // SAFETY: `sigaction` is plain data, and zeros are a valid value.
         let (mut action, mut before): (libc::sigaction, libc::sigaction) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
         action.sa_sigaction = handler;
         action.sa_flags = libc::SA_RESTART;
-        // SAFETY: both structures live through the call; the handler does what a handler may.
+        // SAFETY: both structures live through the call; the handler is async-signal-safe.
         unsafe { libc::sigaction(signal, &action, &mut before) };
-        Handled { signal, before }
+        SignalOverride { signal, before }
     }
 }
 
-impl Drop for Handled {
+impl Drop for SignalOverride {
     fn drop(&mut self) {
-        // SAFETY: an action that the kernel gave us, put back.
+        // SAFETY: the action came from the kernel.
         unsafe { libc::sigaction(self.signal, &self.before, std::ptr::null_mut()) };
     }
 }
 
-/// Signals of this thread that wait until this is dropped.
-struct HeldBack {
+/// Signals blocked in this thread. Dropping it restores the previous mask.
+struct BlockedSignals {
     before: libc::sigset_t,
 }
 
-impl HeldBack {
-    fn new(signals: &[libc::c_int]) -> HeldBack {
-        // SAFETY: signal sets are plain data, and all pointers are to local ones.
+impl BlockedSignals {
+    fn new(signals: &[libc::c_int]) -> BlockedSignals {
+        // SAFETY: signal sets are plain data, and all pointers are to local variables.
         unsafe {
             let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
                 (std::mem::zeroed(), std::mem::zeroed());
@@ -129,14 +130,14 @@ impl HeldBack {
                 libc::sigaddset(&mut set, *signal);
             });
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
-            HeldBack { before }
+            BlockedSignals { before }
         }
     }
 }
 
-impl Drop for HeldBack {
+impl Drop for BlockedSignals {
     fn drop(&mut self) {
-        // SAFETY: a set that the kernel gave us, put back.
+        // SAFETY: the signal set came from the kernel.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }
 }

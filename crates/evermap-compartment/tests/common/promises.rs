@@ -1,30 +1,32 @@
-//! Promises whose tests end the process they are in, or hold for the rest of its life: each is a process
-//! of its own, which the program starts by the promise's name.
+//! Promises whose tests end their process or change it for the rest of its life. Each runs in its
+//! own process, started by the promise's name.
 
 use std::process::{Command, ExitCode};
 
-/// A name, and what shows that it is kept.
+/// Name of a promise, and its test.
 pub type Promise = (&'static str, fn());
 
-/// In a process of its own: tests the promise of this name.
+/// Runs the test of a promise. Called in the promise's own process.
 pub fn test(promises: &[Promise], name: &str) -> ExitCode {
     promises.iter().find(|(known, _)| *known == name).unwrap().1();
     ExitCode::SUCCESS
 }
 
-/// The names that contain the word among the program's arguments, if there is one.
+/// Returns the names that contain the first word among the arguments, or all names if there is no
+/// word.
 pub fn wanted<'a>(promises: &'a [Promise], words: &[&str]) -> Vec<&'a str> {
     let word = words.iter().find(|word| !word.starts_with('-')).copied().unwrap_or_default();
     promises.iter().map(|(name, _)| *name).filter(|name| name.contains(word)).collect()
 }
 
-/// The process that [`test`]s a promise.
+/// Returns the command that [`test`]s a promise.
 pub fn process_of(name: &str) -> Command {
-    myself(&["--promise", name])
+    this_program(&["--promise", name])
 }
 
-/// Was the promise kept in its process? Says so, and if not, why; `who` is said behind the name.
-pub fn is_kept(name: &str, who: &str, mut process: Command) -> bool {
+/// Runs a promise's process, prints the result with the name and `who`, and returns true on
+/// success.
+pub fn passes(name: &str, who: &str, mut process: Command) -> bool {
     let output = process.output().unwrap();
     let well = output.status.success();
     println!("test {name}{who} ... {}", if well { "ok" } else { "FAILED" });
@@ -35,13 +37,13 @@ pub fn is_kept(name: &str, who: &str, mut process: Command) -> bool {
     well
 }
 
-/// How the whole program ends.
+/// Returns the exit code of the test program.
 pub fn end(all_kept: bool) -> ExitCode {
     if all_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// This program, with other arguments.
-pub fn myself(arguments: &[&str]) -> Command {
+/// Returns a command that starts this program with other arguments.
+pub fn this_program(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(arguments);
     command

@@ -1,4 +1,4 @@
-//! Touches without a right, each in a process that does not survive it.
+//! Accesses without a right, each in a process that dies of it.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -7,14 +7,15 @@ use std::process::ExitCode;
 use evermap::{Access, Store};
 use evermap_compartment::compartments::{self, Class, assign, report_faults, spawn};
 
-use super::{get, myself, object, put, store};
+use super::{get, object, put, store, this_program};
 
-/// Starts a process that touches what it must not; it has to die of that, with this said.
+/// Starts a process that makes a forbidden access. Checks that it dies of SIGSEGV with the text
+/// `said` on standard error.
 fn faults_at(place: &str, said: &str) {
     let (directory, store) = store();
     drop(store);
     let path = directory.path().join("store");
-    let output = myself(&["--fault", place, path.to_str().unwrap()]).output().unwrap();
+    let output = this_program(&["--fault", place, path.to_str().unwrap()]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{place}: {error}");
     assert!(error.contains("evermap: fault: 0x"), "{place}: {error}");
@@ -77,7 +78,8 @@ pub fn touch(place: &str, path: &Path) -> ExitCode {
         }
         "thread" => {
             let _inside = parser.enter();
-            // SAFETY: not at all: this is what the thread has no right to.
+            // SAFETY: unsound on purpose. The thread has no right to this memory, so the load
+            // faults.
             let load = move || unsafe { (address as *const u64).read_volatile() };
             let _ = spawn(load).unwrap().join();
         }
@@ -89,7 +91,8 @@ pub fn touch(place: &str, path: &Path) -> ExitCode {
             let mut pages = store.read_raw("pages").unwrap();
             assign(&mut pages, &[(indexer, Access::Read)]).unwrap();
             let _inside = viewer.enter();
-            // SAFETY: as above.
+            // SAFETY: unsound on purpose. The class has no right to this memory, so the load
+            // faults.
             unsafe { pages.root().address.read_volatile() };
         }
         "grown" | "region" | "grown-committed" => {
@@ -100,11 +103,12 @@ pub fn touch(place: &str, path: &Path) -> ExitCode {
                 words.commit().unwrap();
             }
             drop(inside);
-            // SAFETY: as above.
+            // SAFETY: unsound on purpose. The thread has no right to this memory, so the store
+            // faults.
             unsafe { block.add(bytes - 8).write_volatile(9) };
         }
         other => panic!("no such place: {other}"),
     }
-    println!("and nothing happened");
+    println!("the access did not fault");
     ExitCode::FAILURE
 }

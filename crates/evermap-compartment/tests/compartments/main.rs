@@ -1,10 +1,10 @@
-//! Compartments: a program with its own `main`, because a fault ends the process it happens in.
+//! Compartments: a program with its own `main`, because a fault ends its process.
 //!
-//! Each promise is a process of its own, started by name. Where the processor has no keys, all are skipped
-//! with a notice; `make test-vm` runs them on an emulated one that has.
+//! Each promise runs in its own process, started by name. Without protection keys, all are skipped
+//! with a notice. `make test-vm` runs them on an emulated processor with keys.
 #![allow(clippy::unwrap_used)]
 
-mod around;
+mod bypasses;
 mod faults;
 mod measure;
 #[path = "../common/promises.rs"]
@@ -17,23 +17,23 @@ use std::process::ExitCode;
 
 use evermap::{RawSession, Store};
 use evermap_compartment::compartments;
-use promises::{Promise, is_kept, myself, process_of};
+use promises::{Promise, passes, process_of, this_program};
 
 const PROMISES: &[Promise] = &[
-    ("a_class_reads_and_stores_as_it_may", rights::as_assigned),
+    ("a_class_has_exactly_its_assigned_rights", rights::as_assigned),
     ("guards_nest_and_go_in_any_order", rights::nested),
     ("a_thread_inherits_rights_unless_it_sheds_them", rights::inherited),
-    ("the_library_needs_no_class_and_leaves_rights_as_they_were", rights::library),
+    ("the_library_needs_no_class_and_keeps_the_threads_rights", rights::library),
     ("write_protection_and_compartments_hold_together", rights::protected),
     ("objects_with_the_same_rights_share_a_key", rights::shared_keys),
     ("too_many_sets_of_rights_are_an_error", rights::too_many),
     ("an_object_is_assigned_once", rights::twice),
-    ("a_touch_without_the_right_is_a_fault_that_names_object_and_class", faults::named),
-    ("memory_gained_since_is_closed_as_well", faults::gained),
-    ("the_kernel_refuses_a_thread_what_the_thread_may_not_do", rights::system_calls),
-    ("a_signal_handler_starts_without_rights_and_can_take_its_threads", signals::handlers),
-    ("a_jump_out_of_a_handler_keeps_its_rights_until_they_are_shed", signals::jumps),
-    ("there_are_ways_around_for_code_that_wants_them", around::ways),
+    ("an_access_without_the_right_faults_and_names_object_and_class", faults::named),
+    ("memory_gained_after_assignment_is_restricted", faults::gained),
+    ("system_calls_obey_the_threads_rights", rights::system_calls),
+    ("a_signal_handler_starts_without_rights_and_can_restore_its_threads", signals::handlers),
+    ("a_jump_out_of_a_handler_keeps_its_rights_until_a_reset", signals::jumps),
+    ("hostile_code_can_bypass_compartments", bypasses::ways),
 ];
 
 fn main() -> ExitCode {
@@ -52,11 +52,11 @@ fn run_all(names: &[&str]) -> ExitCode {
         println!("SKIPPED: compartments: this machine has no memory protection keys");
         return without_keys();
     }
-    let broken = names.iter().filter(|name| !is_kept(name, "", process_of(name)));
+    let broken = names.iter().filter(|name| !passes(name, "", process_of(name)));
     promises::end(broken.count() == 0)
 }
 
-/// What can be had without keys: an error that says so, and objects that are open to everybody.
+/// Tests a machine without keys: assignment fails with a clear error, and objects stay accessible.
 fn without_keys() -> ExitCode {
     use evermap_compartment::{Error, compartments::Class};
     let (_directory, store) = store();
@@ -78,12 +78,12 @@ fn store() -> (tempfile::TempDir, Store) {
     (directory, store)
 }
 
-/// A new object, open for writing, whose root is the number 7.
+/// Creates an object, open for writing, whose root is the number 7.
 fn object(store: &Store, name: &str) -> RawSession {
     store.create_raw(name).unwrap();
     let mut session = store.write_raw(name).unwrap();
     let block = session.heap().allocate(8, 8).unwrap();
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(block), 8, [0; 16], "a number") }.unwrap();
     put(&session, 7);
     session.commit().unwrap();
@@ -91,32 +91,34 @@ fn object(store: &Store, name: &str) -> RawSession {
 }
 
 fn put(session: &RawSession, number: u64) {
-    // SAFETY: the root is a number, and nobody has a reference to it.
+    // SAFETY: the root is a number without references to it.
     unsafe { session.root().address.cast::<u64>().write_volatile(number) };
 }
 
 fn get(session: &RawSession) -> u64 {
-    // SAFETY: as above.
+    // SAFETY: the root is a number without references to it.
     unsafe { session.root().address.cast::<u64>().read_volatile() }
 }
 
-/// May this thread read these bytes? The kernel is asked, so that the answer is no fault.
+/// Returns true if this thread can read the byte. Asks the kernel, so a missing right is an error
+/// and not a fault.
 fn may_read(address: *const u8) -> bool {
     let sink = std::fs::File::options().write(true).open("/dev/random").unwrap();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&sink);
-    // SAFETY: the kernel reads the bytes, or says that it may not. (`/dev/null` would not look.)
+    // SAFETY: the kernel reads the byte or reports an error. (`/dev/null` would not read it.)
     unsafe { libc::write(fd, address.cast(), 1) == 1 }
 }
 
-/// May it store there? A byte is read from a file over itself, so nothing changes.
+/// Returns true if this thread can store to the number. Writes a zero over a zero byte, so nothing
+/// changes.
 fn may_store(address: *mut u8) -> bool {
     let zero = std::fs::File::open("/dev/zero").unwrap();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&zero);
-    // SAFETY: the last byte of a small little-endian number is zero already.
+    // SAFETY: the last byte of a small little-endian number is already zero.
     unsafe { libc::read(fd, address.wrapping_add(7).cast(), 1) == 1 }
 }
 
-/// What this thread may do with an object: read, store.
+/// Returns this thread's access to an object: read, store.
 fn may(session: &RawSession) -> (bool, bool) {
     let address = session.root().address;
     (may_read(address), may_store(address))

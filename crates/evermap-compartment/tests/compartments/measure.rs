@@ -1,4 +1,5 @@
-//! What a switch costs: `cargo test --release -p evermap-compartment --test compartments -- --measure`.
+//! Measures the cost of a switch: `cargo test --release -p evermap-compartment --test compartments
+//! -- --measure`.
 
 use std::process::ExitCode;
 use std::time::Instant;

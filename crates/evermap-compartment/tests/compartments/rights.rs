@@ -1,8 +1,8 @@
-//! Who may do what, asked of the kernel and tried.
+//! Rights of threads: queried from the kernel, and tried.
 
 use evermap::{Access, InForce, Protection};
 use evermap_compartment::Error;
-use evermap_compartment::compartments::{Class, assign, shed_inherited_rights, spawn};
+use evermap_compartment::compartments::{Class, assign, reset_rights, spawn};
 
 use super::{BOTH, NOTHING, READ, get, may, object, put, store};
 
@@ -30,7 +30,7 @@ pub fn as_assigned() {
     put(&words, 8);
     assert_eq!((get(&words), get(&pages)), (8, 7));
 
-    // A snapshot of an object is as closed as a session.
+    // Snapshots are restricted like sessions.
     words.commit().unwrap();
     words.close().unwrap();
     let mut snapshot = store.read_raw("words").unwrap();
@@ -38,7 +38,7 @@ pub fn as_assigned() {
     assert!(!super::may_read(snapshot.root().address));
     let _inside = viewer.enter();
     assert!(super::may_read(snapshot.root().address));
-    assert!(!super::may_store(snapshot.root().address), "it is mapped for reading only");
+    assert!(!super::may_store(snapshot.root().address), "a snapshot is mapped read-only");
 }
 
 pub fn nested() {
@@ -57,10 +57,10 @@ pub fn nested() {
     drop(innermost);
     assert_eq!(now(), (false, true));
     drop(outer);
-    assert_eq!(now(), (false, true), "the latest that is left");
+    assert_eq!(now(), (false, true), "the latest remaining guard");
     drop(inner);
     assert_eq!(now(), (false, false));
-    // A panic takes the guards along.
+    // Unwinding drops the guards.
     let failed = std::panic::catch_unwind(|| {
         let _inside = of_a.enter();
         panic!("on purpose");
@@ -79,17 +79,17 @@ pub fn inherited() {
     let before = spawn(reads).unwrap();
     assert!(!before.join().unwrap());
     let _inside = class.enter();
-    assert!(std::thread::spawn(reads).join().unwrap(), "the kernel's way");
+    assert!(std::thread::spawn(reads).join().unwrap(), "the kernel passes rights on");
     assert!(!spawn(reads).unwrap().join().unwrap());
     let shed = std::thread::spawn(move || {
-        shed_inherited_rights();
+        reset_rights();
         let without = reads();
         let _inside = class.enter();
         (without, reads())
     });
     assert_eq!(shed.join().unwrap(), (false, true));
-    shed_inherited_rights();
-    assert!(reads(), "what a guard gave is not inherited");
+    reset_rights();
+    assert!(reads(), "rights from a guard are kept");
 }
 
 pub fn library() {
@@ -120,9 +120,9 @@ pub fn library() {
         assert_eq!(get(&words), 10);
         put(&words, 11);
         words.commit().unwrap();
-        assert_eq!(may(&words), BOTH, "committing takes nothing away");
+        assert_eq!(may(&words), BOTH, "a commit keeps the thread's rights");
     }
-    // One is closed, one is dropped, by a thread in no class.
+    // Close one and drop the other, from a thread in no class.
     let mut other = object(&store, "other");
     assign(&mut other, &[(class, Access::Write)]).unwrap();
     drop(other);
@@ -157,7 +157,8 @@ pub fn protected() {
     }
     assert!(words.commit().unwrap());
     assert_eq!(now(), NOTHING);
-    // Another object is protected by a key at the same time; entering and leaving touches no right to it.
+    // A second object is protected by a key. Entering and leaving a class does not affect the
+    // thread's right to it.
     let free = object(&store, "free").protect(Protection::Keys).unwrap();
     assert_eq!(free.protection(), InForce::Keys);
     let its = free.root().address;
@@ -178,7 +179,7 @@ pub fn shared_keys() {
     let sessions: Vec<_> = (0..30)
         .map(|number| {
             let mut session = object(&store, &format!("object {number}"));
-            // The same set, said in two ways.
+            // The same set of rights in two notations.
             let rights = match number % 2 {
                 0 => vec![(a, Access::Write), (b, Access::Read)],
                 _ => vec![(b, Access::Read), (a, Access::Read), (a, Access::Write)],
@@ -202,7 +203,7 @@ pub fn too_many() {
             Err(error) => {
                 assert!(matches!(error, Error::NoKey { .. }), "{error}");
                 assert!(error.to_string().contains(&format!("`class {number}`")), "{error}");
-                assert_eq!(may(&session), BOTH, "it is as it was");
+                assert_eq!(may(&session), BOTH, "the object is unchanged");
                 break;
             }
         }
@@ -235,7 +236,8 @@ pub fn system_calls() {
     let zero = std::fs::File::open("/dev/zero").unwrap();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&zero);
     let read = || {
-        // SAFETY: the kernel refuses; else the number becomes zero, and the test fails.
+        // SAFETY: the kernel refuses to write. Otherwise the number becomes zero and the test
+        // fails.
         let count = unsafe { libc::read(fd, address.cast(), 8) };
         (count, std::io::Error::last_os_error().raw_os_error())
     };

@@ -1,26 +1,26 @@
-//! Signal handlers: they start with the kernel's rights, whatever the thread had.
+//! Signal handlers start with the kernel's default rights, independent of the thread's class.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use evermap::Access;
-use evermap_compartment::compartments::{Class, assign, shed_inherited_rights};
+use evermap_compartment::compartments::{Class, assign, reset_rights};
 
 use super::{BOTH, may, may_read, object, store};
 
-/// The address that handlers look at, and what they found: bit 0 for at once, bit 1 for after they
-/// took the rights of their thread's class.
+/// Address that handlers probe, and their result. Bit 0: readable at once. Bit 1: readable after
+/// the handler took the rights of its thread's class.
 static ADDRESS: AtomicUsize = AtomicUsize::new(0);
 static FOUND: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-extern "C" fn look(_: libc::c_int) {
+extern "C" fn probe(_: libc::c_int) {
     let address = ADDRESS.load(Ordering::Relaxed) as *const u8;
     let at_once = usize::from(may_read(address));
-    shed_inherited_rights();
+    reset_rights();
     FOUND.store(at_once | usize::from(may_read(address)) << 1, Ordering::Relaxed);
 }
 
 fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
-    // SAFETY: the handler does what it does in a test, where nothing else is interrupted.
+    // SAFETY: nothing else is interrupted in this test, so the handler is safe.
     unsafe { libc::signal(signal, handler as *const () as usize) };
 }
 
@@ -35,16 +35,16 @@ pub fn handlers() {
     let class = Class::define("writer").unwrap();
     assign(&mut words, &[(class, Access::Write)]).unwrap();
     ADDRESS.store(words.root().address as usize, Ordering::Relaxed);
-    handle(libc::SIGUSR1, look);
+    handle(libc::SIGUSR1, probe);
     raise(libc::SIGUSR1);
-    assert_eq!(FOUND.load(Ordering::Relaxed), 0b00, "the thread has none either");
+    assert_eq!(FOUND.load(Ordering::Relaxed), 0b00, "no rights outside a class");
     let _inside = class.enter();
     raise(libc::SIGUSR1);
     assert_eq!(FOUND.load(Ordering::Relaxed), 0b10);
-    assert_eq!(may(&words), BOTH, "returning brings the thread's rights back");
+    assert_eq!(may(&words), BOTH, "returning restores the thread's rights");
 }
 
-/// `sigjmp_buf` of the C library, with room to spare.
+/// `sigjmp_buf` of the C library, with spare room.
 #[repr(C, align(16))]
 struct Place([u64; 64]);
 
@@ -57,7 +57,7 @@ unsafe extern "C" {
 static PLACE: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn jump(_: libc::c_int) {
-    // SAFETY: the place was set by the function that raised the signal, and which has not returned.
+    // SAFETY: the function that raised the signal set the jump buffer and has not returned.
     unsafe { siglongjmp(PLACE.load(Ordering::Relaxed) as *mut Place, 1) };
 }
 
@@ -70,13 +70,13 @@ pub fn jumps() {
     handle(libc::SIGUSR1, jump);
     let place = Box::leak(Box::new(Place([0; 64])));
     PLACE.store(std::ptr::from_mut(place) as usize, Ordering::Relaxed);
-    // SAFETY: nothing with a destructor lies between this frame and the handler, and no variable
-    // changes in between.
+    // SAFETY: no destructor lies between this frame and the handler, and no variable changes in
+    // between.
     if unsafe { sigsetjmp(place, 1) } == 0 {
         raise(libc::SIGUSR1);
         unreachable!("the handler jumps");
     }
-    assert!(!may_read(words.root().address), "the rights of the handler");
-    shed_inherited_rights();
+    assert!(!may_read(words.root().address), "the handler's rights remain");
+    reset_rights();
     assert_eq!(may(&words), BOTH);
 }

@@ -1,27 +1,28 @@
-//! Calls that a wall is there to refuse, made as directly as can be, so that the kernel answers.
+//! System calls that a wall refuses, made directly so that the kernel answers.
 
 use std::path::Path;
 
-/// A call, by a name for messages; gives what the kernel gives.
+/// Name of a call, and a function that makes it and returns the result.
 pub type Attempt = (&'static str, fn() -> i64);
 
-/// `open_tree_attr` of `asm-generic/unistd.h`, which libc does not know everywhere.
+/// `open_tree_attr` of `asm-generic/unistd.h`, which libc does not define everywhere.
 const SYS_OPEN_TREE_ATTR: libc::c_long = 467;
 
 macro_rules! call {
     (SYS_open_tree_attr $(, $argument:expr)*) => {
-        // SAFETY: as below.
+        // SAFETY: wrong arguments are an error of the call, and none names memory in use.
         unsafe { libc::syscall(SYS_OPEN_TREE_ATTR $(, $argument as libc::c_long)*) }
     };
     ($number:ident $(, $argument:expr)*) => {
-        // SAFETY: wrong arguments are an error of the call; nothing that the program uses is named.
-        // Each as wide as a register: of a narrower one on the stack the upper half is anything.
+        // SAFETY: wrong arguments are an error of the call, and none names memory in use. Each
+        // argument is as wide as a register, because the upper half of a narrower stack argument is
+        // undefined.
         unsafe { libc::syscall(libc::$number $(, $argument as libc::c_long)*) }
     };
 }
 
-/// What neither wall lets through, with arguments that would do were the wall not there, or that
-/// fail with another error than `EPERM`.
+/// Calls that both walls refuse. Their arguments would succeed without a wall, or fail with an
+/// error other than `EPERM`.
 pub const DANGEROUS: &[Attempt] = &[
     ("pkey_alloc", || call!(SYS_pkey_alloc, 0, 0)),
     ("pkey_mprotect", || call!(SYS_pkey_mprotect, 0, 0, 0, -1)),
@@ -48,8 +49,8 @@ pub const DANGEROUS: &[Attempt] = &[
     ("limits of another process", || {
         call!(SYS_prlimit64, libc::getppid(), libc::RLIMIT_CORE, 0, 0)
     }),
-    // Memory, semaphores and queues of the machine: numbers and names that nothing has, so that without
-    // the wall each call fails otherwise.
+    // Shared memory, semaphores and queues: unused numbers and names, so without the wall each call
+    // fails with another error.
     ("shmget", || call!(SYS_shmget, 0x7765_6d70, 0, 0)),
     ("shmat", || call!(SYS_shmat, -1, 0, 0)),
     ("shmctl", || call!(SYS_shmctl, -1, libc::IPC_STAT, 0)),
@@ -85,7 +86,7 @@ pub const DANGEROUS: &[Attempt] = &[
     ("typing into the terminal", || call!(SYS_ioctl, 0, libc::TIOCSTI, c"x".as_ptr())),
 ];
 
-/// What the wall for a program of its own refuses as well.
+/// Calls that only [`Wall`](evermap_compartment::wall::Wall) refuses.
 pub const ORDINARY: &[Attempt] = &[
     ("openat", || call!(SYS_openat, libc::AT_FDCWD, c"/proc/version".as_ptr(), 0)),
     ("openat2", || call!(SYS_openat2, libc::AT_FDCWD, c"/proc/version".as_ptr(), 0, 0)),
@@ -108,7 +109,7 @@ pub const SOCKETS: &[Attempt] = &[
     ("a socket of the kernel", || call!(SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW, 0)),
 ];
 
-/// Changing what a file is.
+/// Changes of file attributes.
 pub const ATTRIBUTES: &[Attempt] = &[
     ("fchmodat", || call!(SYS_fchmodat, libc::AT_FDCWD, c"/nothing-there".as_ptr(), 0)),
     ("fchownat", || call!(SYS_fchownat, libc::AT_FDCWD, c"/nothing-there".as_ptr(), 0, 0, 0)),
@@ -117,7 +118,7 @@ pub const ATTRIBUTES: &[Attempt] = &[
     ("utimensat", || call!(SYS_utimensat, libc::AT_FDCWD, c"/nothing-there".as_ptr(), 0, 0)),
 ];
 
-/// Reads a byte of this process by the back door.
+/// Reads a byte of this process with a call meant for other processes.
 pub fn read_own_memory() -> i64 {
     let (secret, mut found) = (7u8, 0u8);
     let local = libc::iovec { iov_base: (&raw mut found).cast(), iov_len: 1 };
@@ -125,7 +126,7 @@ pub fn read_own_memory() -> i64 {
     call!(SYS_process_vm_readv, libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
 }
 
-/// The error a call gives; 0 for none.
+/// Returns the error number of a call, 0 on success.
 pub fn error_of(attempt: Attempt) -> i32 {
     match attempt.1() {
         -1 => std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
@@ -133,14 +134,14 @@ pub fn error_of(attempt: Attempt) -> i32 {
     }
 }
 
-/// Each of them has to be refused, by the filter and not for another reason.
+/// Checks that every call fails with `EPERM`, the error of the filter.
 pub fn all_are_refused(attempts: &[Attempt]) {
     for attempt in attempts {
         assert_eq!(error_of(*attempt), libc::EPERM, "{}", attempt.0);
     }
 }
 
-/// Prints the error of each call, for who started this inside of something.
+/// Prints the error of each call for the parent process.
 pub fn report(_: &Path) {
     for list in [DANGEROUS, SOCKETS, ATTRIBUTES] {
         for attempt in list {

@@ -1,4 +1,4 @@
-//! Programs that are started inside of a wall.
+//! Programs started behind a wall.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -6,9 +6,9 @@ use std::process::Command;
 use evermap_compartment::wall::Enclosure;
 
 use super::attempts::{ATTRIBUTES, DANGEROUS, SOCKETS};
-use super::{myself, text};
+use super::{text, this_program};
 
-/// Runs a shell's command inside; its exit code and what it said.
+/// Runs a shell command behind the wall and returns its exit code and output.
 fn shell(enclosure: Enclosure, line: &str) -> (Option<i32>, String) {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", line]).current_dir("/");
@@ -33,20 +33,20 @@ pub fn files() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "text\nmore\n");
     assert_eq!(shell(closed(), "echo nothing > /dev/null").0, Some(0));
 
-    // Other processes' secrets, and one's own memory by way of a file.
+    // Other processes' secrets, and its own memory as a file.
     let environment = format!("cat /proc/{}/environ", std::process::id());
     assert_ne!(shell(closed(), &environment).0, Some(0));
     assert_ne!(shell(closed(), "cat /proc/$PPID/mem").0, Some(0));
     assert_ne!(shell(closed(), "echo > /proc/self/mem").0, Some(0));
-    // Without the system nothing starts.
+    // Without the system paths, nothing starts.
     let mut command = Command::new("/bin/sh");
     closed().no_system().enclose(&mut command).unwrap();
     assert!(command.output().is_err());
 }
 
-/// The error of each call, made inside.
+/// Makes each call behind the wall and returns its error number.
 fn attempts(enclosure: Enclosure) -> HashMap<String, i32> {
-    let mut command = myself(&["--part", "attempts", "/"]);
+    let mut command = this_program(&["--part", "attempts", "/"]);
     enclosure.read(std::env::current_exe().unwrap()).enclose(&mut command).unwrap();
     let output = command.current_dir("/").output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));

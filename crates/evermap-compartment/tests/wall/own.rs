@@ -1,4 +1,4 @@
-//! A program that closes its own wall.
+//! Programs that close their own wall.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -8,22 +8,22 @@ use std::sync::mpsc::channel;
 
 use evermap::Store;
 use evermap_compartment::Error;
-use evermap_compartment::wall::{Enclosure, Held, Wall};
+use evermap_compartment::wall::{Enclosure, Enforcement, Wall};
 
 use super::attempts::{self, DANGEROUS, ORDINARY, SOCKETS};
 use super::{inside, landlock_holds_all_threads, text};
 
-/// A mapping of a file, or the error's number.
+/// Maps a file, or returns the error number.
 fn map(file: &File, rights: i32, flags: i32) -> Result<(), i32> {
     let none = std::ptr::null_mut();
-    // SAFETY: a new mapping, wherever the kernel likes.
+    // SAFETY: creates a new mapping at an address chosen by the kernel.
     match unsafe { libc::mmap(none, 4096, rights, flags, file.as_raw_fd(), 0) } {
         libc::MAP_FAILED => Err(std::io::Error::last_os_error().raw_os_error().unwrap()),
         _ => Ok(()),
     }
 }
 
-fn is_shut(error: std::io::Error) -> bool {
+fn is_refused(error: std::io::Error) -> bool {
     error.kind() == ErrorKind::PermissionDenied
 }
 
@@ -40,35 +40,35 @@ pub fn closed_inside(directory: &Path) {
     let mut counter = store.write::<u64>("counter").unwrap();
     let mut file = File::create(directory.join("file")).unwrap();
     let mut random = File::open("/dev/urandom").unwrap();
-    // The calls work, or fail for reasons of their own, before the wall is there.
+    // Without the wall, the calls work or fail for other reasons.
     assert_eq!(attempts::read_own_memory(), 1);
     for attempt in ORDINARY.iter().filter(|attempt| ["openat", "mmap", "dup"].contains(&attempt.0))
     {
         assert_eq!(attempts::error_of(*attempt), 0, "{}", attempt.0);
     }
 
-    assert_eq!(Wall::new().close().unwrap(), Held::ByLandlock);
+    assert_eq!(Wall::new().close().unwrap(), Enforcement::Landlock);
     *counter.root_mut() = 8;
     assert_eq!(*counter, 8);
     attempts::all_are_refused(DANGEROUS);
     attempts::all_are_refused(ORDINARY);
     attempts::all_are_refused(SOCKETS);
-    assert!(is_shut(File::open("/proc/version").unwrap_err()));
-    assert!(is_shut(File::open("/proc/self/mem").unwrap_err()));
+    assert!(is_refused(File::open("/proc/version").unwrap_err()));
+    assert!(is_refused(File::open("/proc/self/mem").unwrap_err()));
     assert_eq!(map(&file, libc::PROT_READ, libc::MAP_SHARED), Err(libc::EPERM));
-    assert!(is_shut(std::net::TcpListener::bind("127.0.0.1:0").unwrap_err()));
-    assert!(is_shut(std::process::Command::new("/bin/true").spawn().unwrap_err()));
+    assert!(is_refused(std::net::TcpListener::bind("127.0.0.1:0").unwrap_err()));
+    assert!(is_refused(std::process::Command::new("/bin/true").spawn().unwrap_err()));
     file.write_all(b"written").unwrap();
     random.read_exact(&mut [0; 16]).unwrap();
     println!("said inside");
-    // Ends as any program does.
+    // Ends like any program.
 }
 
 pub fn allocating() {
     let (ask, asked) = channel::<()>();
     let (say, said) = channel();
     let thread = std::thread::spawn(move || {
-        // glibc gives a thread its arena, or a share of another, when it first allocates.
+        // glibc assigns a thread its arena, its own or a shared one, at the first allocation.
         say.send(vec![1u8; 1000]).unwrap();
         asked.recv().unwrap();
         (0..64).map(|i| vec![i as u8; 1 << 20]).map(|block| u64::from(block[99])).sum::<u64>()
@@ -94,7 +94,7 @@ pub fn memory() {
     assert_eq!(map(&file, libc::PROT_READ, private), Err(libc::EPERM));
     assert_eq!(
         attempts::error_of(("", || {
-            // SAFETY: no page is named.
+            // SAFETY: an empty range names no page.
             unsafe { libc::syscall(libc::SYS_mprotect, 0, 0, libc::PROT_EXEC) }
         })),
         libc::EPERM
@@ -108,32 +108,36 @@ pub fn earlier_threads() {
         assert!(File::open("/proc/version").is_ok());
         say.send(()).unwrap();
         asked.recv().unwrap();
-        assert!(is_shut(File::open("/proc/version").unwrap_err()));
+        assert!(is_refused(File::open("/proc/version").unwrap_err()));
         attempts::all_are_refused(DANGEROUS);
     });
     said.recv().unwrap();
     let held = Wall::new().close().unwrap();
-    let expected =
-        if landlock_holds_all_threads() { Held::ByLandlock } else { Held::InPartByLandlock };
+    let expected = if landlock_holds_all_threads() {
+        Enforcement::Landlock
+    } else {
+        Enforcement::PartialLandlock
+    };
     assert_eq!(held, expected);
     ask.send(()).unwrap();
     thread.join().unwrap();
 }
 
 pub fn new_threads() {
-    // One that may is closed in a child, which this program may still start.
+    // Starting threads is allowed here. Behind the default wall it is not, which other promises
+    // test.
     Wall::new().allow_threads().close().unwrap();
     let named = std::thread::Builder::new().name("inside".to_string());
-    let found = named.spawn(|| File::open("/proc/version").is_err_and(is_shut)).unwrap();
+    let found = named.spawn(|| File::open("/proc/version").is_err_and(is_refused)).unwrap();
     assert!(found.join().unwrap());
     assert_eq!(
         attempts::error_of(("", || {
-            // SAFETY: were a process made, it would go on here and fail the test.
+            // SAFETY: if a process were created, it would continue here and fail the test.
             unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) }
         })),
         libc::EPERM
     );
-    // Walls only ever get tighter.
+    // A closed wall cannot be replaced by a weaker one.
     Wall::new().best_effort().close().unwrap_err();
 }
 
@@ -150,18 +154,18 @@ pub fn paths_inside(directory: &Path) {
     }
     assert_eq!(
         Wall::new().allow_read(&read).allow_write(&write).close().unwrap(),
-        Held::ByLandlock
+        Enforcement::Landlock
     );
     assert_eq!(std::fs::read_to_string(read.join("file")).unwrap(), "text");
-    assert!(is_shut(std::fs::write(read.join("file"), "no").unwrap_err()));
-    assert!(is_shut(std::fs::write(read.join("new"), "no").unwrap_err()));
-    assert!(is_shut(std::fs::remove_file(read.join("file")).unwrap_err()));
+    assert!(is_refused(std::fs::write(read.join("file"), "no").unwrap_err()));
+    assert!(is_refused(std::fs::write(read.join("new"), "no").unwrap_err()));
+    assert!(is_refused(std::fs::remove_file(read.join("file")).unwrap_err()));
     std::fs::write(write.join("new"), "yes").unwrap();
     std::fs::rename(write.join("new"), write.join("renamed")).unwrap();
     std::fs::remove_file(write.join("renamed")).unwrap();
-    assert!(is_shut(File::open(other.join("file")).unwrap_err()));
-    assert!(is_shut(std::fs::rename(write.join("file"), other.join("moved")).unwrap_err()));
-    assert!(is_shut(std::os::unix::fs::symlink("a", other.join("b")).unwrap_err()));
+    assert!(is_refused(File::open(other.join("file")).unwrap_err()));
+    assert!(is_refused(std::fs::rename(write.join("file"), other.join("moved")).unwrap_err()));
+    assert!(is_refused(std::os::unix::fs::symlink("a", other.join("b")).unwrap_err()));
     attempts::all_are_refused(DANGEROUS);
 }
 
@@ -170,11 +174,11 @@ pub fn paths_beside_threads() {
     std::thread::spawn(move || asked.recv());
     let closed = Wall::new().allow_read("/dev").close();
     match landlock_holds_all_threads() {
-        true => assert_eq!(closed.unwrap(), Held::ByLandlock),
+        true => assert_eq!(closed.unwrap(), Enforcement::Landlock),
         false => {
             let error = closed.unwrap_err();
             assert!(matches!(error, Error::ThreadsRun { threads: 2 }), "{error}");
-            assert!(File::open("/proc/version").is_ok(), "nothing was closed");
+            assert!(File::open("/proc/version").is_ok(), "the process is unrestricted");
         }
     }
 }
@@ -185,7 +189,7 @@ pub fn missing_path() {
     assert!(File::open("/proc/version").is_ok());
 }
 
-/// From now on the kernel says to this process that it has no Landlock.
+/// Makes the kernel report to this process that it has no Landlock.
 fn forget_landlock() {
     use seccompiler::{SeccompAction, SeccompFilter};
     let calls = [(libc::SYS_landlock_create_ruleset, Vec::new())].into();
@@ -205,9 +209,9 @@ pub fn without_landlock() {
     let mut command = std::process::Command::new("/bin/true");
     let error = Enclosure::new().enclose(&mut command).unwrap_err();
     assert!(error.to_string().contains("Landlock"), "{error}");
-    // With the best effort, calls are refused and files are not.
+    // With best effort, calls are refused and files are not.
     Enclosure::new().best_effort().enclose(&mut command).unwrap();
     assert!(command.status().unwrap().success());
-    assert_eq!(Wall::new().best_effort().close().unwrap(), Held::NotByLandlock);
-    assert!(is_shut(File::open("/proc/version").unwrap_err()), "by the filter");
+    assert_eq!(Wall::new().best_effort().close().unwrap(), Enforcement::FilterOnly);
+    assert!(is_refused(File::open("/proc/version").unwrap_err()), "refused by the filter");
 }

@@ -1,7 +1,7 @@
-//! Things that processes of one machine share by a number or a name. The test makes each one outside,
-//! with rights for everybody, and a program inside tries to reach it.
+//! Objects that processes of one machine share by number or name. The test creates each one
+//! outside, accessible to everyone, and a program behind the wall tries to reach it.
 //!
-//! A new kind of thing belongs into [`THINGS`] and into the table in `docs/compartments.md`, section 3.
+//! Add each new kind to [`THINGS`] and to the table in `docs/compartments.md`, section 3.
 
 use std::ffi::CString;
 use std::os::linux::net::SocketAddrExt;
@@ -11,27 +11,28 @@ use std::process::Command;
 
 use evermap_compartment::wall::Enclosure;
 
-use super::{landlock_has_scopes, myself, text};
+use super::{landlock_has_scopes, text, this_program};
 
-/// Variable that tells the program inside the numbers and names.
+/// Environment variable that passes the numbers and names to the program behind the wall.
 const OUTSIDE: &str = "EVERMAP_OUTSIDE";
 
-/// Numbers and names of the things outside.
+/// Numbers and names of the shared objects.
 struct Outside {
     shared_memory: i32,
     semaphores: i32,
     messages: i32,
     process: i32,
-    /// Name of the message queue, of the file in `/dev/shm`, and of the abstract socket.
+    /// Name of the message queue, the file in `/dev/shm`, and the abstract socket.
     name: String,
 }
 
 impl Outside {
-    fn made() -> Outside {
+    fn create() -> Outside {
         let all = 0o666 | libc::IPC_CREAT;
         let process = std::process::id() as i32;
         let name = format!("evermap-wall-{process}");
-        // SAFETY: new things of the kernel's; no pointer but the name's, which lives through the call.
+        // SAFETY: creates new kernel objects. The only pointer is to the name, which lives through
+        // the call.
         unsafe {
             let queue = CString::new(name.clone()).unwrap();
             let (opening, mode) = (libc::O_CREAT | libc::O_RDWR, 0o666);
@@ -54,14 +55,14 @@ impl Outside {
         format!("/dev/shm/{}", self.name)
     }
 
-    fn told(&self) -> String {
+    fn to_line(&self) -> String {
         let Outside { shared_memory, semaphores, messages, process, name } = self;
         format!("{shared_memory} {semaphores} {messages} {process} {name}")
     }
 
-    fn found() -> Outside {
-        let told = std::env::var(OUTSIDE).unwrap();
-        let words: Vec<&str> = told.split(' ').collect();
+    fn from_environment() -> Outside {
+        let line = std::env::var(OUTSIDE).unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
         let number = |at: usize| words[at].parse().unwrap();
         let (shared_memory, semaphores, messages) = (number(0), number(1), number(2));
         Outside {
@@ -74,14 +75,14 @@ impl Outside {
     }
 }
 
-/// Removes the things outside when it is dropped.
+/// Guard that removes the shared objects when dropped.
 struct Removed<'a>(&'a Outside);
 
 impl Drop for Removed<'_> {
     fn drop(&mut self) {
         let outside = self.0;
         let queue = CString::new(outside.name.clone()).unwrap();
-        // SAFETY: what was made by this process, which nobody uses any more.
+        // SAFETY: this process created the objects, and no other uses them.
         unsafe {
             libc::shmctl(outside.shared_memory, libc::IPC_RMID, std::ptr::null_mut());
             libc::semctl(outside.semaphores, 0, libc::IPC_RMID);
@@ -92,13 +93,13 @@ impl Drop for Removed<'_> {
     }
 }
 
-/// A thing, how it is reached, and the errors that refuse it.
+/// Name of a shared object, the call that reaches it, and the errors that count as refusal.
 type Thing = (&'static str, fn(&Outside) -> i64, &'static [i32]);
 
 macro_rules! call {
     ($number:ident $(, $argument:expr)*) => {
-        // SAFETY: pointers are to values that live through the call, or none. Each argument is as wide as
-        // a register.
+        // SAFETY: pointers are null or to values that live through the call. Each argument is as
+        // wide as a register.
         unsafe { libc::syscall(libc::$number $(, $argument as libc::c_long)*) }
     };
 }
@@ -175,7 +176,7 @@ const THINGS: &[Thing] = &[
     ),
 ];
 
-/// Refused only where Landlock has scopes.
+/// Refused only if Landlock has scopes.
 const SIGNALS: &[Thing] = &[
     ("a process, by a signal", |o| call!(SYS_kill, o.process, 0), BY_THE_FILTER),
     (
@@ -192,35 +193,35 @@ fn device(path: &std::ffi::CStr) -> i64 {
     call!(SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY, 0)
 }
 
-/// The part of this name as a command inside of a wall.
+/// Returns a command that runs a part behind the wall.
 fn enclosed(part: &str, enclosure: Enclosure, outside: &Outside) -> Command {
-    let mut command = myself(&["--part", part, "/"]);
-    command.env(OUTSIDE, outside.told()).current_dir("/");
+    let mut command = this_program(&["--part", part, "/"]);
+    command.env(OUTSIDE, outside.to_line()).current_dir("/");
     enclosure.read(std::env::current_exe().unwrap()).enclose(&mut command).unwrap();
     command
 }
 
 pub fn shared() {
-    let outside = Outside::made();
+    let outside = Outside::create();
     let removed = Removed(&outside);
-    // Without the wall these calls work.
+    // These calls work without the wall.
     assert_ne!(THINGS[0].1(&outside), -1);
     assert_eq!(THINGS[1].1(&outside), 0);
     assert_ne!(THINGS[3].1(&outside), -1);
     assert_ne!(THINGS[4].1(&outside), -1);
     let output = enclosed("shared", Enclosure::new(), &outside).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
-    // SAFETY: a question about a queue that was made above.
+    // SAFETY: queries the queue created above.
     let there = unsafe {
         let mut state: libc::msqid_ds = std::mem::zeroed();
         libc::msgctl(outside.messages, libc::IPC_STAT, &raw mut state)
     };
-    assert_eq!(there, 0, "the queue is still there");
+    assert_eq!(there, 0, "the queue still exists");
     drop(removed);
 }
 
 pub fn shared_inside(_: &Path) {
-    let outside = Outside::found();
+    let outside = Outside::from_environment();
     let signals = if landlock_has_scopes() { SIGNALS } else { &[] };
     for (thing, reach, refused) in THINGS.iter().chain(signals) {
         let result = reach(&outside);
@@ -234,7 +235,7 @@ pub fn abstract_socket() {
         println!("SKIPPED: abstract sockets: Landlock of this kernel has no scopes");
         return;
     }
-    let outside = Outside::made();
+    let outside = Outside::create();
     let _removed = Removed(&outside);
     let address = SocketAddr::from_abstract_name(&outside.name).unwrap();
     let _listener = UnixListener::bind_addr(&address).unwrap();
@@ -245,7 +246,7 @@ pub fn abstract_socket() {
 }
 
 pub fn abstract_socket_inside(_: &Path) {
-    let address = SocketAddr::from_abstract_name(Outside::found().name).unwrap();
+    let address = SocketAddr::from_abstract_name(Outside::from_environment().name).unwrap();
     let refused = std::os::unix::net::UnixStream::connect_addr(&address).unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
 }

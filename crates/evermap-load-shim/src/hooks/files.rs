@@ -1,4 +1,4 @@
-//! Calls about descriptors: long reads, and whatever could close one that a load needs.
+//! Hooks for descriptors: long reads, and calls that could close a descriptor of a load.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -16,26 +16,26 @@ fn came(result: Result<usize, i32>) -> isize {
     }
 }
 
-fn could_be_ours(bytes: usize) -> bool {
+fn is_candidate(bytes: usize) -> bool {
     (BYTES_MIN..=isize::MAX as usize).contains(&bytes) && settings::are_active()
 }
 
 /// See `read(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, bytes: usize) -> isize {
-    if could_be_ours(bytes) {
-        // SAFETY: this is a point at which threads can be cancelled.
+    if is_candidate(bytes) {
+        // SAFETY: `read` is a cancellation point, as the caller expects.
         unsafe { real::pthread_testcancel() };
         let buffers = [Buffer { address: buffer as usize, bytes }];
         if let Some(result) = within(|| reads::read(fd, &buffers)).flatten() {
             return came(result);
         }
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::read(fd, buffer, bytes) }
 }
 
-/// As `read`, of a program that was compiled to check its buffers.
+/// Like `read`, from programs compiled with buffer checks.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
@@ -44,10 +44,10 @@ unsafe extern "C-unwind" fn __read_chk(
     buffer_bytes: usize,
 ) -> isize {
     if bytes > buffer_bytes {
-        // SAFETY: ends the program, as it wants.
+        // SAFETY: ends the program, as the C library does for a short buffer.
         unsafe { real::__chk_fail() };
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { read(fd, buffer, bytes) }
 }
 
@@ -59,15 +59,15 @@ unsafe extern "C-unwind" fn pread64(
     bytes: usize,
     offset: i64,
 ) -> isize {
-    if could_be_ours(bytes) {
-        // SAFETY: this is a point at which threads can be cancelled.
+    if is_candidate(bytes) {
+        // SAFETY: `pread` is a cancellation point, as the caller expects.
         unsafe { real::pthread_testcancel() };
         let into = Buffer { address: buffer as usize, bytes };
         if let Some(result) = within(|| reads::read_at(fd, into, offset)).flatten() {
             return came(result);
         }
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::pread(fd, buffer, bytes, offset) }
 }
 
@@ -79,11 +79,11 @@ unsafe extern "C-unwind" fn pread(
     bytes: usize,
     offset: i64,
 ) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { pread64(fd, buffer, bytes, offset) }
 }
 
-/// As `pread`, of a program that was compiled to check its buffers.
+/// Like `pread`, from programs compiled with buffer checks.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __pread64_chk(
     fd: c_int,
@@ -93,14 +93,14 @@ unsafe extern "C-unwind" fn __pread64_chk(
     buffer_bytes: usize,
 ) -> isize {
     if bytes > buffer_bytes {
-        // SAFETY: ends the program, as it wants.
+        // SAFETY: ends the program, as the C library does for a short buffer.
         unsafe { real::__chk_fail() };
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { pread64(fd, buffer, bytes, offset) }
 }
 
-/// As `pread`, of a program that was compiled to check its buffers.
+/// Like `pread`, from programs compiled with buffer checks.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __pread_chk(
     fd: c_int,
@@ -109,21 +109,21 @@ unsafe extern "C-unwind" fn __pread_chk(
     offset: i64,
     buffer_bytes: usize,
 ) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { __pread64_chk(fd, buffer, bytes, offset, buffer_bytes) }
 }
 
 /// See `readv(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn readv(fd: c_int, vectors: *const libc::iovec, count: c_int) -> isize {
-    // What the kernel takes; all else it refuses.
+    // Arguments that the kernel accepts. Pass all others on, to be refused by the kernel.
     let is_array = !vectors.is_null() && vectors.is_aligned();
     if is_array && (1..=1024).contains(&count) && settings::are_active() {
-        // SAFETY: the program says that so many are there.
+        // SAFETY: the program passes an array of `count` vectors.
         let vectors = unsafe { std::slice::from_raw_parts(vectors, count as usize) };
         let total = vectors.iter().fold(0usize, |sum, one| sum.saturating_add(one.iov_len));
-        if could_be_ours(total) {
-            // SAFETY: this is a point at which threads can be cancelled.
+        if is_candidate(total) {
+            // SAFETY: `readv` is a cancellation point, as the caller expects.
             unsafe { real::pthread_testcancel() };
             let result = within(|| {
                 let buffer = |one: &libc::iovec| Buffer {
@@ -138,17 +138,18 @@ unsafe extern "C-unwind" fn readv(fd: c_int, vectors: *const libc::iovec, count:
             }
         }
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::readv(fd, vectors, count) }
 }
 
-/// Descriptors from one to another are about to be closed. A program closes none but its own; but one that closes all it could have, as daemons do, would
-/// take those from a load that is under way: that is finished first.
+/// Called before a range of descriptors is closed. Programs close their own descriptors, but some,
+/// such as daemons, close all possible ones. That would close descriptors of a running load, so
+/// finish loads first.
 fn closing(first: c_uint, last: c_uint) {
-    // A child of `vfork` has descriptors of its own.
-    if loading::are_any() && forks::is_own_process() {
+    // A child of `vfork` has its own descriptors.
+    if loading::has_loads() && forks::is_own_process() {
         let _ = within(|| {
-            if first != last || loading::may_be_of_a_load(first as c_int) {
+            if first != last || loading::may_belong_to_load(first as c_int) {
                 loading::finish(|_| true);
             }
         });
@@ -159,7 +160,7 @@ fn closing(first: c_uint, last: c_uint) {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     closing(fd as c_uint, fd as c_uint);
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::close(fd) }
 }
 
@@ -169,7 +170,7 @@ unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_in
     if flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
         closing(first, last);
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::close_range(first, last, flags) }
 }
 
@@ -177,7 +178,7 @@ unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_in
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn closefrom(first: c_int) {
     closing(first.max(0) as c_uint, c_uint::MAX);
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::closefrom(first) }
 }
 
@@ -185,7 +186,7 @@ unsafe extern "C-unwind" fn closefrom(first: c_int) {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
     closing(new as c_uint, new as c_uint);
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::dup2(old, new) }
 }
 
@@ -193,6 +194,6 @@ unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     closing(new as c_uint, new as c_uint);
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::dup3(old, new, flags) }
 }

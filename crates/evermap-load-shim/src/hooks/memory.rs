@@ -1,8 +1,8 @@
-//! Calls about addresses.
+//! Hooks for addresses.
 
 use std::ffi::{c_int, c_void};
 
-use crate::images::{self, Asked, Moved};
+use crate::images::{self, MapCall, RemapCall};
 use crate::inside::{set_errno, within};
 use crate::{loading, real, settings};
 
@@ -16,12 +16,12 @@ unsafe extern "C-unwind" fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    let asked = Asked { address, bytes, protection, flags, fd, offset };
+    let asked = MapCall { address, bytes, protection, flags, fd, offset };
     if flags & libc::MAP_FIXED != 0 && loading::may_have(address as usize, bytes) {
         let start = address as usize;
         let _ = within(|| images::forget(start, start.saturating_add(bytes)));
     }
-    if asked.may_be_ours() && settings::are_active() {
+    if asked.is_candidate() && settings::are_active() {
         match within(|| images::map(&asked)).flatten() {
             Some(Ok(address)) => return address as *mut c_void,
             Some(Err(errno)) => {
@@ -31,7 +31,7 @@ unsafe extern "C-unwind" fn mmap(
             None => {}
         }
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::mmap(address, bytes, protection, flags, fd, offset) }
 }
 
@@ -45,7 +45,7 @@ unsafe extern "C-unwind" fn mmap64(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { mmap(address, bytes, protection, flags, fd, offset) }
 }
 
@@ -67,11 +67,12 @@ unsafe extern "C-unwind" fn munmap(address: *mut c_void, bytes: usize) -> c_int 
     {
         return status(result);
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::munmap(address, bytes) }
 }
 
-/// See `mremap(2)`. The C library declares the last argument only where it is used; it is passed alike.
+/// See `mremap(2)`. The C library declares the last argument as variadic; the calling convention is
+/// the same.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn mremap(
     address: *mut c_void,
@@ -80,7 +81,7 @@ unsafe extern "C-unwind" fn mremap(
     flags: c_int,
     new_address: *mut c_void,
 ) -> *mut c_void {
-    let moved = Moved { address, bytes, new_bytes, flags, new_address };
+    let moved = RemapCall { address, bytes, new_bytes, flags, new_address };
     let is_fixed = flags & libc::MREMAP_FIXED != 0;
     if (loading::may_have(address as usize, bytes)
         || (is_fixed && loading::may_have(new_address as usize, new_bytes)))
@@ -94,11 +95,11 @@ unsafe extern "C-unwind" fn mremap(
             }
         };
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::mremap(address, bytes, new_bytes, flags, new_address) }
 }
 
-/// Linux 5.18: `MADV_DONTNEED` of locked memory, too.
+/// Linux 5.18: `MADV_DONTNEED` for locked memory too.
 const MADV_DONTNEED_LOCKED: c_int = 24;
 
 /// See `madvise(2)`.
@@ -111,7 +112,7 @@ unsafe extern "C-unwind" fn madvise(address: *mut c_void, bytes: usize, advice: 
             | MADV_DONTNEED_LOCKED
             | libc::MADV_FREE
             | libc::MADV_WIPEONFORK => within(|| images::discard(start, bytes, advice)),
-            // The load has its own ideas of these until it is over.
+            // A running load sets these itself, so finish it first.
             libc::MADV_DONTFORK | libc::MADV_DOFORK => {
                 let _ = within(|| loading::finish_between(start, start.saturating_add(bytes)));
                 None
@@ -122,11 +123,11 @@ unsafe extern "C-unwind" fn madvise(address: *mut c_void, bytes: usize, advice: 
             return status(result);
         }
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::madvise(address, bytes, advice) }
 }
 
-/// See `mprotect(2)`. Pages are brought only to memory that may be written.
+/// See `mprotect(2)`. Loads move pages only to writable memory.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn mprotect(
     address: *mut c_void,
@@ -134,9 +135,9 @@ unsafe extern "C-unwind" fn mprotect(
     protection: c_int,
 ) -> c_int {
     let start = address as usize;
-    if loading::are_any() && loading::may_have(start, bytes) {
+    if loading::has_loads() && loading::may_have(start, bytes) {
         let _ = within(|| loading::finish_between(start, start.saturating_add(bytes)));
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::mprotect(address, bytes, protection) }
 }

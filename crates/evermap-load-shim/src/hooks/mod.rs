@@ -1,4 +1,5 @@
-//! What the program calls instead of the C library: each looks whether the call could be ours by its arguments, and passes it on if not.
+//! Functions that replace those of the C library. Each checks by its arguments whether the call can
+//! concern the shim, and otherwise passes it on.
 
 mod files;
 mod memory;

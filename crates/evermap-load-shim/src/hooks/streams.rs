@@ -1,4 +1,4 @@
-//! `fread` and its like.
+//! Hooks for `fread` and its variants.
 
 use std::ffi::c_void;
 
@@ -6,8 +6,8 @@ use crate::inside::{set_errno, within};
 use crate::reads::BYTES_MIN;
 use crate::{real, settings, streams};
 
-/// Bytes that are asked for, if that is much.
-fn much(size: usize, count: usize) -> Option<usize> {
+/// Returns the number of bytes requested, if it is large enough to load.
+fn large_request(size: usize, count: usize) -> Option<usize> {
     let bytes = size.checked_mul(count)?;
     (bytes >= 2 * BYTES_MIN && settings::are_active()).then_some(bytes)
 }
@@ -20,8 +20,9 @@ unsafe extern "C-unwind" fn fread(
     count: usize,
     stream: *mut libc::FILE,
 ) -> usize {
-    if much(size, count).is_some() {
-        // SAFETY: passed on; the stream is locked as `fread` locks it, which may be done more than once.
+    if large_request(size, count).is_some() {
+        // SAFETY: the caller meets the contract of `fread`. The stream is locked as `fread` locks
+        // it, and the lock is recursive.
         unsafe {
             real::flockfile(stream);
             let came = fread_unlocked(buffer, size, count, stream);
@@ -29,7 +30,7 @@ unsafe extern "C-unwind" fn fread(
             return came;
         }
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::fread(buffer, size, count, stream) }
 }
 
@@ -41,8 +42,8 @@ unsafe extern "C-unwind" fn fread_unlocked(
     count: usize,
     stream: *mut libc::FILE,
 ) -> usize {
-    if let Some(bytes) = much(size, count) {
-        // SAFETY: passed on.
+    if let Some(bytes) = large_request(size, count) {
+        // SAFETY: the caller meets the contract of `fread_unlocked`.
         let came = within(|| unsafe { streams::read(buffer, bytes, stream) });
         if let Some((came, errno)) = came.flatten() {
             if came < bytes {
@@ -51,7 +52,7 @@ unsafe extern "C-unwind" fn fread_unlocked(
             return came / size;
         }
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { real::fread_unlocked(buffer, size, count, stream) }
 }
 
@@ -59,7 +60,7 @@ fn fits(size: usize, count: usize, buffer_bytes: usize) -> bool {
     size.checked_mul(count).is_some_and(|bytes| bytes <= buffer_bytes)
 }
 
-/// As `fread`, of a program that was compiled to check its buffers.
+/// Like `fread`, from programs compiled with buffer checks.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __fread_chk(
     buffer: *mut c_void,
@@ -69,14 +70,14 @@ unsafe extern "C-unwind" fn __fread_chk(
     stream: *mut libc::FILE,
 ) -> usize {
     if !fits(size, count, buffer_bytes) {
-        // SAFETY: ends the program, as it wants.
+        // SAFETY: ends the program, as the C library does for a short buffer.
         unsafe { real::__chk_fail() };
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { fread(buffer, size, count, stream) }
 }
 
-/// The same for `fread_unlocked`.
+/// Like `fread_unlocked`, from programs compiled with buffer checks.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __fread_unlocked_chk(
     buffer: *mut c_void,
@@ -86,9 +87,9 @@ unsafe extern "C-unwind" fn __fread_unlocked_chk(
     stream: *mut libc::FILE,
 ) -> usize {
     if !fits(size, count, buffer_bytes) {
-        // SAFETY: ends the program, as it wants.
+        // SAFETY: ends the program, as the C library does for a short buffer.
         unsafe { real::__chk_fail() };
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
     unsafe { fread_unlocked(buffer, size, count, stream) }
 }

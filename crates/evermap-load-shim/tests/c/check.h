@@ -1,4 +1,4 @@
-/* What the programs of these tests share: a file whose bytes are known, and ending at the first that is wrong. */
+/* Shared by the test programs: a file with known bytes, and an exit at the first wrong byte. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -27,11 +27,11 @@ static unsigned char expected(uint64_t at) {
     return (unsigned char)(word >> (8 * (at & 7)));
 }
 
-/* Bytes that were read are those of the file from `offset` on. */
+/* Checks that bytes read are those of the file from `offset` on. */
 static void check_bytes(const unsigned char *bytes, uint64_t offset, size_t count) {
     for (size_t at = 0; at < count; at++) {
         if (bytes[at] != expected(offset + at)) {
-            fprintf(stderr, "byte %zu is %d, and %d in the file\n", at, bytes[at],
+            fprintf(stderr, "byte %zu is %d, but %d in the file\n", at, bytes[at],
                     expected(offset + at));
             _exit(1);
         }
@@ -50,19 +50,19 @@ static int open_file(int flags) {
     return fd;
 }
 
-struct deed {
+struct action {
     const char *name;
     void (*run)(void);
 };
 
-static int run_deed(const struct deed *deeds, int count, char **arguments) {
+static int run_deed(const struct action *actions, int count, char **arguments) {
     path = arguments[2];
     for (int at = 0; at < count; at++) {
-        if (strcmp(deeds[at].name, arguments[1]) == 0) {
-            deeds[at].run();
+        if (strcmp(actions[at].name, arguments[1]) == 0) {
+            actions[at].run();
             return 0;
         }
     }
-    fprintf(stderr, "no deed %s\n", arguments[1]);
+    fprintf(stderr, "no action %s\n", arguments[1]);
     return 2;
 }

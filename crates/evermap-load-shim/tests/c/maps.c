@@ -1,4 +1,4 @@
-/* A program that maps a file, and knows nothing of what may be preloaded: `maps DEED FILE`. */
+/* Maps a file, unaware of preloaded libraries: `maps ACTION FILE`. */
 #include "check.h"
 #include <spawn.h>
 
@@ -19,7 +19,7 @@ static unsigned char *map(void) {
 
 static void read_and_write(void) {
     unsigned char *mapped = map();
-    /* From the end, so that what comes on demand is asked for out of order. */
+    /* Backwards, so that on-demand windows are loaded out of order. */
     check_bytes(mapped + length - PAGE, length - PAGE, PAGE);
     check_bytes(mapped, 0, length);
     size_t end = (length + PAGE - 1) & ~(PAGE - 1);
@@ -72,7 +72,7 @@ static void unmap_early(void) {
         if (round % 2)
             CHECK(mapped[length / 2] == expected(length / 2));
         CHECK(munmap(mapped, length) == 0);
-        /* Nobody unmaps it later, when something else is there. */
+        /* Do not unmap it later, when the address may be reused. */
         int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
         CHECK(mmap(mapped, length, PROT_READ, flags, -1, 0) == mapped);
         usleep(10000);
@@ -146,7 +146,7 @@ static void fork_at_once(void) {
     if (child == 0) {
         check_bytes(mapped, 0, length);
         mapped[0] ^= 0xff;
-        /* A child has images of its own, too. */
+        /* A child has its own images too. */
         unsigned char *own = map();
         check_bytes(own, 0, length);
         CHECK(munmap(mapped, length) == 0 && munmap(own, length) == 0);
@@ -154,7 +154,7 @@ static void fork_at_once(void) {
     }
     ended_well(child);
     check_bytes(mapped, 0, length);
-    /* And a program that is started is not held up by what its parent loads. */
+    /* Starting a program does not wait for the parent's loads. */
     unsigned char *other = map();
     char *arguments[] = {"true", NULL}, *environment[] = {NULL};
     CHECK(posix_spawnp(&child, "true", NULL, NULL, arguments, environment) == 0);
@@ -211,7 +211,7 @@ static void at_fixed_addresses(void) {
     CHECK(mapped == place + 4 * PAGE);
     check_bytes(mapped, 0, length);
     CHECK(munmap(place, room) == 0);
-    /* Something else in the middle of an image, which stays when the rest goes. */
+    /* Another mapping in the middle of an image stays when the rest is unmapped. */
     mapped = map();
     size_t from = 600 * PAGE, bytes = 20 * PAGE;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
@@ -234,13 +234,13 @@ static void ranges(void) {
     int protection = PROT_READ | PROT_WRITE;
     size_t offset = 3 * PAGE, bytes = 1000 * PAGE + 17;
     unsigned char *mapped = map_bytes(bytes, (off_t)offset, protection, MAP_PRIVATE);
-    /* What is behind, in the last page, is the file's. */
+    /* The rest of the last page shows the file. */
     check_bytes(mapped, offset, 1001 * PAGE);
     unsigned char *rest = map_bytes(length - 1024 * PAGE, (off_t)(1024 * PAGE), protection, MAP_PRIVATE);
     check_bytes(rest, 1024 * PAGE, length - 1024 * PAGE);
     CHECK(munmap(mapped, bytes) == 0);
     CHECK(munmap(rest, length - 1024 * PAGE) == 0);
-    /* More than there is of the file: a mapping, whose last pages raise a signal. */
+    /* Beyond the file's end: an ordinary mapping, whose last pages raise a signal. */
     int fd = open_file(O_RDONLY);
     mapped = mmap(NULL, length + 8 * PAGE, protection, MAP_PRIVATE, fd, 0);
     CHECK(mapped != MAP_FAILED);
@@ -296,7 +296,7 @@ static void by_threads(void) {
         CHECK(pthread_join(threads[at], NULL) == 0);
 }
 
-/* Nothing of a load is left: no descriptors, no threads, no addresses but those that were given. */
+/* Checks that a load leaves no descriptors, threads or addresses except those it returned. */
 static void leaves_nothing(void) {
     int before = 0;
     for (int fd = 3; fd < 256; fd++)
@@ -316,11 +316,11 @@ static void leaves_nothing(void) {
         if (descriptors == before && others == 0)
             return;
     }
-    CHECK(!"something of the load is left");
+    CHECK(!"resources of the load are left");
 }
 
 int main(int count, char **arguments) {
-    static const struct deed deeds[] = {
+    static const struct action actions[] = {
         {"read_and_write", read_and_write},
         {"write_out", write_out},
         {"unmap_parts", unmap_parts},
@@ -337,5 +337,5 @@ int main(int count, char **arguments) {
         {"leaves_nothing", leaves_nothing},
     };
     CHECK(count == 3);
-    return run_deed(deeds, sizeof deeds / sizeof *deeds, arguments);
+    return run_deed(actions, sizeof actions / sizeof *actions, arguments);
 }

@@ -1,4 +1,4 @@
-/* A program that reads a file, and knows nothing of what may be preloaded: `reads DEED FILE`. */
+/* Reads a file, unaware of preloaded libraries: `reads ACTION FILE`. */
 #include "check.h"
 
 #define MIB ((size_t)1 << 20)
@@ -95,7 +95,7 @@ static void *one_of_many(void *total) {
     return NULL;
 }
 
-/* Every byte goes to one thread. */
+/* Every byte is read by exactly one thread. */
 static void by_threads(void) {
     size_t total = 0, all = 0;
     pthread_t threads[4];
@@ -152,7 +152,7 @@ static void stream_odd(void) {
     close(open_file(O_RDONLY));
     unsigned char *buffer = malloc(length + 64);
     CHECK(fgetc(stream) == expected(0) && fgetc(stream) == expected(1));
-    /* Pushed back, and not what is there. */
+    /* A pushed-back byte that differs from the file's. */
     CHECK(ungetc(99, stream) == 99);
     size_t each = 7, count = (6 * MIB) / each;
     CHECK(fread(buffer, each, count, stream) == count);
@@ -162,7 +162,7 @@ static void stream_odd(void) {
     CHECK(ftello(stream) == (off_t)at);
     CHECK(fgetc(stream) == expected(at));
     at++;
-    /* The last one is not whole. */
+    /* The last item is incomplete. */
     size_t rest = length - at;
     each = 4 * MIB + 1;
     CHECK(rest % each != 0);
@@ -180,7 +180,7 @@ static void stream_odd(void) {
 }
 
 int main(int count, char **arguments) {
-    static const struct deed deeds[] = {
+    static const struct action actions[] = {
         {"read_whole", read_whole},
         {"read_odd", read_odd},
         {"pread_anywhere", pread_anywhere},
@@ -192,5 +192,5 @@ int main(int count, char **arguments) {
         {"stream_odd", stream_odd},
     };
     CHECK(count == 3);
-    return run_deed(deeds, sizeof deeds / sizeof *deeds, arguments);
+    return run_deed(actions, sizeof actions / sizeof *actions, arguments);
 }

@@ -1,23 +1,24 @@
-//! Loads that a fork has to wait for.
+//! Loads that a fork waits for.
 //!
-//! The list is locked from before a fork until after it: a child in which it is locked by a thread that the child does not have could neither load
-//! nor fork.
+//! The list stays locked from before a fork until after it. Otherwise another thread could hold the
+//! lock during the fork, and the child, which lacks that thread, could neither load nor fork.
 
 use std::cell::UnsafeCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::plan::ForkPolicy;
-use crate::sys::at_fork::{Around, call};
+use crate::sys::at_fork::{ForkCallbacks, call};
 
-/// How often a fork looks whether other threads have begun loads while it waited for some.
+/// Number of times that a fork checks for loads started while it waited.
 const ROUNDS_MAX: usize = 8;
 
-/// A load that a process may fork in the midst of.
+/// Load that may be in progress during a fork.
 pub(crate) trait Forked: Send + Sync {
-    /// All is there, and children may have it.
+    /// Returns true if loading is complete and children may have the memory.
     fn is_over(&self) -> bool;
 
-    /// Brings that about, as far as it can be. What cannot be had a child does not have: its memory stays `MADV_DONTFORK`.
+    /// Completes the load as far as possible. Children lack the memory of an incomplete load, which
+    /// stays `MADV_DONTFORK`.
     fn finish(&self);
 }
 
@@ -25,10 +26,11 @@ type Loads = Vec<Weak<dyn Forked>>;
 
 static UNDER_WAY: Mutex<Loads> = Mutex::new(Vec::new());
 
-/// The lock while a fork is under way.
+/// Lock guard kept during a fork.
 struct Held(UnsafeCell<Option<MutexGuard<'static, Loads>>>);
 
-// SAFETY: it is used only by who has the lock: the guard is put in after it was taken, and taken out to give it back.
+// SAFETY: only the thread that holds the lock uses it: the guard is stored after locking, and taken
+// out to unlock.
 unsafe impl Sync for Held {}
 
 static HELD: Held = Held(UnsafeCell::new(None));
@@ -37,22 +39,22 @@ fn lock() -> MutexGuard<'static, Loads> {
     UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on forks wait until this load is over, if that is its policy. No thread that loads ever takes this lock.
+/// Makes forks wait for this load, if its policy says so. Loading threads never take this lock.
 pub(super) fn note(load: Weak<dyn Forked>, policy: ForkPolicy) {
     if policy != ForkPolicy::Finish {
         return;
     }
-    call(Around { before: finish_all, after: go_on });
+    call(ForkCallbacks { before: finish_all, after: go_on });
     let mut under_way = lock();
     under_way.retain(|load| load.upgrade().is_some_and(|load| !load.is_over()));
     under_way.push(load);
 }
 
-/// In the thread that forks, before it does.
+/// Runs in the forking thread before the fork.
 fn finish_all() {
     let mut done: Vec<Arc<dyn Forked>> = Vec::new();
     for _ in 0..ROUNDS_MAX {
-        // Not in one expression with the wait: others load meanwhile.
+        // Release the lock before waiting, so that other threads can start loads.
         let loads: Vec<Arc<dyn Forked>> = lock().iter().filter_map(Weak::upgrade).collect();
         let is_done = |load: &Arc<dyn Forked>| {
             done.iter().any(|done| std::ptr::addr_eq(Arc::as_ptr(done), Arc::as_ptr(load)))
@@ -66,16 +68,16 @@ fn finish_all() {
             done.push(load);
         }
     }
-    // Before the lock: dropping the last hold on a load takes a while.
+    // Drop the loads before locking, because dropping the last reference takes a while.
     drop(done);
     let guard = lock();
-    // SAFETY: this thread has the lock.
+    // SAFETY: this thread holds the lock.
     unsafe { *HELD.0.get() = Some(guard) };
 }
 
-/// In the parent and in the child, after the fork.
+/// Runs in the parent and in the child after the fork.
 fn go_on() {
-    // SAFETY: this thread has the lock, in the child as well: it is the one that forked.
+    // SAFETY: this thread holds the lock. In the child, it is the thread that forked.
     drop(unsafe { (*HELD.0.get()).take() });
 }
 
@@ -85,8 +87,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_can_lock_what_another_thread_had_locked_when_it_was_forked() {
-        call(Around { before: finish_all, after: go_on });
+    fn a_child_can_take_the_lock_that_another_thread_held_before_the_fork() {
+        call(ForkCallbacks { before: finish_all, after: go_on });
         let barrier = std::sync::Barrier::new(2);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -96,7 +98,7 @@ mod tests {
                 drop(guard);
             });
             barrier.wait();
-            // SAFETY: the child looks at a word of memory, and ends.
+            // SAFETY: the child checks one word of memory and ends.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let is_free = UNDER_WAY.try_lock().is_ok();
@@ -104,9 +106,9 @@ mod tests {
                 unsafe { libc::_exit(if is_free { 0 } else { 1 }) };
             }
             let mut status = 0;
-            // SAFETY: waits for that child alone.
+            // SAFETY: waits only for that child.
             unsafe { libc::waitpid(child, &raw mut status, 0) };
-            assert_eq!(status, 0, "the lock is another's, who is not in the child");
+            assert_eq!(status, 0, "the lock is held by a thread that the child lacks");
         });
         drop(lock());
     }

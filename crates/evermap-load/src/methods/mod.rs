@@ -1,4 +1,4 @@
-//! The ways to make an image. Each fills or maps a region, or says why it can't.
+//! Load methods. Each fills or maps a region, or returns the reason why it cannot.
 
 mod fork;
 pub(crate) mod mapped;
@@ -17,20 +17,20 @@ use crate::error::Error;
 use crate::part::Part;
 use crate::source::Source;
 
-/// What every method is given.
+/// Input of every method.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) source: Arc<Source>,
     pub(crate) part: Part,
-    /// Where the part has data; elsewhere memory is zero as it is.
+    /// Data extents of the part. All other memory is already zero.
     pub(crate) data: Arc<[Span]>,
     pub(crate) counters: Arc<Counters>,
-    /// Some of the file is cached: direct reads ask where.
+    /// True if part of the file is cached, so direct reads check where.
     pub(crate) is_partly_cached: bool,
 }
 
 impl Job {
-    /// Whether a window's range of the file has any data.
+    /// Returns true if a range of the file has data.
     pub(crate) fn has_data(&self, offset: u64, bytes: usize) -> bool {
         let end = offset + bytes as u64;
         let after = self.data.partition_point(|span| span.end <= offset);
@@ -38,22 +38,22 @@ impl Job {
     }
 }
 
-/// Why a method did not make an image.
+/// Reason why a method did not create an image.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// It can't here: another may. Nothing was changed.
+    /// The method is not possible here, but another may be. Nothing was changed.
     Refused(String),
-    /// Nothing can.
+    /// No method can succeed.
     Failed(Error),
 }
 
 impl Stop {
-    /// For methods that take more than reading a file to its end.
+    /// Refuses files of unknown length, for methods that cannot just read to the end.
     pub(crate) fn if_unsized(job: &Job) -> Result<(), Stop> {
         match job.source.contents() {
             None => Ok(()),
             Some(_) => Err(Stop::Refused(
-                "its length is not known before it is read: load it by a method that reads".into(),
+                "its length is unknown before it is read; use a method that reads".into(),
             )),
         }
     }
@@ -65,7 +65,8 @@ impl From<Error> for Stop {
     }
 }
 
-/// A file that ended before it should, though its length is as it was: a disk or file system that lies.
+/// Returns the error for a file that ended early although its length is unchanged, because of a
+/// faulty disk or file system.
 pub(crate) fn ended_early(job: &Job, offset: u64, bytes: usize) -> Error {
     match job.source.check() {
         Err(changed) => changed,
@@ -78,7 +79,7 @@ pub(crate) fn ended_early(job: &Job, offset: u64, bytes: usize) -> Error {
     }
 }
 
-/// Why a window is missing for good that nobody could read.
+/// Returns the error number to record for a window that could not be read.
 pub(crate) fn errno_of(error: &Error) -> Errno {
     match error {
         Error::Unreadable { source, .. } | Error::Io { source, .. } => {

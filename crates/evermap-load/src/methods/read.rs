@@ -1,4 +1,4 @@
-//! Reads into private memory, by several threads: each takes the next piece that nobody has taken.
+//! Reads into private memory with several threads. Each takes the next window.
 
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
@@ -16,45 +16,50 @@ use crate::sys::HUGE_PAGE_BYTES;
 use crate::sys::read::{Caching, read_at};
 use crate::sys::thread;
 
-/// What a read takes from.
+/// Source of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// The page cache, which keeps what it did not have.
+pub(crate) enum ReadPath {
+    /// The page cache, which keeps the pages read.
     Cached,
-    /// The page cache, which is as before afterwards.
+    /// The page cache, evicting the pages read.
     Uncached,
-    /// The device.
+    /// The device, past the page cache.
     Direct,
 }
 
-/// Reads all of a part into private memory.
-pub(crate) fn read(job: &Job, way: Way, huge: bool, threads: usize) -> Result<Region, Stop> {
+/// Reads a whole part into private memory.
+pub(crate) fn read(
+    job: &Job,
+    read_path: ReadPath,
+    huge: bool,
+    threads: usize,
+) -> Result<Region, Stop> {
     let part = &job.part;
     if let Some(contents) = job.source.contents() {
         return of_contents(job, contents, huge);
     }
-    if way == Way::Direct && job.source.direct().is_none() {
-        return Err(Stop::Refused("it cannot be read past the page cache".into()));
+    if read_path == ReadPath::Direct && job.source.direct().is_none() {
+        return Err(Stop::Refused("the file does not support direct reads".into()));
     }
     let bytes = part.blocks_bytes();
-    let is_huge = huge || way == Way::Direct;
+    let is_huge = huge || read_path == ReadPath::Direct;
     let region = if is_huge { Region::aligned(bytes) } else { Region::private(bytes) }
         .map_err(|errno| job.source.failed("get memory for", errno))?;
-    let was_cached = match way {
-        Way::Uncached if job.is_partly_cached => cached_windows(job),
+    let was_cached = match read_path {
+        ReadPath::Uncached if job.is_partly_cached => cached_windows(job),
         _ => Vec::new(),
     };
     let reading = Reading {
         job,
         region: &region,
-        huge: is_huge.then(|| HugePages::look(region.bytes())),
-        way,
+        huge: is_huge.then(|| HugePages::query(region.bytes())),
+        read_path,
         was_cached,
         next: AtomicUsize::new(0),
         error: OnceLock::new(),
     };
     let threads = threads.clamp(1, part.windows().max(1));
-    // The one that calls is one of them; a thread that cannot be had is none.
+    // The caller is one worker; failed spawns are ignored.
     std::thread::scope(|scope| {
         for _ in 1..threads {
             let builder = std::thread::Builder::new().name("evermap-load".into());
@@ -71,23 +76,23 @@ pub(crate) fn read(job: &Job, way: Way, huge: bool, threads: usize) -> Result<Re
     }
     job.source.check()?;
     if is_huge {
-        region.unite();
+        region.merge_advice();
     }
     job.counters.complete();
     Ok(region)
 }
 
-/// Of a file that was read to its end when it was opened.
+/// Copies the contents of a file that was read when it was opened.
 fn of_contents(job: &Job, contents: &[u8], huge: bool) -> Result<Region, Stop> {
     let part = &job.part;
     let region =
         if huge { Region::huge(part.memory_bytes()) } else { Region::private(part.memory_bytes()) }
             .map_err(|errno| job.source.failed("get memory for", errno))?;
     let wanted = &contents[part.begin as usize..part.end as usize];
-    // SAFETY: the region is as long as the part at least, and nobody has seen it.
+    // SAFETY: the region is at least as long as the part, and has no other user yet.
     unsafe { std::ptr::copy_nonoverlapping(wanted.as_ptr(), region.address(), wanted.len()) };
     if huge {
-        region.unite();
+        region.merge_advice();
     }
     add(&job.counters.cached_bytes, wanted.len() as u64);
     job.counters.loaded(part.bytes());
@@ -95,7 +100,7 @@ fn of_contents(job: &Job, contents: &[u8], huge: bool) -> Result<Region, Stop> {
     Ok(region)
 }
 
-/// Which windows have something in the cache.
+/// Returns which windows have cached pages.
 fn cached_windows(job: &Job) -> Vec<bool> {
     let is_cached = |window: Window| {
         evermap_observe::residency_of(job.source.cached(), window.offset, window.bytes as u64)
@@ -107,12 +112,13 @@ fn cached_windows(job: &Job) -> Vec<bool> {
 struct Reading<'r> {
     job: &'r Job,
     region: &'r Region,
-    /// Asked for window by window.
+    /// Budget of huge pages, used window by window.
     huge: Option<HugePages>,
-    way: Way,
-    /// Which windows were in the cache, if that matters: asked before the first read, which reads ahead.
+    read_path: ReadPath,
+    /// Windows that were cached before the load, if that matters. Queried before the first read,
+    /// which reads ahead.
     was_cached: Vec<bool>,
-    /// The next window that nobody has.
+    /// Next window to read.
     next: AtomicUsize,
     error: OnceLock<Error>,
 }
@@ -143,12 +149,12 @@ impl Reading<'_> {
         let has_data = self.job.has_data(window.offset, window.bytes);
         let bytes = window.bytes as u64;
         if has_data {
-            // SAFETY: the window is within the region, which has room for whole blocks.
+            // SAFETY: the window is within the region, which has room for its whole blocks.
             let address = unsafe { self.region.address().add(window.at) };
-            // SAFETY: this thread alone fills this window, and nobody has seen the region.
+            // SAFETY: only this thread fills this window, and the region has no other user yet.
             let read = |file| unsafe { fill(self.job, file, address, window, Caching::Kept) };
-            match self.way {
-                Way::Direct => {
+            match self.read_path {
+                ReadPath::Direct => {
                     let direct = source.direct().unwrap_or(source.cached());
                     read(direct).or_else(|_| {
                         crate::counters::count(&counters.read_again);
@@ -156,12 +162,13 @@ impl Reading<'_> {
                     })?;
                     add(&counters.direct_bytes, bytes);
                 }
-                Way::Uncached => {
-                    // SAFETY: as above.
+                ReadPath::Uncached => {
+                    // SAFETY: only this thread fills this window, and the region has no other user
+                    // yet.
                     unsafe { self.read_uncached(address, window) }?;
                     add(&counters.cached_bytes, bytes);
                 }
-                Way::Cached => {
+                ReadPath::Cached => {
                     read(source.cached())?;
                     add(&counters.cached_bytes, bytes);
                 }
@@ -173,25 +180,26 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// By the kernel's own means, or by dropping behind; never what was in the cache before.
+    /// Reads a window without leaving it in the page cache: with `RWF_DONTCACHE`, or by evicting it
+    /// afterwards. Pages that were cached before stay.
     ///
     /// # Safety
     ///
-    /// As [`fill`].
+    /// Same requirements as [`fill`].
     unsafe fn read_uncached(&self, address: *mut u8, window: Window) -> Result<(), Error> {
         let source = &self.job.source;
         let was_cached = self.was_cached.get(window.at / HUGE_PAGE_BYTES) == Some(&true);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller owns memory for the window's whole blocks, without other users.
         let through_cache =
             || unsafe { fill(self.job, source.cached(), address, window, Caching::Kept) };
         if was_cached {
             return through_cache();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller owns memory for the window's whole blocks, without other users.
         match unsafe { fill_by(source.cached(), address, window, Caching::Dropped) } {
             Ok(()) => return Ok(()),
-            Err(Why::Errno(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)) => {}
-            Err(why) => return Err(why.of(self.job, window)),
+            Err(FillError::Errno(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)) => {}
+            Err(error) => return Err(error.into_error(self.job, window)),
         }
         through_cache()?;
         drop_cache(self.job, window.offset, window.bytes as u64);
@@ -199,24 +207,24 @@ impl Reading<'_> {
     }
 }
 
-/// Drops what is cached of a range. Only advice: what is dirty or in use stays.
+/// Evicts a range from the page cache. Best effort: dirty and used pages stay.
 pub(crate) fn drop_cache(job: &Job, offset: u64, bytes: u64) {
     let bytes = std::num::NonZeroU64::new(bytes);
     let _ = rustix::fs::fadvise(job.source.cached(), offset, bytes, rustix::fs::Advice::DontNeed);
 }
 
-/// Why a window could not be filled.
+/// Reason why a window could not be filled.
 #[derive(Debug)]
-pub(crate) enum Why {
+pub(crate) enum FillError {
     Errno(Errno),
     Ended,
 }
 
-impl Why {
-    pub(crate) fn of(self, job: &Job, window: Window) -> Error {
+impl FillError {
+    pub(crate) fn into_error(self, job: &Job, window: Window) -> Error {
         match self {
-            Why::Ended => ended_early(job, window.offset, window.bytes),
-            Why::Errno(errno) => Error::Unreadable {
+            FillError::Ended => ended_early(job, window.offset, window.bytes),
+            FillError::Errno(errno) => Error::Unreadable {
                 path: job.source.path().into(),
                 offset_bytes: window.offset,
                 length_bytes: window.bytes as u64,
@@ -230,7 +238,8 @@ impl Why {
 ///
 /// # Safety
 ///
-/// At `address` is memory for whole blocks of the window (`blocks_bytes`), which is the caller's and which nobody else uses meanwhile.
+/// At `address`, the caller owns memory for the window's whole blocks (`blocks_bytes`), without
+/// other users during the call.
 pub(crate) unsafe fn fill(
     job: &Job,
     file: BorrowedFd<'_>,
@@ -238,44 +247,47 @@ pub(crate) unsafe fn fill(
     window: Window,
     caching: Caching,
 ) -> Result<(), Error> {
-    // SAFETY: the caller's promise.
-    unsafe { fill_by(file, address, window, caching) }.map_err(|why| why.of(job, window))
+    // SAFETY: the caller owns memory for the window's whole blocks, without other users.
+    unsafe { fill_by(file, address, window, caching) }
+        .map_err(|error| error.into_error(job, window))
 }
 
+/// Reads one window to `address`, with an error that lacks the path.
+///
 /// # Safety
 ///
-/// As [`fill`].
+/// Same requirements as [`fill`].
 unsafe fn fill_by(
     file: BorrowedFd<'_>,
     address: *mut u8,
     window: Window,
     caching: Caching,
-) -> Result<(), Why> {
+) -> Result<(), FillError> {
     let mut done = 0;
     while done < window.bytes {
-        // Whole blocks are asked for; what the file does not have does not come.
+        // Request whole blocks. A read at the end of the file returns fewer bytes.
         let wanted = window.blocks_bytes - done;
-        // SAFETY: within whole blocks of the window, which are the caller's.
+        // SAFETY: the bytes are within the window's whole blocks, which belong to the caller.
         let came = unsafe {
             read_at(file, address.add(done), wanted, window.offset + done as u64, caching)
         };
-        match came.map_err(Why::Errno)? {
-            0 => return Err(Why::Ended),
+        match came.map_err(FillError::Errno)? {
+            0 => return Err(FillError::Ended),
             came => done += came,
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller owns memory for the window's whole blocks, without other users.
     unsafe { clear_behind(address, window) };
     Ok(())
 }
 
-/// Zeros behind the last byte that an image has of a window's last block: nobody shall find there what else a read brought.
+/// Zeros the rest of a window's last block, so that other bytes of the file are not visible there.
 ///
 /// # Safety
 ///
-/// As [`fill`].
+/// Same requirements as [`fill`].
 pub(crate) unsafe fn clear_behind(address: *mut u8, window: Window) {
     let behind = window.blocks_bytes - window.bytes;
-    // SAFETY: within whole blocks of the window, which are the caller's.
+    // SAFETY: the bytes are within the window's whole blocks, which belong to the caller.
     unsafe { address.add(window.bytes).write_bytes(0, behind) };
 }

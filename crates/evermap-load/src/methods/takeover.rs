@@ -1,9 +1,10 @@
-//! Takeover, all at once: a ring of direct reads whose target is the image itself. Its pages never are the cache's, and nobody copies them.
+//! Eager takeover: direct reads through an io_uring into the image itself, without the page cache
+//! and without copies.
 
 use rustix::io::Errno;
 use std::time::Duration;
 
-use super::read::{Way, clear_behind, fill};
+use super::read::{ReadPath, clear_behind, fill};
 use super::{Job, Stop};
 use crate::counters::{add, count};
 use crate::error::Error;
@@ -11,38 +12,39 @@ use crate::region::Region;
 use crate::sys::read::Caching;
 use crate::sys::ring::{Event, Ring};
 
-/// Reads under way at a time, of 2 MiB each.
+/// Number of outstanding reads, of 2 MiB each.
 const DEPTH: usize = 24;
-/// How long a wait takes at most; only to look whether anything went wrong.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Maximum time of one wait. A timeout only rechecks the state.
+const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Reads all of a part into huge pages.
+/// Reads a whole part into huge pages.
 pub(crate) fn takeover(job: &Job, threads: usize) -> Result<Region, Stop> {
     Stop::if_unsized(job)?;
     if job.source.direct().is_none() {
         let name = job.source.file_system().name();
-        return Err(Stop::Refused(format!("{name} has no direct reads of it")));
+        return Err(Stop::Refused(format!("{name} does not support direct reads of this file")));
     }
     let Ok(ring) = Ring::new(DEPTH) else {
-        // Where rings are forbidden, threads read.
-        return super::read::read(job, Way::Direct, true, threads.max(4));
+        // If io_uring is forbidden, read with threads.
+        return super::read::read(job, ReadPath::Direct, true, threads.max(4));
     };
     let region = Region::huge(job.part.memory_bytes())
         .map_err(|errno| job.source.failed("get memory for", errno))?;
     let mut filling = Filling { job, region, ring, next: 0, again: Vec::new() };
     let outcome = filling.run();
-    let is_settled = filling.ring.settle();
+    let is_drained = filling.ring.drain();
     let Filling { mut region, again, .. } = filling;
-    if !is_settled {
+    if !is_drained {
         region.leak();
     }
     outcome?;
-    // Whatever did not come as it should: through the cache, which says why, or has it.
+    // Windows whose direct read failed are read through the cache, which succeeds or gives the
+    // error.
     for window in again {
         count(&job.counters.read_again);
         let window = job.part.window(window);
-        // SAFETY: the window is within the region, which has room for whole blocks of it; the ring has settled, or the region was leaked
-        // and the outcome was an error.
+        // SAFETY: the window is within the region, which has room for its whole blocks. No read is
+        // outstanding: if the ring was not drained, `run` failed and this is not reached.
         unsafe {
             let address = region.address().add(window.at);
             fill(job, job.source.cached(), address, window, Caching::Kept)?;
@@ -50,7 +52,7 @@ pub(crate) fn takeover(job: &Job, threads: usize) -> Result<Region, Stop> {
         job.counters.loaded(window.bytes as u64);
     }
     job.source.check()?;
-    region.unite();
+    region.merge_advice();
     job.counters.complete();
     Ok(region)
 }
@@ -59,9 +61,9 @@ struct Filling<'f> {
     job: &'f Job,
     region: Region,
     ring: Ring,
-    /// The next window to read.
+    /// Next window to read.
     next: usize,
-    /// Windows to read through the cache afterwards.
+    /// Windows to read again through the cache.
     again: Vec<usize>,
 }
 
@@ -77,7 +79,7 @@ impl Filling<'_> {
             if self.ring.reads() == 0 {
                 return Ok(());
             }
-            for event in self.ring.wait(PATIENCE, &mut Vec::new()).map_err(broken)? {
+            for event in self.ring.wait(TIMEOUT, &mut Vec::new()).map_err(broken)? {
                 if let Event::Read { tag, result } = event {
                     self.done(tag as usize, result);
                 }
@@ -107,8 +109,8 @@ impl Filling<'_> {
                 source.cached()
             }
         };
-        // SAFETY: the window is within the region, which has room for whole blocks of it and outlives the read: it is leaked
-        // if the ring does not settle.
+        // SAFETY: the window is within the region, which has room for its whole blocks and outlives
+        // the read: it is leaked if the ring cannot be drained.
         unsafe {
             let address = self.region.address().add(window.at);
             self.ring.read(number as u32, file, address, window.blocks_bytes, window.offset)
@@ -119,7 +121,8 @@ impl Filling<'_> {
         let window = self.job.part.window(number);
         match result {
             Ok(came) if came >= window.bytes => {
-                // SAFETY: within the region, which has room for whole blocks; the read into them is over.
+                // SAFETY: the window is within the region, which has room for its whole blocks, and
+                // the read has completed.
                 unsafe { clear_behind(self.region.address().add(window.at), window) };
                 self.job.counters.loaded(window.bytes as u64);
             }

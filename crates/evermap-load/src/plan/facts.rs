@@ -1,6 +1,6 @@
-//! What a plan is made from: gathered once, and touched nothing.
+//! Facts for planning, gathered once without changing anything.
 
-/// What is known of a file and of this machine before a load.
+/// Facts about a file and this machine before a load.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Facts {
@@ -8,32 +8,32 @@ pub struct Facts {
     pub bytes: u64,
     /// Name of the file system.
     pub file_system: String,
-    /// It keeps files in memory only.
+    /// The file system keeps files in memory only.
     pub is_in_memory: bool,
-    /// It can only be read, and may keep this file compressed.
+    /// The file system is read-only and may compress this file.
     pub is_compressed: bool,
-    /// It can share blocks between files.
+    /// The file system can share blocks between files.
     pub shares_blocks: bool,
     /// Nothing can change the file.
     pub is_unchangeable: bool,
-    /// Bytes of it in the page cache; `None` where the kernel does not tell.
+    /// Bytes of the part in the page cache; `None` if the kernel does not report it.
     pub resident_bytes: Option<u64>,
-    /// Bytes of it in the page cache that are not on the disk yet.
+    /// Cached bytes not yet written to disk.
     pub dirty_bytes: u64,
-    /// Blocks of direct reads; `None` where there are none.
+    /// Alignment of direct reads; `None` if not supported.
     pub direct_block_bytes: Option<u64>,
-    /// Memory that can be had.
+    /// Available memory.
     pub available_bytes: Option<u64>,
-    /// Who limits it: the system or a control group.
+    /// Source of the memory limit: the system or a control group.
     pub available_limit: &'static str,
-    /// Processors that this process may use.
+    /// Number of processors that this process may use.
     pub processors: usize,
-    /// What the device reads by itself, if that is known, in bytes a second.
+    /// Read rate of the device, in bytes a second, if known.
     pub device_bytes_per_s: Option<f64>,
 }
 
 impl Facts {
-    /// Share of the file that is in the page cache; 0 if not known.
+    /// Returns the share of the file in the page cache, 0 if unknown.
     pub fn resident_share(&self) -> f64 {
         match self.bytes {
             0 => 1.0,

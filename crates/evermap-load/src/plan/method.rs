@@ -1,6 +1,6 @@
-//! The ways to make an image, by name.
+//! Load methods and their names.
 
-/// One way to make an image. `docs/load.md` says what each is best for.
+/// Method of loading an image. `docs/load.md` explains when each is best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -8,32 +8,33 @@
 pub enum Method {
     /// Reads into private pages of 4 KiB.
     Read,
-    /// Reads into private huge pages, by several threads.
+    /// Reads into private huge pages, with several threads.
     ReadHuge,
-    /// The same; what that brings into the page cache is dropped again.
+    /// Like `ReadHuge`, and then evicts the pages it brought into the page cache.
     ReadUncached,
-    /// A private mapping.
+    /// Private mapping.
     Mmap,
-    /// The same, read ahead and mapped in units of 2 MiB.
+    /// Private mapping, read ahead and mapped in units of 2 MiB.
     MmapHuge,
-    /// The same, with all of it read ahead.
+    /// Private mapping, with the whole file read ahead.
     MmapWillneed,
-    /// The same, with all pages mapped beforehand.
+    /// Private mapping, with all pages mapped in advance.
     MmapPopulateRead,
-    /// The same, with all pages copied beforehand.
+    /// Private mapping, with all pages copied in advance.
     MmapPopulateWrite,
-    /// A shared mapping to read; private when it is written to.
+    /// Shared read-only mapping, made private on the first write.
     MmapShared,
-    /// Direct reads into the image's own huge pages.
+    /// Direct reads into private huge pages.
     Takeover,
-    /// Usable at once: windows that are touched are read first, and moved into place.
+    /// Usable at once. Windows are loaded in the background, accessed windows first, and moved into
+    /// place.
     TakeoverOnDemand,
-    /// A shared mapping of a clone without a name.
+    /// Shared mapping of an unnamed clone.
     Clone,
 }
 
 impl Method {
-    /// All there are.
+    /// All methods.
     pub const ALL: [Method; 12] = [
         Method::Read,
         Method::ReadHuge,
@@ -49,7 +50,7 @@ impl Method {
         Method::Clone,
     ];
 
-    /// Its name, as in `--method`.
+    /// Returns the name, as in `--method`.
     pub fn name(self) -> &'static str {
         match self {
             Method::Read => "read",
@@ -67,12 +68,12 @@ impl Method {
         }
     }
 
-    /// The method of this name.
+    /// Returns the method with this name.
     pub fn from_name(name: &str) -> Option<Method> {
         Method::ALL.into_iter().find(|method| method.name() == name)
     }
 
-    /// Whether its image shows the file itself, or pages of the cache that are the file's: takes `may_map`.
+    /// Returns true if the image maps the file or its page cache. Such methods require `may_map`.
     pub fn maps_the_file(self) -> bool {
         matches!(
             self,
@@ -85,7 +86,7 @@ impl Method {
         )
     }
 
-    /// Whether all of its image is memory that only this process has, from the beginning.
+    /// Returns true if the image is private memory of this process from the start.
     pub fn is_private(self) -> bool {
         !self.maps_the_file() && self != Method::Clone
     }
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_method_has_a_name_of_its_own() {
+    fn every_method_has_a_unique_name() {
         for method in Method::ALL {
             assert_eq!(Method::from_name(method.name()), Some(method));
         }

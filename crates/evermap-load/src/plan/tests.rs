@@ -23,49 +23,49 @@ fn warm() -> Facts {
     Facts { resident_bytes: Some(64 << 20), ..facts() }
 }
 
-fn mapping(wishes: Wishes) -> Wishes {
-    Wishes { may_map: true, ..wishes }
+fn mapping(options: Options) -> Options {
+    Options { may_map: true, ..options }
 }
 
-fn first(facts: &Facts, wishes: &Wishes) -> Method {
-    plan(facts, wishes).unwrap().choices[0].method
+fn first(facts: &Facts, options: &Options) -> Method {
+    plan(facts, options).unwrap().choices[0].method
 }
 
 #[test]
-fn cold_and_written_is_taken_over() {
-    assert_eq!(first(&facts(), &Wishes::default()), Method::TakeoverOnDemand);
-    let finish = Wishes { latency: Latency::Finish, ..Wishes::default() };
+fn a_cold_written_file_is_taken_over() {
+    assert_eq!(first(&facts(), &Options::default()), Method::TakeoverOnDemand);
+    let finish = Options { latency: Latency::Finish, ..Options::default() };
     assert_eq!(first(&facts(), &finish), Method::Takeover);
     let buffered = Facts { direct_block_bytes: None, ..facts() };
     assert_eq!(first(&buffered, &finish), Method::ReadUncached);
-    let kept = Wishes { cache: Cache::Keep, ..Wishes::default() };
+    let kept = Options { cache: Cache::Keep, ..Options::default() };
     assert_eq!(first(&facts(), &kept), Method::ReadHuge);
 }
 
 #[test]
-fn warm_is_mapped_if_little_is_written_and_else_read_into_huge_pages() {
-    let written = |share| mapping(Wishes { written: Some(share), ..Wishes::default() });
+fn a_warm_file_is_mapped_if_little_is_written_else_read_into_huge_pages() {
+    let written = |share| mapping(Options { written: Some(share), ..Options::default() });
     assert_eq!(first(&warm(), &written(0.0)), Method::MmapHuge);
     assert_eq!(first(&warm(), &written(0.2)), Method::MmapHuge);
     assert_eq!(first(&warm(), &written(0.25)), Method::ReadHuge);
-    assert_eq!(first(&warm(), &Wishes::default()), Method::ReadHuge);
+    assert_eq!(first(&warm(), &Options::default()), Method::ReadHuge);
 }
 
 #[test]
-fn cold_and_only_read_is_mapped_in_whatever_order_unless_nothing_is_to_stay_cached() {
+fn a_cold_read_only_file_is_mapped_unless_the_cache_is_dropped() {
     for order in [Order::Unknown, Order::Sequential, Order::Random] {
-        let wishes = mapping(Wishes { written: Some(0.0), order, ..Wishes::default() });
-        assert_eq!(first(&facts(), &wishes), Method::MmapHuge);
-        assert!(maps_anyway(&facts(), &wishes));
-        let wishes = Wishes { cache: Cache::Drop, ..wishes };
-        assert_eq!(first(&facts(), &wishes), Method::TakeoverOnDemand);
-        assert!(!maps_anyway(&facts(), &wishes));
+        let options = mapping(Options { written: Some(0.0), order, ..Options::default() });
+        assert_eq!(first(&facts(), &options), Method::MmapHuge);
+        assert!(maps_anyway(&facts(), &options));
+        let options = Options { cache: Cache::Drop, ..options };
+        assert_eq!(first(&facts(), &options), Method::TakeoverOnDemand);
+        assert!(!maps_anyway(&facts(), &options));
     }
 }
 
 #[test]
-fn nothing_is_mapped_that_somebody_may_change() {
-    let read_only = Wishes { written: Some(0.0), ..Wishes::default() };
+fn a_file_that_may_change_is_not_mapped() {
+    let read_only = Options { written: Some(0.0), ..Options::default() };
     for facts in [facts(), warm()] {
         let plan = plan(&facts, &read_only).unwrap();
         assert!(plan.choices.iter().all(|choice| !choice.method.maps_the_file()), "{plan:?}");
@@ -75,14 +75,14 @@ fn nothing_is_mapped_that_somebody_may_change() {
 }
 
 #[test]
-fn what_decompresses_is_read_by_many() {
+fn compressed_files_are_read_by_many_threads() {
     let facts = Facts { is_compressed: true, direct_block_bytes: None, ..facts() };
-    let plan = plan(&facts, &Wishes::default()).unwrap();
+    let plan = plan(&facts, &Options::default()).unwrap();
     assert_eq!((plan.choices[0].method, plan.choices[0].threads), (Method::ReadHuge, 8));
 }
 
 #[test]
-fn erofs_decompresses_ahead_of_who_reads_a_mapping_in_order() {
+fn erofs_is_mapped_unless_access_is_random_or_writes() {
     let packed = Facts {
         is_compressed: true,
         is_unchangeable: true,
@@ -90,18 +90,18 @@ fn erofs_decompresses_ahead_of_who_reads_a_mapping_in_order() {
         file_system: "erofs".into(),
         ..facts()
     };
-    let wishes = |order, written| Wishes { order, written: Some(written), ..Wishes::default() };
-    assert_eq!(first(&packed, &wishes(Order::Sequential, 0.0)), Method::MmapHuge);
-    assert_eq!(first(&packed, &wishes(Order::Unknown, 0.0)), Method::MmapHuge);
-    assert_eq!(first(&packed, &wishes(Order::Random, 0.0)), Method::ReadHuge);
-    assert_eq!(first(&packed, &wishes(Order::Sequential, 0.1)), Method::ReadHuge);
+    let options = |order, written| Options { order, written: Some(written), ..Options::default() };
+    assert_eq!(first(&packed, &options(Order::Sequential, 0.0)), Method::MmapHuge);
+    assert_eq!(first(&packed, &options(Order::Unknown, 0.0)), Method::MmapHuge);
+    assert_eq!(first(&packed, &options(Order::Random, 0.0)), Method::ReadHuge);
+    assert_eq!(first(&packed, &options(Order::Sequential, 0.1)), Method::ReadHuge);
     let other = Facts { file_system: "squashfs".into(), ..packed };
-    assert_eq!(first(&other, &wishes(Order::Sequential, 0.0)), Method::ReadHuge);
+    assert_eq!(first(&other, &options(Order::Sequential, 0.0)), Method::ReadHuge);
 }
 
 #[test]
-fn what_is_in_memory_is_as_what_is_cached_and_is_not_mapped_where_it_has_holes() {
-    let written = |share| mapping(Wishes { written: Some(share), ..Wishes::default() });
+fn a_file_in_memory_counts_as_cached_and_is_not_mapped_if_it_has_holes() {
+    let written = |share| mapping(Options { written: Some(share), ..Options::default() });
     let dense = Facts { is_in_memory: true, direct_block_bytes: None, ..warm() };
     assert_eq!(first(&dense, &written(0.0)), Method::MmapHuge);
     assert_eq!(first(&dense, &written(0.2)), Method::MmapHuge);
@@ -111,48 +111,48 @@ fn what_is_in_memory_is_as_what_is_cached_and_is_not_mapped_where_it_has_holes()
 }
 
 #[test]
-fn what_is_hardly_touched_is_mapped_wherever_it_is() {
-    let wishes = |cache| mapping(Wishes { touched: Some(0.001), cache, ..Wishes::default() });
+fn a_hardly_touched_file_is_mapped() {
+    let options = |cache| mapping(Options { touched: Some(0.001), cache, ..Options::default() });
     let packed = Facts { is_compressed: true, ..facts() };
     for facts in [facts(), warm(), packed] {
-        assert_eq!(first(&facts, &wishes(Cache::Auto)), Method::MmapHuge);
+        assert_eq!(first(&facts, &options(Cache::Auto)), Method::MmapHuge);
     }
-    assert_eq!(first(&facts(), &wishes(Cache::Drop)), Method::TakeoverOnDemand);
+    assert_eq!(first(&facts(), &options(Cache::Drop)), Method::TakeoverOnDemand);
 }
 
 #[test]
-fn what_does_not_fit_is_mapped_or_refused() {
+fn a_file_larger_than_memory_is_mapped_or_refused() {
     let facts = Facts { available_bytes: Some(32 << 20), ..facts() };
     let kept = (64 << 20) / 256 + (2 << 20);
     let short = NoMemory { needed_bytes: 64 << 20, available_bytes: (32 << 20) - kept };
-    assert_eq!(plan(&facts, &Wishes::default()), Err(short));
-    assert_eq!(first(&facts, &mapping(Wishes::default())), Method::MmapHuge);
+    assert_eq!(plan(&facts, &Options::default()), Err(short));
+    assert_eq!(first(&facts, &mapping(Options::default())), Method::MmapHuge);
     let xfs = Facts { shares_blocks: true, ..facts };
-    assert_eq!(first(&xfs, &Wishes::default()), Method::Clone);
+    assert_eq!(first(&xfs, &Options::default()), Method::Clone);
 }
 
 #[test]
-fn what_just_fits_is_more_than_there_is_with_what_it_takes_to_keep_it() {
+fn overhead_counts_towards_the_available_memory() {
     let bytes = facts().bytes;
     for (available, fits) in [(bytes, false), (bytes + (1 << 20), false), (bytes + (4 << 20), true)]
     {
         let facts = Facts { available_bytes: Some(available), ..facts() };
-        assert_eq!(plan(&facts, &Wishes::default()).is_ok(), fits, "{available}");
+        assert_eq!(plan(&facts, &Options::default()).is_ok(), fits, "{available}");
     }
-    let allowed = Wishes { memory_bytes_max: Some(bytes), ..Wishes::default() };
-    assert!(plan(&facts(), &allowed).is_ok(), "what is allowed is a number of bytes");
+    let allowed = Options { memory_bytes_max: Some(bytes), ..Options::default() };
+    assert!(plan(&facts(), &allowed).is_ok(), "overhead does not count towards a requested limit");
 }
 
 #[test]
-fn every_plan_ends_with_what_always_works() {
+fn every_plan_ends_with_the_method_that_always_works() {
     for resident in [0, 32 << 20, 64 << 20] {
         for direct in [None, Some(4096)] {
             let facts =
                 Facts { resident_bytes: Some(resident), direct_block_bytes: direct, ..facts() };
-            let plan = plan(&facts, &Wishes::default()).unwrap();
+            let plan = plan(&facts, &Options::default()).unwrap();
             assert_eq!(plan.choices.last().unwrap().method, Method::Read);
         }
     }
     let short = Facts { bytes: 4097, ..facts() };
-    assert_eq!(first(&short, &Wishes::default()), Method::Read);
+    assert_eq!(first(&short, &Options::default()), Method::Read);
 }

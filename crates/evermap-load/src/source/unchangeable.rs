@@ -1,13 +1,15 @@
-//! Which files can be mapped without a promise: those that nothing can change while they are open.
+//! Files that can be mapped without the caller's promise, because nothing can change them while
+//! they are open.
 //!
-//! Whatever is counted in here by mistake is undefined behaviour in a program that promised nothing.
+//! A file accepted by mistake is undefined behaviour in a program that made no promise.
 
 use std::os::fd::BorrowedFd;
 
 use evermap_observe::FileSystem;
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 
-/// Files that nobody can write to while they are open, root and remounts aside.
+/// Returns true if no process can write to the file while it is open, except through root or a
+/// remount.
 pub(super) fn is_unchangeable(file: BorrowedFd<'_>, file_system: FileSystem, stat: &Statx) -> bool {
     let attributes = rustix::fs::StatxAttributes::IMMUTABLE | rustix::fs::StatxAttributes::VERITY;
     let sealed = rustix::fs::SealFlags::WRITE | rustix::fs::SealFlags::SHRINK;
@@ -17,7 +19,8 @@ pub(super) fn is_unchangeable(file: BorrowedFd<'_>, file_system: FileSystem, sta
         || (changes_by_its_mounts_only(file_system) && has_read_only_mounts_only(file))
 }
 
-/// What is on a disk of this machine. What servers, programs or layers below have, they may change.
+/// Returns true for file systems on local disks. Others can be changed by servers, programs or
+/// lower layers.
 fn changes_by_its_mounts_only(file_system: FileSystem) -> bool {
     matches!(
         file_system,
@@ -29,8 +32,8 @@ fn changes_by_its_mounts_only(file_system: FileSystem) -> bool {
     )
 }
 
-/// Whether the file system as a whole is read-only. One mount of it may be (a container's, of a directory that is given to it) while others
-/// are not.
+/// Returns true if the whole file system is read-only. A single mount can be read-only while others
+/// are writable, for example a directory passed to a container.
 fn has_read_only_mounts_only(file: BorrowedFd<'_>) -> bool {
     let flags = rustix::fs::StatVfsMountFlags::RDONLY;
     if !rustix::fs::fstatvfs(file).is_ok_and(|mount| mount.f_flag.contains(flags)) {
@@ -42,7 +45,7 @@ fn has_read_only_mounts_only(file: BorrowedFd<'_>) -> bool {
     stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 && is_read_only(&mounts, stat.stx_mnt_id)
 }
 
-/// Of a `mountinfo`: whether the file system of a mount is read-only.
+/// Returns true if `mountinfo` lists the file system of this mount as read-only.
 fn is_read_only(mounts: &str, mount: u64) -> bool {
     let mount = mount.to_string();
     let line = mounts.lines().find(|line| line.split(' ').next() == Some(&mount));
@@ -55,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_that_is_read_only_is_told_from_a_file_system_that_is() {
+    fn a_read_only_mount_differs_from_a_read_only_file_system() {
         let mounts = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=ro\n\
                       23 22 8:1 /data /srv ro,relatime - ext4 /dev/sda1 rw\n\
                       24 22 8:2 / /boot rw,relatime master:2 - ext4 /dev/sda2 ro\n";

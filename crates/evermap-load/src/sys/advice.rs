@@ -1,48 +1,48 @@
-//! Advice about ranges of addresses, and orders that take the form of advice.
+//! Advice about address ranges, and `madvise` commands.
 
 use std::ffi::c_void;
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 
-/// What changes no contents of a range, whoever uses it.
+/// Advice that changes no contents of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Harmless {
-    /// Huge pages, and on files read-ahead by such.
+pub(crate) enum SafeAdvice {
+    /// Use huge pages, and read files ahead in such units.
     HugePages,
-    /// Reads ahead.
+    /// Read ahead.
     WillNeed,
-    /// Reads far ahead, and forgets behind.
+    /// Read far ahead, and release pages behind.
     Sequential,
-    /// Reads nothing ahead.
+    /// Do not read ahead.
     Random,
-    /// Has all pages there. `EFAULT` where a file has none.
+    /// Map all pages now. Fails with `EFAULT` beyond a file's end.
     PopulateRead,
-    /// Has all pages there and private.
+    /// Map all pages now, as private pages.
     PopulateWrite,
-    /// Children don't have the range.
+    /// Exclude the range from children.
     DontFork,
-    /// They do again.
+    /// Include the range in children again.
     DoFork,
 }
 
-/// Gives it. The range must be whole pages; where nothing is mapped it is an error and nothing else.
-pub(crate) fn advise(address: usize, bytes: usize, advice: Harmless) -> Result<(), Errno> {
+/// Gives advice for a range of whole pages. Returns an error if nothing is mapped there.
+pub(crate) fn advise(address: usize, bytes: usize, advice: SafeAdvice) -> Result<(), Errno> {
     if bytes == 0 {
         return Ok(());
     }
     let advice = match advice {
-        Harmless::HugePages => Advice::LinuxHugepage,
-        Harmless::WillNeed => Advice::WillNeed,
-        Harmless::Sequential => Advice::Sequential,
-        Harmless::Random => Advice::Random,
-        Harmless::PopulateRead => Advice::LinuxPopulateRead,
-        Harmless::PopulateWrite => Advice::LinuxPopulateWrite,
-        Harmless::DontFork => Advice::LinuxDontFork,
-        Harmless::DoFork => Advice::LinuxDoFork,
+        SafeAdvice::HugePages => Advice::LinuxHugepage,
+        SafeAdvice::WillNeed => Advice::WillNeed,
+        SafeAdvice::Sequential => Advice::Sequential,
+        SafeAdvice::Random => Advice::Random,
+        SafeAdvice::PopulateRead => Advice::LinuxPopulateRead,
+        SafeAdvice::PopulateWrite => Advice::LinuxPopulateWrite,
+        SafeAdvice::DontFork => Advice::LinuxDontFork,
+        SafeAdvice::DoFork => Advice::LinuxDoFork,
     };
     loop {
-        // SAFETY: none of these changes what a program can read in the range.
+        // SAFETY: none of these changes the contents of the range.
         match unsafe { madvise(address as *mut c_void, bytes, advice) } {
             Err(Errno::INTR | Errno::AGAIN) => {}
             other => return other,
@@ -50,12 +50,12 @@ pub(crate) fn advise(address: usize, bytes: usize, advice: Harmless) -> Result<(
     }
 }
 
-/// Forgets the contents of private memory: it reads as zeros.
+/// Discards the contents of private memory, which then reads as zeros.
 ///
 /// # Safety
 ///
-/// The range is memory of the caller's in which nothing counts.
+/// The range is memory of the caller whose contents are not needed.
 pub(crate) unsafe fn forget(address: usize, bytes: usize) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller does not need the contents of the range.
     unsafe { madvise(address as *mut c_void, bytes, Advice::LinuxDontNeed) }
 }

@@ -1,39 +1,40 @@
-//! What has to be done around a fork of this process.
+//! Callbacks around forks of this process.
 
 use std::sync::OnceLock;
 
-/// Called in the thread that forks.
+/// Pair of callbacks, called in the forking thread.
 #[derive(Clone, Copy)]
-pub(crate) struct Around {
+pub(crate) struct ForkCallbacks {
     pub(crate) before: fn(),
-    /// In the parent, and in the child.
+    /// Called in the parent and in the child.
     pub(crate) after: fn(),
 }
 
-static AROUND: OnceLock<Around> = OnceLock::new();
+static CALLBACKS: OnceLock<ForkCallbacks> = OnceLock::new();
 
-/// Has these called around each fork. One pair for the process, the first that is given.
-pub(crate) fn call(around: Around) {
+/// Registers callbacks for each fork. The process has one pair, the first registered.
+pub(crate) fn call(around: ForkCallbacks) {
     let mut is_first = false;
-    AROUND.get_or_init(|| {
+    CALLBACKS.get_or_init(|| {
         is_first = true;
         around
     });
     if is_first {
-        // SAFETY: the handlers are functions of this library, and live as long as it. No memory for the handlers' list: forks
-        // are not noticed then, and children don't have the memory (`MADV_DONTFORK`).
+        // SAFETY: the handlers are functions of this library and live as long as it does.
+        // Registration fails only without memory. Forks are then not noticed, and children lack the
+        // memory (`MADV_DONTFORK`).
         unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
     }
 }
 
 extern "C" fn before() {
-    if let Some(around) = AROUND.get() {
+    if let Some(around) = CALLBACKS.get() {
         (around.before)();
     }
 }
 
 extern "C" fn after() {
-    if let Some(around) = AROUND.get() {
+    if let Some(around) = CALLBACKS.get() {
         (around.after)();
     }
 }

@@ -1,4 +1,5 @@
-//! What the kernel can do for a load, one call or structure a file. `unsafe` is here and in `region`.
+//! Kernel interfaces for loading, one call or structure per file. `unsafe` code is here and in
+//! `region`.
 
 pub(crate) mod advice;
 pub(crate) mod at_fork;
@@ -9,10 +10,10 @@ pub(crate) mod ring;
 pub(crate) mod thread;
 pub(crate) mod userfault;
 
-/// Bytes of a huge page, and of a window of an image.
+/// Size of a huge page and of a window.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Bytes of a page.
+/// Returns the page size.
 pub(crate) fn page_bytes() -> usize {
     rustix::param::page_size()
 }

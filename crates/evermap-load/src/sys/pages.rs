@@ -1,7 +1,7 @@
-//! What is in the page tables: which pages of a range are there, and of which kind.
+//! Page table queries: which pages of a range are present, and of which kind.
 //!
-//! By `PAGEMAP_SCAN` (Linux 6.7), which names ranges of equal pages, huge ones too; before, from `/proc/self/pagemap`, a word a page,
-//! which does not tell huge pages.
+//! Uses `PAGEMAP_SCAN` (Linux 6.7), which reports ranges of equal pages, including huge ones. Older
+//! kernels use `/proc/self/pagemap`, one word per page, without huge pages.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,9 +16,9 @@ const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
 const IS_ZERO: u64 = 1 << 5;
 const IS_HUGE: u64 = 1 << 6;
-/// Ranges that one call tells of.
+/// Maximum number of ranges per call.
 const RANGES: usize = 256;
-/// Words that one read of the pagemap brings.
+/// Maximum number of words per read of the pagemap.
 const WORDS: usize = 8192;
 
 /// `struct page_region`.
@@ -50,21 +50,21 @@ struct Scan {
 const PAGEMAP_SCAN: Opcode = opcode::read_write::<Scan>(b'f', 16);
 const _: () = assert!(size_of::<Scan>() == 96 && size_of::<PageRegion>() == 24);
 
-/// Equal pages.
+/// Range of equal pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pages {
     pub(crate) address: usize,
     pub(crate) bytes: usize,
-    /// Of a file's cache; else private.
+    /// True for pages of a file's cache, false for private pages.
     pub(crate) is_file: bool,
-    /// In memory; else swapped.
+    /// True for pages in memory, false for swapped pages.
     pub(crate) is_present: bool,
-    /// Mapped as a huge page; not known from the pagemap.
+    /// True for a huge page. Always false with the pagemap.
     pub(crate) is_huge: bool,
 }
 
-/// The pages of a range that are there, ascending. The page of zeros that untouched memory shows is none. `None` where the kernel does not
-/// tell.
+/// Returns the pages of a range that are present or swapped, ascending, without the shared zero
+/// page. Returns `None` if the kernel does not report them.
 pub(crate) fn pages(address: usize, bytes: usize) -> Option<Vec<Pages>> {
     let file = File::open("/proc/self/pagemap").ok()?;
     scanned(&file, address, bytes).or_else(|| read(&file, address, bytes))
@@ -88,7 +88,8 @@ fn scanned(file: &File, address: usize, bytes: usize) -> Option<Vec<Pages>> {
     Some(found)
 }
 
-/// Bytes of pages that were written since they were write-protected by a userfaultfd. `None` where the kernel does not tell.
+/// Returns the bytes of pages written since a userfaultfd write-protected them, or `None` if the
+/// kernel does not report it.
 pub(crate) fn written_bytes(address: usize, bytes: usize) -> Option<u64> {
     let file = File::open("/proc/self/pagemap").ok()?;
     let mut written_bytes = 0;
@@ -100,14 +101,15 @@ pub(crate) fn written_bytes(address: usize, bytes: usize) -> Option<u64> {
     Some(written_bytes)
 }
 
-/// Tells of ranges of pages that have one of the categories `any`, ascending, with those of `returned` that they have.
+/// Calls `report` for ranges of pages in one of the categories `any`, ascending, with their
+/// categories out of `returned`.
 fn scan(
     file: &File,
     address: usize,
     bytes: usize,
     any: u64,
     returned: u64,
-    mut tell: impl FnMut(&PageRegion),
+    mut report: impl FnMut(&PageRegion),
 ) -> Option<()> {
     let (mut at, end) = (address as u64, (address + bytes) as u64);
     while at < end {
@@ -127,9 +129,10 @@ fn scan(
             return_mask: returned,
         };
         let count = Count { scan: &mut scan };
-        // SAFETY: number and structure belong together; the kernel fills up to `RANGES` regions, which live through the call.
+        // SAFETY: the ioctl number belongs to the structure; the kernel fills up to `RANGES`
+        // regions, which live through the call.
         let count = unsafe { ioctl(file, count) }.ok()?;
-        regions[..count.min(RANGES)].iter().for_each(&mut tell);
+        regions[..count.min(RANGES)].iter().for_each(&mut report);
         if scan.walk_end <= at {
             return None;
         }
@@ -138,12 +141,13 @@ fn scan(
     Some(())
 }
 
-/// The call, which returns how many regions it filled.
+/// The ioctl, which returns the number of regions filled.
 struct Count<'s> {
     scan: &'s mut Scan,
 }
 
-// SAFETY: the opcode goes with the structure, which is passed by address and lives through the call.
+// SAFETY: the opcode belongs to the structure, which is passed by address and lives through the
+// call.
 unsafe impl rustix::ioctl::Ioctl for Count<'_> {
     type Output = usize;
     const IS_MUTATING: bool = true;
@@ -208,11 +212,11 @@ mod tests {
     use crate::region::Region;
 
     #[test]
-    fn touched_pages_are_found_both_ways_and_untouched_ones_are_not() {
+    fn both_queries_find_only_touched_pages() {
         let region = Region::private(1 << 20).unwrap();
         let page_bytes = page_bytes();
         for page in [3, 4, 9] {
-            // SAFETY: within the region, which nobody else uses.
+            // SAFETY: the address is within the region, which has no other user.
             unsafe { region.address().add(page * page_bytes).write(1) };
         }
         let file = File::open("/proc/self/pagemap").unwrap();

@@ -1,27 +1,30 @@
-//! Reads to addresses: memory of an image is no slice before it is read.
+//! Reads to raw addresses, because an image's memory is not a slice before it is loaded.
 
 use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
 
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// `RWF_DONTCACHE` (Linux 6.14): pages that this read brings into the cache go when it is over.
+/// `RWF_DONTCACHE` (Linux 6.14): evicts the pages that this read brings into the cache.
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// Whether what is read stays in the page cache.
+/// Treatment of the page cache by a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caching {
-    /// As every read.
+    /// Pages stay in the cache, as after an ordinary read.
     Kept,
-    /// What was not there before is dropped again; `EOPNOTSUPP` where that is not known.
+    /// Pages that were not cached before are evicted. Fails with `EOPNOTSUPP` if the kernel does
+    /// not support it.
     Dropped,
 }
 
-/// One `pread` of `bytes` at `offset` to `address`; bytes that came, 0 at the end of the file. Signals don't end it.
+/// Reads up to `bytes` at `offset` to `address` with one `pread`. Returns the number of bytes read,
+/// 0 at the end of the file. Retries after signals.
 ///
 /// # Safety
 ///
-/// The memory is the caller's, mapped (so that it has contents, zeros at least), and nobody else uses it during the call.
+/// The memory belongs to the caller, is mapped (so it is initialised, at least to zeros), and has
+/// no other user during the call.
 pub(crate) unsafe fn read_at(
     file: BorrowedFd<'_>,
     address: *mut u8,
@@ -30,8 +33,9 @@ pub(crate) unsafe fn read_at(
     caching: Caching,
 ) -> Result<usize, Errno> {
     i64::try_from(offset).map_err(|_| Errno::OVERFLOW)?;
-    // By the system call itself: `pread` may be a function of somebody who has a load read for him.
-    // SAFETY: the kernel writes up to `bytes` to memory that is the caller's.
+    // Make the system call directly: the C library's `pread` may be replaced by a library that
+    // loads files itself.
+    // SAFETY: the kernel writes up to `bytes` to memory that belongs to the caller.
     let memory = unsafe { std::slice::from_raw_parts_mut(address, bytes) };
     loop {
         let came = match caching {

@@ -1,8 +1,7 @@
-//! A ring: reads are put into a queue that the kernel takes them from, and what became of them comes back in another, with word of
-//! descriptors that have become ready.
+//! An io_uring: a queue of reads and descriptor watches, and a queue of their completions.
 //!
-//! The kernel writes to memory that the ring does not own. Whoever puts a read in keeps its memory until the ring has
-//! *settled*: memory of reads that cannot be waited for is never given back.
+//! The kernel writes to memory that the ring does not own. The caller of a read must keep its
+//! memory until [`Ring::drain`] has succeeded. Memory of reads that cannot be waited for is leaked.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
@@ -12,55 +11,57 @@ use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode};
 use rustix::io::Errno;
 
-/// Set in the names of watches.
+/// Bit that marks the user data of watches.
 const WATCH: u64 = 1 << 63;
-/// How long reads are waited for that are under way when nobody wants them any more, in steps of 200 ms.
-const SETTLING_STEPS_MAX: usize = 150;
-const SETTLING_STEP: Duration = Duration::from_millis(200);
+/// Time to wait for outstanding reads at the end of a load: this many steps of 200 ms.
+const DRAIN_STEPS_MAX: usize = 150;
+const DRAIN_STEP: Duration = Duration::from_millis(200);
 
-/// A ring of this thread's: the kernel lets nobody else use it.
+/// An io_uring of one thread. The kernel lets no other thread use it.
 pub(crate) struct Ring {
     uring: IoUring,
     reads: usize,
 }
 
-/// What a ring has to say.
+/// Completion event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event {
-    /// A read is over: bytes that came, 0 at the end of the file.
+    /// A read has completed, with the number of bytes read, 0 at the end of the file.
     Read { tag: u32, result: Result<usize, Errno> },
-    /// A watched descriptor can be read from.
+    /// A watched descriptor is readable.
     Ready { tag: u32 },
 }
 
 impl Ring {
-    /// One for `reads` at a time. Says why there is none.
+    /// Creates a ring for `reads` concurrent reads. Returns the reason if that is impossible.
     pub(crate) fn new(reads: usize) -> Result<Ring, String> {
         let entries = u32::try_from((reads + 4).next_power_of_two()).unwrap_or(u32::MAX);
-        // Linux 6.1 has these: completions are worked off where they are waited for, with no interrupt of this thread.
+        // Linux 6.1 has these flags: completions are processed while waiting, without interrupting
+        // this thread.
         let built = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries);
         let uring = match built {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::new(entries),
             other => other,
         }
-        .map_err(|error| format!("no io_uring is to be had: {error}"))?;
+        .map_err(|error| format!("io_uring is not available: {error}"))?;
         if !uring.params().is_feature_ext_arg() {
-            return Err("io_uring of Linux before 5.11 does not wait with a time limit".into());
+            return Err("io_uring before Linux 5.11 cannot wait with a timeout".into());
         }
         Ok(Ring { uring, reads: 0 })
     }
 
-    /// How many reads are under way.
+    /// Returns the number of outstanding reads.
     pub(crate) fn reads(&self) -> usize {
         self.reads
     }
 
-    /// Reads `bytes` at `offset` of `file` to `address`.
+    /// Starts a read of `bytes` at `offset` of `file` to `address`.
     ///
     /// # Safety
     ///
-    /// The memory is the caller's, nobody else uses it until this read was told of, and it stays mapped until then, or for ever if the ring
-    /// does not settle. So does the descriptor.
+    /// The memory and the descriptor belong to the caller and stay valid until the read's
+    /// completion event, or for ever if the ring cannot be drained. The memory has no other user
+    /// until then.
     pub(crate) unsafe fn read(
         &mut self,
         tag: u32,
@@ -74,30 +75,30 @@ impl Ring {
             .offset(offset)
             .build()
             .user_data(u64::from(tag));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the memory and the descriptor valid until the read completes.
         unsafe { self.push(&entry) }?;
         self.reads += 1;
         Ok(())
     }
 
-    /// From now on says when `file` can be read from, each time.
+    /// Watches `file` and reports each time it becomes readable.
     pub(crate) fn watch(&mut self, tag: u32, file: BorrowedFd<'_>) -> Result<(), Errno> {
         let entry = opcode::PollAdd::new(Fd(file.as_raw_fd()), libc::POLLIN as u32)
             .multi(true)
             .build()
             .user_data(WATCH | u64::from(tag));
-        // SAFETY: it names no memory; a descriptor that is closed is not looked at any more.
+        // SAFETY: the entry names no memory, and the kernel holds its own reference to the file.
         unsafe { self.push(&entry) }
     }
 
-    /// Hands over what was put in and waits until there is something to say, or `patience` is over. Watches that came to an end
-    /// are named in `lapsed`: watch again.
+    /// Submits queued entries and waits for an event, at most `timeout`. Adds watches that have
+    /// ended to `lapsed`; they must be started again.
     pub(crate) fn wait(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         lapsed: &mut Vec<u32>,
     ) -> Result<Vec<Event>, Errno> {
-        let limit = Timespec::from(patience);
+        let limit = Timespec::from(timeout);
         let outcome = self.enter(1, &limit);
         let mut events = Vec::new();
         for completion in self.uring.completion() {
@@ -120,35 +121,37 @@ impl Ring {
         if events.is_empty() { outcome.map(|()| events) } else { Ok(events) }
     }
 
-    /// Hands over what was put in, and waits for nothing.
+    /// Submits queued entries without waiting.
     pub(crate) fn submit(&mut self) -> Result<(), Errno> {
         self.enter(0, &Timespec::new())
     }
 
-    /// Waits for the reads that are under way, and forgets what they brought. Whether all came back: if not, the kernel may still
-    /// write to their memory.
-    pub(crate) fn settle(&mut self) -> bool {
-        for _ in 0..SETTLING_STEPS_MAX {
+    /// Waits for outstanding reads and discards their results. Returns false if some did not
+    /// complete, so the kernel may still write to their memory.
+    pub(crate) fn drain(&mut self) -> bool {
+        for _ in 0..DRAIN_STEPS_MAX {
             if self.reads == 0 {
                 return true;
             }
-            if self.wait(SETTLING_STEP, &mut Vec::new()).is_err() {
+            if self.wait(DRAIN_STEP, &mut Vec::new()).is_err() {
                 return false;
             }
         }
         self.reads == 0
     }
 
+    /// Queues an entry.
+    ///
     /// # Safety
     ///
-    /// What the entry names lives until the operation is over.
+    /// Memory and descriptors named by the entry stay valid until the operation completes.
     unsafe fn push(&mut self, entry: &Entry) -> Result<(), Errno> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps what the entry names valid until the operation completes.
         if unsafe { self.uring.submission().push(entry) }.is_ok() {
             return Ok(());
         }
         self.submit()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps what the entry names valid until the operation completes.
         unsafe { self.uring.submission().push(entry) }.map_err(|_| Errno::BUSY)
     }
 
@@ -157,7 +160,7 @@ impl Ring {
         match self.uring.submitter().submit_with_args(wanted, &arguments) {
             Ok(_) => Ok(()),
             Err(error) => match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-                // Nothing is wrong: time, a signal, completions that are to be taken first.
+                // Not failures: timeout, signal, or completions to process first.
                 Errno::TIME | Errno::INTR | Errno::AGAIN | Errno::BUSY => Ok(()),
                 errno => Err(errno),
             },

@@ -1,4 +1,4 @@
-//! Threads as the kernel knows them: whether one is still there, and waiting for a word in memory to change.
+//! Kernel threads: liveness checks, futex waits and signal masks.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,51 +10,53 @@ thread_local! {
     static LOADS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread loads from now on.
+/// Marks this thread as a loading thread.
 pub(crate) fn mark_as_loading() {
     LOADS.set(true);
 }
 
-/// Whether this thread was started to load images that come on demand. For whoever stands in front of functions of the C library: a thread that
-/// loads must not wait for a load.
+/// Returns true if this thread loads on-demand images. A library that replaces functions of the C
+/// library needs this, because a loading thread must not wait for a load.
 pub fn is_loading_thread() -> bool {
     LOADS.try_with(Cell::get).unwrap_or(true)
 }
 
-/// The number of this thread.
+/// Returns the id of this thread.
 pub(crate) fn current() -> u32 {
     rustix::thread::gettid().as_raw_pid() as u32
 }
 
-/// Whether this process has a thread of this number. A thread that something killed has none, though no destructor of it ran.
+/// Returns true if this process has a thread with this id. Detects a killed thread, whose
+/// destructors did not run.
 pub(crate) fn is_alive(thread: u32) -> bool {
-    // SAFETY: signal 0 is sent to nobody; it asks only.
+    // SAFETY: signal 0 sends nothing and only checks for existence.
     let result = unsafe {
         libc::syscall(libc::SYS_tgkill, libc::getpid(), thread as libc::c_int, 0 as libc::c_int)
     };
     result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
-/// Sleeps while `word` is `seen`, for `patience` at most. May return early.
-pub(crate) fn sleep_while(word: &AtomicU32, seen: u32, patience: Duration) {
+/// Sleeps while `word` equals `seen`, at most `timeout`. May return early.
+pub(crate) fn sleep_while(word: &AtomicU32, seen: u32, timeout: Duration) {
     let limit = rustix::time::Timespec {
-        tv_sec: patience.as_secs() as i64,
-        tv_nsec: patience.subsec_nanos().into(),
+        tv_sec: timeout.as_secs() as i64,
+        tv_nsec: timeout.subsec_nanos().into(),
     };
-    // Whatever it says, the caller looks again.
+    // The result does not matter, because the caller checks the word again.
     let _ = futex::wait(word, futex::Flags::PRIVATE, seen, Some(&limit));
 }
 
-/// Changes `word` and wakes all who sleep on it.
+/// Increments `word` and wakes all threads that sleep on it.
 pub(crate) fn count_up(word: &AtomicU32) {
     word.fetch_add(1, Ordering::Release);
     let _ = futex::wake(word, futex::Flags::PRIVATE, i32::MAX as u32);
 }
 
-/// Runs `start`, which starts a thread, so that the thread gets no signals: a handler of the program's that ran in it might wait for the
-/// memory that this thread is to fill.
+/// Runs `start`, which starts a thread, so that the new thread has all signals blocked. A signal
+/// handler of the program that ran in it could wait for memory that this thread must fill.
 pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of signals are plain memory, filled before they are read; the mask is this thread's.
+    // SAFETY: signal sets are plain memory, filled before they are read, and the mask is this
+    // thread's.
     unsafe {
         let mut all = std::mem::zeroed::<libc::sigset_t>();
         let mut before = std::mem::zeroed::<libc::sigset_t>();
@@ -68,10 +70,10 @@ pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Ends this thread as a kill would: no destructor runs, nobody is told.
+/// Ends this thread as a kill would: no destructor runs and no thread is notified.
 #[cfg(test)]
 pub(crate) fn vanish() -> ! {
-    // SAFETY: leaks what the thread had; that is the point.
+    // SAFETY: leaks the thread's resources, which is the purpose.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
     unreachable!("the thread has ended")
 }

@@ -1,7 +1,7 @@
-//! `userfaultfd(2)`: the kernel asks this process for pages that are missing.
+//! `userfaultfd(2)`: the kernel asks this process to supply missing pages.
 //!
-//! Pages are moved into place (Linux 6.8): a page that was read elsewhere changes its address, and is copied by nobody.
-//! What is registered belongs to an image's memory; nothing here looks at its bytes.
+//! Pages are moved into place (Linux 6.8): a page read elsewhere changes its address without a
+//! copy. Registered ranges belong to an image's memory. This module does not access their bytes.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -9,13 +9,13 @@ use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use rustix::mm::{UserfaultfdFlags, userfaultfd};
 
-/// The first byte of all its ioctls' numbers.
+/// ioctl group of userfaultfd.
 const GROUP: u8 = 0xaa;
-/// The version of its interface.
+/// API version.
 const API: u64 = 0xaa;
 const FEATURE_WRITE_PROTECT: u64 = 1 << 0;
 const FEATURE_POISON: u64 = 1 << 14;
-/// Writes to protected pages are noted by the kernel, and wait for nobody (Linux 6.7).
+/// The kernel records writes to protected pages without a fault to user space (Linux 6.7).
 const FEATURE_WRITES_NOTED: u64 = 1 << 15;
 const FEATURE_MOVE: u64 = 1 << 16;
 const REGISTER_MODE_MISSING: u64 = 1;
@@ -23,7 +23,7 @@ const REGISTER_MODE_WRITE_PROTECT: u64 = 2;
 const COPY_MODE_WRITE_PROTECT: u64 = 2;
 const FAULT_WRITE: u64 = 1;
 const EVENT_PAGEFAULT: u8 = 0x12;
-/// Messages that are read at a time.
+/// Number of messages per read.
 const MESSAGES: usize = 32;
 
 #[repr(C)]
@@ -46,7 +46,7 @@ struct Register {
     ioctls: u64,
 }
 
-/// `uffdio_copy` and `uffdio_move` are laid out alike.
+/// `uffdio_copy` and `uffdio_move`, which have the same layout.
 #[repr(C)]
 struct Place {
     target: u64,
@@ -63,7 +63,7 @@ struct Poison {
     done_bytes: i64,
 }
 
-/// Bytes of a message, `uffd_msg`: an event in the first; of a page fault flags at 8, an address at 16.
+/// Size of a message, `uffd_msg`: event in byte 0; for a page fault, flags at 8 and address at 16.
 const MESSAGE_BYTES: usize = 32;
 
 const _: () = assert!(size_of::<Place>() == 40 && size_of::<Register>() == 32);
@@ -77,121 +77,125 @@ const UFFDIO_MOVE: Opcode = opcode::read_write::<Place>(GROUP, 0x05);
 const UFFDIO_POISON: Opcode = opcode::read_write::<Poison>(GROUP, 0x08);
 const USERFAULTFD_IOC_NEW: Opcode = opcode::none(GROUP, 0x00);
 
-/// Whose faults are served.
+/// Faults that are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The program's and, within its system calls, the kernel's.
+    /// Faults in user mode and in system calls.
     All,
-    /// The program's only: a system call on a missing page is `EFAULT`.
+    /// Faults in user mode only. A system call on a missing page fails with `EFAULT`.
     UserMode,
 }
 
-/// How pages are put where they are missing.
+/// ReadPath to fill missing pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
-    /// They change their address.
+pub(crate) enum FillMode {
+    /// Move the pages to a new address.
     Move,
-    /// Others get their contents.
+    /// Copy their contents.
     Copy,
 }
 
-/// A thread waits for a page.
+/// A page fault: a thread waits for a page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fault {
     pub(crate) address: usize,
-    /// It writes to it.
+    /// True if the access is a write.
     pub(crate) is_write: bool,
 }
 
-/// An open userfaultfd. Closing it makes pages that are missing read as zeros: not before all are there.
+/// An open userfaultfd. Closing it makes missing pages read as zeros, so close it only when all are
+/// present.
 #[derive(Debug)]
 pub(crate) struct Userfault {
     fd: OwnedFd,
     scope: Scope,
-    /// Which pages are written can be asked of the kernel.
+    /// True if the kernel reports which pages were written.
     notes_writes: bool,
 }
 
 impl Userfault {
-    /// Opens one that moves and poisons pages; one for all faults, if this process may have it. Says what is missing.
+    /// Opens a userfaultfd that moves and poisons pages, for all faults if permitted. Returns the
+    /// reason if that is impossible.
     pub(crate) fn new() -> Result<Userfault, String> {
-        Userfault::with(FEATURE_MOVE | FEATURE_POISON)?
-            .ok_or_else(|| "this kernel's userfaultfd does not move pages: Linux 6.8 does".into())
+        Userfault::with(FEATURE_MOVE | FEATURE_POISON)?.ok_or_else(|| {
+            "this kernel's userfaultfd cannot move pages; Linux 6.8 or later is required".into()
+        })
     }
 
-    /// Opens one that poisons pages and, if the kernel can, has it note which are written.
+    /// Opens a userfaultfd that poisons pages and, if supported, records writes.
     pub(crate) fn for_recording() -> Result<Userfault, String> {
         let noting = FEATURE_WRITE_PROTECT | FEATURE_WRITES_NOTED;
         if let Some(userfault) = Userfault::with(FEATURE_POISON | noting)? {
             return Ok(userfault);
         }
-        Userfault::with(FEATURE_POISON)?
-            .ok_or_else(|| "this kernel's userfaultfd does not poison pages: Linux 6.6 does".into())
+        Userfault::with(FEATURE_POISON)?.ok_or_else(|| {
+            "this kernel's userfaultfd cannot poison pages; Linux 6.6 or later is required".into()
+        })
     }
 
-    /// With these features, if the kernel has them.
+    /// Opens a userfaultfd with these features. Returns `None` if the kernel lacks them.
     fn with(features: u64) -> Result<Option<Userfault>, String> {
         let (fd, scope) = open()?;
         let mut api = ApiCall { api: API, features, ioctls: 0 };
-        // SAFETY: the number goes with the structure, which the kernel writes within the call.
+        // SAFETY: the ioctl number belongs to the structure, which lives through the call.
         let outcome = unsafe { ioctl(&fd, Updater::<UFFDIO_API, ApiCall>::new(&mut api)) };
         let notes_writes = features & FEATURE_WRITES_NOTED != 0;
         Ok(outcome.is_ok().then_some(Userfault { fd, scope, notes_writes }))
     }
 
-    /// Whether the kernel notes which pages are written that were copied here.
+    /// Returns true if the kernel records writes to pages copied here.
     pub(crate) fn notes_writes(&self) -> bool {
         self.notes_writes
     }
 
-    /// Whose faults it serves.
+    /// Returns which faults are served.
     pub(crate) fn scope(&self) -> Scope {
         self.scope
     }
 
-    /// From now on pages that are missing in this range are asked for.
+    /// Registers a range, whose missing pages then cause faults.
     ///
     /// # Safety
     ///
-    /// The range is anonymous memory of the caller's, and no page in it was used that counts.
+    /// The range is anonymous memory of the caller that holds no data yet.
     pub(crate) unsafe fn register(&self, address: usize, bytes: usize) -> Result<(), Errno> {
         let range = Range { start: address as u64, bytes: bytes as u64 };
         let writes = if self.notes_writes { REGISTER_MODE_WRITE_PROTECT } else { 0 };
         let mut register = Register { range, mode: REGISTER_MODE_MISSING | writes, ioctls: 0 };
-        // SAFETY: number and structure belong together; the range is the caller's.
+        // SAFETY: the ioctl number belongs to the structure, and the range belongs to the caller.
         unsafe { ioctl(&self.fd, Updater::<UFFDIO_REGISTER, Register>::new(&mut register)) }
     }
 
-    /// Pages that are missing in this range are nobody's business any more: they read as zeros.
+    /// Unregisters a range. Its missing pages then read as zeros.
     pub(crate) fn unregister(&self, address: usize, bytes: usize) -> Result<(), Errno> {
         let mut range = Range { start: address as u64, bytes: bytes as u64 };
-        // SAFETY: number and structure belong together; what is not registered is left alone.
+        // SAFETY: the ioctl number belongs to the structure; unregistered memory is not affected.
         unsafe { ioctl(&self.fd, Updater::<UFFDIO_UNREGISTER, Range>::new(&mut range)) }
     }
 
-    /// Lets threads go on that wait for pages of this range: they look again.
+    /// Wakes threads that wait for pages of this range. They repeat their access.
     pub(crate) fn wake(&self, address: usize, bytes: usize) -> Result<(), Errno> {
         let mut range = Range { start: address as u64, bytes: bytes as u64 };
-        // SAFETY: number and structure belong together; no page changes.
+        // SAFETY: the ioctl number belongs to the structure; no page changes.
         unsafe { ioctl(&self.fd, Updater::<UFFDIO_WAKE, Range>::new(&mut range)) }
     }
 
-    /// Puts pages into a registered range where they are missing, and wakes who waits there. Says how many bytes it put there before it
-    /// failed, too.
+    /// Fills missing pages of a registered range and wakes threads that wait there. Returns the
+    /// number of bytes filled, also on failure.
     ///
     /// # Safety
     ///
-    /// `source` is memory of the caller's that can be read. To be moved it must be anonymous, with all pages present, and nobody else's;
-    /// the pages are gone from there afterwards.
+    /// `source` is readable memory of the caller. To be moved, it must be anonymous, with all pages
+    /// present and no other user. Moved pages are gone from there afterwards.
     pub(crate) unsafe fn place(
         &self,
-        how: How,
+        fill: FillMode,
         target: usize,
         source: usize,
         bytes: usize,
     ) -> (usize, Result<(), Errno>) {
-        let mode = match how {
-            How::Copy if self.notes_writes => COPY_MODE_WRITE_PROTECT,
+        let mode = match fill {
+            FillMode::Copy if self.notes_writes => COPY_MODE_WRITE_PROTECT,
             _ => 0,
         };
         let mut place = Place {
@@ -201,24 +205,26 @@ impl Userfault {
             mode,
             done_bytes: 0,
         };
-        // SAFETY: numbers and structure belong together; the kernel puts pages only where none are, in registered ranges.
+        // SAFETY: the ioctl numbers belong to the structure; the kernel fills only missing pages in
+        // registered ranges.
         let result = unsafe {
-            match how {
-                How::Move => ioctl(&self.fd, Updater::<UFFDIO_MOVE, Place>::new(&mut place)),
-                How::Copy => ioctl(&self.fd, Updater::<UFFDIO_COPY, Place>::new(&mut place)),
+            match fill {
+                FillMode::Move => ioctl(&self.fd, Updater::<UFFDIO_MOVE, Place>::new(&mut place)),
+                FillMode::Copy => ioctl(&self.fd, Updater::<UFFDIO_COPY, Place>::new(&mut place)),
             }
         };
         (usize::try_from(place.done_bytes).unwrap_or(0), result)
     }
 
-    /// Whoever touches a page of this range that is missing, or waits for it, gets SIGBUS from now on, and never zeros.
+    /// Poisons missing pages of a range. An access to them raises SIGBUS from now on, also in
+    /// threads that already wait.
     pub(crate) fn poison(&self, address: usize, bytes: usize) {
         let mut done = 0;
         while done < bytes {
             match self.poison_some(address + done, bytes - done) {
                 (poisoned, Ok(())) if poisoned > 0 => done += poisoned,
                 (poisoned, Err(Errno::AGAIN)) => done += poisoned,
-                // A page that is there stays as it is.
+                // A present page stays unchanged.
                 (poisoned, Err(Errno::EXIST)) => done += poisoned.max(super::page_bytes()),
                 _ => break,
             }
@@ -226,16 +232,17 @@ impl Userfault {
         let _ = self.wake(address, bytes);
     }
 
-    /// One call; says how many bytes were poisoned.
+    /// Makes one call and returns the number of bytes poisoned.
     fn poison_some(&self, address: usize, bytes: usize) -> (usize, Result<(), Errno>) {
         let range = Range { start: address as u64, bytes: bytes as u64 };
         let mut poison = Poison { range, mode: 0, done_bytes: 0 };
-        // SAFETY: number and structure belong together; only missing pages of registered ranges are changed.
+        // SAFETY: the ioctl number belongs to the structure; only missing pages of registered
+        // ranges change.
         let result = unsafe { ioctl(&self.fd, Updater::<UFFDIO_POISON, Poison>::new(&mut poison)) };
         (usize::try_from(poison.done_bytes).unwrap_or(0), result)
     }
 
-    /// The faults that nobody has taken yet; none if there are none. Never waits.
+    /// Returns pending faults without waiting.
     pub(crate) fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         loop {
@@ -267,38 +274,39 @@ impl AsFd for Userfault {
     }
 }
 
-/// By the device, which permissions can open to a user; by the system call, for who may; for user mode only, for everybody.
+/// Opens a userfaultfd: by the device, whose permissions can admit a user; by the system call, for
+/// privileged processes; else for user mode only, for any process.
 fn open() -> Result<(OwnedFd, Scope), String> {
     let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
     if let Some(fd) = open_by_device(flags) {
         return Ok((fd, Scope::All));
     }
-    // SAFETY: the descriptor is used by this module only, which keeps to what its functions say.
+    // SAFETY: only this module uses the descriptor, and its functions document their requirements.
     if let Ok(fd) = unsafe { userfaultfd(flags) } {
         return Ok((fd, Scope::All));
     }
     // Linux 5.11: UFFD_USER_MODE_ONLY.
     let flags = flags | UserfaultfdFlags::from_bits_retain(1);
-    // SAFETY: as above.
+    // SAFETY: only this module uses the descriptor, and its functions document their requirements.
     let opened = unsafe { userfaultfd(flags) };
     opened.map(|fd| (fd, Scope::UserMode)).map_err(|errno| match errno {
         Errno::NOSYS => "this kernel has no userfaultfd".to_string(),
         Errno::PERM | Errno::ACCESS => {
-            "userfaultfd is forbidden here, as it is in many containers: allow the system call, \
+            "userfaultfd is not permitted, as in many containers: allow the system call, \
              or give access to /dev/userfaultfd"
                 .to_string()
         }
-        errno => format!("no userfaultfd is to be had: {errno}"),
+        errno => format!("userfaultfd is not available: {errno}"),
     })
 }
 
 fn open_by_device(flags: UserfaultfdFlags) -> Option<OwnedFd> {
     use std::os::fd::AsRawFd;
     let device = std::fs::File::options().read(true).write(true).open("/dev/userfaultfd").ok()?;
-    // SAFETY: the call takes flags by value and returns a new descriptor, or -1.
+    // SAFETY: the call takes flags by value and returns a new descriptor or -1.
     let fd = unsafe {
         libc::ioctl(device.as_raw_fd(), USERFAULTFD_IOC_NEW as _, flags.bits() as libc::c_ulong)
     };
-    // SAFETY: a descriptor that was just made, and belongs to nobody else.
+    // SAFETY: the descriptor was just created and has no other owner.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }

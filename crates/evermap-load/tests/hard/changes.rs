@@ -1,4 +1,4 @@
-//! Files that change while they are loaded, and files whose last bytes are in the cache only.
+//! Files that change during a load, and files with bytes that are only in the cache.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use evermap_load::{Advice, Change, Error, Loader, Method};
 
-use crate::common::{WINDOW, by, chill, cold_file, directory, on_demand, pattern, skip};
+use crate::common::{WINDOW, by, cold_file, directory, evict, on_demand, pattern, skip};
 
-/// Loads of which the second half waits to be touched, until `change` has happened.
+/// Runs loads whose second half is accessed only after `change`.
 fn changed_meanwhile(expected: &[Change], change: impl Fn(&Path)) {
     const WINDOWS: usize = 24;
     let file = cold_file(WINDOWS * WINDOW);
-    // Of a kernel that counts time coarsely: the file is not of the same instant as its change.
+    // On kernels with coarse timestamps, the change must get a later time than the file.
     std::thread::sleep(Duration::from_millis(20));
     let Some(mut image) = on_demand(&file.path) else { return };
     let half = WINDOWS / 2 * WINDOW;
@@ -24,16 +24,16 @@ fn changed_meanwhile(expected: &[Change], change: impl Fn(&Path)) {
     for window in (0..WINDOWS).rev() {
         let part = window * WINDOW..(window + 1) * WINDOW;
         match image.get(part.clone()) {
-            Ok(bytes) => assert!(*bytes == file.bytes[part], "window {window} is of a new version"),
+            Ok(bytes) => assert!(*bytes == file.bytes[part], "window {window} has new bytes"),
             Err(Error::Changed { change, .. }) => {
-                assert!(expected.contains(&change), "{change:?} is not {expected:?}");
+                assert!(expected.contains(&change), "{change:?} is not in {expected:?}");
                 lost += 1;
             }
             Err(error) => panic!("window {window}: {error}"),
         }
     }
     if lost == 0 {
-        return skip("all was loaded before the file changed");
+        return skip("everything was loaded before the file changed");
     }
     let error = image.wait().unwrap_err();
     assert!(matches!(error, Error::Changed { .. }), "{error}");
@@ -46,22 +46,22 @@ fn opened(path: &Path) -> std::fs::File {
 }
 
 #[test]
-fn a_file_that_is_rewritten_in_place_is_an_error_and_no_new_byte_is_seen() {
+fn a_file_rewritten_in_place_is_an_error_and_new_bytes_are_never_visible() {
     changed_meanwhile(&[Change::Rewritten], |path| {
         opened(path).write_all_at(b"other bytes", 23 * WINDOW as u64).unwrap();
     });
 }
 
 #[test]
-fn a_file_that_is_cut_short_is_an_error_and_no_zero_is_seen() {
-    changed_meanwhile(&[Change::CutShort], |path| {
+fn a_truncated_file_is_an_error_and_zeros_are_never_visible() {
+    changed_meanwhile(&[Change::Truncated], |path| {
         opened(path).set_len(13 * WINDOW as u64 + 5).unwrap();
     });
 }
 
 #[test]
-fn a_file_that_is_emptied_and_written_again_is_an_error() {
-    let anything = [Change::CutShort, Change::Rewritten, Change::Grown];
+fn a_file_emptied_and_rewritten_is_an_error() {
+    let anything = [Change::Truncated, Change::Rewritten, Change::Grown];
     changed_meanwhile(&anything, |path| {
         std::fs::write(path, vec![1; 24 * WINDOW]).unwrap();
     });
@@ -76,7 +76,7 @@ fn a_file_that_grows_is_an_error() {
 }
 
 #[test]
-fn a_file_that_is_replaced_or_removed_is_an_error_that_says_so() {
+fn a_replaced_or_removed_file_is_an_error() {
     changed_meanwhile(&[Change::Replaced], |path| {
         let other = path.with_extension("new");
         std::fs::write(&other, "another").unwrap();
@@ -86,7 +86,7 @@ fn a_file_that_is_replaced_or_removed_is_an_error_that_says_so() {
 }
 
 #[test]
-fn another_name_for_a_file_changes_nothing() {
+fn a_new_link_to_a_file_is_not_a_change() {
     let file = cold_file(16 * WINDOW);
     let Some(image) = on_demand(&file.path) else { return };
     std::fs::hard_link(&file.path, file.path.with_extension("link")).unwrap();
@@ -94,7 +94,7 @@ fn another_name_for_a_file_changes_nothing() {
     assert!(*image == *file.bytes);
 }
 
-/// Whether the kernel tells each change from the one before it, however short the time between (Linux 6.13).
+/// Returns true if every change gets a new time, however soon it follows another (Linux 6.13).
 fn tells_all_changes() -> bool {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
@@ -102,7 +102,7 @@ fn tells_all_changes() -> bool {
     version >= (6, 13)
 }
 
-/// Ends what another thread does, even if the test fails.
+/// Guard that ends the work of another thread, even if the test fails.
 struct Ending<'e>(&'e AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -111,12 +111,12 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// A program that writes a number to the first page, then to the last, then a higher one: a version of the file has equal ones, or a first that is one
-/// more.
+/// A program writes a number to the first page, then to the last, then the next number. In one
+/// version of the file both are equal, or the first is one higher.
 #[test]
-fn an_image_is_one_version_of_a_file_that_is_written_all_the_time() {
+fn an_image_is_one_version_of_a_constantly_written_file() {
     if !tells_all_changes() {
-        return skip("this kernel's times do not tell changes within milliseconds");
+        return skip("this kernel's timestamps are too coarse to detect all changes");
     }
     let file = cold_file(4 * WINDOW);
     let last = (4 * WINDOW - 8) as u64;
@@ -152,7 +152,7 @@ fn an_image_is_one_version_of_a_file_that_is_written_all_the_time() {
                         let (first, last) = (read(&image), read(&image[4 * WINDOW - 8..]));
                         assert!(
                             first == last || first == last + 1,
-                            "{method}, round {round}: {first} and {last} are two versions"
+                            "{method}, round {round}: {first} and {last} are from two versions"
                         );
                     }
                     Err(Error::Changed { .. }) => {}
@@ -163,7 +163,7 @@ fn an_image_is_one_version_of_a_file_that_is_written_all_the_time() {
     });
 }
 
-/// Bytes that are in the cache, and nowhere else.
+/// Writes bytes that are in the cache only.
 fn dirtied(path: &Path, seed: u8, shared: bool) -> Vec<(usize, u8)> {
     let file = opened(path);
     let bytes = file.metadata().unwrap().len() as usize;
@@ -176,7 +176,8 @@ fn dirtied(path: &Path, seed: u8, shared: bool) -> Vec<(usize, u8)> {
         return places;
     }
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-    // SAFETY: the kernel picks the address; the writes are within the mapping, which is this function's.
+    // SAFETY: the kernel picks the address, and the writes are within the mapping, which belongs to
+    // this function.
     unsafe {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let base =
@@ -190,12 +191,12 @@ fn dirtied(path: &Path, seed: u8, shared: bool) -> Vec<(usize, u8)> {
 }
 
 #[test]
-fn what_was_just_written_is_what_every_method_reads() {
+fn every_method_reads_bytes_that_were_just_written() {
     let file = cold_file(4 * WINDOW + 4097);
     let mut expected = file.bytes.clone();
     for shared in [false, true] {
         for (round, method) in Method::ALL.into_iter().enumerate() {
-            chill(&file.path);
+            evict(&file.path);
             let seed = round as u8 * 2 + u8::from(shared) * 100;
             for (at, byte) in dirtied(&file.path, seed, shared) {
                 expected[at] = byte;
@@ -207,7 +208,7 @@ fn what_was_just_written_is_what_every_method_reads() {
 }
 
 #[test]
-fn what_was_just_written_into_holes_is_what_every_method_reads() {
+fn every_method_reads_bytes_that_were_just_written_into_holes() {
     let directory = directory();
     for shared in [false, true] {
         for method in Method::ALL {
@@ -224,7 +225,7 @@ fn what_was_just_written_into_holes_is_what_every_method_reads() {
 }
 
 #[test]
-fn what_the_mapping_of_another_program_holds_is_read_while_it_is_mapped() {
+fn bytes_in_another_shared_mapping_are_read() {
     let file = cold_file(4 * WINDOW);
     let other = memory_of(&file.path);
     other[3 * WINDOW + 5] ^= 0xff;
@@ -236,13 +237,13 @@ fn what_the_mapping_of_another_program_holds_is_read_while_it_is_mapped() {
     }
 }
 
-/// A shared mapping of a file, for as long as the test runs.
+/// Maps a file shared for the whole test run.
 fn memory_of(path: &Path) -> &'static mut [u8] {
     use rustix::mm::{MapFlags, ProtFlags, mmap};
     let file = opened(path);
     let bytes = file.metadata().unwrap().len() as usize;
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: the kernel picks the address, and nobody ever unmaps it.
+    // SAFETY: the kernel picks the address, and the mapping is never unmapped.
     unsafe {
         let base =
             mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &file, 0).unwrap();

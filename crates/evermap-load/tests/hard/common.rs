@@ -1,4 +1,4 @@
-//! Files to load, programs that load them, and a word to whoever watches where something cannot be tried.
+//! Test files, child tests, and notices of skipped tests.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -9,77 +9,79 @@ use std::time::{Duration, Instant};
 use evermap_load::{Error, Image, Loader, Method};
 
 pub const WINDOW: usize = 2 << 20;
-/// The user that may do nothing.
+/// User without any rights.
 pub const NOBODY: u32 = 65534;
-/// How long an act may take before it counts as hanging.
-const HANGING: Duration = Duration::from_secs(240);
+/// Time after which a child test counts as hanging.
+const HANG_TIMEOUT: Duration = Duration::from_secs(240);
 
-/// Says why something is not tried here.
+/// Prints why a test is skipped.
 pub fn skip(why: impl std::fmt::Display) {
     eprintln!("skipped: {why}");
 }
 
-/// A file, and what is in it.
+/// A file and its contents.
 pub struct File {
     _directory: tempfile::TempDir,
     pub path: PathBuf,
     pub bytes: Vec<u8>,
 }
 
-/// What files have in these tests: no page of it is like another near it, or zero.
+/// Returns the contents of test files: no page is zero or equal to another page near it.
 pub fn pattern(bytes: usize) -> Vec<u8> {
     let word = |at: u64| (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     (0..bytes.div_ceil(8) as u64).flat_map(word).take(bytes).collect()
 }
 
-/// Whether every user may look for what is in here.
+/// Returns true if every user can open files in a directory.
 fn is_open_to_all(directory: &Path) -> bool {
     directory.ancestors().all(|directory| {
         std::fs::metadata(directory).is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
     })
 }
 
-/// Where files are made: beside the build, on a disk. What root builds in its home nobody else can reach.
-fn ground() -> PathBuf {
+/// Returns the base directory for test files: next to the build, on a disk. If root built it in its
+/// home, other users cannot reach it, so use another.
+fn base_directory() -> PathBuf {
     let beside = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let elsewhere = std::env::temp_dir();
     let is_closed = is_root() && !is_open_to_all(beside) && is_open_to_all(&elsewhere);
     if is_closed { elsewhere } else { beside.into() }
 }
 
-/// A directory that every user may look into.
+/// Creates a directory that every user can read.
 pub fn directory() -> tempfile::TempDir {
-    let directory = tempfile::tempdir_in(ground()).unwrap();
+    let directory = tempfile::tempdir_in(base_directory()).unwrap();
     let everybody = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(directory.path(), everybody).unwrap();
     directory
 }
 
-/// A file of so many bytes that is not in the cache.
+/// Creates a file of `bytes` bytes that is not cached.
 pub fn cold_file(bytes: usize) -> File {
     let directory = directory();
     let path = directory.path().join("file");
     let bytes = pattern(bytes);
     std::fs::write(&path, &bytes).unwrap();
     let file = File { _directory: directory, path, bytes };
-    chill(&file.path);
+    evict(&file.path);
     file
 }
 
-/// Has nothing of a file in the cache.
-pub fn chill(path: &Path) {
+/// Evicts a file from the cache.
+pub fn evict(path: &Path) {
     let opened = std::fs::File::open(path).unwrap();
     opened.sync_all().unwrap();
     rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
 
-/// A load that may map: nobody changes files of these tests that are mapped.
+/// Returns a loader that may map: mapped test files do not change.
 pub fn loader(path: &Path) -> Loader {
-    // SAFETY: as the test that maps it leaves it alone.
+    // SAFETY: the tests do not change files that they map.
     unsafe { Loader::open(path).may_map() }
 }
 
-/// By one method; none, with a word to whoever watches, where the kernel or the file system has it not.
+/// Loads by one method. Prints a notice and returns `None` if the kernel or file system does not
+/// support it.
 pub fn by(loader: &Loader, method: Method) -> Option<Image> {
     match loader.clone().method(method).load() {
         Ok(image) => Some(image),
@@ -91,12 +93,12 @@ pub fn by(loader: &Loader, method: Method) -> Option<Image> {
     }
 }
 
-/// On demand, if that can be.
+/// Loads on demand, if possible.
 pub fn on_demand(path: &Path) -> Option<Image> {
     by(&Loader::open(path), Method::TakeoverOnDemand)
 }
 
-/// Has every method that can load it, and compares.
+/// Loads by every possible method and compares the bytes.
 pub fn every_method_gives(path: &Path, expected: &[u8]) {
     for method in Method::ALL {
         let Some(image) = by(&loader(path), method) else { continue };
@@ -109,28 +111,28 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// One of this program's ignored tests, as a program of its own.
-pub struct Act {
+/// One of this program's ignored tests, to run as a separate process.
+pub struct ChildTest {
     command: Command,
     name: String,
-    /// This program, where the user who runs it can reach it.
+    /// Path of this program that its user can reach.
     _copy: Option<tempfile::TempDir>,
 }
 
-/// `name` is the path of the test, as the harness has it.
-pub fn act(name: &str) -> Act {
-    let command = playing(&std::env::current_exe().unwrap(), name);
-    Act { command, name: name.into(), _copy: None }
+/// Prepares a child test. `name` is its path in the test harness.
+pub fn child_test(name: &str) -> ChildTest {
+    let command = test_command(&std::env::current_exe().unwrap(), name);
+    ChildTest { command, name: name.into(), _copy: None }
 }
 
-fn playing(program: &Path, name: &str) -> Command {
+fn test_command(program: &Path, name: &str) -> Command {
     let mut command = Command::new(program);
     command.args([name, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
     command.env("EVERMAP_ACT", name).stdout(Stdio::null());
     command
 }
 
-/// Whether this is an act that was started, and not just a run of all ignored tests.
+/// Returns true in a child test, false in an ordinary run of ignored tests.
 pub fn is_started() -> bool {
     std::env::var_os("EVERMAP_ACT").is_some()
 }
@@ -139,19 +141,19 @@ pub fn argument(name: &str) -> PathBuf {
     std::env::var_os(name).map(PathBuf::from).unwrap_or_else(|| panic!("{name} is given"))
 }
 
-impl Act {
-    pub fn with(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Act {
+impl ChildTest {
+    pub fn with(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> ChildTest {
         self.command.env(name, value);
         self
     }
 
-    pub fn by_nobody(mut self) -> Act {
+    pub fn as_nobody(mut self) -> ChildTest {
         let program = std::env::current_exe().unwrap();
         if !is_open_to_all(program.parent().unwrap()) {
             let copy = directory();
             let copied = copy.path().join("program");
             crate::programs::copy_program(&program, &copied);
-            let mut command = playing(&copied, &self.name);
+            let mut command = test_command(&copied, &self.name);
             for (name, value) in self.command.get_envs() {
                 command.env(name, value.unwrap_or_default());
             }
@@ -161,7 +163,7 @@ impl Act {
         self
     }
 
-    /// Runs it; one that hangs is killed, and that is an error.
+    /// Runs the child test. Kills it if it hangs, which is an error.
     pub fn run(mut self) -> ExitStatus {
         let mut child = self.command.spawn().unwrap();
         let begun = Instant::now();
@@ -169,7 +171,7 @@ impl Act {
             if let Some(status) = child.try_wait().unwrap() {
                 return status;
             }
-            if begun.elapsed() > HANGING {
+            if begun.elapsed() > HANG_TIMEOUT {
                 let _ = child.kill();
                 let _ = child.wait();
                 panic!("{} hangs", self.name);
@@ -184,7 +186,7 @@ impl Act {
         assert!(status.success(), "{name}: {status}");
     }
 
-    /// It ends by a signal.
+    /// Runs the child test and checks that it dies of a signal.
     pub fn ends_by(self, signal: i32) {
         let name = self.name.clone();
         let status = self.run();
@@ -192,9 +194,10 @@ impl Act {
     }
 }
 
-/// What a forked child that looks at memory says of it: it may not allocate, lock or panic. The status of its end.
+/// Forks a child that evaluates `look`, and returns its wait status. The child must not allocate,
+/// lock or panic.
 pub fn forked(look: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child looks at memory and ends.
+    // SAFETY: the child reads memory and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let status = if look() { 0 } else { 1 };
@@ -203,17 +206,17 @@ pub fn forked(look: impl FnOnce() -> bool) -> i32 {
     }
     assert!(child > 0);
     let mut status = 0;
-    // SAFETY: waits for that child alone.
+    // SAFETY: waits only for that child.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     status
 }
 
-/// Mounts of its own for this thread, and what it starts: they are gone with it, whatever happens.
+/// Gives this thread, and processes it starts, their own mounts, which end with it.
 pub fn has_own_mounts() -> bool {
-    // SAFETY: changes what this thread sees of mounts, and nothing else.
+    // SAFETY: changes only this thread's view of mounts.
     let unshared = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
     if !unshared {
-        skip("mounts take root");
+        skip("mounting requires root");
         return false;
     }
     use rustix::mount::{MountPropagationFlags, mount_change};
@@ -221,7 +224,7 @@ pub fn has_own_mounts() -> bool {
     true
 }
 
-/// Whether these are all of the pattern's bytes, without memory for another copy of them.
+/// Returns true if the bytes are the test pattern, without another copy in memory.
 pub fn is_pattern(bytes: &[u8]) -> bool {
     bytes.chunks(8).zip(1u64..).all(|(word, at)| {
         word == &at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[..word.len()]

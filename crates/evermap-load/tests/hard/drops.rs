@@ -1,4 +1,4 @@
-//! Images that are dropped, given away, or many.
+//! Images that are dropped, released, or numerous.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,7 +8,7 @@ use crate::common::{WINDOW, cold_file, on_demand};
 use crate::served::{Reads, serve};
 
 #[test]
-fn an_image_that_is_dropped_during_its_load_is_gone_and_the_next_is_right() {
+fn an_image_can_be_dropped_during_its_load() {
     let file = cold_file(32 * WINDOW);
     for touched in 0..20 {
         let Some(image) = on_demand(&file.path) else { return };
@@ -22,7 +22,7 @@ fn an_image_that_is_dropped_during_its_load_is_gone_and_the_next_is_right() {
 }
 
 #[test]
-fn an_image_that_is_dropped_while_its_disk_is_slow_waits_for_the_reads_under_way_only() {
+fn dropping_an_image_waits_only_for_outstanding_reads() {
     let Some(disk) = serve(64 * WINDOW, true, Reads::default()) else { return };
     let Some(image) = on_demand(&disk.path) else { return };
     image.want(40 * WINDOW..41 * WINDOW);
@@ -34,7 +34,7 @@ fn an_image_that_is_dropped_while_its_disk_is_slow_waits_for_the_reads_under_way
 }
 
 #[test]
-fn a_panic_drops_an_image_as_anything_else() {
+fn a_panic_drops_an_image() {
     let file = cold_file(16 * WINDOW);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let image = on_demand(&file.path);
@@ -47,7 +47,7 @@ fn a_panic_drops_an_image_as_anything_else() {
 }
 
 #[test]
-fn a_hundred_images_at_once_are_each_its_file_s() {
+fn a_hundred_concurrent_images_have_their_own_bytes() {
     let files: Vec<_> = (1..=5).map(|windows| cold_file(windows * WINDOW + 100)).collect();
     let images: Vec<Image> = (0..100)
         .map(|number| {
@@ -64,7 +64,7 @@ fn a_hundred_images_at_once_are_each_its_file_s() {
 }
 
 #[test]
-fn an_image_is_used_and_dropped_by_another_thread_than_loaded_it() {
+fn an_image_can_be_used_and_dropped_by_another_thread() {
     let file = cold_file(8 * WINDOW);
     let Some(mut image) = on_demand(&file.path) else { return };
     let bytes = file.bytes.clone();
@@ -81,7 +81,7 @@ fn an_image_is_used_and_dropped_by_another_thread_than_loaded_it() {
 }
 
 #[test]
-fn what_is_left_until_it_is_touched_is_loaded_by_whoever_touches_it_much_later() {
+fn skipped_windows_are_loaded_by_a_much_later_access() {
     let file = cold_file(24 * WINDOW);
     let Some(mut image) = on_demand(&file.path) else { return };
     let all = image.len();
@@ -95,11 +95,11 @@ fn what_is_left_until_it_is_touched_is_loaded_by_whoever_touches_it_much_later()
 }
 
 #[test]
-fn system_calls_fill_an_image_that_is_still_being_loaded() {
+fn system_calls_can_write_into_a_loading_image() {
     let file = cold_file(16 * WINDOW);
     let Some(mut image) = on_demand(&file.path) else { return };
     if !image.serves_system_calls() {
-        return crate::common::skip("this user's system calls get EFAULT: ensure first");
+        return crate::common::skip("system calls of this user fail with EFAULT without `ensure`");
     }
     let opened = std::fs::File::open("/dev/zero").unwrap();
     let part = 9 * WINDOW + 5000..9 * WINDOW + 15000;

@@ -1,11 +1,11 @@
-//! Disks that cannot read a part of a file.
+//! Disks with an unreadable part of a file.
 
 use evermap_load::{Error, Method};
 
-use crate::common::{WINDOW, act, argument, by, is_started, loader, on_demand, pattern};
+use crate::common::{WINDOW, argument, by, child_test, is_started, loader, on_demand, pattern};
 use crate::served::{Reads, Served, serve};
 
-/// The lost bytes are in the third window of six.
+/// The unreadable bytes are in the third of six windows.
 const LOST: std::ops::Range<usize> = 2 * WINDOW + 8192..2 * WINDOW + 12288;
 
 fn failing_disk() -> Option<Served> {
@@ -13,7 +13,7 @@ fn failing_disk() -> Option<Served> {
 }
 
 #[test]
-fn a_window_that_cannot_be_read_is_an_error_that_names_it_by_every_method_that_reads() {
+fn an_unreadable_window_is_named_in_the_error_of_every_reading_method() {
     let Some(disk) = failing_disk() else { return };
     for method in Method::ALL {
         if !method.is_private() || method == Method::TakeoverOnDemand {
@@ -26,14 +26,14 @@ fn a_window_that_cannot_be_read_is_an_error_that_names_it_by_every_method_that_r
                 assert_eq!(source.raw_os_error(), Some(libc::EIO), "{method}");
             }
             Err(Error::Refused { .. }) => {}
-            Ok(_) => panic!("{method} has read what cannot be read"),
+            Ok(_) => panic!("{method} has read an unreadable window"),
             Err(error) => panic!("{method}: {error}"),
         }
     }
 }
 
 #[test]
-fn on_demand_all_other_windows_are_there() {
+fn on_demand_all_other_windows_are_loaded() {
     let Some(disk) = failing_disk() else { return };
     let Some(image) = on_demand(&disk.path) else { return };
     let error = image.wait().unwrap_err();
@@ -46,13 +46,13 @@ fn on_demand_all_other_windows_are_there() {
 }
 
 #[test]
-fn whoever_touches_what_cannot_be_read_gets_a_signal_and_no_zeros() {
+fn accessing_an_unreadable_window_raises_a_signal() {
     let Some(disk) = failing_disk() else { return };
     if on_demand(&disk.path).is_none() {
         return;
     }
     for waits in ["", "yes"] {
-        act("failing::act_of_touching")
+        child_test("failing::child_accesses_unreadable_window")
             .with("FILE", &disk.path)
             .with("WAITS", waits)
             .ends_by(libc::SIGBUS);
@@ -60,8 +60,8 @@ fn whoever_touches_what_cannot_be_read_gets_a_signal_and_no_zeros() {
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_of_touching() {
+#[ignore = "started as a process by another test"]
+fn child_accesses_unreadable_window() {
     if !is_started() {
         return;
     }
@@ -70,12 +70,12 @@ fn act_of_touching() {
     if argument("WAITS").to_str() == Some("yes") {
         assert!(image.wait().is_err());
     }
-    // Whatever it is, it is not there.
+    // This access must not return.
     std::hint::black_box(image[LOST.start]);
 }
 
 #[test]
-fn a_child_does_not_wait_for_what_cannot_be_read() {
+fn a_fork_does_not_wait_for_unreadable_windows() {
     let Some(disk) = failing_disk() else { return };
     let Some(image) = on_demand(&disk.path) else { return };
     assert_eq!(crate::common::forked(|| true), 0);
@@ -83,11 +83,11 @@ fn a_child_does_not_wait_for_what_cannot_be_read() {
 }
 
 #[test]
-fn advice_that_reads_says_what_it_could_not_read() {
+fn advice_that_reads_returns_read_errors() {
     let Some(disk) = failing_disk() else { return };
     let Some(mut image) = by(&loader(&disk.path), Method::Mmap) else { return };
     image[WINDOW..WINDOW + 10].fill(1);
-    // Only pages that were mapped are taken over: each is touched first, apart from those that are lost.
+    // Advice takes over mapped pages only, so access every window except the unreadable one first.
     for window in [0, 3] {
         std::hint::black_box(
             image[window * WINDOW..][..WINDOW].iter().map(|b| u64::from(*b)).sum::<u64>(),

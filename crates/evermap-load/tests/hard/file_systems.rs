@@ -1,4 +1,4 @@
-//! File systems that are not as others: layered, compressed, in memory, of programs.
+//! Unusual file systems: layered, compressed, in memory, in user space.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use crate::common::{
 };
 use crate::served::{Reads, serve};
 
-/// Bytes of the files that are loaded.
+/// Size of the loaded files, in bytes.
 const BYTES: usize = 5 * WINDOW + 4097;
 
-/// Runs a program; false, with a word to whoever watches, if it is not there or fails.
-fn runs(program: &str, arguments: &[&std::ffi::OsStr]) -> bool {
+/// Runs a program. Prints a notice and returns false if it is missing or fails.
+fn run_tool(program: &str, arguments: &[&std::ffi::OsStr]) -> bool {
     match Command::new(program).args(arguments).stdout(Stdio::null()).output() {
         Ok(output) if output.status.success() => true,
         Ok(output) => {
@@ -29,7 +29,7 @@ fn runs(program: &str, arguments: &[&std::ffi::OsStr]) -> bool {
     }
 }
 
-/// Directories of a test, and its files.
+/// Directories and files of a test.
 struct Place {
     directory: tempfile::TempDir,
 }
@@ -54,18 +54,18 @@ impl Place {
         let at = self.make("mounted");
         let arguments = ["-o".as_ref(), "loop".as_ref(), "-t".as_ref(), kind.as_ref()];
         let arguments = arguments.into_iter().chain([image.as_os_str(), at.as_os_str()]);
-        runs("mount", &arguments.collect::<Vec<_>>()).then_some(at)
+        run_tool("mount", &arguments.collect::<Vec<_>>()).then_some(at)
     }
 }
 
 impl Drop for Place {
-    /// The thread's mounts go with it, and that may be later than its files.
+    /// The thread's mounts end with the thread, which may be later than its files.
     fn drop(&mut self) {
         let _ = rustix::mount::unmount(self.path("mounted"), rustix::mount::UnmountFlags::DETACH);
     }
 }
 
-/// With data, and with holes.
+/// Creates files with data and with holes.
 fn fill(directory: &Path) -> Vec<(&'static str, Vec<u8>)> {
     std::fs::write(directory.join("data"), pattern(BYTES)).unwrap();
     std::fs::write(directory.join("short"), "short").unwrap();
@@ -102,7 +102,7 @@ fn on_tmpfs_every_method_works() {
 }
 
 #[test]
-fn on_overlayfs_every_method_works_and_a_copied_up_file_is_one_version() {
+fn on_overlayfs_every_method_works_and_a_copy_up_keeps_one_version() {
     let Some(place) = Place::new() else { return };
     let [lower, upper, work, at] =
         ["lower", "upper", "work", "mounted"].map(|name| place.make(name));
@@ -118,7 +118,7 @@ fn on_overlayfs_every_method_works_and_a_copied_up_file_is_one_version() {
     if let Err(errno) =
         rustix::mount::mount("evermap-test", &at, "overlay", flags, Some(options.as_c_str()))
     {
-        return skip(format_args!("no overlay here: {errno}"));
+        return skip(format_args!("cannot mount overlayfs: {errno}"));
     }
     every_file_is_right(&at, &files);
     let Some(image) = on_demand(&at.join("data")) else { return };
@@ -128,7 +128,7 @@ fn on_overlayfs_every_method_works_and_a_copied_up_file_is_one_version() {
     for window in 0..5 {
         let part = window * WINDOW..(window + 1) * WINDOW;
         if let Ok(bytes) = image.get(part.clone()) {
-            assert!(*bytes == expected[part], "window {window} is of another version");
+            assert!(*bytes == expected[part], "window {window} has bytes of another version");
         }
     }
     drop(image);
@@ -142,7 +142,7 @@ fn on_squashfs_every_method_works() {
     let (tree, image) = (place.make("tree"), place.path("image"));
     let files = fill(&tree);
     let arguments = [tree.as_os_str(), image.as_os_str(), "-quiet".as_ref()];
-    if !runs("mksquashfs", &arguments) {
+    if !run_tool("mksquashfs", &arguments) {
         return;
     }
     let Some(at) = place.mount(&image, "squashfs") else { return };
@@ -162,7 +162,7 @@ fn on_erofs_every_method_works_compressed_or_not() {
         if !compression.is_empty() {
             arguments.insert(0, compression.as_ref());
         }
-        if !runs("mkfs.erofs", &arguments) {
+        if !run_tool("mkfs.erofs", &arguments) {
             continue;
         }
         let Some(at) = place.mount(&image, "erofs") else { continue };
@@ -170,14 +170,14 @@ fn on_erofs_every_method_works_compressed_or_not() {
     }
 }
 
-/// A file system on a disk of its own.
+/// Tests a file system on its own loop device.
 fn on_a_disk(kind: &str, options: &[&str]) {
     let Some(place) = Place::new() else { return };
     let image = place.path("image");
     std::fs::File::create(&image).unwrap().set_len(400 << 20).unwrap();
     let mut arguments: Vec<&std::ffi::OsStr> = options.iter().map(std::ffi::OsStr::new).collect();
     arguments.push(image.as_os_str());
-    if !runs(&format!("mkfs.{kind}"), &arguments) {
+    if !run_tool(&format!("mkfs.{kind}"), &arguments) {
         return;
     }
     let Some(at) = place.mount(&image, kind) else { return };
@@ -212,14 +212,14 @@ fn on_vfat_every_method_works() {
 }
 
 #[test]
-fn on_a_file_system_of_a_program_every_method_works() {
+fn on_fuse_every_method_works() {
     let Some(disk) = serve(BYTES, false, Reads::default()) else { return };
     every_method_gives(&disk.path, &disk.bytes);
     let image = Loader::open(&disk.path).load().unwrap();
     assert!(*image == **disk.bytes, "{}", image.why());
 }
 
-/// Whether a file counts as one that nobody can change.
+/// Returns true if a file counts as unchangeable.
 fn is_unchangeable(path: &Path) -> bool {
     let (facts, _) = Loader::open(path).probe().unwrap();
     let mapped = Loader::open(path).method(Method::Mmap).load();
@@ -228,7 +228,7 @@ fn is_unchangeable(path: &Path) -> bool {
 }
 
 #[test]
-fn a_read_only_mount_of_what_others_can_write_to_takes_a_promise_to_be_mapped() {
+fn a_read_only_mount_of_a_writable_file_system_is_not_mapped_without_a_promise() {
     let Some(place) = Place::new() else { return };
     let (writable, at) = (place.make("writable"), place.make("mounted"));
     fill(&writable);
@@ -240,17 +240,17 @@ fn a_read_only_mount_of_what_others_can_write_to_takes_a_promise_to_be_mapped() 
 }
 
 #[test]
-fn what_a_program_serves_takes_a_promise_to_be_mapped_though_it_is_mounted_read_only() {
+fn a_read_only_fuse_mount_is_not_mapped_without_a_promise() {
     let Some(disk) = serve(BYTES, false, Reads::default()) else { return };
     assert!(!is_unchangeable(&disk.path));
 }
 
 #[test]
-fn a_file_system_that_is_read_only_as_a_whole_is_mapped_without_a_promise() {
+fn a_read_only_file_system_is_mapped_without_a_promise() {
     let Some(place) = Place::new() else { return };
     let image = place.path("image");
     std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
-    if !runs("mkfs.ext4", &["-q".as_ref(), image.as_os_str()]) {
+    if !run_tool("mkfs.ext4", &["-q".as_ref(), image.as_os_str()]) {
         return;
     }
     let Some(at) = place.mount(&image, "ext4") else { return };

@@ -7,13 +7,13 @@ use evermap_load::{ForkPolicy, Loader, Method};
 use crate::common::{WINDOW, by, cold_file, forked, on_demand, skip};
 use crate::served::{Reads, serve};
 
-/// In a child: compares without allocating.
+/// Compares without allocating, for use in a child.
 fn is_right(image: &[u8], bytes: &[u8]) -> bool {
     image.iter().zip(bytes).step_by(509).fold(true, |right, (a, b)| right & (a == b))
 }
 
 #[test]
-fn children_of_several_threads_that_fork_at_once_have_every_byte() {
+fn children_of_concurrently_forking_threads_have_every_byte() {
     let file = cold_file(32 * WINDOW);
     let Some(image) = on_demand(&file.path) else { return };
     std::thread::scope(|scope| {
@@ -27,7 +27,7 @@ fn children_of_several_threads_that_fork_at_once_have_every_byte() {
 }
 
 #[test]
-fn a_child_has_what_was_written_before_the_fork_and_its_writes_are_its_own() {
+fn a_child_sees_earlier_writes_and_its_own_stay_private() {
     let file = cold_file(8 * WINDOW);
     let Some(mut image) = on_demand(&file.path) else { return };
     image[3 * WINDOW + 1] = 77;
@@ -42,19 +42,19 @@ fn a_child_has_what_was_written_before_the_fork_and_its_writes_are_its_own() {
 }
 
 #[test]
-fn with_dont_fork_a_child_gets_a_signal_and_no_zeros() {
+fn with_dont_fork_an_access_in_a_child_raises_a_signal() {
     let file = cold_file(16 * WINDOW);
     let load = Loader::open(&file.path).fork(ForkPolicy::DontFork);
     let Some(image) = by(&load, Method::TakeoverOnDemand) else { return };
     let status = forked(|| image[7 * WINDOW] == file.bytes[7 * WINDOW]);
-    assert!(libc::WIFSIGNALED(status), "the child ended by itself: {status:#x}");
+    assert!(libc::WIFSIGNALED(status), "the child was not killed by a signal: {status:#x}");
     assert_eq!(libc::WTERMSIG(status), libc::SIGSEGV);
     image.wait().unwrap();
-    assert!(*image == *file.bytes, "the parent's image is as it was");
+    assert!(*image == *file.bytes, "the parent's image is unchanged");
 }
 
 #[test]
-fn a_child_that_drops_an_image_it_does_not_have_leaves_its_parents_load_alone() {
+fn a_child_that_drops_the_image_does_not_disturb_its_parents_load() {
     let Some(disk) = serve(8 * WINDOW, true, Reads::default()) else { return };
     let load = Loader::open(&disk.path).fork(ForkPolicy::DontFork);
     let Some(image) = by(&load, Method::TakeoverOnDemand) else { return };
@@ -64,7 +64,7 @@ fn a_child_that_drops_an_image_it_does_not_have_leaves_its_parents_load_alone() 
         drop(image.take());
         is_lost
     });
-    assert_eq!(status, 0, "a child has no threads that load");
+    assert_eq!(status, 0, "the child has no loading threads");
     disk.open_gate();
     let image = image.unwrap();
     image.wait().unwrap();
@@ -72,7 +72,7 @@ fn a_child_that_drops_an_image_it_does_not_have_leaves_its_parents_load_alone() 
 }
 
 #[test]
-fn a_fork_waits_for_a_slow_disk_and_the_child_has_every_byte() {
+fn a_fork_waits_for_the_load_and_the_child_has_every_byte() {
     let Some(disk) = serve(8 * WINDOW, true, Reads::default()) else { return };
     let Some(image) = on_demand(&disk.path) else { return };
     std::thread::scope(|scope| {
@@ -83,22 +83,22 @@ fn a_fork_waits_for_a_slow_disk_and_the_child_has_every_byte() {
 }
 
 #[test]
-fn programs_are_started_while_a_load_waits_for_its_disk() {
+fn programs_can_be_started_while_a_load_waits_for_its_disk() {
     let Some(disk) = serve(8 * WINDOW, true, Reads::default()) else { return };
     let Some(image) = on_demand(&disk.path) else { return };
-    // By `posix_spawn`, as there is nothing to be done in the child.
+    // This uses `posix_spawn`, because the child needs no setup.
     assert!(Command::new("true").status().unwrap().success());
-    assert_eq!(image.progress().loaded_bytes, 0, "the disk has answered nothing");
+    assert_eq!(image.progress().loaded_bytes, 0, "the disk has not answered yet");
     disk.open_gate();
     image.wait().unwrap();
     assert!(*image == **disk.bytes);
 }
 
 #[test]
-fn a_fork_during_loads_that_are_made_and_dropped_does_not_hang() {
+fn a_fork_during_starting_and_ending_loads_does_not_hang() {
     let file = cold_file(4 * WINDOW);
     if on_demand(&file.path).is_none() {
-        return skip("nothing is loaded on demand here");
+        return skip("on-demand loads are not possible");
     }
     std::thread::scope(|scope| {
         let loading = scope.spawn(|| {

@@ -4,7 +4,9 @@ use std::io::Error as IoError;
 
 use evermap_load::{Error, Latency, Loader, Method};
 
-use crate::common::{WINDOW, act, argument, cold_file, is_root, is_started, loader, pattern, skip};
+use crate::common::{
+    WINDOW, argument, child_test, cold_file, is_root, is_started, loader, pattern, skip,
+};
 
 const BYTES: usize = 6 * WINDOW;
 
@@ -17,7 +19,7 @@ fn entries(directory: &str) -> usize {
     std::fs::read_dir(directory).unwrap().count()
 }
 
-/// The image is right, or the error is one of these.
+/// Checks that the image is right or that the error is one of `errnos`. Returns true for an image.
 fn is_right_or(outcome: Result<evermap_load::Image, Error>, errnos: &[i32], what: &str) -> bool {
     match outcome.and_then(|image| image.wait().map(|()| image)) {
         Ok(image) => {
@@ -35,21 +37,22 @@ fn is_right_or(outcome: Result<evermap_load::Image, Error>, errnos: &[i32], what
 }
 
 #[test]
-fn with_few_descriptors_a_load_is_another_or_an_error_that_says_so() {
+fn with_few_descriptors_a_load_uses_another_method_or_fails_with_a_reason() {
     let file = cold_file(BYTES);
     for spare in 0..9 {
-        let act = act("limits::act_with_few_descriptors").with("FILE", &file.path);
-        act.with("SPARE", spare.to_string()).succeeds();
+        let child = child_test("limits::child_with_few_descriptors").with("FILE", &file.path);
+        child.with("SPARE", spare.to_string()).succeeds();
     }
 }
 
-/// How many descriptors are open, when all up to the highest are: it is numbers that are limited.
+/// Closes gaps in the descriptor numbers and returns the number of open descriptors, because the
+/// limit applies to numbers.
 fn without_gaps() -> u64 {
     let numbers = std::fs::read_dir("/proc/self/fd").unwrap();
     let numbers = numbers.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_string());
     let numbers: Vec<i32> = numbers.map(|number| number.parse().unwrap()).collect();
-    // The directory's is among them, and closed by now.
-    // SAFETY: asks about a number, whatever it is.
+    // The listing includes the directory's own descriptor, which is closed by now.
+    // SAFETY: queries a descriptor number, which need not be open.
     let is_open = |number: &i32| unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0;
     let highest = numbers.into_iter().filter(is_open).max().unwrap();
     loop {
@@ -62,8 +65,8 @@ fn without_gaps() -> u64 {
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_with_few_descriptors() {
+#[ignore = "started as a process by another test"]
+fn child_with_few_descriptors() {
     if !is_started() {
         return;
     }
@@ -81,28 +84,28 @@ fn act_with_few_descriptors() {
     for method in Method::ALL {
         is_right_or(loader(&path).method(method).load(), &[libc::EMFILE], method.name());
     }
-    // Nothing of what was refused is left open.
+    // Refused methods leave nothing open.
     assert_eq!(without_gaps(), open);
 }
 
 #[test]
-fn without_threads_a_load_is_done_by_the_one_there_is() {
+fn without_threads_the_calling_thread_loads() {
     if !is_root() {
         return skip("only root can become another user");
     }
     let file = cold_file(BYTES);
-    act("limits::act_without_threads").with("FILE", &file.path).by_nobody().succeeds();
+    child_test("limits::child_without_threads").with("FILE", &file.path).as_nobody().succeeds();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_without_threads() {
+#[ignore = "started as a process by another test"]
+fn child_without_threads() {
     if !is_started() {
         return;
     }
     limit(rustix::process::Resource::Nproc, 1);
     if std::thread::Builder::new().spawn(|| ()).is_ok() {
-        return skip("this user's threads are not limited");
+        return skip("the thread limit does not apply to this user");
     }
     let path = argument("FILE");
     for latency in [Latency::FirstUse, Latency::Finish] {
@@ -115,10 +118,10 @@ fn act_without_threads() {
 }
 
 #[test]
-fn with_few_addresses_a_load_is_another_or_an_error_that_says_so() {
+fn with_few_addresses_a_load_uses_another_method_or_fails_with_a_reason() {
     let file = cold_file(BYTES);
     for spare_windows in [0, 1, 3, 6, 7, 8, 12, 16, 20, 30] {
-        act("limits::act_with_few_addresses")
+        child_test("limits::child_with_few_addresses")
             .with("FILE", &file.path)
             .with("SPARE", spare_windows.to_string())
             .succeeds();
@@ -126,15 +129,15 @@ fn with_few_addresses_a_load_is_another_or_an_error_that_says_so() {
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_with_few_addresses() {
+#[ignore = "started as a process by another test"]
+fn child_with_few_addresses() {
     if !is_started() {
         return;
     }
     let path = argument("FILE");
     let spare: u64 = argument("SPARE").to_str().unwrap().parse().unwrap();
     let expected = pattern(BYTES);
-    // The allocator has what it needs before it gets no more.
+    // Let the allocator get its memory before the limit applies.
     drop(vec![1u8; 100_000]);
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
@@ -158,14 +161,14 @@ fn act_with_few_addresses() {
 }
 
 #[test]
-fn what_loads_take_they_give_back() {
+fn loads_release_all_resources() {
     let file = cold_file(BYTES);
-    act("limits::act_of_many_loads").with("FILE", &file.path).succeeds();
+    child_test("limits::child_with_many_loads").with("FILE", &file.path).succeeds();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_of_many_loads() {
+#[ignore = "started as a process by another test"]
+fn child_with_many_loads() {
     if !is_started() {
         return;
     }
@@ -181,7 +184,7 @@ fn act_of_many_loads() {
                     _ => image.wait().unwrap(),
                 }
             }
-            // Errors give back as much.
+            // Failed loads release everything too.
             assert!(Loader::open(&path).range(1..u64::MAX).load().is_err());
             assert!(Loader::open("/nonexistent").load().is_err());
         }
@@ -189,7 +192,7 @@ fn act_of_many_loads() {
     let threads = entries("/proc/self/task");
     loads(20);
     let settled = |what: &str, most: usize, count: &dyn Fn() -> usize| {
-        // Threads that have ended give back a moment later.
+        // Ended threads release their resources a moment later.
         for _ in 0..2000 {
             if count() <= most {
                 return;
@@ -203,12 +206,12 @@ fn act_of_many_loads() {
     loads(50);
     settled("threads", threads, &|| entries("/proc/self/task"));
     settled("descriptors", open, &|| entries("/proc/self/fd"));
-    // Stacks and arenas of threads, which are kept to be used again.
+    // Stacks and arenas of threads are kept for reuse.
     settled("mappings", mapped + 16, &mappings);
 }
 
 #[test]
-fn an_error_for_want_of_something_names_the_file() {
+fn errors_of_missing_resources_name_the_file() {
     let error = Loader::open("/nonexistent/file").load().unwrap_err();
     let Error::Io { path, source, .. } = &error else { panic!("{error}") };
     assert_eq!(path.to_str(), Some("/nonexistent/file"));

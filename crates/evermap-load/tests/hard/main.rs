@@ -1,6 +1,8 @@
-//! The hard cases: what every image promises when the kernel, the disk, other programs or the rest of this one do their worst.
+//! Hard cases: guarantees of images when the kernel, the disk, other programs or other threads
+//! misbehave.
 //!
-//! What needs rights, limits or filters of its own is an *act*: an ignored test that another one starts as a program.
+//! Tests that need special rights, limits or filters are *child tests*: ignored tests that another
+//! test starts as a process.
 #![allow(clippy::unwrap_used)]
 
 mod changes;

@@ -1,29 +1,29 @@
-//! Memory that is short, locked, or never huge.
+//! Memory that is short, locked, or without huge pages.
 
 use std::path::PathBuf;
 
 use evermap_load::{Error, Loader, Method};
 
 use crate::common::{
-    WINDOW, act, argument, by, cold_file, directory, is_pattern, is_root, is_started, loader,
-    on_demand, pattern, skip,
+    WINDOW, argument, by, child_test, cold_file, directory, is_pattern, is_root, is_started,
+    loader, on_demand, pattern, skip,
 };
 
 const BYTES: usize = 10 * WINDOW + 4097;
 
 #[test]
-fn without_huge_pages_every_method_works_and_none_claims_to_have_some() {
+fn without_huge_pages_every_method_works_and_reports_none() {
     let file = cold_file(BYTES);
-    act("memory::act_without_huge_pages").with("FILE", &file.path).succeeds();
+    child_test("memory::child_without_huge_pages").with("FILE", &file.path).succeeds();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_without_huge_pages() {
+#[ignore = "started as a process by another test"]
+fn child_without_huge_pages() {
     if !is_started() {
         return;
     }
-    // SAFETY: changes how this process gets memory from now on.
+    // SAFETY: changes only how this process gets memory.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) }, 0);
     let bytes = pattern(BYTES);
     for method in Method::ALL {
@@ -34,7 +34,7 @@ fn act_without_huge_pages() {
     }
 }
 
-/// Files with data, and with holes, in a process whose memory is locked.
+/// Creates files with data and with holes, for a process with locked memory.
 fn locked_file() -> (crate::common::File, PathBuf, tempfile::TempDir) {
     let directory = directory();
     let holes = directory.path().join("holes");
@@ -43,19 +43,19 @@ fn locked_file() -> (crate::common::File, PathBuf, tempfile::TempDir) {
 }
 
 fn lock_memory(flags: libc::c_int) -> bool {
-    // SAFETY: locks memory, and changes nothing in it.
+    // SAFETY: locks memory without changing its contents.
     let locked = unsafe { libc::mlockall(flags) } == 0;
     if !locked {
-        skip("memory cannot be locked here");
+        skip("cannot lock memory");
     }
     locked
 }
 
 #[test]
-fn with_all_memory_locked_every_method_has_the_bytes_and_none_zeros() {
+fn with_locked_memory_every_method_has_the_bytes() {
     let (file, holes, _directory) = locked_file();
     for flags in [libc::MCL_CURRENT | libc::MCL_FUTURE, libc::MCL_FUTURE | libc::MCL_ONFAULT] {
-        act("memory::act_with_locked_memory")
+        child_test("memory::child_with_locked_memory")
             .with("FILE", &file.path)
             .with("HOLES", &holes)
             .with("FLAGS", flags.to_string())
@@ -64,11 +64,11 @@ fn with_all_memory_locked_every_method_has_the_bytes_and_none_zeros() {
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_with_locked_memory() {
+#[ignore = "started as a process by another test"]
+fn child_with_locked_memory() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
     if !is_root() && limit.is_some_and(|limit| limit < 1 << 30) {
-        return skip("this user may lock little memory");
+        return skip("this user's limit of locked memory is too small");
     }
     if !is_started() || !lock_memory(argument("FLAGS").to_str().unwrap().parse().unwrap()) {
         return;
@@ -80,11 +80,11 @@ fn act_with_locked_memory() {
 }
 
 #[test]
-fn memory_that_is_locked_during_a_load_has_every_byte() {
+fn locking_memory_during_a_load_keeps_every_byte() {
     let (file, holes, _directory) = locked_file();
     for _ in 0..5 {
-        crate::common::chill(&file.path);
-        act("memory::act_of_locking_meanwhile")
+        crate::common::evict(&file.path);
+        child_test("memory::child_locking_during_load")
             .with("FILE", &file.path)
             .with("HOLES", &holes)
             .succeeds();
@@ -92,8 +92,8 @@ fn memory_that_is_locked_during_a_load_has_every_byte() {
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_of_locking_meanwhile() {
+#[ignore = "started as a process by another test"]
+fn child_locking_during_load() {
     if !is_started() {
         return;
     }
@@ -109,17 +109,20 @@ fn act_of_locking_meanwhile() {
 }
 
 #[test]
-fn memory_that_may_not_be_locked_is_an_error_and_no_crash() {
+fn exceeding_the_locked_memory_limit_is_an_error() {
     if !is_root() {
         return skip("only root can become another user");
     }
     let file = cold_file(BYTES);
-    act("memory::act_with_little_locked_memory").with("FILE", &file.path).by_nobody().succeeds();
+    child_test("memory::child_with_little_locked_memory")
+        .with("FILE", &file.path)
+        .as_nobody()
+        .succeeds();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_with_little_locked_memory() {
+#[ignore = "started as a process by another test"]
+fn child_with_little_locked_memory() {
     if !is_started() || !lock_memory(libc::MCL_FUTURE | libc::MCL_ONFAULT) {
         return;
     }
@@ -129,13 +132,13 @@ fn act_with_little_locked_memory() {
     }
 }
 
-/// A control group of this test's own; removed with it.
+/// Control group of a test, removed on drop.
 struct Group(PathBuf);
 
 const GROUP_FILE_BYTES: usize = 256 << 20;
 
 impl Group {
-    /// Of so many bytes at most, of memory; none where groups cannot be made.
+    /// Creates a group with a memory limit, or returns `None` if groups cannot be created.
     fn new(name: &str, limit_bytes: u64) -> Option<Group> {
         let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
         let version_1 = own.lines().find_map(|line| {
@@ -157,27 +160,27 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Who was in it may take a moment to be gone.
+        // A process may leave its group a moment after it ends.
         for _ in 0..1000 {
             if std::fs::remove_dir(&self.0).is_ok() || !self.0.exists() {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        eprintln!("{} could not be removed", self.0.display());
+        eprintln!("cannot remove {}", self.0.display());
     }
 }
 
-/// Runs the act in a group with a limit that is a share of the file's bytes.
+/// Runs the child test in a group whose limit is a share of the file's size.
 fn in_a_group(name: &str, per_mille: u64, outcome: &str) {
     let Some(group) = Group::new(name, GROUP_FILE_BYTES as u64 * per_mille / 1000) else {
-        return skip("no control group for memory can be made here");
+        return skip("cannot create a memory control group");
     };
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, pattern(GROUP_FILE_BYTES)).unwrap();
-    crate::common::chill(&path);
-    act("memory::act_in_a_group")
+    crate::common::evict(&path);
+    child_test("memory::child_in_a_group")
         .with("FILE", path)
         .with("GROUP", &group.0)
         .with("OUTCOME", outcome)
@@ -185,31 +188,31 @@ fn in_a_group(name: &str, per_mille: u64, outcome: &str) {
 }
 
 #[test]
-fn with_a_fifth_more_memory_than_the_file_all_of_it_is_loaded_and_written() {
+fn with_a_fifth_more_memory_than_the_file_it_is_loaded_and_written() {
     in_a_group("fifth", 1200, "private");
 }
 
 #[test]
-fn with_half_the_memory_the_file_is_mapped_or_an_error_and_nobody_is_killed() {
+fn with_half_the_memory_the_file_is_mapped_or_refused_without_a_kill() {
     in_a_group("half", 500, "mapped");
 }
 
 #[test]
-fn with_just_the_memory_of_the_file_nobody_is_killed() {
+fn with_exactly_the_memory_of_the_file_no_process_is_killed() {
     for per_mille in [1000, 1001, 1002, 1005, 1020] {
         in_a_group("just", per_mille, "any");
     }
 }
 
 #[test]
-#[ignore = "a program that other tests start"]
-fn act_in_a_group() {
+#[ignore = "started as a process by other tests"]
+fn child_in_a_group() {
     if !is_started() {
         return;
     }
     let processes = argument("GROUP").join("cgroup.procs");
     if let Err(error) = std::fs::write(processes, std::process::id().to_string()) {
-        return skip(format_args!("a process cannot be put into a group: {error}"));
+        return skip(format_args!("cannot move a process into a group: {error}"));
     }
     let path = argument("FILE");
     let outcome = argument("OUTCOME");

@@ -1,4 +1,4 @@
-//! Names that are no file's, or not this user's.
+//! Names that are not regular files, or not readable by this user.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use evermap_load::{Error, Loader, Method};
 
-use crate::common::{act, argument, cold_file, directory, is_root, is_started, skip};
+use crate::common::{argument, child_test, cold_file, directory, is_root, is_started, skip};
 
 fn what_is(path: &Path) -> String {
     match Loader::open(path).load() {
@@ -28,7 +28,7 @@ fn errno_of(path: &Path) -> i32 {
 }
 
 #[test]
-fn what_is_no_file_is_said_to_be_what_it_is_and_is_not_opened() {
+fn errors_name_the_kind_of_a_non_regular_file_without_opening_it() {
     let directory = directory();
     assert_eq!(what_is(directory.path()), "a directory");
     assert_eq!(what_is(Path::new("/dev/zero")), "a character device");
@@ -44,7 +44,7 @@ fn what_is_no_file_is_said_to_be_what_it_is_and_is_not_opened() {
         0,
     )
     .unwrap();
-    // Neither waits for somebody who writes, nor is there for one who waits for somebody who reads.
+    // The load does not wait for a writer of the FIFO, and does not act as its reader.
     assert_eq!(what_is(&fifo), "a FIFO");
     let link = directory.path().join("link");
     symlink(&fifo, &link).unwrap();
@@ -52,19 +52,19 @@ fn what_is_no_file_is_said_to_be_what_it_is_and_is_not_opened() {
 }
 
 #[test]
-fn a_block_device_is_said_to_be_one() {
+fn errors_name_a_block_device() {
     let devices = std::fs::read_dir("/dev").unwrap().filter_map(Result::ok);
     let is_block = |entry: &std::fs::DirEntry| {
         entry.file_type().is_ok_and(|kind| std::os::unix::fs::FileTypeExt::is_block_device(&kind))
     };
     match devices.into_iter().find(is_block) {
         Some(device) => assert_eq!(what_is(&device.path()), "a block device"),
-        None => skip("there is no block device here"),
+        None => skip("there is no block device"),
     }
 }
 
 #[test]
-fn names_that_lead_nowhere_are_errors_with_the_kernel_s_reason() {
+fn missing_files_are_errors_with_the_kernels_reason() {
     let directory = directory();
     let path = |name: &str| directory.path().join(name);
     assert_eq!(errno_of(&path("missing")), libc::ENOENT);
@@ -87,7 +87,7 @@ fn a_link_to_a_file_is_loaded_by_every_method() {
 }
 
 #[test]
-fn a_file_that_was_removed_and_is_still_open_is_loaded_by_its_number() {
+fn a_removed_open_file_is_loaded_by_its_descriptor_path() {
     let file = cold_file(3 << 20);
     let opened = std::fs::File::open(&file.path).unwrap();
     std::fs::remove_file(&file.path).unwrap();
@@ -104,23 +104,23 @@ fn a_file_that_was_removed_and_is_still_open_is_loaded_by_its_number() {
 }
 
 #[test]
-fn what_this_user_may_not_read_is_an_error_with_a_remedy() {
+fn an_unreadable_file_is_an_error_with_a_remedy() {
     if !is_root() {
         return skip("only root can become another user");
     }
     let file = cold_file(5000);
     std::fs::set_permissions(&file.path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    act("names::act_without_permission").with("FILE", &file.path).by_nobody().succeeds();
+    child_test("names::child_without_permission").with("FILE", &file.path).as_nobody().succeeds();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_without_permission() {
+#[ignore = "started as a process by another test"]
+fn child_without_permission() {
     if !is_started() {
         return;
     }
     let path = argument("FILE");
     assert_eq!(errno_of(&path), libc::EACCES);
     let error = Loader::open(&path).load().unwrap_err();
-    assert!(error.to_string().contains("permissions must let"), "{error}");
+    assert!(error.to_string().contains("make it readable"), "{error}");
 }

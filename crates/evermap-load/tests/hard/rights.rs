@@ -1,46 +1,46 @@
-//! Users and containers that may not do everything.
+//! Users and containers with restricted rights.
 
 use evermap_load::{Error, Loader, Method};
 use seccompiler::SeccompAction;
 
 use crate::common::{
-    WINDOW, act, argument, by, cold_file, every_method_gives, is_root, is_started, on_demand,
-    pattern, skip,
+    WINDOW, argument, by, child_test, cold_file, every_method_gives, is_root, is_started,
+    on_demand, pattern, skip,
 };
 use crate::served::{Reads, serve};
 use crate::threads::filter;
 
 const USERFAULTFD_IOC_NEW: u64 = 0xaa00;
-/// Bytes of the file that acts load.
+/// Size of the files that child tests load, in bytes.
 const BYTES: usize = 12 * WINDOW;
 
 #[test]
-fn a_user_without_rights_touches_what_comes_on_demand_and_ensures_what_system_calls_get() {
+fn an_unprivileged_user_accesses_on_demand_images_and_ensures_for_system_calls() {
     if !is_root() {
         return skip("only root can become another user");
     }
     let Some(disk) = serve(BYTES, true, Reads::default()) else { return };
-    act("rights::act_in_user_mode")
+    child_test("rights::child_in_user_mode")
         .with("FILE", &disk.path)
         .with("GATE", disk.gate())
-        .by_nobody()
+        .as_nobody()
         .succeeds();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_in_user_mode() {
+#[ignore = "started as a process by another test"]
+fn child_in_user_mode() {
     if !is_started() {
         return;
     }
     let path = argument("FILE");
     let Some(image) = on_demand(&path) else { return };
     if image.report().serves_system_calls {
-        return skip("every user may have a full userfaultfd here");
+        return skip("every user has a full userfaultfd");
     }
     assert!(!image.serves_system_calls());
     let (reader, writer) = std::io::pipe().unwrap();
-    // The disk answers nothing yet: no page is there.
+    // The disk has not answered yet, so no page is loaded.
     let refused = rustix::io::write(&writer, &image[WINDOW..WINDOW + 100]);
     assert_eq!(refused, Err(rustix::io::Errno::FAULT));
     std::fs::write(argument("GATE"), "").unwrap();
@@ -50,40 +50,40 @@ fn act_in_user_mode() {
     rustix::io::read(&reader, &mut written).unwrap();
     let bytes = pattern(BYTES);
     assert_eq!(written, bytes[WINDOW..WINDOW + 100]);
-    assert!(*image == *bytes, "touching needs no right");
+    assert!(*image == *bytes, "an access needs no privilege");
     image.wait().unwrap();
-    assert!(image.serves_system_calls(), "all is there: ordinary memory");
+    assert!(image.serves_system_calls(), "a complete image is ordinary memory");
 }
 
 #[test]
-fn a_user_without_rights_has_every_method_s_bytes() {
+fn every_method_works_for_an_unprivileged_user() {
     if !is_root() {
         return skip("only root can become another user");
     }
     let file = cold_file(BYTES);
-    act("rights::act_of_every_method").with("FILE", &file.path).by_nobody().succeeds();
+    child_test("rights::child_with_every_method").with("FILE", &file.path).as_nobody().succeeds();
 }
 
 #[test]
-#[ignore = "a program that other tests start"]
-fn act_of_every_method() {
+#[ignore = "started as a process by another test"]
+fn child_with_every_method() {
     if is_started() {
         every_method_gives(&argument("FILE"), &pattern(BYTES));
     }
 }
 
 #[test]
-fn without_userfaultfd_a_load_is_another_and_says_why() {
+fn without_userfaultfd_a_load_uses_another_method_and_gives_the_reason() {
     let file = cold_file(BYTES);
     for errno in [libc::EPERM, libc::ENOSYS] {
-        let without = act("rights::act_without_userfaultfd").with("FILE", &file.path);
+        let without = child_test("rights::child_without_userfaultfd").with("FILE", &file.path);
         without.with("ERRNO", errno.to_string()).succeeds();
     }
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_without_userfaultfd() {
+#[ignore = "started as a process by another test"]
+fn child_without_userfaultfd() {
     if !is_started() {
         return;
     }
@@ -106,17 +106,17 @@ fn act_without_userfaultfd() {
 }
 
 #[test]
-fn without_rings_every_method_works() {
+fn without_io_uring_every_method_works() {
     let file = cold_file(BYTES);
     for errno in [libc::EPERM, libc::ENOSYS] {
-        let without = act("rights::act_without_rings").with("FILE", &file.path);
+        let without = child_test("rights::child_without_rings").with("FILE", &file.path);
         without.with("ERRNO", errno.to_string()).succeeds();
     }
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_without_rings() {
+#[ignore = "started as a process by another test"]
+fn child_without_rings() {
     if !is_started() {
         return;
     }
@@ -134,14 +134,14 @@ fn act_without_rings() {
 }
 
 #[test]
-fn a_container_that_forbids_all_that_is_new_still_loads() {
+fn a_container_that_forbids_all_new_calls_still_loads() {
     let file = cold_file(BYTES);
-    act("rights::act_with_old_calls_only").with("FILE", &file.path).succeeds();
+    child_test("rights::child_with_old_calls_only").with("FILE", &file.path).succeeds();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_with_old_calls_only() {
+#[ignore = "started as a process by another test"]
+fn child_with_old_calls_only() {
     if !is_started() {
         return;
     }
@@ -149,7 +149,7 @@ fn act_with_old_calls_only() {
         (libc::SYS_io_uring_setup, None),
         (libc::SYS_userfaultfd, None),
         (libc::SYS_ioctl, Some((1, USERFAULTFD_IOC_NEW))),
-        // cachestat, and preadv2, which drops behind.
+        // cachestat, and preadv2 with `RWF_DONTCACHE`.
         (451, None),
         (libc::SYS_preadv2, None),
     ];

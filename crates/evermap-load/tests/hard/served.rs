@@ -1,4 +1,4 @@
-//! A file system with one file, whose reads wait at a gate and fail where they are to: a slow disk, a failing disk.
+//! File system with one file whose reads can be delayed or fail, like a slow or failing disk.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,17 @@ use fuser::{
 use crate::common::{directory, has_own_mounts, pattern, skip};
 
 const FILE: INodeNo = INodeNo(2);
-/// What the kernel may take for granted of a file, and for how long.
-const FOR_GOOD: Duration = Duration::from_secs(3600);
+/// Time for which the kernel may cache attributes.
+const ATTRIBUTE_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// How its reads are.
+/// Behaviour of reads.
 #[derive(Debug, Clone, Default)]
 pub struct Reads {
-    /// They are answered when this file is there.
+    /// Reads wait until this file exists.
     pub gate: Option<PathBuf>,
-    /// Those that touch this range fail.
+    /// Reads that overlap this range fail.
     pub failing: std::ops::Range<usize>,
-    /// The file is said to have no bytes.
+    /// The file reports a size of 0 bytes.
     pub is_unsized: bool,
 }
 
@@ -59,13 +59,13 @@ impl Disk {
 impl Filesystem for Disk {
     fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match name == "file" {
-            true => reply.entry(&FOR_GOOD, &self.attributes(FILE), Generation(0)),
+            true => reply.entry(&ATTRIBUTE_TIMEOUT, &self.attributes(FILE), Generation(0)),
             false => reply.error(Errno::ENOENT),
         }
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&FOR_GOOD, &self.attributes(inode));
+        reply.attr(&ATTRIBUTE_TIMEOUT, &self.attributes(inode));
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: fuser::ReplyOpen) {
@@ -99,7 +99,7 @@ impl Filesystem for Disk {
         match gate {
             None => answer(),
             Some(gate) => {
-                // Who reads waits; whoever asks for anything else does not.
+                // Only reads wait, not other requests.
                 std::thread::spawn(move || {
                     while !gate.exists() {
                         std::thread::sleep(Duration::from_millis(1));
@@ -111,7 +111,7 @@ impl Filesystem for Disk {
     }
 }
 
-/// A mounted one.
+/// Mounted file system.
 pub struct Served {
     pub path: PathBuf,
     pub bytes: Arc<Vec<u8>>,
@@ -121,7 +121,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Lets reads through.
+    /// Lets waiting reads continue.
     pub fn open_gate(&self) {
         std::fs::write(&self.gate, "").unwrap();
     }
@@ -132,22 +132,23 @@ impl Served {
 }
 
 impl Drop for Served {
-    /// Whoever still waits must not wait for ever.
+    /// Releases remaining readers, so that none waits for ever.
     fn drop(&mut self) {
         let _ = std::fs::write(&self.gate, "");
     }
 }
 
-/// Serves a file of so many bytes, if this process may. The mount is for this thread, and what it starts.
+/// Serves a file of `bytes` bytes, if this process can mount. The mount is visible to this thread
+/// and processes it starts.
 pub fn serve(bytes: usize, is_gated: bool, reads: Reads) -> Option<Served> {
     if !Path::new("/dev/fuse").exists() || !has_own_mounts() {
-        skip("there is no /dev/fuse for this user");
+        skip("this user has no access to /dev/fuse");
         return None;
     }
     let directory = directory();
     let mounted = directory.path().join("mounted");
     std::fs::create_dir(&mounted).unwrap();
-    // A directory of its own, to which anybody may add the gate.
+    // A separate directory in which every user can create the gate file.
     let gates = directory.path().join("gates");
     std::fs::create_dir(&gates).unwrap();
     std::fs::set_permissions(&gates, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
@@ -166,7 +167,7 @@ pub fn serve(bytes: usize, is_gated: bool, reads: Reads) -> Option<Served> {
             _directory: directory,
         }),
         Err(error) => {
-            skip(format_args!("no file system of this program's own: {error}"));
+            skip(format_args!("cannot mount the test file system: {error}"));
             None
         }
     }

@@ -4,10 +4,10 @@ use std::os::unix::fs::FileExt;
 
 use evermap_load::Method;
 
-use crate::common::{WINDOW, by, chill, cold_file, directory, every_method_gives, loader, pattern};
+use crate::common::{WINDOW, by, cold_file, directory, every_method_gives, evict, loader, pattern};
 
 #[test]
-fn files_about_as_long_as_pages_and_windows_are_whole_by_every_method() {
+fn every_method_loads_sizes_around_pages_and_windows() {
     for bytes in [0, 1, 4095, 4096, 4097, WINDOW - 1, WINDOW, WINDOW + 1, 3 * WINDOW - 4096] {
         let file = cold_file(bytes);
         every_method_gives(&file.path, &file.bytes);
@@ -15,7 +15,7 @@ fn files_about_as_long_as_pages_and_windows_are_whole_by_every_method() {
 }
 
 #[test]
-fn odd_ranges_are_exactly_these_bytes_by_every_method() {
+fn every_method_loads_exactly_the_bytes_of_odd_ranges() {
     let file = cold_file(5 * WINDOW + 4097);
     let end = file.bytes.len();
     let ranges = [
@@ -32,7 +32,7 @@ fn odd_ranges_are_exactly_these_bytes_by_every_method() {
     ];
     for range in ranges {
         for method in Method::ALL {
-            chill(&file.path);
+            evict(&file.path);
             let load = loader(&file.path).range(range.start as u64..range.end as u64);
             let Some(image) = by(&load, method) else { continue };
             assert!(*image == file.bytes[range.clone()], "{method}, {range:?}");
@@ -46,7 +46,7 @@ fn odd_ranges_are_exactly_these_bytes_by_every_method() {
 }
 
 #[test]
-fn holes_between_data_are_zeros_and_data_between_holes_is_data() {
+fn holes_are_zeros_and_data_between_holes_is_loaded() {
     let directory = directory();
     let path = directory.path().join("file");
     let length = 20 * WINDOW + 5000;
@@ -54,7 +54,8 @@ fn holes_between_data_are_zeros_and_data_between_holes_is_data() {
     file.set_len(length as u64).unwrap();
     let mut expected = vec![0; length];
     let data = pattern(WINDOW);
-    // Whole windows, pages within windows, and across them; the first hole comes where staging was used before.
+    // Whole windows, pages within windows, and ranges across windows. The first hole uses a staging
+    // slot that held data before.
     for (at, bytes) in [
         (0, WINDOW),
         (3 * WINDOW - 4096, 8192),
@@ -68,7 +69,7 @@ fn holes_between_data_are_zeros_and_data_between_holes_is_data() {
     }
     for is_cold in [false, true] {
         if is_cold {
-            chill(&path);
+            evict(&path);
         }
         every_method_gives(&path, &expected);
     }
@@ -84,13 +85,13 @@ fn a_file_that_ends_with_a_hole_ends_with_zeros() {
         expected.resize(WINDOW + 100 + tail, 0);
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.set_len(expected.len() as u64).unwrap();
-        chill(&path);
+        evict(&path);
         every_method_gives(&path, &expected);
     }
 }
 
 #[test]
-fn bytes_behind_a_range_are_not_in_what_was_copied() {
+fn bytes_after_a_range_are_not_copied() {
     let file = cold_file(4 * WINDOW);
     for method in Method::ALL {
         if method.maps_the_file() || method == Method::Clone {
@@ -100,7 +101,7 @@ fn bytes_behind_a_range_are_not_in_what_was_copied() {
             continue;
         };
         image.wait().unwrap();
-        // SAFETY: the last page of an image is whole; its rest is zero by what the documentation says.
+        // SAFETY: an image's last page is complete, and its rest is zero as documented.
         let behind =
             unsafe { std::slice::from_raw_parts(image.as_ptr().add(image.len()), 4096 - 100) };
         assert!(behind.iter().all(|byte| *byte == 0), "{method}");

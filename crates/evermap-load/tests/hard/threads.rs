@@ -1,4 +1,4 @@
-//! Threads that load and are killed, and threads that all want the same.
+//! Loading threads that are killed, and threads that compete for windows.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,14 @@ use seccompiler::{
     SeccompRule,
 };
 
-use crate::common::{File, WINDOW, act, argument, cold_file, is_started, on_demand, pattern};
+use crate::common::{
+    File, WINDOW, argument, child_test, cold_file, is_started, on_demand, pattern,
+};
 
-/// One system call, with an argument of a value if it is to be that one only.
+/// System call, optionally with a required value of one argument.
 pub type Call = (libc::c_long, Option<(u8, u64)>);
 
-/// From now on this thread, and those it starts, get `action` for some calls.
+/// Applies `action` to some calls of this thread and threads it starts.
 pub fn filter(calls: &[Call], action: SeccompAction) {
     let mut rules = BTreeMap::new();
     for (call, argument) in calls {
@@ -33,14 +35,14 @@ pub fn filter(calls: &[Call], action: SeccompAction) {
 const UFFDIO_MOVE: u64 = 0xc028_aa05;
 
 #[test]
-fn threads_that_are_killed_for_a_call_are_replaced_by_one_that_does_without_it() {
+fn threads_killed_for_a_call_are_replaced_by_one_that_avoids_it() {
     let file = cold_file(12 * WINDOW);
-    act("threads::act_with_rings_that_kill").with("FILE", &file.path).succeeds();
+    child_test("threads::child_with_rings_that_kill").with("FILE", &file.path).succeeds();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_with_rings_that_kill() {
+#[ignore = "started as a process by another test"]
+fn child_with_rings_that_kill() {
     if !is_started() {
         return;
     }
@@ -53,17 +55,17 @@ fn act_with_rings_that_kill() {
 }
 
 #[test]
-fn a_load_whose_every_thread_is_killed_is_an_error_and_its_memory_a_signal() {
+fn killing_every_thread_is_an_error_and_an_access_raises_a_signal() {
     let file = cold_file(12 * WINDOW);
-    act("threads::act_with_moves_that_kill").with("FILE", &file.path).succeeds();
+    child_test("threads::child_with_moves_that_kill").with("FILE", &file.path).succeeds();
     let Some(_) = on_demand(&file.path) else { return };
-    let touching = act("threads::act_with_moves_that_kill").with("FILE", &file.path);
+    let touching = child_test("threads::child_with_moves_that_kill").with("FILE", &file.path);
     touching.with("TOUCH", "yes").ends_by(libc::SIGBUS);
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_with_moves_that_kill() {
+#[ignore = "started as a process by another test"]
+fn child_with_moves_that_kill() {
     if !is_started() {
         return;
     }
@@ -71,7 +73,7 @@ fn act_with_moves_that_kill() {
     let path = argument("FILE");
     let Some(image) = on_demand(&path) else { return };
     if std::env::var_os("TOUCH").is_some() {
-        assert_ne!(image[5 * WINDOW], image[5 * WINDOW + 1], "something was there");
+        assert_ne!(image[5 * WINDOW], image[5 * WINDOW + 1], "the access returned");
         return;
     }
     let error = image.wait().unwrap_err();
@@ -99,7 +101,7 @@ fn all_at_once(file: &File, threads: usize, part_of: impl Fn(usize) -> std::ops:
 }
 
 #[test]
-fn threads_that_touch_one_window_at_once_all_get_its_bytes() {
+fn threads_that_access_one_window_at_once_all_get_its_bytes() {
     let file = cold_file(8 * WINDOW);
     for threads in [2, 16] {
         all_at_once(&file, threads, |_| 5 * WINDOW..6 * WINDOW);
@@ -107,16 +109,16 @@ fn threads_that_touch_one_window_at_once_all_get_its_bytes() {
 }
 
 #[test]
-fn threads_that_touch_a_window_each_all_get_theirs() {
+fn threads_that_access_a_window_each_get_its_bytes() {
     let file = cold_file(32 * WINDOW);
     for threads in [2, 16] {
-        // From the end, where the stream comes last.
+        // From the end, which the stream reaches last.
         all_at_once(&file, threads, |thread| (31 - thread) * WINDOW..(32 - thread) * WINDOW);
     }
 }
 
 #[test]
-fn what_threads_write_while_others_load_stays() {
+fn writes_during_a_load_are_kept() {
     let file = cold_file(16 * WINDOW);
     let Some(mut image) = on_demand(&file.path) else { return };
     std::thread::scope(|scope| {

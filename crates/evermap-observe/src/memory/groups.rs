@@ -1,19 +1,23 @@
-//! What the control groups of this process leave it.
+//! Memory headroom of this process's control groups.
 //!
-//! A group's limit holds for all below it, so each group on the way up to the root is asked, and the tightest counts. The two versions
-//! have other names for the same: this file has both side by side. In a container the path in `/proc/self/cgroup` may be that of the
-//! host, which is not to be seen inside: what is not there is passed over, up to the mount's own root, which is the container's group.
+//! A group's limit covers all groups below it, so every group up to the root is read, and the
+//! tightest counts. The two versions of control groups use different file names, listed here side
+//! by side. In a container, the path in `/proc/self/cgroup` may be the host's, which is not visible
+//! inside. Missing directories are skipped, up to the root of the mount, which is the container's
+//! own group.
 
 use std::fs;
 
-/// A limit from here on is none: version 1 says so by the largest whole page that fits.
+/// Limits from here on mean "no limit". Version 1 reports the largest multiple of the page size
+/// instead.
 const LIMIT_BYTES_MAX: u64 = 1 << 60;
 
-/// How one version of control groups says it.
+/// File names of one version of control groups.
 struct Version {
     limit: &'static str,
     usage: &'static str,
-    /// Pages of files in `memory.stat`, of the group and all below it, as the usage is.
+    /// Fields of `memory.stat` with the file pages of the group and its descendants, which the
+    /// usage also covers.
     pages: [&'static str; 2],
     mounts: &'static [&'static str],
 }
@@ -29,17 +33,18 @@ const SECOND: Version = Version {
     limit: "memory.max",
     usage: "memory.current",
     pages: ["inactive_file", "active_file"],
-    // Alone, or beside groups of version 1.
+    // Version 2 alone, or beside version 1.
     mounts: &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"],
 };
 
-/// The least that any group this process is in has left; `None` where none has a limit.
+/// Returns the smallest headroom of all groups of this process, or `None` if no group has a limit.
 pub(super) fn headroom_bytes() -> Option<u64> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     tightest(&own, |path| fs::read_to_string(path).ok())
 }
 
-/// The same by the text of `/proc/self/cgroup` and what `read` says that files have in them.
+/// Like [`headroom_bytes`], from the text of `/proc/self/cgroup` and a `read` function for other
+/// files.
 fn tightest(own: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
     own.lines()
         .filter_map(group_of)
@@ -58,7 +63,8 @@ fn tightest(own: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
         .min()
 }
 
-/// A line of `/proc/self/cgroup`, `NUMBER:CONTROLLERS:PATH`, if it is that of memory: version 2 has no controllers there.
+/// Parses a line of `/proc/self/cgroup`, `NUMBER:CONTROLLERS:PATH`. Returns `None` for controllers
+/// other than memory. In version 2 the list of controllers is empty.
 fn group_of(line: &str) -> Option<(&'static Version, &str)> {
     let mut parts = line.splitn(3, ':');
     let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -70,19 +76,21 @@ fn group_of(line: &str) -> Option<(&'static Version, &str)> {
     Some((version, path))
 }
 
-/// A group and all above it, the root last, which is empty. Of a group outside of what this process sees (`/../other`), the root only.
+/// Returns a group and its ancestors up to the root, which is the empty path. Returns only the root
+/// for a group outside the visible tree (`/../other`).
 fn upwards(path: &str) -> impl Iterator<Item = &str> {
     let is_seen = path.starts_with('/') && !path.split('/').any(|name| name == "..");
     let own = if is_seen { path.trim_end_matches('/') } else { "" };
     std::iter::successors(Some(own), |group| group.rfind('/').map(|at| &group[..at]))
 }
 
-/// "max" is no limit, and no number.
+/// Parses a limit. "max" is not a number and means "no limit".
 fn limit_of(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|limit| *limit < LIMIT_BYTES_MAX)
 }
 
-/// Bytes of files in a `memory.stat`: what the kernel takes back before it says that there is no more.
+/// Returns the bytes of file pages in a `memory.stat`. The kernel reclaims them before an
+/// allocation fails.
 fn cached_of(stat: &str, pages: [&str; 2]) -> u64 {
     stat.lines()
         .filter_map(|line| line.split_once(' '))
@@ -91,7 +99,8 @@ fn cached_of(stat: &str, pages: [&str; 2]) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// The figures are read one after the other: together they may be more than the limit.
+/// Computes the headroom. The figures are read at different times, so their sum can exceed the
+/// limit.
 fn headroom_of(limit: u64, usage: u64, cached: u64) -> u64 {
     limit.saturating_sub(usage.saturating_sub(cached))
 }
@@ -104,8 +113,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const NO_LIMIT: &str = "9223372036854771712\n";
 
-    /// What would be said of files with these contents.
-    fn said(own: &str, files: &[(&str, &str)]) -> Option<u64> {
+    /// Returns the headroom for these file contents.
+    fn headroom(own: &str, files: &[(&str, &str)]) -> Option<u64> {
         let files: HashMap<_, _> = files.iter().copied().collect();
         tightest(own, |path| files.get(path).map(|text| text.to_string()))
     }
@@ -123,7 +132,7 @@ mod tests {
             ),
             ("/sys/fs/cgroup/memory/memory.limit_in_bytes", NO_LIMIT),
         ];
-        assert_eq!(said(own, &files), Some((100 - 40 + 15) * MIB));
+        assert_eq!(headroom(own, &files), Some((100 - 40 + 15) * MIB));
     }
 
     #[test]
@@ -136,7 +145,7 @@ mod tests {
             ("/sys/fs/cgroup/user.slice/memory.current", "10485760\n"),
             ("/sys/fs/cgroup/user.slice/memory.stat", "anon 9\ninactive_file 1048576\n"),
         ];
-        assert_eq!(said(own, &files), Some(11 * MIB));
+        assert_eq!(headroom(own, &files), Some(11 * MIB));
     }
 
     #[test]
@@ -145,7 +154,7 @@ mod tests {
             ("/sys/fs/cgroup/unified/app/memory.max", "20971520\n"),
             ("/sys/fs/cgroup/unified/app/memory.current", "10485760\n"),
         ];
-        assert_eq!(said("5:memory:/\n0::/app\n", &files), Some(10 * MIB));
+        assert_eq!(headroom("5:memory:/\n0::/app\n", &files), Some(10 * MIB));
     }
 
     #[test]
@@ -154,29 +163,29 @@ mod tests {
             ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "20971520\n"),
             ("/sys/fs/cgroup/memory/memory.usage_in_bytes", "20971520\n"),
         ];
-        assert_eq!(said("3:memory:/docker/ab\n", &files), Some(0));
-        assert_eq!(said("3:memory:/../ab\n", &files), Some(0));
+        assert_eq!(headroom("3:memory:/docker/ab\n", &files), Some(0));
+        assert_eq!(headroom("3:memory:/../ab\n", &files), Some(0));
     }
 
     #[test]
-    fn no_limit_is_none_and_neither_is_nonsense() {
+    fn unlimited_and_malformed_limits_are_ignored() {
         let limit = |text| {
             let files = [
                 ("/sys/fs/cgroup/memory/memory.limit_in_bytes", text),
                 ("/sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n"),
             ];
-            said("3:memory:/\n", &files)
+            headroom("3:memory:/\n", &files)
         };
         assert_eq!(limit(NO_LIMIT), None);
         assert_eq!(limit("max\n"), None);
         assert_eq!(limit("\n"), None);
         assert_eq!(limit("2\n"), Some(1));
-        assert_eq!(said("", &[]), None);
-        assert_eq!(said("memory\n3:memory\n0::\n1::/\n", &[]), None);
+        assert_eq!(headroom("", &[]), None);
+        assert_eq!(headroom("memory\n3:memory\n0::\n1::/\n", &[]), None);
     }
 
     #[test]
-    fn a_group_over_its_limit_has_nothing_and_one_full_of_cache_all() {
+    fn a_group_over_its_limit_has_no_headroom_and_cache_counts_as_free() {
         assert_eq!(headroom_of(10, 20, 0), 0);
         assert_eq!(headroom_of(10, 20, 5), 0);
         assert_eq!(headroom_of(10, 10, 10), 10);
@@ -184,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn each_group_above_is_asked_and_none_outside() {
+    fn upwards_lists_all_ancestors_and_nothing_outside_the_tree() {
         let groups = |path| upwards(path).collect::<Vec<_>>();
         assert_eq!(groups("/a/b"), ["/a/b", "/a", ""]);
         assert_eq!(groups("/"), [""]);

@@ -1,20 +1,23 @@
-//! How easily the kernel can give huge pages.
+//! Supply of free huge pages.
 
 use std::fs;
 
-/// What decides how long a fault of a huge page takes.
+/// Supply of huge pages. Determines how long a huge-page fault takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct HugePageSupply {
-    /// Bytes of free memory in blocks that hold a huge page at least. They are all processes' together.
+    /// Free bytes in blocks of at least one huge page, shared by all processes.
     pub free_bytes: u64,
-    /// Without such a block, a fault in memory that is advised to be huge waits until the kernel has moved or freed pages.
+    /// True if, without such a block, a fault in memory advised to be huge waits until the kernel
+    /// has compacted or reclaimed pages.
     pub faults_wait: bool,
-    /// Share of the last ten seconds in which some process waited for memory, 0 to 1; 0 where the kernel does not tell.
+    /// Share of the last ten seconds in which some process waited for memory, 0 to 1. 0 if the
+    /// kernel does not report it.
     pub pressure: f64,
 }
 
-/// The supply of huge pages of `huge_page_bytes` each; `None` where the kernel does not tell, or has no huge pages.
+/// Returns the supply of huge pages of `huge_page_bytes` each. Returns `None` if the kernel does
+/// not report it or has no huge pages.
 ///
 /// Costs three small reads of `/proc` and `/sys`. Sources: `/proc/buddyinfo`, `/sys/kernel/mm/transparent_hugepage`,
 /// `/proc/pressure/memory`.
@@ -35,7 +38,8 @@ pub fn huge_page_supply(huge_page_bytes: u64) -> Option<HugePageSupply> {
     })
 }
 
-/// Of `/proc/buddyinfo`: a line a zone, with the counts of free blocks of 1, 2, 4 ... pages.
+/// Sums free blocks in `/proc/buddyinfo`. Each zone has a line with the number of free blocks of 1,
+/// 2, 4 ... pages.
 fn free_bytes_of(text: &str, page_bytes: u64, huge_page_bytes: u64) -> u64 {
     let of_zone = |line: &str| -> Option<u64> {
         let (_, counts) = line.split_once("zone ")?;
@@ -51,12 +55,12 @@ fn free_bytes_of(text: &str, page_bytes: u64, huge_page_bytes: u64) -> u64 {
     text.lines().filter_map(of_zone).fold(0, u64::saturating_add)
 }
 
-/// Of `defrag`: the setting in force is the one in brackets.
+/// Parses `defrag`. The active setting is in brackets.
 fn faults_wait(text: &str) -> bool {
     ["[always]", "[madvise]", "[defer+madvise]"].iter().any(|setting| text.contains(setting))
 }
 
-/// Of `/proc/pressure/memory`.
+/// Parses `/proc/pressure/memory`.
 fn pressure_of(text: &str) -> Option<f64> {
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
     let share = some.split_ascii_whitespace().find_map(|word| word.strip_prefix("avg10="))?;

@@ -1,4 +1,4 @@
-//! How much memory may be filled with pages that nobody asked to keep.
+//! Available memory: how much can be filled before the system swaps or kills.
 
 mod groups;
 mod huge;
@@ -7,30 +7,33 @@ pub use huge::{HugePageSupply, huge_page_supply};
 
 use std::fs;
 
-/// Memory that is to be had.
+/// Available memory and its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Memory {
-    /// Bytes that can be filled before anybody is swapped out or killed. Page cache that can be taken back counts as free.
+    /// Bytes that can be filled before any process is swapped out or killed. Reclaimable page cache
+    /// counts as available.
     pub available_bytes: u64,
-    /// What will be short first.
+    /// The limit that is reached first.
     pub limited_by: LimitedBy,
 }
 
-/// What memory ends at.
+/// Limit on available memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum LimitedBy {
-    /// The machine: there is no more.
+    /// The machine's memory.
     System,
-    /// A limit of a control group that this process is in, a container's say.
+    /// The limit of a control group that contains this process, for example a container's.
     Group,
 }
 
-/// What the kernel thinks can be had without swapping, or less where one of the control groups that this process is in (version 1 or
-/// 2) has less left up to its limit; `None` where neither is told.
+/// Returns the memory available without swapping, by the kernel's estimate, or the headroom of the
+/// tightest control group (version 1 or 2) of this process if that is less. Returns `None` if
+/// neither is known.
 ///
-/// Costs some small reads of `/proc` and `/sys`: two, one for each group without a limit, and two more for each that has one.
+/// Reads a few small files of `/proc` and `/sys`: two, one for each group without a limit, and
+/// three for each group with one.
 ///
 /// ```
 /// use evermap_observe::{LimitedBy, memory};
@@ -43,7 +46,7 @@ pub fn memory() -> Option<Memory> {
     tightest(system_bytes(), groups::headroom_bytes())
 }
 
-/// The bytes of [`memory`].
+/// Returns the bytes of [`memory`].
 ///
 /// ```
 /// assert!(evermap_observe::available_bytes().is_none_or(|bytes| bytes > 0));
@@ -64,7 +67,7 @@ fn system_bytes() -> Option<u64> {
     available_of(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// Of `/proc/meminfo`.
+/// Returns the available bytes by the text of `/proc/meminfo`.
 fn available_of(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -76,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_available_is_read_in_kibibytes() {
+    fn mem_available_is_parsed_as_kibibytes() {
         let text = "MemTotal:        8127692 kB\nMemFree:  1 kB\nMemAvailable:    4063846 kB\n";
         assert_eq!(available_of(text), Some(4_063_846 << 10));
         assert_eq!(available_of("MemTotal:        8127692 kB\n"), None);
@@ -84,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tighter_of_machine_and_group_is_told_with_its_name() {
+    fn memory_is_the_smaller_of_machine_and_group() {
         let memory = |available_bytes, limited_by| Some(Memory { available_bytes, limited_by });
         assert_eq!(tightest(Some(2), Some(1)), memory(1, LimitedBy::Group));
         assert_eq!(tightest(Some(1), Some(2)), memory(1, LimitedBy::System));
@@ -94,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_says_what_it_has() {
+    fn available_memory_of_this_machine_is_positive() {
         assert!(memory().is_some_and(|memory| memory.available_bytes > 0));
     }
 }

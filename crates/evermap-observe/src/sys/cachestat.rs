@@ -1,20 +1,20 @@
-//! `cachestat(2)`: how much of a file is in the page cache, without touching it (Linux 6.5).
+//! `cachestat(2)`: counts a file's pages in the page cache without touching them (Linux 6.5).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-/// The call's number, one on all architectures.
+/// System call number, identical on all architectures.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 #[repr(C)]
 struct Range {
     offset_bytes: u64,
-    /// 0 is all up to the end.
+    /// 0 means "to the end of the file".
     length_bytes: u64,
 }
 
-/// In pages of this system.
+/// Counts in system pages.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CacheStat {
@@ -25,7 +25,8 @@ pub(crate) struct CacheStat {
     pub(crate) recently_evicted: u64,
 }
 
-/// Looks at a range. Takes some 10 us for 64 MiB that are cached in large folios; what it says may be over when it returns.
+/// Queries a range. Takes about 10 us for 64 MiB cached in large folios. The result can be out of
+/// date when the call returns.
 pub(crate) fn cachestat(
     file: BorrowedFd<'_>,
     offset_bytes: u64,
@@ -33,7 +34,8 @@ pub(crate) fn cachestat(
 ) -> Result<CacheStat, Errno> {
     let range = Range { offset_bytes, length_bytes };
     let mut stat = CacheStat::default();
-    // SAFETY: both structures are laid out as the kernel's, live through the call, and only `stat` is written.
+    // SAFETY: both structures have the kernel's layout and live through the call; only `stat` is
+    // written.
     let result = unsafe {
         libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0u32)
     };

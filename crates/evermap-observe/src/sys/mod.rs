@@ -1,4 +1,4 @@
-//! What the crate asks of the kernel and `rustix` has no safe call for. `unsafe` is here, nowhere else.
+//! System calls that have no safe wrapper in `rustix`. The only module with `unsafe` code.
 
 pub(crate) mod cachestat;
 pub(crate) mod rusage;

@@ -2,9 +2,9 @@
 
 use crate::usage::Usage;
 
-/// What this process has used since it began; the time that passed is left 0.
+/// Returns the resources that this process has used since it started. `wall_s` is 0.
 pub(crate) fn of_process() -> Usage {
-    // SAFETY: all zeros is a value of this structure of integers.
+    // SAFETY: all zeros is a valid value of this structure of integers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the structure lives through the call, which writes nothing else.
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {

@@ -102,7 +102,7 @@ fn reopen(end: &End<'_>, access: OFlags) -> Result<OwnedFd, Refusal> {
 /// unchanged while it computes the checksum, which is the slowest way of all. Files without
 /// checksums (`chattr +C`) are written directly.
 pub(super) fn refuse_checksums(target: &End<'_>) -> Result<(), Refusal> {
-    if !target.file_system().checks_what_is_written() {
+    if !target.file_system().buffers_direct_writes() {
         return Ok(());
     }
     match ioctl_getflags(target.fd()) {

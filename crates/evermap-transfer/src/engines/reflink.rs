@@ -90,7 +90,7 @@ impl Engine for Reflink {
                 "extents cannot be shared with a target opened for appending",
             ));
         }
-        if ends.target.file_system().never_shares() {
+        if ends.target.file_system().never_reflinks() {
             return Err(Refusal::new("the file system does not share extents"));
         }
         Ok(())

@@ -135,7 +135,7 @@ fn between_files(plan: &mut Plan, facts: &Facts, request: &Request) {
 
 /// Returns true if the file systems may be able to share extents.
 pub(crate) fn may_share(same_device: bool, source: FileSystem, target: FileSystem) -> bool {
-    is_one_file_system(same_device, source, target) && !target.never_shares()
+    is_one_file_system(same_device, source, target) && !target.never_reflinks()
 }
 
 fn is_one_file_system(same_device: bool, source: FileSystem, target: FileSystem) -> bool {
@@ -154,7 +154,7 @@ fn shared(plan: &mut Plan, facts: &Facts, request: &Request) {
         () if !one_file_system => {
             plan.reject(engine, "source and target are on different file systems")
         }
-        () if facts.target_file_system.never_shares() => {
+        () if facts.target_file_system.never_reflinks() => {
             let name = facts.target_file_system.name();
             plan.reject(engine, format!("{name} does not share extents"));
         }
@@ -183,7 +183,7 @@ fn direct(plan: &mut Plan, facts: &Facts, request: &Request) {
         () if facts.direct.target.is_none() => {
             Some("the target reports no support for direct I/O".to_string())
         }
-        () if facts.target_file_system.checks_what_is_written() => {
+        () if facts.target_file_system.buffers_direct_writes() => {
             Some("the target's file system computes checksums, which needs a copy".to_string())
         }
         () => None,
@@ -216,7 +216,7 @@ fn through_the_cache(plan: &mut Plan, facts: &Facts, request: &Request) {
     let may_copy_range = match () {
         () if !facts.same_device => Err("source and target are on different file systems"),
         // The call shares extents on some file systems.
-        () if request.reflink == Reflink::Never && !facts.target_file_system.never_shares() => {
+        () if request.reflink == Reflink::Never && !facts.target_file_system.never_reflinks() => {
             Err("it may share extents, which is disabled")
         }
         () => Ok(()),

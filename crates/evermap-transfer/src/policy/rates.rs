@@ -3,7 +3,7 @@
 #[cfg(test)]
 use std::path::PathBuf;
 
-use evermap_observe::KeptLines;
+use evermap_observe::StateFile;
 
 use crate::engines::EngineKind;
 
@@ -11,18 +11,18 @@ use crate::engines::EngineKind;
 /// `evermap-observe` keeps device rates in a separate file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RateCache {
-    lines: KeptLines,
+    lines: StateFile,
 }
 
 impl RateCache {
     /// Uses `$XDG_CACHE_HOME/evermap`, or `~/.cache/evermap`.
     pub(crate) fn of_user() -> RateCache {
-        RateCache { lines: KeptLines::of_user("transfer-rates") }
+        RateCache { lines: StateFile::of_user("transfer-rates") }
     }
 
     #[cfg(test)]
     pub(crate) fn at(file: PathBuf) -> RateCache {
-        RateCache { lines: KeptLines::at(file) }
+        RateCache { lines: StateFile::at(file) }
     }
 
     /// Returns the fastest engine for cached files between two devices, if measured.

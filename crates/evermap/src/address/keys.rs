@@ -32,7 +32,7 @@ const KEYS_TAKEN: usize = 8;
 /// Number of possible keys, including key 0 (all other memory).
 const KEYS_MAX: usize = 16;
 
-/// Pool of free keys, or the reason why there are none. Set at the first use.
+/// Pool of free keys, or the reason why no keys are available. Set at the first use.
 static POOL: OnceLock<std::result::Result<Mutex<Vec<u32>>, &'static str>> = OnceLock::new();
 
 thread_local! {
@@ -48,7 +48,7 @@ pub(crate) struct Key {
     of_pool: bool,
 }
 
-/// Takes keys from the kernel at the first call. Returns the reason if there are none.
+/// Takes keys from the kernel at the first call. Returns the reason if no keys are available.
 pub(crate) fn prepare() -> std::result::Result<(), &'static str> {
     pool().map(drop)
 }
@@ -88,7 +88,7 @@ fn allocate(kept: libc::c_ulong) -> Option<u32> {
 }
 
 impl Key {
-    /// Takes an unused key from the pool, or returns the reason why there is none.
+    /// Takes an unused key from the pool, or returns the reason why no key is available.
     pub(crate) fn take() -> std::result::Result<Key, &'static str> {
         let mut free = pool()?.lock().unwrap_or_else(PoisonError::into_inner);
         let number = free.pop().ok_or("other objects have all of them")?;

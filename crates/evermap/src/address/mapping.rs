@@ -364,7 +364,7 @@ impl Mapping {
         };
         let flags = flags | MapFlags::FIXED;
         // SAFETY: the range belongs to this claim (asserted above). Only the owner of the claim
-        // creates references into it, and it calls this while there are none.
+        // creates references into it, and it calls this while none exist.
         let mapped = unsafe {
             mm::mmap(at, length as usize, protection, flags, file.descriptor(), file_offset)
         };

@@ -377,7 +377,7 @@ impl Central {
         .then_some((chunks as usize, bytes))
     }
 
-    /// Resizes a large block in place. Returns false if there is no room.
+    /// Resizes a large block in place. Returns false if it does not fit.
     pub(super) fn resize_large(
         &mut self,
         source: &dyn ChunkSource,

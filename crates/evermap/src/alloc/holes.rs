@@ -1,6 +1,6 @@
 //! Free chunks whose disk space was released.
 //!
-//! A hole is a free chunk with a state of its own in the chunk map: its pages may have lost their
+//! A hole is a free chunk with a separate state in the chunk map: its pages may have lost their
 //! disk blocks. These are reserved again before the chunk is used, so a full disk is an error of
 //! that allocation. Holes are marked in one commit and punched after it (`Writer::give_back`).
 //! Between the two, and after a crash, a hole may still have its disk blocks.

@@ -74,7 +74,7 @@ pub(super) trait Linked: Sized {
 }
 
 /// Stack that any thread pushes to and that one thread takes as a whole. No single value is ever
-/// popped, so there is no ABA problem.
+/// popped, so the ABA problem cannot occur.
 #[derive(Debug)]
 pub(super) struct Stack<T> {
     top: AtomicPtr<T>,

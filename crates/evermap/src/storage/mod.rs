@@ -87,7 +87,7 @@ pub(crate) trait Storage: Send + Sync + std::fmt::Debug {
     /// Returns the identity of a directory.
     fn directory_identity(&self, path: &Path) -> Result<FileIdentity>;
     /// Returns the directory in which this user's programs keep state between runs. It may not
-    /// exist yet. `None` if there is no such directory, or another user owns it.
+    /// exist yet. `None` if no such directory is defined, or another user owns it.
     fn state_directory(&self) -> Option<PathBuf> {
         None
     }

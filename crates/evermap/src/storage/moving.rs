@@ -26,7 +26,7 @@ const ENGINES: [EngineKind; 4] =
 /// flushed first, and a store into memory mapped over a shared block needs a new block, which a
 /// full disk refuses with a signal.
 ///
-/// Returns `DiskFull` before the first byte is written if there is no room for the copy, and false
+/// Returns `DiskFull` before the first byte is written if the copy does not fit, and false
 /// if the kernel cannot copy between the two.
 pub(super) fn copy(source: &dyn File, target: &dyn File, length: u64) -> Result<bool> {
     let (from, to) = (source.descriptor(), target.descriptor());

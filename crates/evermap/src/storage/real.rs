@@ -43,7 +43,7 @@ impl Drop for DiskFile {
     }
 }
 
-/// Maximum file length that this process may write. `u64::MAX` if there is no limit, or if a filter
+/// Maximum file length that this process may write. `u64::MAX` without a limit, or if a filter
 /// of the host forbids the query (`rustix::process::getrlimit` panics in that case).
 fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -1,10 +1,10 @@
-//! What does one operation cost: a block that is read from or written to a file, or copied out of
-//! or into a heap?
+//! Measures the cost of one operation: reading or writing a block of a file, or copying it out of
+//! or into a heap.
 //!
-//! Files by WASI in the thread that asks (`allow_blocking_current_thread`), by WASI as it is by
-//! default (other threads do the work), and natively; heaps in the guest and natively. All is warm:
-//! the file in the page cache, the heap's pages mapped. A figure is the median of the workload's
-//! own rounds; there are as many as rounds of the benchmark.
+//! Files are accessed by WASI in the calling thread (`allow_blocking_current_thread`), by WASI with
+//! its default (other threads do the work), and natively; heaps in a guest and natively. Everything
+//! is warm: the file is in the page cache, and the heap's pages are mapped. A figure is the median
+//! of the workload's own rounds, whose number is that of the benchmark's rounds.
 
 use crate::Outcome;
 use crate::bench::{Bench, Machine};
@@ -62,7 +62,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
     print!("{table}");
     let clock = |name| results.sums(name, STEP, &["clock"]);
     println!(
-        "\n- the cheapest call there is, reading the clock, ns: in a guest {}, natively {}",
+        "\n- reading the clock, the cheapest call, ns: in a guest {}, natively {}",
         clock(WASI)?,
         clock(FILES)?
     );

@@ -1,7 +1,7 @@
-//! A model that was learned from 9,900 posts is had back, and classifies 100 mails: from a format
-//! made for it (`compact`), by a serialiser in wide use (`postcard`), and from a heap.
+//! Loads a model that was trained on 9,900 posts, and classifies 100 mails: from a custom format
+//! (`compact`), by a widely used serialiser (`postcard`), and from a heap.
 //!
-//! Nothing is written: models are learned and kept once, before the rounds.
+//! The measured step writes no files: models are trained and stored once, before the rounds.
 
 use crate::Outcome;
 use crate::bench::{Bench, Machine};

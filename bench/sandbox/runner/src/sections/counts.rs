@@ -1,9 +1,9 @@
-//! What do the runs of the other sections cost that a noisy clock does not change? Medians of
+//! Prints costs of the other sections' runs that noise of the clock does not change: medians of
 //! counts.
 //!
-//! Of guests from their first instruction to their last; of native programs the whole process, with
-//! its start. The checks after the measurement are part of both. Written is what was given to
-//! `write` and its relatives, dirtied are pages that have to go to the disk.
+//! Counts of guests cover their first instruction to their last, counts of native programs the
+//! whole process with its start. Both include the checks after the measurement. Written bytes were
+//! passed to `write` and similar calls; dirtied bytes are pages that must go to the disk.
 
 use crate::Outcome;
 use crate::bench::{Bench, Run};
@@ -13,14 +13,14 @@ use crate::guest::Account;
 use crate::sections::grouped;
 use crate::table::Table;
 
-/// A line for each step of each contestant.
+/// One line for each step of each contestant.
 #[derive(Debug, Default)]
 pub struct Counts {
     lines: Vec<[String; 10]>,
 }
 
 impl Counts {
-    /// Of the runs of a step.
+    /// Adds the runs of a step.
     pub fn add(&mut self, section: &str, contestant: &str, step: &str, runs: &[Run]) {
         let of_cost = |count: fn(&Cost) -> u64| {
             samples(runs.iter().map(|run| count(&run.cost) as f64)).median()

@@ -1,9 +1,9 @@
-//! DNA: 64 MB are written line by line, turned round, and counted; stdio's blocks have 512 bytes, 4
-//! KiB and 64 KiB.
+//! DNA: writes 64 MB line by line, reverses them, and counts in them; stdio's blocks have 512
+//! bytes, 4 KiB and 64 KiB.
 //!
-//! Each contestant does all three in every round, the later ones on what its first left: files are
-//! made anew, and so is the store. Time is that of the work; what makes it durable stands beside
-//! it.
+//! Each contestant performs all three programs in every round, the later ones on the output of the
+//! first: files and the store are new. Time is that of the work; the time until it is durable is in
+//! a separate column.
 
 use crate::Outcome;
 use crate::bench::{Bench, Machine};
@@ -30,7 +30,7 @@ const BLOCKS: [usize; 3] = [512, 4096, 65536];
 const FASTA: &str = "fasta";
 const REVERSE: &str = "reverse-complement";
 const COUNT: &str = "k-nucleotide";
-/// The same with sequences that have to be hashed.
+/// Counting sequences that are long enough to need a hash table.
 const COUNT_HASHED: &str = "k-nucleotide, hashed";
 const STEPS: [(&str, &str, &str); 4] = [
     (FASTA, FASTA, ""),

@@ -1,9 +1,8 @@
-//! A map of a million entries: what does it cost to build and keep it, and to have it back?
+//! Measures a map of a million entries: building and storing it, and loading it again.
 //!
-//! Files are loaded into the standard library's map, in stdio's blocks of 4 and of 64 KiB; heaps
-//! have the map itself. The goals are against the larger blocks, which are the quicker ones. A heap
-//! brings its pages in as they are touched, so its reload alone says little: look at reload and
-//! lookups together.
+//! Files are loaded into the standard library's map, in stdio's blocks of 4 and of 64 KiB; a heap
+//! holds the map itself. The goals use the larger blocks, which are faster. A heap loads its pages
+//! when they are touched, so its reload alone says little: consider reload and lookups together.
 
 use crate::Outcome;
 use crate::bench::{Bench, Machine};

@@ -1,10 +1,11 @@
-//! What do ten objects cost an instance that starts? From its start to the first word of each,
-//! beside the same instance without objects, which loads a word of its own memory.
+//! Measures the cost of ten objects for a starting instance, from its start to the first word of
+//! each. The comparison is an instance without objects, which loads a word of its own memory.
 //!
-//! Once as a whole process, from before its exec until it has the words: an engine is made, a small
-//! compiled module is taken from wasmtime's cache, the store is opened, an instance is made. And
-//! once in a process where all of that is ready, so that only the instance is left. Objects have a
-//! megabyte each and are in the page cache; they are mapped as snapshots.
+//! The first part measures whole processes, from before exec until the words are loaded: an engine
+//! is created, a small compiled module is taken from wasmtime's cache, the store is opened, an
+//! instance is created. The second part runs in a process where all of that is ready, so that only
+//! the instance remains. Objects have a megabyte each and are in the page cache; they are mapped as
+//! snapshots.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -20,10 +21,10 @@ use crate::samples::figure;
 use crate::table::Table;
 
 const COUNTS: [usize; 2] = [0, OBJECTS];
-/// Instances of one process are quick: so many for each round.
+/// Instances for each round of one process, because each is fast.
 const REPEATS: usize = 20;
 
-/// What instances with some number of objects took.
+/// Measurements of instances with a fixed number of objects.
 #[derive(Debug, Default)]
 struct Taken {
     loaded_us: Vec<f64>,
@@ -35,7 +36,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
     let shelf = bench.shelf()?;
     process::run(bench.child(&shelf).arg("make").arg(shelf.store()))?;
     println!(
-        "{OBJECTS} objects of {} KiB. Compiled code comes from wasmtime's cache, in a folder of the benchmark's.\n",
+        "{OBJECTS} objects of {} KiB. Compiled code comes from wasmtime's cache, in a folder of the benchmark.\n",
         OBJECT_BYTES >> 10
     );
     let whole = whole_processes(bench, &shelf)?;
@@ -78,7 +79,8 @@ fn whole_processes(bench: &mut Bench, shelf: &Shelf) -> Outcome<[Taken; 2]> {
             let ended = process::run(&mut start(bench, shelf, objects))?;
             let loaded_ns: u64 = ended.output.trim().parse()?;
             let loaded_ns = loaded_ns.checked_sub(ended.started_ns);
-            let loaded_ns = loaded_ns.ok_or("the words were there before the process")?;
+            let loaded_ns =
+                loaded_ns.ok_or("the reported time is before the start of the process")?;
             let of =
                 Origin { section: "instances", contestant: name(objects), step: "process", round };
             bench.raw.add(of, "loaded", &loaded_ns.to_string(), "ns")?;
@@ -115,11 +117,11 @@ fn inside_one_process(bench: &mut Bench, shelf: &Shelf) -> Outcome<[Taken; 2]> {
     Ok(taken)
 }
 
-/// A line of `runner child instances`: objects, and the three numbers.
+/// Parses a line of `runner child instances`: objects, and three numbers.
 fn instance(line: &str) -> Outcome<(usize, [u64; 3])> {
     let numbers: Vec<u64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
     let [objects, loaded_ns, ended_ns, faults] = numbers[..] else {
-        return Err(format!("not four numbers: `{line}`").into());
+        return Err(format!("expected four numbers: `{line}`").into());
     };
     Ok((objects as usize, [loaded_ns, ended_ns, faults]))
 }
@@ -128,8 +130,8 @@ fn name(objects: usize) -> &'static str {
     if objects == 0 { "without objects" } else { "with ten" }
 }
 
-/// System calls of a whole process, as `strace` counts them. Not in the same runs: they are slow
-/// under it.
+/// Prints the system calls of a whole process, counted by `strace` in separate runs, because it
+/// slows them down.
 fn system_calls(bench: &Bench, shelf: &Shelf) -> Outcome {
     let mut counts = Vec::new();
     for objects in COUNTS {
@@ -144,7 +146,7 @@ fn system_calls(bench: &Bench, shelf: &Shelf) -> Outcome {
         command.envs(start.get_envs().filter_map(|(name, value)| Some((name, value?))));
         if let Err(error) = process::run(&mut command) {
             eprintln!("system calls are not counted: {error}");
-            println!("\n- system calls are not counted: `strace` is missing, or may not trace");
+            println!("\n- system calls are not counted: `strace` is missing or may not trace");
             return Ok(());
         }
         counts.push(calls(&std::fs::read_to_string(&summary)?));
@@ -166,8 +168,8 @@ fn system_calls(bench: &Bench, shelf: &Shelf) -> Outcome {
     Ok(())
 }
 
-/// Calls by name, from the summary of `strace -c`: share, seconds, each, calls, errors if there
-/// were any, name.
+/// Parses the summary of `strace -c` into calls by name. The columns are share, seconds, time per
+/// call, calls, errors if there are any, and name.
 fn calls(summary: &str) -> BTreeMap<String, u64> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();

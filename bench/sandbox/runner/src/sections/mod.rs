@@ -1,4 +1,4 @@
-//! What is measured: a file each.
+//! Sections of the benchmark, one file each.
 
 pub mod calls;
 pub mod classifier;
@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::compete::{Results, times};
 use crate::table::Table;
 
-/// A table of all contestants: parts of their time, and how often the time of `best` fits theirs.
+/// Table of all contestants: parts of their time, and the ratio to the time of `best`.
 fn standings(
     results: &Results,
     step: &str,
@@ -38,7 +38,7 @@ fn standings(
     Ok(table)
 }
 
-/// A count, in groups of three digits.
+/// Formats a count in groups of three digits.
 fn grouped(count: f64) -> String {
     let digits = format!("{:.0}", count.abs());
     let mut text = String::new();

@@ -1,9 +1,9 @@
-//! 3,001 files of a browser's cache are compressed, each into one of its own: read and written,
+//! Compresses 3,001 files of a browser's cache, each into a separate output: read and written,
 //! mapped and written, or named blocks of a heap.
 //!
-//! A store takes the whole window of guest addresses, so this has stores of its own: a new one for
-//! each run, into which the cache is copied before (which does not count). In guests, `mmap` is
-//! what their C library makes of it: the file is read.
+//! A store takes the whole window of guest addresses, so this section has its own stores: a new one
+//! for each run, into which the cache is copied first (not measured). In guests, `mmap` is the
+//! emulation of their C library: it reads the file.
 
 use crate::Outcome;
 use crate::bench::{Bench, Machine};

@@ -1,7 +1,7 @@
-//! A text of 9 MB is checked against WordNet's words: read from files into a table, or found in a
-//! heap with the table.
+//! Checks a text of 9 MB against WordNet's words: read from files into a table, or stored in a heap
+//! with the table.
 //!
-//! Nothing is written: stores are filled once, before the rounds.
+//! The measured step writes no files: stores are filled once, before the rounds.
 
 use crate::Outcome;
 use crate::bench::{Bench, Machine};
@@ -16,7 +16,9 @@ const STEP: &str = "run";
 
 pub fn report(bench: &mut Bench) -> Outcome {
     if !bench.options.data.join("words.txt").exists() {
-        println!("*Skipped: there are no words. For Debian: `apt-get install wordnet-base`.*");
+        println!(
+            "*Skipped: the word list is missing. For Debian: `apt-get install wordnet-base`.*"
+        );
         return Ok(());
     }
     let file = |name, machine, block| {

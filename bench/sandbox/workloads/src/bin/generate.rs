@@ -1,5 +1,4 @@
-//! `generate [SET ...] [OPTIONS]`: makes the data sets that workloads read, and says how large they
-//! are.
+//! `generate [SET ...] [OPTIONS]`: makes the data sets for the workloads, and prints their sizes.
 
 use std::io::stdout;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! calls in a heap: a block is copied out of, or into, memory that is mapped.
+//! calls in a heap: copies a block out of mapped memory, or into it.
 
 use evermap_guest::Heap;
 
@@ -11,7 +11,7 @@ use crate::report::{Report, Watch};
 
 const REMEDY: &str = "it was just made";
 
-/// Measures; the first round, which does not count, brings in what is not there.
+/// Runs the measurement. The first round warms up and does not count.
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     let bytes = bytes(options);
     let mut heap = Heap::open(NAME)?;

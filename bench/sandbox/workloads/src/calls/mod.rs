@@ -1,9 +1,9 @@
-//! calls: what one operation costs: a block read from or written to a file, or copied out of or
+//! calls: the cost of one operation: reading or writing a block of a file, or copying it out of or
 //! into a heap.
 //!
-//! The file is warm and is read and written from its beginning to its end, without a buffer: one
-//! system call (in a guest, one call of the host and a system call) a block. The heap's pages are
-//! there before. Contents are the same on both sides.
+//! The file is warm, and is read and written from start to end without a buffer: one system call
+//! for each block (in a guest, a host call and a system call). The heap's pages are already mapped.
+//! Contents are the same on both sides.
 
 mod heap;
 
@@ -19,14 +19,14 @@ use crate::options::Options;
 use crate::random::mix;
 use crate::report::Report;
 
-/// The file, and the block in the heap.
+/// Name of the file, and of the block in the heap.
 pub const NAME: &str = "calls";
 
 const BYTES: usize = 16 << 20;
 const CLOCK_CALLS: usize = 10_000;
 const BLOCK_BYTES: [usize; 3] = [512, 4096, 65536];
 
-/// One step of the program, by name.
+/// Runs one step of the program.
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("file", "run") => with_file(options, report),
@@ -38,8 +38,8 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
 fn with_file(options: &Options, report: &mut Report) -> Outcome<()> {
     let path = options.file(NAME);
     let bytes = bytes(options);
-    // In small blocks, as programs write: what is written at once gets large folios in the page
-    // cache, and each small write into one costs many times as much on ext4.
+    // Writes small blocks, as programs do: a large write gets large folios in the page cache, and
+    // each small write into one costs many times as much on ext4.
     blocks::write_whole(&path, BLOCK_BYTES[1], &contents(bytes))?;
     let file = File::options().read(true).write(true).open(&path).of(&path)?;
     let mut medium = OfFiles { file, path: path.clone() };
@@ -51,19 +51,19 @@ fn with_file(options: &Options, report: &mut Report) -> Outcome<()> {
     Ok(())
 }
 
-/// How many bytes are read and written in a round: whole blocks of each size.
+/// Returns the bytes of a round, a multiple of each block size.
 pub fn bytes(options: &Options) -> usize {
     options.bytes.unwrap_or(BYTES).next_multiple_of(BLOCK_BYTES[2])
 }
 
-/// What is there before anything is measured.
+/// Returns the initial contents.
 pub fn contents(bytes: usize) -> Vec<u8> {
     (0..bytes as u64 / 8).flat_map(|number| mix(number).to_le_bytes()).collect()
 }
 
-/// What is read from and written to.
+/// Medium that is read and written.
 pub trait Medium {
-    /// The next operation is at the beginning.
+    /// Moves to the beginning.
     fn rewind(&mut self) -> Outcome<()>;
     /// Reads the next block.
     fn read(&mut self, block: &mut [u8]) -> Outcome<()>;
@@ -90,7 +90,7 @@ impl Medium for OfFiles {
     }
 }
 
-/// Reads and writes with each size of a block, and reports the median of the rounds.
+/// Reads and writes with each block size, and reports the median of the rounds.
 pub fn measure(
     options: &Options,
     bytes: usize,
@@ -101,7 +101,7 @@ pub fn measure(
     for block_bytes in BLOCK_BYTES {
         let mut block = vec![0; block_bytes];
         let operations = bytes / block_bytes;
-        // One round that does not count: it brings in what is not there.
+        // The first round warms up and does not count.
         let mut reads = Vec::new();
         for _ in 0..=options.rounds {
             medium.rewind()?;
@@ -129,7 +129,7 @@ pub fn measure(
     report.checksum_of("seen_checksum", seen.value())
 }
 
-/// What a call costs that does next to nothing: in a guest, the way to the host and back.
+/// Measures a call that does almost nothing: in a guest, the way to the host and back.
 fn measure_clock(options: &Options, report: &mut Report) -> Outcome<()> {
     let mut rounds: Vec<Duration> = (0..=options.rounds)
         .map(|_| {
@@ -152,12 +152,12 @@ fn tell(
 ) -> Outcome<()> {
     let ns = median_ns(rounds, operations);
     report.operation(&format!("{operation}_{block_bytes}"), ns)?;
-    // Bytes a nanosecond are thousands of megabytes a second.
+    // Bytes per nanosecond are thousands of megabytes per second.
     let megabytes = block_bytes as f64 / ns * 1e3;
     report.count(&format!("{operation}_{block_bytes}_volume"), megabytes as u64, "MB/s")
 }
 
-/// Of an operation, by the median of the rounds; the first one does not count.
+/// Returns the time of an operation: the median of the rounds without the first.
 fn median_ns(rounds: &mut [Duration], operations: usize) -> f64 {
     let counted = &mut rounds[1..];
     counted.sort_unstable();

@@ -1,5 +1,5 @@
-//! The model in a format made for it: little-endian numbers of four bytes, and words with their
-//! lengths before them.
+//! Custom format of the model: little-endian numbers of four bytes, and words preceded by their
+//! lengths.
 //!
 //! ```text
 //! magic, categories, words          three numbers
@@ -18,7 +18,7 @@ use crate::options::Options;
 const NAME: &str = "model.compact";
 const MAGIC: u32 = u32::from_le_bytes(*b"MODL");
 
-/// Writes it.
+/// Writes the model.
 pub fn store(options: &Options, trained: &Trained) -> Outcome<Stored> {
     let path = options.file(NAME);
     let mut writer = blocks::writer(&path, options.block_bytes)?;
@@ -40,11 +40,11 @@ pub fn read(options: &Options) -> Outcome<Vec<u8>> {
     blocks::read_whole(&options.file(NAME), options.block_bytes)
 }
 
-/// The model in what was read.
+/// Parses the model.
 pub fn model<'a>(options: &Options, contents: &'a [u8]) -> Outcome<FileModel<'a>> {
-    Parser { rest: contents }.model().ok_or_else(|| {
-        damaged(&options.file(NAME), "no model, or one that was cut short; prepare it anew")
-    })
+    Parser { rest: contents }
+        .model()
+        .ok_or_else(|| damaged(&options.file(NAME), "is not a complete model; run `prepare` again"))
 }
 
 struct Parser<'a> {
@@ -60,7 +60,7 @@ impl<'a> Parser<'a> {
         let categories = categories as usize;
         let (posts, totals) = (self.numbers(categories)?, self.numbers(categories)?);
         let counts = self.numbers(categories.checked_mul(words as usize)?)?;
-        // A word takes two bytes at least.
+        // A word takes at least two bytes.
         let room = (words as usize).min(self.rest.len());
         let mut rows = Rows::with_capacity(room);
         for row in 0..words {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_cut_anywhere_is_refused() {
+    fn a_truncated_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options { data: folder.path().into(), ..Options::default() };
         let trained = Trained {
@@ -106,6 +106,6 @@ mod tests {
             assert!(model(&options, &contents[..cut]).is_err(), "cut at {cut}");
         }
         let other = [b"POST", &contents[4..]].concat();
-        assert!(model(&options, &other).is_err(), "a file of something else");
+        assert!(model(&options, &other).is_err(), "a file of another kind");
     }
 }

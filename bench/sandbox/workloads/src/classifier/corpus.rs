@@ -1,5 +1,4 @@
-//! Which posts there are, in a folder with a folder for each category, and which of them are set
-//! aside as mails.
+//! Finds the posts in a folder with a subfolder for each category, and sets some aside as mails.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,16 +8,16 @@ use crate::error::{OfFile, Outcome, damaged};
 use crate::options::Options;
 use crate::random::Random;
 
-/// The posts.
+/// Posts for training and mails to classify.
 #[derive(Debug)]
 pub struct Corpus {
-    /// To learn from: for each category, in the order of their names, its posts.
+    /// Training posts of each category, sorted by category name.
     pub posts: Vec<Vec<PathBuf>>,
-    /// To be classified: each with its category's number, in an order by chance.
+    /// Mails to classify: category number and path, in random order.
     pub mails: Vec<(usize, PathBuf)>,
 }
 
-/// Finds the posts of the categories that are wanted.
+/// Finds the posts of the selected categories.
 pub fn find(options: &Options) -> Outcome<Corpus> {
     let folder = options.corpus.clone().unwrap_or_else(|| options.file(POSTS));
     let mut categories = entries(&folder)?;
@@ -29,14 +28,14 @@ pub fn find(options: &Options) -> Outcome<Corpus> {
 
     let count: usize = posts.iter().map(Vec::len).sum();
     if count < 2 * options.mails {
-        let problem = format!("has {count} posts, too few to set {} mails aside", options.mails);
+        let problem = format!("has {count} posts, too few to set aside {} mails", options.mails);
         return Err(damaged(&folder, problem));
     }
     let mails = set_aside(&mut posts, count, options);
     Ok(Corpus { posts, mails })
 }
 
-/// What a folder holds, in the order of names.
+/// Returns the entries of a folder, sorted by name.
 fn entries(folder: &Path) -> Outcome<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).of(folder)?;
     let paths = entries.map(|entry| Ok(entry.of(folder)?.path()));

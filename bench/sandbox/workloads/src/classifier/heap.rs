@@ -1,4 +1,4 @@
-//! The model in a heap: rows are found in the map that training left.
+//! Model in a heap: its rows are found in the map that training left there.
 
 use evermap::{PMap, PVec, Persist};
 use evermap_guest::{Heap, Snapshot};
@@ -10,13 +10,13 @@ use crate::words::{Found, Short, short};
 
 const NAME: &str = "classifier";
 
-/// The root.
+/// Root object.
 #[derive(Persist)]
 #[repr(C)]
 pub struct HeapModel {
     posts: PVec<u32>,
     totals: PVec<u32>,
-    /// Numbers of rows. Short words lie in the table itself.
+    /// Row numbers by word. Short words are in the table itself.
     short: PMap<Short, u32>,
     long: PMap<PVec<u8>, u32>,
     counts: PVec<u32>,
@@ -44,7 +44,7 @@ impl Model for HeapModel {
     }
 }
 
-/// Keeps it, instead of one that may be there.
+/// Stores the model, replacing an earlier one.
 pub fn store(trained: &Trained) -> Outcome<Stored> {
     let mut heap = Heap::open(NAME)?;
     let mut model = heap.root_or::<HeapModel, _>(HeapModel {
@@ -69,7 +69,7 @@ pub fn store(trained: &Trained) -> Outcome<Stored> {
     Ok(Stored::Heap(Box::new(heap)))
 }
 
-/// Opens it.
+/// Opens the model.
 pub fn open() -> Outcome<Snapshot> {
     Ok(Snapshot::open(NAME)?)
 }

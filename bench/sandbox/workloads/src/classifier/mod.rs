@@ -1,10 +1,10 @@
-//! classifier: says which newsgroup mails belong to, by what it learned from others (naive Bayes,
-//! multinomial, each count one higher than it is).
+//! classifier: assigns mails to newsgroups with a trained model (naive Bayes, multinomial, with
+//! add-one smoothing).
 //!
-//! `prepare` sets mails aside by chance, learns from the rest, and keeps the model: how often each
-//! word occurs in each category. `run` has the model back and classifies the mails. Variants of the
-//! model: `compact`, a format of its own whose words are used where they were read to; `postcard`,
-//! a serialiser in wide use; and `heap`. The mails are read from a file by all.
+//! `prepare` sets random mails aside, trains on the rest, and stores the model: how often each word
+//! occurs in each category. `run` loads the model and classifies the mails. Variants of the model:
+//! `compact`, a custom format whose words are used in the read buffer; `postcard`, a widely used
+//! serialiser; and `heap`. All variants read the mails from a file.
 
 mod compact;
 mod corpus;
@@ -26,14 +26,14 @@ use crate::report::{Report, Watch, make_durable};
 use crate::words::{Found, SHORT_BYTES_MAX, Words, short};
 use train::Trained;
 
-/// The folder of the generator's posts, one folder a category.
+/// Folder of the generated posts, with a subfolder for each category.
 pub const POSTS: &str = "posts";
-/// The mails that are classified.
+/// Mails to classify.
 pub const MAILS: &str = "mails";
-/// Shorter words tell nothing.
+/// Shorter words are ignored.
 const WORD_BYTES_MIN: usize = 3;
 
-/// One step of the program, by name.
+/// Runs one step of the program.
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("compact", "prepare") => prepare(options, report, compact::store),
@@ -64,19 +64,19 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     }
 }
 
-/// What was learned, however it is kept. Counts of a word are a row, one count a category.
+/// Trained model in any storage. A row holds the counts of a word, one for each category.
 pub trait Model {
-    /// Posts of each category.
+    /// Number of posts in each category.
     fn posts(&self) -> &[u32];
-    /// Words in all posts of each category.
+    /// Number of words in all posts of each category.
     fn totals(&self) -> &[u32];
-    /// How many different words there are.
+    /// Number of different words.
     fn vocabulary(&self) -> usize;
-    /// How often a word occurs in the posts of each category.
+    /// Returns how often a word occurs in the posts of each category.
     fn row(&self, word: &Found) -> Option<&[u32]>;
 }
 
-/// Numbers of rows by word. Short words lie in the table itself, longer ones where they were read.
+/// Row numbers by word. Short words are in the table itself, longer ones in the read buffer.
 #[derive(Default)]
 struct Rows<'a> {
     short: Map<Key<SHORT_BYTES_MAX>, u32>,
@@ -84,7 +84,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// With room for so many short words.
+    /// Creates a table with room for this many short words.
     fn with_capacity(words: usize) -> Rows<'a> {
         Rows { short: Map::with_capacity_and_hasher(words, Xxh3), long: Map::default() }
     }
@@ -108,7 +108,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// A model that was read from a file.
+/// Model that was read from a file.
 struct FileModel<'a> {
     posts: Vec<u32>,
     totals: Vec<u32>,
@@ -134,13 +134,13 @@ impl Model for FileModel<'_> {
     }
 }
 
-/// A row of counts.
+/// Returns a row of counts.
 fn row(counts: &[u32], categories: usize, number: u32) -> Option<&[u32]> {
     let first = number as usize * categories;
     counts.get(first..first + categories)
 }
 
-/// A model that was stored, and is not durable yet.
+/// Model that was stored but is not yet durable.
 enum Stored {
     File(File, PathBuf),
     Heap(Box<Heap>),
@@ -173,8 +173,7 @@ fn prepare(
     report.checksum(trained.checksum())
 }
 
-/// Mails go one after the other into one file, each behind a line with its category's number and
-/// its size.
+/// Writes all mails into one file, each after a line with its category's number and its size.
 fn write_mails(options: &Options, corpus: &corpus::Corpus) -> Outcome<()> {
     let path = options.file(MAILS);
     let mut writer = blocks::writer(&path, options.block_bytes)?;
@@ -198,8 +197,9 @@ fn classify(
     let classifier = Classifier::new(model);
     let (mut rest, mut checksum, mut count, mut right) = (&mails[..], Checksum::default(), 0, 0);
     while !rest.is_empty() {
-        let (expected, mail, after) = next_mail(rest)
-            .ok_or_else(|| damaged(&path, "contradicts itself; prepare the classifier anew"))?;
+        let (expected, mail, after) = next_mail(rest).ok_or_else(|| {
+            damaged(&path, "is inconsistent; run the classifier's `prepare` again")
+        })?;
         let category = classifier.category(mail);
         count += 1;
         right += u64::from(category == expected);
@@ -214,7 +214,7 @@ fn classify(
     report.checksum(checksum.value())
 }
 
-/// A mail's category, the mail, and what comes after it.
+/// Returns a mail's category, the mail, and the rest of the data.
 fn next_mail(mails: &[u8]) -> Option<(usize, &[u8], &[u8])> {
     let end = memchr::memchr(b'\n', mails)?;
     let (category, bytes) = str::from_utf8(&mails[..end]).ok()?.split_once(' ')?;
@@ -222,12 +222,12 @@ fn next_mail(mails: &[u8]) -> Option<(usize, &[u8], &[u8])> {
     Some((category.parse().ok()?, mail, after))
 }
 
-/// A model, and what is the same for all mails.
+/// Model with values that are the same for all mails.
 struct Classifier<'a, M> {
     model: &'a M,
     /// Logarithms of the categories' shares of posts.
     priors: Vec<f64>,
-    /// Logarithms of what counts are divided by.
+    /// Logarithms of the divisors of counts.
     divisors: Vec<f64>,
 }
 
@@ -240,11 +240,11 @@ impl<'a, M: Model> Classifier<'a, M> {
         Classifier { model, priors, divisors }
     }
 
-    /// The category that a mail belongs to most likely.
+    /// Returns the most likely category of a mail.
     fn category(&self, mail: &[u8]) -> usize {
         let mut scores = self.priors.clone();
         let mut add = |word: &Found| {
-            // A word that occurred nowhere says nothing.
+            // A word that is not in the model is ignored.
             let Some(row) = self.model.row(word) else { return };
             for ((score, count), divisor) in scores.iter_mut().zip(row).zip(&self.divisors) {
                 *score += (f64::from(*count) + 1.0).ln() - divisor;
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mail_goes_where_its_words_occurred() {
+    fn a_mail_goes_to_the_category_of_its_words() {
         let mut words = Rows::default();
         words.insert(b"heap", 0);
         words.insert(b"goal-of-many-letters", 2);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn mails_are_found_one_after_the_other_and_a_cut_one_is_refused() {
+    fn mails_are_read_in_order_and_a_truncated_one_is_refused() {
         let mails = b"3 5\nhello0 2\nhi";
         let (category, mail, rest) = next_mail(mails).unwrap();
         assert_eq!((category, mail), (3, &b"hello"[..]));

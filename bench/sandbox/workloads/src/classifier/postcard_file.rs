@@ -1,7 +1,6 @@
-//! The model as `postcard` writes it, the serialiser that a program takes which wants no format of
-//! its own.
+//! Model as written by `postcard`, a serialiser for programs without a custom format.
 //!
-//! Words are borrowed from what was read. Numbers are of variable length, so each one is decoded.
+//! Words are borrowed from the read buffer. Numbers have variable length, so each one is decoded.
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -14,10 +13,10 @@ use crate::hash::{Map, Word};
 use crate::options::Options;
 
 const NAME: &str = "model.postcard";
-/// A file may say that it has more words than it has; there is no room made for more than this.
+/// Largest preallocation, because a damaged file may claim more words than it has.
 const WORDS_BELIEVED: usize = 1 << 20;
 
-/// `W` is a map from words to numbers of rows.
+/// Model on disk; `W` is a map from words to row numbers.
 #[derive(Serialize, Deserialize)]
 struct Kept<W> {
     posts: Vec<u32>,
@@ -34,7 +33,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Rows<'a> {
             type Value = Rows<'de>;
 
             fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                formatter.write_str("words with the numbers of their rows")
+                formatter.write_str("words with their row numbers")
             }
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Rows<'de>, M::Error> {
@@ -51,7 +50,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Rows<'a> {
     }
 }
 
-/// Writes it.
+/// Writes the model.
 pub fn store(options: &Options, trained: &Trained) -> Outcome<Stored> {
     let path = options.file(NAME);
     let rows = trained.words.iter().zip(0..).map(|(word, row)| (Word(word), row));
@@ -71,17 +70,17 @@ pub fn read(options: &Options) -> Outcome<Vec<u8>> {
     blocks::read_whole(&options.file(NAME), options.block_bytes)
 }
 
-/// The model in what was read.
+/// Parses the model.
 pub fn model<'a>(options: &Options, contents: &'a [u8]) -> Outcome<FileModel<'a>> {
     let kept: Kept<Rows<'a>> =
         postcard::from_bytes(contents).map_err(|error| of_postcard(options, error))?;
     let Kept { posts, totals, words, counts } = kept;
     if totals.len() != posts.len() || counts.len() != posts.len() * words.len() {
-        return Err(damaged(&options.file(NAME), "contradicts itself; prepare it anew"));
+        return Err(damaged(&options.file(NAME), "is inconsistent; run `prepare` again"));
     }
     Ok(FileModel { posts, totals, words, counts })
 }
 
 fn of_postcard(options: &Options, error: postcard::Error) -> Error {
-    damaged(&options.file(NAME), format!("{error}; prepare it anew"))
+    damaged(&options.file(NAME), format!("{error}; run `prepare` again"))
 }

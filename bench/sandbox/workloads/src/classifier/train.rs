@@ -1,4 +1,4 @@
-//! Learning: counts of words in each category, however they are kept afterwards.
+//! Training: counts words in each category, independently of their later storage.
 
 use super::WORD_BYTES_MIN;
 use super::corpus::Corpus;
@@ -8,20 +8,20 @@ use crate::hash::{Checksum, Map};
 use crate::options::Options;
 use crate::words::{Found, WORD_BYTES_MAX, Words};
 
-/// What was learned. Words are in their order, so that the model is the same in every run.
+/// Trained counts. Words are sorted, so that the model is the same in every run.
 #[derive(Debug)]
 pub struct Trained {
-    /// Posts of each category.
+    /// Number of posts in each category.
     pub posts: Vec<u32>,
-    /// Words in all posts of each category.
+    /// Number of words in all posts of each category.
     pub totals: Vec<u32>,
-    /// The words; a word's place is the number of its row.
+    /// Words; the index of a word is its row number.
     pub words: Vec<Box<[u8]>>,
     /// Rows of counts.
     pub counts: Vec<u32>,
 }
 
-/// A word that is looked up more often than it is new: it is only copied when it is.
+/// Word that is looked up without a copy; only new words are copied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ShortWord {
     letters: [u8; WORD_BYTES_MAX],
@@ -33,7 +33,7 @@ impl std::hash::Hash for ShortWord {
     }
 }
 
-/// Learns from the posts of a corpus.
+/// Trains on the posts of a corpus.
 pub fn train(options: &Options, corpus: &Corpus) -> Outcome<Trained> {
     let categories = corpus.posts.len();
     let mut rows: Map<ShortWord, u32> = Map::default();
@@ -56,7 +56,7 @@ pub fn train(options: &Options, corpus: &Corpus) -> Outcome<Trained> {
         }
     }
     if rows.is_empty() {
-        return Err(damaged(&options.data, "there are no words in the posts"));
+        return Err(damaged(&options.data, "has no words in its posts"));
     }
     let posts = corpus.posts.iter().map(|posts| posts.len() as u32).collect();
     Ok(sorted(posts, totals, rows, &counts))
@@ -79,7 +79,7 @@ fn sorted(posts: Vec<u32>, totals: Vec<u32>, rows: Map<ShortWord, u32>, counts: 
 }
 
 impl Trained {
-    /// Of everything in it.
+    /// Returns the checksum of all counts and words.
     pub fn checksum(&self) -> u64 {
         let mut checksum = Checksum::default();
         self.words.iter().for_each(|word| checksum.add(word));

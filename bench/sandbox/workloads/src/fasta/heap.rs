@@ -1,4 +1,4 @@
-//! fasta into a heap: lines go to their place in a named block.
+//! fasta into a heap: lines are written directly into a named block.
 
 use evermap_guest::Heap;
 

@@ -1,8 +1,8 @@
-//! fasta: writes DNA sequences, line by line: one that repeats itself and two of letters drawn by
-//! weight.
+//! fasta: writes DNA sequences line by line: a repeated one, and two of random letters with
+//! weights.
 //!
-//! In the spirit of the Computer Language Benchmarks Game, with a generator, a repeated sequence
-//! and weights of its own. What it writes is what `reverse-complement` and `k-nucleotide` read.
+//! Inspired by the Computer Language Benchmarks Game, with its own generator, repeated sequence and
+//! weights. `reverse-complement` and `k-nucleotide` read its output.
 
 mod heap;
 
@@ -13,10 +13,9 @@ use crate::lines::{FileLines, LINE_LETTERS, Lines, Place};
 use crate::options::Options;
 use crate::report::{Report, Watch, make_durable};
 
-/// The file, and the block in the heap.
+/// Name of the file, and of the block in the heap.
 pub const NAME: &str = "fasta";
-/// What the headers begin with; the last one's is that of the sequence that `k-nucleotide` counts
-/// in.
+/// Headers of the sequences. `k-nucleotide` counts in the last one.
 pub const HEADERS: [&[u8]; 3] = [
     b">ONE Homo sapiens repeat\n",
     b">TWO IUB ambiguity codes\n",
@@ -28,7 +27,7 @@ const BYTES: usize = 64 << 20;
 const UNITS: [usize; 3] = [2, 3, 5];
 const REPEAT_LETTERS: usize = 287;
 
-/// Letters and their weights of 4096.
+/// Letters and their weights out of 4096.
 const IUB: [(u8, usize); 15] = [
     (b'a', 1106),
     (b'c', 492),
@@ -48,7 +47,7 @@ const IUB: [(u8, usize); 15] = [
 ];
 const HOMO_SAPIENS: [(u8, usize); 4] = [(b'a', 1241), (b'c', 811), (b'g', 809), (b't', 1235)];
 
-/// One step of the program, by name.
+/// Runs one step of the program.
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("file", "run") => to_file(options, report),
@@ -74,21 +73,21 @@ fn to_file(options: &Options, report: &mut Report) -> Outcome<()> {
     Ok(())
 }
 
-/// How long the sequences are.
+/// Lengths of the sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     unit_letters: usize,
 }
 
 impl Shape {
-    /// The largest whose text is not larger than was asked for.
+    /// Returns the largest shape whose text fits into the requested size.
     pub fn of(options: &Options) -> Shape {
         Shape::within(options.bytes.unwrap_or(BYTES))
     }
 
     fn within(bytes: usize) -> Shape {
         let fits = |unit_letters: usize| Shape { unit_letters }.bytes() <= bytes;
-        // A letter takes more than a byte; so this is too many, by a sixtieth.
+        // A letter takes more than a byte, so this is an overestimate by a sixtieth.
         let mut unit_letters = bytes / UNITS.iter().sum::<usize>();
         while unit_letters > 1 && !fits(unit_letters) {
             unit_letters -= (unit_letters / 128).max(1);
@@ -99,7 +98,7 @@ impl Shape {
         Shape { unit_letters }
     }
 
-    /// The bytes of the text.
+    /// Returns the size of the text in bytes.
     pub fn bytes(self) -> usize {
         let lines = UNITS.map(|units| {
             let letters = units * self.unit_letters;
@@ -143,7 +142,7 @@ fn sequence(
     Ok(())
 }
 
-/// Each letter as often as its weight.
+/// Returns a table with each letter as often as its weight.
 fn table(weights: &[(u8, usize)]) -> [u8; 4096] {
     let mut table = [b'a'; 4096];
     let letters = weights.iter().flat_map(|(letter, weight)| std::iter::repeat_n(*letter, *weight));
@@ -151,7 +150,7 @@ fn table(weights: &[(u8, usize)]) -> [u8; 4096] {
     table
 }
 
-/// A linear congruential generator modulo 2^32, of which the upper bits are used.
+/// Linear congruential generator modulo 2^32 that uses the upper bits.
 struct Lcg(u32);
 
 impl Lcg {
@@ -167,15 +166,15 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A small text.
+    /// Returns a small text.
     pub(crate) fn text(bytes: usize) -> Vec<u8> {
         let shape = Shape::within(bytes);
         let text = in_memory(shape.bytes(), |lines| write(shape, lines));
-        assert_eq!(text.len(), shape.bytes(), "a text of the size that was computed");
+        assert_eq!(text.len(), shape.bytes(), "the text has the computed size");
         text
     }
 
-    /// What was written.
+    /// Returns the written text.
     pub(crate) fn in_memory(
         bytes_max: usize,
         write: impl FnOnce(&mut Text) -> Outcome<()>,
@@ -204,7 +203,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_text_is_as_large_as_was_asked_for_but_for_a_unit() {
+    fn the_text_has_the_requested_size_within_one_unit() {
         for bytes in [1000, 4096, 123_456, 1 << 20] {
             let shape = Shape::within(bytes);
             assert!(shape.bytes() <= bytes);
@@ -213,13 +212,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn weights_are_of_4096() {
+    fn weights_add_up_to_4096() {
         assert_eq!(IUB.iter().map(|(_, weight)| weight).sum::<usize>(), 4096);
         assert_eq!(HOMO_SAPIENS.iter().map(|(_, weight)| weight).sum::<usize>(), 4096);
     }
 
     #[test]
-    fn letters_are_drawn_by_their_weights_and_the_first_sequence_repeats_itself() {
+    fn letters_follow_their_weights_and_the_first_sequence_repeats() {
         let text = text(200_000);
         let sequences: Vec<Vec<u8>> = text[1..]
             .split(|byte| *byte == b'>')

@@ -1,9 +1,10 @@
-//! Files like those in a browser's cache: 3,001, most of them small, most bytes in few large ones.
+//! Files like those in a browser's cache: 3,001 files, most of them small, with most bytes in a few
+//! large ones.
 //!
-//! Shares of kinds and sizes are chosen by hand, in the order that statistics of the web have them:
-//! images are the most frequent, then scripts and styles; half of the files are smaller than some
-//! 20 KB; a few films take a sixth of the space. What is compressed already stays as it is, so that
-//! about a third of all bytes can be saved.
+//! The shares of kinds and sizes are chosen by hand and follow the order in statistics of the web:
+//! images are the most frequent, then scripts and styles; half of the files are smaller than about
+//! 20 KB; a few films take a sixth of the space. Compressed files stay as they are, so that
+//! compression saves about a third of all bytes.
 
 use std::fmt::Write;
 
@@ -19,13 +20,13 @@ use crate::snappy::{CACHE, LIST};
 
 const FILES: u64 = 3001;
 
-/// What the files of a kind of resource are like.
+/// Properties of a kind of resource.
 struct Resource {
     extension: &'static str,
-    /// Of a thousand files.
+    /// Number of files in a thousand.
     share: usize,
     kind: Kind,
-    /// Sizes in bytes: of a thousand files, so many are smaller.
+    /// Quantiles of the size in bytes: number of smaller files in a thousand, and size.
     sizes: &'static [(u64, u64)],
 }
 
@@ -98,7 +99,7 @@ const RESOURCES: [Resource; 6] = [
     },
 ];
 
-/// Makes them.
+/// Makes the files.
 pub fn make(options: &Options, report: &mut Report) -> Outcome<()> {
     let folder = options.data.join(CACHE);
     empty_folder(&folder)?;
@@ -117,7 +118,7 @@ pub fn make(options: &Options, report: &mut Report) -> Outcome<()> {
         let name = format!("{number:04}.{}", resource.extension);
         checksum.add(&contents);
         blocks::write_whole(&folder.join(&name), 1 << 20, &contents)?;
-        // Writing to memory doesn't fail.
+        // Writing to memory cannot fail.
         _ = writeln!(list, "{name} {size}");
     }
     blocks::write_whole(&folder.join(LIST), 1 << 20, list.as_bytes())?;
@@ -126,15 +127,15 @@ pub fn make(options: &Options, report: &mut Report) -> Outcome<()> {
     report.checksum(checksum.value())
 }
 
-/// Files and their sizes, which are so many bytes together.
+/// Returns the planned files with their sizes, which add up to `bytes`.
 fn plan(files: usize, bytes: u64, random: &mut Random) -> Vec<(&'static Resource, u64)> {
     let mut planned: Vec<(&Resource, u64)> = (0..files).map(|_| draw(random)).collect();
     let drawn: u64 = planned.iter().map(|(_, size)| size).sum();
     for (_, size) in &mut planned {
-        // Below 2^64: a size has 24 bits, all bytes together some 33.
+        // Stays below 2^64: a size has 24 bits, the total about 33.
         *size = (*size * bytes / drawn).max(1);
     }
-    // What rounding took, or gave to the smallest, the largest one has.
+    // The largest file absorbs the rounding error.
     let sum: u64 = planned.iter().map(|(_, size)| size).sum();
     if let Some((_, largest)) = planned.iter_mut().max_by_key(|(_, size)| *size) {
         *largest = (*largest + bytes).saturating_sub(sum).max(1);
@@ -153,7 +154,7 @@ fn draw(random: &mut Random) -> (&'static Resource, u64) {
     (resource, size(resource.sizes, random.number_below(1000)))
 }
 
-/// The size that so many of a thousand are smaller than: linear between those that are given.
+/// Interpolates the size below which this many of a thousand files are.
 fn size(sizes: &[(u64, u64)], smaller: u64) -> u64 {
     let above = sizes.partition_point(|(share, _)| *share <= smaller).clamp(1, sizes.len() - 1);
     let ((low, smallest), (high, largest)) = (sizes[above - 1], sizes[above]);
@@ -167,14 +168,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cache_has_the_files_and_the_bytes_that_were_asked_for() {
+    fn the_cache_has_the_requested_files_and_bytes() {
         let planned = plan(3001, 440_000_000, &mut Random::new(1));
         assert_eq!(planned.len(), 3001);
         assert_eq!(planned.iter().map(|(_, size)| size).sum::<u64>(), 440_000_000);
     }
 
     #[test]
-    fn most_files_are_small_and_most_bytes_are_in_few() {
+    fn most_files_are_small_and_few_files_have_most_bytes() {
         let planned = plan(3001, 440_000_000, &mut Random::new(1));
         let mut sizes: Vec<u64> = planned.iter().map(|(_, size)| *size).collect();
         sizes.sort_unstable();
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_a_thousand_and_sizes_grow() {
+    fn shares_add_up_to_a_thousand_and_sizes_increase() {
         assert_eq!(RESOURCES.iter().map(|resource| resource.share).sum::<usize>(), 1000);
         for Resource { sizes, .. } in &RESOURCES {
             assert_eq!((sizes[0].0, sizes.last().unwrap().0), (0, 1000));

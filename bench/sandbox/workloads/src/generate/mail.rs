@@ -1,7 +1,7 @@
-//! Posts like those of newsgroups: ten categories, each with words of its own among those of all.
+//! Posts like those of newsgroups: ten categories, each with its own words among the common ones.
 //!
-//! The words are invented, of syllables, and so is everything else. Real corpora have no licence,
-//! and are measured with `classifier --corpus`.
+//! The words are built from random syllables, and everything else is invented, too. Real corpora
+//! have no licence; measure them with `classifier --corpus`.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -19,11 +19,11 @@ const CATEGORIES: [&str; 10] = [
     "art", "books", "cars", "cooking", "economy", "films", "gardens", "hardware", "music", "sports",
 ];
 const POSTS_OF_A_CATEGORY: u64 = 1000;
-/// Words that occur everywhere.
+/// Number of words that occur in all categories.
 const WORDS: usize = 100_000;
-/// Words of a category: of these, more.
+/// Number of words that are more frequent in a category.
 const TOPIC_WORDS: usize = 600;
-/// Of a thousand words of a post.
+/// Share of a category's words, per thousand words of a post.
 const ON_TOPIC: usize = 60;
 const LINE_BYTES: usize = 72;
 
@@ -34,7 +34,7 @@ const ONSETS: [&str; 20] = [
 const VOWELS: [&str; 10] = ["a", "e", "i", "o", "u", "ai", "ea", "ie", "oo", "ou"];
 const CODAS: [&str; 10] = ["", "", "", "", "n", "r", "s", "t", "l", "ck"];
 
-/// Makes them.
+/// Makes the posts.
 pub fn make(options: &Options, report: &mut Report) -> Outcome<()> {
     let folder = options.data.join(POSTS);
     empty_folder(&folder)?;
@@ -58,7 +58,7 @@ pub fn make(options: &Options, report: &mut Report) -> Outcome<()> {
     report.checksum(checksum.value())
 }
 
-/// Words, and how often they are used.
+/// Words with their frequencies.
 struct Language {
     words: Vec<String>,
     everywhere: Zipf,
@@ -85,7 +85,7 @@ impl Language {
         let name = self.words[random.below(WORDS)].as_str();
         let subject: Vec<&str> =
             (0..2 + random.below(5)).map(|_| self.word(topic, random)).collect();
-        // Writing to memory doesn't fail.
+        // Writing to memory cannot fail.
         _ = write!(
             post,
             "From: {name}@{}.example\nSubject: {}{}\nMessage-ID: <{:016x}@{name}.example>\n\n",
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_same_posts_in_folders_of_categories() {
+    fn a_seed_gives_the_same_posts_in_category_folders() {
         let folder = tempfile::tempdir().unwrap();
         let make = |name: &str, seed| {
             let options =
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn posts_of_a_category_share_words_that_others_have_seldom() {
+    fn words_of_a_category_are_rare_in_others() {
         let mut random = Random::new(1);
         let language = Language::new(&mut random);
         let topic: Vec<usize> = (0..TOPIC_WORDS).map(|_| random.below(WORDS)).collect();

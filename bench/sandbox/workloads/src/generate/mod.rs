@@ -1,7 +1,7 @@
-//! Makes the data sets: the same ones from the same seed and sources.
+//! Makes the data sets. Equal seeds and sources give equal sets.
 //!
-//! Nothing that is made here is kept in the repository: the words are WordNet's, the cache is put
-//! together from what the system's documentation has, and posts are invented.
+//! The repository contains no data set: the words are WordNet's, the cache is assembled from the
+//! system's documentation, and posts are invented.
 
 pub mod cache;
 pub mod mail;
@@ -16,7 +16,7 @@ use crate::error::{OfFile, Outcome};
 use crate::report::Report;
 use options::Options;
 
-/// Makes what the options say.
+/// Makes the selected data sets.
 pub fn run(options: &Options, report: &mut dyn FnMut(&str) -> Report) -> Outcome<()> {
     for set in &options.sets {
         let report = &mut report(set);
@@ -30,7 +30,7 @@ pub fn run(options: &Options, report: &mut dyn FnMut(&str) -> Report) -> Outcome
     Ok(())
 }
 
-/// A folder with nothing in it: files of an earlier run would be part of the set.
+/// Creates an empty folder, because files of an earlier run would become part of the set.
 fn empty_folder(folder: &Path) -> Outcome<()> {
     if folder.exists() {
         std::fs::remove_dir_all(folder).of(folder)?;

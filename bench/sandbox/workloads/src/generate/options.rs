@@ -1,4 +1,4 @@
-//! What the command line of `generate` says.
+//! Command line of `generate`.
 
 use std::path::PathBuf;
 
@@ -6,29 +6,29 @@ use lexopt::{Arg, Parser, ValueExt};
 
 use crate::error::{Error, Outcome};
 
-/// The data sets. Text is made of words, so they come first.
+/// Data sets. Text is made of words, so words come first.
 pub const SETS: [&str; 4] = ["words", "text", "cache", "mail"];
 
-/// Which data sets are made, of what, and how large.
+/// Selected data sets, their sources and scale.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Names of [`SETS`].
+    /// Selected names of [`SETS`].
     pub sets: Vec<String>,
-    /// The folder that they go to.
+    /// Folder for the data sets.
     pub data: PathBuf,
-    /// How large they are, as a share of their full size.
+    /// Scale relative to the full size.
     pub scale: f64,
-    /// What choices by chance begin with.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// WordNet's folder.
+    /// Folder of WordNet.
     pub wordnet: PathBuf,
-    /// Folders whose files the cache is put together from.
+    /// Folders whose files form the cache.
     pub sources: Vec<PathBuf>,
     /// Bytes of the cache at full size.
     pub cache_bytes: u64,
 }
 
-/// What `--help` prints after the names of the sets.
+/// Text of `--help` after the names of the sets.
 pub const HELP: &str = "\
 --data DIR         folder that they go to (.)
 --scale X          size, as a share of the full one (1)
@@ -39,7 +39,7 @@ pub const HELP: &str = "\
 --cache-bytes N    cache: size at scale 1 (440000000)";
 
 impl Options {
-    /// Nothing if help was asked for.
+    /// Reads the command line. Returns `None` if help was requested.
     pub fn read() -> Outcome<Option<Options>> {
         Options::parse(Parser::from_env())
     }
@@ -62,10 +62,10 @@ impl Options {
         }
         if let Some(set) = sets.iter().find(|set| !SETS.contains(&set.as_str())) {
             let sets = SETS.join(", ");
-            return Err(Error::Usage(format!("no data set `{set}`; there are {sets}")));
+            return Err(Error::Usage(format!("unknown data set `{set}`; choose from: {sets}")));
         }
         if !(options.scale > 0.0 && options.scale <= 16.0) {
-            return Err(Error::Usage("--scale: a number above 0, at most 16".to_string()));
+            return Err(Error::Usage("--scale: give a number above 0 and at most 16".to_string()));
         }
         if !sets.is_empty() {
             options.sets = sets;
@@ -76,7 +76,7 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// A size or count at this scale.
+    /// Returns a size or count at this scale.
     pub fn scaled(&self, full: u64) -> u64 {
         (full as f64 * self.scale) as u64
     }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_what_would() {
+    fn unknown_sets_and_bad_scales_are_refused() {
         assert!(parse(&["mails"]).unwrap_err().to_string().contains("words, text, cache, mail"));
         for scale in ["0", "-1", "nan", "17"] {
             assert!(parse(&["--scale", scale]).is_err(), "{scale}");

@@ -1,28 +1,26 @@
-//! What files of a cache are made of: the contents of files that are there, sorted by what they
-//! are.
+//! Contents for the files of a cache: existing files, sorted by kind.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{OfFile, Outcome};
 use crate::random::{Random, mix};
 
-/// A pool takes no more than this, so that a machine with much in its folders isn't read as a
-/// whole.
+/// Largest size of a pool, so that large folders are not read completely.
 const POOL_BYTES_MAX: usize = 96 << 20;
-/// Nothing can be put together from less.
+/// Smallest useful size of a pool.
 const POOL_BYTES_MIN: usize = 64 << 10;
-/// Larger files are taken in part.
+/// Larger files are truncated to this size.
 const FILE_BYTES_MAX: usize = 4 << 20;
 const SYNTHETIC_BYTES: usize = 1 << 20;
 
-/// What a file's contents are like.
+/// Kind of a file's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Pages, scripts, styles.
+    /// Pages, scripts and styles.
     Text,
-    /// Compressed already: images, fonts, films.
+    /// Compressed data: images, fonts and films.
     Packed,
-    /// Modules, tables.
+    /// Modules and tables.
     Binary,
 }
 
@@ -38,17 +36,17 @@ struct Pool {
 }
 
 impl Pools {
-    /// From the files in these folders, and invented where they have too little.
+    /// Collects the files in these folders, and generates contents for kinds that have too few.
     pub fn collect(sources: &[PathBuf], seed: u64) -> Outcome<Pools> {
         let mut pools = Pools { pools: Default::default() };
         let mut paths = Vec::new();
         for source in sources.iter().filter(|source| source.is_dir()) {
             find(source, source, &mut paths)?;
         }
-        // By chance, but the same one everywhere: neighbours are alike, and not all are taken.
+        // Uses a fixed pseudo-random order: neighbouring files are similar, and not all are taken.
         paths.sort_by_cached_key(|(name, path)| (name_hash(name, seed), path.clone()));
         for (_, path) in paths {
-            // What may not be read is no part of it.
+            // Skips unreadable files.
             let Ok(mut contents) = std::fs::read(path) else { continue };
             contents.truncate(FILE_BYTES_MAX);
             pools.pools[kind(&contents) as usize].add(contents);
@@ -61,12 +59,12 @@ impl Pools {
         Ok(pools)
     }
 
-    /// How much there is of a kind.
+    /// Returns the bytes of a kind.
     pub fn bytes(&self, kind: Kind) -> usize {
         self.pools[kind as usize].bytes
     }
 
-    /// Contents of this kind and size: those of files one after the other, the last one cut.
+    /// Returns contents of this kind and size: consecutive files, the last one truncated.
     pub fn take(&self, kind: Kind, bytes: usize, random: &mut Random) -> Vec<u8> {
         let files = &self.pools[kind as usize].files;
         let mut contents = Vec::with_capacity(bytes);
@@ -87,7 +85,7 @@ impl Pool {
     }
 }
 
-/// Files below a folder, with their names from there. Links are not followed.
+/// Finds the files below a folder, with their relative names. Does not follow links.
 fn find(source: &Path, folder: &Path, paths: &mut Vec<(PathBuf, PathBuf)>) -> Outcome<()> {
     for entry in std::fs::read_dir(folder).of(folder)? {
         let entry = entry.of(folder)?;
@@ -106,7 +104,7 @@ fn name_hash(name: &Path, seed: u64) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(name.as_os_str().as_encoded_bytes(), seed)
 }
 
-/// By the contents: names say little.
+/// Detects the kind by the contents, because names are unreliable.
 fn kind(contents: &[u8]) -> Kind {
     const PACKED: [&[u8]; 12] = [
         b"\x1F\x8B",
@@ -153,14 +151,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contents_tell_what_a_file_is() {
+    fn the_kind_is_detected_from_the_contents() {
         assert_eq!(kind(b"\x1F\x8B\x08\0\0"), Kind::Packed);
         assert_eq!(kind(b"\x7FELF\x02\x01\x01\0"), Kind::Binary);
         assert_eq!(kind(b"<!doctype html>"), Kind::Text);
     }
 
     #[test]
-    fn what_is_taken_has_its_size_and_comes_from_the_files_of_its_kind() {
+    fn taken_contents_have_the_size_and_come_from_files_of_the_kind() {
         let folder = tempfile::tempdir().unwrap();
         let text = "a page\n".repeat(20_000);
         std::fs::create_dir(folder.path().join("sub")).unwrap();
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_invented() {
+    fn missing_kinds_are_generated() {
         let pools = Pools::collect(&[PathBuf::from("/nowhere")], 1).unwrap();
         let share = |kind| {
             let contents = pools.take(kind, 1 << 20, &mut Random::new(1));

@@ -1,5 +1,5 @@
-//! The text that is checked for its spelling: words of the dictionary in sentences, as often as
-//! words are in a language, and some of them misspelled.
+//! Text for the spelling check: sentences of dictionary words with natural frequencies, some of
+//! them misspelled.
 
 use super::options::Options;
 use crate::blocks;
@@ -11,16 +11,16 @@ use crate::spell_check::{DICTIONARY, TEXT, lines};
 
 const BYTES: u64 = 9_200_000;
 const LINE_BYTES: usize = 76;
-/// Of a thousand words.
+/// Misspelled words in a thousand.
 const MISSPELLED: usize = 30;
 
-/// Makes it.
+/// Makes the text.
 pub fn make(options: &Options, report: &mut Report) -> Outcome<()> {
     let path = options.data.join(DICTIONARY);
     let dictionary = blocks::read_whole(&path, 1 << 20)?;
     let words: Vec<&[u8]> = lines(&dictionary).collect();
     if words.is_empty() {
-        return Err(damaged(&path, "no words; make them with `generate words`"));
+        return Err(damaged(&path, "has no words; run `generate words`"));
     }
     let text = text(words, options.scaled(BYTES) as usize, options.seed);
     blocks::write_whole(&options.data.join(TEXT), 1 << 20, &text)?;
@@ -28,10 +28,10 @@ pub fn make(options: &Options, report: &mut Report) -> Outcome<()> {
     report.checksum(checksum_of(&text))
 }
 
-/// A text of this size, but for less than a line.
+/// Returns a text of this size, short by less than a line.
 fn text(mut words: Vec<&[u8]>, bytes: usize, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
-    // Which words are frequent is left to chance.
+    // Random choice of the frequent words.
     for place in (1..words.len()).rev() {
         words.swap(place, random.below(place + 1));
     }
@@ -65,7 +65,7 @@ fn text(mut words: Vec<&[u8]>, bytes: usize, seed: u64) -> Vec<u8> {
     text
 }
 
-/// One letter too many, one too few, another one, or two of them exchanged.
+/// Inserts, removes or replaces a letter, or swaps two.
 fn misspell(word: &mut Vec<u8>, random: &mut Random) {
     let letter = b'a' + random.below(26) as u8;
     let place = random.below(word.len());
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_has_the_size_that_was_asked_for_and_lines() {
+    fn a_text_has_lines_and_the_requested_size() {
         for bytes in [100, 5000, 70_000] {
             let text = text(words(), bytes, 1);
             assert_eq!(text.len(), bytes);
@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_text_and_another_one_another() {
+    fn equal_seeds_give_equal_texts_and_different_seeds_different_ones() {
         assert_eq!(text(words(), 5000, 7), text(words(), 5000, 7));
         assert_ne!(text(words(), 5000, 7), text(words(), 5000, 8));
     }
 
     #[test]
-    fn some_words_are_misspelled_and_most_are_not() {
+    fn only_some_words_are_misspelled() {
         let text = text(words(), 50_000, 1).to_ascii_lowercase();
         let known = |word: &&[u8]| words().contains(word);
         let found = text.split(|byte| !byte.is_ascii_lowercase()).filter(|word| !word.is_empty());

@@ -1,5 +1,5 @@
-//! The dictionary: the words of WordNet's index files, and irregular forms; a word a line, in small
-//! letters, in their order.
+//! Dictionary: words of WordNet's index files and irregular forms, one per line, lower-case and
+//! sorted.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::words::{Found, WORD_BYTES_MAX, Words};
 
 const PARTS: [&str; 4] = ["noun", "verb", "adj", "adv"];
 
-/// Makes it.
+/// Makes the dictionary.
 pub fn make(options: &Options, report: &mut Report) -> Outcome<()> {
     let dictionary = dictionary(options)?;
     std::fs::create_dir_all(&options.data).ok();
@@ -32,7 +32,7 @@ fn dictionary(options: &Options) -> Outcome<Vec<u8>> {
     let mut words = BTreeSet::new();
     for part in PARTS {
         let path = options.wordnet.join(format!("index.{part}"));
-        // Lines that begin with a space are the licence.
+        // Lines that begin with a space contain the licence.
         for line in blocks::read_whole(&path, 1 << 20)?.split(|byte| *byte == b'\n') {
             add(line, 1, &mut words);
         }
@@ -44,13 +44,13 @@ fn dictionary(options: &Options) -> Outcome<Vec<u8>> {
     if words.is_empty() {
         return Err(damaged(
             &options.wordnet,
-            "no words in WordNet's index files; is it the right folder?",
+            "has no words in WordNet's index files; check the folder",
         ));
     }
     Ok(words.into_iter().flat_map(|word| word.into_iter().chain([b'\n'])).collect())
 }
 
-/// Adds what a line begins with: so many expressions, each of one or several words.
+/// Adds the first expressions of a line; each has one or more words.
 fn add(line: &[u8], expressions: usize, words: &mut BTreeSet<Vec<u8>>) {
     for expression in line.split(|byte| *byte == b' ').take(expressions) {
         let mut finder = Words::new(WORD_BYTES_MIN);
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expressions_become_words_and_the_licence_none() {
+    fn expressions_are_split_into_words_and_the_licence_is_skipped() {
         let folder = tempfile::tempdir().unwrap();
         for part in PARTS {
             std::fs::write(folder.path().join(format!("index.{part}")), "").unwrap();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn wordnet_has_the_words_of_a_language() {
+    fn wordnet_has_common_words() {
         let options = Options::default();
         if !options.wordnet.exists() {
             eprintln!(
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_wordnet_is_refused_by_name() {
+    fn a_folder_without_wordnet_is_refused_and_named() {
         let options = Options { wordnet: "/nowhere".into(), ..Options::default() };
         let error = dictionary(&options).unwrap_err().to_string();
         assert!(error.contains("/nowhere/index.noun"), "{error}");

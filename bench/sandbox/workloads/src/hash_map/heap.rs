@@ -1,4 +1,4 @@
-//! hash-map in a heap: the map is built where it stays.
+//! hash-map in a heap: the map is built in place.
 
 use evermap::PMap;
 use evermap_guest::{Heap, Snapshot};
@@ -10,7 +10,7 @@ use crate::report::{Report, Watch};
 
 type Root = PMap<[u8; 20], u64>;
 
-/// Builds and keeps it.
+/// Builds and commits the map.
 pub fn prepare(options: &Options, report: &mut Report) -> Outcome<()> {
     let mut watch = Watch::start();
     let mut heap = Heap::open(NAME)?;
@@ -28,7 +28,7 @@ pub fn prepare(options: &Options, report: &mut Report) -> Outcome<()> {
     Ok(heap.close()?)
 }
 
-/// Has it back and looks keys up.
+/// Opens the map and looks keys up.
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     let mut watch = Watch::start();
     let snapshot = Snapshot::open(NAME)?;

@@ -1,10 +1,9 @@
-//! hash-map: builds a map of many small entries, keeps it, and in another run has it back and looks
-//! keys up.
+//! hash-map: builds a map of many small entries and stores it; another run loads it and looks keys
+//! up.
 //!
-//! Keys are 20 bytes, values numbers of eight. The file has a header of eight bytes, the number of
-//! entries, and then entry after entry, key and value, in the table's own order. That is as little
-//! to write and to read as can be: no lengths, no names, no check of what was read but that there
-//! is enough.
+//! Keys are 20 bytes, values eight-byte numbers. The file has a header of eight bytes, the number
+//! of entries, and then each entry's key and value, in the table's order. That is the least to
+//! write and read: no lengths, no names, and only a check for the file's size.
 
 mod heap;
 
@@ -17,12 +16,12 @@ use crate::options::Options;
 use crate::random::{Random, mix};
 use crate::report::{Report, Watch, make_durable};
 
-/// The file.
+/// Name of the file.
 pub const NAME: &str = "hash-map";
 
 const ENTRY_BYTES: usize = 28;
 
-/// One step of the program, by name.
+/// Runs one step of the program.
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("file", "prepare") => store_file(options, report),
@@ -76,7 +75,8 @@ fn load(options: &Options) -> Outcome<Map<Key<20>, u64>> {
     let entries = u64::from_le_bytes(word);
     let bytes = reader.get_ref().metadata().of(&path)?.len();
     if entries.checked_mul(ENTRY_BYTES as u64).and_then(|all| all.checked_add(8)) != Some(bytes) {
-        let problem = format!("has {bytes} bytes, which is not {entries} entries; prepare it anew");
+        let problem =
+            format!("has {bytes} bytes, which is not {entries} entries; run `prepare` again");
         return Err(damaged(&path, problem));
     }
     let mut map = Map::with_capacity_and_hasher(entries as usize, Xxh3);
@@ -91,8 +91,7 @@ fn load(options: &Options) -> Outcome<Map<Key<20>, u64>> {
     Ok(map)
 }
 
-/// Looks keys up in an order by chance; gives the sum of what was found, and 0 if a key was
-/// missing.
+/// Looks keys up in random order. Returns the sum of the values, or 0 if a key is missing.
 pub fn look_up(options: &Options, entries: u64, get: impl Fn(&[u8; 20]) -> Option<u64>) -> u64 {
     let mut random = Random::new(options.seed);
     let mut sum = 0_u64;
@@ -106,7 +105,7 @@ pub fn look_up(options: &Options, entries: u64, get: impl Fn(&[u8; 20]) -> Optio
     sum
 }
 
-/// The key of an entry: like the names that programs make.
+/// Returns the key of an entry, similar to names in programs.
 pub fn key(number: u64) -> [u8; 20] {
     let mut key = *b"key:0123456789abcdef";
     let mixed = mix(number);
@@ -116,7 +115,7 @@ pub fn key(number: u64) -> [u8; 20] {
     key
 }
 
-/// The value of an entry.
+/// Returns the value of an entry.
 pub fn value(number: u64) -> u64 {
     mix(!number)
 }
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_loaded_whatever_the_size_of_a_block() {
+    fn a_stored_map_is_loaded_with_any_block_size() {
         let folder = tempfile::tempdir().unwrap();
         let mut options = options(folder.path());
         for block_bytes in [1, 512, 65536] {
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_short_is_refused_by_name() {
+    fn a_truncated_file_is_refused_and_named() {
         let folder = tempfile::tempdir().unwrap();
         let options = options(folder.path());
         store_file(&options, &mut report()).unwrap();

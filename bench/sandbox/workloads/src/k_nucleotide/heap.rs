@@ -1,4 +1,4 @@
-//! k-nucleotide in a heap: the record is read where it is.
+//! k-nucleotide in a heap: reads the record in place.
 
 use evermap_guest::Snapshot;
 
@@ -11,7 +11,7 @@ use crate::report::{Report, Watch};
 
 const REMEDY: &str = "write it with `fasta heap run`";
 
-/// Counts.
+/// Counts the sequences.
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     let mut watch = Watch::start();
     let snapshot = Snapshot::open(fasta::NAME)?;
@@ -26,7 +26,7 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     counters.tell(report)
 }
 
-/// The sequence of the record that is counted, which is the last one.
+/// Returns the sequence of the last record.
 fn record(text: &[u8]) -> Option<&[u8]> {
     let headers = memchr::memchr_iter(b'>', text);
     headers.filter_map(|start| text[start..].strip_prefix(fasta::HEADERS[2])).next()

@@ -1,8 +1,8 @@
-//! k-nucleotide: counts the sequences of k nucleotides in the last record of what fasta wrote.
+//! k-nucleotide: counts the sequences of k nucleotides in the last record of fasta's output.
 //!
-//! A nucleotide is two bits, a sequence a number; so k is at most 31. Short sequences have a place
-//! each in a table, of longer ones those that occur are in a hash table. All lengths are counted in
-//! one pass.
+//! A nucleotide is two bits and a sequence a number, so k is at most 31. Short sequences are
+//! counted in an array with an entry for each, longer ones in a hash table. All lengths are counted
+//! in one pass.
 
 mod heap;
 
@@ -15,7 +15,7 @@ use crate::hash::{Checksum, Map};
 use crate::options::Options;
 use crate::report::{Report, Watch};
 
-/// One step of the program, by name.
+/// Runs one step of the program.
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("file", "run") => in_file(options, report),
@@ -43,7 +43,7 @@ fn in_file(options: &Options, report: &mut Report) -> Outcome<()> {
     counters.tell(report)
 }
 
-/// Past the header of the record that is counted, which is the last one.
+/// Skips to the sequence of the last record.
 fn skip_to_record(reader: &mut impl BufRead, options: &Options) -> Outcome<()> {
     let path = options.file(fasta::NAME);
     let mut header = Vec::new();
@@ -51,13 +51,13 @@ fn skip_to_record(reader: &mut impl BufRead, options: &Options) -> Outcome<()> {
         header.clear();
         let before = reader.skip_until(b'>').of(&path)?;
         if before == 0 || reader.read_until(b'\n', &mut header).of(&path)? == 0 {
-            return Err(damaged(&path, "has no record THREE; make it with `fasta file run`"));
+            return Err(damaged(&path, "has no record THREE; run `fasta file run`"));
         }
     }
     Ok(())
 }
 
-/// A table of counts for each length.
+/// Counts for each length.
 pub struct Counters {
     counters: Vec<Counter>,
 }
@@ -66,20 +66,20 @@ struct Counter {
     k: usize,
     /// The last k nucleotides.
     sequence: u64,
-    /// How many there were, up to k.
+    /// Number of nucleotides seen, up to k.
     nucleotides: usize,
     counts: Counts,
 }
 
 /// Counts by sequence.
 enum Counts {
-    /// Of all that there are.
+    /// Array with an entry for every possible sequence.
     Direct(Vec<u32>),
-    /// Of those that occur.
+    /// Hash table of the sequences that occur.
     Hashed(Map<u64, u32>),
 }
 
-/// Longer sequences are hashed: up to here a table fits into a processor's cache.
+/// Largest k with an array, which then fits into a processor's cache.
 const DIRECT_K_MAX: usize = 8;
 
 impl Counts {
@@ -91,7 +91,7 @@ impl Counts {
         }
     }
 
-    /// What occurred, in order.
+    /// Returns the sequences that occur, sorted.
     fn sorted(&self) -> Vec<(u64, u32)> {
         match self {
             Counts::Direct(counts) => {
@@ -107,20 +107,20 @@ impl Counts {
 }
 
 impl Counters {
-    /// For these lengths.
+    /// Creates counters for these lengths.
     pub fn new(lengths: &[usize]) -> Counters {
         let counter = |&k| Counter { k, sequence: 0, nucleotides: 0, counts: Counts::of(k) };
         Counters { counters: lengths.iter().map(counter).collect() }
     }
 
-    /// Counts in the next piece of a record; ends of lines are passed over.
+    /// Counts in the next piece of a record; skips line ends.
     pub fn feed(&mut self, piece: &[u8]) {
         for counter in &mut self.counters {
             counter.feed(piece);
         }
     }
 
-    /// Reports what was counted.
+    /// Reports the counts.
     pub fn tell(&self, report: &mut Report) -> Outcome<()> {
         let mut checksum = Checksum::default();
         for Counter { k, counts, .. } in &self.counters {
@@ -152,7 +152,7 @@ impl Counter {
     }
 }
 
-/// What is known of the sequences that have begun.
+/// State of a sequence across pieces.
 struct Sequences<'a> {
     k: usize,
     sequence: &'a mut u64,
@@ -160,7 +160,7 @@ struct Sequences<'a> {
 }
 
 impl Sequences<'_> {
-    /// Gives each sequence that ends in this piece.
+    /// Calls `take` for each sequence that ends in this piece.
     fn each(self, piece: &[u8], mut take: impl FnMut(u64)) {
         let mask = (1 << (2 * self.k)) - 1;
         let (mut sequence, mut nucleotides) = (*self.sequence, *self.nucleotides);
@@ -181,7 +181,7 @@ impl Sequences<'_> {
 
 const NO_NUCLEOTIDE: u8 = 4;
 
-/// Two bits for each nucleotide.
+/// Returns the two bits of a nucleotide.
 static CODES: [u8; 256] = {
     let mut table = [NO_NUCLEOTIDE; 256];
     let mut code = 0;
@@ -205,17 +205,17 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_counted_across_ends_of_lines_and_pieces() {
+    fn sequences_are_counted_across_lines_and_pieces() {
         let ones = count(&[1], &[b"ac\nag", b"c\n"]);
         assert_eq!(ones[0], [(0, 2), (1, 2), (2, 1)]);
-        // ac, ca, ag, gc.
+        // The pairs are ac, ca, ag, gc.
         let twos = count(&[2], &[b"ac\nag", b"c\n"]);
         assert_eq!(twos[0], [(0b0001, 1), (0b0010, 1), (0b0100, 1), (0b1001, 1)]);
         assert_eq!(count(&[1, 2], &[b"a", b"C", b"\nAgc"]), [ones, twos].concat());
     }
 
     #[test]
-    fn hashed_sequences_are_those_of_a_table() {
+    fn the_hash_table_has_the_same_counts_as_the_array() {
         let text: Vec<u8> = (0..5_000_u32).map(|n| b"acgt"[(n * n / 7 % 4) as usize]).collect();
         let longest = DIRECT_K_MAX;
         let counts = count(&[longest, longest + 1], &[&text]);
@@ -223,7 +223,7 @@ mod tests {
         for (sequence, count) in &counts[1] {
             *shortened.entry(sequence >> 2).or_insert(0) += count;
         }
-        // The last sequence of the shorter ones is the beginning of no longer one.
+        // The last shorter sequence does not begin a longer one.
         let last = text[text.len() - longest..]
             .iter()
             .fold(0, |sequence, letter| sequence << 2 | u64::from(CODES[usize::from(*letter)]));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_sequences_fit_into_a_number() {
+    fn the_longest_sequences_fit_into_64_bits() {
         let counted = count(&[31], &[&[b't'; 33]]);
         assert_eq!(counted[0], [((1 << 62) - 1, 3)]);
     }

@@ -1,5 +1,4 @@
-//! reverse-complement from heap to heap: sequences are read where they are, and written to their
-//! place.
+//! reverse-complement from heap to heap: reads and writes sequences in place.
 
 use evermap_guest::{Heap, Snapshot};
 
@@ -14,13 +13,13 @@ use crate::report::{Report, Watch};
 
 const REMEDY: &str = "write it with `fasta heap run`";
 
-/// Does it.
+/// Runs the program.
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     let mut watch = Watch::start();
     let snapshot = Snapshot::open(fasta::NAME)?;
     let text = named::in_snapshot(&snapshot, fasta::NAME, REMEDY)?;
     let mut heap = Heap::open(NAME)?;
-    // As many letters in lines as long: as many bytes.
+    // Equal letters and equal line lengths give equal size.
     let mut lines = MemoryLines { rest: named::replace(&mut heap, NAME, text.len())? };
     let mut starts = memchr::memchr_iter(b'>', text).peekable();
     while let Some(start) = starts.next() {

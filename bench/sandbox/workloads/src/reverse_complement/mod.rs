@@ -1,8 +1,8 @@
-//! reverse-complement: reads what fasta wrote, and writes each sequence from its end, with each
-//! letter's complement.
+//! reverse-complement: reads fasta's output, and writes each sequence reversed, with the complement
+//! of each letter.
 //!
-//! A sequence has to be there as a whole before its first line can be written. From a file it is
-//! gathered in memory; in a heap it is there.
+//! The whole sequence is needed before its first line can be written. From a file it is collected
+//! in memory; in a heap it is already complete.
 
 mod heap;
 
@@ -16,10 +16,10 @@ use crate::lines::{FileLines, LINE_LETTERS, Lines, Place};
 use crate::options::Options;
 use crate::report::{Report, Watch, make_durable};
 
-/// The file, and the block in the heap.
+/// Name of the file, and of the block in the heap.
 pub const NAME: &str = "reverse-complement";
 
-/// One step of the program, by name.
+/// Runs one step of the program.
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("file", "run") => with_files(options, report),
@@ -36,7 +36,7 @@ fn with_files(options: &Options, report: &mut Report) -> Outcome<()> {
     let mut lines = FileLines { writer, path: to.clone() };
     let mut record = Vec::new();
     if reader.read_until(b'>', &mut record).of(&from)? != 1 {
-        return Err(damaged(&from, "not a text of fasta; make it with `fasta file run`"));
+        return Err(damaged(&from, "is not an output of fasta; run `fasta file run`"));
     }
     loop {
         record.clear();
@@ -57,7 +57,7 @@ fn with_files(options: &Options, report: &mut Report) -> Outcome<()> {
     Ok(())
 }
 
-/// Writes a record's header, then its sequence from the end. The record is without its `>`.
+/// Writes a record's header, then its sequence reversed. The record has no leading `>`.
 pub fn reverse_complement(record: &[u8], lines: &mut impl Lines) -> Outcome<()> {
     let header_bytes = memchr::memchr(b'\n', record).map_or(record.len(), |end| end + 1);
     let (header, sequence) = record.split_at(header_bytes);
@@ -97,7 +97,7 @@ pub fn reverse_complement(record: &[u8], lines: &mut impl Lines) -> Outcome<()> 
     }
 }
 
-/// Complements of the IUB codes, in capital letters; other bytes stay.
+/// Complements of the IUB codes, in upper case; other bytes stay.
 static COMPLEMENT: [u8; 256] = {
     let (codes, complements) = (b"ACGTUMRWSYKVHDBN", b"TGCAAKYWSRMBDHVN");
     let mut table = [0; 256];
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_is_turned_and_complemented_and_its_lines_are_filled_anew() {
+    fn a_sequence_is_reversed_and_complemented_and_its_lines_refilled() {
         let sequence = [b"ACGTN".repeat(12), b"\nyk\n".to_vec()].concat();
         let record = [b">ID\n", &sequence[..]].concat();
         let expected = [b">ID\nMR", &b"NACGT".repeat(12)[..58], b"\nGT\n"].concat();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn turning_twice_gives_what_was_there() {
+    fn reversing_twice_restores_the_text() {
         let text = text(50_000);
         assert_eq!(reversed(&reversed(&text)).to_ascii_lowercase(), text.to_ascii_lowercase());
     }

@@ -1,4 +1,4 @@
-//! snappy with files: read, or mapped.
+//! snappy with files, which are read or mapped.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use crate::error::{OfFile, Outcome, damaged};
 use crate::options::Options;
 use crate::report::{Report, Watch};
 
-/// A way to get a file's contents.
+/// Access to a file's contents.
 pub trait Input {
-    /// With no file yet.
+    /// Creates the input without a file.
     fn new(options: &Options) -> Self;
-    /// Has the contents of this file looked at.
+    /// Calls `look` with the contents of this file.
     fn with<T>(&mut self, path: &Path, look: impl FnOnce(&[u8]) -> Outcome<T>) -> Outcome<T>;
 }
 
-/// Reads into memory that is used again for each file.
+/// Reads into memory that is reused for each file.
 pub struct Posix {
     block_bytes: usize,
     contents: Vec<u8>,
@@ -33,7 +33,7 @@ impl Input for Posix {
     }
 }
 
-/// Maps each file, and ends the mapping.
+/// Maps each file, and unmaps it.
 pub struct Mapped;
 
 impl Input for Mapped {
@@ -44,7 +44,8 @@ impl Input for Mapped {
     #[cfg(unix)]
     fn with<T>(&mut self, path: &Path, look: impl FnOnce(&[u8]) -> Outcome<T>) -> Outcome<T> {
         let file = std::fs::File::open(path).of(path)?;
-        // SAFETY: the data set is the measurement's own, and nobody else changes it meanwhile.
+        // SAFETY: the data set belongs to the measurement, and no process changes it during the
+        // call.
         let mapping = unsafe { memmap2::Mmap::map(&file) }.of(path)?;
         look(&mapping)
     }
@@ -58,7 +59,7 @@ impl Input for Mapped {
 /// Compresses all files.
 pub fn run<I: Input>(options: &Options, report: &mut Report) -> Outcome<()> {
     let folder = options.file(COMPRESSED);
-    // Files that are there keep their blocks, new ones need some: each run begins without.
+    // Removes old outputs: existing files keep their blocks, new ones need some.
     if folder.exists() {
         std::fs::remove_dir_all(&folder).of(&folder)?;
     }

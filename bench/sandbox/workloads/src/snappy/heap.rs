@@ -1,7 +1,7 @@
-//! snappy in heaps: inputs are named blocks of one, outputs of another.
+//! snappy in heaps: inputs are named blocks of one heap, outputs of another.
 //!
-//! Two, as there are two folders elsewhere: who only reads opens a snapshot, whose pages come in
-//! many at a time.
+//! There are two heaps, like the two folders of the file variants. The input heap is only read, so
+//! it is opened as a snapshot, whose pages are mapped many at a time.
 
 use std::path::PathBuf;
 
@@ -14,9 +14,9 @@ use crate::named;
 use crate::options::Options;
 use crate::report::{Report, Watch};
 
-const REMEDY: &str = "bring the cache into it with `snappy heap prepare`";
+const REMEDY: &str = "copy the cache into it with `snappy heap prepare`";
 
-/// Brings the cache into the heap.
+/// Copies the cache into the heap.
 pub fn prepare(options: &Options, report: &mut Report) -> Outcome<()> {
     let mut watch = Watch::start();
     let mut heap = Heap::open(CACHE)?;
@@ -63,7 +63,7 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     Ok(heap.close()?)
 }
 
-/// Each run begins without, as that with files does.
+/// Removes old outputs before each run, as the file variants do.
 fn remove_outputs() -> Outcome<()> {
     let names = names(&Snapshot::open(CACHE)?)?;
     let mut heap = Heap::open(COMPRESSED)?;
@@ -78,7 +78,7 @@ fn names(cache: &Snapshot) -> Outcome<Vec<String>> {
     super::names(named::in_snapshot(cache, LIST, REMEDY)?, &path(LIST))
 }
 
-/// For messages.
+/// Path of an input, for messages.
 fn path(name: &str) -> PathBuf {
     PathBuf::from(format!("heap {CACHE}: {name}"))
 }

@@ -1,12 +1,11 @@
-//! snappy: compresses the files of a browser's cache, one after the other, each into one of its
-//! own.
+//! snappy: compresses the files of a browser's cache, each into a separate output.
 //!
-//! `posix` opens, reads, writes and closes files, a block at a time; `mmap` maps each input instead
-//! of reading it; `heap` has inputs and outputs as named blocks. All compress into the same memory
-//! first, whose size is only known afterwards, and put the result in its place.
+//! `posix` opens, reads, writes and closes files, block by block; `mmap` maps each input instead of
+//! reading it; `heap` has inputs and outputs as named blocks. All compress into reused memory
+//! first, because the size is known only afterwards, and then store the result.
 //!
-//! Guests have no `mmap`. What their C library offers under this name is memory into which the file
-//! is read at once, freed by `munmap`; variant `mmap` does that there.
+//! Guests have no `mmap`. Their C library emulates it: it reads the whole file into memory, and
+//! `munmap` frees that. Variant `mmap` uses the emulation there.
 
 mod files;
 mod heap;
@@ -21,14 +20,14 @@ use crate::hash::Checksum;
 use crate::options::Options;
 use crate::report::Report;
 
-/// The folder with the inputs and their list.
+/// Folder with the inputs and their list.
 pub const CACHE: &str = "cache";
-/// The list: a file's name, and its size, a line.
+/// List with the name and size of a file on each line.
 pub const LIST: &str = "list.txt";
-/// The folder that outputs go to.
+/// Folder for outputs.
 pub const COMPRESSED: &str = "compressed";
 
-/// One step of the program, by name.
+/// Runs one step of the program.
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("posix", "run") => files::run::<files::Posix>(options, report),
@@ -39,7 +38,7 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     }
 }
 
-/// The names of the inputs, in the order in which they are compressed.
+/// Returns the names of the inputs, in the order of compression.
 pub fn list(options: &Options) -> Outcome<Vec<String>> {
     let path = options.file(CACHE).join(LIST);
     names(&blocks::read_whole(&path, options.block_bytes)?, &path)
@@ -51,19 +50,19 @@ fn names(list: &[u8], path: &Path) -> Outcome<Vec<String>> {
     Ok(names.map(str::to_string).collect())
 }
 
-/// Compresses into memory that is used again for each file.
+/// Compresses into memory that is reused for each file.
 pub struct Compressor {
     encoder: Encoder,
     output: Vec<u8>,
 }
 
 impl Compressor {
-    /// With no memory yet.
+    /// Creates a compressor without memory.
     pub fn new() -> Compressor {
         Compressor { encoder: Encoder::new(), output: Vec::new() }
     }
 
-    /// The input, compressed.
+    /// Returns the compressed input.
     pub fn compress(&mut self, input: &[u8]) -> Result<&[u8], snap::Error> {
         let bytes_max = max_compress_len(input.len());
         if self.output.len() < bytes_max {
@@ -80,7 +79,7 @@ impl Default for Compressor {
     }
 }
 
-/// Sums up what was done.
+/// Totals of the compressed files.
 #[derive(Debug, Default)]
 pub struct Totals {
     files: u64,
@@ -89,14 +88,14 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// One more file.
+    /// Adds one file.
     pub fn add(&mut self, input: &[u8], output: &[u8]) {
         self.files += 1;
         self.input_bytes += input.len() as u64;
         self.output_bytes += output.len() as u64;
     }
 
-    /// Reports it.
+    /// Reports the totals.
     pub fn tell(&self, report: &mut Report) -> Outcome<()> {
         report.count("files", self.files, "files")?;
         report.count("input", self.input_bytes, "bytes")?;
@@ -104,18 +103,18 @@ impl Totals {
     }
 }
 
-/// Looks outputs over: each one has to give its input when it is decompressed.
+/// Checks that each output decompresses to its input.
 #[derive(Debug, Default)]
 pub struct Check {
     checksum: Checksum,
 }
 
 impl Check {
-    /// The next file.
+    /// Checks the next file.
     pub fn file(&mut self, name: &Path, input: &[u8], output: &[u8]) -> Outcome<()> {
         let decompressed = Decoder::new().decompress_vec(output);
         if !decompressed.is_ok_and(|decompressed| decompressed == input) {
-            return Err(damaged(name, "what was compressed does not give it again"));
+            return Err(damaged(name, "does not decompress to its input"));
         }
         self.checksum.add(output);
         Ok(())
@@ -127,7 +126,7 @@ impl Check {
     }
 }
 
-/// What an output's file is called.
+/// Returns the path of an output.
 fn compressed(options: &Options, name: &str) -> PathBuf {
     options.file(COMPRESSED).join(format!("{name}.sz"))
 }
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_a_large_file_serves_small_ones_too() {
+    fn memory_of_a_large_file_is_reused_for_small_ones() {
         let (large, small) = (vec![7; 100_000], b"a small file".to_vec());
         let mut compressor = Compressor::default();
         let mut check = Check::default();

@@ -1,5 +1,4 @@
-//! spell-check in a heap: the dictionary is the table that it was left as, and the text is read
-//! where it is.
+//! spell-check in a heap: the dictionary is a stored table, and the text is read in place.
 
 use evermap::{PMap, PVec, Persist};
 use evermap_guest::{Heap, Snapshot};
@@ -16,13 +15,13 @@ const NAME: &str = "spell-check";
 #[derive(Persist)]
 #[repr(C)]
 struct Root {
-    /// Sets: values take no room. Short words lie in the table itself.
+    /// Sets, as maps with empty values. Short words are in the table itself.
     short: PMap<Short, [u8; 0]>,
     long: PMap<PVec<u8>, [u8; 0]>,
     text: PVec<u8>,
 }
 
-/// Brings dictionary and text into the heap.
+/// Stores dictionary and text in the heap.
 pub fn prepare(options: &Options, report: &mut Report) -> Outcome<()> {
     let mut watch = Watch::start();
     let dictionary = blocks::read_whole(&options.file(DICTIONARY), options.block_bytes)?;
@@ -46,7 +45,7 @@ pub fn prepare(options: &Options, report: &mut Report) -> Outcome<()> {
     Ok(heap.close()?)
 }
 
-/// Checks.
+/// Checks the text.
 pub fn run(report: &mut Report) -> Outcome<()> {
     let mut watch = Watch::start();
     let snapshot = Snapshot::open(NAME)?;

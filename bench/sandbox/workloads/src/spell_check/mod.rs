@@ -1,8 +1,7 @@
 //! spell-check: loads a dictionary into a hash table, and finds the words of a text that are not in
 //! it.
 //!
-//! The words of the file's table are slices of the file that was read: nothing is allocated for
-//! each.
+//! The words of the file variant's table are slices of the read buffer: none is allocated.
 
 mod heap;
 
@@ -16,14 +15,14 @@ use crate::options::Options;
 use crate::report::{Report, Watch};
 use crate::words::{Found, SHORT_BYTES_MAX, Words, short};
 
-/// The dictionary: a word a line, in small letters.
+/// Dictionary: one word per line, in lower case.
 pub const DICTIONARY: &str = "words.txt";
-/// What is checked.
+/// Text to check.
 pub const TEXT: &str = "text.txt";
 /// Shorter words are not checked.
 pub const WORD_BYTES_MIN: usize = 2;
 
-/// One step of the program, by name.
+/// Runs one step of the program.
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("file", "run") => with_files(options, report),
@@ -59,7 +58,7 @@ fn with_files(options: &Options, report: &mut Report) -> Outcome<()> {
     found.tell(report)
 }
 
-/// A dictionary that was read. Short words lie in the table itself, longer ones where they were read.
+/// Loaded dictionary. Short words are in the table itself, longer ones in the read buffer.
 struct Dictionary<'a> {
     short: HashSet<Key<SHORT_BYTES_MAX>, Xxh3>,
     long: HashSet<Word<'a>, Xxh3>,
@@ -92,17 +91,17 @@ impl<'a> Dictionary<'a> {
     }
 }
 
-/// The words of a dictionary.
+/// Returns the words of a dictionary.
 pub fn lines(dictionary: &[u8]) -> impl Iterator<Item = &[u8]> {
     dictionary.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
 }
 
-/// How many words a dictionary has.
+/// Returns the number of words in a dictionary.
 pub fn count_lines(dictionary: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', dictionary).count()
 }
 
-/// What was found.
+/// Results of the check.
 #[derive(Debug, Default)]
 pub struct Misspelled {
     words: u64,
@@ -111,7 +110,7 @@ pub struct Misspelled {
 }
 
 impl Misspelled {
-    /// Notes a word of the text.
+    /// Records a word of the text.
     pub fn check(&mut self, word: &[u8], known: bool) {
         self.words += 1;
         if !known {
@@ -120,7 +119,7 @@ impl Misspelled {
         }
     }
 
-    /// Reports it.
+    /// Reports the results.
     pub fn tell(&self, report: &mut Report) -> Outcome<()> {
         report.count("text", self.words, "words")?;
         report.count("misspelled", self.misspelled, "words")?;

@@ -1,7 +1,8 @@
-//! The thread that takes over when the one that loads is gone.
+//! The deputy thread, which takes over when the loader thread is killed.
 //!
-//! A filter of system calls may kill a single thread. Without the loader thread, whoever touches a missing page would wait for ever: so there are two,
-//! each of which replaces the other. What kills one may kill the next at the same call: after some that brought nothing, no other is sent.
+//! A system call filter can kill a single thread. Without the loader thread, an access to a missing
+//! page would wait for ever. So there are two threads, and each replaces the other. The cause may
+//! kill a successor at the same call, so after several losses without progress no other is started.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,27 +12,28 @@ use super::{Shared, loader};
 use crate::counters::count;
 use crate::sys::thread;
 
-/// How often it looks.
+/// Interval of the liveness check.
 const PERIOD: Duration = Duration::from_millis(20);
-/// The same when all that is left waits to be touched.
+/// Interval when the remaining windows are loaded on access only.
 const PERIOD_IDLE: Duration = Duration::from_millis(500);
-/// Loader threads that are lost one after the other, with no window brought in between, before there are no more.
+/// Maximum number of loader threads lost in a row, without a window loaded in between.
 const LOST_MAX: u32 = 8;
 
-/// Sees to it that there is a deputy. Without one (no thread is to be had) the loader thread is alone.
-pub(super) fn look(shared: &Arc<Shared>) {
+/// Starts a deputy if there is none. If no thread can be started, the loader thread continues
+/// alone.
+pub(super) fn keep_deputy(shared: &Arc<Shared>) {
     if shared.deputy.is_held() {
         return;
     }
     if !shared.deputy.is_vacant() {
         count(&shared.job.counters.threads_replaced);
     }
-    shared.deputy.call();
+    shared.deputy.announce();
     let deputy = shared.clone();
     let builder = std::thread::Builder::new().name("evermap-deputy".into());
     let started = thread::without_signals(|| builder.spawn(move || run(&deputy)));
     if started.is_err() {
-        shared.deputy.leave();
+        shared.deputy.release();
     }
 }
 
@@ -47,29 +49,29 @@ fn run(shared: &Arc<Shared>) {
             return;
         }
         let loader = shared.loader.holder();
-        // Who has ended has said so before it went.
+        // A thread that ends by itself sets `ended` first.
         if shared.loader.is_held() || shared.has_ended() || !shared.loader.take_from(loader) {
             continue;
         }
-        // It is the loader thread from now on, and has no deputy until it looks for one.
-        shared.deputy.leave();
+        // This thread is now the loader and has no deputy until it starts one.
+        shared.deputy.release();
         count(&shared.job.counters.threads_replaced);
-        succeed(shared);
+        take_over(shared);
         return;
     }
 }
 
-/// Loads in the place of a thread that is gone.
-fn succeed(shared: &Arc<Shared>) {
+/// Loads in place of a lost loader thread.
+fn take_over(shared: &Arc<Shared>) {
     let lost = shared.lost.fetch_add(1, Ordering::AcqRel) + 1;
     if lost > LOST_MAX {
         loader::give_up(shared);
         return;
     }
-    look(shared);
-    shared.windows.take_back();
+    keep_deputy(shared);
+    shared.windows.requeue_lost();
     let region = &shared.region;
-    // Faults that the other one was told of, and did not live to serve: they are raised again.
+    // Raise the faults again that the lost thread had read but not served.
     let _ = shared.userfault.wake(region.address() as usize, region.bytes());
     loader::run(shared, None, lost);
 }

@@ -1,37 +1,37 @@
-//! Faults that a kernel and a disk rarely have, put where a test wants them.
+//! Fault injection for failures that a kernel or disk rarely shows.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::place::Places;
+use super::place::Placer;
 use crate::error::Error;
 use crate::methods::Job;
 use crate::sys::thread::vanish;
-use crate::sys::userfault::{How, Userfault};
+use crate::sys::userfault::{FillMode, Userfault};
 
-/// Nowhere.
+/// Matches no window.
 pub(super) const NONE: usize = usize::MAX;
 
-/// What goes wrong, and where.
+/// Injected failures and their positions.
 #[derive(Debug)]
 pub(crate) struct Injected {
-    /// The loader thread is gone before it reads this window; once.
+    /// The loader thread vanishes before it reads this window, once.
     pub(super) vanish_before_reading: AtomicUsize,
-    /// It is gone when this window is in its place, and before it says so; once.
+    /// The loader thread vanishes after it moved this window, before it publishes it, once.
     pub(super) vanish_before_publishing: AtomicUsize,
-    /// Each loader thread is gone before it reads anything.
+    /// Every loader thread vanishes before its first read.
     pub(super) vanish_always: AtomicBool,
-    /// So many deputies are gone at once.
+    /// This many deputies vanish at once.
     pub(super) vanish_deputies: AtomicUsize,
-    /// The kernel moves no page of this window.
+    /// The kernel refuses to move pages of this window.
     pub(super) unmovable: AtomicUsize,
-    /// Each read begins so much later.
+    /// Every read starts with this delay, in milliseconds.
     pub(super) pause_ms: AtomicUsize,
-    /// This window cannot be read.
+    /// All reads of this window fail.
     pub(super) unreadable: AtomicUsize,
-    /// It can't past the cache.
+    /// Direct reads of this window fail.
     pub(super) unreadable_directly: AtomicUsize,
 }
 
@@ -112,24 +112,24 @@ impl Injected {
     }
 }
 
-/// The kernel, or one that refuses to move pages and does everything else.
+/// The kernel's userfaultfd, which optionally refuses to move pages.
 pub(crate) struct Moves<'u> {
     userfault: &'u Userfault,
     are_refused: bool,
 }
 
-impl Places for Moves<'_> {
+impl Placer for Moves<'_> {
     unsafe fn place(
         &self,
-        how: How,
+        fill: FillMode,
         target: usize,
         source: usize,
         bytes: usize,
     ) -> (usize, Result<(), Errno>) {
-        if self.are_refused && how == How::Move {
+        if self.are_refused && fill == FillMode::Move {
             return (0, Err(Errno::INVAL));
         }
-        // SAFETY: passed on.
-        unsafe { self.userfault.place(how, target, source, bytes) }
+        // SAFETY: the caller meets the requirements of `Userfault::place`.
+        unsafe { self.userfault.place(fill, target, source, bytes) }
     }
 }

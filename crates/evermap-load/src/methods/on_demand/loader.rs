@@ -1,7 +1,7 @@
-//! The thread that loads: the only one that reads windows and moves them to their place.
+//! The loader thread: the only thread that reads windows and moves them into place.
 //!
-//! It may disappear at any instruction. So it takes no lock that anybody else takes, and everything that another would need to go on is in
-//! `Shared`. It touches no byte of the image, and gets no signals.
+//! It can be killed at any instruction. So it takes no lock that other threads take, and everything
+//! that a successor needs is in `Shared`. It accesses no byte of the image and receives no signals.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -22,27 +22,27 @@ use crate::methods::errno_of;
 use crate::methods::read::{clear_behind, fill};
 use crate::plan::ForkPolicy;
 use crate::sys::HUGE_PAGE_BYTES;
-use crate::sys::advice::Harmless;
+use crate::sys::advice::SafeAdvice;
 use crate::sys::read::Caching;
 use crate::sys::ring::Event;
 use crate::sys::thread;
 use crate::windows::State;
 
-/// Reads that the stream has under way at most.
+/// Maximum number of outstanding reads of the stream.
 const DEPTH_MAX: usize = 24;
-/// How long it sleeps without looking whether its deputy lives.
-const PATIENCE: Duration = Duration::from_millis(20);
-/// How long a stream that does not know where to begin waits for the first touch.
-const PATIENCE_HELD: Duration = Duration::from_millis(1);
-/// The same when all that is left waits to be touched.
-const PATIENCE_IDLE: Duration = Duration::from_millis(500);
-/// Names of what is watched.
+/// Maximum sleep before it checks that its deputy lives.
+const CHECK_PERIOD: Duration = Duration::from_millis(20);
+/// Time that a stream without a known start waits for the first access.
+const HELD_TIMEOUT: Duration = Duration::from_millis(1);
+/// Maximum sleep when the remaining windows are loaded on access only.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Tags of the watched descriptors.
 const FAULTS: u32 = 0;
-const BELL: u32 = 1;
+const WAKEUP: u32 = 1;
 
-/// Starts it.
+/// Starts the loader thread.
 pub(super) fn spawn(shared: &Arc<Shared>, staging: Staging) -> std::io::Result<()> {
-    shared.loader.call();
+    shared.loader.announce();
     let shared = shared.clone();
     let builder = std::thread::Builder::new().name("evermap-load".into());
     let work = move || {
@@ -52,7 +52,8 @@ pub(super) fn spawn(shared: &Arc<Shared>, staging: Staging) -> std::io::Result<(
     thread::without_signals(|| builder.spawn(work)).map(drop)
 }
 
-/// Loads until all is there, or nobody wants it any more. So many threads were lost since the last window came.
+/// Loads until all windows are loaded or the load is stopped. `lost` is the number of threads lost
+/// since the last window was loaded.
 pub(super) fn run(shared: &Arc<Shared>, staging: Option<Staging>, lost: u32) {
     thread::mark_as_loading();
     let staging = staging.map_or_else(|| Staging::new(shared.windows.len()), Ok);
@@ -70,26 +71,26 @@ pub(super) fn run(shared: &Arc<Shared>, staging: Option<Staging>, lost: u32) {
     has_ended(shared);
 }
 
-/// No thread will load what is missing.
+/// Fails all missing windows when no thread is left to load them.
 pub(super) fn give_up(shared: &Shared) {
     fail_all(shared, Errno::OWNERDEAD);
     has_ended(shared);
 }
 
 fn has_ended(shared: &Shared) {
-    shared.turn.is_over();
+    shared.turn.end();
     thread::count_up(&shared.ended);
-    shared.windows.tell();
+    shared.windows.notify();
 }
 
-/// Nothing more can be had.
+/// Fails all missing windows.
 fn fail_all(shared: &Shared, errno: Errno) {
     for window in 0..shared.windows.len() {
         fail(shared, window, errno);
     }
 }
 
-/// Whoever touches this window from now on, or waits for it, gets a signal, and never zeros.
+/// Fails a missing window. An access to it, or a thread that already waits, receives SIGBUS.
 fn fail(shared: &Shared, window: usize, errno: Errno) {
     if matches!(shared.windows.state(window), State::Present | State::Mapped | State::Failed) {
         return;
@@ -99,14 +100,14 @@ fn fail(shared: &Shared, window: usize, errno: Errno) {
     shared.windows.fail(window, errno);
 }
 
-/// All is there: ordinary memory from now on, which children may have.
+/// Turns a complete image into ordinary memory, which children may have.
 fn finish(shared: &Shared) {
     let windows = &shared.windows;
     if !windows.are_complete() || windows.failed() > 0 {
         return;
     }
     let region = &shared.region;
-    // Parts that show the file are not registered any more, and must not be asked for.
+    // Windows mapped from the file are no longer registered, and must not be unregistered.
     let is_ours = |window: &usize| windows.state(*window) != State::Mapped;
     let mut window = 0;
     while window < windows.len() {
@@ -118,7 +119,7 @@ fn finish(shared: &Shared) {
         window += run.max(1);
     }
     if shared.fork == ForkPolicy::Finish {
-        let _ = region.advise(0, region.bytes(), Harmless::DoFork);
+        let _ = region.advise(0, region.bytes(), SafeAdvice::DoFork);
     }
     let _ = shared.usage.set(shared.begun.since());
     shared.job.counters.complete();
@@ -130,75 +131,75 @@ struct Loader<'l> {
     reads: Reads,
     staging: Staging,
     stream: Stream,
-    /// Windows that somebody waits for; touched ones first. May name windows that have come since.
+    /// Windows that threads wait for, accessed ones first. Can contain windows loaded since.
     wanted: VecDeque<usize>,
-    /// Which windows are in there.
+    /// Windows contained in `wanted`.
     is_noted: Vec<bool>,
-    /// Slots whose window was read because it was wanted.
+    /// Slots whose window is read because a thread wants it.
     is_wanted: [bool; SLOTS],
-    looked_at: Instant,
+    checked_at: Instant,
 }
 
 impl Loader<'_> {
     fn new(shared: &Arc<Shared>, staging: Staging, lost: u32) -> Result<Loader<'_>, Errno> {
         let mut loader = Loader {
             shared,
-            // If two in a row got nowhere, it may be the ring that threads are killed for.
+            // After two losses in a row, the ring may be the reason that threads are killed.
             reads: if lost < 2 { Reads::new(SLOTS) } else { Reads::one_by_one() },
             staging,
             stream: Stream::new(shared.recorded.clone(), DEPTH_MAX),
             wanted: VecDeque::new(),
             is_noted: vec![false; shared.windows.len()],
             is_wanted: [false; SLOTS],
-            looked_at: Instant::now(),
+            checked_at: Instant::now(),
         };
         if shared.is_random && shared.recorded.is_empty() {
-            loader.stream.hold();
+            loader.stream.pause();
         }
         loader.reads.watch(FAULTS, shared.userfault.as_fd())?;
-        loader.reads.watch(BELL, shared.bell.as_fd())?;
+        loader.reads.watch(WAKEUP, shared.wakeup.as_fd())?;
         Ok(loader)
     }
 
     fn run(&mut self) -> Result<(), Errno> {
         let shared = self.shared;
-        // What an earlier loader thread had taken note of.
+        // Windows known to an earlier loader thread.
         self.note_wanted();
         while !shared.stop.load(Ordering::Acquire) && !shared.windows.are_complete() {
             self.begin_reads()?;
             let is_idle = shared.windows.are_settled();
             if is_idle {
-                shared.turn.is_over();
+                shared.turn.end();
             }
-            let patience = match is_idle {
-                true => PATIENCE_IDLE,
-                false if self.stream.is_held() => PATIENCE_HELD,
-                false => PATIENCE,
+            let timeout = match is_idle {
+                true => IDLE_TIMEOUT,
+                false if self.stream.is_paused() => HELD_TIMEOUT,
+                false => CHECK_PERIOD,
             };
-            let watched = [shared.userfault.as_fd(), shared.bell.as_fd()];
-            for event in self.reads.wait(patience, &watched)? {
+            let watched = [shared.userfault.as_fd(), shared.wakeup.as_fd()];
+            for event in self.reads.wait(timeout, &watched)? {
                 match event {
                     Event::Ready { tag: FAULTS } => self.note_faults(),
                     Event::Ready { .. } => {
                         let mut rung = [0; 8];
-                        let _ = rustix::io::read(&shared.bell, &mut rung);
+                        let _ = rustix::io::read(&shared.wakeup, &mut rung);
                         self.note_wanted();
                     }
                     Event::Read { tag, result } => self.came(tag as usize, result),
                 }
             }
-            self.stream.begin();
-            if self.looked_at.elapsed() >= PATIENCE {
-                self.looked_at = Instant::now();
-                deputy::look(shared);
+            self.stream.resume();
+            if self.checked_at.elapsed() >= CHECK_PERIOD {
+                self.checked_at = Instant::now();
+                deputy::keep_deputy(shared);
             }
         }
         Ok(())
     }
 
-    /// Waits for what is under way; memory that the kernel may still write to is not given back.
+    /// Waits for outstanding reads. Leaks memory that the kernel may still write to.
     fn end(&mut self) {
-        if !self.reads.settle() {
+        if !self.reads.drain() {
             self.staging.leak();
         }
     }
@@ -215,16 +216,16 @@ impl Loader<'_> {
                 continue;
             }
             if shared.windows.want(window) {
-                self.stream.overtaken_at(window, &shared.windows);
+                self.stream.jump_to(window, &shared.windows);
             }
             match shared.windows.state(window) {
                 State::Reading => {}
-                // Before what was only asked for.
+                // Accessed windows come before requested ones.
                 State::Wanted => {
                     self.wanted.push_front(window);
                     self.is_noted[window] = true;
                 }
-                // It has come since.
+                // Loaded in the meantime.
                 _ => {
                     let at = base + window * HUGE_PAGE_BYTES;
                     let _ = shared.userfault.wake(at, HUGE_PAGE_BYTES);
@@ -242,7 +243,7 @@ impl Loader<'_> {
         }
     }
 
-    /// Begins as many reads as may be under way: of what is wanted, then of the stream.
+    /// Starts as many reads as allowed: wanted windows first, then the stream.
     fn begin_reads(&mut self) -> Result<(), Errno> {
         loop {
             let is_wanted = !self.wanted.is_empty();
@@ -268,7 +269,7 @@ impl Loader<'_> {
                 self.forget_first();
             }
             if !windows.claim(window) {
-                self.staging.give_back(slot, true);
+                self.staging.free(slot, true);
                 continue;
             }
             self.is_wanted[slot] = is_wanted;
@@ -310,18 +311,18 @@ impl Loader<'_> {
             }
         };
         if window.blocks_bytes < HUGE_PAGE_BYTES {
-            // All pages are moved; those behind the end must be there, too.
+            // All pages are moved, so those after the end must exist too.
             self.staging.populate(slot)?;
         }
-        // SAFETY: the slot is this thread's, has room for the window's blocks, and its memory is leaked if the ring does not
-        // settle.
+        // SAFETY: the slot belongs to this thread, has room for the window's blocks, and its memory
+        // is leaked if the ring cannot be drained.
         unsafe {
             let address = self.staging.address(slot);
             self.reads.begin(slot as u32, file, address, window.blocks_bytes, window.offset)
         }
     }
 
-    /// A read is over.
+    /// Handles a completed read.
     fn came(&mut self, slot: usize, result: Result<usize, Errno>) {
         let Some(number) = self.staging.window(slot) else { return };
         let job = &self.shared.job;
@@ -330,14 +331,16 @@ impl Loader<'_> {
         let result = self.shared.injected.result(number, result);
         match result {
             Ok(came) if came >= window.bytes => {
-                // SAFETY: the slot is this thread's and holds whole windows; the read into it is over.
+                // SAFETY: the slot belongs to this thread and holds a whole window, and the read
+                // into it has completed.
                 unsafe { clear_behind(self.staging.address(slot), window) };
             }
             _ => {
-                // Through the cache it may be had, or it is known why not.
+                // A read through the cache may succeed, or gives the error.
                 count(&job.counters.read_again);
                 let address = self.staging.address(slot);
-                // SAFETY: as above.
+                // SAFETY: the slot belongs to this thread and holds a whole window, and the read
+                // into it has completed.
                 let refill =
                     || unsafe { fill(job, job.source.cached(), address, window, Caching::Kept) };
                 #[cfg(test)]
@@ -352,7 +355,7 @@ impl Loader<'_> {
         self.publish(number, slot);
     }
 
-    /// Brings a window to its place, if it is of the version that was opened.
+    /// Moves a window into place if the file is still the version that was opened.
     fn publish(&mut self, number: usize, slot: usize) {
         let shared = self.shared;
         if let Err(error) = shared.job.source.check() {
@@ -361,11 +364,12 @@ impl Loader<'_> {
         let target = shared.region.address() as usize + number * HUGE_PAGE_BYTES;
         let source = self.staging.address(slot) as usize;
         let counters = &shared.job.counters;
-        let places = &shared.userfault;
+        let placer = &shared.userfault;
         #[cfg(test)]
-        let places = &shared.injected.moves(places, number);
-        // SAFETY: the slot is this thread's; what is read into it is there, and no read into it is under way.
-        match unsafe { place(places, target, source, HUGE_PAGE_BYTES, counters) } {
+        let placer = &shared.injected.moves(placer, number);
+        // SAFETY: the slot belongs to this thread, its pages are present, and no read into it is
+        // outstanding.
+        match unsafe { place(placer, target, source, HUGE_PAGE_BYTES, counters) } {
             Err(errno) => self.give_up(number, slot, errno),
             Ok(pages_are_gone) => {
                 #[cfg(test)]
@@ -374,27 +378,27 @@ impl Loader<'_> {
                 counters.loaded(shared.job.part.window(number).bytes as u64);
                 shared.windows.publish(number);
                 shared.lost.store(0, Ordering::Release);
-                self.staging.give_back(slot, pages_are_gone);
+                self.staging.free(slot, pages_are_gone);
                 if self.is_wanted[slot] {
                     count(&counters.on_demand);
                 } else {
                     count(&counters.streamed);
-                    self.stream.went_well();
+                    self.stream.speed_up();
                 }
             }
         }
     }
 
     fn give_up(&mut self, number: usize, slot: usize, errno: Errno) {
-        self.staging.give_back(slot, false);
+        self.staging.free(slot, false);
         fail(self.shared, number, errno);
     }
 
-    /// A window cannot be had; if the file has changed, no other one can either.
+    /// Fails a window that cannot be read. If the file has changed, fails all windows.
     fn lost(&mut self, number: usize, slot: usize, error: &Error) {
         if let Error::Changed { change, .. } = error {
             let _ = self.shared.change.set(*change);
-            self.staging.give_back(slot, false);
+            self.staging.free(slot, false);
             fail_all(self.shared, Errno::STALE);
             return;
         }

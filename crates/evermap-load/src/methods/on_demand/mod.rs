@@ -1,15 +1,18 @@
-//! Takeover on demand: an image that can be used at once, whose windows come when they are touched, and before.
+//! Takeover on demand: an image that is usable at once. Its windows are loaded in the background
+//! and on access.
 //!
-//! `docs/load.md`, "Takeover on demand", has the design. What is shared between threads is here; `loader` is the thread that reads,
-//! `deputy` the one that sees to it, `post` who is which, `place` how pages get where they belong, `stream` what is read next, `staging` where to.
+//! `docs/load.md`, "Takeover on demand", describes the design. This module holds the state shared
+//! between threads. `loader` reads, `deputy` watches the loader, `role` records which thread is
+//! which, `place` moves pages, `stream` picks the next window, and `staging` is the memory for
+//! reads.
 
 mod deputy;
 #[cfg(test)]
 mod injected;
 mod loader;
 mod place;
-mod post;
 mod reads;
+mod role;
 mod staging;
 mod stream;
 #[cfg(test)]
@@ -32,46 +35,46 @@ use super::{Job, Stop};
 use crate::error::{Change, Error, Result};
 use crate::plan::{ForkPolicy, Order};
 use crate::region::Region;
-use crate::sys::advice::{Harmless, forget};
+use crate::sys::advice::{SafeAdvice, forget};
 use crate::sys::userfault::{Scope, Userfault};
 use crate::windows::{State, Windows};
 
-use post::Post;
+use role::Role;
 use staging::Staging;
 
-/// How long somebody waits before it looks whether the threads still live.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// How long a stopped load may take to end: the reads that are under way.
-const ENDING: Duration = Duration::from_secs(30);
+/// Interval at which a waiting thread checks that the threads live.
+const CHECK_PERIOD: Duration = Duration::from_millis(100);
+/// Maximum time for a stopped load to end, for outstanding reads.
+const END_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long threads of a load that has ended may take to go, in steps.
-const GOING_STEP: Duration = Duration::from_micros(50);
-const GOING_STEPS_MAX: usize = 1000;
+/// Time for the threads of an ended load to exit, in steps.
+const EXIT_STEP: Duration = Duration::from_micros(50);
+const EXIT_STEPS_MAX: usize = 1000;
 
-/// A load that may be under way, as its threads and its image see it.
+/// State of a load, shared by its threads and its image.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) region: Region,
     pub(crate) job: Job,
     pub(crate) windows: Windows,
     userfault: Userfault,
-    /// Rung when a window is wanted, or the load is to stop.
-    bell: OwnedFd,
+    /// Event for the loader thread: a window is wanted, or the load shall stop.
+    wakeup: OwnedFd,
     fork: ForkPolicy,
     recorded: Vec<u32>,
     is_random: bool,
     stop: AtomicBool,
-    loader: Post,
-    deputy: Post,
-    /// Loader threads that were lost since the last window came.
+    loader: Role,
+    deputy: Role,
+    /// Number of loader threads lost since the last window was loaded.
     lost: AtomicU32,
-    /// The process that the threads are of: a child that was forked has none of them.
+    /// Process that owns the threads. A forked child has none of them.
     process: u32,
-    /// Not 0: no thread looks at anything here any more. Slept on.
+    /// Nonzero once no thread uses this state. Threads sleep on it.
     ended: AtomicU32,
-    /// When its stream's turn is, among others.
+    /// Turn of its stream in a set of loads.
     turn: Turn,
-    /// All is there, and children may have it.
+    /// True if all windows are loaded and children may have the memory.
     is_over: AtomicBool,
     change: OnceLock<Change>,
     begun: Moment,
@@ -80,19 +83,19 @@ pub(crate) struct Shared {
     pub(crate) injected: injected::Injected,
 }
 
-/// An image's hold on its load.
+/// Owner of a load.
 #[derive(Debug)]
 pub(crate) struct OnDemand {
     shared: Arc<Shared>,
 }
 
-/// How a load on demand begins.
+/// Options of an on-demand load.
 #[derive(Debug, Default)]
 pub(crate) struct Start {
     pub(crate) fork: ForkPolicy,
-    /// Windows in the order in which they were used the last time.
+    /// Windows in the order of their last recorded use.
     pub(crate) recorded: Vec<u32>,
-    /// It will be touched at random.
+    /// True if access is expected at random.
     pub(crate) is_random: bool,
     pub(crate) turn: Turn,
     #[cfg(test)]
@@ -113,43 +116,44 @@ impl Start {
 }
 
 impl OnDemand {
-    /// Makes an image of which nothing is there yet, and has threads load it.
+    /// Creates an image without any loaded window, and starts the threads that load it.
     pub(crate) fn start(job: &Job, start: Start) -> Result<OnDemand, Stop> {
         Stop::if_unsized(job)?;
         let userfault = Userfault::new().map_err(Stop::Refused)?;
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| Stop::Refused(format!("no event is to be had: {errno}")))?;
-        // Here, where want of memory is known before anybody waits for bytes.
+        let wakeup = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| Stop::Refused(format!("cannot create an event: {errno}")))?;
+        // Allocate here, so that lack of memory is detected before any thread waits for bytes.
         let staging = Staging::new(job.part.windows())
-            .map_err(|errno| Stop::Refused(format!("no memory to stage reads in: {errno}")))?;
+            .map_err(|errno| Stop::Refused(format!("cannot allocate the staging area: {errno}")))?;
         let region = Region::aligned(job.part.windows() * crate::sys::HUGE_PAGE_BYTES)
             .map_err(|errno| job.source.failed("get memory for", errno))?;
         // Its huge pages come from the staging area.
-        region.unite();
+        region.merge_advice();
         let (address, bytes) = (region.address() as usize, region.bytes());
-        // A process that locks all its future memory (`mlockall`) has these pages already: as zeros.
-        // SAFETY: nobody has seen the region.
+        // In a process that locks future memory (`mlockall`), these pages exist already, as zeros.
+        // SAFETY: no other user of the region exists yet.
         if unsafe { forget(address, bytes) }.is_err() {
             return Err(Stop::Refused("all memory of this process is locked (mlockall)".into()));
         }
         region
-            .advise(0, bytes, Harmless::DontFork)
+            .advise(0, bytes, SafeAdvice::DontFork)
             .map_err(|errno| job.source.failed("keep from children the memory for", errno))?;
         // SAFETY: the region is anonymous and unused, and lives as long as the userfaultfd.
-        unsafe { userfault.register(address, bytes) }
-            .map_err(|errno| Stop::Refused(format!("userfaultfd does not serve it: {errno}")))?;
+        unsafe { userfault.register(address, bytes) }.map_err(|errno| {
+            Stop::Refused(format!("userfaultfd cannot serve its memory: {errno}"))
+        })?;
         let shared = Arc::new(Shared {
             windows: Windows::new(job.part.windows()),
             region,
             job: job.clone(),
             userfault,
-            bell,
+            wakeup,
             fork: start.fork,
             recorded: start.recorded,
             is_random: start.is_random,
             stop: AtomicBool::new(false),
-            loader: Post::vacant(),
-            deputy: Post::vacant(),
+            loader: Role::vacant(),
+            deputy: Role::vacant(),
             lost: AtomicU32::new(0),
             process: std::process::id(),
             ended: AtomicU32::new(0),
@@ -161,11 +165,10 @@ impl OnDemand {
             #[cfg(test)]
             injected: start.injected,
         });
-        loader::spawn(&shared, staging).map_err(|error| {
-            Stop::Refused(format!("no thread is to be had that would load it: {error}"))
-        })?;
-        // Not by the loader thread: its first call may be what it is killed for.
-        deputy::look(&shared);
+        loader::spawn(&shared, staging)
+            .map_err(|error| Stop::Refused(format!("cannot start a thread to load it: {error}")))?;
+        // Not in the loader thread, whose first system call may get it killed.
+        deputy::keep_deputy(&shared);
         let load: Arc<dyn Forked> = shared.clone();
         fork::note(Arc::downgrade(&load), shared.fork);
         Ok(OnDemand { shared })
@@ -175,25 +178,25 @@ impl OnDemand {
         &self.shared
     }
 
-    /// Whether faults within system calls are served too.
+    /// Returns true if faults in system calls are served too.
     pub(crate) fn serves_system_calls(&self) -> bool {
         self.shared.userfault.scope() == Scope::All
     }
 
-    /// Has some windows read before others, and waits for nothing.
+    /// Loads these windows before others, without waiting.
     pub(crate) fn want(&self, windows: Range<usize>) {
         self.shared.want(windows);
     }
 
-    /// Waits until some windows are there.
+    /// Waits until these windows are loaded.
     pub(crate) fn ensure(&self, windows: Range<usize>) -> Result<()> {
         self.shared.ensure(windows)
     }
 
-    /// Waits until all windows are there that were not left out.
+    /// Waits until all windows are loaded that were not skipped.
     pub(crate) fn wait(&self) -> Result<()> {
         let shared = &self.shared;
-        // Complete is what is also over: ordinary memory, with all figures of its report.
+        // A complete load must also be over, so that the memory is ordinary and the report final.
         shared.wait_until(|| {
             let windows = &shared.windows;
             windows.are_settled()
@@ -202,19 +205,19 @@ impl OnDemand {
         shared.failure(0..shared.windows.len())
     }
 
-    /// What it has cost the process, when it is over.
+    /// Returns the resources used until the load was over, or until now.
     pub(crate) fn usage(&self) -> Usage {
         self.shared.usage.get().copied().unwrap_or_else(|| self.shared.begun.since())
     }
 }
 
 impl Shared {
-    /// Whether all is there, as ordinary memory.
+    /// Returns true if all windows are loaded and the memory is ordinary.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Whether no thread looks at anything here any more.
+    /// Returns true if no thread uses this state any more.
     fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire) != 0
     }
@@ -225,13 +228,13 @@ impl Shared {
             is_news |= self.windows.want(window);
         }
         if is_news {
-            self.ring();
+            self.wake_loader();
         }
     }
 
-    /// Has the loader thread look at what is wanted.
-    fn ring(&self) {
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    /// Wakes the loader thread to check for wanted windows.
+    fn wake_loader(&self) {
+        let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes());
     }
 
     fn ensure(&self, windows: Range<usize>) -> Result<()> {
@@ -249,19 +252,19 @@ impl Shared {
         self.failure(windows)
     }
 
-    /// Waits for something that the threads bring about, as long as there are any.
+    /// Waits for a condition that the threads bring about, while any of them lives.
     fn wait_until(&self, is_enough: impl Fn() -> bool) -> Result<()> {
-        while !self.windows.wait(PATIENCE, &is_enough) {
-            let is_lost = self.is_elsewhere() || self.threads_are_lost();
+        while !self.windows.wait(CHECK_PERIOD, &is_enough) {
+            let is_lost = self.is_forked_child() || self.threads_are_lost();
             if !is_lost && !self.has_ended() {
                 continue;
             }
-            // They may have ended because it is enough.
+            // The threads may have ended because the condition holds.
             if is_enough() {
                 return Ok(());
             }
-            if !self.is_elsewhere() {
-                // Whoever has touched a page waits for nobody: a signal is better.
+            if !self.is_forked_child() {
+                // Threads that wait at a missing page would wait for ever, so raise a signal there.
                 loader::give_up(self);
             }
             return Err(Error::ThreadsLost { path: self.job.source.path().into() });
@@ -269,19 +272,19 @@ impl Shared {
         Ok(())
     }
 
-    /// This is a child that was forked: what is changed by the userfaultfd is its parent's memory.
-    fn is_elsewhere(&self) -> bool {
+    /// Returns true in a forked child, where the userfaultfd would change the parent's memory.
+    fn is_forked_child(&self) -> bool {
         self.process != std::process::id()
     }
 
-    /// Neither the thread that loads nor the one that would replace it is there.
+    /// Returns true if both the loader thread and its deputy are gone.
     fn threads_are_lost(&self) -> bool {
         let loader = self.loader.holder();
-        // A deputy becomes the loader thread before it leaves its own post: then the holder has changed.
+        // A deputy becomes the loader before it gives up its own role, and the holder changes then.
         !self.loader.is_held() && !self.deputy.is_held() && self.loader.holder() == loader
     }
 
-    /// The error of the first of some windows that failed.
+    /// Returns the error of the first failed window in a range.
     fn failure(&self, windows: Range<usize>) -> Result<()> {
         let Some((window, errno)) = self.windows.failure(windows) else { return Ok(()) };
         let path = self.job.source.path().into();
@@ -315,30 +318,30 @@ impl Forked for Shared {
 }
 
 impl Drop for OnDemand {
-    /// Has the load stop, and waits for that: reads may be under way. Afterwards its addresses and its descriptors are free, so that others may have
-    /// the same ones.
+    /// Stops the load and waits for its threads, because reads may be outstanding. Afterwards the
+    /// addresses and descriptors are free for reuse.
     fn drop(&mut self) {
         let shared = &self.shared;
-        if shared.is_elsewhere() {
+        if shared.is_forked_child() {
             return;
         }
         shared.stop.store(true, Ordering::Release);
-        shared.ring();
+        shared.wake_loader();
         let begun = std::time::Instant::now();
-        while !shared.windows.wait(PATIENCE, || shared.has_ended()) {
-            if shared.threads_are_lost() || begun.elapsed() > ENDING {
+        while !shared.windows.wait(CHECK_PERIOD, || shared.has_ended()) {
+            if shared.threads_are_lost() || begun.elapsed() > END_TIMEOUT {
                 return;
             }
         }
-        // SAFETY: the image that had its addresses is being dropped, and its threads have ended.
+        // SAFETY: the image that used the addresses is being dropped, and its threads have ended.
         unsafe { shared.region.unmap() };
-        // Memory and descriptors are given back with the last hold on them: not a moment after the image is gone, when the next one may
-        // need them.
-        for _ in 0..GOING_STEPS_MAX {
+        // The last reference releases memory and descriptors. Wait for it, because the next image
+        // may need them.
+        for _ in 0..EXIT_STEPS_MAX {
             if Arc::strong_count(&self.shared) == 1 {
                 return;
             }
-            std::thread::sleep(GOING_STEP);
+            std::thread::sleep(EXIT_STEP);
         }
     }
 }

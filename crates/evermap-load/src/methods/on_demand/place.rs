@@ -1,55 +1,58 @@
-//! Bringing a window's pages from staging to their place, whatever the kernel says on the way.
+//! Moves a window's pages from staging into place, and handles the kernel's transient errors.
 
 use rustix::io::Errno;
 
 use crate::counters::{Counters, count};
 use crate::sys::page_bytes;
-use crate::sys::userfault::{How, Userfault};
+use crate::sys::userfault::{FillMode, Userfault};
 
-/// How often a page that the kernel holds for a moment is tried again before it is copied.
+/// Number of retries for a page that the kernel holds before it is copied.
 const BUSY_MAX: usize = 200;
-/// The same for pages behind one that was: whatever holds that may hold all of a window, and 200 times 512 pages are seconds.
+/// Number of retries for pages after a copied one. All pages of a window may be held, and 200
+/// retries for each of 512 pages take seconds.
 const BUSY_MAX_AFTER: usize = 5;
-/// For how long it is left alone in between.
+/// Pause between retries.
 const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_micros(20);
 
-/// What brings pages to their place. The kernel does; in tests, something that says what a kernel rarely says.
-pub(crate) trait Places {
-    /// As `Userfault::place`.
+/// Moves pages into place. Implemented by the kernel's userfaultfd, and in tests by a source of
+/// rare errors.
+pub(crate) trait Placer {
+    /// Fills missing pages, see [`Userfault::place`].
     ///
     /// # Safety
     ///
-    /// As there.
+    /// Same requirements as [`Userfault::place`].
     unsafe fn place(
         &self,
-        how: How,
+        fill: FillMode,
         target: usize,
         source: usize,
         bytes: usize,
     ) -> (usize, Result<(), Errno>);
 }
 
-impl Places for Userfault {
+impl Placer for Userfault {
     unsafe fn place(
         &self,
-        how: How,
+        fill: FillMode,
         target: usize,
         source: usize,
         bytes: usize,
     ) -> (usize, Result<(), Errno>) {
-        // SAFETY: passed on.
-        unsafe { Userfault::place(self, how, target, source, bytes) }
+        // SAFETY: the caller meets the requirements of `Userfault::place`.
+        unsafe { Userfault::place(self, fill, target, source, bytes) }
     }
 }
 
-/// Brings `bytes` of pages from `source` to `target`, where they are missing. Pages that are there already stay: they were brought
-/// by a thread that did not live to say so. Says whether `source` has no pages any more.
+/// Moves `bytes` of pages from `source` to `target`, where they are missing. Pages present at
+/// `target` stay: a thread placed them and was killed before it could report it. Returns true if
+/// `source` has no pages left.
 ///
 /// # Safety
 ///
-/// `source` is private memory with all pages there, which nobody else uses.
+/// `source` is private memory with all pages present and no other user.
 pub(crate) unsafe fn place(
-    places: &impl Places,
+    placer: &impl Placer,
     target: usize,
     source: usize,
     bytes: usize,
@@ -59,9 +62,10 @@ pub(crate) unsafe fn place(
     let (mut done, mut busy, mut are_gone) = (0, 0, true);
     let mut busy_max = BUSY_MAX;
     while done < bytes {
-        // SAFETY: passed on from the caller; what was moved is not touched again.
+        // SAFETY: `source` has all pages present and no other user, and moved pages are not
+        // accessed again.
         let (moved, result) =
-            unsafe { places.place(How::Move, target + done, source + done, bytes - done) };
+            unsafe { placer.place(FillMode::Move, target + done, source + done, bytes - done) };
         done += moved;
         if moved > 0 {
             (busy, busy_max) = (0, BUSY_MAX);
@@ -70,7 +74,7 @@ pub(crate) unsafe fn place(
             Ok(()) if moved == 0 => return Err(Errno::IO),
             Ok(()) => {}
             Err(Errno::AGAIN) => {
-                // The process's memory is being rearranged, or some was moved and the rest is next.
+                // The process's mappings are changing, or part was moved and the rest follows.
                 count(&counters.moved_again);
                 busy += usize::from(moved == 0);
                 if busy > BUSY_MAX {
@@ -86,10 +90,10 @@ pub(crate) unsafe fn place(
                 count(&counters.moved_again);
                 std::thread::sleep(BUSY_PAUSE);
             }
-            // A page that stays busy, or that is shared with a child that was forked: a copy does as well.
+            // The page stays busy, or is shared with a forked child: copy it.
             Err(Errno::BUSY | Errno::INVAL | Errno::NOENT) => {
-                // SAFETY: passed on from the caller.
-                unsafe { copy_page(places, target + done, source + done, page_bytes) }?;
+                // SAFETY: `source` has all pages present and no other user.
+                unsafe { copy_page(placer, target + done, source + done, page_bytes) }?;
                 count(&counters.copied_instead);
                 (done, busy, are_gone) = (done + page_bytes, 0, false);
                 busy_max = BUSY_MAX_AFTER;
@@ -100,18 +104,20 @@ pub(crate) unsafe fn place(
     Ok(are_gone)
 }
 
+/// Copies one page into place.
+///
 /// # Safety
 ///
-/// As `Places::place`.
+/// Same requirements as [`Placer::place`].
 unsafe fn copy_page(
-    places: &impl Places,
+    placer: &impl Placer,
     target: usize,
     source: usize,
     bytes: usize,
 ) -> Result<(), Errno> {
     for _ in 0..BUSY_MAX {
-        // SAFETY: the caller's promise.
-        match unsafe { places.place(How::Copy, target, source, bytes) }.1 {
+        // SAFETY: the caller owns a readable page at `source`.
+        match unsafe { placer.place(FillMode::Copy, target, source, bytes) }.1 {
             Ok(()) | Err(Errno::EXIST) => return Ok(()),
             Err(Errno::AGAIN) => std::thread::sleep(BUSY_PAUSE),
             Err(errno) => return Err(errno),
@@ -127,7 +133,7 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::VecDeque;
 
-    /// Says what it was told to, and then moves everything.
+    /// Placer that returns scripted results, and then moves everything.
     struct Script {
         moves: RefCell<VecDeque<(usize, Errno)>>,
         copied: RefCell<Vec<usize>>,
@@ -144,15 +150,15 @@ mod tests {
         }
     }
 
-    impl Places for Script {
+    impl Placer for Script {
         unsafe fn place(
             &self,
-            how: How,
+            fill: FillMode,
             target: usize,
             _source: usize,
             bytes: usize,
         ) -> (usize, Result<(), Errno>) {
-            if how == How::Copy {
+            if fill == FillMode::Copy {
                 self.copied.borrow_mut().push(target);
                 return (bytes, Ok(()));
             }
@@ -171,7 +177,7 @@ mod tests {
 
     fn placed(script: &Script) -> (Result<bool, Errno>, Counters) {
         let counters = Counters::new();
-        // SAFETY: the script touches no memory.
+        // SAFETY: the script accesses no memory.
         let result = unsafe { place(script, 0x10_0000, 0x20_0000, BYTES, &counters) };
         (result, counters)
     }
@@ -181,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_before_the_kernel_asked_for_another_try_is_not_moved_again() {
+    fn pages_moved_before_a_retry_are_not_moved_again() {
         let script = Script::new([(3 * 4096, Errno::AGAIN), (0, Errno::AGAIN)]);
         let (result, counters) = placed(&script);
         assert_eq!(result, Ok(true));
@@ -193,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_busy_for_a_moment_is_moved_after_it() {
+    fn a_briefly_busy_page_is_moved_on_retry() {
         let (result, counters) = placed(&Script::new([(0, Errno::BUSY), (4096, Errno::BUSY)]));
         assert_eq!(result, Ok(true));
         assert_eq!((of(&counters.moved_again), of(&counters.copied_instead)), (2, 0));
     }
 
     #[test]
-    fn a_page_that_stays_busy_is_copied_and_only_that_one() {
+    fn only_a_page_that_stays_busy_is_copied() {
         let busy = std::iter::repeat_n((0, Errno::BUSY), BUSY_MAX + 1);
         let script = Script::new(busy);
         let (result, counters) = placed(&script);
@@ -211,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_stays_busy_is_copied_without_as_many_tries_for_each_page() {
+    fn later_pages_of_a_busy_window_are_retried_less() {
         let script = Script::new(std::iter::repeat_n((0, Errno::BUSY), 100_000));
         let (result, counters) = placed(&script);
         assert_eq!(result, Ok(false));
@@ -220,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_there_already_stay() {
+    fn present_pages_stay() {
         let script = Script::new([(0, Errno::EXIST), (0, Errno::EXIST)]);
         assert_eq!(placed(&script).0, Ok(false));
         assert_eq!(*script.moved.borrow(), [(0x10_2000, BYTES - 2 * 4096)]);
     }
 
     #[test]
-    fn what_no_retry_cures_is_an_error() {
+    fn permanent_failures_are_errors() {
         assert_eq!(placed(&Script::new([(0, Errno::NOMEM)])).0, Err(Errno::NOMEM));
         let for_ever = std::iter::repeat_n((0, Errno::AGAIN), 10_000);
         assert_eq!(placed(&Script::new(for_ever)).0, Err(Errno::AGAIN));

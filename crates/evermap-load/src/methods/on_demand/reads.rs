@@ -1,4 +1,5 @@
-//! Reads under way, and waiting for them and for descriptors: by a ring, or, where rings are forbidden, one after the other.
+//! Outstanding reads and descriptor events, by io_uring or, if that is forbidden, by one read at a
+//! time.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -10,7 +11,7 @@ use rustix::io::Errno;
 use crate::sys::read::{Caching, read_at};
 use crate::sys::ring::{Event, Ring};
 
-/// See the module.
+/// Reads of a loader thread. See the module.
 #[derive(Debug)]
 pub(crate) enum Reads {
     Ring(Box<Ring>),
@@ -18,17 +19,17 @@ pub(crate) enum Reads {
 }
 
 impl Reads {
-    /// For so many at a time.
+    /// Creates reads for `reads` at a time.
     pub(crate) fn new(reads: usize) -> Reads {
         Ring::new(reads).map_or_else(|_| Reads::one_by_one(), |ring| Reads::Ring(Box::new(ring)))
     }
 
-    /// The same by the fewest system calls.
+    /// Creates reads that use the fewest kinds of system calls.
     pub(crate) fn one_by_one() -> Reads {
         Reads::OneByOne(VecDeque::new())
     }
 
-    /// How many are under way.
+    /// Returns the number of outstanding reads.
     pub(crate) fn under_way(&self) -> usize {
         match self {
             Reads::Ring(ring) => ring.reads(),
@@ -36,11 +37,11 @@ impl Reads {
         }
     }
 
-    /// Begins one.
+    /// Starts a read.
     ///
     /// # Safety
     ///
-    /// As `Ring::read`.
+    /// Same requirements as [`Ring::read`].
     pub(crate) unsafe fn begin(
         &mut self,
         tag: u32,
@@ -50,10 +51,11 @@ impl Reads {
         offset: u64,
     ) -> Result<(), Errno> {
         match self {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the memory and the descriptor valid until the read
+            // completes.
             Reads::Ring(ring) => unsafe { ring.read(tag, file, address, bytes, offset) },
             Reads::OneByOne(done) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: the memory belongs to the caller, is mapped, and has no other user.
                 let result = unsafe { read_at(file, address, bytes, offset, Caching::Kept) };
                 done.push_back(Event::Read { tag, result });
                 Ok(())
@@ -61,7 +63,7 @@ impl Reads {
         }
     }
 
-    /// Has a descriptor watched from now on.
+    /// Watches a descriptor.
     pub(crate) fn watch(&mut self, tag: u32, file: BorrowedFd<'_>) -> Result<(), Errno> {
         match self {
             Reads::Ring(ring) => ring.watch(tag, file),
@@ -69,16 +71,16 @@ impl Reads {
         }
     }
 
-    /// What has happened; waits for it, `patience` at most. `watched` are the descriptors, by their tags.
+    /// Waits for events, at most `timeout`. `watched` lists the descriptors by their tags.
     pub(crate) fn wait(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         watched: &[BorrowedFd<'_>],
     ) -> Result<Vec<Event>, Errno> {
         match self {
             Reads::Ring(ring) => {
                 let mut lapsed = Vec::new();
-                let events = ring.wait(patience, &mut lapsed)?;
+                let events = ring.wait(timeout, &mut lapsed)?;
                 for tag in lapsed {
                     if let Some(file) = watched.get(tag as usize) {
                         ring.watch(tag, *file)?;
@@ -87,14 +89,14 @@ impl Reads {
                 Ok(events)
             }
             Reads::OneByOne(done) => {
-                let patience = if done.is_empty() { patience } else { Duration::ZERO };
+                let timeout = if done.is_empty() { timeout } else { Duration::ZERO };
                 let mut files: Vec<PollFd<'_>> = watched
                     .iter()
                     .map(|file| PollFd::from_borrowed_fd(*file, PollFlags::IN))
                     .collect();
                 let limit = rustix::time::Timespec {
-                    tv_sec: patience.as_secs() as i64,
-                    tv_nsec: patience.subsec_nanos().into(),
+                    tv_sec: timeout.as_secs() as i64,
+                    tv_nsec: timeout.subsec_nanos().into(),
                 };
                 match poll(&mut files, Some(&limit)) {
                     Ok(_) | Err(Errno::INTR) => {}
@@ -109,10 +111,10 @@ impl Reads {
         }
     }
 
-    /// Waits for what is under way; whether all of it is over.
-    pub(crate) fn settle(&mut self) -> bool {
+    /// Waits for outstanding reads. Returns false if some did not complete.
+    pub(crate) fn drain(&mut self) -> bool {
         match self {
-            Reads::Ring(ring) => ring.settle(),
+            Reads::Ring(ring) => ring.drain(),
             Reads::OneByOne(done) => {
                 done.clear();
                 true

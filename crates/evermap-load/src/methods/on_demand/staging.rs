@@ -1,23 +1,23 @@
-//! Memory that windows are read into before they are moved to their place.
+//! Staging area: memory that windows are read into before they are moved into place.
 
 use rustix::io::Errno;
 
 use crate::region::Region;
 use crate::sys::HUGE_PAGE_BYTES;
-use crate::sys::advice::{Harmless, advise, forget};
+use crate::sys::advice::{SafeAdvice, advise, forget};
 
-/// What is in a slot's memory.
+/// Contents of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contents {
-    /// Nothing: its pages are elsewhere now.
+    /// No pages: they were moved away.
     Gone,
     /// A window that is being read.
     Window(usize),
-    /// What is of no use.
+    /// Old bytes.
     Stale,
 }
 
-/// Reads that the stream has under way at most, and some that are wanted meanwhile.
+/// Number of slots: the stream's maximum of outstanding reads, and some for wanted windows.
 pub(crate) const SLOTS: usize = 32;
 
 /// Slots of one window each.
@@ -28,16 +28,16 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// For an image of so many windows.
+    /// Creates a staging area for an image of `windows` windows.
     pub(crate) fn new(windows: usize) -> Result<Staging, Errno> {
         let slots = SLOTS.min(windows.max(1));
         let region = Region::huge(slots * HUGE_PAGE_BYTES)?;
-        // Pages that a child of the process shares cannot be moved.
-        let _ = region.advise(0, region.bytes(), Harmless::DontFork);
+        // Pages shared with a forked child cannot be moved.
+        let _ = region.advise(0, region.bytes(), SafeAdvice::DontFork);
         Ok(Staging { region, slots: vec![Contents::Gone; slots] })
     }
 
-    /// Gives a window a slot that is free, and empty.
+    /// Assigns a free slot, cleared to zero, to a window.
     pub(crate) fn take(&mut self, window: usize) -> Option<usize> {
         let slot =
             self.slots.iter().position(|contents| !matches!(contents, Contents::Window(_)))?;
@@ -48,19 +48,19 @@ impl Staging {
         Some(slot)
     }
 
-    /// Has a free slot read as zeros: what a file has no data for is taken to be zero there.
+    /// Clears a free slot to zeros. Holes of the file are expected to be zero.
     fn clear(&self, slot: usize) {
         let address = self.address(slot);
-        // SAFETY: the slot is free: nothing in it counts, and nobody uses it.
+        // SAFETY: the slot is free, so it has no users and its contents are not needed.
         unsafe {
-            // Memory that was locked meanwhile (`mlockall`) cannot be forgotten.
+            // Memory that was locked in the meantime (`mlockall`) cannot be discarded.
             if forget(address as usize, HUGE_PAGE_BYTES).is_err() {
                 address.write_bytes(0, HUGE_PAGE_BYTES);
             }
         }
     }
 
-    /// The window that a slot is taken by.
+    /// Returns the window of a slot.
     pub(crate) fn window(&self, slot: usize) -> Option<usize> {
         match self.slots.get(slot)? {
             Contents::Window(window) => Some(*window),
@@ -68,20 +68,20 @@ impl Staging {
         }
     }
 
-    /// The slot is free; its pages were moved away, or not.
-    pub(crate) fn give_back(&mut self, slot: usize, pages_are_gone: bool) {
+    /// Frees a slot. `pages_are_gone` is true if its pages were moved away.
+    pub(crate) fn free(&mut self, slot: usize, pages_are_gone: bool) {
         self.slots[slot] = if pages_are_gone { Contents::Gone } else { Contents::Stale };
     }
 
-    /// Has all of a slot's pages there.
+    /// Makes all pages of a slot present.
     pub(crate) fn populate(&self, slot: usize) -> Result<(), Errno> {
-        advise(self.address(slot) as usize, HUGE_PAGE_BYTES, Harmless::PopulateWrite)
+        advise(self.address(slot) as usize, HUGE_PAGE_BYTES, SafeAdvice::PopulateWrite)
     }
 
-    /// Where a slot is: memory for one window.
+    /// Returns the address of a slot, memory for one window.
     pub(crate) fn address(&self, slot: usize) -> *mut u8 {
-        assert!(slot < self.slots.len(), "there is such a slot");
-        // SAFETY: within the region, as was asserted.
+        assert!(slot < self.slots.len(), "the slot does not exist");
+        // SAFETY: the address is within the region, as asserted.
         unsafe { self.region.address().add(slot * HUGE_PAGE_BYTES) }
     }
 
@@ -98,24 +98,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_that_is_used_again_is_zero_even_if_its_memory_is_locked() {
+    fn a_reused_slot_is_zero_even_if_its_memory_is_locked() {
         for is_locked in [false, true] {
             let mut staging = Staging::new(1).unwrap();
             let slot = staging.take(0).unwrap();
-            // SAFETY: the slot is this test's.
+            // SAFETY: only this test uses the slot.
             unsafe { staging.address(slot).add(4097).write(7) };
             if is_locked {
-                // SAFETY: changes no contents.
+                // SAFETY: the call changes no contents.
                 let locked =
                     unsafe { rustix::mm::mlock(staging.address(slot).cast(), HUGE_PAGE_BYTES) };
                 if let Err(errno) = locked {
-                    eprintln!("skipped: no memory can be locked here: {errno}");
+                    eprintln!("skipped: cannot lock memory: {errno}");
                     continue;
                 }
             }
-            staging.give_back(slot, false);
+            staging.free(slot, false);
             let slot = staging.take(1).unwrap();
-            // SAFETY: the slot is this test's.
+            // SAFETY: only this test uses the slot.
             assert_eq!(unsafe { *staging.address(slot).add(4097) }, 0, "locked: {is_locked}");
         }
     }

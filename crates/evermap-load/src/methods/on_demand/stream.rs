@@ -1,21 +1,22 @@
-//! Which window is read next when nobody waits for one, and how many at a time.
+//! Order and depth of background reads.
 
 use crate::windows::{State, Windows};
 
-/// Reads under way that a fault leaves to the stream: whoever touches at random shall not wait behind many.
+/// Outstanding reads of the stream after a fault. Few, so that random accesses do not wait behind
+/// many reads.
 const DEPTH_AFTER_FAULT: usize = 2;
-/// But if no more windows than these are missing, all of them are there soon, and sooner with more reads at a time (64 MiB, 10 % written at random: 32.5 ms instead of 35.6; by eager takeover
-/// 31.6).
+/// Up to this many missing windows, more reads are used after a fault, because all windows are
+/// loaded soon. (64 MiB, 10 % written at random: 32.5 ms instead of 35.6; by eager takeover 31.6.)
 const FEW_WINDOWS: usize = 64;
 const DEPTH_AFTER_FAULT_FEW: usize = 8;
 
-/// The stream that overtakes the faults.
+/// Background stream of reads, ahead of the faults.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// Windows that were used by the last run, in its order; then all others.
+    /// Windows of the recorded run, in its order. All other windows follow.
     recorded: Vec<u32>,
     recorded_at: usize,
-    /// The next window in ascending order.
+    /// Next window in ascending order.
     at: usize,
     depth: usize,
     depth_max: usize,
@@ -26,34 +27,35 @@ impl Stream {
         Stream { recorded, recorded_at: 0, at: 0, depth: 1, depth_max }
     }
 
-    /// Reads nothing before the first window is wanted, or some time has passed: whoever touches at random will want another one than the
-    /// first.
-    pub(crate) fn hold(&mut self) {
+    /// Pauses the stream until the first window is wanted or some time has passed. With random
+    /// access, the first window wanted is rarely the first of the file.
+    pub(crate) fn pause(&mut self) {
         self.depth = 0;
     }
 
-    /// Whether it is held back.
-    pub(crate) fn is_held(&self) -> bool {
+    /// Returns true if the stream is paused.
+    pub(crate) fn is_paused(&self) -> bool {
         self.depth == 0
     }
 
-    /// Is held back no longer.
-    pub(crate) fn begin(&mut self) {
+    /// Resumes the stream.
+    pub(crate) fn resume(&mut self) {
         self.depth = self.depth.max(1);
     }
 
-    /// How many reads may be under way.
+    /// Returns the maximum number of outstanding reads.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// A window came that nobody waited for: more at a time.
-    pub(crate) fn went_well(&mut self) {
+    /// Increases the depth after a window was loaded before any thread waited for it.
+    pub(crate) fn speed_up(&mut self) {
         self.depth = (self.depth + 1).min(self.depth_max);
     }
 
-    /// A window was touched that the stream was far from: it goes on behind that, and more slowly if much is missing.
-    pub(crate) fn overtaken_at(&mut self, window: usize, windows: &Windows) {
+    /// Continues after an accessed window that the stream had not reached, with less depth if many
+    /// windows are missing.
+    pub(crate) fn jump_to(&mut self, window: usize, windows: &Windows) {
         let depth = match windows.unsettled() {
             ..=FEW_WINDOWS => DEPTH_AFTER_FAULT_FEW,
             _ => DEPTH_AFTER_FAULT,
@@ -62,7 +64,7 @@ impl Stream {
         self.at = window + 1;
     }
 
-    /// The next window that is missing.
+    /// Returns the next missing window.
     pub(crate) fn next(&mut self, windows: &Windows) -> Option<usize> {
         while let Some(window) = self.recorded.get(self.recorded_at) {
             self.recorded_at += 1;
@@ -97,15 +99,15 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_up_from_where_it_was_overtaken_and_leaves_nothing_out() {
+    fn the_stream_continues_after_a_fault_and_wraps_around() {
         let windows = Windows::new(6);
         let mut stream = Stream::new(Vec::new(), 4);
-        stream.overtaken_at(3, &windows);
+        stream.jump_to(3, &windows);
         assert_eq!(drained(&mut stream, &windows), [4, 5, 0, 1, 2, 3]);
     }
 
     #[test]
-    fn what_was_recorded_comes_first_and_nonsense_in_it_is_no_matter() {
+    fn recorded_windows_come_first_and_invalid_ones_are_ignored() {
         let windows = Windows::new(5);
         assert!(windows.claim(1));
         let mut stream = Stream::new(vec![4, 1, 99, 4, 2], 4);
@@ -113,27 +115,27 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_held_back_until_it_is_known_where_to_begin() {
+    fn a_paused_stream_starts_at_the_first_fault() {
         let mut stream = Stream::new(Vec::new(), 4);
-        stream.hold();
-        assert!(stream.is_held() && stream.depth() == 0);
-        stream.overtaken_at(3, &Windows::new(6));
-        stream.begin();
-        assert!(!stream.is_held() && stream.depth() == 1);
+        stream.pause();
+        assert!(stream.is_paused() && stream.depth() == 0);
+        stream.jump_to(3, &Windows::new(6));
+        stream.resume();
+        assert!(!stream.is_paused() && stream.depth() == 1);
         assert_eq!(stream.next(&Windows::new(6)), Some(4));
     }
 
     #[test]
-    fn it_reads_more_at_a_time_while_all_goes_well_and_less_after_a_fault_if_much_is_missing() {
+    fn depth_grows_without_faults_and_shrinks_after_one() {
         let mut stream = Stream::new(Vec::new(), 12);
         let mut depths = vec![stream.depth()];
         for _ in 0..12 {
-            stream.went_well();
+            stream.speed_up();
             depths.push(stream.depth());
         }
-        stream.overtaken_at(0, &Windows::new(FEW_WINDOWS));
+        stream.jump_to(0, &Windows::new(FEW_WINDOWS));
         depths.push(stream.depth());
-        stream.overtaken_at(0, &Windows::new(FEW_WINDOWS + 1));
+        stream.jump_to(0, &Windows::new(FEW_WINDOWS + 1));
         depths.push(stream.depth());
         assert_eq!(depths, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 12, 8, 2]);
     }

@@ -1,4 +1,4 @@
-//! What a load on demand promises when something goes wrong.
+//! Guarantees of on-demand loads when failures occur.
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ struct File {
     bytes: Vec<u8>,
 }
 
-/// Of so many bytes, beside this program: on a disk, where there is direct I/O.
+/// Creates a file next to this program, where the disk usually supports direct I/O.
 fn file(bytes: usize) -> File {
     let directory =
         tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
@@ -40,7 +40,8 @@ fn job(file: &File) -> Job {
     }
 }
 
-/// None, with a word to whoever watches, where the kernel or its rights don't have what it takes.
+/// Starts a load. Prints a notice and returns `None` if the kernel or its permissions do not allow
+/// it.
 fn start(job: &Job, start: Start) -> Option<OnDemand> {
     match OnDemand::start(job, start) {
         Ok(load) => Some(load),
@@ -53,7 +54,7 @@ fn start(job: &Job, start: Start) -> Option<OnDemand> {
 }
 
 fn bytes(load: &OnDemand, len: usize) -> &[u8] {
-    // SAFETY: the image's memory, which lives as long as the load.
+    // SAFETY: the image's memory lives as long as the load.
     unsafe { std::slice::from_raw_parts(load.shared().region.address(), len) }
 }
 
@@ -62,7 +63,7 @@ fn of(counter: &std::sync::atomic::AtomicU64) -> u64 {
 }
 
 #[test]
-fn all_bytes_come_when_they_are_touched_in_whatever_order() {
+fn bytes_are_loaded_on_access_in_any_order() {
     let file = file(9 * HUGE_PAGE_BYTES + 4097);
     let job = job(&file);
     let Some(load) = start(&job, Start::default()) else { return };
@@ -72,18 +73,18 @@ fn all_bytes_come_when_they_are_touched_in_whatever_order() {
     }
     assert!(seen == file.bytes);
     load.wait().unwrap();
-    // SAFETY: behind the file's last byte is memory of the image: the rest of its last page.
+    // SAFETY: the rest of the last page belongs to the image's memory.
     assert_eq!(unsafe { *load.shared().region.address().add(file.bytes.len()) }, 0);
     assert_eq!(job.counters.loaded_bytes(), file.bytes.len() as u64);
 }
 
 #[test]
-fn a_loader_thread_that_is_killed_before_a_read_is_replaced() {
+fn a_loader_thread_killed_before_a_read_is_replaced() {
     killed(|injected| &injected.vanish_before_reading);
 }
 
 #[test]
-fn a_loader_thread_that_is_killed_between_a_move_and_saying_so_is_replaced() {
+fn a_loader_thread_killed_between_move_and_publish_is_replaced() {
     killed(|injected| &injected.vanish_before_publishing);
 }
 
@@ -99,12 +100,12 @@ fn killed(which: impl Fn(&Injected) -> &AtomicUsize) {
 }
 
 #[test]
-fn a_deputy_that_is_killed_is_replaced() {
+fn a_killed_deputy_is_replaced() {
     let file = file(12 * HUGE_PAGE_BYTES);
     let job = job(&file);
     let injected = Injected::default();
     injected.vanish_deputies.store(2, Ordering::Release);
-    // The loader thread looks every 20 ms.
+    // The loader thread checks every 20 ms.
     injected.pause_ms.store(20, Ordering::Release);
     let Some(load) = start(&job, Start { injected, ..Start::default() }) else { return };
     load.wait().unwrap();
@@ -113,7 +114,7 @@ fn a_deputy_that_is_killed_is_replaced() {
 }
 
 #[test]
-fn a_load_whose_threads_are_all_killed_is_an_error_and_what_came_before_stays() {
+fn killing_all_threads_is_an_error_and_loaded_windows_stay() {
     let file = file(12 * HUGE_PAGE_BYTES);
     let job = job(&file);
     let injected = Injected::default();
@@ -128,7 +129,7 @@ fn a_load_whose_threads_are_all_killed_is_an_error_and_what_came_before_stays() 
 }
 
 #[test]
-fn threads_that_are_killed_one_after_the_other_are_given_up() {
+fn a_load_fails_if_every_new_thread_is_killed() {
     let file = file(4 * HUGE_PAGE_BYTES);
     let job = job(&file);
     let injected = Injected::default();
@@ -140,14 +141,14 @@ fn threads_that_are_killed_one_after_the_other_are_given_up() {
 }
 
 #[test]
-fn a_window_that_cannot_be_read_is_an_error_and_all_others_are_there() {
+fn an_unreadable_window_is_an_error_and_others_load() {
     let file = file(6 * HUGE_PAGE_BYTES);
     let job = job(&file);
     let injected = Injected::default();
     injected.unreadable.store(2, Ordering::Release);
     let Some(load) = start(&job, Start { injected, ..Start::default() }) else { return };
     let Err(Error::Unreadable { offset_bytes, length_bytes, .. }) = load.wait() else {
-        panic!("it was read")
+        panic!("the window was read")
     };
     assert_eq!((offset_bytes, length_bytes), (2 * HUGE_PAGE_BYTES as u64, HUGE_PAGE_BYTES as u64));
     assert!(load.ensure(2..3).is_err());
@@ -158,7 +159,7 @@ fn a_window_that_cannot_be_read_is_an_error_and_all_others_are_there() {
 }
 
 #[test]
-fn what_cannot_be_read_past_the_cache_is_read_through_it() {
+fn a_failed_direct_read_falls_back_to_the_cache() {
     let file = file(3 * HUGE_PAGE_BYTES);
     let job = job(&file);
     let injected = Injected::default();
@@ -170,7 +171,7 @@ fn what_cannot_be_read_past_the_cache_is_read_through_it() {
 }
 
 #[test]
-fn a_window_whose_pages_cannot_be_moved_is_copied_page_by_page() {
+fn pages_that_cannot_be_moved_are_copied() {
     let file = file(4 * HUGE_PAGE_BYTES);
     let job = job(&file);
     let injected = Injected::default();
@@ -182,7 +183,7 @@ fn a_window_whose_pages_cannot_be_moved_is_copied_page_by_page() {
 }
 
 #[test]
-fn a_file_that_changes_meanwhile_is_an_error_and_no_window_has_the_new_bytes() {
+fn a_changed_file_is_an_error_and_new_bytes_are_never_visible() {
     let file = file(4 * HUGE_PAGE_BYTES);
     let job = job(&file);
     std::thread::sleep(Duration::from_millis(20));
@@ -194,7 +195,7 @@ fn a_file_that_changes_meanwhile_is_an_error_and_no_window_has_the_new_bytes() {
 }
 
 #[test]
-fn many_threads_at_one_window_all_get_its_bytes() {
+fn many_threads_can_wait_for_one_window() {
     let file = file(2 * HUGE_PAGE_BYTES);
     let job = job(&file);
     let Some(load) = start(&job, Start::default()) else { return };
@@ -212,7 +213,7 @@ fn many_threads_at_one_window_all_get_its_bytes() {
 }
 
 #[test]
-fn a_load_that_is_dropped_ends() {
+fn dropping_a_load_ends_its_threads() {
     let file = file(16 * HUGE_PAGE_BYTES);
     let job = job(&file);
     let Some(load) = start(&job, Start::default()) else { return };

@@ -1,22 +1,22 @@
-//! Whose stream it is: of many images that come on demand at once, a few are streamed at a time, in order.
+//! Turns of streams: in a set of on-demand loads, a few stream at a time, in order.
 //!
-//! All of them at once would take a staging area and a share of the device each, and the first would be complete when the last is. Windows
-//! that somebody waits for wait for no turn.
+//! Streaming all at once would take a staging area for each and divide the device, so the first
+//! load would complete with the last. Windows that threads wait for do not wait for a turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Streams at a time: one keeps a device busy; another does while the first one ends.
+/// Number of concurrent streams: one keeps a device busy, and the other does while the first ends.
 const STREAMS_MAX: usize = 2;
 
-/// The turns of one set of loads.
+/// Turns of one set of loads.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     given: AtomicUsize,
     over: AtomicUsize,
 }
 
-/// A load's turn. By default it comes at once, and for no other.
+/// Turn of a load. By default it comes at once.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     turns: Arc<Turns>,
@@ -25,26 +25,26 @@ pub(crate) struct Turn {
 }
 
 impl Turns {
-    /// The next one.
+    /// Returns the next turn.
     pub(crate) fn next(self: &Arc<Turns>) -> Turn {
         let number = self.given.fetch_add(1, Ordering::Relaxed);
         Turn { turns: self.clone(), number, is_over: AtomicBool::new(false) }
     }
 
-    /// How many were given.
+    /// Returns the number of turns given.
     pub(crate) fn given(&self) -> usize {
         self.given.load(Ordering::Relaxed)
     }
 }
 
 impl Turn {
-    /// It may stream.
+    /// Returns true if the load may stream.
     pub(crate) fn has_come(&self) -> bool {
         self.number < self.turns.over.load(Ordering::Acquire) + STREAMS_MAX
     }
 
-    /// It has nothing more to stream. Only the first call counts.
-    pub(crate) fn is_over(&self) {
+    /// Ends the turn, when nothing is left to stream. Later calls have no effect.
+    pub(crate) fn end(&self) {
         if !self.is_over.swap(true, Ordering::AcqRel) {
             self.turns.over.fetch_add(1, Ordering::AcqRel);
         }
@@ -52,9 +52,9 @@ impl Turn {
 }
 
 impl Drop for Turn {
-    /// A load that could not begin has nothing to stream.
+    /// Ends the turn of a load that failed to start.
     fn drop(&mut self) {
-        Turn::is_over(self);
+        Turn::end(self);
     }
 }
 
@@ -63,13 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_stream_at_a_time_and_the_next_when_one_is_over() {
+    fn two_loads_stream_at_a_time_and_the_next_starts_when_one_ends() {
         let turns = Arc::new(Turns::default());
         let all: Vec<Turn> = (0..4).map(|_| turns.next()).collect();
         let come = |all: &[Turn]| all.iter().map(Turn::has_come).collect::<Vec<_>>();
         assert_eq!(come(&all), [true, true, false, false]);
-        all[1].is_over();
-        all[1].is_over();
+        all[1].end();
+        all[1].end();
         assert_eq!(come(&all), [true, true, true, false]);
         drop(turns.next());
         assert_eq!(come(&all), [true; 4]);

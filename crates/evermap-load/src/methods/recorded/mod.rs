@@ -1,9 +1,10 @@
-//! An image that notes how it is used: each window of 64 KiB is asked for when it is first touched, and copied.
+//! An image that records its use: each window of 64 KiB is loaded on first access, by a copy.
 //!
-//! Slower than every other way, and used once: what it notes makes the next loads fast. No thread is needed for what `ensure` asks for; two equal
-//! threads serve what is touched, either of which may disappear at any instruction: nothing is locked.
+//! Slower than every other method and used once. Its recording makes later loads fast. `ensure`
+//! needs no thread. Two equal threads serve faults. Either can be killed at any instruction, so
+//! there are no locks.
 
-mod bring;
+mod load;
 mod service;
 
 use std::ops::Range;
@@ -21,84 +22,85 @@ use crate::error::Result;
 use crate::plan::ForkPolicy;
 use crate::recording::{Recording, Touch, WINDOW_BYTES};
 use crate::region::Region;
-use crate::sys::advice::{Harmless, forget};
+use crate::sys::advice::{SafeAdvice, forget};
 use crate::sys::pages::written_bytes;
 use crate::sys::userfault::{Scope, Userfault};
 
-/// Nothing is there.
+/// Window without contents.
 const MISSING: u8 = 0;
-/// Bytes of the file are.
+/// Window with the file's bytes.
 const PRESENT: u8 = 1;
-/// Nothing ever will be.
+/// Window that cannot be loaded.
 const FAILED: u8 = 2;
 
-/// An image that is being recorded, as its threads and whoever uses it see it.
+/// State of a recorded image, shared by its threads and users.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) region: Region,
     job: Job,
     userfault: Userfault,
-    /// Rung when the threads are to stop.
-    bell: OwnedFd,
+    /// Event that tells the threads to stop.
+    wakeup: OwnedFd,
     fork: ForkPolicy,
-    /// A window each: how many were touched before it, twice, and one more if it was touched by a write; 0 is not touched.
+    /// For each window: twice its position in the order of touches (from 1), plus 1 if the first
+    /// access was a write; 0 if untouched.
     touches: Box<[AtomicU32]>,
     touched: AtomicU32,
-    /// A window each.
+    /// State of each window.
     states: Box<[AtomicU8]>,
-    /// Why the first one failed that did.
+    /// First window that failed, with its error.
     failure: OnceLock<(usize, Errno)>,
     stop: AtomicBool,
     is_over: AtomicBool,
-    /// What was written, when the kernel does not note it any more.
+    /// Bytes written, once the kernel no longer records writes.
     written_bytes: AtomicU64,
-    /// The process that the threads are of: a child that was forked has none of them.
+    /// Process that owns the threads. A forked child has none of them.
     process: u32,
-    /// Numbers of the threads that serve; 0 is none.
+    /// Ids of the serving threads; 0 if none.
     threads: [AtomicU32; service::THREADS],
     begun: Moment,
     usage: OnceLock<Usage>,
-    /// So many threads disappear when they are told of a fault.
+    /// Number of threads that shall vanish at their next fault.
     #[cfg(test)]
     vanishing: AtomicU32,
 }
 
-/// An image's hold on its recording.
+/// Owner of a recorded image's state.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     shared: Arc<Shared>,
 }
 
 impl Recorded {
-    /// Makes an image of which nothing is there yet.
+    /// Creates an image without any loaded window.
     pub(crate) fn start(job: &Job, fork: ForkPolicy) -> Result<Recorded, Stop> {
         Stop::if_unsized(job)?;
         let userfault = Userfault::for_recording().map_err(Stop::Refused)?;
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        let wakeup = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| job.source.failed("make an event for", errno))?;
         let windows = job.part.memory_bytes().div_ceil(WINDOW_BYTES);
         let region = Region::private(windows * WINDOW_BYTES)
             .map_err(|errno| job.source.failed("get memory for", errno))?;
         let (address, bytes) = (region.address() as usize, region.bytes());
         if bytes > 0 {
-            // SAFETY: nobody has seen the region.
+            // SAFETY: no other user of the region exists yet.
             if unsafe { forget(address, bytes) }.is_err() {
                 let why = "all memory of this process is locked (mlockall)";
                 return Err(Stop::Refused(why.into()));
             }
             region
-                .advise(0, bytes, Harmless::DontFork)
+                .advise(0, bytes, SafeAdvice::DontFork)
                 .map_err(|errno| job.source.failed("keep from children the memory for", errno))?;
             // SAFETY: the region is anonymous and unused, and lives as long as the userfaultfd.
             unsafe { userfault.register(address, bytes) }.map_err(|errno| {
-                Stop::Refused(format!("userfaultfd does not serve it: {errno}"))
+                Stop::Refused(format!("userfaultfd cannot serve its memory: {errno}"))
             })?;
         }
         let shared = Arc::new(Shared {
             region,
             job: job.clone(),
             userfault,
-            bell,
+            wakeup,
             fork,
             touches: (0..windows).map(|_| AtomicU32::new(0)).collect(),
             touched: AtomicU32::new(0),
@@ -115,7 +117,7 @@ impl Recorded {
             vanishing: AtomicU32::new(0),
         });
         service::start(&shared).map_err(|error| {
-            Stop::Refused(format!("no thread is to be had that would record it: {error}"))
+            Stop::Refused(format!("cannot start a thread to record it: {error}"))
         })?;
         let load: Arc<dyn Forked> = shared.clone();
         fork::note(Arc::downgrade(&load), fork);
@@ -126,12 +128,12 @@ impl Recorded {
         &self.shared
     }
 
-    /// Whether faults within system calls are served too.
+    /// Returns true if faults in system calls are served too.
     pub(crate) fn serves_system_calls(&self) -> bool {
         self.shared.userfault.scope() == Scope::All || self.shared.is_over()
     }
 
-    /// Has a part of the memory there. Counts as touched.
+    /// Loads a part of the memory. Counts as an access.
     pub(crate) fn ensure(&self, part: Range<usize>) -> Result<()> {
         if part.is_empty() {
             return Ok(());
@@ -139,51 +141,53 @@ impl Recorded {
         let mut buffer = vec![0; WINDOW_BYTES];
         for window in part.start / WINDOW_BYTES..part.end.div_ceil(WINDOW_BYTES) {
             self.shared.touch(window, false);
-            self.shared.bring(window, &mut buffer)?;
+            self.shared.load_window(window, &mut buffer)?;
         }
         Ok(())
     }
 
-    /// Has all of it there where system calls need that, which ends the recording; else it is there for whoever looks.
+    /// Loads everything, which ends the recording, if system calls need that. Otherwise accesses
+    /// load on their own.
     pub(crate) fn wait(&self) -> Result<()> {
         if !self.serves_system_calls() {
-            self.shared.bring_all()?;
+            self.shared.load_all()?;
         }
         self.shared.failure()
     }
 
-    /// Has all of it there, which ends the recording.
+    /// Loads everything, which ends the recording.
     pub(crate) fn finish(&self) -> Result<()> {
         if !self.shared.is_over() {
-            self.shared.bring_all()?;
+            self.shared.load_all()?;
         }
         self.shared.failure()
     }
 
-    /// What was noted until now.
+    /// Returns the recording so far.
     pub(crate) fn recording(&self) -> Recording {
         self.shared.recording()
     }
 
-    /// What it has cost the process until now, or until it was over.
+    /// Returns the resources used until now, or until loading was complete.
     pub(crate) fn usage(&self) -> Usage {
         self.shared.usage.get().copied().unwrap_or_else(|| self.shared.begun.since())
     }
 }
 
 impl Shared {
-    /// Notes that a window is touched, if it was not before.
+    /// Records the first access to a window.
     fn touch(&self, window: usize, is_write: bool) {
         let Some(touch) = self.touches.get(window) else { return };
         if touch.load(Ordering::Relaxed) == 0 && !self.is_over() {
             let order = self.touched.fetch_add(1, Ordering::Relaxed) + 1;
             let noted = order << 1 | u32::from(is_write);
-            // Two may touch it at once: one of them is the first, and a number is left out.
+            // If two threads touch it at once, one wins and one number stays unused.
             let _ = touch.compare_exchange(0, noted, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Bytes of pages that were written until now, as far as the kernel notes them; else of windows that were first touched by a write.
+    /// Returns the bytes of pages written so far, or, if the kernel does not record writes, of
+    /// windows whose first access was a write.
     fn noted_bytes(&self) -> u64 {
         if self.is_over() {
             return self.written_bytes.load(Ordering::Acquire);
@@ -217,8 +221,8 @@ impl Shared {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// This is a child that was forked.
-    fn is_elsewhere(&self) -> bool {
+    /// Returns true in a forked child.
+    fn is_forked_child(&self) -> bool {
         self.process != std::process::id()
     }
 }
@@ -229,13 +233,13 @@ impl Forked for Shared {
     }
 
     fn finish(&self) {
-        let _ = self.bring_all();
+        let _ = self.load_all();
     }
 }
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        if !self.shared.is_elsewhere() {
+        if !self.shared.is_forked_child() {
             service::stop(&self.shared);
         }
     }
@@ -250,7 +254,7 @@ mod tests {
     use crate::source::Source;
 
     #[test]
-    fn whoever_touches_a_window_sees_it_though_threads_disappear() {
+    fn windows_load_on_access_while_threads_vanish() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data");
         std::fs::write(&path, vec![7; 8 * WINDOW_BYTES]).unwrap();
@@ -266,7 +270,7 @@ mod tests {
         let shared = recorded.shared();
         for window in 0..8 {
             shared.vanishing.store(1, Ordering::Relaxed);
-            // SAFETY: within the region, whose pages are there or come.
+            // SAFETY: the address is within the region, whose pages are loaded on access.
             let byte =
                 unsafe { shared.region.address().add(window * WINDOW_BYTES).read_volatile() };
             assert_eq!(byte, 7);

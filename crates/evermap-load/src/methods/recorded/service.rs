@@ -1,4 +1,4 @@
-//! The threads that serve what is touched. Both do the same; each sees to it that there is another.
+//! Threads that serve faults of a recorded image. Both are equal, and each restarts the other.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::counters::count;
 use crate::sys::thread;
 
 pub(super) const THREADS: usize = 2;
-/// How often each looks whether the other lives.
+/// Interval at which each thread checks the other.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Starts them: one at least.
+/// Starts the threads, at least one.
 pub(super) fn start(shared: &Arc<Shared>) -> std::io::Result<()> {
     spawn(shared, 0)?;
-    // The first one starts the other again, if it can't be had now.
+    // The first thread starts the second later if this fails.
     let _ = spawn(shared, 1);
     Ok(())
 }
@@ -31,25 +31,25 @@ fn spawn(shared: &Arc<Shared>, number: usize) -> std::io::Result<()> {
     thread::without_signals(start).map(drop)
 }
 
-/// Has them end. They hold what they use: nobody waits for them.
+/// Tells the threads to end, without waiting. They own what they use.
 pub(super) fn stop(shared: &Shared) {
     shared.stop.store(true, Ordering::Release);
-    // Not read by anybody, so that it rings for both.
-    let _ = rustix::io::write(&shared.bell, &1u64.to_ne_bytes());
+    // The event is never read, so it wakes both threads.
+    let _ = rustix::io::write(&shared.wakeup, &1u64.to_ne_bytes());
 }
 
 fn serve(shared: &Arc<Shared>, number: usize) {
     shared.threads[number].store(thread::current(), Ordering::Release);
     let mut buffer = vec![0; WINDOW_BYTES];
     let base = shared.region.address() as usize;
-    let mut looked_at = Instant::now();
+    let mut checked_at = Instant::now();
     while !shared.stop.load(Ordering::Acquire) && !shared.is_over() {
         let mut watched = [
             PollFd::new(&shared.userfault, PollFlags::IN),
-            PollFd::from_borrowed_fd(shared.bell.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(shared.wakeup.as_fd(), PollFlags::IN),
         ];
-        let patience = rustix::event::Timespec { tv_sec: 0, tv_nsec: PERIOD.subsec_nanos().into() };
-        match poll(&mut watched, Some(&patience)) {
+        let timeout = rustix::event::Timespec { tv_sec: 0, tv_nsec: PERIOD.subsec_nanos().into() };
+        match poll(&mut watched, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR | Errno::AGAIN) => {}
             Err(_) => std::thread::sleep(PERIOD),
         }
@@ -61,20 +61,21 @@ fn serve(shared: &Arc<Shared>, number: usize) {
             let window = fault.address.wrapping_sub(base) / WINDOW_BYTES;
             if window < shared.states.len() {
                 shared.touch(window, fault.is_write);
-                // Who touched it gets a signal, and whoever asks the error.
-                let _ = shared.bring(window, &mut buffer);
+                // A failed window raises a signal in the accessing thread and is an error for
+                // `ensure`.
+                let _ = shared.load_window(window, &mut buffer);
                 let _ = shared.userfault.wake(base + window * WINDOW_BYTES, WINDOW_BYTES);
             }
         }
-        if looked_at.elapsed() >= PERIOD {
-            looked_at = Instant::now();
-            look(shared, 1 - number);
+        if checked_at.elapsed() >= PERIOD {
+            checked_at = Instant::now();
+            keep_alive(shared, 1 - number);
         }
     }
 }
 
-/// Sees to it that the other one lives.
-fn look(shared: &Arc<Shared>, other: usize) {
+/// Restarts the other thread if it was killed.
+fn keep_alive(shared: &Arc<Shared>, other: usize) {
     let thread = shared.threads[other].load(Ordering::Acquire);
     if thread != 0 && thread::is_alive(thread) {
         return;
@@ -82,9 +83,9 @@ fn look(shared: &Arc<Shared>, other: usize) {
     if thread != 0 {
         count(&shared.job.counters.threads_replaced);
     }
-    // Not started twice while it starts.
+    // Prevents a second start before the new thread registers.
     shared.threads[other].store(thread::current(), Ordering::Release);
-    // Faults that it was told of, and did not live to serve, are raised again.
+    // Raises the faults again that the lost thread had read but not served.
     let _ = shared.userfault.wake(shared.region.address() as usize, shared.region.bytes());
     if spawn(shared, other).is_err() {
         shared.threads[other].store(0, Ordering::Release);

@@ -1,4 +1,4 @@
-//! How the bytes of windows get where they belong, whoever asks for them.
+//! Loading of windows into place, for faults and for `ensure`.
 
 use std::sync::atomic::Ordering;
 
@@ -9,18 +9,18 @@ use crate::counters::{add, count};
 use crate::error::{Error, Result};
 use crate::methods::{Job, ended_early, errno_of};
 use crate::plan::ForkPolicy;
-use crate::sys::advice::Harmless;
+use crate::sys::advice::SafeAdvice;
 use crate::sys::page_bytes;
-use crate::sys::userfault::How;
+use crate::sys::userfault::FillMode;
 
 impl Shared {
-    /// Brings a window to its place, if it is not there. The buffer has room for one.
-    pub(super) fn bring(&self, window: usize, buffer: &mut [u8]) -> Result<()> {
+    /// Loads a window if it is missing. `buffer` holds one window.
+    pub(super) fn load_window(&self, window: usize, buffer: &mut [u8]) -> Result<()> {
         match self.states[window].load(Ordering::Acquire) {
             PRESENT => return Ok(()),
             FAILED => return self.failure(),
-            // What is changed by the userfaultfd is the parent's memory.
-            _ if self.is_elsewhere() => {
+            // In a forked child, the userfaultfd would change the parent's memory.
+            _ if self.is_forked_child() => {
                 return Err(Error::ThreadsLost { path: self.job.source.path().into() });
             }
             _ => {}
@@ -45,7 +45,7 @@ impl Shared {
                         count(&self.job.counters.on_demand);
                         Ok(())
                     }
-                    // Another thread found that it cannot be had, and poisoned it before.
+                    // Another thread failed to load it and poisoned it first.
                     Err(FAILED) => self.failure(),
                     Err(_) => Ok(()),
                 }
@@ -57,7 +57,7 @@ impl Shared {
         }
     }
 
-    /// Reads a window's bytes; zeros behind them. Says how many there are.
+    /// Reads a window's bytes, followed by zeros. Returns the number of file bytes.
     fn read(&self, window: usize, buffer: &mut [u8]) -> Result<u64> {
         let Job { source, part, counters, .. } = &self.job;
         let at = window * WINDOW_BYTES;
@@ -91,13 +91,13 @@ impl Shared {
         let mut done = 0;
         while done < WINDOW_BYTES {
             let from = buffer[done..].as_ptr() as usize;
-            // SAFETY: the buffer has a whole window, and is the caller's.
+            // SAFETY: the buffer belongs to the caller and holds a whole window.
             match unsafe {
-                self.userfault.place(How::Copy, begin + done, from, WINDOW_BYTES - done)
+                self.userfault.place(FillMode::Copy, begin + done, from, WINDOW_BYTES - done)
             } {
                 (copied, Ok(())) if copied > 0 => done += copied,
                 (copied, Err(Errno::AGAIN)) => done += copied,
-                // Another brought it at the same time.
+                // Another thread loaded it at the same time.
                 (copied, Err(Errno::EXIST)) => done += copied.max(page_bytes()),
                 (_, Err(errno)) => return Err(errno),
                 (_, Ok(())) => break,
@@ -107,7 +107,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whoever touches this window gets a signal from now on, and never zeros.
+    /// Marks a window as failed. An access to it raises SIGBUS from now on.
     fn fail(&self, window: usize, error: &Error) {
         let _ = self.failure.set((window, errno_of(error)));
         let begin = self.region.address() as usize + window * WINDOW_BYTES;
@@ -115,7 +115,7 @@ impl Shared {
         self.states[window].store(FAILED, Ordering::Release);
     }
 
-    /// The error of the first window that failed.
+    /// Returns the error of the first failed window.
     pub(super) fn failure(&self) -> Result<()> {
         let Some((window, errno)) = self.failure.get() else { return Ok(()) };
         self.job.source.check()?;
@@ -128,17 +128,18 @@ impl Shared {
         })
     }
 
-    /// Brings what nobody has touched. The image is ordinary memory from then on, and what happens to it is not noted.
-    pub(super) fn bring_all(&self) -> Result<()> {
+    /// Loads all untouched windows. The image is ordinary memory afterwards, and its use is no
+    /// longer recorded.
+    pub(super) fn load_all(&self) -> Result<()> {
         let mut buffer = vec![0; WINDOW_BYTES];
         for window in 0..self.states.len() {
-            self.bring(window, &mut buffer)?;
+            self.load_window(window, &mut buffer)?;
         }
         self.written_bytes.store(self.noted_bytes(), Ordering::Release);
         let (address, bytes) = (self.region.address() as usize, self.region.bytes());
         let _ = self.userfault.unregister(address, bytes);
         if self.fork == ForkPolicy::Finish {
-            let _ = self.region.advise(0, bytes, Harmless::DoFork);
+            let _ = self.region.advise(0, bytes, SafeAdvice::DoFork);
         }
         let _ = self.usage.set(self.begun.since());
         self.job.counters.complete();

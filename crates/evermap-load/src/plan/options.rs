@@ -1,63 +1,63 @@
-//! What whoever loads a file wants, and knows of what will be done with it.
+//! Options of a load: goals, and the expected use.
 
 use super::Method;
 
-/// What is to be soon.
+/// Optimization goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Latency {
-    /// The first use: the image can be used before all of it is there.
+    /// Early first use: the image is usable before it is complete.
     #[default]
     FirstUse,
-    /// The finish: nothing is used before all is there, and all is wanted.
+    /// Early completion: the image is complete when it is returned.
     Finish,
 }
 
-/// In which order an image will be touched.
+/// Order of access to an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Order {
-    /// Not known.
+    /// Unknown order.
     #[default]
     Unknown,
-    /// From the beginning to the end.
+    /// From start to end.
     Sequential,
-    /// Here and there.
+    /// Random order.
     Random,
 }
 
-/// What is to be with the page cache afterwards.
+/// Treatment of the page cache after a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Cache {
-    /// Whatever is fastest now.
+    /// Fastest for this load.
     #[default]
     Auto,
-    /// Others will want the file, or this program the next time: it shall be in the cache.
+    /// Keep the file cached, for other programs or the next run.
     Keep,
-    /// Nobody will: what the load brought into the cache is dropped.
+    /// Evict the pages that the load brought into the cache.
     Drop,
 }
 
-/// What happens to an image that is being loaded when the process forks. Programs that are started (`posix_spawn`, `exec`) are
-/// not concerned.
+/// Effect of a fork on an image that is still loading. Does not concern programs started by
+/// `posix_spawn` or `exec`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ForkPolicy {
-    /// The fork waits until it is complete; the child has it.
+    /// The fork waits until the image is complete, and the child has it.
     #[default]
     Finish,
-    /// The fork doesn't wait; the child does not have it.
+    /// The fork does not wait, and the child does not have the image.
     DontFork,
 }
 
-/// All wishes.
+/// All options of a load.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Wishes {
+pub(crate) struct Options {
     pub(crate) latency: Latency,
     pub(crate) order: Order,
     pub(crate) cache: Cache,
@@ -66,10 +66,10 @@ pub(crate) struct Wishes {
     pub(crate) touched: Option<f64>,
     /// Share of the pages that will be written, if known.
     pub(crate) written: Option<f64>,
-    /// More private memory than this is not to be used.
+    /// Maximum private memory, in bytes.
     pub(crate) memory_bytes_max: Option<u64>,
     pub(crate) threads: Option<usize>,
-    /// Nothing else will do.
+    /// The only method allowed.
     pub(crate) method: Option<Method>,
     pub(crate) may_map: bool,
 }

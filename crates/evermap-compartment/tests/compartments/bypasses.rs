@@ -1,5 +1,5 @@
-//! Ways around compartments. Each of them works, and that is the promise: nobody is to believe that
-//! keys keep out code that wants in. The outer wall closes the first three.
+//! Ways around compartments. Each works, to show that keys do not stop hostile code. The outer wall
+//! closes the first three.
 
 use std::os::unix::fs::FileExt;
 
@@ -15,27 +15,27 @@ pub fn ways() {
     let address = words.root().address;
     assert_eq!(may(&words), NOTHING);
 
-    // The process's memory as a file, read and written.
+    // The process's memory, read and written as a file.
     let memory = std::fs::File::options().read(true).write(true).open("/proc/self/mem").unwrap();
     let mut number = [0; 8];
     memory.read_exact_at(&mut number, address as u64).unwrap();
     assert_eq!(u64::from_le_bytes(number), 7);
     memory.write_all_at(&8u64.to_le_bytes(), address as u64).unwrap();
 
-    // A system call for other processes' memory, on itself.
+    // The system call for other processes' memory, applied to itself.
     let local = libc::iovec { iov_base: number.as_mut_ptr().cast(), iov_len: 8 };
     let remote = libc::iovec { iov_base: address.cast(), iov_len: 8 };
-    // SAFETY: eight bytes into eight bytes.
+    // SAFETY: copies eight bytes into an eight-byte buffer.
     let count = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     assert_eq!((count, u64::from_le_bytes(number)), (8, 8));
 
-    // The instruction itself: all rights to all keys, and none to any but that of ordinary memory.
+    // The `wrpkru` instruction: first all rights to all keys, then only those to ordinary memory.
     write_register(0);
     assert_eq!(get(&words), 8);
     write_register(0x5555_5554);
     assert_eq!(may(&words), NOTHING);
 
-    // Putting the page under the key of ordinary memory.
+    // The page moved to the key of ordinary memory.
     let page = address as usize & !4095;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: the page is mapped, and stays readable and writable.
@@ -45,7 +45,7 @@ pub fn ways() {
 
 #[cfg(target_arch = "x86_64")]
 fn write_register(rights: u32) {
-    // SAFETY: keys are there, so the instruction is; it touches no memory.
+    // SAFETY: keys are available, so the instruction exists. It accesses no memory.
     unsafe { std::arch::asm!("wrpkru", in("eax") rights, in("ecx") 0, in("edx") 0) };
 }
 

@@ -1,4 +1,4 @@
-//! The measurement: direct reads and writes, several at a time, of a file that nobody caches and that has no name.
+//! Measures a device with parallel direct reads and writes of an unnamed, uncached file.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -8,18 +8,19 @@ use rustix::io::{Errno, pread, pwrite};
 
 use super::DeviceRates;
 
-/// What is written and read: long enough to show a rate, over in a tenth of a second.
+/// Size of the test file: large enough for a stable rate, done in a tenth of a second.
 const FILE_BYTES: u64 = 64 << 20;
-/// At a time: what keeps a device busy.
+/// Requests in flight, enough to keep a device busy.
 const THREADS: u64 = 8;
 const CHUNK_BYTES: usize = 1 << 20;
-/// Satisfies every device there is.
+/// Satisfies every known device.
 const ALIGNMENT: usize = 4096;
-/// A disk with less than this free is not written to for a measurement.
+/// Devices with less free space than this are not measured.
 const FREE_BYTES_MIN: u64 = 1 << 30;
 
-/// The rates of the device that `directory` is on, if they can be had: see [`super::device_rates`].
-pub(super) fn of(directory: &OwnedFd) -> Option<DeviceRates> {
+/// Returns the rates of the device that holds `directory`, if they can be measured. See
+/// [`super::device_rates`].
+pub(super) fn measure(directory: &OwnedFd) -> Option<DeviceRates> {
     let free = fs::fstatvfs(directory).ok()?;
     if free.f_bavail.saturating_mul(free.f_frsize) < FREE_BYTES_MIN {
         return None;
@@ -28,18 +29,18 @@ pub(super) fn of(directory: &OwnedFd) -> Option<DeviceRates> {
     let file = fs::openat(directory, c".", flags, Mode::RUSR | Mode::WUSR).ok()?;
     fs::fallocate(&file, FallocateFlags::empty(), 0, FILE_BYTES).ok()?;
     let write = |at: u64, chunk: &mut [u8]| pwrite(&file, chunk, at);
-    // Once for the blocks to be had, once for the figure.
+    // The first pass allocates the blocks, the second is timed.
     timed(write)?;
     let write_s = timed(write)?;
     fs::fdatasync(&file).ok()?;
-    // Advice; direct reads don't look there anyway.
+    // Best effort: direct reads bypass the cache anyway.
     let _ = fs::fadvise(&file, 0, None, Advice::DontNeed);
     let read_s = timed(|at, chunk| pread(&file, chunk, at))?;
     let rate = |seconds: f64| FILE_BYTES as f64 / seconds;
     Some(DeviceRates { read_bytes_per_s: rate(read_s), write_bytes_per_s: rate(write_s) })
 }
 
-/// Seconds that it takes several threads to do all of the file.
+/// Returns the seconds that the threads need for the whole file, or `None` if a thread failed.
 fn timed(call: impl Fn(u64, &mut [u8]) -> Result<usize, Errno> + Sync) -> Option<f64> {
     let start = Instant::now();
     let share_bytes = FILE_BYTES / THREADS;
@@ -58,7 +59,7 @@ fn timed(call: impl Fn(u64, &mut [u8]) -> Result<usize, Errno> + Sync) -> Option
                 })
             })
             .collect();
-        // Without all threads there is no figure; those that started are waited for.
+        // A thread that failed to start makes the figure invalid. Join the others anyway.
         let ends =
             threads.into_iter().map(|thread| thread.is_ok_and(|t| t.join().unwrap_or(false)));
         ends.filter(|done| !done).count() == 0
