@@ -137,7 +137,7 @@ int main(int count, char** arguments) {
 
     evermap::image before = evermap::loader(path).method("read").load();
     std::filesystem::resize_file(path, 100);
-    CHECK(says(CHECK_THROWS(evermap::source_changed, before.check()), "cut short"));
+    CHECK(says(CHECK_THROWS(evermap::source_changed, before.check()), "truncated"));
     CHECK(same(before, bytes));
   });
 }
