@@ -239,7 +239,8 @@ impl Prober {
     }
 
     fn last_fault(&mut self, out: u32, out_bytes: u32) {
-        let returned_bytes: u32 = self.machine.call("last_fault", (BEHIND_WINDOW + 0x200, 0)).unwrap();
+        let returned_bytes: u32 =
+            self.machine.call("last_fault", (BEHIND_WINDOW + 0x200, 0)).unwrap();
         self.ask("last_fault", returned_bytes, out, out_bytes, |machine| {
             machine.call("last_fault", (out, out_bytes)).unwrap()
         });
@@ -436,7 +437,8 @@ fn make(prober: &mut Prober, call: Call) {
             prober.call_and_check(&what, |machine| machine.call("map_at", parameters).unwrap());
         }
         Call::MapHeap { bytes, level } => {
-            prober.call_and_check(&what, |machine| machine.call("map_heap", (bytes, level)).unwrap());
+            prober
+                .call_and_check(&what, |machine| machine.call("map_heap", (bytes, level)).unwrap());
         }
         Call::Unmap(address) => {
             prober.call_and_check(&what, |machine| machine.call("unmap", address).unwrap());

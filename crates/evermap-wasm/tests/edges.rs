@@ -132,8 +132,7 @@ impl Setup {
         let fixture = Fixture::in_memory(options);
         let application = fixture.application("app");
         let module = fixture.sandbox.compile("edges", text().as_bytes()).unwrap();
-        let mut setup =
-            Setup { fixture, application, module, level, guest: None, guests_used: 0 };
+        let mut setup = Setup { fixture, application, module, level, guest: None, guests_used: 0 };
         let mut maker = setup.start();
         let base = maker.map_ok(1 << 20, WRITE);
         assert!((WINDOW..WINDOW + DATA).contains(&base));

@@ -79,7 +79,11 @@ impl Counter {
     fn number(&mut self) -> u32 {
         let near = self.near();
         let count = self.machine.load(near);
-        assert_eq!(self.machine.load(near + FAR), count, "the two ends belong to different commits");
+        assert_eq!(
+            self.machine.load(near + FAR),
+            count,
+            "the two ends belong to different commits"
+        );
         if count > 0 {
             for page in 1..2 + count % 40 {
                 let found = self.machine.load(near + page * 4096);

@@ -71,7 +71,11 @@ fn a_module_without_the_window_can_read_the_missing_flag() {
         let words = String::from_utf8(words).unwrap();
         assert!(words.contains(needed), "{memory}: {words}");
         let (code, told) = guest.last_refusal().unwrap();
-        assert_eq!((code, told), (Code::MemoryLayout, words.as_str()), "the host has the same error");
+        assert_eq!(
+            (code, told),
+            (Code::MemoryLayout, words.as_str()),
+            "the host has the same error"
+        );
     }
 }
 
@@ -82,7 +86,10 @@ fn the_host_has_the_error_of_a_module_that_exports_no_memory() {
         let mut guest = start(&fixture, &plain_module(memory));
         assert_eq!(call(&mut guest, "map"), -(Code::MemoryLayout as i32));
         let (_, words) = guest.last_refusal().unwrap();
-        assert!(words.contains("does not export a memory") && words.contains("export one"), "{words}");
+        assert!(
+            words.contains("does not export a memory") && words.contains("export one"),
+            "{words}"
+        );
         assert_eq!(call(&mut guest, "last_fault"), -(Code::MemoryLayout as i32));
     }
 }

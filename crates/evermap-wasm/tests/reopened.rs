@@ -356,7 +356,11 @@ fn a_reader_blocks_a_writers_checkpoint_only_while_it_is_open() {
     drop(one);
     commit(&host.fixture.sandbox, 9);
     assert!(log.exists(), "the commit stays in the log");
-    assert_eq!(other.load(host.base + DATA), 8, "one of two guests with a shared lock is still open");
+    assert_eq!(
+        other.load(host.base + DATA),
+        8,
+        "one of two guests with a shared lock is still open"
+    );
     assert_eq!((host.read(), host.reused()), (9, 3));
     drop(other);
     commit(&host.fixture.sandbox, 10);
