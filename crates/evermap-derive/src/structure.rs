@@ -219,7 +219,7 @@ impl<'i> Parts<'i> {
                     bounds: &#krate::Bounds<'_>,
                 ) -> bool {
                     let fields = <Self as EvermapFields>::FIELDS;
-                    // SAFETY: the caller passes a valid value, and the table describes its type.
+                    // SAFETY: the caller passes aligned, readable bytes, and the table describes this type.
                     unsafe { #krate::__private::fields_are_bounded(fields, this.cast(), bounds) }
                 }
             }

@@ -126,7 +126,7 @@ impl Machine {
 
     fn assert_disk_full(&mut self, result: i32) {
         assert_eq!(result, DISK_FULL, "{}", self.message());
-        assert!(self.message().contains("no space left"), "{}", self.message());
+        assert!(self.message().contains("no disk space left"), "{}", self.message());
     }
 }
 

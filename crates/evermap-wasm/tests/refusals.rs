@@ -159,10 +159,10 @@ fn each_error_of_a_well_linked_guest_names_its_remedy() {
 
     let cases: &[Case] = &[
         (Code::InvalidArgument, "pass 1 (snapshot)", |g| g.map(0, 4)),
-        (Code::InvalidArgument, "pass memory of the guest's own", |g| {
+        (Code::InvalidArgument, "pass an address in the guest's memory", |g| {
             g.call("map_at", (0x1000_0000u32, 4u32, 0u32, WRITE)).unwrap()
         }),
-        (Code::InvalidArgument, "pass memory of the guest's own", |g| {
+        (Code::InvalidArgument, "pass an address in the guest's memory", |g| {
             g.call("map_at", (u32::MAX, 4u32, 0u32, WRITE)).unwrap()
         }),
         (Code::InvalidName, "1 to 64 ASCII letters", |g| map_at(g, "a/b", WRITE)),

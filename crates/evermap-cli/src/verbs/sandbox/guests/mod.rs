@@ -36,9 +36,9 @@ impl std::str::FromStr for Allowed {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Allowed, String> {
-        let (object, level) = text
-            .rsplit_once(':')
-            .ok_or_else(|| format!("`{text}` has no level; add one, for example `{text}:snapshot`"))?;
+        let (object, level) = text.rsplit_once(':').ok_or_else(|| {
+            format!("`{text}` has no level; add one, for example `{text}:snapshot`")
+        })?;
         Ok(Allowed { object: object.to_string(), level: level.parse()? })
     }
 }

@@ -124,7 +124,9 @@ impl Run {
         let Some(path) = &self.signature else { return Ok(None) };
         let signature = <[u8; 64]>::try_from(read_module(path)?).map_err(|bytes| {
             let (path, length) = (path.display(), bytes.len());
-            Failure::Usage(format!("{path} is not a signature: it has {length} bytes instead of 64"))
+            Failure::Usage(format!(
+                "{path} is not a signature: it has {length} bytes instead of 64"
+            ))
         })?;
         Ok(Some(signature))
     }
