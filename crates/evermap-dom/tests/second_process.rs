@@ -1,5 +1,5 @@
-//! Documents parsed in one process and queried in another through a store give the same results as
-//! a tree in memory. The second process is this test program again, at other addresses because of
+//! Documents parsed in one process and queried in another through a store return the results of a
+//! tree in memory. The second process is this test program again, at other addresses because of
 //! address space randomisation.
 #![allow(clippy::unwrap_used)]
 

@@ -115,7 +115,7 @@ impl Heap {
     /// ```
     ///
     /// # Errors
-    /// Same errors as [`allocate_named`](Heap::allocate_named), and those of `fill`. After an error
+    /// Same errors as [`allocate_named`](Heap::allocate_named), and the errors of `fill`. After an error
     /// nothing has changed.
     pub fn allocate_named_with<E: From<Error>>(
         &mut self,

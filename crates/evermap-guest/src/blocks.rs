@@ -4,9 +4,9 @@
 //! Rust can read each other's. It contains the number of names, the number of buckets (a power of
 //! two) and one list of entries per bucket. A name is in the list of its hash (FNV-1a, 64 bits).
 //!
-//! Pointers are followed only if they lead into the object, and a list only as far as there are
-//! names. So an object from another program cannot lead a reader outside the object or into an
-//! endless loop.
+//! Pointers are followed only if they lead into the object, and no more entries of a list are read
+//! than there are names. So an object from another program cannot lead a reader outside the object
+//! or into an endless loop.
 
 use std::mem::offset_of;
 use std::ptr::NonNull;
@@ -20,7 +20,7 @@ use crate::snapshot::Snapshot;
 const TAG: [u8; 16] = *b"evermap.nvheap.1";
 const DESCRIPTION: &str = "table of names of an nvheap";
 const BUCKETS_FIRST: usize = 64;
-/// Alignment of every block, as `malloc` has it.
+/// Alignment of every block, the same as `malloc`'s.
 const ALIGNMENT: usize = 16;
 const NAME_BYTES_MAX: usize = 255;
 
@@ -148,8 +148,8 @@ impl Heap {
         named
     }
 
-    /// Frees the block with this name, and removes the name. Returns false if there is no such
-    /// block.
+    /// Frees the block with this name, and removes the name. Returns false if the name does not
+    /// exist.
     ///
     /// # Errors
     /// `OtherType`, `Damaged`.
@@ -160,7 +160,7 @@ impl Heap {
     }
 
     /// # Safety
-    /// The block is no longer used.
+    /// The caller does not use the block again.
     pub(crate) unsafe fn free_named_raw(&mut self, name: &[u8]) -> Result<bool> {
         let Some(table) = table(self.writer())? else { return Ok(false) };
         let Some(found) = find(self.writer(), name)? else { return Ok(false) };

@@ -14,7 +14,7 @@ const OBJECT: &str = "nvheap";
 /// Levels, as in the header.
 const NV_SNAPSHOT: c_int = 1;
 const NV_WRITE: c_int = 3;
-/// Alignment of every block, as `malloc` has it.
+/// Alignment of every block, the same as `malloc`'s.
 const ALIGNMENT: usize = 16;
 
 enum Open {
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c
 }
 
 /// # Safety
-/// `name` is a C string, and the block is no longer used.
+/// `name` is a C string, and the caller does not use the block again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvfree(name: *const c_char) -> c_int {
     let freed = with_heap(|heap| {
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn nvfree(name: *const c_char) -> c_int {
 }
 
 /// # Safety
-/// The block is no longer used.
+/// The caller does not use the block again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvrelease(block: *mut c_void) -> c_int {
     let Some(block) = NonNull::new(block.cast()) else { return 0 };

@@ -153,7 +153,7 @@ impl Heap {
     /// ```
     ///
     /// # Errors
-    /// `Busy` if another program has meanwhile opened the object for writing, and the errors of
+    /// `Busy` if another program has now opened the object for writing, and the errors of
     /// [`open`](Heap::open). After an error all calls return `NotMapped`.
     pub fn rollback(&mut self) -> Result<()> {
         self.writer.rollback()

@@ -28,7 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The same program built for Linux keeps its heaps in the store that the environment variable
+//! Built for Linux, the same program keeps its heaps in the store that the environment variable
 //! `EVERMAP_STORE` names. The README describes how guests are linked, and guests in C.
 
 mod block_writer;

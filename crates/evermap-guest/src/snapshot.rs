@@ -9,7 +9,7 @@ use crate::names::OpenName;
 use crate::platform::Reader;
 use crate::root::{RawRoot, View};
 
-/// The last commit of an object at the time of opening. Others can write the object meanwhile. The
+/// The last commit of an object at the time of opening. Others can still write the object. The
 /// snapshot does not change; open it again for a newer commit.
 ///
 /// ```

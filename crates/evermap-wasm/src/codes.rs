@@ -14,7 +14,7 @@ pub enum Code {
     InvalidArgument = 1,
     /// The name is not valid for an object.
     InvalidName = 2,
-    /// There is no such object.
+    /// The object does not exist.
     NotFound = 3,
     /// The application's right is too low.
     Denied = 4,
@@ -28,7 +28,7 @@ pub enum Code {
     DiskFull = 8,
     /// The file contradicts itself.
     Damaged = 9,
-    /// Nothing is mapped at the address.
+    /// No object is mapped at the address.
     NotMapped = 10,
     /// The module was linked without the window.
     MemoryLayout = 11,

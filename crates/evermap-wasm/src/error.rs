@@ -38,9 +38,9 @@ pub enum Error {
     IncompleteApplication {
         /// The application.
         application: String,
-        /// The file that has it.
+        /// The file with the application.
         found_in: &'static str,
-        /// The file that lacks it.
+        /// The file without the application.
         missing_in: &'static str,
     },
     /// Other users could have changed a state file of the host.
@@ -101,7 +101,7 @@ pub enum Error {
         /// The signer's public key, in hexadecimal digits.
         signer: String,
     },
-    /// There is no such application.
+    /// The application does not exist.
     #[error("no application `{application}` in store {}; create it first with `evermap sandbox grant {application}`", store.display())]
     NoApplication {
         /// The store's directory.
@@ -140,7 +140,7 @@ pub enum Error {
         /// The module's hash or the signer.
         module: String,
     },
-    /// There is no such guest object.
+    /// The guest object does not exist.
     #[error(
         "application `{application}` has no object `{object}`; list the objects with `sandbox list`"
     )]
@@ -185,7 +185,7 @@ pub enum Error {
         /// The store.
         store: PathBuf,
     },
-    /// A preopened directory would give the guest access to the memory of processes.
+    /// A preopened directory would show the memory of processes to the guest.
     #[error(
         "cannot preopen {}: a `proc` file system is mounted at {}, so the guest could read the memory of processes, including its host's; preopen another directory", preopened.display(), mount.display()
     )]

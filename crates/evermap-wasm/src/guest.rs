@@ -91,7 +91,7 @@ impl GuestOptions {
         self
     }
 
-    /// Gives the guest this process's standard streams.
+    /// Connects the guest to this process's standard streams.
     pub fn inherit_stdio(mut self) -> GuestOptions {
         self.inherit_stdio = true;
         self
@@ -366,7 +366,7 @@ impl<T: Send + 'static> Guest<T> {
     /// Runs the program: calls the export `_start`.
     ///
     /// # Errors
-    /// `Module` if there is no such export or it has another type. A trap or another early end is a
+    /// `Module` if the export is missing or has another type. A trap or another early end is a
     /// result, not an error.
     pub fn run(&mut self) -> Result<End> {
         self.call("_start")

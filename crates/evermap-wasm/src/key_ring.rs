@@ -1,5 +1,5 @@
-//! Key ring: a file beside the access table for hosts without a better place for applications'
-//! keys.
+//! Key ring: a file next to the access table with applications' keys, for hosts without a secret
+//! store.
 //!
 //! Every user who can read the store can read the key ring. It separates the applications of one
 //! user, not users. An embedder with a secret store passes keys from there instead.

@@ -336,7 +336,7 @@ impl Sandbox {
     /// Starts an instance with functions and state of the embedder. `add` defines the functions.
     ///
     /// # Errors
-    /// Same errors as [`start`](Sandbox::start), and those of `add`.
+    /// Same errors as [`start`](Sandbox::start), and the errors of `add`.
     pub fn start_with<T: Send + 'static>(
         &self,
         module: &Module,

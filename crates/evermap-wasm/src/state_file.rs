@@ -1,7 +1,7 @@
 //! State files of the host: tables that are each replaced as a whole.
 //!
 //! The first line is `evermap-access 1 LENGTH CRC32C`: the length in bytes and the checksum, in
-//! eight hexadecimal digits, of the JSON text that follows. A change writes a new file beside the
+//! eight hexadecimal digits, of the JSON text that follows. A change writes a new file next to the
 //! old one, flushes it, renames it over the old one and flushes the directory. A lock on a separate
 //! file serialises changes of several processes, so none is lost.
 //!

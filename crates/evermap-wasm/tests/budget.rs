@@ -160,7 +160,7 @@ fn open_wasi_handles_are_limited() {
     let opened = guest.call_with::<(), i32>("open", ()).unwrap();
     let during = std::fs::read_dir("/proc/self/fd").unwrap().count();
     assert_ne!(opened, Ok(0), "no open was refused");
-    // The runtime has a few descriptors of its own.
+    // The runtime itself uses a few descriptors.
     assert!(during - before <= 256 + 8, "{} files are open", during - before);
     drop(guest);
     std::fs::read(seen.join("file")).unwrap();

@@ -22,7 +22,7 @@ const WRITE: u32 = 3;
 enum Without {
     /// wasmtime turns it into a trap.
     Trap,
-    /// Nothing happens.
+    /// The fault has no effect.
     Lives,
     /// The signal ends the process.
     Dies(i32),
@@ -36,7 +36,7 @@ struct Case {
     /// The mapped object, and the contents of the rest of the window.
     setting: Setting,
     without: Without,
-    /// How the guest ends with the guard.
+    /// Expected end of the guest with the guard.
     with: With,
 }
 

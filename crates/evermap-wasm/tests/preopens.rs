@@ -41,7 +41,7 @@ struct Place {
 }
 
 impl Place {
-    /// Creates a store with a key ring, three folders above it, and directories beside them.
+    /// Creates a store with a key ring, three folders above it, and sibling directories.
     fn new() -> Place {
         let directory = tempfile::tempdir().unwrap();
         let deep = directory.path().join("one/two/three");

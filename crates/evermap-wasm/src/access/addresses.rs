@@ -79,7 +79,7 @@ impl TableAddresses {
     }
 
     /// Releases the ranges of an object whose creation failed; no guest has seen them. Keeps them
-    /// if another process has meanwhile been assigned ranges for the object, because it may have
+    /// if another process has also been assigned ranges for the object, because it may have
     /// created the object and taken over these ranges.
     pub(crate) fn release_unused(&self) {
         let ranges = std::mem::take(&mut self.in_use().ranges);

@@ -175,7 +175,7 @@ impl AccessTable {
     }
 
     /// Grants an application a right to an object of another application, or limits its right to
-    /// one of its own. Replaces an earlier right to the object.
+    /// one of its objects. Replaces an earlier right to the object.
     ///
     /// # Errors
     /// `NoApplication`, `NoObject` when granting a right to an object of another application that
@@ -185,10 +185,10 @@ impl AccessTable {
     }
 
     /// Removes the row of a right. The application then has no right to another application's
-    /// object, and *write* to an object of its own. (To take away the owner's right, grant *none*.)
+    /// object, and *write* to its own object. (To take away the owner's right, grant *none*.)
     ///
     /// # Errors
-    /// `NoApplication`, and `NoRight` if there is no such row.
+    /// `NoApplication`, and `NoRight` if the row does not exist.
     pub fn revoke(&self, id: &ApplicationId, object: &ObjectName) -> Result<()> {
         self.apply(id, &[Change::Revoke(object.clone())])
     }

@@ -10,8 +10,8 @@ use crate::failure::Failure;
 /// Grant an application rights or a quota, or bind modules to it
 ///
 /// An application may write the objects that it creates. A right to another application's object
-/// (OWNER:NAME:LEVEL) allows its use; a right to one of its own objects limits it to that level.
-/// Once a module or a signer is bound to an application, no other module runs as it.
+/// (OWNER:NAME:LEVEL) allows its use; a right to its own object limits it to that level. Once a
+/// module or a signer is bound to an application, no other module runs as it.
 #[derive(Debug, clap::Args)]
 pub struct Grant {
     /// The application; created if it does not exist
@@ -85,7 +85,7 @@ fn create_store(
 /// Revoke rights or module bindings, or remove an application
 ///
 /// After this the application has no right to another application's object, and the owner's right
-/// to one of its own (to take that away, grant NAME:none). Either all named rights and bindings are
+/// to its own object (to take that away, grant NAME:none). Either all named rights and bindings are
 /// revoked, or none.
 #[derive(Debug, clap::Args)]
 pub struct Revoke {

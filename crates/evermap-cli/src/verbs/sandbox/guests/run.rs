@@ -34,7 +34,7 @@ pub struct Run {
     /// none, snapshot, read or write
     #[arg(long, value_name = "NAME:LEVEL")]
     allow: Vec<Allowed>,
-    /// Allow reading a directory, at a path of its own [default: the same]
+    /// Allow reading a directory, at another path in the program [default: the same]
     #[arg(long, value_name = "DIR[::PATH]")]
     dir: Vec<String>,
     /// Allow reading and writing a directory
