@@ -322,8 +322,8 @@ fn a_c_guest_next_to_a_writer_can_read_and_gets_the_reason_why_it_cannot_write()
         .spawn()
         .unwrap();
     let mut line = String::new();
-    let mut reader = std::io::BufReader::new(writing.stdout.take().unwrap());
-    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
+    let mut output = std::io::BufReader::new(writing.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
     assert_eq!(line, "written\n");
     let silently = place.run(&["sandbox", "run", reader, "--app", "app"]);
     assert_eq!(silently.code, 2, "{silently:?}");
