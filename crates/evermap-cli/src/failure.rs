@@ -390,7 +390,7 @@ fn sandbox_exit_code(error: &evermap_wasm::Error) -> u8 {
         Error::NoRight { .. } | Error::NoBinding { .. } => 3,
         Error::HasObjects { .. } => 4,
         Error::DamagedTable { .. } | Error::NewerTable { .. } => 5,
-        Error::MissingTable { .. } | Error::HalfKnown { .. } => 5,
+        Error::MissingTable { .. } | Error::IncompleteApplication { .. } => 5,
         Error::WrongKey { .. } | Error::NotBound { .. } | Error::UnsafeTable { .. } => 6,
         Error::PreopenHoldsStore { .. } | Error::PreopenHoldsProcesses { .. } => 6,
         Error::Io { source, .. } => io_exit_code(source, 10),

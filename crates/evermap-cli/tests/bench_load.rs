@@ -83,7 +83,7 @@ fn bench_load_names_the_methods_that_cannot_load_and_the_reasons() {
     assert!(stdout.contains("mmap: cannot load") && stdout.contains("may_map"), "{stdout}");
     place.fails(2, "unknown method", &["bench", "load", "data", "--methods", "mnap"]);
     let ran = place.run(&["bench", "load", "nothing"]);
-    assert!(ran.code != 0 && ran.err.contains("see that the name is right"), "{ran:?}");
+    assert!(ran.code != 0 && ran.err.contains("check the name"), "{ran:?}");
     place.file("empty", "");
     assert!(place.ok(&["bench", "load", "empty", "--rounds", "1"]).contains("read"));
 }

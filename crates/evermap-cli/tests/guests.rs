@@ -195,7 +195,7 @@ fn the_tests_of_the_guest_crate_pass_in_a_guest() {
     let place = Place::new();
     let ran = place.run(&["sandbox", "run", tests.to_str().unwrap(), "--app", "api"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.out.contains("an_object_with_two_names_is_open_once"), "{}", ran.out);
+    assert!(ran.out.contains("an_object_with_two_names_can_be_opened_only_once"), "{}", ran.out);
 }
 
 #[test]
@@ -322,8 +322,8 @@ fn a_c_guest_next_to_a_writer_can_read_and_gets_the_reason_why_it_cannot_write()
         .spawn()
         .unwrap();
     let mut line = String::new();
-    let mut reader = std::io::BufReader::new(writing.stdout.take().unwrap());
-    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
+    let mut output = std::io::BufReader::new(writing.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
     assert_eq!(line, "written\n");
     let silently = place.run(&["sandbox", "run", reader, "--app", "app"]);
     assert_eq!(silently.code, 2, "{silently:?}");
@@ -376,7 +376,7 @@ fn a_failed_grant_or_revoke_changes_nothing() {
     let shared = ["grant", "reader", "g:words:snapshot"];
     fails(3, "has no object `g:words`", &shared);
     fails(3, "nowhere.wasm", &["run", "nowhere.wasm"]);
-    fails(2, "sets no variable", &["run", exits, "--env", "nothing"]);
+    fails(2, "does not set a variable", &["run", exits, "--env", "nothing"]);
     assert!(!place.store().exists());
     place.file("page.html", "<p>text");
     place.ok(&["parse", "page.html"]);
@@ -394,9 +394,9 @@ fn a_failed_grant_or_revoke_changes_nothing() {
         fails(2, "hexadecimal digits", &["grant", id, "own:none", "--signer", "abc"]);
         fails(2, "cannot name", &["grant", id, "own:none", "a b:none"]);
     }
-    fails(3, "no right to `g:words`", &["revoke", "reader", "counts:heap", "g:words"]);
+    fails(3, "no granted right to `g:words`", &["revoke", "reader", "counts:heap", "g:words"]);
     fails(3, "is not bound", &["revoke", "reader", "counts:heap", "--module", exits]);
-    fails(2, "`--all` removes the application", &["revoke", "reader"]);
+    fails(2, "remove the application with `--all`", &["revoke", "reader"]);
     fails(4, "has objects: `counts:heap`", &["revoke", "counts", "--all"]);
     place.ok(&["sandbox", "revoke", "reader", "counts:heap", "--module", counts]);
 }
@@ -673,10 +673,10 @@ fn a_module_is_a_regular_file_of_limited_size_or_standard_input() {
     let huge = std::fs::File::create(place.path("huge.wasm")).unwrap();
     huge.set_len((256 << 20) + 1).unwrap();
     for (name, why) in [
-        ("fifo", "no regular file"),
-        ("/dev/zero", "no regular file"),
-        ("/dev/full", "no regular file"),
-        (".", "no regular file"),
+        ("fifo", "not a regular file"),
+        ("/dev/zero", "not a regular file"),
+        ("/dev/full", "not a regular file"),
+        (".", "not a regular file"),
         ("huge.wasm", "256 MiB"),
     ] {
         // As a module to run, as a module to bind, and as a signature.
@@ -690,7 +690,7 @@ fn a_module_is_a_regular_file_of_limited_size_or_standard_input() {
     }
     let module = place.file("exits.wat", EXITS);
     let signed = ["sandbox", "run", module.to_str().unwrap(), "--signature", "fifo"];
-    assert!(place.run(&signed).err.contains("no regular file"));
+    assert!(place.run(&signed).err.contains("not a regular file"));
 
     let mut piped = place
         .command(&["sandbox", "run", "-", "--app", "a"])

@@ -45,7 +45,7 @@ fn files_are_planned_placed_verified_and_moved_back() {
     let on_tier = format!("{tier}/a.mkv");
     fs::write(&on_tier, "there").unwrap();
     let there = place(at, &["apply", "--tier", tier, &on_tier]);
-    assert!(there.status.success(), "what is there is no mistake: {}", text(&there.stderr));
+    assert!(there.status.success(), "an existing copy is an error: {}", text(&there.stderr));
 
     let looked = place(at, &["verify", "--tier", tier, "--journal", "journal"]);
     assert!(looked.status.success() && text(&looked.stdout).matches("sound").count() == 2);

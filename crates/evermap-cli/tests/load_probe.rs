@@ -19,12 +19,14 @@ fn place() -> Place {
 fn probe_prints_the_methods_and_the_reasons() {
     let place = place();
     let stdout = place.ok(&["load", "probe", "data"]);
-    for part in ["data: 3.15 MB", "cached", "best", "else      read: what is left"] {
+    for part in
+        ["data: 3.15 MB", "cached", "best", "else      read: the fallback that always works"]
+    {
         assert!(stdout.contains(part), "{part}: {stdout}");
     }
     assert!(!stdout.contains("loaded"), "{stdout}");
     let stdout = place.ok(&["load", "probe", "data", "--method", "read-huge", "--load"]);
-    for part in ["read-huge: asked for by name", "loaded    by read-huge", "private", "faults"] {
+    for part in ["read-huge: requested by name", "loaded    by read-huge", "private", "faults"] {
         assert!(stdout.contains(part), "{part}: {stdout}");
     }
 }
@@ -49,11 +51,11 @@ fn rules_apply_unless_options_override_them() {
     let place = place();
     place.file("rules.toml", "[[file]]\npattern = 'da*'\nmethod = 'read'\nthreads = 1\n");
     let rules = ["load", "probe", "data", "--rules", "rules.toml"];
-    assert!(place.ok(&rules).contains("best      read: asked for by name"));
+    assert!(place.ok(&rules).contains("best      read: requested by name"));
     let stdout = place.ok(&[&rules[..], &["--method", "read-huge"]].concat());
     assert!(stdout.contains("best      read-huge"), "{stdout}");
     let stdout = place.ok(&["load", "probe", "short", "--rules", "rules.toml"]);
-    assert!(stdout.contains("it is short"), "{stdout}");
+    assert!(stdout.contains("the file is short"), "{stdout}");
 }
 
 #[test]
@@ -61,7 +63,7 @@ fn wrong_usage_is_reported_with_a_remedy() {
     let place = place();
     place.file("rules.toml", "[[file]]\npatern = '*'\n");
     place.fails(8, "patern", &["load", "probe", "data", "--rules", "rules.toml"]);
-    place.fails(2, "there are read,", &["load", "probe", "data", "--method", "mnap"]);
+    place.fails(2, "available: read,", &["load", "probe", "data", "--method", "mnap"]);
     place.fails(2, "FILE", &["load", "probe"]);
     let missing = place.run(&["load", "probe", "short", "missing", "--load"]);
     assert!(missing.code != 0 && missing.err.contains("missing"), "{missing:?}");

@@ -1,4 +1,5 @@
-//! `PersistDeserialize`: tables of names, and a `match` over the fields that says how each is built.
+//! Generates `PersistDeserialize`: tables of names, and a `match` over the fields that builds each
+//! one.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -39,7 +40,7 @@ fn of_struct(input: &Input<'_>, type_names: &TypeNames, fields: &Fields) -> Resu
     let (_, type_generics, _) = input.generics.split_for_impl();
     let type_generics = quote!(#type_generics);
     generics.params.insert(0, syn::parse_quote!('de));
-    // Bounds on the parameters and not on the fields' types: those may be recursive.
+    // Bounds on the parameters, not on the fields' types, which may be recursive.
     for parameter in generics.type_params_mut() {
         parameter.bounds.push(syn::parse_quote!(#krate::serde::PersistDeserialize<'de>));
     }
@@ -78,17 +79,17 @@ fn of_struct(input: &Input<'_>, type_names: &TypeNames, fields: &Fields) -> Resu
         quote!(&[#(#names),*])
     });
     let next = members.iter().zip(&names).enumerate().filter(|(_, (_, n))| !n.names.is_empty());
-    // At the field's own place: that is where a missing `PersistDeserialize` is reported.
+    // With the field's span, so that a missing `PersistDeserialize` is reported there.
     let next = next.map(|(index, (member, _))| {
         let ty = types[index];
         let seed = quote_spanned!(ty.span()=> #inner::Place::seed::<#ty>);
-        // SAFETY (of what is generated): the member's place lies in the value's, which `place` owns.
+        // SAFETY (generated code): the member's place lies in the value's place, which `place` owns.
         quote!(#index => values.next(unsafe { #seed(place, &raw mut (*value).#member) }),)
     });
     let absent =
         members.iter().zip(&names).zip(&types).enumerate().map(|(index, ((member, names), ty))| {
             let field = quote!(&raw mut (*value).#member);
-            // SAFETY (of what is generated): as above; an absent member's place was not written yet.
+            // SAFETY (generated code): the member lies in the place that `place` owns, not yet written.
             let from_value = |source| quote!(#index => unsafe { place.value(#field, #source) },);
             match (&names.missing, names.names.first()) {
                 (Missing::By(path), _) => from_value(quote!(#path())),

@@ -1,4 +1,4 @@
-//! `Persist` for fieldless enums: an integer with names.
+//! Generates `Persist` for fieldless enums: an integer with names.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -16,7 +16,7 @@ pub fn expand(input: &Input<'_>, variants: &[&Variant], repr: &Ident) -> TokenSt
     let build_self = build_self(input);
     quote! {
         const _: () = {
-            // SAFETY: the layout is that of the integer, as the macro has checked; owns nothing.
+            // SAFETY: the macro has checked that the layout is the integer's; the type owns nothing.
             #[automatically_derived]
             unsafe impl #krate::Persist for #ident {
                 type Fields<'evermap> = #krate::Mut<'evermap, Self>;

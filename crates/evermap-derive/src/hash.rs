@@ -1,4 +1,4 @@
-//! `PersistHash`: a fold over the fields, or over an enum's integer.
+//! Generates `PersistHash`: a fold over the fields, or over an enum's integer.
 
 use proc_macro2::TokenStream;
 use quote::quote;

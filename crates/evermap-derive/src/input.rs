@@ -1,4 +1,4 @@
-//! Reading the item: its attributes and its shape, checked for what a layout in a file demands.
+//! Reads the item: its attributes and its shape. Checks the requirements of a layout in a file.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
@@ -11,7 +11,7 @@ use syn::{
 
 const INTEGERS: [&str; 8] = ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"];
 
-/// What the `Persist` derive works on.
+/// Input of the `Persist` derive.
 pub struct Input<'i> {
     pub ident: &'i Ident,
     pub vis: &'i Visibility,
@@ -20,7 +20,7 @@ pub struct Input<'i> {
     pub shape: Shape<'i>,
 }
 
-/// A struct with its fields, or a fieldless enum with the integer it is kept as.
+/// A struct with its fields, or a fieldless enum with its integer type.
 pub enum Shape<'i> {
     Struct(&'i Fields),
     Enum { variants: Vec<&'i Variant>, repr: Ident },
@@ -51,12 +51,12 @@ impl<'i> Input<'i> {
         })
     }
 
-    /// The item's generics, each type parameter bound by a trait.
+    /// Returns the item's generics with a trait bound on each type parameter.
     pub fn bounded(&self, bound: &TokenStream) -> Generics {
         bounded(self.generics, bound)
     }
 
-    /// Calls to `Description` that name the generic arguments.
+    /// Generates calls to `Description` that name the generic arguments.
     pub fn arguments(&self) -> Vec<TokenStream> {
         let krate = &self.attributes.krate;
         let types = self.generics.type_params().map(|parameter| {
@@ -71,7 +71,7 @@ impl<'i> Input<'i> {
     }
 }
 
-/// Generics with each type parameter bound by a trait.
+/// Adds a trait bound to each type parameter.
 pub fn bounded(generics: &Generics, bound: &TokenStream) -> Generics {
     let mut generics = generics.clone();
     for parameter in generics.type_params_mut() {
@@ -128,7 +128,7 @@ impl<'i> Shape<'i> {
             }
             Data::Union(data) => Err(Error::new(
                 data.union_token.span(),
-                "a union can't be kept in an object: nothing says which of its fields is valid",
+                "a union can't be kept in an object: it is not known which of its fields is valid",
             )),
         }
     }
@@ -166,7 +166,7 @@ impl Attributes {
     }
 }
 
-/// A name for type descriptions: nothing in it that their grammar uses.
+/// Checks a name for type descriptions: it must not contain characters of their grammar.
 fn described_name(literal: &LitStr) -> Result<String> {
     let name = literal.value();
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -179,7 +179,7 @@ fn described_name(literal: &LitStr) -> Result<String> {
     Ok(name)
 }
 
-/// An identifier without `r#`.
+/// Returns an identifier without `r#`.
 pub fn bare(ident: &Ident) -> String {
     ident.to_string().trim_start_matches("r#").to_owned()
 }
@@ -193,7 +193,7 @@ fn repr_words(attributes: &[Attribute]) -> Result<Vec<Ident>> {
     Ok(words)
 }
 
-/// A field's name where a struct expression or pattern wants one: its identifier or its number.
+/// Returns a field's name for struct expressions and patterns: its identifier or its number.
 pub fn member(field: &Field, index: usize) -> syn::Member {
     match &field.ident {
         Some(ident) => ident.clone().into(),

@@ -1,21 +1,21 @@
 //! The derive macros of [Evermap](https://docs.rs/evermap): `Persist`, `Plain`,
 //! `PersistHash` and `PersistDeserialize`.
 //!
-//! Use them through the `evermap` crate, which exports them next to the traits of the same names; the
-//! traits' documentation says what the derives demand and generate. The attributes:
+//! Use them through the `evermap` crate, which exports them next to the traits of the same names.
+//! The traits' documentation describes the requirements and the generated code. Attributes:
 //!
 //! | attribute | on | meaning |
 //! |---|---|---|
-//! | `#[repr(C)]`, `#[repr(transparent)]` | a struct | demanded: the layout lies in files |
-//! | `#[repr(u8)]` and the like | an enum | demanded |
-//! | `#[persist(name = "..")]` | the type | its name in type descriptions, in place of the identifier: rename a type in the program and old objects still open |
-//! | `#[persist(fields = "..")]` | a struct | the name of the struct of cursors, in place of `..Fields` |
-//! | `#[persist(init = "..")]` | a struct | the name of the struct of sources, in place of `..Init` |
-//! | `#[persist(crate = "..")]` | the type | the path of the `evermap` crate, where it goes by another name |
+//! | `#[repr(C)]`, `#[repr(transparent)]` | a struct | required: the layout is stored in files |
+//! | `#[repr(u8)]` or another integer | an enum | required |
+//! | `#[persist(name = "..")]` | the type | its name in type descriptions, instead of the identifier: old objects still open after a type was renamed |
+//! | `#[persist(fields = "..")]` | a struct | the name of the struct of cursors, instead of `..Fields` |
+//! | `#[persist(init = "..")]` | a struct | the name of the struct of sources, instead of `..Init` |
+//! | `#[persist(crate = "..")]` | the type | the path of the `evermap` crate, if it is renamed |
 //!
-//! Each module is one step: `input` reads and checks the item, `refuse` knows the types that can't be
-//! kept and what to use instead, the others write code. What they write calls `evermap::__private`,
-//! and changes together with it.
+//! Each module is one step: `input` reads and checks the item, `refuse` rejects types that cannot
+//! be stored and names replacements, the others generate code. The generated code calls
+//! `evermap::__private` and changes together with it.
 
 mod deserialize;
 mod enumeration;
@@ -46,7 +46,7 @@ pub fn derive_persist(item: TokenStream) -> TokenStream {
     expanded.unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Implements `evermap::Plain` for a type whose fields all are.
+/// Implements `evermap::Plain` for a type whose fields are all `Plain`.
 #[proc_macro_derive(Plain, attributes(persist))]
 pub fn derive_plain(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as DeriveInput);
@@ -60,8 +60,8 @@ pub fn derive_persist_hash(item: TokenStream) -> TokenStream {
     hash::expand(&item).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Implements `evermap::serde::PersistDeserialize` and, by it, `evermap::Build` from any deserializer.
-/// Follows some of serde's own attributes: see the trait.
+/// Implements `evermap::serde::PersistDeserialize`, and so `evermap::Build` from any deserializer.
+/// Follows some of serde's attributes: see the trait.
 #[proc_macro_derive(PersistDeserialize, attributes(persist, serde))]
 pub fn derive_persist_deserialize(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as DeriveInput);

@@ -1,4 +1,4 @@
-//! `Plain`: a marker, with a check of each field.
+//! Generates `Plain`: a marker with a check of each field.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -19,7 +19,7 @@ pub fn expand(item: &DeriveInput) -> Result<TokenStream> {
         Data::Union(data) => {
             return Err(Error::new(
                 data.union_token.span(),
-                "a union can't be `Plain`: nothing says which of its fields is valid",
+                "a union can't be `Plain`: it is not known which of its fields is valid",
             ));
         }
     };

@@ -1,10 +1,10 @@
-//! The types that can't be kept, and what to use instead.
+//! Types that cannot be stored, and their replacements.
 //!
-//! Most of them would be refused by the missing `Persist` bound anyway; here they get a message of
-//! their own, at the place where they stand. A macro sees names, not types: a name is only taken for
-//! the standard library's if it is written bare or with one of that library's module paths, and with
-//! type arguments where the library's type has them. A type of the program's own that is called
-//! `Cell` passes; one that is called `Cell<T>` can be written `self::Cell<T>`.
+//! The missing `Persist` bound would reject most of them, too; here they get a better message, at
+//! the field's type. A macro sees names, not types. So a name counts as the standard library's only
+//! if it is bare or has that library's module path, and has type arguments if the library's type
+//! does. A type `Cell` of the program passes; write a type `Cell<T>` of the program as
+//! `self::Cell<T>`.
 
 use syn::spanned::Spanned;
 use syn::{Error, Fields, GenericArgument, PathArguments, Result, Type, TypePath};
@@ -12,7 +12,7 @@ use syn::{Error, Fields, GenericArgument, PathArguments, Result, Type, TypePath}
 const HEAP: &str = "keeps what it holds in the process's own heap, which is gone in the next run";
 const INNER: &str = "changes behind a shared reference, and readers rely on what they see";
 
-/// Bare name, whether it takes type arguments, what is wrong with it, what to use.
+/// Bare name, true if it takes type arguments, the problem, the replacement.
 const STANDARD: &[(&str, bool, &str, &str)] = &[
     ("Vec", true, HEAP, "use `evermap::PVec`"),
     ("VecDeque", true, HEAP, "use `evermap::PVec`"),
@@ -54,7 +54,7 @@ const MODULES: &[&str] = &[
     "cell",
 ];
 
-/// Refuses the first field whose type can't be kept; reports them all.
+/// Returns errors for all fields whose types cannot be stored.
 pub fn check_fields(fields: &Fields) -> Result<()> {
     let errors = fields.iter().filter_map(|field| check(&field.ty).err());
     errors
@@ -116,7 +116,7 @@ fn check_path(path: &TypePath) -> Result<()> {
     for argument in inner {
         if let GenericArgument::Type(ty) = argument {
             if name == "Option" && !is_box(ty) {
-                // What is in it is the first thing to say, if that can't be kept either.
+                // Report the element type first, if it cannot be stored either.
                 check(ty)?;
                 return Err(Error::new(
                     path.span(),
@@ -141,7 +141,8 @@ fn is_standard(path: &TypePath) -> bool {
                 .all(|segment| MODULES.iter().any(|module| segment.ident == module)))
 }
 
-/// `PBox<..>`, or a bare name, which may be an alias of one or a type parameter.
+/// Returns true for `PBox<..>`, or for a bare name, which may be an alias of one or a type
+/// parameter.
 fn is_box(ty: &Type) -> bool {
     match ty {
         Type::Path(path) => path.path.segments.last().is_some_and(|last| {

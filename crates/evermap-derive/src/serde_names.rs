@@ -1,12 +1,12 @@
-//! serde's attributes, as far as `PersistDeserialize` follows them. Those that only change how a value is
-//! written are passed over; those that it can't follow are refused, so that none is ignored silently.
+//! serde's attributes that `PersistDeserialize` follows. Attributes that affect only serialization
+//! are ignored. Unsupported attributes are errors, so none is ignored silently.
 
 use syn::meta::ParseNestedMeta;
 use syn::{Attribute, Error, LitStr, Path, Result};
 
 use crate::input::bare;
 
-/// Attributes that don't matter here, with or without a value.
+/// Attributes without effect here, with or without a value.
 const ONLY_WRITING: [&str; 11] = [
     "skip_serializing",
     "skip_serializing_if",
@@ -21,10 +21,10 @@ const ONLY_WRITING: [&str; 11] = [
     "variant_identifier",
 ];
 
-/// Where the value of a field comes from that isn't there.
+/// Source of a missing field's value.
 #[derive(Clone)]
 pub enum Missing {
-    /// An error, unless the type knows better.
+    /// An error, unless the type has its own default.
     Refused,
     /// `Default::default()`.
     Default,
@@ -42,7 +42,7 @@ pub struct TypeNames {
 
 /// Attributes of a field or variant.
 pub struct MemberNames {
-    /// The name and its aliases; none for a field that isn't read.
+    /// The name and its aliases; `None` for a field that is not read.
     pub names: Vec<String>,
     pub missing: Missing,
 }
@@ -108,8 +108,8 @@ impl MemberNames {
     }
 }
 
-/// Calls `known` with each word of the `#[serde(..)]` attributes; what it doesn't know is passed over or
-/// refused.
+/// Calls `known` with each word of the `#[serde(..)]` attributes. Words that it does not know are
+/// ignored or errors.
 fn each(
     attributes: &[Attribute],
     mut known: impl FnMut(&str, &ParseNestedMeta<'_>) -> Result<bool>,
@@ -139,7 +139,7 @@ fn each(
     Ok(())
 }
 
-/// `= ".."` or `(deserialize = "..", serialize = "..")`.
+/// Parses `= ".."` or `(deserialize = "..", serialize = "..")`.
 fn for_reading(meta: &ParseNestedMeta<'_>) -> Result<Option<LitStr>> {
     if meta.input.peek(syn::Token![=]) {
         return meta.value()?.parse().map(Some);
@@ -155,7 +155,7 @@ fn for_reading(meta: &ParseNestedMeta<'_>) -> Result<Option<LitStr>> {
     Ok(found)
 }
 
-/// A rule for names, by serde's words.
+/// A rename rule, with serde's names.
 #[derive(Clone, Copy)]
 pub enum Rule {
     None,
@@ -190,7 +190,7 @@ impl Rule {
         })
     }
 
-    /// The name of a field, which is `snake_case` in the program. As serde: `lowercase` leaves the
+    /// Renames a field, which is `snake_case` in the program. As in serde, `lowercase` keeps the
     /// underscores.
     pub fn field(self, name: &str) -> String {
         match self {
@@ -203,7 +203,7 @@ impl Rule {
         }
     }
 
-    /// The name of a variant, which is `PascalCase` in the program.
+    /// Renames a variant, which is `PascalCase` in the program.
     pub fn variant(self, name: &str) -> String {
         match self {
             Rule::None | Rule::Pascal => name.to_string(),

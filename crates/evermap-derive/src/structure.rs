@@ -1,4 +1,4 @@
-//! `Persist` for structs, with the struct of cursors and the struct of sources.
+//! Generates `Persist` for structs, the struct of cursors and the struct of sources.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -11,7 +11,7 @@ pub fn expand(input: &Input<'_>, fields: &Fields) -> TokenStream {
     let parts = Parts::of(input, fields);
     let persist = parts.persist_impl();
     let build_self = build_self(input);
-    // A struct without fields needs neither companion.
+    // A struct without fields needs neither of the two.
     let (mut companions, mut build_sources) = (TokenStream::new(), TokenStream::new());
     if !fields.is_empty() {
         companions.extend(parts.cursors_struct());
@@ -30,7 +30,7 @@ pub fn expand(input: &Input<'_>, fields: &Fields) -> TokenStream {
     }
 }
 
-/// `Build<Self>`: by value, which for a type that owns memory means empty.
+/// Generates `Build<Self>`: by value. A type that owns memory must be empty.
 pub fn build_self(input: &Input<'_>) -> TokenStream {
     let krate = &input.attributes.krate;
     let ident = input.ident;
@@ -50,7 +50,7 @@ pub fn build_self(input: &Input<'_>) -> TokenStream {
     }
 }
 
-/// Refuses `Drop`: a type that has it gets two implementations of this trait.
+/// Rejects `Drop`: a type with `Drop` would get two implementations of this trait.
 fn no_drop(input: &Input<'_>) -> TokenStream {
     let krate = &input.attributes.krate;
     let ident = input.ident;
@@ -94,7 +94,7 @@ impl<'i> Parts<'i> {
         }
     }
 
-    /// `struct NotesFields<'a> { lines: Mut<'a, PVec<PString>>, .. }`
+    /// Generates `struct NotesFields<'a> { lines: Mut<'a, PVec<PString>>, .. }`.
     fn cursors_struct(&self) -> TokenStream {
         let krate = &self.input.attributes.krate;
         let types = self.types.iter().map(|ty| quote!(#krate::Mut<'evermap, #ty>));
@@ -108,7 +108,7 @@ impl<'i> Parts<'i> {
         self.struct_item(&doc, quote!(#vis struct #name #generics), quote!(#where_clause), body)
     }
 
-    /// `struct NotesInit<EvermapSource0, ..> { lines: EvermapSource0, .. }`
+    /// Generates `struct NotesInit<EvermapSource0, ..> { lines: EvermapSource0, .. }`.
     fn sources_struct(&self) -> TokenStream {
         let parameters = self.source_parameters();
         let body =
@@ -150,7 +150,7 @@ impl<'i> Parts<'i> {
         quote!(#(#fields),*)
     }
 
-    /// Names that the program's own types do not have.
+    /// Names that the program's types do not use.
     fn source_parameters(&self) -> Vec<syn::Ident> {
         (0..self.types.len()).map(|index| format_ident!("EvermapSource{index}")).collect()
     }
@@ -164,7 +164,7 @@ impl<'i> Parts<'i> {
         let (cursors, project) = self.cursors();
         let arguments = self.input.arguments();
         let (members, names, types) = (&self.members, &self.names, &self.types);
-        // At the field's own place: that is where a missing `Persist` is reported.
+        // With the field's span, so that a missing `Persist` is reported there.
         let known: Vec<_> = types
             .iter()
             .map(|ty| {
@@ -173,7 +173,7 @@ impl<'i> Parts<'i> {
             })
             .collect();
         let table = known.iter().zip(names).zip(members).map(|((known, name), member)| {
-            // SAFETY: the field's own offset.
+            // SAFETY: the offset is the field's offset in the struct.
             quote!(unsafe { #known.at(#name, ::core::mem::offset_of!(Self, #member)) })
         });
         quote! {
@@ -210,7 +210,7 @@ impl<'i> Parts<'i> {
                     releaser: &mut #krate::Releaser<'_>,
                 ) {
                     let fields = <Self as EvermapFields>::FIELDS;
-                    // SAFETY: passed on from the caller; the table describes this very type.
+                    // SAFETY: the caller passes a valid value, and the table describes its type.
                     unsafe { #krate::__private::release_fields(fields, this.cast(), releaser) }
                 }
 
@@ -219,14 +219,14 @@ impl<'i> Parts<'i> {
                     bounds: &#krate::Bounds<'_>,
                 ) -> bool {
                     let fields = <Self as EvermapFields>::FIELDS;
-                    // SAFETY: as above.
+                    // SAFETY: the caller passes aligned, readable bytes, and the table describes this type.
                     unsafe { #krate::__private::fields_are_bounded(fields, this.cast(), bounds) }
                 }
             }
         }
     }
 
-    /// The type of the cursors, and the code that makes them from a cursor named `this`.
+    /// Returns the type of the cursors, and code that makes them from a cursor named `this`.
     fn cursors(&self) -> (TokenStream, TokenStream) {
         let krate = &self.input.attributes.krate;
         if self.types.is_empty() {
@@ -241,15 +241,15 @@ impl<'i> Parts<'i> {
             let this = #krate::__private::Projection::of(this);
             let value: *mut Self = this.as_ptr();
             #name {
-                // SAFETY: each field is asked for once.
+                // SAFETY: each field is projected once.
                 #(#members: unsafe { this.field(&raw mut (*value).#members) },)*
             }
         };
         (quote!(#name #type_generics), project)
     }
 
-    /// `Build<NotesInit<..>>`: each field from its source; what is built already is given back if a
-    /// later one fails.
+    /// Generates `Build<NotesInit<..>>`: builds each field from its source. If a field fails, the
+    /// earlier ones are released.
     fn build_sources(&self) -> TokenStream {
         let krate = &self.input.attributes.krate;
         let ident = self.input.ident;
@@ -281,7 +281,8 @@ impl<'i> Parts<'i> {
                 ) -> ::core::result::Result<#krate::Built<'evermap, Self>, #krate::Error> {
                     let parts = #krate::__private::Parts::of(slot);
                     let value: *mut Self = parts.as_ptr();
-                    // SAFETY: each field of the slot is built once, and kept when all of them are.
+                    // SAFETY: each field of the slot is built once, and kept only when all of them
+                    // are built.
                     unsafe {
                         #(
                             let #guards = #krate::__private::FieldSource::<#types>::build_field(

@@ -1,4 +1,5 @@
-//! Sizes and times over a folder of pages, beside html5ever's own tree in the same run.
+//! Prints sizes and times for a folder of pages, compared with html5ever's own tree in the same
+//! run.
 //!
 //! `cargo run --release --example corpus_report -- FOLDER_OF_HTML [FILE.xml ...]`
 

@@ -1,17 +1,17 @@
 //! The text of a document while it is being built.
 //!
-//! One growing array of UTF-8. Attribute values are stored once each, however often they occur,
-//! with their length in front; short texts (most are the white space between two tags) are stored
-//! once each too. A text that is still growing is always the tail of the array, so that it is
-//! extended in place, and taken back from the tail when it turns out to be a repetition.
+//! One growing array of UTF-8. Equal attribute values are stored once, with their length in front.
+//! Equal short texts (most are the white space between two tags) are stored once, too. A text that
+//! is still growing is always the tail of the array. So it is extended in place, and removed from
+//! the tail if an equal text exists.
 
 use crate::hash::Seeded;
 use crate::room::has_room;
 
-/// Longer values are stored again each time. Long repetitions are rare (scripts, inline images),
-/// and hashing them would cost more than they save.
+/// Longer values are stored every time. Long repetitions are rare (scripts, inline images), and
+/// hashing them would cost more than they save.
 const INTERN_BYTES_MAX: usize = 512;
-/// A table that has to look further than this is being attacked: it stores the value again.
+/// Maximum length of a probe. Longer probes mean crafted collisions, so the value is stored again.
 const PROBES_MAX: usize = 32;
 
 /// The text section under construction.
@@ -89,7 +89,7 @@ impl Interned {
 impl Arena {
     pub(crate) fn new(bytes_expected: usize) -> Arena {
         let mut bytes = Vec::new();
-        // It grows later where there is not that much memory.
+        // Without that much memory the table starts smaller and grows later.
         let _ = bytes.try_reserve_exact(bytes_expected);
         Arena {
             bytes,
@@ -101,12 +101,12 @@ impl Arena {
         }
     }
 
-    /// Whether something did not fit: then what was returned since is meaningless.
+    /// Returns true if something did not fit. Offsets returned since then are invalid.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflow
     }
 
-    /// Whether something did not fit because there was no memory.
+    /// Returns true if something did not fit for lack of memory.
     pub(crate) fn has_no_memory(&self) -> bool {
         self.no_memory
     }
@@ -131,7 +131,7 @@ impl Arena {
         !self.overflow
     }
 
-    /// Appends bytes that are not looked for again and gives their offset.
+    /// Appends bytes without deduplication. Returns their offset.
     #[inline]
     pub(crate) fn push(&mut self, text: &[u8]) -> u32 {
         if !self.has_room(text.len()) {
@@ -142,7 +142,7 @@ impl Arena {
         offset
     }
 
-    /// Stores an attribute value with its length in front and gives its offset.
+    /// Stores an attribute value with its length in front. Returns its offset.
     #[inline]
     pub(crate) fn value(&mut self, value: &[u8]) -> u32 {
         if !self.has_room(value.len() + 6) {
@@ -171,8 +171,8 @@ impl Arena {
         (start, offset)
     }
 
-    /// Extends a text; gives its new place. A text that is `open`, the tail of the arena and not
-    /// yet settled, grows where it is. Any other may be shared, and is copied to the tail.
+    /// Extends a text. Returns its new offset. An `open` text, the unfinished tail of the arena,
+    /// grows in place. Any other text may be shared, so it is copied to the tail.
     pub(crate) fn extend(
         &mut self,
         open: bool,
@@ -197,7 +197,7 @@ impl Arena {
         (start, bytes + more.len() as u32)
     }
 
-    /// Gives the place where a text equal to this piece is already, or remembers this piece.
+    /// Returns the offset of an equal text, or remembers this one.
     pub(crate) fn same_text(&mut self, offset: u32, bytes: u32) -> u32 {
         let (start, end) = (offset as usize, offset as usize + bytes as usize);
         let hash = self.seed.hash(&self.bytes[start..end]);
@@ -211,10 +211,10 @@ impl Arena {
         }
     }
 
-    /// Called when the text at the tail has stopped growing: gives the place where an equal text
-    /// is already, and takes the tail back, or remembers this one.
+    /// Called when the text at the tail is complete. Returns the offset of an equal text and
+    /// removes the tail, or remembers this text.
     #[inline]
-    pub(crate) fn settle(&mut self, offset: u32, bytes: u32) -> u32 {
+    pub(crate) fn intern_tail(&mut self, offset: u32, bytes: u32) -> u32 {
         let (start, end) = (offset as usize, offset as usize + bytes as usize);
         if bytes == 0 || bytes as usize > INTERN_BYTES_MAX || end != self.bytes.len() {
             return offset;
@@ -226,11 +226,11 @@ impl Arena {
         same
     }
 
-    /// Stores a whole text, once if it is short, and gives its offset.
+    /// Stores a complete text, deduplicated if it is short. Returns its offset.
     #[inline]
     pub(crate) fn text(&mut self, text: &[u8]) -> u32 {
         let offset = self.push(text);
-        self.settle(offset, text.len() as u32)
+        self.intern_tail(offset, text.len() as u32)
     }
 
     pub(crate) fn into_bytes(self) -> Vec<u8> {
@@ -238,7 +238,7 @@ impl Arena {
     }
 }
 
-/// Bytes that [`push_length`] writes.
+/// Returns the number of bytes that [`push_length`] writes.
 #[inline]
 pub(crate) fn length_bytes(length: u32) -> u32 {
     match length {
@@ -251,8 +251,8 @@ pub(crate) fn length_bytes(length: u32) -> u32 {
     }
 }
 
-/// Appends a length, 6 bits a byte, low bits first, bit 6 set on all but the last. Bit 7 stays
-/// clear, so that the text section with the lengths in it is UTF-8 and can be checked as a whole.
+/// Appends a length, 6 bits per byte, low bits first, bit 6 set on all but the last byte. Bit 7
+/// stays clear, so the text section including the lengths is UTF-8 and can be checked as a whole.
 #[inline]
 fn push_length(bytes: &mut Vec<u8>, mut length: u32) {
     while length >= 0x40 {
@@ -262,7 +262,7 @@ fn push_length(bytes: &mut Vec<u8>, mut length: u32) {
     bytes.push(length as u8);
 }
 
-/// Reads a length at `at`; gives it and the place after it.
+/// Reads a length at `at`. Returns it and the offset after it.
 #[inline]
 pub(crate) fn read_length(bytes: &[u8], mut at: usize) -> Option<(u32, usize)> {
     let first = *bytes.get(at)?;
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_length_comes_back_and_is_ascii() {
+    fn lengths_round_trip_and_are_ascii() {
         for length in [0, 63, 64, 4095, 4096, 1 << 18, 1 << 24, 1 << 30, u32::MAX] {
             let mut bytes = Vec::new();
             push_length(&mut bytes, length);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_grows_after_it_was_shared_is_moved() {
+    fn a_shared_text_is_copied_when_it_grows() {
         let mut arena = Arena::new(0);
         let shared = arena.text(b"ab");
         arena.value(b"v");

@@ -1,9 +1,9 @@
-//! The view of a block: opening it, and reaching its tables.
+//! View of a block: opens it and reads its tables.
 //!
-//! Opening checks the header and where the sections lie. Behind that nothing is believed: every
-//! index is checked where it is used, a link that leads nowhere is no link, steps forward only go
-//! to larger ids and steps up only to smaller ones. So damage gives wrong answers, never a panic,
-//! a loop or a read outside the block.
+//! Opening checks the header and the bounds of the sections. The tables are not trusted: every
+//! index is checked where it is used, invalid links are ignored, steps forward only lead to larger
+//! ids and steps up only to smaller ones. So damage causes wrong answers, but never a panic, an
+//! endless loop or a read outside the block.
 
 use bytemuck::Pod;
 
@@ -16,7 +16,7 @@ use crate::layout::*;
 use crate::names::{FIXED_NAMESPACES, NAMESPACE_DEFAULT};
 use crate::node::NodeRef;
 
-/// Which parser made a document: HTML names are matched without regard to case, and serialization
+/// The parser of a document. For HTML, names are matched without regard to case, and serialization
 /// follows the HTML rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentKind {
@@ -26,13 +26,13 @@ pub enum DocumentKind {
     Xml,
 }
 
-/// How far a page asks for the behaviour of old browsers. In full quirks mode ids and classes
-/// match without regard to case.
+/// Degree to which a page asks for the behaviour of old browsers. In full quirks mode ids and
+/// classes match without regard to case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuirksMode {
     /// A page with a modern doctype, or XML.
     NoQuirks,
-    /// A few layout rules of old browsers; nothing that this crate looks at.
+    /// A few layout rules of old browsers, which this crate does not use.
     LimitedQuirks,
     /// A page without a doctype, or with a very old one.
     Quirks,
@@ -81,7 +81,7 @@ impl Default for Dom<'_> {
 }
 
 impl<'a> Dom<'a> {
-    /// Opens a block. Looks at the header only: the cost does not depend on the document's size.
+    /// Opens a block. Checks the header only: the cost does not depend on the document's size.
     ///
     /// `block` has to lie at a multiple of 8 bytes; bytes after the block's own end are ignored.
     pub fn new(block: &'a [u8]) -> Result<Dom<'a>, InvalidDocument> {
@@ -108,7 +108,7 @@ impl<'a> Dom<'a> {
         self.text
     }
 
-    /// Which parser made the document.
+    /// Returns the kind of parser that made the document.
     pub fn kind(&self) -> DocumentKind {
         match self.is_html() {
             true => DocumentKind::Html,
@@ -130,7 +130,7 @@ impl<'a> Dom<'a> {
         }
     }
 
-    /// How many nodes there are, the document itself included. Ids run from 0 to this.
+    /// Returns the number of nodes, including the document. Ids are smaller than this.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
@@ -140,7 +140,7 @@ impl<'a> Dom<'a> {
         self.header.source_bytes
     }
 
-    /// Whether the block has indexes by id, class and name.
+    /// Returns true if the block has indexes by id, class and name.
     pub fn is_indexed(&self) -> bool {
         self.header.flags & FLAG_INDEXED != 0
     }
@@ -190,7 +190,7 @@ impl<'a> Dom<'a> {
             .find(|node| node.attr("id") == Some(id))
     }
 
-    // What follows is for the other modules: tables by index, each answer checked.
+    // For the other modules: table access by index, with each result checked.
 
     /// A node; the last resort for an id out of range is an empty text.
     #[inline]

@@ -1,8 +1,8 @@
 //! From bytes to UTF-8.
 //!
 //! HTML: byte order mark, then the transport's label, then a `meta` element near the start, then
-//! UTF-8; what does not decode is replaced. XML: byte order mark, then the XML declaration, then
-//! UTF-8; what does not decode is an error.
+//! UTF-8; invalid bytes are replaced. XML: byte order mark, then the XML declaration, then UTF-8;
+//! invalid bytes are an error.
 
 use std::borrow::Cow;
 
@@ -10,15 +10,15 @@ use encoding_rs::{Decoder, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252, X_
 
 use crate::error::{ParseError, ParseErrorKind};
 
-/// How much of a page is searched for the name of its encoding, as the HTML standard says.
+/// Bytes of a page that are searched for the name of its encoding, as in the HTML standard.
 const PRESCAN_BYTES: usize = 1024;
-/// How much is decoded at a time.
+/// Bytes decoded at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// Decodes a page that arrives in pieces.
 pub(crate) struct HtmlDecoder {
     label: Option<&'static Encoding>,
-    /// What came in before the encoding was decided.
+    /// Input before the encoding is decided.
     start: Vec<u8>,
     decoder: Option<Decoder>,
     text: String,
@@ -116,7 +116,7 @@ fn is_meta(tag: &[u8]) -> bool {
         && (tag[5].is_ascii_whitespace() || tag[5] == b'/')
 }
 
-/// The encoding that a tag's `charset=` names, whether as an attribute or inside `content`.
+/// Returns the encoding in a tag's `charset=`, as an attribute or inside `content`.
 fn charset(tag: &[u8]) -> Option<&'static Encoding> {
     let lower = tag.to_ascii_lowercase();
     let after = memchr::memmem::find(&lower, b"charset")? + b"charset".len();
@@ -131,7 +131,7 @@ fn charset(tag: &[u8]) -> Option<&'static Encoding> {
         })
         .unwrap_or(value.len());
     let encoding = Encoding::for_label(&value[..end])?;
-    // The tag itself was read as ASCII, so the page can't be what these say.
+    // The tag was read as ASCII, so these encodings cannot be right.
     Some(match encoding {
         wide if wide == UTF_16LE || wide == UTF_16BE => UTF_8,
         user if user == X_USER_DEFINED => WINDOWS_1252,

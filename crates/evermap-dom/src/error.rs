@@ -1,10 +1,10 @@
-//! What can go wrong when a document is parsed or a block is opened.
+//! Errors of parsing a document and of opening a block.
 //!
-//! Each error says what was found, where, and what the caller can do about it.
+//! Each error has the cause, the place and the remedy.
 
 use std::fmt;
 
-/// Why a source could not be turned into a document.
+/// The error of parsing a source.
 ///
 /// ```
 /// use evermap_dom::{ParseErrorKind, xml};
@@ -16,9 +16,9 @@ use std::fmt;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// What was found.
+    /// The kind of error.
     pub kind: ParseErrorKind,
-    /// Where, in bytes from the start of the (decoded) source.
+    /// Offset in bytes from the start of the decoded source.
     pub offset_bytes: u64,
     /// The line, counted from 1.
     pub line: u32,
@@ -48,7 +48,7 @@ impl ParseError {
         ParseError { kind, offset_bytes: 0, line: 1, column: 1 }
     }
 
-    /// What the user can do about it.
+    /// Returns the remedy.
     ///
     /// ```
     /// # use evermap_dom::xml;
@@ -104,7 +104,7 @@ impl std::error::Error for ParseError {}
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseErrorKind {
-    /// A table's 32-bit offsets (24-bit for names) don't reach further.
+    /// A table would exceed its 32-bit offsets (24-bit for names).
     #[error("the document has too many {what}: the limit is {limit}")]
     TooLarge {
         /// Bytes of text, nodes or names.
@@ -112,22 +112,22 @@ pub enum ParseErrorKind {
         /// The largest number possible.
         limit: u64,
     },
-    /// The process gets no more memory.
+    /// The process cannot allocate more memory.
     #[error("no memory is left for the document's tables")]
     NoMemory,
-    /// HTML: repairing the page would cost time by the square of its length.
+    /// HTML: repairing the page would take time quadratic in its length.
     #[error("repairing the page takes more than {units_max} steps, the limit for its length")]
     WorkLimit {
         /// Steps allowed for the text up to this place.
         units_max: u64,
     },
-    /// HTML: a tag has more attributes than its names can be compared in reasonable time.
+    /// HTML: a tag has too many attributes; comparing their names would take too long.
     #[error("a tag has more than {limit} attributes, the limit")]
     TooManyAttributes {
-        /// The most there may be.
+        /// The maximum.
         limit: u64,
     },
-    /// The bytes are not what the encoding says.
+    /// The bytes are not valid in the encoding.
     #[error("the bytes are not valid {encoding}")]
     Encoding {
         /// The encoding that was declared, or UTF-8.
@@ -154,7 +154,7 @@ pub enum ParseErrorKind {
     /// XML: a reference to an entity that is not declared.
     #[error("the entity &{0}; is not declared")]
     UnknownEntity(String),
-    /// XML: a reference to an entity in a file of its own.
+    /// XML: a reference to an external entity, which lies in another file.
     #[error("the entity &{0}; is external")]
     ExternalEntity(String),
     /// XML: entities that refer to themselves, or grow beyond reason.
@@ -162,7 +162,7 @@ pub enum ParseErrorKind {
     EntityLimit,
 }
 
-/// Why a block can't be opened as a document.
+/// The error of opening a block as a document.
 ///
 /// ```
 /// use evermap_dom::{Dom, InvalidDocument};
@@ -175,16 +175,16 @@ pub enum InvalidDocument {
     /// The block ends too early.
     #[error("the block has {found} bytes where {expected} are needed: fetch or parse it again")]
     Truncated {
-        /// Bytes that are there.
+        /// Length of the block.
         found: u64,
-        /// Bytes that should be.
+        /// Required length.
         expected: u64,
     },
     /// The block does not lie at a multiple of 8 bytes.
     #[error("the block lies at a misaligned address: copy it to a multiple of 8 bytes")]
     Misaligned,
-    /// Something else than a document.
-    #[error("the block does not start like a document: it is something else")]
+    /// The block is not a document.
+    #[error("the block is not a document: it does not start with a document's magic bytes")]
     NotADocument,
     /// A version that this program does not know.
     #[error(
@@ -196,16 +196,16 @@ pub enum InvalidDocument {
         /// The version that is supported.
         supported: u32,
     },
-    /// The header contradicts itself.
+    /// The header is inconsistent.
     #[error("the block's header is damaged ({what}): parse the source again")]
     Header {
-        /// Which part.
+        /// The damaged part.
         what: &'static str,
     },
     /// A table is damaged; only [`crate::Dom::validate`] finds this.
     #[error("the block is damaged ({what}, entry {index}): parse the source again")]
     Damaged {
-        /// Which rule is broken.
+        /// The broken rule.
         what: &'static str,
         /// The first entry that breaks it.
         index: u64,

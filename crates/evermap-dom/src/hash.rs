@@ -77,7 +77,7 @@ fn folded(a: u64, b: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-/// A hasher for maps keyed by offsets that this crate made up: nobody outside chooses them.
+/// A hasher for maps keyed by offsets that this crate chose, so input cannot cause collisions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OffsetHasher(u64);
 

@@ -1,9 +1,9 @@
 //! Parsing HTML.
 //!
-//! html5ever drives the sink in `sink`, which builds the tables directly; there is no tree of
-//! pointers in between. Whatever the input, the result is the document that the HTML standard
-//! says it is. The only errors are sizes beyond the format's limits, and pages whose repair would cost
-//! more than time linear in their length: `budget` says what that is.
+//! html5ever drives the sink in `sink`, which builds the tables directly, without a tree of
+//! pointers. For any input the result is the document that the HTML standard defines. The only
+//! errors are sizes beyond the format's limits, and pages whose repair would take more than linear
+//! time: see `budget`.
 
 mod atoms;
 mod budget;
@@ -18,7 +18,7 @@ use crate::encoding::HtmlDecoder;
 use crate::error::ParseError;
 use crate::tables::Tables;
 
-/// How to parse HTML.
+/// Options of the HTML parser.
 ///
 /// ```
 /// use evermap_dom::html::{self, HtmlOptions};
@@ -33,14 +33,14 @@ use crate::tables::Tables;
 /// ```
 #[derive(Clone, Debug)]
 pub struct HtmlOptions {
-    /// Build the id, class and name indexes: 2-4 % more space, and queries by id, class or name
-    /// that touch only what they find. On by default.
+    /// Build the id, class and name indexes. They take 2-4 % more space, and queries by id, class
+    /// or name then touch only matching elements. On by default.
     pub index: bool,
-    /// Treat the document as if scripts run, so that `noscript` holds plain text. On by default,
-    /// as in browsers.
+    /// Parse the document as if scripts run, so `noscript` contains plain text. On by default, as
+    /// in browsers.
     pub scripting: bool,
-    /// The label of the encoding that the transport named, such as the `charset` of an HTTP
-    /// header. A byte order mark wins over it, and it wins over a `meta` element.
+    /// The encoding label from the transport, such as the `charset` of an HTTP header. A byte order
+    /// mark overrides it, and it overrides a `meta` element.
     pub encoding: Option<String>,
 }
 
@@ -70,9 +70,8 @@ pub fn parse(text: &str, options: &HtmlOptions) -> Result<Tables, ParseError> {
     driver.finish(text.len() as u64)
 }
 
-/// Parses bytes: decides on their encoding by byte order mark, then
-/// [`HtmlOptions::encoding`], then a `meta` element in the first 1024 bytes, then UTF-8. What does
-/// not decode becomes U+FFFD.
+/// Parses bytes. Determines their encoding by byte order mark, then [`HtmlOptions::encoding`], then
+/// a `meta` element in the first 1024 bytes, then UTF-8. Invalid bytes become U+FFFD.
 ///
 /// ```
 /// use evermap_dom::html;
@@ -88,10 +87,10 @@ pub fn parse_bytes(bytes: &[u8], options: &HtmlOptions) -> Result<Tables, ParseE
     parser.finish()
 }
 
-/// Parses a piece of a page as it would be parsed inside an element: what `innerHTML` does.
+/// Parses a fragment of a page as inside an element, like `innerHTML`.
 ///
-/// `context` is that element's name, with `svg ` or `math ` before it for the foreign ones. The
-/// document that comes back has an `html` element, and the piece's nodes are its children.
+/// `context` is that element's name, with the prefix `svg ` or `math ` for foreign elements. The
+/// returned document has an `html` element whose children are the fragment's nodes.
 ///
 /// ```
 /// use evermap_dom::html;
@@ -117,7 +116,7 @@ pub fn parse_fragment(
     driver.finish(text.len() as u64)
 }
 
-/// Parses a page that arrives piece by piece.
+/// Parses a page that arrives in pieces.
 ///
 /// ```
 /// use evermap_dom::html::HtmlParser;
@@ -138,7 +137,7 @@ pub struct HtmlParser {
 }
 
 impl HtmlParser {
-    /// A parser that waits for its first bytes.
+    /// Creates a parser.
     pub fn new(options: &HtmlOptions) -> HtmlParser {
         HtmlParser::with_capacity(options, 0)
     }
@@ -151,14 +150,14 @@ impl HtmlParser {
         }
     }
 
-    /// Takes the next bytes; a character may be cut in two by their end.
+    /// Parses the next bytes. They may end in the middle of a character.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes_fed += bytes.len() as u64;
         let driver = &mut self.driver;
         self.decoder.decode(bytes, false, &mut |text| driver.process(text));
     }
 
-    /// How many bytes came in so far.
+    /// Returns the number of bytes fed so far.
     pub fn bytes_fed(&self) -> u64 {
         self.bytes_fed
     }

@@ -1,18 +1,18 @@
 //! Postings: for each key, the ids of the nodes that have it, in document order.
 //!
-//! Ids of one key rise, so each is stored as its distance from the one before (the first from 0)
-//! in a variable-length integer: 1.2 bytes an element on real pages where a plain array takes 4.
-//! Reading them is sequential, which is all a query needs.
+//! Ids of one key increase, so each is stored as the difference from the previous one (the first
+//! from 0) in a variable-length integer. On real pages this takes 1.2 bytes per element instead of
+//! the 4 of a plain array. Reading is sequential, which is sufficient for queries.
 
-/// Where one key's postings start, and how many they are.
+/// Start and number of one key's postings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     pub offset: u32,
     pub count: u32,
 }
 
-/// Groups (key, node) pairs by key. `pairs` is called twice and must give the same pairs, nodes
-/// rising within a key.
+/// Groups (key, node) pairs by key. `pairs` is called twice and must return the same pairs, with
+/// increasing nodes within a key.
 pub(crate) fn build(
     keys: usize,
     mut pairs: impl FnMut(&mut dyn FnMut(u32, u32)),
@@ -45,7 +45,7 @@ pub(crate) fn build(
     (places, bytes)
 }
 
-/// Appends a number, 7 bits a byte, low bits first, high bit set on all but the last.
+/// Appends a number, 7 bits per byte, low bits first, high bit set on all but the last byte.
 #[inline]
 fn push_varint(bytes: &mut Vec<u8>, mut number: u32) {
     while number >= 0x80 {
@@ -55,7 +55,7 @@ fn push_varint(bytes: &mut Vec<u8>, mut number: u32) {
     bytes.push(number as u8);
 }
 
-/// Reads a number at `at`; gives it and the place after it.
+/// Reads a number at `at`. Returns it and the offset after it.
 #[inline]
 fn read_varint(bytes: &[u8], mut at: usize) -> Option<(u32, usize)> {
     let mut number = 0;
@@ -74,7 +74,7 @@ fn read_varint(bytes: &[u8], mut at: usize) -> Option<(u32, usize)> {
     }
 }
 
-/// Reads the postings of one key. Whatever the bytes are, ids rise and the reader ends.
+/// Reads the postings of one key. For any bytes, ids increase and the reader ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Postings<'a> {
     bytes: &'a [u8],
@@ -88,12 +88,12 @@ impl<'a> Postings<'a> {
         Postings { bytes, at: offset as usize, left: count, last: 0 }
     }
 
-    /// An upper bound on how many ids are left.
+    /// Returns an upper bound on the number of remaining ids.
     pub(crate) fn left(&self) -> u32 {
         self.left
     }
 
-    /// The place after what was read so far.
+    /// Returns the offset after the ids read so far.
     pub(crate) fn position(&self) -> usize {
         self.at
     }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn every_distance_comes_back() {
+    fn differences_round_trip() {
         for number in [1, 127, 128, 16383, 16384, 1 << 21, 1 << 28, u32::MAX] {
             let mut bytes = Vec::new();
             push_varint(&mut bytes, number);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_postings_end_and_never_go_back() {
+    fn damaged_postings_increase_and_end() {
         assert_eq!(Postings::new(&[5, 0, 7], 0, 3).collect::<Vec<_>>(), [5]);
         assert_eq!(Postings::new(&[5, 0xFF], 0, u32::MAX).count(), 1);
         assert_eq!(Postings::new(&[1], 400, 9).count(), 0);

@@ -6,7 +6,7 @@
 use crate::hash;
 use crate::known_names::KNOWN_NAMES;
 
-/// How many well-known names this version of the crate has.
+/// Number of well-known names in this version of the crate.
 pub(crate) const KNOWN_COUNT: u32 = KNOWN_NAMES.len() as u32;
 
 const SLOTS: usize = 4096;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_found_under_its_own_place() {
+    fn every_name_is_found_at_its_index() {
         for (id, known) in KNOWN_NAMES.iter().enumerate() {
             assert_eq!(find(known), Some(id as u32), "{known} occurs twice");
         }

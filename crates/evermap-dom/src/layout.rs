@@ -49,13 +49,13 @@ pub(crate) struct Header {
     pub quirks: u32,
     /// [`FLAG_INDEXED`] and [`FLAG_SCRIPTING`].
     pub flags: u32,
-    /// How many of the well-known names the writer knew; dynamic names have ids from here on.
+    /// Number of well-known names that the writer knew; dynamic names have ids from here on.
     pub known_count: u32,
     /// Bytes of the whole block.
     pub block_bytes: u64,
     /// Bytes of the source document, for statistics.
     pub source_bytes: u64,
-    /// Where each section is.
+    /// The sections' offsets and lengths.
     pub sections: [Section; SECTION_COUNT],
 }
 
@@ -64,7 +64,7 @@ pub(crate) const FLAG_INDEXED: u32 = 1;
 /// HTML was parsed as if scripts run: `noscript` holds plain text.
 pub(crate) const FLAG_SCRIPTING: u32 = 2;
 
-/// Where one section lies in the block.
+/// Offset and length of one section.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct Section {
@@ -210,7 +210,7 @@ pub(crate) struct Name {
     pub offset: u32,
     /// Length of the qualified name in bytes.
     pub bytes: u32,
-    /// Length of the prefix in bytes, without its colon; 0 when there is none.
+    /// Length of the prefix in bytes, without its colon; 0 without a prefix.
     pub prefix_bytes: u32,
     /// The id that all names with this local name share: a well-known name's id, or the smallest
     /// id of them.
@@ -247,7 +247,7 @@ pub(crate) struct Token {
     pub bytes: u32,
     /// Offset of its postings in the class postings.
     pub postings: u32,
-    /// How many elements have it.
+    /// Number of elements that have it.
     pub count: u32,
 }
 
@@ -268,7 +268,7 @@ pub(crate) struct NameEntry {
     pub local: u32,
     /// Offset of the postings in the name postings.
     pub postings: u32,
-    /// How many elements have it.
+    /// Number of elements that have it.
     pub count: u32,
 }
 

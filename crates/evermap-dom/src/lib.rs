@@ -1,9 +1,10 @@
 //! HTML and XML documents as one block of plain tables that reopens without parsing.
 //!
 //! A page is parsed once into [`Tables`] and written as one position-independent block: into a
-//! store's mapped object, a file, shared memory. Opening that block later, in any process at any
-//! address, is [`Dom::new`]: it looks at the header, and everything is there: tree, attributes,
-//! text, and indexes by id, class and name that make most CSS queries touch only what they find.
+//! store's mapped object, a file or shared memory. [`Dom::new`] opens the block later, in any
+//! process at any address. It checks the header, and then everything is available: tree,
+//! attributes, text, and indexes by id, class and name, so most CSS queries touch only matching
+//! elements.
 //!
 //! ```
 //! use evermap_dom::{Dom, Selector, html};
@@ -22,9 +23,9 @@
 //!
 //! # Trust
 //!
-//! The crate has no `unsafe` code of its own. [`Dom::new`] checks the header only; with damaged tables behind
-//! it, queries give wrong answers, but nothing panics, loops for ever or reads outside the block.
-//! A block from someone else is checked in one linear pass by [`Dom::validate`].
+//! The crate has no handwritten `unsafe` code. [`Dom::new`] checks the header only. If the tables
+//! are damaged, queries give wrong answers, but no query panics, loops endlessly or reads outside
+//! the block. [`Dom::validate`] checks a block from an untrusted source in one linear pass.
 #![deny(unsafe_code)]
 
 mod arena;

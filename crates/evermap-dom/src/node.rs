@@ -1,4 +1,4 @@
-//! Nodes as the user sees them: a document and an id, copied freely.
+//! Nodes for users: a document and an id, copied freely.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::layout::*;
 use crate::names::{NAMESPACE_DEFAULT, NAMESPACE_HTML};
 use crate::select::{Select, Selector};
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     /// The document itself, id 0.
@@ -73,7 +73,7 @@ impl<'a> NodeRef<'a> {
         self.dom
     }
 
-    /// What the node is.
+    /// Returns the kind of the node.
     pub fn kind(&self) -> NodeKind {
         match self.record().kind() {
             DOCUMENT => NodeKind::Document,
@@ -86,12 +86,12 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// Whether the node is an element.
+    /// Returns true if the node is an element.
     pub fn is_element(&self) -> bool {
         self.record().kind() == ELEMENT
     }
 
-    /// Whether the node is a text.
+    /// Returns true if the node is a text.
     pub fn is_text(&self) -> bool {
         self.record().kind() == TEXT_NODE
     }
@@ -174,18 +174,19 @@ impl<'a> NodeRef<'a> {
         self.at(self.dom.first_child(self.id))
     }
 
-    /// The last child. Goes up from the subtree's last node: as many steps as that is deep.
+    /// Returns the last child. Goes up from the last node of the subtree, so it takes as many steps
+    /// as that node is deep.
     pub fn last_child(&self) -> Option<NodeRef<'a>> {
         self.at(self.dom.last_child(self.id))
     }
 
-    /// The node after this one, under the same parent.
+    /// Returns the next sibling.
     pub fn next_sibling(&self) -> Option<NodeRef<'a>> {
         self.at(self.dom.next_sibling(self.id))
     }
 
-    /// The node before this one, under the same parent. Goes up from that node's last descendant:
-    /// as many steps as that is deep.
+    /// Returns the previous sibling. Goes up from its last descendant, so it takes as many steps as
+    /// that is deep.
     pub fn prev_sibling(&self) -> Option<NodeRef<'a>> {
         self.at(self.dom.prev_sibling(self.id))
     }
@@ -195,7 +196,7 @@ impl<'a> NodeRef<'a> {
         Children { next: self.first_child() }
     }
 
-    /// Everything below this node in document order, template contents left out.
+    /// Returns all nodes below this one in document order, without template contents.
     ///
     /// ```
     /// # use evermap_dom::xml;
@@ -261,7 +262,7 @@ impl<'a> NodeRef<'a> {
         text
     }
 
-    /// Writes what [`text`](NodeRef::text) gives, piece by piece.
+    /// Writes [`text`](NodeRef::text) to a formatter, in pieces.
     pub fn write_text(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         if let Some(value) = self.value() {
             return out.write_str(value);
@@ -292,7 +293,7 @@ impl<'a> NodeRef<'a> {
         self.select(selector).next()
     }
 
-    /// Whether this node is an element that matches.
+    /// Returns true if this node is an element that matches.
     ///
     /// ```
     /// # use evermap_dom::html;
@@ -312,7 +313,7 @@ impl<'a> NodeRef<'a> {
 }
 
 impl PartialEq for NodeRef<'_> {
-    /// The same node of the same block.
+    /// Returns true for the same node of the same block.
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id && std::ptr::eq(self.dom.nodes, other.dom.nodes)
     }
@@ -335,11 +336,11 @@ impl fmt::Debug for NodeRef<'_> {
 pub struct DoctypeRef<'a> {
     /// The name of the root element.
     pub name: &'a str,
-    /// The public identifier, empty if there is none.
+    /// The public identifier; empty without one.
     pub public_id: &'a str,
-    /// The system identifier, empty if there is none.
+    /// The system identifier; empty without one.
     pub system_id: &'a str,
-    /// XML: all that stood between `<!DOCTYPE` and `>`.
+    /// XML: the source text between `<!DOCTYPE` and `>`.
     pub source: &'a str,
 }
 
@@ -475,8 +476,8 @@ impl<'a> Iterator for Descendants<'a> {
 }
 
 impl<'a> Dom<'a> {
-    /// The elements that match, in document order, found one at a time: the first comes long
-    /// before the last.
+    /// Returns the matching elements in document order. They are found one at a time, so the first
+    /// comes long before the last.
     ///
     /// ```
     /// # use evermap_dom::html;
@@ -495,12 +496,12 @@ impl<'a> Dom<'a> {
         self.select(selector).next()
     }
 
-    /// How many elements match.
+    /// Returns the number of matching elements.
     pub fn count(&self, selector: &Selector) -> usize {
         self.select(selector).count()
     }
 
-    /// Whether serialization follows the rules of HTML.
+    /// Returns true if serialization follows the rules of HTML.
     pub(crate) fn writes_html(&self) -> bool {
         self.kind() == DocumentKind::Html
     }

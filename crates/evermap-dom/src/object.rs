@@ -1,13 +1,13 @@
-//! Documents as objects of a store: parsed once, open ever after.
+//! Documents as objects of a store: parsed once, reopened without parsing.
 //!
-//! A [`Document`] is the root of an object: where the document came from, and its block. Reopening
-//! is mapping the object and looking at the block's header. The block is checked no further than
-//! [`Dom::new`] does; for an object from somebody else call [`Dom::validate`]. The root's pointer was
-//! compared with the object's bounds when the store opened it.
+//! A [`Document`] is the root of an object and contains the document's source and its block.
+//! Reopening maps the object and checks the block's header. The block is checked no further than by
+//! [`Dom::new`]; for an object from an untrusted source call [`Dom::validate`]. The store has
+//! compared the root's pointer with the object's bounds.
 //!
-//! Behind the block may stand a [`Note`]: the document's name, if it is named after its file, and a path
-//! that is too long for the root. Builds that know no notes pass over it.
-// The derive writes `unsafe impl`s after checking the layout at compile time; nothing else here is.
+//! A [`Note`] can follow the block. It contains the document's name, if the document is named after
+//! its file, and a path that is too long for the root. Builds that do not know notes ignore it.
+// The derive generates `unsafe impl`s after checking the layout at compile time.
 #![allow(unsafe_code)]
 
 use evermap::{Build, Built, Error, Mut, PVec, Persist, Plain, Slot};
@@ -15,33 +15,33 @@ use evermap::{Build, Built, Error, Mut, PVec, Persist, Plain, Slot};
 use crate::layout::ALIGNMENT;
 use crate::{Dom, InvalidDocument, Tables};
 
-/// Bytes of a source's path that the root has room for.
+/// Maximum bytes of a source's path in the root.
 const PATH_BYTES_MAX: usize = 510;
-/// Bytes of the longest path of the kernel, and so of the longest that is kept.
+/// Maximum bytes of a stored path: the kernel's maximum.
 const NOTE_BYTES_MAX: usize = 4096;
 /// First bytes of a note.
 const NOTE_MAGIC: [u8; 8] = *b"EVMNOTE\n";
 /// Magic and two lengths of 32 bits.
 const NOTE_HEAD_BYTES: usize = 16;
-/// Where a block says how long it is.
+/// Offset of the block's length in its header.
 const BLOCK_BYTES_OFFSET: usize = 32;
 const _: () =
     assert!(std::mem::offset_of!(crate::layout::Header, block_bytes) == BLOCK_BYTES_OFFSET);
 
-/// Where a document came from, to recognise an unchanged source.
+/// The source of a document, to recognise an unchanged source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// File name or address; the first 4,096 bytes are kept.
     pub path: String,
     /// Bytes of the source.
     pub size_bytes: u64,
-    /// When the source was changed last, nanoseconds since 1970; 0 if that is not known.
+    /// Time of the source's last change in nanoseconds since 1970; 0 if unknown.
     pub modified_ns: u64,
     /// BLAKE3 of the source's bytes.
     pub hash: [u8; 32],
 }
 
-/// [`Source`] as it lies in the object.
+/// [`Source`] in the object's format. Its name is part of the format.
 #[derive(Clone, Copy, Persist, Plain)]
 #[repr(C)]
 struct KeptSource {
@@ -78,12 +78,12 @@ pub struct Document {
     block: PVec<u8>,
 }
 
-/// What a [`Document`] is built from.
+/// Parts of a new [`Document`].
 #[derive(Clone, Copy, Debug)]
 pub struct NewDocument<'a> {
     /// The parsed document.
     pub tables: &'a Tables,
-    /// Where it came from.
+    /// The document's source.
     pub source: &'a Source,
 }
 
@@ -97,12 +97,12 @@ impl Build<NewDocument<'_>> for Document {
     }
 }
 
-/// What a [`Document`] is built from that is named after its file.
+/// Parts of a new [`Document`] that is named after its file.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNamed<'a> {
     /// The document.
     pub document: NewDocument<'a>,
-    /// Its name, of up to 4,096 bytes. The object's own name may be shorter.
+    /// The document's name, up to 4,096 bytes. The object's name may be shorter.
     pub name: &'a str,
 }
 
@@ -138,12 +138,12 @@ fn build_tables<'a>(
     })
 }
 
-/// A note's bytes: none if the root has room for everything.
+/// Returns the bytes of a note; empty if the root has room for everything.
 fn note_of(name: &str, path: &str) -> Vec<u8> {
     if name.is_empty() && path.len() <= PATH_BYTES_MAX {
         return Vec::new();
     }
-    let (name, path) = (cut(name, NOTE_BYTES_MAX), cut(path, NOTE_BYTES_MAX));
+    let (name, path) = (truncated(name, NOTE_BYTES_MAX), truncated(path, NOTE_BYTES_MAX));
     let mut note = NOTE_MAGIC.to_vec();
     for text in [name, path] {
         note.extend_from_slice(&(text.len() as u32).to_le_bytes());
@@ -154,8 +154,8 @@ fn note_of(name: &str, path: &str) -> Vec<u8> {
     note
 }
 
-/// The longest beginning of a text that is no longer than `bytes_max`.
-fn cut(text: &str, bytes_max: usize) -> &str {
+/// Truncates a text to at most `bytes_max` bytes.
+fn truncated(text: &str, bytes_max: usize) -> &str {
     let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -163,15 +163,15 @@ fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..end]
 }
 
-/// What stands behind a block.
+/// Additional data after a block.
 struct Note<'a> {
     name: &'a str,
     path: &'a str,
 }
 
 impl<'a> Note<'a> {
-    /// The note of a block, if it has one. Believes nothing.
-    fn behind(block: &'a [u8]) -> Option<Note<'a>> {
+    /// Returns the note after a block, if there is one. Checks all lengths.
+    fn after(block: &'a [u8]) -> Option<Note<'a>> {
         let word = |at: usize| -> Option<usize> {
             let bytes = block.get(at..at.checked_add(4)?)?;
             Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
@@ -191,12 +191,12 @@ impl<'a> Note<'a> {
     }
 }
 
-/// What a [`Document`] is built from when its block is ready: parsed by another process, say.
+/// Parts of a new [`Document`] whose block exists already, for example from another process.
 #[derive(Clone, Copy, Debug)]
 pub struct NewBlock<'a> {
-    /// The block's bytes. They are not looked at: see [`Dom::validate`].
+    /// The block's bytes. They are not checked: see [`Dom::validate`].
     pub block: &'a [u8],
-    /// Where the document came from.
+    /// The document's source.
     pub source: &'a Source,
 }
 
@@ -216,21 +216,21 @@ impl Build<NewBlock<'_>> for Document {
 }
 
 impl Document {
-    /// The document's tree, ready for queries. Looks at the block's header only.
+    /// Returns the document's tree for queries. Checks the block's header only.
     ///
     /// # Errors
-    /// When the block is not a document of a format that this build knows.
+    /// If the block is not a document in a format that this build knows.
     pub fn dom(&self) -> Result<Dom<'_>, InvalidDocument> {
         Dom::new(&self.block)
     }
 
-    /// The document's name, if it is named after its file. The object's own name is the same, or made
-    /// from it if it is too long for one.
+    /// Returns the document's name, if it is named after its file. The object's name is the same,
+    /// or derived from it if it is too long for an object.
     pub fn file_name(&self) -> Option<&str> {
-        Note::behind(&self.block).map(|note| note.name).filter(|name| !name.is_empty())
+        Note::after(&self.block).map(|note| note.name).filter(|name| !name.is_empty())
     }
 
-    /// Notes when the source was changed last, which leaves the document as it is.
+    /// Sets the time of the source's last change. The document stays unchanged.
     ///
     /// ```
     /// use evermap_dom::{Document, NewDocument, Source, html};
@@ -251,11 +251,11 @@ impl Document {
         document.fields().source.modified_ns = modified_ns;
     }
 
-    /// Where the document came from.
+    /// Returns the document's source.
     pub fn source(&self) -> Source {
         let kept = &self.source;
         let path = &kept.path[..(kept.path_length as usize).min(PATH_BYTES_MAX)];
-        let noted = Note::behind(&self.block).map(|note| note.path).filter(|path| !path.is_empty());
+        let noted = Note::after(&self.block).map(|note| note.path).filter(|path| !path.is_empty());
         Source {
             path: noted.map_or_else(|| String::from_utf8_lossy(path).into_owned(), str::to_string),
             size_bytes: kept.size_bytes,
@@ -264,7 +264,7 @@ impl Document {
         }
     }
 
-    /// Bytes of the document's block, with the note behind it.
+    /// Returns the bytes of the document's block, including the note after it.
     pub fn block_bytes(&self) -> u64 {
         self.block.len() as u64
     }
@@ -272,7 +272,7 @@ impl Document {
 
 impl KeptSource {
     fn of(source: &Source) -> KeptSource {
-        let text = cut(&source.path, PATH_BYTES_MAX).as_bytes();
+        let text = truncated(&source.path, PATH_BYTES_MAX).as_bytes();
         let mut path = [0; PATH_BYTES_MAX];
         path[..text.len()].copy_from_slice(text);
         KeptSource {

@@ -1,8 +1,8 @@
 //! CSS selectors over a document.
 //!
-//! Matching is done by the `selectors` crate, which browsers use; this module gives it the tables
-//! ([`element`]), picks the elements worth asking about ([`candidates`]), and parses selectors
-//! ([`grammar`]). Nothing here recurses by the depth of a document.
+//! The `selectors` crate, which browsers use, does the matching. This module gives it access to the
+//! tables ([`element`]), finds candidate elements ([`candidates`]) and parses selectors
+//! ([`grammar`]). No code here recurses with the depth of a document.
 
 mod candidates;
 mod element;
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Select<'_, '_> {
     }
 }
 
-/// Whether one node is an element that matches.
+/// Returns true if the node is an element that matches.
 pub(crate) fn matches(dom: &Dom<'_>, id: u32, selector: &Selector) -> bool {
     let element = Element::new(dom, id);
     let mut caches = SelectorCaches::default();

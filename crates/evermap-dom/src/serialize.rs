@@ -1,9 +1,9 @@
-//! From tables back to text.
+//! Serialization: converts tables to text.
 //!
-//! HTML as the HTML standard says (void elements, raw text, escaping), XML as it was parsed:
-//! prefixes and declarations are attributes like any other, so a document comes back with the same
-//! names. One pass over the ids of the subtree with the open elements on a list of its own, so the
-//! depth of the tree does not matter. Output is written piece by piece.
+//! HTML follows the HTML standard (void elements, raw text, escaping). XML is written as it was
+//! parsed: prefixes and declarations are attributes like any other, so names stay the same. One
+//! pass over the ids of the subtree, with a list of the open elements instead of recursion, so the
+//! depth of the tree does not matter. Output is written in pieces.
 
 use std::fmt::{self, Write};
 use std::io;
@@ -33,19 +33,19 @@ impl NodeRef<'_> {
         out
     }
 
-    /// What is inside the node as markup; of a template, its contents.
+    /// Returns the contents of the node as markup; for a template, its template contents.
     pub fn inner_html(&self) -> String {
         let mut out = String::new();
         let _ = self.write_inner_html(&mut out);
         out
     }
 
-    /// Writes what [`outer_html`](NodeRef::outer_html) gives, piece by piece.
+    /// Writes [`outer_html`](NodeRef::outer_html) to a formatter, in pieces.
     pub fn write_html(&self, out: &mut dyn Write) -> fmt::Result {
         Serializer::new(self.dom(), out).range(self.id(), self.dom().end(self.id()), self.id())
     }
 
-    /// Writes what [`inner_html`](NodeRef::inner_html) gives, piece by piece.
+    /// Writes [`inner_html`](NodeRef::inner_html) to a formatter, in pieces.
     pub fn write_inner_html(&self, out: &mut dyn Write) -> fmt::Result {
         let (dom, id) = (self.dom(), self.id());
         Serializer::new(dom, out).range(id.saturating_add(1), dom.end(id), id)
@@ -144,7 +144,7 @@ impl<'a, 'o> Serializer<'a, 'o> {
         self.dom.qualified(node.name())
     }
 
-    /// Writes a start tag; gives the id to go on with.
+    /// Writes a start tag. Returns the next id.
     fn element(&mut self, id: u32, node: Node, is_top: bool) -> Result<u32, fmt::Error> {
         let end = self.dom.end(id);
         write!(self.out, "<{}", self.tag_name(node))?;

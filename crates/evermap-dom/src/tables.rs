@@ -1,8 +1,8 @@
-//! A document's tables, complete but still in ordinary memory.
+//! A document's complete tables, in ordinary memory.
 //!
-//! Parsers end here: [`Parts`] becomes [`Tables`], whose sections are laid out and written out in
-//! one pass, piece by piece, without a second copy of the whole. Indexes are built here because
-//! only now the ids are final.
+//! The last step of parsing: [`Parts`] becomes [`Tables`], whose sections are arranged and written
+//! in one pass, in pieces and without a second copy of the whole. Indexes are built here because
+//! the ids are final only now.
 
 use bytemuck::Zeroable;
 
@@ -45,7 +45,7 @@ pub struct Tables {
     text: Vec<u8>,
 }
 
-/// What a parser hands over.
+/// The result of a parser.
 pub(crate) struct Parts {
     pub document_kind: u32,
     pub quirks: u32,
@@ -57,13 +57,13 @@ pub(crate) struct Parts {
     pub source_bytes: u64,
     pub index: bool,
     pub scripting: bool,
-    /// Nodes were left out because their ids would not fit.
+    /// Nodes are missing because their ids did not fit.
     pub too_many_nodes: bool,
-    /// Something was left out because there was no memory.
+    /// Something is missing for lack of memory.
     pub no_memory: bool,
 }
 
-/// Bytes that the indexes take at most, for each node and each attribute, while they are built.
+/// Maximum bytes of the indexes during their construction, for each node and each attribute.
 const INDEX_BYTES: usize = 40;
 
 impl Parts {
@@ -255,18 +255,19 @@ impl Tables {
         ]
     }
 
-    /// How many bytes [`write_block`](Tables::write_block) writes: a multiple of 8.
+    /// Returns the number of bytes that [`write_block`](Tables::write_block) writes: a multiple of
+    /// 8.
     pub fn block_len(&self) -> usize {
         self.header.block_bytes as usize
     }
 
-    /// How many nodes the document has.
+    /// Returns the number of nodes.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Writes the block, first byte to last, in about 25 pieces. It must end up at an address that
-    /// is a multiple of 8.
+    /// Writes the block sequentially, in about 25 pieces. Its final address must be a multiple of
+    /// 8.
     pub fn write_block(&self, sink: &mut dyn FnMut(&[u8])) {
         sink(bytemuck::bytes_of(&self.header));
         for bytes in self.section_bytes() {
@@ -278,7 +279,7 @@ impl Tables {
         }
     }
 
-    /// The block in memory of its own, for use without a store.
+    /// Returns the block in ordinary memory, for use without a store.
     ///
     /// ```
     /// use evermap_dom::html;
@@ -346,8 +347,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Copies bytes, of any alignment, into a block. They are not looked at: that is what
-    /// [`crate::Dom::new`] does.
+    /// Copies bytes of any alignment into a block. Does not check them: [`crate::Dom::new`] does.
     pub fn from_bytes(bytes: &[u8]) -> Block {
         let mut words = vec![0u64; bytes.len().div_ceil(ALIGNMENT)];
         bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
@@ -359,7 +359,7 @@ impl Block {
         bytemuck::cast_slice(&self.words)
     }
 
-    /// The document in it; the empty document if the bytes are none.
+    /// Returns the document in the block, or the empty document if the bytes are not a document.
     pub fn dom(&self) -> crate::Dom<'_> {
         crate::Dom::new(self.as_bytes()).unwrap_or_default()
     }

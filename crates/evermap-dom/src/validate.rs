@@ -1,9 +1,8 @@
-//! Checking a whole block, once, before believing it.
+//! Validation of a whole block.
 //!
-//! One pass over every table. What passes has links that form a tree in document order, references
-//! that lead somewhere, text that is UTF-8 at every place where it is cut, and indexes that list
-//! exactly the elements they should. Needs no recursion and, beside the block, one list of the
-//! open elements.
+//! One pass over every table. In a valid block, links form a tree in document order, references are
+//! in range, text is UTF-8 at each boundary, and indexes list exactly the right elements. The pass
+//! uses no recursion, and no memory except a list of the open elements.
 
 use std::cell::Cell;
 
@@ -30,8 +29,8 @@ fn check(good: bool, what: &'static str, index: usize) -> Outcome {
 }
 
 impl Dom<'_> {
-    /// Checks every table, in time linear in the block. After it, nothing in the block can
-    /// surprise: use it on blocks from elsewhere.
+    /// Checks every table, in time linear in the block. Afterwards the block is known to be
+    /// consistent. Use it for blocks from untrusted sources.
     ///
     /// ```
     /// use evermap_dom::{Block, html};
@@ -67,13 +66,15 @@ struct Validator<'v, 'a> {
 }
 
 impl Validator<'_, '_> {
-    /// Whether a piece lies in the text section and cuts no character.
+    /// Returns true if a piece lies in the text section and starts and ends at character
+    /// boundaries.
     fn is_text(&self, offset: u32, bytes: u32) -> bool {
         let end = offset as usize + bytes as usize;
         self.text.get(offset as usize..end).is_some()
     }
 
-    /// Whether a length-prefixed value lies in the text section and cuts no character.
+    /// Returns true if a length-prefixed value lies in the text section and starts and ends at
+    /// character boundaries.
     fn is_value(&self, offset: u32) -> bool {
         read_length(self.text.as_bytes(), offset as usize)
             .is_some_and(|(bytes, at)| self.is_text(at as u32, bytes))
@@ -161,7 +162,7 @@ impl Validator<'_, '_> {
         let root = nodes[0];
         let good = root.kind() == DOCUMENT && root.parent == 0 && root.extent == count;
         check(good && root.data == NONE, "document node", 0)?;
-        // The open containers and where each ends; a node belongs to the innermost.
+        // The open containers and their ends; a node belongs to the innermost one.
         let mut open = vec![(0u32, count)];
         let mut fragments = 0u32;
         for (at, node) in nodes.iter().enumerate().skip(1) {
@@ -298,7 +299,7 @@ impl Validator<'_, '_> {
     }
 }
 
-/// Lists that have to follow each other without gaps and hold a given number of ids together.
+/// Lists that must be adjacent and contain a given number of ids together.
 struct Lists<'a> {
     bytes: &'a [u8],
     at: usize,

@@ -1,9 +1,9 @@
 //! Parsing XML.
 //!
-//! quick-xml finds the tags; `build` checks what it leaves open (one root, names, attributes,
-//! namespaces, characters) and appends to the tables, which are in document order from the start.
-//! Entities of the internal subset are expanded, external files are never read. Not supported:
-//! default attribute values and attribute types from a DTD.
+//! quick-xml finds the tags. `build` makes the checks that quick-xml does not (one root, names,
+//! attributes, namespaces, characters) and appends to the tables, which are in document order from
+//! the start. Entities of the internal subset are expanded, external files are never read. Not
+//! supported: default attribute values and attribute types from a DTD.
 
 mod bindings;
 mod build;
@@ -14,7 +14,7 @@ use crate::encoding::decode_xml;
 use crate::error::ParseError;
 use crate::tables::Tables;
 
-/// How to parse XML.
+/// Options of the XML parser.
 ///
 /// ```
 /// use evermap_dom::xml::{self, XmlOptions};
@@ -50,8 +50,8 @@ pub fn parse(text: &str, options: &XmlOptions) -> Result<Tables, ParseError> {
     build::parse(text, options, text.len() as u64)
 }
 
-/// Parses bytes in the encoding that their byte order mark or XML declaration names, otherwise
-/// UTF-8. Bytes that don't decode are an error.
+/// Parses bytes in the encoding of their byte order mark or XML declaration, otherwise in UTF-8.
+/// Invalid bytes are an error.
 ///
 /// ```
 /// use evermap_dom::xml;

@@ -1,5 +1,5 @@
-//! One flipped bit anywhere in the first page of a document's object: header, region table, name and root.
-//! Each opening gives the right document or a typed error.
+//! Flips each bit of the first page of a document's object: header, region table, name and root.
+//! Each opening returns the right document or a typed error.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
@@ -21,7 +21,7 @@ fn store(directory: &std::path::Path) -> (Store, File) {
     (store, File::options().read(true).write(true).open(path).unwrap())
 }
 
-/// Everything that a command asks: an error, or whether the document is the right one.
+/// Makes all queries of the command. Returns an error, or true if the document is the right one.
 fn ask(store: &Store) -> Result<bool, String> {
     let document = store.read::<Document>("a").map_err(|error| {
         assert!(!matches!(error, Error::Busy { .. }), "{error}");
@@ -34,7 +34,7 @@ fn ask(store: &Store) -> Result<bool, String> {
 }
 
 #[test]
-fn a_flipped_bit_in_a_documents_first_page_is_an_error_or_changes_no_answer() {
+fn a_flipped_bit_in_a_documents_first_page_is_an_error_or_changes_no_result() {
     let directory = tempfile::tempdir().unwrap();
     let (store, file) = store(directory.path());
     assert_eq!(ask(&store), Ok(true));
@@ -55,11 +55,11 @@ fn a_flipped_bit_in_a_documents_first_page_is_an_error_or_changes_no_answer() {
         file.write_all_at(&page[at..=at], at as u64).unwrap();
     }
     assert_eq!(ask(&store), Ok(true));
-    eprintln!("{refused} flips refused, {right} changed no answer");
-    assert!(refused > 20_000, "the header's checksum was not compared: {refused}");
+    eprintln!("{refused} flips refused, {right} changed no result");
+    assert!(refused > 20_000, "too few flips were refused: {refused}");
 }
 
-/// Writes page 0 with the checksums that fit it: of the root area, and of what stands before it.
+/// Writes page 0 with correct checksums: of the root area, and of the bytes before it.
 fn write_sealed(file: &File, mut page: [u8; 4096]) {
     let root = crc32c::crc32c(&page[3072..]);
     page[208..212].copy_from_slice(&root.to_le_bytes());
@@ -69,9 +69,9 @@ fn write_sealed(file: &File, mut page: [u8; 4096]) {
     file.write_all_at(&page, 0).unwrap();
 }
 
-/// What the checksums of the page cannot see: a root that was damaged before it was sealed.
+/// Damage that the page's checksums cannot detect: the root was damaged before the page was sealed.
 #[test]
-fn a_root_whose_pointer_or_length_leads_out_of_the_object_is_refused() {
+fn a_root_whose_pointer_or_length_exceeds_the_object_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let (store, file) = store(directory.path());
     let mut page = [0; 4096];

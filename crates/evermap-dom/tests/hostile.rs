@@ -1,21 +1,22 @@
-//! Pages and documents made to cost much: each ends with the document or with an error that names the
-//! place, the limit and the remedy. The work is bounded by the input's length, not by a clock.
+//! Pages and documents made to be expensive. Each parse returns the document, or an error that
+//! names the place, the limit and the remedy. The work is limited by the input's length, not by a
+//! clock.
 //!
-//! `EVERMAP_HOSTILE_BYTES` sets the length of each page; the time that each took is printed.
+//! `EVERMAP_HOSTILE_BYTES` sets the length of each page. The time of each parse is printed.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Instant;
 
 use evermap_dom::{ParseError, ParseErrorKind, Tables, html, xml};
 
-/// How a page may end.
+/// Allowed outcomes of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// With the document.
+    /// The document.
     Parsed,
-    /// With an error of the work limit.
+    /// An error of the work limit.
     Refused,
-    /// With one of the two.
+    /// Either of the two.
     Either,
 }
 
@@ -26,12 +27,12 @@ fn bytes() -> usize {
     given.map_or(300_000, |text| text.parse().unwrap())
 }
 
-/// `piece` as often as it fits.
+/// Repeats `piece` as often as it fits.
 fn fill(bytes: usize, piece: &str) -> String {
     piece.repeat(bytes / piece.len())
 }
 
-/// Pieces that differ in a number.
+/// Repeats a piece with an increasing number.
 fn numbered(bytes: usize, piece: impl Fn(usize) -> String) -> String {
     let mut text = String::new();
     for number in 0.. {
@@ -43,7 +44,7 @@ fn numbered(bytes: usize, piece: impl Fn(usize) -> String) -> String {
     text
 }
 
-/// Every way known to make the standard's tree construction costly.
+/// All known ways to make the standard's tree construction expensive.
 fn pages(bytes: usize) -> Vec<(&'static str, Ends, String)> {
     let half = bytes / 2;
     let attributes = |count: usize| numbered_count(count, |n| format!(" a{n}=x"));
@@ -124,7 +125,7 @@ fn numbered_count(count: usize, piece: impl Fn(usize) -> String) -> String {
     (0..count).map(piece).collect()
 }
 
-/// Returns true if the page ended as it had to.
+/// Returns true if the page has an allowed outcome.
 fn check(name: &str, ends: Ends, result: &Result<Tables, ParseError>, length: usize) -> bool {
     match result {
         Ok(_) => ends != Refused,
@@ -153,7 +154,7 @@ fn judge(bytes: usize) {
         if !check(name, ends, &result, page.len()) {
             wrong.push(name);
         }
-        // The same in pieces.
+        // Also in pieces.
         if number % 4 == 0 {
             let mut parser = html::HtmlParser::new(&Default::default());
             for piece in page.as_bytes().chunks(10_007) {
@@ -163,22 +164,22 @@ fn judge(bytes: usize) {
             assert_eq!(result.is_ok(), pieces.is_ok(), "{name}");
         }
     }
-    assert!(wrong.is_empty(), "ended otherwise than they have to: {wrong:?}");
+    assert!(wrong.is_empty(), "unexpected outcomes: {wrong:?}");
 }
 
 #[test]
-fn a_page_made_to_cost_much_ends_with_the_document_or_with_a_limit_that_is_named() {
+fn an_expensive_page_returns_the_document_or_a_limit_error() {
     judge(bytes());
 }
 
 #[test]
 #[ignore = "takes long"]
-fn five_megabytes_made_to_cost_much_end_with_the_document_or_with_a_limit_that_is_named() {
+fn five_expensive_megabytes_return_the_document_or_a_limit_error() {
     judge(5_000_000);
 }
 
 #[test]
-fn two_hundred_thousand_attributes_in_one_tag_are_refused_where_they_become_too_many() {
+fn the_error_for_too_many_attributes_has_the_place_of_the_limit() {
     let page = format!("<p>one\n<p{}>", numbered_count(200_000, |n| format!(" a{n}=x")));
     let error = html::parse(&page, &Default::default()).unwrap_err();
     assert_eq!(error.kind, ParseErrorKind::TooManyAttributes { limit: 8_000 });
@@ -187,7 +188,7 @@ fn two_hundred_thousand_attributes_in_one_tag_are_refused_where_they_become_too_
 }
 
 #[test]
-fn the_place_of_the_limit_is_where_the_work_became_too_much() {
+fn the_work_limit_error_has_the_place_of_the_limit() {
     let page = format!("{}{}", "line\n".repeat(1000), fill(1 << 20, "<div>"));
     let error = html::parse(&page, &Default::default()).unwrap_err();
     assert!(matches!(error.kind, ParseErrorKind::WorkLimit { .. }), "{error}");
@@ -204,9 +205,9 @@ fn a_fragment_has_the_same_limits() {
     assert!(matches!(error.kind, ParseErrorKind::WorkLimit { .. }), "{error}");
 }
 
-/// The same classes in XML, whose grammar has no such repairs: all of it takes linear time.
+/// The same kinds of documents in XML, whose grammar needs no repairs: all take linear time.
 #[test]
-fn xml_made_to_cost_much_takes_linear_time() {
+fn expensive_xml_takes_linear_time() {
     let bytes = bytes();
     let deep = |open: &dyn Fn(usize) -> String, close: &str| {
         let levels = bytes / (open(0).len() + close.len() + 5);
@@ -234,7 +235,7 @@ fn xml_made_to_cost_much_takes_linear_time() {
 
 /// U+FEFF is a byte order mark at the beginning of a page, and a character everywhere else.
 #[test]
-fn a_mark_is_left_out_at_the_beginning_and_nowhere_else() {
+fn a_byte_order_mark_is_dropped_only_at_the_beginning() {
     let text = format!("\u{FEFF}<p>{}", "\u{FEFF}a".repeat(20_000));
     let block = html::parse(&text, &Default::default()).unwrap().to_block();
     let paragraph = block.dom().select_first(&"p".parse().unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! The html5lib tree construction tests: this builder gives, for each, the tree that rcdom gives,
-//! and the suite's own expectation as often as html5ever does.
+//! The html5lib tree construction tests. For each test, this builder produces rcdom's tree, and the
+//! suite's expected tree as often as html5ever does.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -114,7 +114,7 @@ fn prefix(namespace: Option<&str>) -> &'static str {
 }
 
 #[test]
-fn the_tree_construction_suite_gives_the_trees_that_rcdom_gives() {
+fn the_tree_construction_suite_gives_rcdoms_trees() {
     let (mut run, mut as_expected) = (0, 0);
     for (name, file) in files("html5lib-tree", "dat") {
         for case in cases(&file) {
@@ -141,6 +141,6 @@ fn the_tree_construction_suite_gives_the_trees_that_rcdom_gives() {
             }
         }
     }
-    eprintln!("{run} runs, all as rcdom; {as_expected} as the suite expects");
+    eprintln!("{run} runs, all equal to rcdom, {as_expected} equal to the suite's expectation");
     assert!(as_expected * 100 >= run * 97);
 }

@@ -1,4 +1,4 @@
-//! Real pages: the tree, the queries and the markup are those of html5ever's own tree.
+//! Compares tree, queries and markup of real pages with html5ever's own tree.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -13,7 +13,7 @@ fn block(text: &str) -> Block {
 }
 
 #[test]
-fn every_page_has_the_tree_that_html5ever_builds() {
+fn every_page_has_html5evers_tree() {
     for (name, text) in files("html", "html") {
         let block = block(&text);
         let dom = Dom::new(block.as_bytes()).unwrap();
@@ -41,7 +41,7 @@ fn every_page_fed_in_pieces_gives_the_same_block() {
 }
 
 #[test]
-fn every_page_is_written_as_html5ever_writes_it() {
+fn every_page_is_serialized_as_by_html5ever() {
     for (name, text) in files("html", "html") {
         let block = block(&text);
         let dom = peer::parse(&text);
@@ -50,16 +50,16 @@ fn every_page_is_written_as_html5ever_writes_it() {
         serialize(&mut theirs, &document, SerializeOpts::default()).unwrap();
         let theirs = String::from_utf8(theirs).unwrap();
         let ours = block.dom().document_node().outer_html();
-        // rcdom leaves template contents out; the standard and this crate don't.
+        // rcdom omits template contents; the standard and this crate do not.
         if block.dom().count(&"template".parse().unwrap()) == 0 {
             assert!(ours == theirs, "{name}: markup differs");
         }
     }
 }
 
-/// Pages without `noscript` in odd places survive a second parse unchanged; most do.
+/// Pages without `noscript` in unusual places survive a second parse unchanged; most of them do.
 #[test]
-fn markup_that_was_written_parses_to_the_same_tree_again() {
+fn serialized_markup_parses_to_the_same_tree() {
     let mut same = 0;
     let pages = files("html", "html");
     for (_, text) in &pages {

@@ -1,4 +1,4 @@
-//! What the documentation promises, one small case each; no corpus needed.
+//! One small test for each promise of the documentation; needs no corpus.
 #![allow(clippy::unwrap_used)]
 
 use evermap_dom::html::HtmlOptions;
@@ -70,7 +70,7 @@ fn opening_names_what_is_wrong() {
 }
 
 #[test]
-fn the_empty_document_answers_everything() {
+fn the_empty_document_supports_all_queries() {
     let dom = Dom::default();
     assert_eq!((dom.node_count(), dom.title(), dom.root_element()), (1, None, None));
     assert_eq!(dom.count(&"*".parse().unwrap()), 0);
@@ -78,7 +78,7 @@ fn the_empty_document_answers_everything() {
 }
 
 #[test]
-fn misnested_markup_is_put_where_the_standard_says() {
+fn misnested_markup_is_moved_as_in_the_standard() {
     let block = page("<table><tr><td>1</td>stray</table><b>x<p>y</b>z");
     assert_eq!(
         block.dom().root_element().unwrap().outer_html(),
@@ -116,7 +116,7 @@ fn equal_texts_and_values_take_space_once() {
 }
 
 #[test]
-fn a_text_cut_by_references_and_chunks_is_one_node() {
+fn a_text_split_by_references_and_pieces_is_one_node() {
     let block = page("<p>a&amp;b&#x41;c&lt;</p>");
     let p = block.dom().select_first(&"p".parse().unwrap()).unwrap();
     assert_eq!(p.children().count(), 1);
@@ -127,7 +127,7 @@ fn a_text_cut_by_references_and_chunks_is_one_node() {
 }
 
 #[test]
-fn template_contents_are_apart_and_are_written() {
+fn template_contents_are_separate_and_serialized() {
     let block = page("<template id=t><p>in<template><i>deep</i></template></p></template><p>out");
     assert_eq!(texts(&block, "p"), ["out"]);
     let dom = block.dom();
@@ -148,7 +148,7 @@ fn template_contents_are_apart_and_are_written() {
 }
 
 #[test]
-fn void_and_raw_text_elements_are_written_as_the_standard_says() {
+fn void_and_raw_text_elements_are_serialized_as_in_the_standard() {
     let source = "<script>if (a<b && c) {}</script><style>a>b{}</style><br><img src=\"a&amp;b\">\
                   <p title=\"&lt;&quot;&nbsp;\">&lt;&amp;\u{A9}&nbsp;</p><!--c-->";
     let block = html::parse(&format!("<!DOCTYPE html><body>{source}"), &Default::default())
@@ -232,7 +232,7 @@ fn pseudo_classes_read_the_attributes() {
 }
 
 #[test]
-fn has_looks_in_every_direction() {
+fn has_works_in_every_direction() {
     let block = page(
         "<!DOCTYPE html><section><h1>a</h1><p><b>x</b></p></section><section><p>y</p></section>",
     );
@@ -260,7 +260,7 @@ fn results_are_in_document_order_without_an_index_too() {
 }
 
 #[test]
-fn a_query_below_a_node_stays_below_it() {
+fn a_query_below_a_node_returns_only_descendants() {
     let block = page("<div id=o><p>1</p><div id=i><p>2</p></div></div><p>3</p>");
     let inner = block.dom().element_by_id("i").unwrap();
     let p: Selector = "p".parse().unwrap();
@@ -271,7 +271,7 @@ fn a_query_below_a_node_stays_below_it() {
 }
 
 #[test]
-fn selector_errors_say_where_and_what() {
+fn selector_errors_have_place_and_kind() {
     let error = |text: &str| text.parse::<Selector>().unwrap_err();
     assert_eq!(error("").kind, SelectorErrorKind::Empty);
     assert_eq!(error("a >").kind, SelectorErrorKind::DanglingCombinator);
@@ -316,7 +316,7 @@ fn encodings_come_from_mark_label_meta_and_declaration() {
 }
 
 #[test]
-fn xml_comes_back_as_it_was() {
+fn xml_round_trips() {
     let sources = [
         "<a/>",
         "<!DOCTYPE r SYSTEM \"r.dtd\" [<!ENTITY e \"x\">]><r b=\"1\"><!--c--><?p q?>t</r>",
@@ -331,7 +331,7 @@ fn xml_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_part_of_an_xml_document_is_written_with_its_namespaces() {
+fn a_part_of_an_xml_document_is_serialized_with_its_namespaces() {
     let block = data("<p:r xmlns:p=\"urn:1\" xmlns=\"urn:2\"><p:a/></p:r>");
     let a = block.dom().select_first(&"a".parse().unwrap()).unwrap();
     assert_eq!(a.outer_html(), "<p:a xmlns:p=\"urn:1\" xmlns=\"urn:2\"/>");
@@ -352,7 +352,7 @@ fn xml_values_are_normalised_and_entities_expanded() {
 }
 
 #[test]
-fn xml_errors_are_typed_and_placed() {
+fn xml_errors_have_kind_and_place() {
     use ParseErrorKind as Kind;
     assert_eq!(xml_error(""), Kind::NoRoot);
     assert_eq!(xml_error("<a/>x"), Kind::TextOutsideRoot);

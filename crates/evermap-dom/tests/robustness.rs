@@ -1,5 +1,5 @@
-//! Hostile input: markup made of garbage, damaged blocks, trees a million levels deep. Nothing
-//! panics, hangs or overflows the stack.
+//! Hostile input: garbage markup, damaged blocks, trees a million levels deep. Nothing panics,
+//! hangs or overflows the stack.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn garbage_gives_the_tree_that_rcdom_gives(pieces in prop::collection::vec(piece(), 0..40)) {
+    fn garbage_gives_rcdoms_tree(pieces in prop::collection::vec(piece(), 0..40)) {
         let text = pieces.concat();
         let block = html::parse(&text, &Default::default()).unwrap().to_block();
         let dom = Dom::new(block.as_bytes()).unwrap();
@@ -105,7 +105,7 @@ fn samples() -> Vec<Block> {
     ]
 }
 
-/// Everything that can be asked of a document. Answers don't matter, coming back does.
+/// Makes all queries on a document. The results do not matter, only that each query returns.
 fn ask_everything(dom: Dom<'_>) {
     let selectors = [
         "p",
@@ -152,7 +152,7 @@ fn a_damaged_block_never_panics_or_hangs() {
         let sample = random.pick(&samples);
         let mut bytes = sample.as_bytes().to_vec();
         for _ in 0..1 + random.below(4) {
-            // Mostly behind the header, which is checked at once.
+            // Mostly after the header, which is checked at once.
             let at = match random.one_in(8) {
                 true => random.below(bytes.len()),
                 false => 256 + random.below(bytes.len() - 256),
@@ -179,10 +179,10 @@ fn a_damaged_block_never_panics_or_hangs() {
     eprintln!("{rounds} damaged blocks: {refused} refused at once, {caught} by validation");
 }
 
-/// Turns every byte of the structural tables over, one at a time: validation notices each, except
-/// where the result is another good document.
+/// Inverts every byte of the structural tables, one at a time. Validation detects each change,
+/// unless the result is another valid document.
 #[test]
-fn validation_notices_damage_to_the_structure() {
+fn validation_detects_damage_to_the_structure() {
     for sample in samples() {
         let dom = sample.dom();
         let nodes = 256..256 + 16 * dom.node_count();
@@ -193,7 +193,8 @@ fn validation_notices_damage_to_the_structure() {
                 bytes[at] ^= flip;
                 let damaged = Block::from_bytes(&bytes);
                 let noticed = damaged.dom().validate().is_err();
-                // Bytes 8-11 and 12-15 of a leaf, and 1-3 of any, can name other good content.
+                // Bytes 8-11 and 12-15 of a leaf, and 1-3 of any node, can refer to other valid
+                // content.
                 let is_link = (4..8).contains(&(at % 16));
                 if !noticed && is_link {
                     missed.push(at);
@@ -203,7 +204,7 @@ fn validation_notices_damage_to_the_structure() {
                 }
             }
         }
-        assert!(missed.is_empty(), "parent links changed unnoticed at {missed:?}");
+        assert!(missed.is_empty(), "changed parent links were not detected at {missed:?}");
     }
 }
 
@@ -233,7 +234,7 @@ fn check_deep(dom: Dom<'_>, name: &str, levels: usize) {
     for (selector, count) in selectors {
         assert_eq!(dom.count(&selector.parse().unwrap()), count, "{selector}");
     }
-    // Down a million levels inside one question.
+    // One query a million levels deep.
     let has: Selector = format!("{name}:has(#leaf)").parse().unwrap();
     assert!(dom.select_first(&has).is_some());
     assert_eq!(dom.document_node().text(), "");
@@ -248,7 +249,7 @@ fn xml_a_million_levels_deep_is_parsed_queried_written_and_validated() {
     assert_eq!(block.dom().document_node().outer_html().len(), text.len());
 }
 
-/// With spans: html5ever itself needs time by the square of the depth for nested divs.
+/// With spans: html5ever itself takes time quadratic in the depth for nested divs.
 #[test]
 fn html_a_million_levels_deep_is_parsed_queried_written_and_validated() {
     let text = ["<!DOCTYPE html><body>", &"<span>".repeat(DEEP), "<x id=leaf>"].concat();
@@ -257,14 +258,14 @@ fn html_a_million_levels_deep_is_parsed_queried_written_and_validated() {
 }
 
 #[test]
-fn html_with_five_thousand_nested_divs_is_as_good() {
+fn html_with_five_thousand_nested_divs_works_as_well() {
     let text = ["<!DOCTYPE html><body>", &"<div>".repeat(5000), "<x id=leaf>"].concat();
     let block = html::parse(&text, &Default::default()).unwrap().to_block();
     check_deep(block.dom(), "div", 5000);
 }
 
 #[test]
-fn many_attributes_classes_and_names_are_no_trap() {
+fn many_attributes_classes_and_names_work() {
     let classes: Vec<String> = (0..20_000).map(|n| format!("c{n}")).collect();
     let attributes: Vec<String> = (0..5000).map(|n| format!("a{n}='{n}'")).collect();
     let page = format!("<p class='{}'><x {}>", classes.join(" "), attributes.join(" "));

@@ -1,5 +1,5 @@
-//! Parsed in one process, queried in another: documents kept in a store give exactly what a tree
-//! parsed in memory gives. The second process is this test program again, placed elsewhere by
+//! Documents parsed in one process and queried in another through a store return the results of a
+//! tree in memory. The second process is this test program again, at other addresses because of
 //! address space randomisation.
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use common::{Random, files, peer, selectors};
 use evermap::Store;
 use evermap_dom::{Document, NewDocument, NodeKind, Selector, Source, Tables, html, xml};
 
-/// A page of our own, for machines without the corpus.
+/// A generated page, for machines without the corpus.
 fn own_page() -> String {
     let mut page = String::from("<!doctype html><title>Own page</title><body class='main wide'>");
     for i in 0..200 {
@@ -64,7 +64,7 @@ fn keep(all: &[(String, String)], parse: impl Fn(&str) -> Tables) -> tempfile::T
         batch.create::<Document, _>(name, new).unwrap();
     }
     batch.commit().unwrap();
-    // Each object's file is its document's block and a few pages.
+    // Each object's file has its document's block and a few more pages.
     for (name, text) in all {
         let file = store.info(name).unwrap().file_bytes;
         let block = store.read::<Document>(name).unwrap().block_bytes();
@@ -75,7 +75,7 @@ fn keep(all: &[(String, String)], parse: impl Fn(&str) -> Tables) -> tempfile::T
     directory
 }
 
-/// Runs the ignored tests `names` of this program side by side, each in a process of its own.
+/// Runs the ignored tests `names` of this program in parallel, each in a child process.
 fn run_in_new_processes(names: &[&str], store: &std::path::Path) {
     let children: Vec<_> = names
         .iter()
@@ -93,14 +93,14 @@ fn run_in_new_processes(names: &[&str], store: &std::path::Path) {
     }
 }
 
-/// The store that the first process made; `None` when the child was started by hand.
+/// Opens the store of the first process; `None` if the child was started by hand.
 fn store_of_first_process() -> Option<Store> {
     let path = std::env::var_os("EVERMAP_TEST_STORE")?;
     Some(Store::open(path).unwrap())
 }
 
 #[test]
-fn two_hundred_selectors_per_page_find_in_a_second_process_what_they_find_over_rcdom() {
+fn two_hundred_selectors_per_page_match_the_same_as_in_rcdom() {
     let directory = keep(&pages(), |text| html::parse(text, &Default::default()).unwrap());
     let children =
         ["child_compares_selectors_on_even_pages", "child_compares_selectors_on_odd_pages"];
@@ -126,7 +126,7 @@ fn compare_selectors(half: usize) {
         let document = store.read::<Document>(&name).unwrap();
         let dom = document.dom().unwrap();
         dom.validate().unwrap();
-        // Ids to places: the peer does not count template contents.
+        // Converts ids to the peer's numbering, which skips template contents.
         let mut places = vec![0usize; dom.node_count()];
         for (place, node) in dom.document_node().descendants().enumerate() {
             places[node.id() as usize] = place + 1;
@@ -147,7 +147,7 @@ fn compare_selectors(half: usize) {
 }
 
 #[test]
-fn xml_read_in_a_second_process_has_the_nodes_that_another_library_counts() {
+fn xml_in_a_second_process_has_the_node_counts_of_another_library() {
     let directory = keep(&xml_files(), |text| xml::parse(text, &Default::default()).unwrap());
     run_in_new_processes(&["child_counts_xml"], &directory.path().join("store"));
 }
@@ -165,7 +165,7 @@ fn child_counts_xml() {
             match node.kind() {
                 NodeKind::Element => {
                     elements += 1;
-                    // What the other library takes for declarations of namespaces, not attributes.
+                    // The other library treats these as namespace declarations, not attributes.
                     attributes += node
                         .attributes()
                         .filter(|a| a.name() != "xmlns" && !a.name().starts_with("xmlns:"))

@@ -1,4 +1,4 @@
-//! Real XML: the tree is the one that roxmltree builds.
+//! Compares the trees of real XML files with roxmltree's.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -74,7 +74,7 @@ fn compare(name: &str, text: &str) {
 }
 
 #[test]
-fn small_files_have_the_tree_that_roxmltree_builds() {
+fn small_files_have_roxmltrees_tree() {
     for (name, text) in sources().iter().filter(|(_, text)| text.len() < QUICK_BYTES) {
         compare(name, text);
     }
@@ -82,14 +82,14 @@ fn small_files_have_the_tree_that_roxmltree_builds() {
 
 #[test]
 #[ignore = "long in a debug build; run with --release --ignored"]
-fn large_files_have_the_tree_that_roxmltree_builds() {
+fn large_files_have_roxmltrees_tree() {
     for (name, text) in sources().iter().filter(|(_, text)| text.len() >= QUICK_BYTES) {
         compare(name, text);
     }
 }
 
 #[test]
-fn files_that_were_written_parse_to_the_same_block_again() {
+fn serialized_files_parse_to_the_same_block() {
     for (name, text) in sources().iter().filter(|(_, text)| text.len() < QUICK_BYTES) {
         let first = xml::parse(text, &Default::default()).unwrap().to_block();
         let written = first.dom().document_node().outer_html();
@@ -99,10 +99,10 @@ fn files_that_were_written_parse_to_the_same_block_again() {
     }
 }
 
-/// The W3C suite's documents that are not well-formed, and those that are, as far as they need no
-/// external file. The counts are what quick-xml and the checks here reach.
+/// The W3C suite's malformed documents, and its well-formed ones that need no external file. The
+/// counts are those that quick-xml and the checks here reach.
 #[test]
-fn the_conformance_suite_is_judged_as_well_as_before() {
+fn conformance_does_not_get_worse() {
     let Some(folder) = corpus("xml-conformance/xmlconf") else {
         return;
     };
@@ -133,11 +133,11 @@ fn the_conformance_suite_is_judged_as_well_as_before() {
             }
         }
     }
-    eprintln!("{} of {bad} documents that are not well-formed were accepted", wrong.0.len());
+    eprintln!("{} of {bad} malformed documents were accepted", wrong.0.len());
     eprintln!("{} of {good} valid documents were rejected", wrong.1.len());
     if std::env::var_os("EVERMAP_VERBOSE").is_some() {
         eprintln!("{wrong:#?}");
     }
-    // Most of these break rules inside the DTD, which is only searched for entities.
+    // Most of these break rules inside the DTD, which is searched only for entities.
     assert!(wrong.0.len() <= 71 && wrong.1.len() <= 2, "{wrong:#?}");
 }

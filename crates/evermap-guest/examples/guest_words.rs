@@ -1,6 +1,6 @@
-//! Counts words in a heap that lasts: `guest_words WORD..` adds, and says how often each was there in
-//! this run and all before; `guest_words --show OWNER:NAME` says what another application shares. A
-//! guest, and a native program:
+//! Counts words in a persistent heap. `guest_words WORD..` adds words and prints the counts of all
+//! runs; `guest_words --show OWNER:NAME` prints the counts that another application shares. Builds
+//! as a guest and as a native program:
 //!
 //!     cargo build -p evermap-guest --example guest_words --target wasm32-wasip1
 //!     EVERMAP_STORE=/tmp/words cargo run -p evermap-guest --example guest_words -- one two one
@@ -18,7 +18,7 @@ struct Words {
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match &arguments[..] {
-        [show, name] if show == "--show" => tell(Snapshot::open(name)?.root()?),
+        [show, name] if show == "--show" => print(Snapshot::open(name)?.root()?),
         words => count(words)?,
     }
     Ok(())
@@ -33,11 +33,11 @@ fn count(new: &[String]) -> Result<()> {
         *words.counts.get_or_insert_with(&word[..], || 0)? += 1;
     }
     heap.commit()?;
-    tell(heap.root()?);
+    print(heap.root()?);
     heap.close()
 }
 
-fn tell(words: &Words) {
+fn print(words: &Words) {
     println!("run {}", words.runs);
     for (word, count) in words.counts.iter() {
         println!("{word}: {count}");

@@ -1,4 +1,4 @@
-/* A list that grows by one node in each run, and is there in the next one: with its pointers. */
+/* A linked list that grows by one node in each run. The next run finds it with its pointers. */
 
 #include <nvheap.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 //! Named blocks: an object whose root is a table of names, as C programs use it.
 //!
-//! The table is that of `nvheap.h`, with pointers as this machine has them, so that programs in C
-//! and in Rust read each other's: a number of names, a number of buckets (a power of two), and so
-//! many lists of entries; a name is in the list of its hash (FNV-1a, 64 bits).
+//! The table has the format of `nvheap.h`, with the machine's pointer size, so programs in C and in
+//! Rust can read each other's. It contains the number of names, the number of buckets (a power of
+//! two) and one list of entries per bucket. A name is in the list of its hash (FNV-1a, 64 bits).
 //!
-//! Pointers of the table are believed only as far as they lead into the object, and lists only as
-//! long as there are names: an object that somebody else made cannot lead a reader elsewhere, nor
-//! round in circles.
+//! Pointers are followed only if they lead into the object, and no more entries of a list are read
+//! than there are names. So an object from another program cannot lead a reader outside the object
+//! or into an endless loop.
 
 use std::mem::offset_of;
 use std::ptr::NonNull;
@@ -20,7 +20,7 @@ use crate::snapshot::Snapshot;
 const TAG: [u8; 16] = *b"evermap.nvheap.1";
 const DESCRIPTION: &str = "table of names of an nvheap";
 const BUCKETS_FIRST: usize = 64;
-/// Of every block, as `malloc` has it.
+/// Alignment of every block, the same as `malloc`'s.
 const ALIGNMENT: usize = 16;
 const NAME_BYTES_MAX: usize = 255;
 
@@ -53,7 +53,7 @@ struct Buckets {
     buckets: usize,
 }
 
-/// Where an entry hangs, and what it says.
+/// A found entry: the pointer to it, and its contents.
 struct Found {
     place: NonNull<*mut Entry>,
     entry: NonNull<Entry>,
@@ -62,37 +62,37 @@ struct Found {
 }
 
 impl Heap {
-    /// The block of a name, for reading.
+    /// Returns the block with this name for reading.
     ///
     /// # Errors
-    /// `OtherType` when the object's root is no table of names, `Damaged`.
+    /// `OtherType` if the object's root is not a table of names, `Damaged`.
     pub fn block(&self, name: &str) -> Result<Option<&[u8]>> {
-        // SAFETY: the block lies in the object, which stays mapped as long as the heap is borrowed;
-        // safe code writes to it through an exclusive borrow of the heap only.
+        // SAFETY: the block lies in the object, which stays mapped while the heap is borrowed. Safe
+        // code writes to it only through an exclusive borrow of the heap.
         Ok(self.block_raw(name.as_bytes())?.map(|block| unsafe { block.as_ref() }))
     }
 
-    /// The block of a name, for writing.
+    /// Returns the block with this name for writing.
     ///
     /// # Errors
-    /// As [`block`](Heap::block).
+    /// Same errors as [`block`](Heap::block).
     pub fn block_mut(&mut self, name: &str) -> Result<Option<&mut [u8]>> {
-        // SAFETY: as in `block`, and the borrow is exclusive.
+        // SAFETY: the block lies in the mapped object, and the borrow of the heap is exclusive.
         Ok(self.block_raw(name.as_bytes())?.map(|mut block| unsafe { block.as_mut() }))
     }
 
-    /// The block of a name, as a pointer: for code that uses several at a time, or keeps pointers
-    /// in them. It is good until the block is freed, or a rollback.
+    /// Returns the block with this name as a pointer, for code that uses several blocks at a time
+    /// or stores pointers in them. It is valid until the block is freed or a rollback.
     ///
     /// # Errors
-    /// As [`block`](Heap::block).
+    /// Same errors as [`block`](Heap::block).
     pub fn block_raw(&self, name: &[u8]) -> Result<Option<NonNull<[u8]>>> {
         Ok(find(self.writer(), name)?.map(|found| found.block))
     }
 
-    /// Allocates a block of zeros, aligned to 16, that is found by its name (1 to 255 bytes) in
-    /// this and later runs. Memory that holds zeros already is not stored to, so what is not used of
-    /// a large block takes no room on the disk; for one that is written as a whole at once,
+    /// Allocates a zeroed block with a name (1 to 255 bytes), aligned to 16. This and later runs
+    /// find it by its name. Memory that is already zero is not written, so unused parts of a large
+    /// block take no disk space. For a block that is written as a whole at once,
     /// [`allocate_named_with`](Heap::allocate_named_with) is cheaper.
     ///
     /// ```
@@ -107,16 +107,16 @@ impl Heap {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists`, `InvalidName`, `OtherType`, `Damaged`, and those of
-    /// [`allocate`](Heap::allocate). Nothing has changed then.
+    /// `AlreadyExists`, `InvalidName`, `OtherType`, `Damaged`, and the errors of
+    /// [`allocate`](Heap::allocate). After an error nothing has changed.
     pub fn allocate_named(&mut self, name: &str, bytes: usize) -> Result<&mut [u8]> {
         self.allocate_named_with(name, bytes, |_| Ok(()))
     }
 
-    /// The same with unspecified contents.
+    /// Allocates a named block with unspecified contents.
     ///
     /// # Errors
-    /// As [`allocate_named`](Heap::allocate_named).
+    /// Same errors as [`allocate_named`](Heap::allocate_named).
     pub fn allocate_named_raw(&mut self, name: &[u8], bytes: usize) -> Result<NonNull<[u8]>> {
         self.check_new_name(name)?;
         let block = NonNull::slice_from_raw_parts(self.allocate_block(bytes)?, bytes);
@@ -124,11 +124,11 @@ impl Heap {
         Ok(block)
     }
 
-    /// Can a block get this name?
+    /// Checks that a new block can get this name.
     pub(crate) fn check_new_name(&self, name: &[u8]) -> Result<()> {
         check_name(self.writer(), name)?;
         if find(self.writer(), name)?.is_some() {
-            let why = format!("it has a block `{}` already", String::from_utf8_lossy(name));
+            let why = format!("it already has a block `{}`", String::from_utf8_lossy(name));
             return Err(self.writer().error(Code::AlreadyExists, why));
         }
         Ok(())
@@ -138,33 +138,34 @@ impl Heap {
         self.allocate(bytes, ALIGNMENT)
     }
 
-    /// Gives a new block its name, which was checked; frees the block when that fails.
+    /// Enters a new block under its name, which was checked before. Frees the block on error.
     pub(crate) fn name_block(&mut self, name: &[u8], block: NonNull<[u8]>) -> Result<()> {
         let named = self.insert(name, block.cast(), block.len());
         if named.is_err() {
-            // SAFETY: just allocated, and nobody has it.
+            // SAFETY: the block was just allocated, and nothing refers to it.
             unsafe { self.free(block.cast())? };
         }
         named
     }
 
-    /// Frees the block of a name, and the name; false when there is none.
+    /// Frees the block with this name, and removes the name. Returns false if the name does not
+    /// exist.
     ///
     /// # Errors
     /// `OtherType`, `Damaged`.
     pub fn free_named(&mut self, name: &str) -> Result<bool> {
-        // SAFETY: references to the block are borrows of the heap, and there are none now; a pointer
-        // to it is its owner's matter.
+        // SAFETY: references to the block borrow the heap, which is borrowed exclusively here. Uses
+        // of raw pointers to blocks are unsafe.
         unsafe { self.free_named_raw(name.as_bytes()) }
     }
 
     /// # Safety
-    /// Nobody uses the block any more.
+    /// The caller does not use the block again.
     pub(crate) unsafe fn free_named_raw(&mut self, name: &[u8]) -> Result<bool> {
         let Some(table) = table(self.writer())? else { return Ok(false) };
         let Some(found) = find(self.writer(), name)? else { return Ok(false) };
-        // SAFETY: table and entry lie in the object and are changed by who has the heap
-        // exclusively; the entry is out of its list before it is freed.
+        // SAFETY: table and entry lie in the object, and this function borrows the heap exclusively.
+        // The entry is removed from its list before it is freed.
         unsafe {
             found.place.write(found.next);
             (&raw mut (*table.table.as_ptr()).names).write(table.names.saturating_sub(1));
@@ -174,14 +175,14 @@ impl Heap {
         Ok(true)
     }
 
-    /// Gives a block a name that is not in the table.
+    /// Enters a block under a name that is not in the table.
     fn insert(&mut self, name: &[u8], block: NonNull<u8>, bytes: usize) -> Result<()> {
         let table = self.table_with_room()?;
         let made = self.allocate(size_of::<Entry>() + name.len() + 1, ALIGNMENT)?.cast::<Entry>();
         let hash = hash_of(name);
         let place = table.bucket(hash);
-        // SAFETY: the entry's block has room for it and the name, and nobody else has it; the rest
-        // as in `free_named_raw`.
+        // SAFETY: the new block has room for the entry and the name, and nothing else refers to it.
+        // The table lies in the object, and this function borrows the heap exclusively.
         unsafe {
             made.write(Entry {
                 next: place.read(),
@@ -199,7 +200,7 @@ impl Heap {
         Ok(())
     }
 
-    /// The table, made, or made longer, when it has fewer lists than names.
+    /// Returns the table. Creates or doubles it if it has as many names as lists.
     fn table_with_room(&mut self) -> Result<Buckets> {
         let old = table(self.writer())?;
         if let Some(old) = old.filter(|old| old.names < old.buckets as u64) {
@@ -210,7 +211,7 @@ impl Heap {
         let bytes = table_bytes(buckets);
         let block = self.allocate(bytes, ALIGNMENT)?;
         let new = Buckets { table: block.cast(), names, buckets };
-        // SAFETY: the new table's block has so many bytes, and nobody else has it.
+        // SAFETY: the new block has `bytes` bytes, and nothing else refers to it.
         unsafe {
             block.write_bytes(0, bytes);
             new.table.write(Table { names, buckets: buckets as u64 });
@@ -218,14 +219,14 @@ impl Heap {
         if let Some(old) = old
             && let Err(error) = move_entries(self.writer(), old, new)
         {
-            // SAFETY: nothing leads to it.
+            // SAFETY: nothing refers to the new block.
             unsafe { self.free(block)? };
             return Err(error);
         }
-        // SAFETY: the tag is no Rust type's.
+        // SAFETY: the tag does not belong to a Rust type.
         unsafe { self.set_root_raw(Some(block), bytes, TAG, DESCRIPTION)? };
         if let Some(old) = old {
-            // SAFETY: nothing leads to it any more.
+            // SAFETY: nothing refers to the old table any more.
             unsafe { self.free(old.table.cast())? };
         }
         Ok(new)
@@ -233,30 +234,30 @@ impl Heap {
 }
 
 impl Snapshot {
-    /// The block of a name.
+    /// Returns the block with this name.
     ///
     /// # Errors
-    /// `OtherType` when the object's root is no table of names, `Damaged`.
+    /// `OtherType` if the object's root is not a table of names, `Damaged`.
     pub fn block(&self, name: &str) -> Result<Option<&[u8]>> {
-        // SAFETY: the block lies in the object, which stays mapped as long as the snapshot is
-        // borrowed, and which safe code does not write.
+        // SAFETY: the block lies in the object, which stays mapped while the snapshot is borrowed.
+        // Safe code does not write to it.
         Ok(self.block_raw(name.as_bytes())?.map(|block| unsafe { block.as_ref() }))
     }
 
-    /// The block of a name, as a pointer, which is good as long as the snapshot is open.
+    /// Returns the block with this name as a pointer, valid while the snapshot is open.
     ///
     /// # Errors
-    /// As [`block`](Snapshot::block).
+    /// Same errors as [`block`](Snapshot::block).
     pub fn block_raw(&self, name: &[u8]) -> Result<Option<NonNull<[u8]>>> {
         Ok(find(self.reader(), name)?.map(|found| found.block))
     }
 }
 
 impl Buckets {
-    /// Where the list of a hash begins.
+    /// Returns the head of the list for a hash.
     fn bucket(self, hash: u64) -> NonNull<*mut Entry> {
         let at = hash as usize & (self.buckets - 1);
-        // SAFETY: as many pointers follow the table, in the same block.
+        // SAFETY: `at` is below the number of buckets, which follow the table in the same block.
         unsafe { self.table.add(1).cast::<*mut Entry>().add(at) }
     }
 }
@@ -277,30 +278,30 @@ fn check_name(view: &impl View, name: &[u8]) -> Result<()> {
         return Ok(());
     }
     let why = format!(
-        "a block's name has 1 to {NAME_BYTES_MAX} bytes and none of them is zero; this one has {}",
+        "a block's name must have 1 to {NAME_BYTES_MAX} bytes, none of them zero; this one has {} bytes",
         name.len()
     );
     Err(view.error(Code::InvalidName, why))
 }
 
-/// The table of an object; `None` while nothing has a name.
+/// Returns the table of an object; `None` while the object has no root.
 fn table(view: &impl View) -> Result<Option<Buckets>> {
     let RawRoot { address, tag, description, .. } = view.root()?;
     if address.is_null() {
         return Ok(None);
     }
     if tag != TAG {
-        let why = format!("its root is `{description}`, and no table of names");
+        let why = format!("its root is `{description}`, not a table of names");
         return Err(view.error(Code::OtherType, why));
     }
     let damaged = || view.error(Code::Damaged, "its table of names is broken; restore a backup");
     let align = align_of::<Table>();
     let head = view.place(address.addr(), size_of::<Table>(), align).ok_or_else(damaged)?;
     let table = head.cast::<Table>();
-    // SAFETY: the table's head lies in the object.
+    // SAFETY: `place` found the table's head inside the object.
     let Table { names, buckets } = unsafe { table.read() };
-    // More do not fit into memory; and a table with more names than lists would have been made
-    // longer.
+    // More buckets do not fit into memory, and a table with more names than buckets would have been
+    // doubled.
     let possible = usize::try_from(buckets)
         .ok()
         .filter(|b| b.is_power_of_two() && *b <= 1 << 26 && names <= *b as u64);
@@ -309,27 +310,27 @@ fn table(view: &impl View) -> Result<Option<Buckets>> {
     Ok(Some(Buckets { table, names, buckets }))
 }
 
-/// An entry that lies in the object, and its name.
+/// Returns an entry that lies in the object, and its name.
 fn entry(view: &impl View, address: *mut Entry) -> Option<(Entry, &[u8])> {
     let place = view.place(address.addr(), size_of::<Entry>(), align_of::<Entry>())?;
-    // SAFETY: it lies in the object; any bytes are an entry.
+    // SAFETY: the entry lies in the object, and any bytes are a valid `Entry`.
     let entry = unsafe { place.cast::<Entry>().read() };
     let length = usize::try_from(entry.name_bytes).ok().filter(|n| *n <= NAME_BYTES_MAX)?;
     view.place(address.addr(), size_of::<Entry>() + length, 1)?;
-    // SAFETY: the name lies in the object, too; names are written once, with their entry.
+    // SAFETY: the name lies in the object; it is written once, together with its entry.
     let name =
         unsafe { std::slice::from_raw_parts(place.as_ptr().add(size_of::<Entry>()), length) };
     Some((entry, name))
 }
 
-/// The entry of a name.
+/// Finds the entry of a name.
 fn find(view: &impl View, name: &[u8]) -> Result<Option<Found>> {
     let Some(table) = table(view)? else { return Ok(None) };
     let hash = hash_of(name);
     let damaged = || view.error(Code::Damaged, "its table of names is broken; restore a backup");
     let mut place = table.bucket(hash);
     for _ in 0..=table.names {
-        // SAFETY: a bucket, or the first field of an entry that lies in the object.
+        // SAFETY: `place` is a bucket, or the first field of an entry that lies in the object.
         let Some(address) = NonNull::new(unsafe { place.read() }) else { return Ok(None) };
         let (stored, stored_name) = entry(view, address.as_ptr()).ok_or_else(damaged)?;
         if stored.hash == hash && stored_name == name {
@@ -343,12 +344,12 @@ fn find(view: &impl View, name: &[u8]) -> Result<Option<Found>> {
     Err(damaged())
 }
 
-/// Hangs all entries of one table into another. When it fails, the old table is as it was.
+/// Moves all entries of one table into another. On error the old table is unchanged.
 fn move_entries(writer: &Writer, old: Buckets, new: Buckets) -> Result<()> {
     let damaged = || writer.error(Code::Damaged, "its table of names is broken; restore a backup");
     let mut entries = Vec::new();
     for bucket in 0..old.buckets as u64 {
-        // SAFETY: a bucket of the table.
+        // SAFETY: the bucket lies in the table.
         let mut next = unsafe { old.bucket(bucket).read() };
         while let Some(address) = NonNull::new(next) {
             if entries.len() as u64 >= old.names {
@@ -361,8 +362,8 @@ fn move_entries(writer: &Writer, old: Buckets, new: Buckets) -> Result<()> {
     }
     for (address, hash) in entries {
         let place = new.bucket(hash);
-        // SAFETY: the entry lies in the object, the place in the new table's block; both are
-        // changed by who has the heap exclusively.
+        // SAFETY: the entry lies in the object and the bucket in the new table's block. The caller
+        // borrows the heap exclusively.
         unsafe {
             (&raw mut (*address.as_ptr()).next).write(place.read());
             place.write(address.as_ptr());

@@ -1,5 +1,5 @@
-//! What `include/nvheap.h` says: one heap an application, for guests in C. It is the object
-//! "nvheap", a table of names is its root (`blocks`), and one lock keeps calls apart.
+//! The functions of `include/nvheap.h`, for guests in C: one heap per application. The heap is the
+//! object "nvheap", its root is a table of names (`blocks`), and one lock serialises the calls.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -11,19 +11,19 @@ use crate::heap::Heap;
 use crate::snapshot::Snapshot;
 
 const OBJECT: &str = "nvheap";
-/// Levels, as the header has them.
+/// Levels, as in the header.
 const NV_SNAPSHOT: c_int = 1;
 const NV_WRITE: c_int = 3;
-/// Of every block, as `malloc` has it.
+/// Alignment of every block, the same as `malloc`'s.
 const ALIGNMENT: usize = 16;
 
 enum Open {
     Heap(Box<Heap>),
-    /// And why it is no heap that can be written.
+    /// The snapshot, and the reason why it cannot be written.
     Snapshot(Snapshot, String),
 }
 
-/// The heap once it is open.
+/// The open heap.
 static HEAP: Mutex<Option<Open>> = Mutex::new(None);
 
 thread_local! {
@@ -42,18 +42,19 @@ fn open_snapshot(why: impl Into<String>) -> Result<Open> {
     Snapshot::open(OBJECT).map(|snapshot| Open::Snapshot(snapshot, why.into()))
 }
 
-/// Opens the heap for writing, or its last commit while somebody else writes it or may alone.
+/// Opens the heap for writing. Opens its last commit if another program is writing it or this
+/// application may only read it.
 fn open() -> Result<Open> {
     let error = match open_heap() {
         Err(error) => error,
         opened => return opened,
     };
     let why = match error.code() {
-        Code::Busy => "another guest or program was writing the heap when this one opened it; call nvprotect(NV_WRITE) when that has ended (or as the first call, to fail with EBUSY instead of reading)".to_string(),
+        Code::Busy => "another guest or program was writing the heap when this one opened it; call nvprotect(NV_WRITE) later (or as the first call, to fail with EBUSY instead of reading)".to_string(),
         Code::Denied => error.message().to_string(),
         _ => return Err(error),
     };
-    // What kept it from being written says more than that there is no commit yet.
+    // The first error is more useful than a missing commit.
     open_snapshot(why).map_err(|_| error)
 }
 
@@ -70,13 +71,13 @@ fn with_heap<T>(call: impl FnOnce(&mut Heap) -> Result<T>) -> Result<T> {
     with_open(|open| match open {
         Open::Heap(heap) => call(heap),
         Open::Snapshot(_, why) => {
-            let why = format!("it is open as a snapshot of its last commit, because {why}");
+            let why = format!("the heap is open as a snapshot of its last commit, because {why}");
             Err(Error::new(Code::ReadOnly, OBJECT, why))
         }
     })
 }
 
-/// Sets `errno` and the text of `nverror` when a call failed.
+/// Sets `errno` and the text of `nverror` if a call failed.
 fn report<T>(result: Result<T>) -> Option<T> {
     let error = match result {
         Ok(value) => return Some(value),
@@ -108,14 +109,14 @@ fn errno_of(code: Code) -> c_int {
 }
 
 fn set_errno(number: c_int) {
-    // `errno` is a variable of each thread, which Rust has no stable word for. Without threads it is
-    // a variable like others.
+    // `errno` is a thread-local variable, for which Rust has no stable declaration. Without threads
+    // it is an ordinary variable.
     #[cfg(not(target_feature = "atomics"))]
     {
         unsafe extern "C" {
             static mut errno: c_int;
         }
-        // SAFETY: the C library's, and there is one thread.
+        // SAFETY: `errno` belongs to the C library, and there is only one thread.
         unsafe { errno = number };
     }
     #[cfg(target_feature = "atomics")]
@@ -123,12 +124,16 @@ fn set_errno(number: c_int) {
 }
 
 /// # Safety
-/// `name` is null or a text.
+/// `name` is null or a C string.
 unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a [u8]> {
     if name.is_null() {
-        return Err(Error::new(Code::InvalidName, OBJECT, "the name is NULL; give the block one"));
+        return Err(Error::new(
+            Code::InvalidName,
+            OBJECT,
+            "the name is NULL; pass a name for the block",
+        ));
     }
-    // SAFETY: a text, by the caller's promise.
+    // SAFETY: the caller passes a C string, and it is not null here.
     Ok(unsafe { CStr::from_ptr(name) }.to_bytes())
 }
 
@@ -138,14 +143,14 @@ fn no_block(name: &[u8]) -> Error {
 }
 
 /// # Safety
-/// `name` is null or a text.
+/// `name` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmalloc(name: *const c_char, size: usize) -> *mut c_void {
     let block = with_heap(|heap| {
         if name.is_null() {
             return heap.allocate(size, ALIGNMENT);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes null or a C string.
         let name = unsafe { name_of(name) }?;
         heap.allocate_named_raw(name, size).map(NonNull::cast)
     });
@@ -153,11 +158,11 @@ pub unsafe extern "C" fn nvmalloc(name: *const c_char, size: usize) -> *mut c_vo
 }
 
 /// # Safety
-/// `name` is a text, and `size` null or writable.
+/// `name` is a C string, and `size` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c_void {
     let block = with_open(|open| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes null or a C string.
         let name = unsafe { name_of(name) }?;
         let found = match open {
             Open::Heap(heap) => heap.block_raw(name),
@@ -166,7 +171,7 @@ pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c
         found?.ok_or_else(|| no_block(name))
     });
     let Some(block) = report(block) else { return null_mut() };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes null or a writable `size`.
     if let Some(size) = unsafe { size.as_mut() } {
         *size = block.len();
     }
@@ -174,13 +179,13 @@ pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c
 }
 
 /// # Safety
-/// `name` is a text, and nobody uses the block any more.
+/// `name` is a C string, and the caller does not use the block again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvfree(name: *const c_char) -> c_int {
     let freed = with_heap(|heap| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes null or a C string.
         let name = unsafe { name_of(name) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller no longer uses the block.
         let found = unsafe { heap.free_named_raw(name) }?;
         if found { Ok(()) } else { Err(no_block(name)) }
     });
@@ -188,11 +193,11 @@ pub unsafe extern "C" fn nvfree(name: *const c_char) -> c_int {
 }
 
 /// # Safety
-/// Nobody uses the block any more.
+/// The caller does not use the block again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvrelease(block: *mut c_void) -> c_int {
     let Some(block) = NonNull::new(block.cast()) else { return 0 };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller no longer uses the block.
     status(with_heap(|heap| unsafe { heap.free(block) }))
 }
 
@@ -212,11 +217,11 @@ fn protect(level: c_int) -> Result<()> {
         (Some(Open::Snapshot(..)), NV_SNAPSHOT) | (Some(Open::Heap(_)), NV_WRITE) => return Ok(()),
         (_, NV_SNAPSHOT | NV_WRITE) => {}
         _ => {
-            let why = format!("{level} is no level; use NV_SNAPSHOT or NV_WRITE");
+            let why = format!("{level} is not a level; use NV_SNAPSHOT or NV_WRITE");
             return Err(Error::new(Code::InvalidArgument, OBJECT, why));
         }
     }
-    // The object is open once in a program.
+    // A program opens the object only once, so close it first.
     let before = heap.take();
     let was_open = before.is_some();
     match before {
@@ -236,7 +241,7 @@ fn protect(level: c_int) -> Result<()> {
             Ok(())
         }
         Err(error) => {
-            // Blocks that the program knows are to stay where they are.
+            // Open the heap again, so the program's pointers to blocks stay valid.
             if was_open {
                 *heap = open().ok();
             }
@@ -245,7 +250,7 @@ fn protect(level: c_int) -> Result<()> {
     }
 }
 
-/// What went wrong last in this thread; good until something else does.
+/// Returns the message of the last error in this thread, valid until the next error.
 #[unsafe(no_mangle)]
 pub extern "C" fn nverror() -> *const c_char {
     MESSAGE.with(|message| message.borrow().as_ptr())

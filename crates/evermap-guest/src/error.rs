@@ -1,11 +1,11 @@
-//! The one error type of the crate: what kind of failure, of which object, and in whose words.
+//! The error type of the crate: code, object and message.
 
 use std::fmt;
 
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, of which object, and what can be done about it.
+/// An error with its code, the object, and a message with cause and remedy.
 ///
 /// ```
 /// use evermap_guest::{Code, Snapshot};
@@ -22,7 +22,7 @@ pub struct Error {
 
 macro_rules! codes {
     ($($number:literal $name:ident: $text:literal;)*) => {
-        /// The kind of a failure. Those up to 16 are the host's.
+        /// The kind of an error. Numbers up to 16 are the host's codes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         #[repr(u32)]
@@ -31,7 +31,7 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// The code of a number, as the host gives it.
+            /// Returns the code for a number from the host.
             #[cfg(any(test, target_family = "wasm"))]
             pub(crate) fn of_number(number: u32) -> Code {
                 match number {
@@ -44,28 +44,28 @@ macro_rules! codes {
 }
 
 codes! {
-    1 InvalidArgument: "The host did not understand the call.";
-    2 InvalidName: "No object has such a name.";
+    1 InvalidArgument: "An argument of a call of the host is not valid.";
+    2 InvalidName: "The name is not valid.";
     3 NotFound: "There is no such object, or no such block in it.";
     4 Denied: "The application has no right to do this.";
-    5 Busy: "Somebody else writes the object, or it is open in this program already.";
-    6 Quota: "The application's addresses are used up.";
+    5 Busy: "Another program is writing the object, or this program already has it open.";
+    6 Quota: "The application's quota of addresses is used up.";
     7 OutOfAddresses: "There are no addresses left.";
     8 DiskFull: "The disk is full; nothing was lost.";
-    9 Damaged: "The object contradicts itself.";
-    10 NotMapped: "The object is not mapped any more.";
+    9 Damaged: "The object is damaged.";
+    10 NotMapped: "The object is no longer mapped.";
     11 MemoryLayout: "The module was linked without room for objects.";
-    12 OtherKind: "The object is no guest's, or for another kind of guest.";
+    12 OtherKind: "The object is not a guest object, or is for another kind of guest.";
     13 ReadOnly: "The object is open as a snapshot.";
-    14 Io: "The host's kernel refused something.";
-    15 DurabilityUnknown: "The disk failed at the commit point: what it holds is seen when the object is opened again.";
-    16 Dead: "The host gives this instance nothing more.";
+    14 Io: "Another I/O error of the host.";
+    15 DurabilityUnknown: "The disk failed at the commit point: open the object again to see which commit it has.";
+    16 Dead: "The host serves no more calls of this instance.";
     64 NoRoot: "The object has no root.";
-    65 OtherType: "The root is of another type than was asked for.";
-    66 AlreadyExists: "A block of this name exists already.";
-    67 BadAllocation: "No object can meet the allocation.";
-    68 BadRoot: "What was to be the root is no block of the object.";
-    127 Other: "Anything else; the message says what.";
+    65 OtherType: "The root has another type than the requested one.";
+    66 AlreadyExists: "A block with this name already exists.";
+    67 BadAllocation: "The size or alignment of the allocation is impossible.";
+    68 BadRoot: "The new root is not a block of the object.";
+    127 Other: "Another error; see the message.";
 }
 
 impl Error {
@@ -73,22 +73,22 @@ impl Error {
         Error { code, object: object.to_string(), message: message.into() }
     }
 
-    /// An error of the library below, with the object that it is about.
+    /// Converts an error of the library, and adds the object's name.
     pub(crate) fn of(error: &evermap::Error, object: &str) -> Error {
         Error::new(code_of(error), object, error.to_string())
     }
 
-    /// What kind of failure it is.
+    /// Returns the code.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// The name of the object; empty when it is not known.
+    /// Returns the name of the object; empty if it is not known.
     pub fn object(&self) -> &str {
         &self.object
     }
 
-    /// What was wrong and what to do, in the words of who noticed it.
+    /// Returns the cause and the remedy, from the host or from this library.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -96,7 +96,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The host's words name it, mostly.
+        // The host's message mostly names the object.
         let named = self.message.contains(&format!("`{}`", self.object));
         if !self.object.is_empty() && !named {
             write!(formatter, "object `{}`: ", self.object)?;
@@ -107,14 +107,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// For functions that edit an object and commit it: one error type for both.
+/// For functions that both edit and commit an object: one error type for both.
 impl From<evermap::Error> for Error {
     fn from(error: evermap::Error) -> Error {
         Error::of(&error, "")
     }
 }
 
-/// For code that writes a block as a [`Write`](std::io::Write).
+/// For code that writes a block through [`Write`](std::io::Write).
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> std::io::Error {
         std::io::Error::other(error)
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_of_the_contract_has_its_code_and_others_have_one() {
+    fn every_host_code_has_a_variant_and_others_map_to_other() {
         let codes: Vec<Code> = (1..=16).map(Code::of_number).collect();
         assert!(codes.iter().zip(1..).all(|(code, number)| *code as u32 == number));
         assert_eq!(Code::of_number(17), Code::Other);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     #[cfg(not(target_family = "wasm"))]
-    fn a_guests_object_is_of_another_kind_to_a_native_program() {
+    fn a_native_program_gets_other_kind_for_a_guest_object() {
         struct Granules(std::sync::atomic::AtomicU64);
         impl evermap::guest::GuestAddresses for Granules {
             fn lease(&self, bytes: u64) -> evermap::Result<u64> {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_its_object_once_if_it_knows_it() {
+    fn an_error_names_its_object_once() {
         let error = Error::new(Code::NotFound, "notes", "there is none");
         assert_eq!(error.to_string(), "object `notes`: there is none");
         assert_eq!(Error { object: String::new(), ..error }.to_string(), "there is none");

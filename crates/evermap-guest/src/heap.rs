@@ -1,10 +1,9 @@
-//! A heap that lasts, open for writing.
+//! Persistent heaps, open for writing.
 //!
-//! What makes the safe methods sound: an object is open once in a program (`names`), so whoever has
-//! the [`Heap`] has the object. A reference to the root is given after its type was compared, for
-//! as long as the heap is borrowed; every method that changes what the mapping holds (commit,
-//! rollback, another root) borrows the heap exclusively. Blocks that `allocate` gives are pointers,
-//! and using them is unsafe.
+//! The safe methods are sound because a program opens an object only once (`names`), so the owner
+//! of the [`Heap`] owns the object. A reference to the root is returned only after its type was
+//! compared, and borrows the heap. Every method that changes the mapping (commit, rollback, another
+//! root) borrows the heap exclusively. `allocate` returns raw pointers, and using them is unsafe.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -17,10 +16,10 @@ use crate::names::OpenName;
 use crate::platform::Writer;
 use crate::root::{RawRoot, View};
 
-/// An object that is open for writing: a heap with a root, from which everything in it is reached.
+/// An object open for writing: a heap with a root, from which all its data are reached.
 ///
-/// Stores and allocations are plain memory operations. Nothing of them lasts before
-/// [`commit`](Heap::commit), which keeps all of it or nothing.
+/// Stores and allocations are plain memory operations. They become durable at the next
+/// [`commit`](Heap::commit), all together or not at all.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -48,7 +47,7 @@ use crate::root::{RawRoot, View};
 /// # Ok::<(), evermap_guest::Error>(())
 /// ```
 pub struct Heap {
-    // Unmapped before the name is free again.
+    // Dropped before the name, so the object is unmapped before the name is free again.
     writer: Writer,
     name: OpenName,
 }
@@ -59,7 +58,7 @@ const _: () = {
 };
 
 impl Heap {
-    /// Opens the object of this name for writing; makes it when there is none.
+    /// Opens the object with this name for writing. Creates it if it does not exist.
     ///
     /// # Errors
     /// `InvalidName`, `Denied`, `Busy`, `Quota`, `OutOfAddresses`, `DiskFull`, `Damaged`,
@@ -69,45 +68,45 @@ impl Heap {
         Ok(Heap { writer: Writer::open(name.as_str())?, name })
     }
 
-    /// The object's name.
+    /// Returns the object's name.
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
-    /// Has the object a root?
+    /// Returns true if the object has a root.
     ///
     /// # Errors
-    /// `NotMapped`, after a rollback that failed.
+    /// `NotMapped` after a failed rollback.
     pub fn has_root(&self) -> Result<bool> {
         Ok(!self.writer.root()?.address.is_null())
     }
 
-    /// The root, for reading.
+    /// Returns the root for reading.
     ///
     /// # Errors
-    /// `NoRoot`, `OtherType`, `Damaged`; `NotMapped`, after a rollback that failed.
+    /// `NoRoot`, `OtherType`, `Damaged`; `NotMapped` after a failed rollback.
     pub fn root<T: Persist + Send + Sync>(&self) -> Result<&T> {
         let root = self.writer.root_as::<T>()?;
-        // SAFETY: the type was compared, and the place lies in the object, which stays mapped as
-        // long as the heap is borrowed. Whoever changes it borrows the heap exclusively.
+        // SAFETY: the type was compared, and the root lies in the object. The object stays mapped
+        // while the heap is borrowed, and changes need an exclusive borrow of the heap.
         Ok(unsafe { root.as_ref() })
     }
 
-    /// The root, for editing.
+    /// Returns the root for editing.
     ///
     /// # Errors
-    /// As [`root`](Heap::root).
+    /// Same errors as [`root`](Heap::root).
     pub fn root_mut<T: Persist + Send + Sync>(&mut self) -> Result<Mut<'_, T>> {
         let root = self.writer.root_as::<T>()?;
-        // SAFETY: as in `root`, and the exclusive borrow of the heap covers the whole object.
+        // SAFETY: the type was compared, the root lies in the object, and the exclusive borrow of the heap covers the whole object.
         Ok(unsafe { borrow_root(self.writer.heap()?, root) })
     }
 
-    /// The root, for editing; built from `source` where there is none. It lasts from the next
-    /// commit on.
+    /// Returns the root for editing. Builds it from `source` if there is none; the new root becomes
+    /// durable with the next commit.
     ///
     /// # Errors
-    /// `OtherType`, `Damaged`; and what building returns: nothing has changed then.
+    /// `OtherType`, `Damaged`, and the errors of building; after these nothing has changed.
     pub fn root_or<T, S>(&mut self, source: S) -> Result<Mut<'_, T>>
     where
         T: Persist + Build<S> + Send + Sync,
@@ -116,9 +115,9 @@ impl Heap {
             let heap = self.writer.heap()?;
             let root =
                 build_root::<T, S>(heap, source).map_err(|e| self.writer.allocation_error(&e))?;
-            // SAFETY: a valid value of that type, built in this heap.
+            // SAFETY: `root` is a valid value of type `T`, built in this heap.
             if let Err(error) = unsafe { self.writer.set_root(&RawRoot::typed(root)) } {
-                // SAFETY: just built, and nobody has it.
+                // SAFETY: the value was just built, and nothing refers to it.
                 unsafe { release_root(self.writer.heap()?, root) };
                 return Err(error);
             }
@@ -126,18 +125,19 @@ impl Heap {
         self.root_mut()
     }
 
-    /// Makes everything done since the last commit durable, all of it or nothing; false when
+    /// Makes all changes since the last commit durable, all of them or none. Returns false if
     /// nothing had changed.
     ///
     /// # Errors
-    /// `DiskFull` and other errors leave everything as it was: commit again later, or roll back.
-    /// After `DurabilityUnknown`, open the heap again to see what the disk has.
+    /// After `DiskFull` and other errors the uncommitted changes are still there: commit again
+    /// later, or roll back. After `DurabilityUnknown`, open the heap again to see which commit the
+    /// disk has.
     pub fn commit(&mut self) -> Result<bool> {
         self.writer.commit()
     }
 
-    /// Forgets everything done since the last commit. Pointers to blocks that were allocated since
-    /// are dangling then.
+    /// Discards all changes since the last commit. Pointers to blocks that were allocated since
+    /// then become dangling.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -153,26 +153,26 @@ impl Heap {
     /// ```
     ///
     /// # Errors
-    /// `Busy` when another program was quicker to write the object, and those of
-    /// [`open`](Heap::open). The heap gives `NotMapped` from then on.
+    /// `Busy` if another program has now opened the object for writing, and the errors of
+    /// [`open`](Heap::open). After an error all calls return `NotMapped`.
     pub fn rollback(&mut self) -> Result<()> {
         self.writer.rollback()
     }
 
-    /// Ends the use of the object, forgetting what was not committed. Dropping the heap does the
-    /// same, but has nobody to tell about errors.
+    /// Closes the object and discards uncommitted changes. Dropping the heap does the same but
+    /// ignores errors.
     ///
     /// # Errors
-    /// When the host refuses; what was committed is durable all the same.
+    /// The host's error; commits are durable nevertheless.
     pub fn close(self) -> Result<()> {
         self.writer.close()
     }
 
-    /// Allocates `size` bytes at a multiple of `align`; their contents are unspecified. The block
-    /// belongs to the object: it is there in the next run if it is committed.
+    /// Allocates `size` bytes at a multiple of `align`, with unspecified contents. The block
+    /// belongs to the object: if it is committed, the next run finds it.
     ///
     /// # Errors
-    /// `BadAllocation`; `DiskFull`, `Quota`, `OutOfAddresses` when the object cannot grow.
+    /// `BadAllocation`; `DiskFull`, `Quota`, `OutOfAddresses` if the object cannot grow.
     pub fn allocate(&self, size: usize, align: usize) -> Result<NonNull<u8>> {
         let block = self.writer.heap()?.allocate(size, align);
         block.map_err(|e| self.writer.allocation_error(&e))
@@ -181,33 +181,33 @@ impl Heap {
     /// Frees a block.
     ///
     /// # Safety
-    /// Nothing refers to the block: no reference that Rust has, and no value in the object that is
-    /// used again, as the root would be.
+    /// Nothing refers to the block: neither a Rust reference nor a value in the object that is
+    /// still used, such as the root.
     ///
     /// # Errors
-    /// `Other` when it is no allocated block of this object.
+    /// `Other` if it is not an allocated block of this object.
     pub unsafe fn free(&self, block: NonNull<u8>) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps no references to the block.
         unsafe { self.writer.heap()?.try_free(block) }.map_err(|e| Error::of(&e, self.name()))
     }
 
-    /// What the object says of its root, whatever that is.
+    /// Returns the root record without checking its type.
     ///
     /// # Errors
-    /// `NotMapped`, after a rollback that failed.
+    /// `NotMapped` after a failed rollback.
     pub fn root_raw(&self) -> Result<RawRoot> {
         self.writer.root()
     }
 
-    /// Makes a block the object's root, with the next commit; `None` for no root. The old root's
-    /// memory is left alone. `tag` tells the kinds of roots apart.
+    /// Makes a block the object's root with the next commit; `None` removes the root. The old
+    /// root's memory is not freed. `tag` distinguishes kinds of roots.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
     /// # evermap_guest::use_store(directory.path().join("store"))?;
     /// let mut heap = evermap_guest::Heap::open("numbers")?;
     /// let block = heap.allocate(80, 8)?;
-    /// // SAFETY: ten numbers fit the block, which nobody else has; the tag is no Rust type's.
+    /// // SAFETY: ten numbers fit into the new block; the tag does not belong to a Rust type.
     /// unsafe {
     ///     block.cast::<[u64; 10]>().write([7; 10]);
     ///     heap.set_root_raw(Some(block), 80, *b"ten numbers.....", "ten numbers")?;
@@ -219,12 +219,12 @@ impl Heap {
     /// ```
     ///
     /// # Safety
-    /// Who uses another tag than a Rust type's [`type_id`](evermap::type_id) has nothing to
-    /// promise. Else the block holds a valid value of that type, whose blocks are this heap's, and
-    /// nobody else frees or changes it.
+    /// If the tag is the [`type_id`](evermap::type_id) of a Rust type, the block holds a valid
+    /// value of that type whose blocks belong to this heap, and no other code frees or changes it.
+    /// Other tags have no requirements.
     ///
     /// # Errors
-    /// `BadRoot` when it is no allocated block of the object of at least `bytes` bytes.
+    /// `BadRoot` if it is not an allocated block of the object with at least `bytes` bytes.
     pub unsafe fn set_root_raw(
         &mut self,
         root: Option<NonNull<u8>>,
@@ -233,16 +233,16 @@ impl Heap {
         description: &str,
     ) -> Result<()> {
         let Some(root) = root else {
-            // SAFETY: no root is of no type.
+            // SAFETY: an object without a root has no type to match.
             return unsafe { self.writer.set_root(&RawRoot::none()) };
         };
         let usable = self.writer.heap()?.usable_size(root);
         if usable == 0 || usable < bytes {
-            let why = format!("{root:p} is no allocated block of {bytes} bytes in it");
+            let why = format!("{root:p} is not an allocated block of {bytes} bytes in this object");
             return Err(self.writer.error(Code::BadRoot, why));
         }
         let (address, description) = (root.as_ptr(), description.to_string());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes a root of the tag's type.
         unsafe { self.writer.set_root(&RawRoot { address, bytes: bytes as u64, tag, description }) }
     }
 

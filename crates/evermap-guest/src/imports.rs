@@ -1,21 +1,21 @@
-//! The five functions that the host gives, and their errors made ours.
+//! The five functions that the host provides, and their errors.
 
 use evermap::__guest::RegionRecord;
 
 use crate::error::{Code, Error, Result};
 use crate::stat::ObjectStat;
 
-/// How an object is mapped.
+/// Level at which an object is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Level {
-    /// The last commit; what is stored there is forgotten.
+    /// The last commit; stores are discarded.
     Snapshot = 1,
-    /// The object, to be committed.
+    /// The object, for commits.
     Write = 3,
 }
 
-/// Bytes of the host's words that are read.
+/// Maximum length of the host's error message.
 const FAULT_BYTES_MAX: usize = 1024;
 
 #[link(wasm_import_module = "evermap")]
@@ -27,46 +27,46 @@ unsafe extern "C" {
     fn last_fault(out: *mut u8, out_bytes: usize) -> i32;
 }
 
-/// Maps an object with at least so many bytes for data, or sees to it that a mapped one has them;
+/// Maps an object with at least `bytes` bytes for data, or grows a mapped one to that size. Returns
 /// the address of its superblock.
 pub(crate) fn map_object(name: &str, bytes: u32, level: Level) -> Result<u32> {
-    // SAFETY: the name is a slice of our own memory.
+    // SAFETY: the name is a valid slice of this guest's memory.
     let address = unsafe { map(name.as_ptr(), name.len(), bytes, level as u32) };
     check(address, name)
 }
 
 /// # Safety
-/// Nothing refers to the object's memory any more.
+/// Nothing refers to the object's memory.
 pub(crate) unsafe fn unmap_object(address: u32, name: &str) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps no references into the object's memory.
     check(unsafe { unmap(address) }, name).map(drop)
 }
 
-/// False when nothing had changed.
+/// Commits an object. Returns false if nothing had changed.
 pub(crate) fn commit_object(address: u32, name: &str) -> Result<bool> {
-    // SAFETY: the host reads the object; of its memory it changes page 0 alone.
+    // SAFETY: the host reads the object and writes only to its page 0.
     check(unsafe { commit(address) }, name).map(|changed| changed != 0)
 }
 
-/// The regions of a mapped object.
+/// Returns the regions of a mapped object.
 pub(crate) fn regions_of(address: u32, name: &str) -> Result<Vec<RegionRecord>> {
     let mut known = ObjectStat::empty();
-    // SAFETY: the host writes at most so many bytes there, and any bytes are an `ObjectStat`.
+    // SAFETY: the host writes at most this many bytes there, and any bytes are an `ObjectStat`.
     let bytes = unsafe { stat(address, &raw mut known, size_of::<ObjectStat>()) };
     let bytes = check(bytes, name)?;
     known.regions(bytes as usize, name)
 }
 
-/// What a function gave: a number, or the host's error.
+/// Converts a function's result to a number, or to the host's error.
 fn check(result: i32, name: &str) -> Result<u32> {
     // Addresses of objects lie in the lower half of memory.
     u32::try_from(result).map_err(|_| fault(result.unsigned_abs(), name))
 }
 
-/// The error of this code, in the host's words if it still has them.
+/// Returns the error with this code and the host's message, if the host still has it.
 fn fault(code: u32, name: &str) -> Error {
     let mut words = [0; FAULT_BYTES_MAX];
-    // SAFETY: the host writes at most so many bytes there.
+    // SAFETY: the host writes at most `words.len()` bytes to `words`.
     let bytes = unsafe { last_fault(words.as_mut_ptr(), words.len()) };
     let filled = usize::try_from(bytes).unwrap_or(0).min(words.len());
     let said = words[..filled].split_at_checked(4);
@@ -74,9 +74,9 @@ fn fault(code: u32, name: &str) -> Error {
         Some((said_code, text)) if said_code == code.to_le_bytes() => {
             String::from_utf8_lossy(text).into_owned()
         }
-        // The host has words for each code; these are for one that keeps them to itself.
+        // Fallback for a host that has no message for the code.
         _ => format!(
-            "the host refused with code {code} ({:?}) and gave no words",
+            "the host refused with code {code} ({:?}) without a message",
             Code::of_number(code)
         ),
     };

@@ -1,12 +1,12 @@
-//! A heap that lasts for WebAssembly guests.
+//! Persistent heaps for WebAssembly guests.
 //!
-//! A guest opens a [`Heap`] by name, builds what it wants there and commits it: in its next run
-//! that is there, with its pointers, at once, whatever its size. The host maps the heap into the
-//! guest's own memory; loads, stores and allocations are the guest's own instructions, and a call
-//! crosses the wall of the sandbox to open a heap, to let it grow and to commit.
+//! A guest opens a [`Heap`] by name, builds data structures in it and commits. The next run finds
+//! them with their pointers, at once and whatever their size. The host maps the heap into the
+//! guest's memory, so loads, stores and allocations are the guest's own instructions. The guest
+//! calls the host only to open a heap, to grow it and to commit.
 //!
-//! What lies in a heap are the types of the crate [`evermap`]: [`evermap::PVec`],
-//! [`evermap::PMap`], structs that derive [`evermap::Persist`], or blocks of bytes.
+//! A heap contains the types of the crate [`evermap`]: [`evermap::PVec`], [`evermap::PMap`],
+//! structs that derive [`evermap::Persist`], or blocks of bytes.
 //!
 //! ```
 //! # let directory = tempfile::tempdir()?;
@@ -28,14 +28,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The same program built for Linux keeps its heaps in the store that the environment variable
-//! `EVERMAP_STORE` names. How a guest is linked, and C, is said in the README.
+//! Built for Linux, the same program keeps its heaps in the store that the environment variable
+//! `EVERMAP_STORE` names. The README describes how guests are linked, and guests in C.
 
+mod block_writer;
 mod blocks;
 #[cfg(all(feature = "c", target_family = "wasm"))]
 mod c;
 mod error;
-mod filling;
 mod heap;
 #[cfg(target_family = "wasm")]
 mod imports;
@@ -46,8 +46,8 @@ mod snapshot;
 #[cfg(any(test, target_family = "wasm"))]
 mod stat;
 
+pub use block_writer::BlockWriter;
 pub use error::{Code, Error, Result};
-pub use filling::BlockWriter;
 pub use heap::Heap;
 #[cfg(not(target_family = "wasm"))]
 pub use platform::use_store;

@@ -1,10 +1,10 @@
-//! Which names objects may have, and which objects this program has open: each once.
+//! Object names: their rule, and the names of the objects that this program has open.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Code, Error, Result};
 
-/// Bytes of the longest name.
+/// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
 static OPEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -13,19 +13,19 @@ fn open_names() -> MutexGuard<'static, Vec<String>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An object that is open in this program, under its name. The copy is the program's own: hosts
-/// refuse names that lie in an object.
+/// The name of an object that this program has open. It is a copy in the program's own memory,
+/// because hosts refuse names that lie in an object.
 #[derive(Debug)]
 pub(crate) struct OpenName(String);
 
 impl OpenName {
     /// # Errors
-    /// `InvalidName`; `Busy` when it is open already.
+    /// `InvalidName`; `Busy` if it is already open.
     pub(crate) fn claim(name: &str) -> Result<OpenName> {
         check(name)?;
         let mut open = open_names();
         if open.iter().any(|other| other == name) {
-            let why = "it is open in this program already; close that first";
+            let why = "this program already has it open; close it first";
             return Err(Error::new(Code::Busy, name, why));
         }
         open.push(name.to_string());
@@ -43,8 +43,8 @@ impl Drop for OpenName {
     }
 }
 
-/// The rule of the host, so that programs of their own keep to it, too. Only a guest has others beside
-/// it, whose objects are called `OWNER:NAME`.
+/// Checks a name by the host's rule, also in native programs. Only guests can use objects of other
+/// applications, by `OWNER:NAME`.
 fn check(name: &str) -> Result<()> {
     let valid = match name.split_once(':') {
         Some((owner, name)) => cfg!(target_family = "wasm") && is_part(owner) && is_part(name),
@@ -53,7 +53,7 @@ fn check(name: &str) -> Result<()> {
     if valid {
         return Ok(());
     }
-    let why = "no object has such a name; use 1 to 64 ASCII letters, digits, `.`, `_` and `-`, and \
+    let why = "the name is not valid; use 1 to 64 ASCII letters, digits, `.`, `_` and `-`, and \
                no `.` at the beginning (in a guest, another application's object is OWNER:NAME)";
     Err(Error::new(Code::InvalidName, name, why))
 }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_what_the_host_takes() {
+    fn names_follow_the_hosts_rule() {
         let long = "n".repeat(NAME_BYTES_MAX);
         assert!(["a", "Notes-2.old_", &long].iter().all(|name| check(name).is_ok()));
         let longer = "n".repeat(NAME_BYTES_MAX + 1);

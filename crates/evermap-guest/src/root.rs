@@ -1,5 +1,5 @@
-//! The root of an object: what everything else in it is reached from, and the checks before it is
-//! believed to be of a type.
+//! The root of an object, from which all its data are reached, and the checks before it is used as
+//! a type.
 
 use std::ptr::NonNull;
 
@@ -7,28 +7,28 @@ use evermap::{Persist, type_description, type_id};
 
 use crate::error::{Code, Error, Result};
 
-/// What an object says of its root.
+/// The root record of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawRoot {
-    /// First byte of the root; null for none.
+    /// Address of the root; null for none.
     pub address: *mut u8,
-    /// Bytes that were said to belong to it.
+    /// Bytes of the root, as stored.
     pub bytes: u64,
-    /// The id of a Rust type, or what [`Heap::set_root_raw`](crate::Heap::set_root_raw) was given;
-    /// zeros for none.
+    /// The id of a Rust type, or the tag passed to
+    /// [`Heap::set_root_raw`](crate::Heap::set_root_raw); zeros for none.
     pub tag: [u8; 16],
-    /// Description that belongs to the tag, cut at 1024 bytes.
+    /// Description of the tag, truncated to 1024 bytes.
     pub description: String,
 }
 
 impl RawRoot {
-    /// No root.
+    /// Returns the record of an object without a root.
     pub(crate) fn none() -> RawRoot {
         let (tag, description) = ([0; 16], String::new());
         RawRoot { address: std::ptr::null_mut(), bytes: 0, tag, description }
     }
 
-    /// A block that holds a `T`.
+    /// Returns the record for a root of type `T`.
     pub(crate) fn typed<T: Persist>(root: NonNull<T>) -> RawRoot {
         RawRoot {
             address: root.as_ptr().cast(),
@@ -39,49 +39,53 @@ impl RawRoot {
     }
 }
 
-/// A mapped object, to look at.
+/// Read access to a mapped object.
 pub(crate) trait View {
-    /// Its name.
+    /// Returns its name.
     fn name(&self) -> &str;
 
+    /// Returns its root record.
+    ///
     /// # Errors
     /// `NotMapped`.
     fn root(&self) -> Result<RawRoot>;
 
-    /// Do `length` bytes from an address lie in the object's data?
+    /// Returns true if `length` bytes at an address lie in the object's data.
     fn contains(&self, address: usize, length: usize) -> bool;
 
     fn error(&self, code: Code, message: impl Into<String>) -> Error {
         Error::new(code, self.name(), message)
     }
 
-    /// The place of `length` bytes, if they lie in the object and are aligned.
+    /// Returns a pointer to `length` bytes if they lie in the object and are aligned.
     fn place(&self, address: usize, length: usize, align: usize) -> Option<NonNull<u8>> {
         let sound = address.is_multiple_of(align) && self.contains(address, length.max(1));
         NonNull::new(std::ptr::with_exposed_provenance_mut(address)).filter(|_| sound)
     }
 
-    /// The root, after its type was compared.
+    /// Returns the root after comparing its type.
     ///
     /// # Errors
-    /// `NoRoot`, `OtherType`; `Damaged` when it does not lie in the object.
+    /// `NoRoot`, `OtherType`; `Damaged` if the root does not lie in the object.
     fn root_as<T: Persist>(&self) -> Result<NonNull<T>> {
         let root = self.root()?;
         if root.address.is_null() {
-            let why = "it has no root yet; make one with `Heap::root_or`";
+            let why = "it has no root yet; create one with `Heap::root_or`";
             return Err(self.error(Code::NoRoot, why));
         }
         if root.tag != type_id::<T>().0 {
             let (stored, asked) = (root.description, type_description::<T>());
-            let why = format!("its root is `{stored}`, and the program asks for `{asked}`");
+            let why = format!("its root has type `{stored}`, but the program expects `{asked}`");
             return Err(self.error(Code::OtherType, why));
         }
         let place = self.place(root.address.addr(), size_of::<T>(), align_of::<T>());
         match place.filter(|_| root.bytes >= size_of::<T>() as u64) {
             Some(place) => Ok(place.cast()),
             None => {
-                let why =
-                    format!("its root {:p} is no place in it; restore a backup", root.address);
+                let why = format!(
+                    "its root {:p} lies outside the object; restore a backup",
+                    root.address
+                );
                 Err(self.error(Code::Damaged, why))
             }
         }

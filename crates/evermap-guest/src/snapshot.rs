@@ -9,8 +9,8 @@ use crate::names::OpenName;
 use crate::platform::Reader;
 use crate::root::{RawRoot, View};
 
-/// The last commit of an object when it was opened, while others may write the object. It stays
-/// what it is; open it again for a newer one.
+/// The last commit of an object at the time of opening. Others can still write the object. The
+/// snapshot does not change; open it again for a newer commit.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -27,7 +27,7 @@ use crate::root::{RawRoot, View};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Snapshot {
-    // Unmapped before the name is free again.
+    // Dropped before the name, so the object is unmapped before the name is free again.
     reader: Reader,
     name: OpenName,
 }
@@ -38,33 +38,33 @@ const _: () = {
 };
 
 impl Snapshot {
-    /// Opens the last commit of the object of this name.
+    /// Opens the last commit of the object with this name.
     ///
     /// # Errors
-    /// `InvalidName`, `NotFound`, `Denied`, `Damaged`, `MemoryLayout`, `OtherKind`, `Io`; `Busy`
-    /// when this program has the object open already.
+    /// `InvalidName`, `NotFound`, `Denied`, `Damaged`, `MemoryLayout`, `OtherKind`, `Io`; `Busy` if
+    /// this program already has the object open.
     pub fn open(name: &str) -> Result<Snapshot> {
         let name = OpenName::claim(name)?;
         Ok(Snapshot { reader: Reader::open(name.as_str())?, name })
     }
 
-    /// The object's name.
+    /// Returns the object's name.
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
-    /// The root.
+    /// Returns the root.
     ///
     /// # Errors
     /// `NoRoot`, `OtherType`, `Damaged`.
     pub fn root<T: Persist + Send + Sync>(&self) -> Result<&T> {
         let root = self.reader.root_as::<T>()?;
-        // SAFETY: the type was compared, and the place lies in the object, which stays mapped as
-        // long as the snapshot is borrowed, and which nobody writes in this program.
+        // SAFETY: the type was compared, and the root lies in the object. The object stays mapped
+        // while the snapshot is borrowed, and this program does not write to it.
         Ok(unsafe { root.as_ref() })
     }
 
-    /// What the object says of its root, whatever that is.
+    /// Returns the root record without checking its type.
     ///
     /// # Errors
     /// None at present.
@@ -72,11 +72,10 @@ impl Snapshot {
         self.reader.root()
     }
 
-    /// Ends the use of the object. Dropping the snapshot does the same, but has nobody to tell
-    /// about errors.
+    /// Closes the object. Dropping the snapshot does the same but ignores errors.
     ///
     /// # Errors
-    /// When the host refuses.
+    /// The host's error.
     pub fn close(self) -> Result<()> {
         self.reader.close()
     }

@@ -1,4 +1,4 @@
-//! What the host says of a mapped object: `ObjectStat`, as it lies in the guest's memory.
+//! `ObjectStat`: the host's description of a mapped object.
 
 use std::mem::offset_of;
 
@@ -10,7 +10,7 @@ const VERSION: u32 = 1;
 const EMPTY: RegionRecord =
     RegionRecord { base: 0, capacity: 0, length: 0, file_offset: 0, meta_length: 0, checksums: 0 };
 
-/// The host fills it, as far as it has something to say.
+/// Record that the host fills.
 #[derive(Clone)]
 #[repr(C)]
 pub(crate) struct ObjectStat {
@@ -31,7 +31,7 @@ const _: () = assert!(offset_of!(ObjectStat, regions) == 64);
 const _: () = assert!(size_of::<ObjectStat>() == 64 + 32 * 48);
 
 impl ObjectStat {
-    /// Nothing known.
+    /// Returns an empty record.
     pub(crate) const fn empty() -> ObjectStat {
         ObjectStat {
             version: 0,
@@ -46,15 +46,15 @@ impl ObjectStat {
         }
     }
 
-    /// The object's regions, if the structure is one that this program knows and all of it is there.
+    /// Returns the object's regions, if the record has a known version and is complete.
     ///
     /// # Errors
     /// `OtherKind`, `Damaged`.
     pub(crate) fn regions(&self, filled_bytes: usize, object: &str) -> Result<Vec<RegionRecord>> {
         if self.version != VERSION {
             let why = format!(
-                "the host speaks of objects in version {}, this program knows {VERSION}; build it \
-                 with a crate `evermap-guest` of the host's version",
+                "the host describes objects in version {}, but this program knows version {VERSION}; build it \
+                 with the host's version of the crate `evermap-guest`",
                 self.version
             );
             return Err(Error::new(Code::OtherKind, object, why));
@@ -68,14 +68,14 @@ impl ObjectStat {
                 Ok(regions.to_vec())
             }
             _ => {
-                let why = "the host's account of its regions contradicts itself";
+                let why = "the host's list of its regions is inconsistent";
                 Err(Error::new(Code::Damaged, object, why))
             }
         }
     }
 }
 
-/// Ends in a guest's memory, and holds what the allocator looks at.
+/// Returns true if the region ends within a guest's memory and its lengths are consistent.
 fn is_sound(region: &RegionRecord) -> bool {
     let end = region.base.checked_add(region.capacity);
     region.base > 0
@@ -96,13 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn as_many_regions_come_out_as_the_host_says() {
+    fn regions_returns_as_many_as_the_host_lists() {
         assert_eq!(stat(2).regions(64 + 96, "o").unwrap().len(), 2);
         assert_eq!(stat(32).regions(1600, "o").unwrap().len(), 32);
     }
 
     #[test]
-    fn what_contradicts_itself_is_no_region() {
+    fn inconsistent_records_are_errors() {
         let code = |stat: &ObjectStat, bytes| stat.regions(bytes, "o").unwrap_err().code();
         assert_eq!(code(&ObjectStat { version: 2, ..stat(1) }, 1600), Code::OtherKind);
         assert_eq!(code(&stat(0), 1600), Code::Damaged);

@@ -1,6 +1,6 @@
-//! What the crate promises, to native programs and to guests: the same source, built for both. (A
-//! guest's tests need a host that gives the five imports: `CARGO_TARGET_WASM32_WASIP1_RUNNER`, with
-//! an empty store for each run.)
+//! Tests of the API for native programs and for guests, from the same source. (For guests, set
+//! `CARGO_TARGET_WASM32_WASIP1_RUNNER` to a host that provides the five imports, with an empty
+//! store for each run.)
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::io::Write;
 use evermap::{Build, Built, PBTree, PBox, PMap, PString, PVec, Persist, Slot, type_id};
 use evermap_guest::{Code, Heap, Snapshot};
 
-/// Has objects opened in a store of these tests.
+/// Opens objects in a store for these tests.
 #[cfg(not(target_family = "wasm"))]
 fn prepare() {
     static STORE: std::sync::Once = std::sync::Once::new();
@@ -19,7 +19,7 @@ fn prepare() {
     });
 }
 
-/// The host has a store.
+/// The host provides the store.
 #[cfg(target_family = "wasm")]
 fn prepare() {}
 
@@ -66,7 +66,7 @@ fn check(diary: &Diary, count: u32) {
 }
 
 #[test]
-fn what_was_committed_is_there_when_the_heap_is_opened_again_at_the_same_addresses() {
+fn a_reopened_heap_has_its_committed_data_at_the_same_addresses() {
     let mut heap = open("committed");
     write(&mut heap, 2000);
     assert!(heap.commit().unwrap());
@@ -80,14 +80,14 @@ fn what_was_committed_is_there_when_the_heap_is_opened_again_at_the_same_address
 }
 
 #[test]
-fn what_was_not_committed_is_forgotten() {
+fn uncommitted_changes_are_discarded() {
     let mut heap = open("forgotten");
     write(&mut heap, 10);
     heap.commit().unwrap();
     heap.root_mut::<Diary>().unwrap().fields().lines.push("lost").unwrap();
     drop(heap);
     check(open("forgotten").root().unwrap(), 10);
-    // And an object that was never committed has no root.
+    // An object that was never committed has no root.
     drop(open("never"));
     let mut heap = open("never");
     assert!(!heap.has_root().unwrap());
@@ -97,7 +97,7 @@ fn what_was_not_committed_is_forgotten() {
 }
 
 #[test]
-fn a_rollback_goes_back_to_the_last_commit_and_the_heap_goes_on() {
+fn a_heap_is_usable_after_a_rollback_to_the_last_commit() {
     let mut heap = open("rollback");
     write(&mut heap, 10);
     heap.commit().unwrap();
@@ -116,7 +116,7 @@ fn a_rollback_goes_back_to_the_last_commit_and_the_heap_goes_on() {
 }
 
 #[test]
-fn a_commit_says_whether_anything_had_changed() {
+fn commit_returns_true_if_something_changed() {
     let mut heap = open("changed");
     *heap.root_or::<u64, _>(0).unwrap() += 1;
     assert!(heap.commit().unwrap());
@@ -126,7 +126,7 @@ fn a_commit_says_whether_anything_had_changed() {
 }
 
 #[test]
-fn a_root_is_given_as_its_own_type_only() {
+fn a_root_is_returned_only_as_its_own_type() {
     let mut heap = open("types");
     assert_eq!(heap.root::<u64>().unwrap_err().code(), Code::NoRoot);
     heap.root_or::<PVec<u64>, _>([1, 2]).unwrap();
@@ -146,7 +146,7 @@ fn a_root_is_given_as_its_own_type_only() {
 }
 
 #[test]
-fn an_object_is_open_once_in_a_program() {
+fn a_program_can_open_an_object_only_once() {
     let heap = open("once");
     assert_eq!(Heap::open("once").unwrap_err().code(), Code::Busy);
     assert_eq!(Snapshot::open("once").unwrap_err().code(), Code::Busy);
@@ -175,7 +175,7 @@ fn a_snapshot_is_the_last_commit() {
 }
 
 #[test]
-fn an_object_grows_by_regions_and_keeps_what_is_in_it() {
+fn an_object_keeps_its_data_when_it_grows_by_regions() {
     const LINES: usize = 300_000;
     let mut heap = open("grows");
     let mut lines = heap.root_or::<PVec<PString>, _>(PVec::new()).unwrap();
@@ -199,13 +199,13 @@ fn an_object_grows_by_regions_and_keeps_what_is_in_it() {
             assert_eq!(*line, *text);
         }
         lines.clear();
-        // What was freed is used again.
+        // Freed memory is used again.
         lines.extend(["short"]).unwrap();
     }
     heap.commit().unwrap();
     let large = heap.allocate(9_000_000, 1 << 20).unwrap();
     assert!(large.addr().get().is_multiple_of(1 << 20));
-    // SAFETY: just allocated, and nobody has it.
+    // SAFETY: the block was just allocated, and nothing refers to it.
     unsafe {
         large.write_bytes(1, 9_000_000);
         heap.free(large).unwrap();
@@ -226,7 +226,7 @@ impl Build<Fails> for Diary {
 }
 
 #[test]
-fn a_root_that_cannot_be_built_leaves_none_behind() {
+fn a_failed_build_leaves_no_root() {
     let mut heap = open("fails");
     let error = heap.root_or::<Diary, _>(Fails).unwrap_err();
     assert_eq!((error.code(), error.object()), (Code::BadAllocation, "fails"));
@@ -236,12 +236,12 @@ fn a_root_that_cannot_be_built_leaves_none_behind() {
 }
 
 #[test]
-fn an_allocation_that_no_object_can_meet_is_an_error_and_the_heap_goes_on() {
+fn a_heap_is_usable_after_an_impossible_allocation() {
     let heap = open("too-large");
     for (size, align) in [(usize::MAX, 1), (usize::MAX / 2 + 1, 16), (16, 3), (16, 0)] {
         assert_eq!(heap.allocate(size, align).unwrap_err().code(), Code::BadAllocation);
     }
-    // SAFETY: nobody uses the block.
+    // SAFETY: nothing refers to the block.
     unsafe {
         let block = heap.allocate(100, 8).unwrap();
         heap.free(block).unwrap();
@@ -251,10 +251,10 @@ fn an_allocation_that_no_object_can_meet_is_an_error_and_the_heap_goes_on() {
 
 #[cfg(target_family = "wasm")]
 #[test]
-fn what_does_not_fit_into_the_window_is_refused_in_the_hosts_words() {
+fn an_object_larger_than_the_window_gets_the_hosts_error() {
     let mut heap = open("window");
     let error = heap.allocate(1 << 30, 16).unwrap_err();
-    // Whichever the host's embedder made the smaller one.
+    // The smaller of the window and the quota limits it.
     assert!([Code::OutOfAddresses, Code::Quota].contains(&error.code()), "{error}");
     assert_eq!(error.object(), "window");
     let mut bytes = heap.root_or::<PVec<u8>, _>(PVec::new()).unwrap();
@@ -264,10 +264,10 @@ fn what_does_not_fit_into_the_window_is_refused_in_the_hosts_words() {
 }
 
 #[test]
-fn a_root_of_any_kind_keeps_its_tag_and_as_much_of_its_description_as_there_is_room_for() {
+fn a_raw_root_keeps_its_tag_and_a_truncated_description() {
     let mut heap = open("raw");
     let block = heap.allocate(80, 8).unwrap();
-    // SAFETY: the block has so many bytes; the tag is no Rust type's.
+    // SAFETY: the block is large enough; the tag does not belong to a Rust type.
     unsafe {
         block.write_bytes(7, 80);
         let other = block.add(16);
@@ -284,9 +284,9 @@ fn a_root_of_any_kind_keeps_its_tag_and_as_much_of_its_description_as_there_is_r
     let root = heap.root_raw().unwrap();
     assert_eq!((root.address, root.bytes, root.tag), (block.as_ptr(), 80, [9; 16]));
     assert_eq!(root.description, "ä".repeat(512));
-    // SAFETY: the root's block.
+    // SAFETY: the pointer is the root's block.
     assert_eq!(unsafe { std::slice::from_raw_parts(root.address, 80) }, [7; 80]);
-    // SAFETY: no root is no promise.
+    // SAFETY: removing the root has no requirements.
     unsafe { heap.set_root_raw(None, 0, [0; 16], "") }.unwrap();
     assert!(!heap.has_root().unwrap());
 }
@@ -324,7 +324,7 @@ fn blocks_are_found_by_their_names_in_the_next_run() {
 }
 
 #[test]
-fn a_block_holds_what_was_written_when_it_was_made_and_zeros_behind_that() {
+fn a_new_block_has_the_written_bytes_followed_by_zeros() {
     let mut heap = open("filled");
     // Memory that was used before.
     for bytes in [100, 10_000, 300_000] {
@@ -352,7 +352,7 @@ fn a_block_holds_what_was_written_when_it_was_made_and_zeros_behind_that() {
 }
 
 #[test]
-fn a_block_that_could_not_be_written_is_not_there() {
+fn a_block_whose_writer_fails_is_not_created() {
     let mut heap = open("unfilled");
     heap.allocate_named("first", 10).unwrap();
     heap.commit().unwrap();
@@ -365,7 +365,7 @@ fn a_block_that_could_not_be_written_is_not_there() {
         assert_eq!(full.unwrap_err().kind(), std::io::ErrorKind::WriteZero);
         assert_eq!(heap.block("second").unwrap(), None);
     }
-    assert_eq!(places.len(), 1, "the allocator has all of it back");
+    assert_eq!(places.len(), 1, "the allocator reuses the block");
     let taken = heap.allocate_named_with("first", 10, |_| -> evermap_guest::Result<()> {
         panic!("nothing is written to a block that cannot have its name")
     });
@@ -374,7 +374,7 @@ fn a_block_that_could_not_be_written_is_not_there() {
 
 #[cfg(not(target_family = "wasm"))]
 #[test]
-fn a_block_whose_writer_panics_is_free_again() {
+fn a_block_whose_writer_panics_is_freed() {
     let mut heap = open("panics");
     heap.allocate_named("first", 10).unwrap();
     heap.commit().unwrap();
@@ -389,7 +389,7 @@ fn a_block_whose_writer_panics_is_free_again() {
 
 #[cfg(not(target_family = "wasm"))]
 #[test]
-fn a_block_of_zeros_that_nobody_writes_makes_no_page_the_programs_own() {
+fn an_unwritten_block_of_zeros_makes_no_page_private() {
     const BYTES: usize = 8 << 20;
     let mut heap = open("zeros");
     heap.allocate_named("large", BYTES).unwrap();
@@ -401,7 +401,7 @@ fn a_block_of_zeros_that_nobody_writes_makes_no_page_the_programs_own() {
     assert!(own <= 64, "{own} KiB");
 }
 
-/// Of memory that a process has mapped in this range.
+/// Returns the private dirty memory of this process in an address range, in KiB.
 #[cfg(not(target_family = "wasm"))]
 fn private_dirty_kib(range: std::ops::Range<usize>) -> usize {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
@@ -422,7 +422,7 @@ fn private_dirty_kib(range: std::ops::Range<usize>) -> usize {
 }
 
 #[test]
-fn a_name_is_given_once_and_has_up_to_255_bytes() {
+fn block_names_are_unique_and_have_up_to_255_bytes() {
     let mut heap = open("naming");
     heap.allocate_named("twice", 1).unwrap();
     assert_eq!(heap.allocate_named("twice", 1).unwrap_err().code(), Code::AlreadyExists);
@@ -434,15 +434,15 @@ fn a_name_is_given_once_and_has_up_to_255_bytes() {
 }
 
 #[test]
-fn a_broken_table_of_names_is_an_error_and_leads_nowhere() {
+fn a_broken_table_of_names_is_an_error() {
     let mut heap = open("broken");
     heap.allocate_named("a", 10).unwrap();
     let table = heap.root_raw().unwrap().address;
     let words = table.cast::<u64>();
-    // SAFETY: the table's 64 buckets are behind its head.
+    // SAFETY: the table's 64 buckets follow its head.
     let buckets = unsafe { std::slice::from_raw_parts_mut(table.add(16).cast::<*mut u8>(), 64) };
     let bucket = buckets.iter_mut().find(|bucket| !bucket.is_null()).unwrap() as *mut *mut u8;
-    // SAFETY: the words are the table's, an entry's, and nobody borrows them.
+    // SAFETY: the words belong to the table or an entry, and nothing borrows them.
     unsafe {
         let entry = bucket.read();
         let size = entry.add(2 * size_of::<usize>()).cast::<u64>();
@@ -463,7 +463,7 @@ fn a_broken_table_of_names_is_an_error_and_leads_nowhere() {
             bucket.write(wrong);
             assert_eq!(heap.block("a").unwrap_err().code(), Code::Damaged);
         }
-        // A list that ends where it begins.
+        // A circular list.
         bucket.write(entry);
         let next = entry.cast::<*mut u8>();
         next.write(entry);
@@ -472,10 +472,10 @@ fn a_broken_table_of_names_is_an_error_and_leads_nowhere() {
     }
 }
 
-/// Run as the application `api`.
+/// Needs to run as the application `api`.
 #[cfg(target_family = "wasm")]
 #[test]
-fn an_object_with_two_names_is_open_once() {
+fn an_object_with_two_names_can_be_opened_only_once() {
     let mut heap = open("named-twice");
     write(&mut heap, 3);
     assert_eq!(Heap::open("api:named-twice").unwrap_err().code(), Code::Busy);

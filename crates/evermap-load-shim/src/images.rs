@@ -160,12 +160,12 @@ fn map_as_chosen(asked: &MapCall, choice: &Choice, line: Line) -> Result<usize, 
 /// Loads the file by name, if the name still refers to the file that the program has open.
 fn load(loader: &Loader, file: &Match) -> Result<Image, String> {
     let not_it = || "its name refers to another file than the open one".to_string();
-    if !file.is_there() {
+    if !file.is_present() {
         return Err(not_it());
     }
     let image = loader.load().map_err(|error| error.to_string())?;
     // The checks before and after ensure that the load opened the same file.
-    if !file.is_there() {
+    if !file.is_present() {
         return Err(not_it());
     }
     image.check().map_err(|error| error.to_string())?;

@@ -169,10 +169,10 @@ fn complete_when_loaded(number: u64) {
 }
 
 /// Finishes the selected loads and waits for them.
-pub(crate) fn finish(is_meant: impl Fn(&Loading) -> bool) {
+pub(crate) fn finish(is_selected: impl Fn(&Loading) -> bool) {
     loop {
         let mut state = state();
-        let Some(loading) = state.loading.iter_mut().find(|loading| is_meant(loading)) else {
+        let Some(loading) = state.loading.iter_mut().find(|loading| is_selected(loading)) else {
             return;
         };
         let taken = loading.image.take();

@@ -65,9 +65,9 @@ pub(crate) fn read(fd: c_int, buffers: &[Buffer]) -> Option<Result<usize, i32>> 
     }
     let from = seek(fd, bytes as i64)?.checked_sub(bytes as u64)?;
     let result = fill(fd, &file, buffers, from);
-    let came = *result.as_ref().unwrap_or(&0);
-    if came != bytes {
-        seek(fd, came as i64 - bytes as i64);
+    let read_bytes = *result.as_ref().unwrap_or(&0);
+    if read_bytes != bytes {
+        seek(fd, read_bytes as i64 - bytes as i64);
     }
     record("read", &file, &result, begun);
     Some(result)
@@ -95,14 +95,14 @@ fn fill(fd: c_int, file: &Match, buffers: &[Buffer], offset: u64) -> Result<usiz
         if part.bytes == 0 {
             continue;
         }
-        let came = match fill_one(fd, part, offset + done as u64) {
-            Ok(came) => came,
+        let read_bytes = match fill_one(fd, part, offset + done as u64) {
+            Ok(read_bytes) => read_bytes,
             Err(errno) if done == 0 => return Err(errno),
             Err(_) => break,
         };
-        done += came;
-        left -= came;
-        if came < part.bytes {
+        done += read_bytes;
+        left -= read_bytes;
+        if read_bytes < part.bytes {
             break;
         }
     }
@@ -135,10 +135,10 @@ pub(crate) fn fill_one(fd: c_int, buffer: Buffer, offset: u64) -> Result<usize, 
         if piece.number != number {
             break;
         }
-        done += piece.came;
+        done += piece.read_bytes;
         match piece.error {
             Some(errno) if done == 0 => return Err(errno),
-            _ if piece.came < piece.wanted => break,
+            _ if piece.read_bytes < piece.wanted => break,
             _ => {}
         }
     }
@@ -149,7 +149,7 @@ pub(crate) fn fill_one(fd: c_int, buffer: Buffer, offset: u64) -> Result<usize, 
 struct Piece {
     number: usize,
     wanted: usize,
-    came: usize,
+    read_bytes: usize,
     error: Option<i32>,
 }
 
@@ -176,9 +176,9 @@ fn read_pieces(
         let upto = number.saturating_mul(HUGE_PAGE_BYTES).saturating_add(lead);
         let part = buffer.behind(from).first(upto.saturating_sub(from));
         let read = || read_piece(fd, part, offset + from as u64);
-        let (came, error) = huge.fill(part.address, part.bytes, || is_untouched(part), read);
-        pieces.push(Piece { number, wanted: part.bytes, came, error });
-        if came < part.bytes {
+        let (read_bytes, error) = huge.fill(part.address, part.bytes, || is_untouched(part), read);
+        pieces.push(Piece { number, wanted: part.bytes, read_bytes, error });
+        if read_bytes < part.bytes {
             // Later pieces are not needed.
             next.store(usize::MAX / 2, Ordering::Relaxed);
             return pieces;
@@ -195,7 +195,7 @@ fn read_piece(fd: c_int, buffer: Buffer, offset: u64) -> (usize, Option<i32>) {
         // SAFETY: the buffer belongs to the program, which passed it to `read`.
         match unsafe { real::system_pread(fd, part.address as *mut u8, part.bytes, at) } {
             Ok(0) => break,
-            Ok(came) => done += came,
+            Ok(read_bytes) => done += read_bytes,
             Err(libc::EINTR) => {}
             Err(errno) => return (done, Some(errno)),
         }
@@ -216,8 +216,8 @@ fn lead_of(buffer: Buffer) -> usize {
 /// Returns true if the buffer's first page is not present. Checking all pages would cost more than
 /// it saves.
 fn is_untouched(buffer: Buffer) -> bool {
-    let mut is_there = 0u8;
+    let mut is_present = 0u8;
     // SAFETY: the call only queries, and writes one byte.
-    let asked = unsafe { libc::mincore(buffer.address as *mut c_void, 1, &raw mut is_there) };
-    asked == 0 && is_there & 1 == 0
+    let asked = unsafe { libc::mincore(buffer.address as *mut c_void, 1, &raw mut is_present) };
+    asked == 0 && is_present & 1 == 0
 }

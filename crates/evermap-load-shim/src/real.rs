@@ -114,6 +114,6 @@ pub(crate) unsafe fn system_pread(
     offset: i64,
 ) -> Result<usize, i32> {
     // SAFETY: the caller meets the contract of `pread`.
-    let came: c_long = unsafe { libc::syscall(libc::SYS_pread64, fd, buffer, bytes, offset) };
-    usize::try_from(came).map_err(|_| crate::inside::errno())
+    let read_bytes: c_long = unsafe { libc::syscall(libc::SYS_pread64, fd, buffer, bytes, offset) };
+    usize::try_from(read_bytes).map_err(|_| crate::inside::errno())
 }

@@ -83,7 +83,7 @@ pub(crate) struct Match {
 
 impl Match {
     /// Returns true if the name still refers to this file.
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn is_present(&self) -> bool {
         let is_it = |version: Version| {
             (version.device, version.inode) == (self.version.device, self.version.inode)
         };

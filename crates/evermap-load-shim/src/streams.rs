@@ -43,10 +43,10 @@ pub(crate) unsafe fn read(
     let middle = rest.map_or(0, |(end, here)| end.saturating_sub(here)).min(bytes - done);
     if middle >= BYTES_MIN {
         let part = Buffer { address: buffer as usize + done, bytes: middle };
-        let came = fill_one(fd, part, here as u64).unwrap_or(0);
+        let read_bytes = fill_one(fd, part, here as u64).unwrap_or(0);
         // SAFETY: the caller passes a valid stream, for its exclusive use.
-        if unsafe { libc::fseeko(stream, here + came as i64, libc::SEEK_SET) } == 0 {
-            done += came;
+        if unsafe { libc::fseeko(stream, here + read_bytes as i64, libc::SEEK_SET) } == 0 {
+            done += read_bytes;
             report::count_read("fread", &file.path, done as u64, begun.elapsed());
         }
     }

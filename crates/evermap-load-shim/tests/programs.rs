@@ -89,9 +89,9 @@ fn expected() -> Vec<u8> {
 }
 
 fn assert_success(output: &Output, what: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{what}: {}: {said}", output.status);
-    assert_eq!(said, "", "{what}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {}: {printed}", output.status);
+    assert_eq!(printed, "", "{what}");
 }
 
 fn rules(method: &str) -> String {
@@ -253,15 +253,15 @@ fn the_report_names_the_file_the_method_and_the_reason() {
         &place.with_shim("read_and_write", &rules("read-huge")).output().unwrap(),
         "a run",
     );
-    let told = place.report_lines();
-    assert_eq!(told.len(), 1, "{told:?}");
+    let lines = place.report_lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
     let file = place.file().canonicalize().unwrap();
-    assert_eq!(told[0]["path"], file.to_str().unwrap());
-    assert_eq!((&told[0]["call"], &told[0]["program"]), (&"mmap".into(), &"maps".into()));
-    assert_eq!(told[0]["method"], "read-huge");
-    assert_eq!(told[0]["bytes"], FILE_BYTES);
-    assert!(told[0]["why"].as_str().unwrap().contains("requested by name"), "{told:?}");
-    assert!(told[0]["complete_s"].as_f64().unwrap() > 0.0);
+    assert_eq!(lines[0]["path"], file.to_str().unwrap());
+    assert_eq!((&lines[0]["call"], &lines[0]["program"]), (&"mmap".into(), &"maps".into()));
+    assert_eq!(lines[0]["method"], "read-huge");
+    assert_eq!(lines[0]["bytes"], FILE_BYTES);
+    assert!(lines[0]["why"].as_str().unwrap().contains("requested by name"), "{lines:?}");
+    assert!(lines[0]["complete_s"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
@@ -272,8 +272,8 @@ fn unmatched_and_changing_files_are_not_loaded() {
         let output = place.with_shim("read_and_write", rules).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         assert_eq!(place.report_lines(), [0; 0]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(said.contains("cannot parse EVERMAP_LOAD_RULES"), rules.contains("nonsense"));
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(printed.contains("cannot parse EVERMAP_LOAD_RULES"), rules.contains("nonsense"));
     }
 }
 
@@ -291,8 +291,8 @@ fn the_recording_of_one_run_is_used_by_the_next() {
             return println!("skipped: recording is not possible");
         }
     }
-    let told = place.report_lines();
-    let why = told[0]["why"].as_str().unwrap();
+    let lines = place.report_lines();
+    let why = lines[0]["why"].as_str().unwrap();
     assert!(!why.contains("recorded: each"), "{why}");
 }
 

@@ -110,12 +110,12 @@ impl Recording {
 
     /// Returns the huge pages in the order of their first touches.
     pub(crate) fn huge_windows(&self) -> Vec<u32> {
-        let mut is_there = vec![false; self.huge_count()];
+        let mut is_present = vec![false; self.huge_count()];
         let mut windows = Vec::new();
         for touch in &self.touches {
             let huge = touch.window as usize * WINDOW_BYTES / HUGE_PAGE_BYTES;
-            if is_there.get(huge) == Some(&false) {
-                is_there[huge] = true;
+            if is_present.get(huge) == Some(&false) {
+                is_present[huge] = true;
                 windows.push(huge as u32);
             }
         }

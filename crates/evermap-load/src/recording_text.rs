@@ -60,10 +60,11 @@ impl Recording {
         let path = path.as_ref();
         let failed = |source| Error::Io { operation: "save", path: path.into(), source };
         let text = self.text().map_err(|error| failed(std::io::Error::other(error)))?;
-        let beside = beside(path);
-        let saved = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+        let temporary = temporary_path(path);
+        let saved =
+            std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, path));
         saved.map_err(|source| {
-            let _ = std::fs::remove_file(&beside);
+            let _ = std::fs::remove_file(&temporary);
             failed(source)
         })
     }
@@ -86,7 +87,7 @@ impl Recording {
 }
 
 /// Returns a temporary name in the same directory, unique to this process.
-fn beside(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     name.into()

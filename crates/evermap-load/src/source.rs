@@ -337,6 +337,6 @@ mod tests {
         let error = Source::open(Path::new("/dev/null")).unwrap_err();
         assert!(error.to_string().contains("is a character device"), "{error}");
         let error = Source::open(Path::new("/nonexistent")).unwrap_err();
-        assert!(error.to_string().contains("check that the name"), "{error}");
+        assert!(error.to_string().contains("check the name"), "{error}");
     }
 }

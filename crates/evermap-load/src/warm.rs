@@ -111,9 +111,9 @@ impl Warming<'_> {
             let number = self.advised.fetch_add(1, Ordering::Relaxed);
             let Some(piece) = self.pieces.get(number) else { return };
             let bytes = piece.bytes as u64;
-            let is_there = evermap_observe::residency_of(self.file, piece.offset_bytes, bytes)
+            let is_present = evermap_observe::residency_of(self.file, piece.offset_bytes, bytes)
                 .is_some_and(|residency| residency.resident_bytes >= bytes);
-            if !is_there {
+            if !is_present {
                 let will_need = rustix::fs::Advice::WillNeed;
                 let bytes = std::num::NonZeroU64::new(bytes);
                 // Best effort: mapping reads the pages otherwise.
@@ -140,7 +140,7 @@ impl Warming<'_> {
             let offset = piece.offset_bytes + done as u64;
             match rustix::io::pread(self.file, &mut buffer[..wanted], offset) {
                 Ok(0) => return Err(Errno::IO),
-                Ok(came) => done += came,
+                Ok(read_bytes) => done += read_bytes,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }

@@ -1,4 +1,4 @@
-//! Applications: what rights belong to, and the keys that they are made with.
+//! Applications: ids and secret keys. Rights belong to applications.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,12 @@ use evermap::ApplicationKey;
 use crate::error::{Error, Result};
 use crate::names::is_name;
 
-/// Names an application, to people and in the access table: 1 to 64 ASCII letters, digits, `.`,
-/// `_` and `-`.
+/// Id of an application: 1 to 64 ASCII letters, digits, `.`, `_` and `-`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ApplicationId(String);
 
 impl ApplicationId {
-    /// The text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -37,23 +36,23 @@ impl fmt::Display for ApplicationId {
     }
 }
 
-/// An application's secret: what its objects open with. Its guests neither give nor see it.
+/// Secret key of an application, needed to open its objects. Guests neither supply nor see it.
 ///
-/// The store and the access table hold what was derived from it, by BLAKE3 in key derivation mode,
-/// and never the key.
+/// The store and the access table hold values derived from the key by BLAKE3 in key derivation
+/// mode, never the key itself.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretKey([u8; 32]);
 
 impl SecretKey {
-    /// A key of the embedder's making.
+    /// Returns the key with these bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> SecretKey {
         SecretKey(bytes)
     }
 
-    /// A new one, from the kernel's random numbers.
+    /// Returns a new key from the kernel's random numbers.
     ///
     /// # Errors
-    /// When there are none.
+    /// `Io` if the kernel has none.
     pub fn random() -> Result<SecretKey> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|e| Error::Io {
@@ -64,25 +63,25 @@ impl SecretKey {
         Ok(SecretKey(bytes))
     }
 
-    /// Its bytes, for whoever keeps it.
+    /// Returns the bytes, for storage.
     pub fn to_bytes(&self) -> [u8; 32] {
         self.0
     }
 
-    /// What the application's objects carry.
+    /// Derives the key in the headers of the application's objects.
     pub(crate) fn application_key(&self) -> Result<ApplicationKey> {
         let derived =
             blake3::derive_key("evermap 2026-11 application key of guest objects", &self.0);
         let mut key = [0; 16];
         key.copy_from_slice(&derived[..16]);
-        // Sixteen zeros would be no key; nobody will ever see that.
+        // All zeros means "no key"; the probability is 2^-128.
         ApplicationKey::from_bytes(key).ok_or(Error::Engine {
-            why: "a key was derived that is none",
+            why: "the derived key is all zeros, which means no key",
             remedy: "use another secret key",
         })
     }
 
-    /// What the access table knows it by.
+    /// Derives the hash by which the access table recognises the key.
     pub(crate) fn verifier(&self) -> String {
         let derived =
             blake3::derive_key("evermap 2026-11 verifier of an application's key", &self.0);

@@ -1,31 +1,32 @@
-//! One budget of bytes for everything that a guest can grow, and bounds on everything it can count up.
+//! A guest's budget: one limit in bytes for everything that a guest can grow, and limits on
+//! everything it can open.
 //!
-//! wasmtime asks before a memory or a table gets longer, also when an instance is made. Bytes of all
-//! memories and tables come out of the same budget. The other bounds are constants: instances,
-//! memories and tables of a store, and open handles of WASI. Recursion is bounded by wasmtime's stack
-//! (`Config::max_wasm_stack`), copies that WASI makes by its own limit for one call.
+//! wasmtime asks before it grows a memory or a table, and when it creates an instance. The bytes of
+//! all memories and tables count in one budget. The other limits are constants: instances, memories
+//! and tables of a store, and open WASI handles. wasmtime's stack limits recursion
+//! (`Config::max_wasm_stack`), and WASI limits the copies of one call.
 
 use wasmtime::ResourceLimiter;
 
-/// Bytes of memories and tables that a guest may have by default: all that 32-bit pointers reach.
+/// Default budget of a guest in bytes of memories and tables: all that 32-bit addresses reach.
 pub(crate) const BYTES_DEFAULT: usize = 1 << 32;
-/// Bytes that are counted for an element of a table: a pointer, and as much again, because the host's
-/// array reserves up to twice what it holds.
+/// Bytes counted per table element: twice a pointer, because the host's array can reserve twice its
+/// length.
 pub(crate) const TABLE_ELEMENT_BYTES: usize = 16;
-/// Files, directories and streams that a guest may have open at once. Each file takes one of the host
-/// process's descriptors, of which there are often only 1,024.
+/// Maximum number of open files, directories and streams. Each file takes one of the host process's
+/// descriptors, of which there are often only 1,024.
 pub(crate) const HANDLES_MAX: usize = 256;
-/// Instances, memories and tables of one guest. Each memory reserves 4 GiB of addresses.
+/// Limits on instances, memories and tables of one guest. Each memory reserves 4 GiB of addresses.
 const INSTANCES_MAX: usize = 16;
 const MEMORIES_MAX: usize = 16;
 const TABLES_MAX: usize = 100;
 
-/// Budget of one guest: the bound, and how much of it is used.
+/// Budget of one guest: the limit and the used bytes.
 #[derive(Debug)]
 pub(crate) struct Budget {
     bytes_max: usize,
-    /// Bytes of the growths that were granted. A growth that the kernel then refuses still counts,
-    /// because wasmtime does not say which growth failed.
+    /// Bytes of granted growths. A growth that the kernel then refuses still counts, because
+    /// wasmtime does not say which growth failed.
     used_bytes: usize,
     refused: u64,
 }
@@ -39,13 +40,13 @@ impl Budget {
         self.bytes_max
     }
 
-    /// Growths that were refused because the budget was used up.
+    /// Returns the number of growths that the budget refused.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Takes the bytes of a growth from `current` to `desired` units out of the budget; false if it has
-    /// less, or if the module's own maximum is lower.
+    /// Takes the bytes of a growth from `current` to `desired` units from the budget. Returns false
+    /// if too few are left, or if the module's own maximum is lower.
     fn grant(
         &mut self,
         current: usize,
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memories_and_tables_come_out_of_one_budget() {
+    fn memories_and_tables_share_one_budget() {
         let mut budget = Budget::new(1000);
         assert!(budget.memory_growing(0, 600, None).unwrap());
         assert!(!budget.table_growing(0, 26, None).unwrap(), "416 bytes of 400");
@@ -116,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn a_modules_own_maximum_is_no_refusal_of_the_budget() {
+    fn exceeding_the_modules_own_maximum_is_not_counted_as_refused() {
         let mut budget = Budget::new(1000);
         assert!(!budget.table_growing(0, 11, Some(10)).unwrap());
         assert!(!budget.memory_growing(0, usize::MAX, Some(10)).unwrap());
-        assert!(!budget.table_growing(0, usize::MAX, None).unwrap(), "and nothing overflows");
+        assert!(!budget.table_growing(0, usize::MAX, None).unwrap(), "overflow");
         assert_eq!(budget.refused(), 1);
     }
 }

@@ -1,26 +1,26 @@
-//! What a guest is told: a number, and words that it can ask for.
+//! Errors for guests: a code, and a message that `last_fault` returns.
 
 use evermap::Error as StoreError;
 
 use crate::access::QUOTA_REFUSED;
 use crate::error::{Error, is_disk_full};
 
-/// Why a call of a guest failed. The import gives the negative number; `last_fault` the words.
+/// Error codes for guests. The import returns the negative number, `last_fault` the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Code {
-    /// A pointer or a length that lies outside memory, or inside the window where it must not; an
-    /// unknown level.
+    /// A pointer or length outside memory, or inside the window where it must not be; an unknown
+    /// level.
     InvalidArgument = 1,
-    /// A name that no object can have.
+    /// The name is not valid for an object.
     InvalidName = 2,
-    /// There is no such object.
+    /// The object does not exist.
     NotFound = 3,
-    /// The access table gives the application less.
+    /// The application's right is too low.
     Denied = 4,
-    /// Somebody writes it, or it is mapped already at another level.
+    /// Another guest or process writes the object, or it is already mapped at another level.
     Busy = 5,
-    /// The application's bytes of guest addresses are used up.
+    /// The application's quota of guest addresses is used up.
     Quota = 6,
     /// The window is used up.
     OutOfAddresses = 7,
@@ -28,15 +28,15 @@ pub enum Code {
     DiskFull = 8,
     /// The file contradicts itself.
     Damaged = 9,
-    /// Nothing is mapped at the address.
+    /// No object is mapped at the address.
     NotMapped = 10,
     /// The module was linked without the window.
     MemoryLayout = 11,
-    /// No guest object, or one for other pointers or another window.
+    /// Not a guest object, or one for another pointer size or window.
     OtherKind = 12,
-    /// A snapshot has no commits.
+    /// A snapshot cannot be committed.
     ReadOnly = 13,
-    /// The kernel refused something else.
+    /// Another I/O error.
     Io = 14,
     /// The disk failed at the commit point.
     DurabilityUnknown = 15,
@@ -44,7 +44,7 @@ pub enum Code {
     Dead = 16,
 }
 
-/// An error on its way to a guest.
+/// An error for a guest.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) code: Code,
@@ -58,24 +58,23 @@ impl Refusal {
 }
 
 impl From<StoreError> for Refusal {
-    /// Guests learn what was wrong, and nothing of the host's directories: only some errors pass
-    /// with their own words.
+    /// Guests learn the cause, but not the host's paths. Only some errors keep their own message.
     fn from(error: StoreError) -> Refusal {
-        tracing::debug!(%error, "refused a guest");
+        tracing::debug!(%error, "a guest's call failed");
         match error {
             StoreError::NotFound { .. } => Refusal::new(
                 Code::NotFound,
-                "there is no such object; map it at level write to make it",
+                "there is no such object; map it at level write to create it",
             ),
             StoreError::Busy { .. } => Refusal::new(
                 Code::Busy,
-                "another guest or program writes the object; map it when that has ended, or as a snapshot",
+                "another guest or program is writing the object; map it later, or as a snapshot",
             ),
             StoreError::DiskFull { needed_bytes, .. }
             | StoreError::FileSizeLimit { needed_bytes, .. } => Refusal::new(
                 Code::DiskFull,
                 format!(
-                    "no space left for {needed_bytes} bytes; nothing was lost, try again when there is"
+                    "no disk space left for {needed_bytes} bytes; nothing was lost, free disk space and try again"
                 ),
             ),
             StoreError::OutOfAddresses { bytes, why, .. } => {
@@ -83,7 +82,7 @@ impl From<StoreError> for Refusal {
                 let code = if quota { Code::Quota } else { Code::OutOfAddresses };
                 let remedy = match quota {
                     true => {
-                        "free something, or have the host raise it (`evermap sandbox grant ID --quota MIB`)"
+                        "free something, or ask the host for a larger quota (`evermap sandbox grant ID --quota MIB`)"
                     }
                     false => "unmap or remove an object",
                 };
@@ -95,15 +94,15 @@ impl From<StoreError> for Refusal {
             ),
             StoreError::OtherKind { .. } => Refusal::new(
                 Code::OtherKind,
-                "the object is a native program's, or for guests with other pointers or another window; use another name",
+                "the object belongs to a native program, or to guests with another pointer size or window; use another name",
             ),
             StoreError::NewerFormat { .. } => Refusal::new(
                 Code::OtherKind,
-                "the object was written by a newer version of the host; the host has to be updated",
+                "the object was written by a newer version of Evermap; update the host",
             ),
             StoreError::OtherApplication { .. } => Refusal::new(
                 Code::Denied,
-                "the object was made with another application's key; use another name, or have the host share it",
+                "the object was created with another application's key; use another name, or ask the host to share it",
             ),
             StoreError::BadGuestRoot { address, bytes, why, .. } => Refusal::new(
                 Code::InvalidArgument,
@@ -117,19 +116,19 @@ impl From<StoreError> for Refusal {
             ),
             StoreError::Foreign { .. } | StoreError::LogMissing { .. } => Refusal::new(
                 Code::Damaged,
-                "the object's files are not whole; its owner can restore it from a backup",
+                "the object's files are incomplete; its owner can restore it from a backup",
             ),
             StoreError::DurabilityUnknown { .. } => Refusal::new(
                 Code::DurabilityUnknown,
-                "the disk failed during the commit; unmap the object and map it again to see what is there",
+                "the disk failed during the commit; unmap the object and map it again to see the last commit",
             ),
             StoreError::LogFull { .. } => Refusal::new(
                 Code::Busy,
-                "the log is full, and readers keep it from being emptied; nothing was lost, commit again later",
+                "the log is full and cannot be emptied while readers use the object; nothing was lost, commit again later",
             ),
             StoreError::AlreadyExists { .. } => Refusal::new(
                 Code::Busy,
-                "the object was made by somebody else meanwhile; map it again",
+                "another process created the object at the same time; map it again",
             ),
             other => Refusal::new(Code::Io, kind_of(&other)),
         }
@@ -142,20 +141,20 @@ impl From<Error> for Refusal {
             Error::Store(error) => error.into(),
             Error::Io { source, .. } if is_disk_full(&source) => Refusal::new(
                 Code::DiskFull,
-                "no space left for the host's tables; nothing was lost, try again when there is",
+                "no disk space left for the host's tables; nothing was lost, free disk space and try again",
             ),
             other => {
-                tracing::warn!(error = %other, "the host could not serve a guest");
+                tracing::warn!(error = %other, "a guest's call failed in the host");
                 Refusal::new(
                     Code::Io,
-                    "the host could not look up the application's rights; `evermap sandbox list` there says why",
+                    "the host could not look up the application's rights; run `evermap sandbox list` on the host to see why",
                 )
             }
         }
     }
 }
 
-/// The kernel's reason without its path.
+/// Returns the kernel's reason without the path.
 fn kind_of(error: &StoreError) -> String {
     let what = match error {
         StoreError::Io { doing, source, .. } => {
@@ -164,9 +163,9 @@ fn kind_of(error: &StoreError) -> String {
         StoreError::NotPermitted { doing, why, .. } => {
             format!("the host cannot {doing} the object: {why}")
         }
-        _ => "the host could not do that".to_string(),
+        _ => "the operation failed on the host".to_string(),
     };
-    format!("{what}; `evermap check` there looks at the store")
+    format!("{what}; run `evermap check` on the host to check the store")
 }
 
 #[cfg(test)]
@@ -174,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_error_of_the_store_reaches_a_guest_with_a_remedy_and_without_paths_of_the_host() {
+    fn every_error_for_a_guest_has_a_remedy_and_no_host_path() {
         let secret = "/home/secret/store";
         let what = || secret.to_string();
         let io = |number| std::io::Error::from_raw_os_error(number);

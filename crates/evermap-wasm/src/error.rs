@@ -1,29 +1,29 @@
-//! What a host is told: which thing, what was wrong with it, what to do.
+//! Errors for the embedder: the thing, the cause and the remedy.
 
 use std::path::PathBuf;
 
-/// Errors of sandboxes, to the embedder. What a guest is told is a [`Code`](crate::Code).
+/// Errors of sandboxes for the embedder. Guests get a [`Code`](crate::Code).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The store refused something.
     #[error(transparent)]
     Store(#[from] evermap::Error),
-    /// A table of the host's contradicts itself, or is none.
+    /// A state file of the host is damaged.
     #[error(
-        "{what} {} is damaged: {why}; restore it from a backup of the store: without it nothing says who may use what", path.display()
+        "{what} {} is damaged: {why}; restore it from a backup of the store, because it has the rights of all applications", path.display()
     )]
     DamagedTable {
-        /// Which table.
+        /// The table's name.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The damage that was found.
         why: String,
     },
-    /// The access table is gone, and the key ring, which was made after it, is there.
+    /// The access table is missing, but the key ring, which is created later, exists.
     #[error(
-        "the access table {} is missing, and {} is there: which modules may be run as which application is not known; restore it from a backup of the store", path.display(), keys.display()
+        "the access table {} is missing although {} exists, so it is unknown which modules may run as which application; restore it from a backup of the store", path.display(), keys.display()
     )]
     MissingTable {
         /// The file that is missing.
@@ -31,59 +31,59 @@ pub enum Error {
         /// The key ring.
         keys: PathBuf,
     },
-    /// An application that the access table and the key ring should both know is missing in one of them.
+    /// Only one of the access table and the key ring has the application.
     #[error(
-        "application `{application}` is known to {knows} and not to {lacks}; restore {lacks} from a backup of the store, or use another application id"
+        "application `{application}` is in {found_in} but not in {missing_in}; restore {missing_in} from a backup of the store, or use another application id"
     )]
-    HalfKnown {
+    IncompleteApplication {
         /// The application.
         application: String,
-        /// The file that has it.
-        knows: &'static str,
-        /// The file that should.
-        lacks: &'static str,
+        /// The file with the application.
+        found_in: &'static str,
+        /// The file without the application.
+        missing_in: &'static str,
     },
-    /// Others could change a table of the host's.
-    #[error("{what} {}: {why}; `{remedy}`, and see that nothing in it was changed", path.display())]
+    /// Other users could have changed a state file of the host.
+    #[error("{what} {}: {why}; run `{remedy}` and check that its contents were not changed", path.display())]
     UnsafeTable {
-        /// Which table.
+        /// The table's name.
         what: &'static str,
-        /// The file or directory that others could change.
+        /// The file or directory that other users can change.
         path: PathBuf,
-        /// Who could, and how.
+        /// The users who can, and how.
         why: String,
         /// The command to run.
         remedy: String,
     },
-    /// A table of the host's was written by a newer version.
+    /// A state file of the host was written by a newer version.
     #[error("{what} {} has format {found}, this build knows 1; update Evermap", path.display())]
     NewerTable {
-        /// Which table.
+        /// The table's name.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// The format.
+        /// The format number.
         found: String,
     },
-    /// A name that no application or object of one can have.
+    /// The name is not valid for an application or an object.
     #[error(
         "`{}` cannot name {what}: use 1 to 64 ASCII letters, digits, `.`, `_` and `-`, not beginning with `.`", name.escape_debug()
     )]
     InvalidName {
-        /// What was to be named.
+        /// The thing to be named.
         what: &'static str,
         /// The name.
         name: String,
     },
-    /// The key is not the one that the application was made with.
+    /// The application was created with another key.
     #[error(
-        "application `{application}` was made with another key; give the key it was made with, or use another application id"
+        "application `{application}` was created with another key; pass that key, or use another application id"
     )]
     WrongKey {
         /// The application.
         application: String,
     },
-    /// No module of this hash, and none of this signer, is bound to the application.
+    /// Neither the module's hash nor one of its signers is bound to the application.
     #[error(
         "module {module} is not bound to application `{application}`; bind its hash, or sign it with a key that is bound"
     )]
@@ -93,25 +93,25 @@ pub enum Error {
         /// SHA-256 of the module, in hexadecimal digits.
         module: String,
     },
-    /// A signature that is not the signer's, of this module.
-    #[error("the signature is not one of module {module} by {signer}; sign the module again")]
+    /// The signature is not the signer's signature of this module.
+    #[error("the signature is not {signer}'s signature of module {module}; sign the module again")]
     BadSignature {
         /// SHA-256 of the module, in hexadecimal digits.
         module: String,
         /// The signer's public key, in hexadecimal digits.
         signer: String,
     },
-    /// There is no such application.
-    #[error("no application `{application}` in store {}; grant it something first", store.display())]
+    /// The application does not exist.
+    #[error("no application `{application}` in store {}; create it first with `evermap sandbox grant {application}`", store.display())]
     NoApplication {
         /// The store's directory.
         store: PathBuf,
         /// The application.
         application: String,
     },
-    /// An application that is to be removed has objects.
+    /// An application with objects cannot be removed.
     #[error(
-        "application `{application}` has objects: {}; remove them from the store first, with `evermap rm`, or leave the application",
+        "application `{application}` has objects: {}; remove them from the store first, with `evermap rm`, or keep the application",
         listed(objects)
     )]
     HasObjects {
@@ -120,9 +120,9 @@ pub enum Error {
         /// Names of its objects in the store.
         objects: Vec<String>,
     },
-    /// The application has no right of its own to an object.
+    /// The application has no granted right to the object.
     #[error(
-        "application `{application}` was given no right to `{object}`, so there is none to revoke; `sandbox list` shows the rights there are"
+        "application `{application}` has no granted right to `{object}` that could be revoked; list the rights with `sandbox list`"
     )]
     NoRight {
         /// The application.
@@ -130,9 +130,9 @@ pub enum Error {
         /// The object.
         object: String,
     },
-    /// A binding that is to be removed is not there.
+    /// The binding to be removed does not exist.
     #[error(
-        "{module} is not bound to application `{application}`, so there is nothing to revoke; `sandbox list` shows what is"
+        "{module} is not bound to application `{application}`, so there is no binding to revoke; list the bindings with `sandbox list`"
     )]
     NoBinding {
         /// The application.
@@ -140,80 +140,80 @@ pub enum Error {
         /// The module's hash or the signer.
         module: String,
     },
-    /// There is no such guest object.
+    /// The guest object does not exist.
     #[error(
-        "application `{application}` has no object `{object}`; `sandbox list` shows what there is"
+        "application `{application}` has no object `{object}`; list the objects with `sandbox list`"
     )]
     NoObject {
-        /// Whose it should be.
+        /// The expected owner.
         application: String,
-        /// Its name there.
+        /// The object's name.
         object: String,
     },
-    /// Two objects have the same guest addresses and cannot be in one guest.
+    /// Two objects share guest addresses, so one guest cannot map both.
     #[error(
-        "`{object}` has guest addresses that application `{application}` has given to `{other}`; copy one of the two into a new object, at addresses of its own"
+        "`{object}` and `{other}` of application `{application}` share guest addresses, so one guest cannot map both; copy one of them into a new object, which gets other addresses"
     )]
-    AddressesMeet {
-        /// The object that was to be shared.
+    AddressesOverlap {
+        /// The object to be shared.
         object: String,
-        /// The application that was to have it.
+        /// The application that should get it.
         application: String,
-        /// Its object that is there.
+        /// The application's object at the same addresses.
         other: String,
     },
-    /// The engine would do what objects in linear memories cannot stand.
-    #[error("this engine cannot have objects in its memories: {why}; {remedy}")]
+    /// The engine's options do not work with mapped objects.
+    #[error("this engine cannot map objects into its memories: {why}; {remedy}")]
     Engine {
-        /// What it would do.
+        /// The cause.
         why: &'static str,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// An engine was made before the fault guard was installed.
     #[error(
-        "an engine was made in this process before the fault guard was installed, so the guard would not see faults first; install it at the start of the program: evermap_wasm::FaultGuard::install()"
+        "an engine was made in this process before the fault guard was installed, so wasmtime's handler would not run before the guard's; call evermap_wasm::FaultGuard::install() at the start of the program"
     )]
     GuardTooLate,
-    /// A preopened directory would give the guest the store's files.
+    /// A preopened directory would show the store's files to the guest.
     #[error(
-        "a guest that sees {} could read the keys of store {}, and cut objects short under its own feet: the store lies there, below, or around it, itself or by a mount; preopen another directory", preopened.display(), store.display()
+        "cannot preopen {}: it contains store {}, or lies in it, directly or by a mount, so the guest could read the store's keys and truncate its objects; preopen another directory", preopened.display(), store.display()
     )]
     PreopenHoldsStore {
-        /// The directory that was to be preopened.
+        /// The directory to be preopened.
         preopened: PathBuf,
         /// The store.
         store: PathBuf,
     },
-    /// A preopened directory would give the guest the memory of processes.
+    /// A preopened directory would show the memory of processes to the guest.
     #[error(
-        "a guest that sees {} could read the memory of processes, its own host's included: a `proc` file system is mounted at {}; preopen another directory", preopened.display(), mount.display()
+        "cannot preopen {}: a `proc` file system is mounted at {}, so the guest could read the memory of processes, including its host's; preopen another directory", preopened.display(), mount.display()
     )]
     PreopenHoldsProcesses {
-        /// The directory that was to be preopened.
+        /// The directory to be preopened.
         preopened: PathBuf,
-        /// Where the file system is mounted.
+        /// Mount point of the file system.
         mount: PathBuf,
     },
-    /// The module has more memory from the beginning than the guest may have at all.
+    /// The module's initial memory is larger than the guest's budget.
     #[error(
-        "module {name} begins with {} MiB of memory and may have {} MiB; give it at least {} MiB ({} MiB of a guest with objects are its window, which costs nothing until it is touched)",
+        "module {name} starts with {} MiB of memory, but its limit is {} MiB; raise the limit to at least {} MiB ({} MiB of a guest with objects are its window, which uses no memory until it is touched)",
         mib_up(*needed_bytes), budget_bytes >> 20, mib_up(*needed_bytes), WINDOW_MIB
     )]
     BudgetTooSmall {
-        /// What the embedder calls the module.
+        /// The embedder's name of the module.
         name: String,
-        /// Bytes of its memories and tables at the beginning.
+        /// Initial bytes of its memories and tables.
         needed_bytes: u64,
-        /// What it may have.
+        /// The budget in bytes.
         budget_bytes: u64,
     },
     /// The module cannot be compiled or started.
     #[error("module {name}: {why}")]
     Module {
-        /// What the embedder calls it.
+        /// The embedder's name of the module.
         name: String,
-        /// What was wrong.
+        /// The cause.
         why: String,
     },
     /// The kernel refused something.
@@ -221,7 +221,7 @@ pub enum Error {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was being done.
+        /// The operation, a verb.
         doing: &'static str,
         /// The kernel's reason.
         source: std::io::Error,
@@ -238,10 +238,10 @@ impl Error {
     }
 }
 
-/// The window for objects: 1,024 MiB.
+/// Length of the window for objects.
 const WINDOW_MIB: u64 = 1024;
 
-/// Names in an error message, five at most.
+/// Formats at most five names for an error message.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
@@ -251,12 +251,12 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// MiB, rounded up.
+/// Converts bytes to MiB, rounded up.
 fn mib_up(bytes: u64) -> u64 {
     bytes.div_ceil(1 << 20)
 }
 
-/// Is it that the file system, or somebody's share of it, is full?
+/// Returns true if the file system or the user's disk quota is full.
 pub(crate) fn is_disk_full(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }

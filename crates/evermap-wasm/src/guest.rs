@@ -1,4 +1,4 @@
-//! A guest: one instance of a module, with its objects, its limits and what it cost.
+//! Guests: instances of modules, with their objects, limits and costs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::access::Level;
 use crate::budget::{Budget, HANDLES_MAX};
 use crate::codes::{Code, Refusal};
 use crate::error::{Error, Result};
-use crate::guard::{Fault, Watched};
-use crate::heaps::{Heaps, Linear, NO_MEMORY};
+use crate::guard::{Fault, WatchedWindow};
+use crate::heaps::{Heaps, LinearMemory, NO_MEMORY};
 use crate::layout;
 use crate::names::ObjectName;
 use crate::preopens::Preopens;
 use crate::report::Report;
 
-/// What a guest is given, and how much of it.
+/// Arguments, directories, rights and limits of a guest.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,7 +52,7 @@ pub struct GuestOptions {
     pub(crate) write: WriteOptions,
 }
 
-/// A directory of the host's that a guest sees.
+/// A host directory that a guest sees.
 #[derive(Clone, Debug)]
 pub(crate) struct Preopen {
     pub(crate) host: PathBuf,
@@ -61,7 +61,7 @@ pub(crate) struct Preopen {
 }
 
 impl GuestOptions {
-    /// A guest without arguments, directories, standard streams or limits.
+    /// Returns options without arguments, directories, standard streams or limits.
     pub fn new() -> GuestOptions {
         GuestOptions::default()
     }
@@ -78,8 +78,8 @@ impl GuestOptions {
         self
     }
 
-    /// Gives the guest a directory, at a path of its own. One that holds the store at any depth, by
-    /// whatever mount, or lies in it, is refused when the guest is made.
+    /// Shows the host directory `host` to the guest at the path `guest`. Starting the guest fails
+    /// if the directory contains the store at any depth or lies in it, directly or by mounts.
     pub fn preopen(
         mut self,
         host: impl AsRef<Path>,
@@ -91,50 +91,50 @@ impl GuestOptions {
         self
     }
 
-    /// Gives the guest this process's standard streams.
+    /// Connects the guest to this process's standard streams.
     pub fn inherit_stdio(mut self) -> GuestOptions {
         self.inherit_stdio = true;
         self
     }
 
-    /// Has WASI do its file operations in other threads, as it does by default: for hosts in which
-    /// guests must not block the thread that runs them. Each operation costs some 20 us then.
+    /// Runs WASI's file operations in other threads, as WASI does by default. Use this if guests
+    /// must not block the thread that runs them. It adds about 20 us to each operation.
     pub fn hop_threads(mut self) -> GuestOptions {
         self.hop_threads = true;
         self
     }
 
-    /// Sets the guest's right to an object for this run, whatever the access table says.
+    /// Sets the guest's right to an object for this run. It overrides the access table.
     pub fn allow(mut self, object: ObjectName, level: Level) -> GuestOptions {
         self.allowed.push((object, level));
         self
     }
 
-    /// Ends the guest after so many units of fuel, about one an instruction. The sandbox must have
-    /// been made for it.
+    /// Ends the guest after this many units of fuel, about one per instruction. Needs
+    /// [`SandboxOptions::fuel`](crate::SandboxOptions::fuel).
     pub fn fuel(mut self, fuel: u64) -> GuestOptions {
         self.fuel = Some(fuel);
         self
     }
 
-    /// Ends the guest after this time. The sandbox must have epochs, as it has by default. A call of
-    /// WASI that waits (`poll_oneoff`, a read of the standard input) is not cut off: the guest ends when it
-    /// returns.
+    /// Ends the guest after this time. Needs epochs, which are on by default. A WASI call that
+    /// waits (`poll_oneoff`, a read of the standard input) is not interrupted: the guest ends when
+    /// the call returns.
     pub fn time_max(mut self, time: Duration) -> GuestOptions {
         self.time_max = Some(time);
         self
     }
 
-    /// Bounds the bytes of all that the guest can grow, its memories and tables together; 4 GiB by
-    /// default. A guest with objects has 1.25 GiB from the beginning, most of it the window, which
-    /// costs nothing until it is touched. A growth beyond the bound fails in the guest, and
+    /// Limits the bytes of all memories and tables of the guest together; the default is 4 GiB. A
+    /// guest with objects starts with 1.25 GiB. Most of that is the window, which uses no memory
+    /// until it is touched. A growth beyond the limit fails in the guest, and
     /// [`Report::refused_growths`] counts it.
     pub fn memory_bytes_max(mut self, bytes: usize) -> GuestOptions {
         self.memory_bytes_max = Some(bytes);
         self
     }
 
-    /// How durable its commits are, and how long its logs.
+    /// Sets the durability of its commits and the length of its logs.
     pub fn write_options(mut self, options: WriteOptions) -> GuestOptions {
         self.write = options;
         self
@@ -164,11 +164,11 @@ impl GuestOptions {
     }
 }
 
-/// What the functions that a guest calls can see: the state of one instance.
+/// State of one instance, for the host functions that the guest calls.
 ///
-/// `T` is the embedder's own part.
+/// `T` is the embedder's part.
 pub struct State<T> {
-    // First, so that objects are unmapped before anything else goes.
+    // The first field: objects are unmapped before the rest is dropped.
     heaps: Heaps,
     wasi: WasiP1Ctx,
     budget: Budget,
@@ -181,12 +181,12 @@ impl<T> State<T> {
         State { heaps, wasi, budget, expired: Arc::default(), host }
     }
 
-    /// The embedder's part.
+    /// Returns the embedder's part.
     pub fn host(&self) -> &T {
         &self.host
     }
 
-    /// The embedder's part, to change.
+    /// Returns the embedder's part for changes.
     pub fn host_mut(&mut self) -> &mut T {
         &mut self.host
     }
@@ -200,12 +200,15 @@ impl<T> State<T> {
     }
 
     fn death(&self) -> Option<Death> {
-        let (fault, offset) =
-            self.heaps.linear().and_then(Linear::watched).and_then(Watched::fault)?;
+        let (fault, offset) = self
+            .heaps
+            .linear()
+            .and_then(LinearMemory::watched_window)
+            .and_then(WatchedWindow::fault)?;
         Some(Death::Fault { fault, offset })
     }
 
-    /// Is the instance to end?
+    /// Returns an error if the instance must end.
     fn check_alive(&self) -> wasmtime::Result<()> {
         match self.death() {
             Some(death) => Err(wasmtime::Error::from(death)),
@@ -217,40 +220,40 @@ impl<T> State<T> {
     }
 }
 
-/// Why a guest with threads cannot map objects.
-const SHARED: &str = "the module's memory is shared, and objects are mapped into memories that are not; build it without threads, for wasm32-wasip1";
+/// The reason why a guest with threads cannot map objects.
+const SHARED: &str = "the module's memory is shared, and objects cannot be mapped into shared memories; build it without threads, for wasm32-wasip1";
 
-/// Why the host ended an instance.
+/// The reason why the host ended an instance.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 enum Death {
     #[error("the guest's window faulted in host code ({fault:?}) at {offset:#x}")]
     Fault { fault: Fault, offset: usize },
-    #[error("the guest's time is over")]
+    #[error("the guest reached its time limit")]
     Expired,
 }
 
-/// How a guest's call ended.
+/// The way in which a guest's call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum End {
-    /// It returned, or called `exit` with this number.
+    /// The guest returned, or called `exit` with this status.
     Exited(i32),
-    /// It trapped; it can't be called any more.
+    /// The guest trapped and cannot be called again.
     Trapped(String),
-    /// It met a page of its window that was not there, in a host call or a bulk instruction.
+    /// A host call or a bulk instruction faulted on a page of the guest's window.
     Faulted {
-        /// What kind of page.
+        /// The kind of fault.
         fault: Fault,
-        /// At which offset of the window.
+        /// Offset in the window.
         window_offset: u64,
     },
-    /// Its fuel is used up.
+    /// The guest used up its fuel.
     OutOfFuel,
-    /// Its time is over.
+    /// The guest reached its time limit.
     OutOfTime,
 }
 
-/// One instance of a module. Dropping it unmaps its objects, forgetting what it did not commit.
+/// One instance of a module. Dropping it unmaps its objects and discards uncommitted changes.
 ///
 /// ```
 /// use evermap_wasm::{End, GuestOptions, Sandbox, SecretKey};
@@ -262,18 +265,18 @@ pub enum End {
 /// let application = sandbox.application("sums".parse()?, SecretKey::random()?)?;
 /// let mut guest = sandbox.start(&module, &application, &GuestOptions::new())?;
 /// assert_eq!(guest.call_with::<_, i32>("add", (2, 3))?, Ok(5));
-/// // A guest that ends badly is an answer, and no error.
+/// // A trap is a result of the call, not an error.
 /// assert!(matches!(guest.call("trap")?, End::Trapped(_)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Guest<T: 'static = ()> {
-    // Before the store: it may still advance the epoch of its engine.
+    // Dropped before the store, because the timer advances the epoch of the store's engine.
     _timer: Option<Timer>,
     store: Store<State<T>>,
     instance: Option<Instance>,
     name: String,
     elapsed: Duration,
-    /// It can't be called any more.
+    /// Set once the guest cannot be called again.
     ended: Option<End>,
 }
 
@@ -317,7 +320,7 @@ impl<T: Send + 'static> Guest<T> {
             });
         }
         if options.time_max.is_some() && !start.epochs {
-            let why = "its time has a bound, and nothing would end it: the sandbox was made without epochs";
+            let why = "the guest has a time limit, but the sandbox was opened without epochs, which enforce it; enable epochs or remove the limit";
             return Err(failed(wasmtime::Error::msg(why)));
         }
         let timer = options
@@ -344,12 +347,12 @@ impl<T: Send + 'static> Guest<T> {
                 let bytes = memory.data_size(&self.store);
                 match std::ptr::NonNull::new(memory.data_ptr(&self.store)) {
                     None => Err(layout::refusal("the module's memory is empty")),
-                    // SAFETY: the engine's configuration, which the sandbox checks, reserves 4 GiB
-                    // for each memory, which stays there until the store is dropped; the state,
-                    // with what is mapped, is dropped before. Nobody here makes slices of it.
+                    // SAFETY: the engine's configuration, which the sandbox sets, reserves 4 GiB
+                    // for each memory and keeps it in place until the store is dropped. The state,
+                    // with the mapped objects, is dropped earlier. No code here makes slices of it.
                     Some(base) => unsafe {
                         let guarded_by = start.guarded.then_some(engine);
-                        Linear::new(base, bytes, start.unmapped, guarded_by)
+                        LinearMemory::new(base, bytes, start.unmapped, guarded_by)
                     },
                 }
             }
@@ -360,10 +363,11 @@ impl<T: Send + 'static> Guest<T> {
         Ok(())
     }
 
-    /// Runs the program from its beginning: the export `_start`.
+    /// Runs the program: calls the export `_start`.
     ///
     /// # Errors
-    /// `Module` when there is none, or its type is another. How it ended is no error.
+    /// `Module` if the export is missing or has another type. A trap or another early end is a
+    /// result, not an error.
     pub fn run(&mut self) -> Result<End> {
         self.call("_start")
     }
@@ -371,15 +375,15 @@ impl<T: Send + 'static> Guest<T> {
     /// Calls an exported function without parameters or results.
     ///
     /// # Errors
-    /// As [`run`](Guest::run).
+    /// Same errors as [`run`](Guest::run).
     pub fn call(&mut self, function: &str) -> Result<End> {
         self.call_with::<(), ()>(function, ()).map(|called| called.err().unwrap_or(End::Exited(0)))
     }
 
-    /// Calls an exported function; gives its results, or how the guest ended instead.
+    /// Calls an exported function. Returns its results, or how the guest ended.
     ///
     /// # Errors
-    /// As [`run`](Guest::run).
+    /// Same errors as [`run`](Guest::run).
     pub fn call_with<P, R>(&mut self, function: &str, parameters: P) -> Result<Result<R, End>>
     where
         P: wasmtime::WasmParams,
@@ -390,7 +394,7 @@ impl<T: Send + 'static> Guest<T> {
         }
         let failed = |why: String| Error::Module { name: self.name.clone(), why };
         let Some(instance) = self.instance else {
-            return Err(failed("it was not started".to_string()));
+            return Err(failed("the module was not started".to_string()));
         };
         let called = instance
             .get_typed_func::<P, R>(&mut self.store, function)
@@ -398,42 +402,43 @@ impl<T: Send + 'static> Guest<T> {
         let began = Instant::now();
         let result = called.call(&mut self.store, parameters);
         self.elapsed += began.elapsed();
-        // A fault of the very last host call, or of a bulk instruction after it.
+        // The last host call, or a bulk instruction after it, can have faulted.
         let result = result.and_then(|value| self.store.data().check_alive().map(|()| value));
         Ok(result.map_err(|error| {
             let end = end_of(&error);
             self.ended = Some(end.clone());
             if !matches!(end, End::Exited(0)) {
-                // Whatever it was doing is of no use to anybody.
+                // The guest cannot run again, so its uncommitted changes are useless.
                 self.store.data_mut().heaps.clear();
             }
             end
         }))
     }
 
-    /// What its runs have cost so far.
+    /// Returns the costs of its calls so far.
     pub fn report(&self) -> Report {
         let state = self.store.data();
         let report = state.heaps.counts.report(self.elapsed);
         Report { refused_growths: state.budget.refused(), ..report }
     }
 
-    /// The bytes that it may have of memories and tables together.
+    /// Returns the limit on the bytes of its memories and tables together.
     pub fn memory_bytes_max(&self) -> usize {
         self.store.data().budget.bytes_max()
     }
 
-    /// What the guest was refused last, and in which words: for a guest that does not say it itself.
+    /// Returns the last error that the guest received and its message, for guests that do not print
+    /// it themselves.
     pub fn last_refusal(&self) -> Option<(Code, &str)> {
         self.store.data().heaps.last_refusal()
     }
 
-    /// The embedder's part of its state.
+    /// Returns the embedder's part of its state.
     pub fn host(&self) -> &T {
         self.store.data().host()
     }
 
-    /// The embedder's part of its state, to change.
+    /// Returns the embedder's part of its state for changes.
     pub fn host_mut(&mut self) -> &mut T {
         self.store.data_mut().host_mut()
     }
@@ -462,33 +467,33 @@ fn end_of(error: &wasmtime::Error) -> End {
     }
 }
 
-/// Ends a guest whose time is over.
+/// Ends a guest at its time limit.
 struct Timer {
-    /// Dropping it tells the thread that nobody waits any more.
+    /// Dropping the sender stops the thread.
     cancel: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How long a guest whose time is over may go on until it is told again.
-const NEXT_EPOCH: Duration = Duration::from_millis(10);
+/// Interval at which the epoch is advanced again after the time limit.
+const EPOCH_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Timer {
     fn start(engine: Engine, expired: Arc<AtomicBool>, time: Duration) -> Result<Timer> {
         let (cancel, cancelled) = mpsc::channel();
         let wait = move || {
             let mut next = time;
-            // Again and again: a guest that was just asking whether its time is over may have set its
-            // next deadline behind the epoch that was to end it.
+            // Repeated, because a guest that checks the epoch at this moment can set its next
+            // deadline after the epoch that should end it.
             while cancelled.recv_timeout(next) == Err(mpsc::RecvTimeoutError::Timeout) {
                 expired.store(true, Ordering::Release);
                 engine.increment_epoch();
-                next = NEXT_EPOCH;
+                next = EPOCH_INTERVAL;
             }
         };
         let thread = std::thread::Builder::new()
             .name("evermap-guest-time".to_string())
             .spawn(wait)
-            .map_err(Error::io("start a thread for", "a guest's time"))?;
+            .map_err(Error::io("start a thread for", "a guest's time limit"))?;
         Ok(Timer { cancel: Some(cancel), thread: Some(thread) })
     }
 }

@@ -1,7 +1,8 @@
-//! Applications' keys, for hosts that have no better place for them: a file beside the access table.
+//! Key ring: a file next to the access table with applications' keys, for hosts without a secret
+//! store.
 //!
-//! Whoever can read the store can read it. It keeps the applications of one user apart, not
-//! users; an embedder with a place for secrets gives keys from there.
+//! Every user who can read the store can read the key ring. It separates the applications of one
+//! user, not users. An embedder with a secret store passes keys from there instead.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::access::{AccessTable, Change, Table};
 use crate::application::{ApplicationId, SecretKey};
 use crate::error::{Error, Result};
-use crate::kept::{Kept, KeptFile};
 use crate::module::{from_hex, hex};
+use crate::state_file::{Contents, StateFile};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Keys(BTreeMap<String, String>);
@@ -20,10 +21,10 @@ pub(crate) struct Keys(BTreeMap<String, String>);
 /// Prefix of a key whose application is not in the access table yet.
 const NEW: &str = "new:";
 
-impl Kept for Keys {
+impl Contents for Keys {
     const FILE: &'static str = "sandbox.keys";
     const MAGIC: &'static str = "evermap-keys";
-    const CALLED: &'static str = "the key ring";
+    const DISPLAY_NAME: &'static str = "the key ring";
 }
 
 /// The key ring of one store: the file `sandbox.keys`, owner-only.
@@ -39,58 +40,62 @@ impl Kept for Keys {
 /// ```
 #[derive(Debug)]
 pub struct KeyRing {
-    file: KeptFile<Keys>,
+    file: StateFile<Keys>,
 }
 
 impl KeyRing {
-    /// The key ring of the store in a directory; it is made with the first key.
+    /// Returns the key ring of the store in `directory`. The first key creates the file.
     pub fn of_store(directory: impl AsRef<Path>) -> KeyRing {
-        KeyRing { file: KeptFile::new(directory.as_ref()) }
+        KeyRing { file: StateFile::new(directory.as_ref()) }
     }
 
-    /// An application's key, if it has one.
+    /// Returns an application's key, if it has one.
     ///
     /// # Errors
-    /// `DamagedTable` and the kernel's errors.
+    /// `DamagedTable` and I/O errors.
     pub fn find(&self, id: &ApplicationId) -> Result<Option<SecretKey>> {
-        self.file.look(|keys| keys.key(id))?
+        self.file.query(|keys| keys.key(id))?
     }
 
-    /// Enters an application in the access table of the same store, and gives its key. A new application
-    /// gets a new key.
+    /// Enters an application in the access table of the same store, and returns its key. A new
+    /// application gets a new key.
     ///
-    /// A key is marked as new until the table has its application, so a kill between the two writes does
-    /// no harm. Later, an application that only one of the two files knows is refused, because the other
-    /// file was removed or replaced.
+    /// A key is marked as new until the table has its application, so a kill between the two writes
+    /// does no harm. Later, an application that only one of the two files has is refused, because
+    /// the other file was removed or replaced.
     ///
     /// # Errors
-    /// `HalfKnown`, `MissingTable`, `WrongKey`, `DamagedTable`, `UnsafeTable` and the kernel's errors.
+    /// `IncompleteApplication`, `MissingTable`, `WrongKey`, `DamagedTable`, `UnsafeTable` and I/O
+    /// errors.
     pub fn enter(&self, table: &AccessTable, id: &ApplicationId) -> Result<SecretKey> {
         self.enter_with(table, id, &[])
     }
 
-    /// Enters an application like [`enter`](KeyRing::enter) and makes changes to it. If one of them
-    /// fails, nothing is changed, and a new application is not made.
+    /// Enters an application like [`enter`](KeyRing::enter) and changes it. If a change fails,
+    /// nothing is changed, and a new application is not created.
     ///
     /// # Errors
-    /// Those of [`enter`](KeyRing::enter) and of [`AccessTable::apply`].
+    /// Same errors as [`enter`](KeyRing::enter) and [`AccessTable::apply`].
     pub fn enter_with(
         &self,
         table: &AccessTable,
         id: &ApplicationId,
         changes: &[Change],
     ) -> Result<SecretKey> {
-        let half_known =
-            |knows, lacks| Error::HalfKnown { application: id.to_string(), knows, lacks };
-        let known = self.file.look(|keys| keys.entry(id))??;
+        let incomplete = |found_in, missing_in| Error::IncompleteApplication {
+            application: id.to_string(),
+            found_in,
+            missing_in,
+        };
+        let known = self.file.query(|keys| keys.entry(id))??;
         let (key, is_new) = match (known, table.knows(id)?) {
-            (None, true) => return Err(half_known(Table::FILE, Keys::FILE)),
-            (Some((_, false)), false) => return Err(half_known(Keys::FILE, Table::FILE)),
+            (None, true) => return Err(incomplete(Table::FILE, Keys::FILE)),
+            (Some((_, false)), false) => return Err(incomplete(Keys::FILE, Table::FILE)),
             (Some(known), _) => known,
             (None, false) => {
-                // Before the files are made: they would stay.
+                // Checked before the files are created, because they would stay.
                 table.check(id, changes)?;
-                // The table first: keys without a table are refused.
+                // The table is created first: keys without a table are refused.
                 table.file().ensure()?;
                 (self.add(id)?, true)
             }
@@ -107,28 +112,33 @@ impl KeyRing {
         Ok(key)
     }
 
-    /// Removes an application without objects: its rights, its bindings and its key. `in_store` has the
-    /// names of all objects of the store. None of its guests may be running: one that is can make no
-    /// objects afterwards.
+    /// Removes an application without objects: its rights, its bindings and its key. `in_store`
+    /// lists all object names of the store. None of its guests may be running: a running guest
+    /// could not create objects afterwards.
     ///
     /// # Errors
-    /// `NoApplication`, `HasObjects`, `HalfKnown`, `DamagedTable`, `UnsafeTable` and the kernel's errors.
+    /// `NoApplication`, `HasObjects`, `IncompleteApplication`, `DamagedTable`, `UnsafeTable` and
+    /// I/O errors.
     pub fn remove(
         &self,
         table: &AccessTable,
         id: &ApplicationId,
         in_store: &[String],
     ) -> Result<()> {
-        let half_known =
-            |knows, lacks| Error::HalfKnown { application: id.to_string(), knows, lacks };
-        let key = match (self.file.look(|keys| keys.entry(id))??, table.knows(id)?) {
+        let incomplete = |found_in, missing_in| Error::IncompleteApplication {
+            application: id.to_string(),
+            found_in,
+            missing_in,
+        };
+        let key = match (self.file.query(|keys| keys.entry(id))??, table.knows(id)?) {
             (None, false) => return Err(table.no_application(id)),
-            (None, true) => return Err(half_known(Table::FILE, Keys::FILE)),
-            (Some((_, false)), false) => return Err(half_known(Keys::FILE, Table::FILE)),
+            (None, true) => return Err(incomplete(Table::FILE, Keys::FILE)),
+            (Some((_, false)), false) => return Err(incomplete(Keys::FILE, Table::FILE)),
             (Some((key, _)), _) => hex(&key.to_bytes()),
         };
         table.check_removable(id, in_store)?;
-        // A key that is marked as new may be without a row, so a kill between the steps does no harm.
+        // A key that is marked as new can lack a row in the table, so a kill between the steps does
+        // no harm.
         self.set(id, format!("{NEW}{key}"))?;
         if let Err(error) = table.remove(id, in_store) {
             self.set(id, key)?;
@@ -144,7 +154,7 @@ impl KeyRing {
         })
     }
 
-    /// Removes a key that is marked as new, unless the table has its application by now.
+    /// Removes a key that is marked as new, unless the table has its application.
     fn remove_new(&self, table: &AccessTable, id: &ApplicationId) -> Result<()> {
         self.file.change(|keys| {
             let is_new = keys.entry(id)?.is_some_and(|(_, is_new)| is_new);
@@ -167,12 +177,12 @@ impl KeyRing {
         })
     }
 
-    /// All keys.
+    /// Returns all keys.
     ///
     /// # Errors
-    /// `DamagedTable` and the kernel's errors.
+    /// `DamagedTable` and I/O errors.
     pub fn all(&self) -> Result<Vec<(ApplicationId, SecretKey)>> {
-        let ids: Vec<String> = self.file.look(|keys| keys.0.keys().cloned().collect())?;
+        let ids: Vec<String> = self.file.query(|keys| keys.0.keys().cloned().collect())?;
         let mut all = Vec::new();
         for id in ids {
             let id: ApplicationId = id.parse()?;
@@ -189,7 +199,7 @@ impl Keys {
         Ok(self.entry(id)?.map(|(key, _)| key))
     }
 
-    /// An application's key, and whether it is marked as new.
+    /// Returns an application's key, and true if the key is marked as new.
     fn entry(&self, id: &ApplicationId) -> Result<Option<(SecretKey, bool)>> {
         let Some(text) = self.0.get(id.as_str()) else { return Ok(None) };
         let (digits, is_new) = match text.strip_prefix(NEW) {
@@ -197,9 +207,9 @@ impl Keys {
             None => (text.as_str(), false),
         };
         let bytes = from_hex::<32>(digits).ok_or_else(|| Error::DamagedTable {
-            what: Keys::CALLED,
+            what: Keys::DISPLAY_NAME,
             path: Keys::FILE.into(),
-            why: format!("the key of `{id}` has not 64 hexadecimal digits"),
+            why: format!("the key of `{id}` is not 64 hexadecimal digits"),
         })?;
         Ok(Some((SecretKey::from_bytes(bytes), is_new)))
     }
@@ -220,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_made_once_and_found_again() {
+    fn a_key_is_created_once_and_found_again() {
         let (directory, ring, table) = files();
         let (one, other) = ("one".parse().unwrap(), "other".parse().unwrap());
         assert_eq!(ring.find(&one).unwrap(), None);
@@ -232,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_with_a_change_that_fails_is_not_made() {
+    fn an_application_is_not_created_if_a_change_fails() {
         let (directory, ring, table) = files();
         let one = "one".parse().unwrap();
         let fails = [
@@ -244,7 +254,7 @@ mod tests {
         assert!(matches!(refused, Error::NoObject { .. }), "{refused}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 
-        // Of one that is there, nothing changes.
+        // An existing application is unchanged.
         let key = ring.enter_with(&table, &one, &fails[..2]).unwrap();
         let before = table.read().unwrap();
         assert_eq!(before.applications[0].quota_bytes, 1);
@@ -258,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_without_objects_is_removed_and_one_with_objects_is_not() {
+    fn only_an_application_without_objects_can_be_removed() {
         let (_directory, ring, table) = files();
         let (one, other) = ("one".parse().unwrap(), "other".parse().unwrap());
         let key = ring.enter(&table, &one).unwrap();
@@ -278,11 +288,11 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_between_the_steps_of_a_removal_leaves_nothing_in_the_way() {
+    fn a_removal_can_be_repeated_after_a_kill_between_its_steps() {
         let (_directory, ring, table) = files();
         let one = "one".parse().unwrap();
         let key = ring.enter(&table, &one).unwrap();
-        // After the mark; after the row is gone.
+        // Killed after the mark, and after the row was removed.
         ring.set(&one, format!("{NEW}{}", hex(&key.to_bytes()))).unwrap();
         assert_eq!(ring.enter(&table, &one).unwrap(), key);
         ring.set(&one, format!("{NEW}{}", hex(&key.to_bytes()))).unwrap();
@@ -292,10 +302,10 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_between_the_two_files_leaves_nothing_in_the_way() {
+    fn an_entry_can_be_repeated_after_a_kill_between_the_two_files() {
         let (_directory, ring, table) = files();
         let one = "one".parse().unwrap();
-        // Before the first key; before the row; before the mark is gone.
+        // Killed before the first key, before the row, and before the mark is removed.
         table.file().ensure().unwrap();
         assert!(!table.knows(&one).unwrap());
         let key = ring.add(&one).unwrap();
@@ -304,11 +314,11 @@ mod tests {
         let key = ring.add(&two).unwrap();
         table.enter(&two, &key).unwrap();
         assert_eq!(ring.enter(&table, &two).unwrap(), key);
-        assert_eq!(ring.file.look(|keys| keys.entry(&two)).unwrap().unwrap(), Some((key, false)));
+        assert_eq!(ring.file.query(|keys| keys.entry(&two)).unwrap().unwrap(), Some((key, false)));
     }
 
     #[test]
-    fn an_application_that_one_file_alone_knows_is_refused() {
+    fn an_application_that_only_one_file_has_is_refused() {
         let (directory, ring, table) = files();
         let one = "one".parse().unwrap();
         ring.enter(&table, &one).unwrap();
@@ -316,16 +326,16 @@ mod tests {
         let keys = std::fs::read(path(Keys::FILE)).unwrap();
         let rights = std::fs::read(path(Table::FILE)).unwrap();
         std::fs::remove_file(path(Keys::FILE)).unwrap();
-        assert!(matches!(ring.enter(&table, &one), Err(Error::HalfKnown { .. })));
-        assert!(!path(Keys::FILE).exists(), "and no new key was made");
+        assert!(matches!(ring.enter(&table, &one), Err(Error::IncompleteApplication { .. })));
+        assert!(!path(Keys::FILE).exists(), "a new key was created");
         std::fs::write(path(Keys::FILE), keys).unwrap();
         std::fs::remove_file(path(Table::FILE)).unwrap();
         assert!(matches!(ring.enter(&table, &one), Err(Error::MissingTable { .. })));
-        // A table that is whole, and has no row of the application.
+        // An intact table without a row for the application.
         let elsewhere = tempfile::tempdir().unwrap();
         AccessTable::of_store(elsewhere.path()).file().ensure().unwrap();
         std::fs::copy(elsewhere.path().join(Table::FILE), path(Table::FILE)).unwrap();
-        assert!(matches!(ring.enter(&table, &one), Err(Error::HalfKnown { .. })));
+        assert!(matches!(ring.enter(&table, &one), Err(Error::IncompleteApplication { .. })));
         std::fs::write(path(Table::FILE), rights).unwrap();
         ring.enter(&table, &one).unwrap();
     }

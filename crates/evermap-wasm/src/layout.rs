@@ -1,7 +1,7 @@
-//! Was a module linked so that objects have room in its memory?
+//! Checks that a module was linked so that its memory has room for objects.
 //!
-//! Data above the window mean that the module's own heap, which begins behind its data, never
-//! reaches into it. Data in the window, or below it and nowhere above, mean that it will.
+//! A module's own heap begins after its data. With data above the window, the heap never grows into
+//! the window. With data in the window, or only below it, the heap would.
 
 use evermap::guest::GuestWindow;
 use wasmtime::wasmparser::{DataKind, Operator, Parser, Payload};
@@ -9,11 +9,11 @@ use wasmtime::wasmparser::{DataKind, Operator, Parser, Payload};
 use crate::budget::TABLE_ELEMENT_BYTES;
 use crate::codes::{Code, Refusal};
 
-/// The remedy for a module that was linked without the window. wasm-ld 14, which Debian 12 installs by
-/// default, ignores `--global-base` beside `--stack-first`.
-const REMEDY: &str = "link it with --global-base=1342177280 (C: `-Wl,--global-base=1342177280`, and with wasm-ld 14 no `--stack-first`, beside which it ignores the base; Rust: `-C link-arg=--global-base=1342177280`)";
+/// Remedy for a module that was linked without the window. wasm-ld 14, the default of Debian 12,
+/// ignores `--global-base` when `--stack-first` is given.
+const REMEDY: &str = "link it with --global-base=1342177280 (C: `-Wl,--global-base=1342177280`, and with wasm-ld 14 no `--stack-first`, which makes it ignore the base; Rust: `-C link-arg=--global-base=1342177280`)";
 
-/// The refusal of a module whose memory has no room for objects.
+/// Builds the error for a module whose memory has no room for objects.
 pub(crate) fn refusal(why: &str) -> Refusal {
     Refusal::new(Code::MemoryLayout, format!("{why}; {REMEDY}"))
 }
@@ -36,19 +36,19 @@ pub(crate) fn initial_bytes(wasm: &[u8]) -> u64 {
                 }
             }
             Ok(_) => {}
-            // Compiling refuses such a module.
+            // Invalid modules are rejected at compile time.
             Err(_) => break,
         }
     }
     bytes
 }
 
-/// Why objects cannot be mapped into instances of a module; none if they can.
-pub(crate) fn objection(wasm: &[u8]) -> Option<String> {
+/// Returns the reason why a module's instances cannot map objects, or `None` if they can.
+pub(crate) fn layout_error(wasm: &[u8]) -> Option<String> {
     let window = GuestWindow::default().addresses();
     let mut highest_end = None;
     for payload in Parser::new(0).parse_all(wasm) {
-        // What is no module is refused where it is compiled.
+        // Invalid modules are rejected at compile time.
         let Ok(payload) = payload else { return None };
         let Payload::DataSection(section) = payload else { continue };
         for data in section.into_iter().flatten() {

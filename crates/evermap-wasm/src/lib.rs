@@ -1,17 +1,18 @@
-//! WebAssembly guests with heaps that last: Evermap objects in a guest's own linear memory.
+//! Persistent heaps for WebAssembly guests: Evermap objects mapped into a guest's linear memory.
 //!
-//! A guest maps an object by name and finds it at the same address of its memory in every run, with
-//! its pointers. Loads, stores and allocations there cost what they cost in any memory; a call
-//! crosses the sandbox's wall to open a heap, to let it grow and to commit. Guests in Rust use
-//! the crate `evermap-guest`, guests in C `nvheap.h`.
+//! A guest maps an object by name. The object has the same address in the guest's memory in every
+//! run, so its pointers stay valid. Loads, stores and allocations in it cost the same as in other
+//! memory. The guest calls the host only to open a heap, to grow it and to commit. Guests in Rust
+//! use the crate `evermap-guest`, guests in C use `nvheap.h`.
 //!
-//! [`Sandbox`] is an engine with a store; a [`Guest`] is one instance of a module, run as an
-//! application, which the [`AccessTable`] gives rights to. Nothing that a guest does ends the host:
-//! see [`FaultGuard`], and `docs/sandbox.md` for the whole of it.
+//! A [`Sandbox`] is an engine with a store. A [`Guest`] is one instance of a module. It runs as an
+//! application, and the [`AccessTable`] lists the application's rights. A guest cannot end the host
+//! process: see [`FaultGuard`] and `docs/sandbox.md`.
 //!
-//! The layers, top down: `sandbox` and `guest` (engines, instances), `heaps` (what an instance has
-//! mapped, and its imports), `access` (rights and addresses), `module` and `application` (who is who),
-//! `guard` (faults), `budget` (what a guest may grow), `preopens` (directories that it sees).
+//! The layers, top down: `sandbox` and `guest` (engines, instances), `heaps` (an instance's mapped
+//! objects and its imports), `access` (rights and addresses), `module` and `application`
+//! (identities), `guard` (faults), `budget` (limits on growth), `preopens` (directories that a
+//! guest sees).
 
 mod access;
 mod application;
@@ -21,7 +22,6 @@ mod error;
 mod guard;
 mod guest;
 mod heaps;
-mod kept;
 mod key_ring;
 mod layout;
 mod module;
@@ -29,6 +29,7 @@ mod names;
 mod preopens;
 mod report;
 mod sandbox;
+mod state_file;
 
 pub use access::{
     Access, AccessTable, ApplicationRow, Change, Level, ModuleBinding, ObjectRow,

@@ -1,4 +1,4 @@
-//! Modules: who they are. Their bytes' hash, and whose signature they carry.
+//! Identity of modules: the hash of their bytes, and their signatures.
 
 use ed25519_dalek::{Signature, VerifyingKey};
 use sha2::{Digest, Sha256};
@@ -7,7 +7,7 @@ use crate::access::{AccessTable, ModuleBinding};
 use crate::application::ApplicationId;
 use crate::error::{Error, Result};
 
-/// Lower-case hexadecimal digits.
+/// Formats bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
@@ -15,7 +15,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let digits = text.as_bytes();
-    // Numbers may have a sign, and digits may not.
+    // `from_str_radix` accepts a sign; hex strings must not have one.
     if digits.len() != 2 * N || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
@@ -25,13 +25,14 @@ pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// An Ed25519 public key from its 64 hexadecimal digits; none where these are none.
+/// Parses an Ed25519 public key from 64 hexadecimal digits. Returns `None` if they are not a public
+/// key.
 pub fn public_key_of(digits: &str) -> Option<[u8; 32]> {
     let bytes = from_hex::<32>(digits)?;
     VerifyingKey::from_bytes(&bytes).is_ok().then_some(bytes)
 }
 
-/// Who a module is: the SHA-256 of its bytes, and the signatures that came with it.
+/// Identity of a module: the SHA-256 of its bytes, and the signatures that came with it.
 ///
 /// A signature is an Ed25519 signature of the hash's 32 bytes.
 #[derive(Clone, Debug)]
@@ -41,31 +42,32 @@ pub struct ModuleIdentity {
 }
 
 impl ModuleIdentity {
-    /// Of a module's bytes, as they are in its file.
+    /// Returns the identity of a module with these bytes, as they are in its file.
     pub fn of(bytes: &[u8]) -> ModuleIdentity {
         ModuleIdentity { sha256: Sha256::digest(bytes).into(), signatures: Vec::new() }
     }
 
-    /// With a signature that came with it; whose it is shows when it is compared with bindings.
+    /// Adds a signature. It is checked only when it is compared with bindings.
     pub fn signed(mut self, signature: [u8; 64]) -> ModuleIdentity {
         self.signatures.push(signature);
         self
     }
 
-    /// The hash, in hexadecimal digits, as `sha256sum` prints it.
+    /// Returns the hash in hexadecimal digits, as `sha256sum` prints it.
     pub fn sha256(&self) -> String {
         hex(&self.sha256)
     }
 
-    /// The hash that signatures are made of.
+    /// Returns the hash, which signatures sign.
     pub fn hash(&self) -> [u8; 32] {
         self.sha256
     }
 
-    /// May the module be run as the application? Where nothing was ever bound, yes.
+    /// Checks that the module may run as the application. Any module may if the application has no
+    /// bindings.
     ///
     /// # Errors
-    /// `NotBound`, `NoApplication` and the access table's.
+    /// `NotBound`, `NoApplication`, and the errors of reading the access table.
     pub fn check_bound(&self, table: &AccessTable, id: &ApplicationId) -> Result<()> {
         match table.bindings(id)? {
             Some(bindings) if !bindings.iter().any(|binding| self.is(binding)) => {
@@ -104,7 +106,7 @@ impl ModuleBinding {
     /// ```
     ///
     /// # Errors
-    /// `BadSignature` when these bytes are no public key.
+    /// `BadSignature` if the bytes are not a public key.
     pub fn signer(public_key: &[u8; 32]) -> Result<ModuleBinding> {
         let signer = hex(public_key);
         match VerifyingKey::from_bytes(public_key) {
@@ -113,7 +115,7 @@ impl ModuleBinding {
         }
     }
 
-    /// Binds one module.
+    /// Binds one module by its hash.
     ///
     /// ```
     /// use evermap_wasm::{ModuleBinding, Sandbox, SecretKey};
@@ -122,7 +124,7 @@ impl ModuleBinding {
     /// let (ours, other) = (sandbox.compile("ours", b"(module)")?, br#"(module (memory 1))"#);
     /// let player = sandbox.application("player".parse()?, SecretKey::random()?)?;
     /// sandbox.access().bind(player.id(), ModuleBinding::module(ours.identity()))?;
-    /// // From now on nothing else is run as the player.
+    /// // From now on no other module runs as the player.
     /// let other = sandbox.compile("other", other)?;
     /// assert!(sandbox.start(&other, &player, &Default::default()).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -150,19 +152,19 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_the_one_that_everybody_computes() {
+    fn the_hash_is_plain_sha256() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(ModuleIdentity::of(b"").sha256(), empty);
     }
 
     #[test]
-    fn a_sign_is_no_digit() {
+    fn hex_digits_must_not_have_a_sign() {
         assert_eq!(from_hex::<2>("0aFf"), Some([10, 255]));
         assert!(["+a0f", "0a+f", "0a", "0a0f0", "zz0f"].iter().all(|t| from_hex::<2>(t).is_none()));
     }
 
     #[test]
-    fn once_a_module_is_bound_no_other_is_run_as_the_application() {
+    fn only_bound_modules_run_as_the_application() {
         let (_directory, table, id) = table();
         let (one, other) = (ModuleIdentity::of(b"one"), ModuleIdentity::of(b"other"));
         one.check_bound(&table, &id).unwrap();
@@ -175,26 +177,32 @@ mod tests {
         assert!(one.check_bound(&table, &id).is_err());
 
         table.unbind(&id, &ModuleBinding::module(&other)).unwrap();
-        assert!(other.check_bound(&table, &id).is_err(), "the last one taken back lets nobody in");
+        assert!(
+            other.check_bound(&table, &id).is_err(),
+            "no module may run after the last binding is removed"
+        );
         table.unbind_all(&id).unwrap();
         one.check_bound(&table, &id).unwrap();
     }
 
     #[test]
-    fn a_signer_vouches_for_its_modules_and_no_others() {
+    fn a_bound_signer_allows_only_the_modules_it_signed() {
         let (_directory, table, id) = table();
-        let (key, stranger) = (SigningKey::from_bytes(&[3; 32]), SigningKey::from_bytes(&[4; 32]));
+        let (key, other_key) = (SigningKey::from_bytes(&[3; 32]), SigningKey::from_bytes(&[4; 32]));
         let signer = ModuleBinding::signer(&key.verifying_key().to_bytes()).unwrap();
         table.bind(&id, signer).unwrap();
         let module = ModuleIdentity::of(b"module");
         let signed_by = |key: &SigningKey, of: &ModuleIdentity| key.sign(&of.hash()).to_bytes();
         let check = |module: ModuleIdentity| module.check_bound(&table, &id);
         assert!(check(module.clone()).is_err(), "no signature");
-        assert!(check(module.clone().signed(signed_by(&stranger, &module))).is_err());
+        assert!(check(module.clone().signed(signed_by(&other_key, &module))).is_err());
         let other = ModuleIdentity::of(b"another");
-        assert!(check(other.signed(signed_by(&key, &module))).is_err(), "of something else");
+        assert!(
+            check(other.signed(signed_by(&key, &module))).is_err(),
+            "signature of another module"
+        );
         check(
-            module.clone().signed(signed_by(&stranger, &module)).signed(signed_by(&key, &module)),
+            module.clone().signed(signed_by(&other_key, &module)).signed(signed_by(&key, &module)),
         )
         .unwrap();
     }

@@ -1,4 +1,4 @@
-//! Names that come from guests, and what they are in the store.
+//! Object names: as guests pass them, and as the store has them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// Bytes of the longest name.
 pub(crate) const NAME_BYTES_MAX: usize = 64;
 
-/// May this name an application, or an object of one?
+/// Returns true if the name is valid for an application or an object.
 pub(crate) fn is_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     (1..=NAME_BYTES_MAX).contains(&name.len())
@@ -17,8 +17,8 @@ pub(crate) fn is_name(name: &str) -> bool {
         && !name.starts_with('.')
 }
 
-/// An object and the application that made it. As text: owner, colon, name; and so it is called
-/// in the store.
+/// Name of an object: the application that created it, and its name there. The text form,
+/// `OWNER:NAME`, is the name in the store.
 ///
 /// ```
 /// use evermap_wasm::ObjectName;
@@ -30,12 +30,12 @@ pub(crate) fn is_name(name: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectName {
     owner: ApplicationId,
-    /// Owner, colon, name: what the store calls it, and asked for at every `map`.
+    /// The name in the store, kept whole because each `map` needs it.
     whole: String,
 }
 
 impl ObjectName {
-    /// An application's own object of this name.
+    /// Returns the name of an application's own object.
     ///
     /// # Errors
     /// `InvalidName`.
@@ -47,17 +47,17 @@ impl ObjectName {
         Ok(ObjectName { owner: owner.clone(), whole })
     }
 
-    /// The application that made it.
+    /// Returns the application that created the object.
     pub fn owner(&self) -> &ApplicationId {
         &self.owner
     }
 
-    /// What that calls it.
+    /// Returns the name without the owner.
     pub fn name(&self) -> &str {
         &self.whole[self.owner.as_str().len() + 1..]
     }
 
-    /// What the store calls it.
+    /// Returns the name in the store: `OWNER:NAME`.
     pub fn in_store(&self) -> &str {
         &self.whole
     }

@@ -1,10 +1,11 @@
-//! Directories that a guest sees: none may lead to the store's files, or to the memory of processes.
+//! Preopened directories: checks that they give a guest neither the store's files nor the memory of
+//! processes.
 //!
-//! A directory can have several paths, by symbolic links and bind mounts, so this module does not compare
-//! paths. The kernel's mount table says for each mount which part of which file system it shows. The
-//! *place* of a directory or of a mount is its file system and the path in that file system. If one place
-//! lies inside another, both show the same files. The check reads the table once, however large the
-//! directories are.
+//! A directory can have several paths, by symbolic links and bind mounts, so this module does not
+//! compare paths. For each mount, the kernel's mount table has the part of the file system that it
+//! shows. The *place* of a directory or of a mount is its file system and the path in that file
+//! system. If one place lies inside another, both show the same files. The check reads the table
+//! once, however large the directories are.
 //!
 //! The check uses the table at the guest's start. It does not see later mounts and moves, layers of
 //! overlay file systems, and hard links to the store's files.
@@ -28,8 +29,8 @@ pub(crate) struct Preopens {
 }
 
 impl Preopens {
-    /// Opens them, and refuses one that holds a store's files at any depth, or lies among them, or holds a
-    /// file system of processes.
+    /// Opens the directories. Refuses one that contains files of the store at any depth, lies in
+    /// the store, or contains a `proc` file system.
     pub(crate) fn open<'a>(
         preopens: impl Iterator<Item = &'a Preopen>,
         store: &Path,
@@ -43,9 +44,9 @@ impl Preopens {
         for preopen in &preopens {
             opened.push(open_directory(&preopen.host)?);
         }
-        // After they were opened, so that the table has the mounts that they lie on.
+        // Read after the directories were opened, so that the table has their mounts.
         let mounts = Mounts::read()?;
-        let kept = places_of_store(&mounts, store)?;
+        let of_store = places_of_store(&mounts, store)?;
         for (preopen, directory) in preopens.iter().zip(&opened) {
             for seen in mounts.seen_from(directory, &preopen.host)? {
                 if seen.mount.is_processes {
@@ -54,7 +55,7 @@ impl Preopens {
                         mount: seen.mount.point.clone(),
                     });
                 }
-                if kept.iter().any(|kept| kept.meets(&seen)) {
+                if of_store.iter().any(|place| place.overlaps(&seen)) {
                     return Err(Error::PreopenHoldsStore {
                         preopened: preopen.host.clone(),
                         store: store.to_path_buf(),
@@ -65,7 +66,7 @@ impl Preopens {
         Ok(Preopens { opened })
     }
 
-    /// Paths that lead to the directories that were checked, for as long as this value lives.
+    /// Returns paths to the checked directories. They are valid during the life of this value.
     pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> {
         self.opened.iter().map(|opened| path_of(opened, "fd"))
     }
@@ -80,7 +81,8 @@ fn path_of(descriptor: &OwnedFd, what: &str) -> PathBuf {
     format!("/proc/self/{what}/{}", descriptor.as_raw_fd()).into()
 }
 
-/// The places of the store's files: its directory, its folders (links are followed), and mounts below.
+/// Returns the places of the store's files: its directory, its folders (links are followed), and
+/// the mounts below.
 fn places_of_store<'a>(mounts: &'a Mounts, store: &Path) -> Result<Vec<Place<'a>>> {
     let mut places = mounts.seen_from(&open_directory(store)?, store)?;
     for entry in fs::read_dir(store).map_err(Error::io("list", store))? {
@@ -103,11 +105,11 @@ struct Mount {
     root: PathBuf,
     /// The path where it is mounted.
     point: PathBuf,
-    /// It is a `proc`, by which memory and files of processes are reached.
+    /// True for a `proc` file system, which gives access to memory and files of processes.
     is_processes: bool,
 }
 
-/// A directory of a file system, by its path in there.
+/// A directory: its mount and its path in the file system.
 struct Place<'a> {
     mount: &'a Mount,
     inside: PathBuf,
@@ -115,23 +117,23 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// Returns true if one place lies inside the other, or both are the same.
-    fn meets(&self, other: &Place<'_>) -> bool {
-        let one_holds =
+    fn overlaps(&self, other: &Place<'_>) -> bool {
+        let contained =
             self.inside.starts_with(&other.inside) || other.inside.starts_with(&self.inside);
-        self.mount.device == other.mount.device && one_holds
+        self.mount.device == other.mount.device && contained
     }
 }
 
 struct Mounts(Vec<Mount>);
 
-/// The table of this thread, because a thread can have its own name space.
+/// The mount table of this thread, because a thread can have its own mount namespace.
 const TABLE: &str = "/proc/thread-self/mountinfo";
 
 impl Mounts {
     fn read() -> Result<Mounts> {
         let table = fs::read(TABLE).map_err(Error::io("read", TABLE))?;
         Mounts::parse(&table)
-            .ok_or_else(|| Error::io("understand", TABLE)(io::ErrorKind::InvalidData.into()))
+            .ok_or_else(|| Error::io("parse", TABLE)(io::ErrorKind::InvalidData.into()))
     }
 
     fn parse(table: &[u8]) -> Option<Mounts> {
@@ -139,18 +141,20 @@ impl Mounts {
         lines.map(parse_line).collect::<Option<Vec<Mount>>>().map(Mounts)
     }
 
-    /// Returns the places that a guest sees from a directory: its own and those of the mounts below it.
-    fn seen_from(&self, directory: &OwnedFd, called: &Path) -> Result<Vec<Place<'_>>> {
-        let path = fs::read_link(path_of(directory, "fd")).map_err(Error::io("look up", called))?;
-        let id = mount_of(directory).map_err(Error::io("look up the mount of", called))?;
-        let lost = || Error::io("find the mount of", called)(io::ErrorKind::NotFound.into());
+    /// Returns the places that a guest sees from a directory: the directory itself and the mounts
+    /// below it.
+    fn seen_from(&self, directory: &OwnedFd, display_path: &Path) -> Result<Vec<Place<'_>>> {
+        let path =
+            fs::read_link(path_of(directory, "fd")).map_err(Error::io("look up", display_path))?;
+        let id = mount_of(directory).map_err(Error::io("look up the mount of", display_path))?;
+        let lost = || Error::io("find the mount of", display_path)(io::ErrorKind::NotFound.into());
         let mount = self.by_id(id).ok_or_else(lost)?;
         let below = path.strip_prefix(&mount.point).map_err(|_| lost())?;
         let mut places = vec![Place { mount, inside: mount.root.join(below) }];
         places.extend(
             self.0
                 .iter()
-                .filter(|other| other.point.starts_with(&path) && self.lies_on(other, id))
+                .filter(|other| other.point.starts_with(&path) && self.is_on(other, id))
                 .map(|mount| Place { mount, inside: mount.root.clone() }),
         );
         Ok(places)
@@ -161,9 +165,9 @@ impl Mounts {
     }
 
     /// Returns true if the mount was made on mount `id`, directly or on mounts in between.
-    fn lies_on(&self, mount: &Mount, id: u64) -> bool {
+    fn is_on(&self, mount: &Mount, id: u64) -> bool {
         let mut above = mount;
-        // No longer than the table, whatever it says.
+        // Bounded by the table's length, in case its parents form a cycle.
         for _ in 0..self.0.len() {
             if above.parent == id {
                 return above.id != id;
@@ -184,7 +188,8 @@ fn mount_of(directory: &OwnedFd) -> io::Result<u64> {
     number.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS...] - TYPE SOURCE OPTIONS`, see proc_pid_mountinfo(5).
+/// Parses `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS...] - TYPE SOURCE OPTIONS`, see
+/// proc_pid_mountinfo(5).
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut words = line.split(|&b| b == b' ');
     let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse().ok();
@@ -195,7 +200,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     Some(Mount { id, parent, device, root, point, is_processes: kind == b"proc" })
 }
 
-/// Decodes a path, in which the kernel writes blanks and backslashes as `\` and three octal digits.
+/// Decodes a path. The kernel writes blanks and backslashes as `\` and three octal digits.
 fn unescaped(word: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -222,7 +227,7 @@ mod tests {
 ";
 
     #[test]
-    fn the_kernels_lines_are_understood_and_anything_else_is_refused() {
+    fn valid_mount_lines_are_parsed_and_others_refused() {
         let mounts = Mounts::parse(LINES.as_bytes()).unwrap();
         let bind = mounts.by_id(30).unwrap();
         assert_eq!(bind.root, Path::new("/home/a b/stores"));
@@ -236,26 +241,29 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_lies_on_those_that_it_was_made_on_and_on_no_others() {
+    fn a_mount_is_on_its_ancestors_only() {
         let mounts = Mounts::parse(LINES.as_bytes()).unwrap();
-        let lies_on = |id, other| mounts.lies_on(mounts.by_id(id).unwrap(), other);
-        assert!(lies_on(31, 30) && lies_on(31, 20) && lies_on(30, 20));
-        assert!(!lies_on(30, 31) && !lies_on(21, 30) && !lies_on(30, 30));
+        let is_on = |id, other| mounts.is_on(mounts.by_id(id).unwrap(), other);
+        assert!(is_on(31, 30) && is_on(31, 20) && is_on(30, 20));
+        assert!(!is_on(30, 31) && !is_on(21, 30) && !is_on(30, 30));
         let round = Mounts::parse(b"1 2 0:1 / /a rw - x y z\n2 1 0:1 / /b rw - x y z\n").unwrap();
-        assert!(!round.lies_on(round.by_id(1).unwrap(), 9), "a circle ends");
+        assert!(!round.is_on(round.by_id(1).unwrap(), 9), "a cycle ends");
     }
 
     #[test]
-    fn places_meet_where_one_holds_the_other() {
+    fn places_overlap_if_one_contains_the_other() {
         let mounts = Mounts::parse(LINES.as_bytes()).unwrap();
         let place = |id: u64, inside: &str| Place {
             mount: mounts.by_id(id).unwrap(),
             inside: inside.into(),
         };
         let store = place(20, "/home/a b/stores/mine");
-        assert!(store.meets(&place(30, "/home/a b/stores")), "the bind mount holds it");
-        assert!(store.meets(&place(30, "/home/a b/stores/mine/objects")), "and one lies in it");
-        assert!(!store.meets(&place(30, "/home/a b/stores/mine2")));
-        assert!(!store.meets(&place(31, "/")), "another file system");
+        assert!(store.overlaps(&place(30, "/home/a b/stores")), "the bind mount contains it");
+        assert!(
+            store.overlaps(&place(30, "/home/a b/stores/mine/objects")),
+            "a folder of the store"
+        );
+        assert!(!store.overlaps(&place(30, "/home/a b/stores/mine2")));
+        assert!(!store.overlaps(&place(31, "/")), "another file system");
     }
 }

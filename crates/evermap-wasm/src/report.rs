@@ -1,4 +1,4 @@
-//! What a run cost: calls of the host, and what they moved.
+//! Costs of a run: host calls, commits and mapped bytes.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ pub(crate) enum Import {
     LastFault,
 }
 
-/// What is counted while an instance runs.
+/// Counters of a running instance.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     calls: [u64; 5],
     pub(crate) refused: u64,
     pub(crate) commits: u64,
     pub(crate) mapped_bytes: u64,
-    /// Calls of any host function, WASI's among them.
+    /// Calls of all host functions, including WASI.
     pub(crate) host_calls: u64,
     /// Calls into the guest.
     pub(crate) guest_calls: u64,
@@ -55,13 +55,13 @@ impl Counts {
     }
 }
 
-/// What an instance's run cost.
+/// Costs of an instance's run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// Calls of host functions by the guest: WASI's and Evermap's.
+    /// Calls of host functions by the guest: WASI and Evermap.
     pub host_calls: u64,
-    /// Ways through the wall: two for each call, in either direction.
+    /// Crossings of the sandbox boundary: two for each call in either direction.
     pub crossings: u64,
     /// Calls of `map` among the host calls.
     pub map_calls: u64,
@@ -73,15 +73,15 @@ pub struct Report {
     pub stat_calls: u64,
     /// Calls of `last_fault`.
     pub last_fault_calls: u64,
-    /// Host calls that are none of these five: WASI's, and the embedder's own.
+    /// Calls of other host functions: WASI and the embedder's.
     pub other_calls: u64,
-    /// Calls among the five that were refused.
+    /// Calls of the five imports that returned an error.
     pub refused_calls: u64,
-    /// Commits that had something to write.
+    /// Commits that wrote changes.
     pub commits: u64,
     /// Bytes of objects that were mapped.
     pub mapped_bytes: u64,
-    /// Growths of its memories and tables that were refused, because its budget was used up.
+    /// Growths of memories and tables that failed because the budget was used up.
     pub refused_growths: u64,
     /// Time from the first instruction to the end.
     pub elapsed_ns: u64,

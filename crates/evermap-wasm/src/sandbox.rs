@@ -1,4 +1,5 @@
-//! A sandbox: an engine, a store, and its access table. Guests are made here.
+//! Sandboxes: an engine, a store and its access table. A sandbox compiles modules and starts
+//! guests.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +20,7 @@ use crate::layout;
 use crate::module::ModuleIdentity;
 use crate::preopens::Preopens;
 
-/// How a sandbox is made.
+/// Options of a sandbox.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -56,19 +57,19 @@ impl Default for SandboxOptions {
 }
 
 impl SandboxOptions {
-    /// The defaults: epochs, no fuel, no pages that fault, the fault guard.
+    /// Returns the defaults: epochs, no fuel, no pages that fault, the fault guard.
     pub fn new() -> SandboxOptions {
         SandboxOptions::default()
     }
 
-    /// Sets wasmtime's own options. The pooling allocator is refused when the sandbox is opened;
-    /// that each memory has 4 GiB reserved and stays where it is, is set after this.
+    /// Sets wasmtime's options. [`open`](SandboxOptions::open) rejects the pooling allocator. It
+    /// also overrides two options: each memory has 4 GiB reserved, and memories do not move.
     pub fn config(mut self, configure: impl FnOnce(&mut Config)) -> SandboxOptions {
         configure(&mut self.config);
         self
     }
 
-    /// Keeps compiled modules in wasmtime's cache directory of the user.
+    /// Keeps compiled modules in the user's wasmtime cache directory.
     pub fn cache(mut self) -> SandboxOptions {
         if let Ok(cache) = Cache::from_file(None) {
             self.config.cache(Some(cache));
@@ -76,46 +77,48 @@ impl SandboxOptions {
         self
     }
 
-    /// Compiles code that asks at each loop and call whether it is to end. Without it neither a
-    /// time limit nor the fault guard ends a guest that calls nothing.
+    /// Compiles code that checks at each loop and call if the guest must end. Without epochs,
+    /// neither a time limit nor the fault guard can end a guest that makes no calls.
     pub fn epochs(mut self, on: bool) -> SandboxOptions {
         self.epochs = on;
         self
     }
 
-    /// Compiles code that counts what it does, for [`GuestOptions::fuel`].
+    /// Compiles code that counts its instructions, for [`GuestOptions::fuel`].
     pub fn fuel(mut self, on: bool) -> SandboxOptions {
         self.fuel = on;
         self
     }
 
-    /// What guests find in their windows where no object is. Holes need the fault guard.
+    /// Sets the contents of the window where no object is mapped. Holes need the fault guard.
     pub fn unmapped(mut self, unmapped: Unmapped) -> SandboxOptions {
         self.unmapped = unmapped;
         self
     }
 
-    /// Gives level *read* as pages that cannot be stored to. They need the fault guard.
+    /// Maps level *read* as read-only pages. They need the fault guard.
     pub fn read_only_pages(mut self, on: bool) -> SandboxOptions {
         self.read_only_pages = on;
         self
     }
 
-    /// Leaves the fault guard out. A guest whose object's file is cut short behind its back
-    /// then ends the process; so does a host call on a page without the right. For tests, and for
-    /// processes that have handlers of their own for that.
+    /// Opens the sandbox without the fault guard. Then a SIGBUS ends the process when another
+    /// program truncates the file of a mapped object, and so does a host call that touches a page
+    /// without the needed right. This is for tests, and for processes with their own handlers for
+    /// these faults.
     ///
     /// # Safety
-    /// The embedder answers for such faults.
+    /// The embedder handles faults in guest windows.
     pub unsafe fn without_guard(mut self) -> SandboxOptions {
         self.guard = false;
         self
     }
 
-    /// Opens the store in a directory, or makes it, as a sandbox.
+    /// Opens a sandbox on the store in `directory`. Creates the store if it does not exist.
     ///
     /// # Errors
-    /// The store's; `Engine` for options that objects cannot stand; `GuardTooLate`.
+    /// `Engine` for options that do not work with mapped objects, `GuardTooLate`, and the store's
+    /// errors.
     pub fn open(mut self, directory: impl AsRef<Path>) -> Result<Sandbox> {
         let guard = self.guard.then(FaultGuard::install).transpose()?;
         self.config
@@ -129,8 +132,8 @@ impl SandboxOptions {
         })?;
         if engine.pooling_allocator_metrics().is_some() {
             return Err(Error::Engine {
-                why: "its pooling allocator hands memories to the next instance with the objects still mapped",
-                remedy: "leave the allocation strategy as it is",
+                why: "its pooling allocator reuses memories while objects are still mapped in them",
+                remedy: "do not set an allocation strategy",
             });
         }
         guard.map(FaultGuard::check_order).transpose()?;
@@ -141,10 +144,11 @@ impl SandboxOptions {
     }
 }
 
-/// Bytes reserved for each linear memory: all that 32-bit pointers reach, so that it never moves.
+/// Bytes reserved for each linear memory. 32-bit addresses reach no further, so the memory never
+/// moves.
 const MEMORY_RESERVATION_BYTES: u64 = 1 << 32;
 
-/// An engine with a store whose objects its guests have in their memories.
+/// An engine with a store whose objects guests map into their memories.
 ///
 /// ```
 /// use evermap_wasm::{GuestOptions, End, Sandbox, SecretKey};
@@ -172,7 +176,7 @@ const MEMORY_RESERVATION_BYTES: u64 = 1 << 32;
 pub struct Sandbox {
     engine: Engine,
     store: Store,
-    /// Objects that guests read, kept open for the next guest.
+    /// Objects that guests have read, kept open for later guests.
     readers: Arc<GuestReaders>,
     table: AccessTable,
     options: SandboxOptions,
@@ -182,13 +186,13 @@ pub struct Sandbox {
 #[derive(Clone)]
 pub struct Module {
     compiled: wasmtime::Module,
-    /// With its imports found, once it was started.
+    /// The module with its imports resolved; set by the first start.
     prepared: Arc<OnceLock<InstancePre<State<()>>>>,
     name: String,
     identity: ModuleIdentity,
-    /// Why objects cannot be mapped into its instances.
-    objection: Option<String>,
-    /// What an instance has of the budget from the beginning.
+    /// The reason why its instances cannot map objects, if there is one.
+    layout_error: Option<String>,
+    /// Bytes of the budget that each instance uses at its start.
     initial_bytes: u64,
 }
 
@@ -201,37 +205,37 @@ impl std::fmt::Debug for Module {
 }
 
 impl Module {
-    /// Who it is.
+    /// Returns the module's hash and signatures.
     pub fn identity(&self) -> &ModuleIdentity {
         &self.identity
     }
 
-    /// Adds a signature that came with the module, see [`ModuleIdentity::signed`].
+    /// Adds a signature of the module, see [`ModuleIdentity::signed`].
     pub fn signed(mut self, signature: [u8; 64]) -> Module {
         self.identity = self.identity.signed(signature);
         self
     }
 }
 
-/// An application that guests may be run as: its id, and its key.
+/// An application that guests can run as: its id and keys.
 #[derive(Clone, Debug)]
 pub struct Application {
     id: ApplicationId,
-    /// What its objects carry.
+    /// The key in the headers of its objects.
     key: ApplicationKey,
-    /// What the access table knows its key by.
+    /// The hash by which the access table recognises its key.
     verifier: String,
     other_keys: BTreeMap<ApplicationId, SecretKey>,
 }
 
 impl Application {
-    /// Its id.
+    /// Returns its id.
     pub fn id(&self) -> &ApplicationId {
         &self.id
     }
 
-    /// Gives it the key of another application, some of whose objects are shared with it. Which, the
-    /// access table says.
+    /// Adds the key of another application that shares objects with this one. The access table says
+    /// which objects are shared.
     pub fn with_key_of(mut self, owner: ApplicationId, key: SecretKey) -> Application {
         self.other_keys.insert(owner, key);
         self
@@ -239,30 +243,31 @@ impl Application {
 }
 
 impl Sandbox {
-    /// Opens the store in a directory, or makes it, with the default options.
+    /// Opens a sandbox on the store in `directory` with the default options. Creates the store if
+    /// it does not exist.
     ///
     /// # Errors
-    /// As [`SandboxOptions::open`].
+    /// Same errors as [`SandboxOptions::open`].
     pub fn open(directory: impl AsRef<Path>) -> Result<Sandbox> {
         SandboxOptions::new().open(directory)
     }
 
-    /// Its store.
+    /// Returns the store.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// What its guests have read and the next ones may read again: how many objects are kept open.
+    /// Returns the objects that guests have read and that are kept open for later guests.
     pub fn readers(&self) -> &GuestReaders {
         &self.readers
     }
 
-    /// Who may do what.
+    /// Returns the access table.
     pub fn access(&self) -> &AccessTable {
         &self.table
     }
 
-    /// wasmtime's engine.
+    /// Returns wasmtime's engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
@@ -273,11 +278,11 @@ impl Sandbox {
     /// `Module`.
     pub fn compile(&self, name: &str, bytes: &[u8]) -> Result<Module> {
         let failed = |why: String| Error::Module { name: name.to_string(), why };
-        // The first line says what was wrong; the others draw the place.
+        // The first line has the cause; the other lines quote the source.
         let wasm = wat::parse_bytes(bytes).map_err(|e| {
             let why = e.to_string();
             failed(format!(
-                "it is no WebAssembly module, neither binary nor text: {}",
+                "not a WebAssembly module, neither binary nor text: {}",
                 why.lines().next().unwrap_or_default()
             ))
         })?;
@@ -288,22 +293,23 @@ impl Sandbox {
             prepared: Arc::default(),
             name: name.to_string(),
             identity: ModuleIdentity::of(bytes),
-            objection: layout::objection(&wasm),
+            layout_error: layout::layout_error(&wasm),
             initial_bytes: layout::initial_bytes(&wasm),
         })
     }
 
-    /// An application; it is made when there is none of this id.
+    /// Returns an application. Creates it if the access table has none with this id.
     ///
     /// # Errors
-    /// `WrongKey`, and the access table's.
+    /// `WrongKey`, and the errors of reading and writing the access table.
     pub fn application(&self, id: ApplicationId, key: SecretKey) -> Result<Application> {
         self.table.enter(&id, &key)?;
         let (key, verifier) = (key.application_key()?, key.verifier());
         Ok(Application { id, key, verifier, other_keys: BTreeMap::new() })
     }
 
-    /// Makes an instance of a module, for an application that the module is bound to.
+    /// Starts an instance of a module as an application. The module must be bound to the
+    /// application, or the application has no bindings.
     ///
     /// # Errors
     /// `NotBound`, `BudgetTooSmall`, `PreopenHoldsStore`, `PreopenHoldsProcesses`, `Module`.
@@ -319,7 +325,7 @@ impl Sandbox {
         let prepared = match module.prepared.get() {
             Some(prepared) => prepared,
             None => {
-                // Another thread's is as good.
+                // If another thread is faster, its result is used.
                 let prepared = self.prepare(module, |_| Ok(()))?;
                 module.prepared.get_or_init(|| prepared)
             }
@@ -327,10 +333,10 @@ impl Sandbox {
         self.start_prepared(module, prepared, application, options, ())
     }
 
-    /// The same, with functions and state of the embedder's own.
+    /// Starts an instance with functions and state of the embedder. `add` defines the functions.
     ///
     /// # Errors
-    /// As [`start`](Sandbox::start), and what `add` returns.
+    /// Same errors as [`start`](Sandbox::start), and the errors of `add`.
     pub fn start_with<T: Send + 'static>(
         &self,
         module: &Module,
@@ -343,8 +349,8 @@ impl Sandbox {
         self.start_prepared(module, &prepared, application, options, host)
     }
 
-    /// Finds what a module imports. It takes longer than all else of a start, so it is kept where the
-    /// embedder has nothing of its own to add.
+    /// Resolves a module's imports. This is the slowest step of a start, so the result is kept when
+    /// the embedder adds no functions.
     fn prepare<T: Send + 'static>(
         &self,
         module: &Module,
@@ -389,7 +395,7 @@ impl Sandbox {
             read_only_pages: self.options.read_only_pages,
         };
         let wasi = options.wasi(&preopens)?;
-        let heaps = Heaps::new(tenant, module.objection.as_deref());
+        let heaps = Heaps::new(tenant, module.layout_error.as_deref());
         let state = State::new(heaps, wasi, Budget::new(budget_bytes), host);
         let start = Start {
             name: &module.name,

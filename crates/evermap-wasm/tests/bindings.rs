@@ -1,5 +1,6 @@
-//! Bindings of modules fail closed. If a file that holds them is missing, empty, damaged, another user's or
-//! writable by others, no module runs as the application, and the error says what to do.
+//! Bindings of modules fail closed. If a file with bindings or keys is missing, empty, damaged,
+//! owned by another user or writable by others, no module runs as the application, and the error
+//! names the remedy.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -17,9 +18,9 @@ enum State {
     Whole,
     Missing,
     Empty,
-    /// A byte of it is another one.
+    /// One byte is changed.
     Damaged,
-    /// All of it, without the applications.
+    /// The file is valid but has no applications.
     WithoutRows,
     Unreadable,
     OtherOwner,
@@ -33,12 +34,12 @@ use State::*;
 
 /// States that are tested in all pairs.
 const STATES: [State; 7] = [Whole, Missing, Empty, Damaged, WithoutRows, OtherOwner, OthersWrite];
-/// States that are tested beside a whole file.
+/// States that are tested together with an intact file.
 const MORE_STATES: [State; 4] = [Unreadable, GroupWrites, Link, Fifo];
 const FILES: [&str; 2] = ["sandbox.access", "sandbox.keys"];
 
 fn is_root() -> bool {
-    // SAFETY: the call cannot fail.
+    // SAFETY: `geteuid` has no preconditions.
     unsafe { libc::geteuid() == 0 }
 }
 
@@ -70,7 +71,7 @@ fn put_into(path: &Path, state: State, empty_table: &Path) {
         Fifo => {
             fs::remove_file(path).unwrap();
             let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-            // SAFETY: the text lives through the call.
+            // SAFETY: the path is a valid C string during the call.
             assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
         }
     }
@@ -78,7 +79,7 @@ fn put_into(path: &Path, state: State, empty_table: &Path) {
 
 /// Starts a module as `evermap sandbox run` does.
 fn run(fixture: &Fixture, module: &str) -> Result<(), Error> {
-    // A new sandbox has read neither file yet, as a new process.
+    // A new sandbox has not read the files yet, like a new process.
     let sandbox = evermap_wasm::Sandbox::open(fixture.store()).unwrap();
     let id: ApplicationId = "app".parse().unwrap();
     let key = KeyRing::of_store(sandbox.store().path()).enter(sandbox.access(), &id)?;
@@ -95,8 +96,8 @@ const BOUND: &str = "(module)";
 const STRANGER: &str = "(module (memory 1))";
 
 #[test]
-fn in_every_state_of_the_two_files_a_stranger_is_refused_and_told_a_remedy() {
-    // Files of a store that knows another application only.
+fn an_unbound_module_is_refused_with_a_remedy_in_every_state_of_the_two_files() {
+    // Files of a store that has only another application.
     let empty = Fixture::new();
     let nobody: ApplicationId = "nobody".parse().unwrap();
     KeyRing::of_store(empty.store()).enter(empty.sandbox.access(), &nobody).unwrap();
@@ -121,8 +122,8 @@ fn in_every_state_of_the_two_files_a_stranger_is_refused_and_told_a_remedy() {
             // Root can read a file of mode 0.
             let harmless = |state| state == Whole || state == Unreadable && is_root();
             let refused = run(&fixture, STRANGER);
-            // Neither file knows the application, and nothing says that one did: as in a new store. It is
-            // another application then, for which none of the first one's objects opens.
+            // Neither file has the application, as in a new store, so it is a new application. None
+            // of the first application's objects opens for it.
             let forgotten =
                 [[Missing, Missing], [WithoutRows, Missing], [WithoutRows, WithoutRows]];
             if forgotten.contains(&states) {
@@ -146,10 +147,10 @@ fn in_every_state_of_the_two_files_a_stranger_is_refused_and_told_a_remedy() {
                 }
                 Error::DamagedTable { .. }
                 | Error::MissingTable { .. }
-                | Error::HalfKnown { .. } => {
+                | Error::IncompleteApplication { .. } => {
                     assert!(words.contains("from a backup"), "{states:?}: {words}");
                 }
-                // A link is not followed, and what cannot be read is the kernel's to say.
+                // Links are not followed, and the kernel reports unreadable files.
                 Error::Io { .. } => {
                     let by_kernel = states.contains(&Link) || states.contains(&Unreadable);
                     assert!(by_kernel, "{states:?}: {words}");
@@ -164,7 +165,7 @@ fn in_every_state_of_the_two_files_a_stranger_is_refused_and_told_a_remedy() {
 }
 
 #[test]
-fn the_commands_that_errors_name_put_it_right() {
+fn the_commands_in_error_messages_repair_the_files() {
     let fixture = Fixture::new();
     run(&fixture, BOUND).unwrap();
     let store = fixture.store();
@@ -185,7 +186,7 @@ fn the_commands_that_errors_name_put_it_right() {
             mode => fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap(),
         }
         let Err(Error::UnsafeTable { remedy, path: named, .. }) = run(&fixture, BOUND) else {
-            panic!("{path:?} is believed");
+            panic!("{path:?} is accepted");
         };
         assert_eq!(named, path);
         let done = std::process::Command::new("sh").args(["-c", &remedy]).status().unwrap();
@@ -195,7 +196,7 @@ fn the_commands_that_errors_name_put_it_right() {
 }
 
 #[test]
-fn a_shared_directory_with_the_sticky_bit_keeps_the_files() {
+fn files_in_a_shared_directory_with_the_sticky_bit_are_accepted() {
     let fixture = Fixture::new();
     run(&fixture, BOUND).unwrap();
     fs::set_permissions(fixture.store(), Permissions::from_mode(0o1777)).unwrap();
@@ -203,7 +204,7 @@ fn a_shared_directory_with_the_sticky_bit_keeps_the_files() {
 }
 
 #[test]
-fn a_table_that_is_taken_away_while_its_host_runs_lets_nobody_in() {
+fn no_module_runs_after_the_table_was_removed_while_its_host_runs() {
     let fixture = Fixture::new();
     run(&fixture, BOUND).unwrap();
     let id: ApplicationId = "app".parse().unwrap();
@@ -212,5 +213,5 @@ fn a_table_that_is_taken_away_while_its_host_runs_lets_nobody_in() {
     assert!(table.bindings(&id).is_ok());
     fs::remove_file(fixture.store().join(FILES[0])).unwrap();
     assert!(matches!(table.bindings(&id), Err(Error::MissingTable { .. })));
-    assert!(matches!(table.read(), Err(Error::MissingTable { .. })), "and `list` says so");
+    assert!(matches!(table.read(), Err(Error::MissingTable { .. })), "`list` reports it");
 }

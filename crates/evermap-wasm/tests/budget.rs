@@ -1,5 +1,5 @@
-//! Everything that a guest can grow comes out of one budget: a guest for each such thing, for the command
-//! and for embedders alike.
+//! One budget limits everything that a guest can grow. Each kind of growth is tested, with the
+//! command's defaults and with an embedder's limits.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -9,17 +9,17 @@ use evermap_wasm::{End, Error, Guest, GuestOptions, SandboxOptions};
 
 const MIB: usize = 1 << 20;
 const BUDGET: usize = 64 * MIB;
-/// What the host counts for an element of a table.
+/// Bytes that the host counts per table element.
 const ELEMENT_BYTES: usize = 16;
 
-/// Starts a module that has no objects, with a budget.
+/// Starts a module without objects, with a budget.
 fn start(fixture: &Fixture, text: &str, budget: usize) -> Result<Guest, Error> {
     let module = fixture.sandbox.compile("grows", text.as_bytes()).unwrap();
     let options = GuestOptions::new().memory_bytes_max(budget);
     fixture.sandbox.start(&module, &fixture.application("app"), &options)
 }
 
-/// Grows the first thing by `step` until it is refused: gives what it has then.
+/// Returns a function that grows one memory or table until that is refused, and returns its size.
 fn loop_of(grow: &str, size: &str) -> String {
     format!(
         r#"(func (export "grow") (result i32)
@@ -29,7 +29,7 @@ fn loop_of(grow: &str, size: &str) -> String {
 }
 
 #[test]
-fn whatever_a_guest_grows_the_sum_stays_within_its_budget() {
+fn all_growth_of_a_guest_stays_within_its_budget() {
     let fixture = Fixture::new();
     let memory = |n: u32| {
         loop_of(
@@ -55,13 +55,13 @@ fn whatever_a_guest_grows_the_sum_stays_within_its_budget() {
         let grown = guest.call_with::<(), u32>("grow", ()).unwrap().unwrap();
         let beside = if what.contains("beside") { 32 * mib } else { 0 };
         let left = BUDGET as u32 - beside - grown;
-        assert!(grown > 0 && left <= slack, "{what}: {left} bytes are left");
+        assert!(grown > 0 && left <= slack, "{what}: {left} bytes left");
         assert_eq!(guest.report().refused_growths, 1, "{what}");
     }
 }
 
 #[test]
-fn one_growth_beyond_the_budget_is_refused_at_once_however_large() {
+fn a_growth_beyond_the_budget_is_refused_for_every_size() {
     let fixture = Fixture::new();
     let text = r#"(module (memory 1) (table 1 funcref)
         (func (export "memory") (result i32) (memory.grow (i32.const 65535)))
@@ -73,7 +73,7 @@ fn one_growth_beyond_the_budget_is_refused_at_once_however_large() {
 }
 
 #[test]
-fn a_guest_without_a_bound_has_four_gib_for_all_of_it() {
+fn the_default_budget_is_four_gib() {
     let fixture = Fixture::new();
     let text = r#"(module (memory 1) (table 1 funcref)
         (func (export "table") (result i32) (table.grow (ref.null func) (i32.const 0x10000000))))"#;
@@ -85,7 +85,7 @@ fn a_guest_without_a_bound_has_four_gib_for_all_of_it() {
 }
 
 #[test]
-fn a_module_that_begins_with_more_than_its_budget_is_told_how_much_it_needs() {
+fn the_error_for_a_module_above_its_budget_names_the_needed_bytes() {
     let fixture = Fixture::new();
     for (module, needed_mib) in [
         (common::module(""), 1281),
@@ -107,7 +107,7 @@ fn a_module_that_begins_with_more_than_its_budget_is_told_how_much_it_needs() {
 }
 
 #[test]
-fn recursion_ends_in_a_trap_that_says_so() {
+fn endless_recursion_traps_with_a_clear_message() {
     let fixture = Fixture::new();
     let text = r#"(module (func $deeper (export "deeper") (call $deeper) (call $deeper)))"#;
     let mut guest = start(&fixture, text, BUDGET).unwrap();
@@ -116,13 +116,13 @@ fn recursion_ends_in_a_trap_that_says_so() {
 }
 
 #[test]
-fn memories_and_tables_cannot_be_had_by_the_hundred() {
+fn the_numbers_of_memories_and_tables_are_limited() {
     let fixture = Fixture::new();
     for (what, one, count) in [("memories", "(memory 0)", 17), ("tables", "(table 0 funcref)", 101)]
     {
         let text = format!("(module {})", one.repeat(count));
         let module = fixture.sandbox.compile("many", text.as_bytes());
-        // Where the validator has not refused it already.
+        // Unless the validator has already rejected the module.
         let Ok(module) = module else { continue };
         let application = fixture.application("app");
         let started = fixture.sandbox.start(&module, &application, &GuestOptions::new());
@@ -131,12 +131,12 @@ fn memories_and_tables_cannot_be_had_by_the_hundred() {
 }
 
 #[test]
-fn open_handles_of_wasi_have_a_bound_and_do_not_end_the_host() {
+fn open_wasi_handles_are_limited() {
     let fixture = Fixture::new();
     let seen = fixture.directory.path().join("seen");
     std::fs::create_dir(&seen).unwrap();
     std::fs::write(seen.join("file"), "text").unwrap();
-    // Opens the file again and again: gives how often it worked, and the error after that.
+    // Opens the file repeatedly. Returns the number of successes, and the error after them.
     let text = r#"(module
         (import "wasi_snapshot_preview1" "path_open"
             (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
@@ -156,18 +156,18 @@ fn open_handles_of_wasi_have_a_bound_and_do_not_end_the_host() {
     let options = GuestOptions::new().preopen(&seen, "/seen", false);
     let mut guest = fixture.sandbox.start(&module, &fixture.application("app"), &options).unwrap();
     let before = std::fs::read_dir("/proc/self/fd").unwrap().count();
-    // An error of WASI, or a trap: either is an end.
+    // Both an error of WASI and a trap are accepted.
     let opened = guest.call_with::<(), i32>("open", ()).unwrap();
     let during = std::fs::read_dir("/proc/self/fd").unwrap().count();
-    assert_ne!(opened, Ok(0), "refused in the end");
-    // The runtime has some of its own.
+    assert_ne!(opened, Ok(0), "no open was refused");
+    // The runtime itself uses a few descriptors.
     assert!(during - before <= 256 + 8, "{} files are open", during - before);
     drop(guest);
     std::fs::read(seen.join("file")).unwrap();
 }
 
 #[test]
-fn objects_that_a_guest_has_mapped_are_bounded_by_its_window() {
+fn mapped_objects_are_limited_by_the_window_and_the_quota() {
     let fixture = Fixture::with(SandboxOptions::new());
     let mut guest = fixture.start("app", "");
     fixture.sandbox.access().set_quota(&"app".parse().unwrap(), 32 * MIB as u64).unwrap();
@@ -178,7 +178,7 @@ fn objects_that_a_guest_has_mapped_are_bounded_by_its_window() {
         let length = name.len() as u32;
         let base: i32 = guest.call("map_at", (0x5000_1000u32, length, 0u32, WRITE)).unwrap();
         if base < 0 {
-            assert!(guest.words().contains("--quota"), "{}", guest.words());
+            assert!(guest.message().contains("--quota"), "{}", guest.message());
             break;
         }
         mapped += 1;

@@ -1,5 +1,5 @@
-//! A store that moves to other addresses, or is restored from a backup, gives its guests what they had:
-//! rights, keys and objects at the guest addresses that these were given.
+//! After a store was rebased or restored from a backup, its guests find their rights, keys and
+//! objects at the same guest addresses.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -12,7 +12,7 @@ use evermap_wasm::{KeyRing, SandboxOptions, SecretKey};
 
 const WRITE: u32 = 3;
 
-/// What a guest left in a store that is closed.
+/// A closed store with a guest's object.
 struct Left {
     directory: tempfile::TempDir,
     store: PathBuf,
@@ -25,7 +25,7 @@ fn left() -> Left {
     let (ring, id) = (KeyRing::of_store(fixture.store()), "ring".parse().unwrap());
     let key = ring.enter(fixture.sandbox.access(), &id).unwrap();
     let mut guest = fixture.start("app", "");
-    let base = guest.map_well(65536, WRITE);
+    let base = guest.map_ok(65536, WRITE);
     guest.store(base + DATA, 77);
     assert_eq!(guest.commit(base), 1);
     drop(guest);
@@ -43,13 +43,13 @@ impl Left {
         let fixture = Fixture::made_in(self.directory, SandboxOptions::new());
         fixture.assert_sound();
         let mut guest = fixture.start("app", "");
-        assert_eq!(guest.map_well(65536, WRITE), self.base);
+        assert_eq!(guest.map_ok(65536, WRITE), self.base);
         assert_eq!(guest.load(self.base + DATA), 77);
         guest.store(self.base + DATA, 78);
         assert_eq!(guest.commit(self.base), 1);
-        // What was given is not given again.
+        // Assigned addresses are not assigned again.
         let other: i32 = guest.call("map_other", (65536u32, WRITE)).unwrap();
-        assert!(other as u32 > self.base, "{}", guest.words());
+        assert!(other as u32 > self.base, "{}", guest.message());
     }
 }
 

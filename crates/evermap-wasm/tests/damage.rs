@@ -1,9 +1,9 @@
-//! Objects whose files somebody damaged, and objects that their guest scribbled over: a guest that
-//! opens one is told a code or has some memory, the host goes on, and nobody else notices.
+//! Damaged object files, and objects that their guest has overwritten with noise. A guest that
+//! opens one gets a code or some memory, the host continues, and other guests are unaffected.
 //!
-//! Each case runs many rounds in a process of its own, this test's program started again, so that a
-//! signal would be seen, with the round's seed. `EVERMAP_SEED` takes a seed, `EVERMAP_ROUNDS` how many
-//! rounds; the next round's seed is one more.
+//! Each case runs many rounds in a child process of this test program, so that a signal is seen
+//! together with the round's seed. `EVERMAP_SEED` sets the first seed, `EVERMAP_ROUNDS` the number
+//! of rounds; the seed increases by one per round.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::chance::{Random, number};
+use common::random::{Random, number};
 use common::{DATA, Fixture, Machine, key_of, module};
 use evermap::tools::{CheckOptions, check};
 use evermap_wasm::{Application, Code, GuestOptions, Module, SandboxOptions};
@@ -27,7 +27,7 @@ const SNAPSHOT: u32 = 1;
 const READ: u32 = 2;
 const WRITE: u32 = 3;
 const OUT: u32 = 0x5000_1000;
-/// Where page 0 has the root's address and bytes, and the lengths of name and description.
+/// Offsets in page 0 of the root's address and bytes, and of the lengths of name and description.
 const ROOT_AT: u32 = 104;
 const LENGTHS_AT: u32 = 168;
 
@@ -58,7 +58,7 @@ fn refused(code: Code) -> i32 {
     -(code as i32)
 }
 
-/// An object's files: the object, and its log when a killed writer left one.
+/// An object's files: the object, and its log if a killed writer left one.
 #[derive(Clone)]
 struct Files {
     object: Vec<u8>,
@@ -73,19 +73,20 @@ struct Region {
     checksums: u32,
 }
 
-/// A store with an object of two regions to damage, and a guest that has another one mapped.
+/// A store with an object of two regions to damage, and a guest that has mapped another object.
 struct Scene {
     fixture: Fixture,
     application: Application,
     module: Module,
     path: PathBuf,
-    /// The access table: addresses are given for good, and thousands of rounds need some.
+    /// The access table, restored in each round: addresses are assigned for good, and thousands of
+    /// rounds would use them up.
     table: Vec<u8>,
     bystander: Machine,
     bystanders_base: u32,
     closed: Files,
     killed: Files,
-    /// What guests were told, and how often.
+    /// Results of guests' calls, and how often each occurred.
     told: BTreeMap<String, u32>,
 }
 
@@ -100,8 +101,8 @@ impl Scene {
             Machine(guest.unwrap())
         };
         let mut maker = start(&application);
-        let base = maker.map_well(65536, WRITE);
-        assert_eq!(maker.map_well(5 << 20, WRITE), base);
+        let base = maker.map_ok(65536, WRITE);
+        assert_eq!(maker.map_ok(5 << 20, WRITE), base);
         let regions = regions_of(&mut maker, base);
         assert!(regions.len() > 1);
         for (seed, region) in (1i64..).zip(&regions) {
@@ -116,7 +117,7 @@ impl Scene {
         let closed = Files::of(&path);
         assert!(closed.log.is_none());
         let mut bystander = start(&other);
-        let bystanders_base = bystander.map_well(65536, WRITE);
+        let bystanders_base = bystander.map_ok(65536, WRITE);
         let told = BTreeMap::new();
         let table = fs::read(fixture.store().join(TABLE)).unwrap();
         Scene {
@@ -138,7 +139,7 @@ impl Scene {
         Machine(self.fixture.sandbox.start(&self.module, &self.application, &options).unwrap())
     }
 
-    /// Puts files in the object's place: new ones, as a restored backup would be.
+    /// Replaces the object's files by new ones, as a restored backup does.
     fn put(&self, files: &Files) {
         for (path, bytes) in [
             (self.path.clone(), Some(&files.object)),
@@ -154,25 +155,25 @@ impl Scene {
         *self.told.entry(what.into()).or_default() += 1;
     }
 
-    /// A guest maps the object, reads all of it and, at level *write*, changes it.
+    /// Maps the object in a guest, reads all of it and, at level *write*, changes it.
     fn open(&mut self, level: u32) {
         let mut guest = self.start();
         let base = guest.map(0, level);
         if base < 0 {
             let expected = [Code::Damaged, Code::OtherKind, Code::Denied];
-            let words = guest.words();
+            let words = guest.message();
             assert!(expected.map(refused).contains(&base), "level {level}: {base}: {words}");
             assert!(!words.is_empty());
             self.count(format!("map at level {level}: {base}"));
             return;
         }
-        self.count(format!("map at level {level}: well"));
+        self.count(format!("map at level {level}: ok"));
         let base = base as u32;
         let regions = regions_of(&mut guest, base);
         for region in &regions {
             guest.call::<_, i64>("sum", (region.base, region.bytes)).unwrap();
         }
-        // A log that lost records ends with an older commit, the first of which has no data.
+        // A log that lost records ends with an older commit. The first commit has no data.
         let with_data = regions.iter().rfind(|region| region.bytes > region.metadata_bytes);
         if let (WRITE, Some(last)) = (level, with_data) {
             self.change(&mut guest, base, last);
@@ -185,26 +186,27 @@ impl Scene {
         let value = guest.load(at);
         guest.store(at, !value);
         let committed = guest.commit(base);
-        // Damage that a commit meets is said as such; a root that is none, too.
+        // A commit reports damage that it finds, and an invalid root.
         let expected = [1, refused(Code::Damaged), refused(Code::InvalidArgument)];
-        assert!(expected.contains(&committed), "commit: {committed}: {}", guest.words());
+        assert!(expected.contains(&committed), "commit: {committed}: {}", guest.message());
         self.count(format!("commit: {committed}"));
         let grown = guest.map(20 << 20, WRITE);
         let expected = [base as i32, refused(Code::OutOfAddresses), refused(Code::Damaged)];
-        assert!(expected.contains(&grown), "growth: {grown}: {}", guest.words());
+        assert!(expected.contains(&grown), "growth: {grown}: {}", guest.message());
         self.count(format!("growth: {}", grown.min(0)));
         let committed = guest.commit(base);
-        assert!(committed > refused(Code::Io), "commit: {committed}: {}", guest.words());
+        assert!(committed > refused(Code::Io), "commit: {committed}: {}", guest.message());
         if committed == 1 {
             assert_eq!(guest.unmap(base), 0);
-            assert_eq!(guest.map(0, WRITE), base as i32, "what was committed is opened");
+            assert_eq!(guest.map(0, WRITE), base as i32, "the committed object cannot be mapped");
             if grown > 0 {
                 assert_eq!(guest.load(at), !value);
             }
         }
     }
 
-    /// Opens it at every level, looks at it with the tools, and lets somebody else work.
+    /// Opens the object at every level, checks it with the tools, and runs a guest of another
+    /// application.
     fn try_everything(&mut self, random: &mut Random) {
         let mut levels = [SNAPSHOT, READ, WRITE];
         levels.swap(0, random.below(3) as usize);
@@ -225,7 +227,7 @@ impl Scene {
         self.bystander.store(at, before + 1);
         assert_eq!(self.bystander.commit(self.bystanders_base), 1);
         let mut reader = self.start();
-        assert_eq!(reader.load(at), 0, "what is another application's is not seen");
+        assert_eq!(reader.load(at), 0, "data of another application are visible");
     }
 }
 
@@ -252,7 +254,7 @@ fn regions_of(guest: &mut Machine, base: u32) -> Vec<Region> {
         .collect()
 }
 
-/// Somebody damages the files.
+/// Damages the object's files.
 fn damage_files(options: SandboxOptions) {
     let mut scene = Scene::new(options);
     for_each_round(|random| {
@@ -260,7 +262,7 @@ fn damage_files(options: SandboxOptions) {
         let said = match &mut files.log {
             Some(_) if random.one_in(16) => {
                 files.log = None;
-                "log, removed"
+                "log removed"
             }
             Some(log) if random.one_in(2) => mutation::damage_log(random, log),
             _ => mutation::damage_object(random, &mut files.object),
@@ -269,30 +271,30 @@ fn damage_files(options: SandboxOptions) {
         scene.put(&files);
         scene.try_everything(random);
     });
-    // As it was, it works as before.
+    // The restored object works again.
     scene.put(&scene.closed);
     scene.open(WRITE);
     scene.fixture.assert_sound();
     println!("{:#?}", scene.told);
 }
 
-/// The guest itself writes noise over its object and commits that.
+/// Runs guests that overwrite their object with noise and commit it.
 fn scribble() {
     let mut scene = Scene::new(SandboxOptions::new());
     for_each_round(|random| {
         scene.put(&scene.closed);
-        // Again over what the last one left.
+        // Overwrites the result of the previous round.
         for _ in 0..=random.below(3) {
             let mut guest = scene.start();
             let base = guest.map(0, WRITE);
             if base == refused(Code::Damaged) {
                 break;
             }
-            assert!(base > 0, "{base}: {}", guest.words());
+            assert!(base > 0, "{base}: {}", guest.message());
             scribble_once(random, &mut guest, base as u32);
             let committed = guest.commit(base as u32);
             let expected = [0, 1, refused(Code::Damaged), refused(Code::InvalidArgument)];
-            assert!(expected.contains(&committed), "{committed}: {}", guest.words());
+            assert!(expected.contains(&committed), "{committed}: {}", guest.message());
             scene.count(format!("scribbled: {committed}"));
             drop(guest);
         }
@@ -304,7 +306,7 @@ fn scribble() {
     println!("{:#?}", scene.told);
 }
 
-/// Noise over a part of an object, or over all of it.
+/// Overwrites a part of an object, or all of it, with noise.
 fn scribble_once(random: &mut Random, guest: &mut Machine, base: u32) {
     let regions = regions_of(guest, base);
     let root = [ROOT_AT, ROOT_AT + 4, ROOT_AT + 8, ROOT_AT + 12, LENGTHS_AT].map(|at| base + at);
@@ -321,7 +323,7 @@ fn scribble_once(random: &mut Random, guest: &mut Machine, base: u32) {
         };
         guest.call::<_, ()>("scribble", (at, bytes, random.number() as i64 | 1)).unwrap();
     }
-    // With a root that is none nothing is committed; so mostly it has one.
+    // An invalid root prevents the commit, so the root is mostly restored.
     if !random.one_in(4) {
         for (at, value) in root.into_iter().zip(kept) {
             guest.store(at, value);
@@ -338,7 +340,7 @@ fn for_each_round(mut round: impl FnMut(&mut Random)) {
 }
 
 #[test]
-fn one_case_in_a_process_of_its_own() {
+fn one_case_in_a_child_process() {
     let Ok(case) = std::env::var(CASE) else { return };
     match case.as_str() {
         "copies" => damage_files(SandboxOptions::new()),
@@ -348,11 +350,11 @@ fn one_case_in_a_process_of_its_own() {
     }
 }
 
-fn in_a_process(case: &str) {
+fn in_child_process(case: &str) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let seed = number("EVERMAP_SEED").unwrap_or(now.as_micros() as u64);
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "one_case_in_a_process_of_its_own", "--nocapture"])
+        .args(["--exact", "one_case_in_a_child_process", "--nocapture"])
         .env(CASE, case)
         .env("EVERMAP_SEED", seed.to_string())
         .output()
@@ -365,16 +367,16 @@ fn in_a_process(case: &str) {
 }
 
 #[test]
-fn a_damaged_object_is_refused_or_read_and_the_host_goes_on() {
-    in_a_process("copies");
+fn the_host_survives_damaged_objects() {
+    in_child_process("copies");
 }
 
 #[test]
-fn a_damaged_object_in_read_only_pages_is_refused_or_read_and_the_host_goes_on() {
-    in_a_process("pages");
+fn the_host_survives_damaged_objects_in_read_only_pages() {
+    in_child_process("pages");
 }
 
 #[test]
-fn a_guest_that_scribbles_over_its_object_harms_that_alone() {
-    in_a_process("scribble");
+fn a_guest_that_overwrites_its_object_harms_no_other() {
+    in_child_process("scribble");
 }

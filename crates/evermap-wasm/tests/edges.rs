@@ -1,11 +1,11 @@
-//! A guest's own accesses at the edges of the window and of its memory, with offsets close to where 32
-//! bits wrap around: each one succeeds or traps as the WebAssembly standard has it, and none is a signal
-//! that ends the host.
+//! A guest's accesses at the edges of the window and of its memory, with offsets close to the
+//! 32-bit wrap. Each one succeeds or traps as the WebAssembly standard requires, and none raises a
+//! signal that ends the host.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
-use common::chance::Random;
+use common::random::Random;
 use common::{DATA, Fixture, Machine, key_of, module};
 use evermap_wasm::{Application, End, GuestOptions, Module, SandboxOptions, Unmapped};
 
@@ -16,7 +16,7 @@ const WRITE: u32 = 3;
 const WINDOW: u32 = 0x1000_0000;
 const BEHIND_WINDOW: u32 = 0x5000_0000;
 const MEMORY_BYTES: u32 = 20482 << 16;
-/// A longer fill that succeeds costs as much memory.
+/// Limit on fills that succeed, because each uses as much memory.
 const BULK_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of the passive segment.
 const SEGMENT_BYTES: u64 = 16;
@@ -66,12 +66,12 @@ const LENGTHS: &[u32] = &[
     u32::MAX,
 ];
 
-/// An instruction: its text with `OFFSET` for the offset, the bytes that it touches.
+/// An instruction: its text with `OFFSET` as placeholder, and the bytes that it touches.
 struct Access {
     name: &'static str,
     text: &'static str,
     bytes: u64,
-    /// It traps where its address is no multiple of that.
+    /// Required alignment; other addresses trap.
     aligned_to: u64,
 }
 
@@ -95,7 +95,7 @@ const ACCESSES: &[Access] = &[
     },
 ];
 
-/// A module with a function for each instruction and offset, and for the bulk instructions.
+/// Returns a module with a function for each instruction and offset, and for the bulk instructions.
 fn text() -> String {
     let mut body = String::from(
         r#"(data $segment "0123456789abcdef")
@@ -116,9 +116,9 @@ fn text() -> String {
     module(&body)
 }
 
-/// Guests that have an object at the window's first edge, and one of another application's that
-/// must not notice anything.
-struct Ground {
+/// Guests with an object at the start of the window, and an object of another application that must
+/// stay unchanged.
+struct Setup {
     fixture: Fixture,
     application: Application,
     module: Module,
@@ -127,19 +127,18 @@ struct Ground {
     guests_used: u32,
 }
 
-impl Ground {
-    fn new(options: SandboxOptions, level: u32) -> Ground {
+impl Setup {
+    fn new(options: SandboxOptions, level: u32) -> Setup {
         let fixture = Fixture::in_memory(options);
         let application = fixture.application("app");
         let module = fixture.sandbox.compile("edges", text().as_bytes()).unwrap();
-        let mut ground =
-            Ground { fixture, application, module, level, guest: None, guests_used: 0 };
-        let mut maker = ground.start();
-        let base = maker.map_well(1 << 20, WRITE);
+        let mut setup = Setup { fixture, application, module, level, guest: None, guests_used: 0 };
+        let mut maker = setup.start();
+        let base = maker.map_ok(1 << 20, WRITE);
         assert!((WINDOW..WINDOW + DATA).contains(&base));
         maker.store(base + DATA, 5);
         assert_eq!(maker.commit(base), 1);
-        ground
+        setup
     }
 
     fn start(&mut self) -> Machine {
@@ -149,7 +148,7 @@ impl Ground {
         Machine(sandbox.start(&self.module, &self.application, &options).unwrap())
     }
 
-    /// Calls a function of a living guest: how it ended.
+    /// Calls a function of a live guest. Returns how it ended.
     fn call<P: evermap_wasm::wasmtime::WasmParams>(
         &mut self,
         function: &str,
@@ -160,7 +159,7 @@ impl Ground {
             None => {
                 let level = self.level;
                 let mut guest = self.start();
-                guest.map_well(0, level);
+                guest.map_ok(0, level);
                 guest
             }
         };
@@ -171,7 +170,7 @@ impl Ground {
         end
     }
 
-    /// The same, where the standard says whether it traps.
+    /// Calls a function and asserts that it traps exactly if the standard requires it.
     fn assert_call<P: evermap_wasm::wasmtime::WasmParams + std::fmt::Debug + Copy>(
         &mut self,
         function: &str,
@@ -189,11 +188,11 @@ impl Ground {
         assert!(as_expected, "{function} {parameters:x?}: {end:?}");
     }
 
-    /// The object is as it was committed, and the host serves guests.
+    /// Asserts that the object is unchanged and that the host serves guests.
     fn assert_unharmed(mut self) {
         self.guest = None;
         let mut next = self.start();
-        let base = next.map_well(0, WRITE);
+        let base = next.map_ok(0, WRITE);
         assert_eq!(next.load(base + DATA), 5);
         next.store(base + DATA, 6);
         assert_eq!(next.commit(base), 1);
@@ -207,8 +206,8 @@ fn passes_end(address: u32, bytes: u64) -> bool {
 }
 
 #[test]
-fn loads_and_stores_trap_beyond_the_memory_and_nowhere_else() {
-    let mut ground = Ground::new(SandboxOptions::new(), SNAPSHOT);
+fn loads_and_stores_trap_only_beyond_the_memory() {
+    let mut setup = Setup::new(SandboxOptions::new(), SNAPSHOT);
     for access in ACCESSES {
         for &offset in OFFSETS {
             let function = format!("{}_{offset}", access.name);
@@ -216,48 +215,49 @@ fn loads_and_stores_trap_beyond_the_memory_and_nowhere_else() {
                 let first = u64::from(address) + u64::from(offset);
                 let beyond = first + access.bytes > u64::from(MEMORY_BYTES);
                 let traps = beyond || !first.is_multiple_of(access.aligned_to);
-                ground.assert_call(&function, address, traps);
+                setup.assert_call(&function, address, traps);
             }
         }
     }
-    assert!(ground.guests_used > 100, "hardly anything trapped");
-    ground.assert_unharmed();
+    assert!(setup.guests_used > 100, "too few calls trapped");
+    setup.assert_unharmed();
 }
 
 #[test]
-fn fills_copies_and_segments_trap_beyond_the_memory_and_nowhere_else() {
-    let mut ground = Ground::new(SandboxOptions::new(), SNAPSHOT);
+fn fills_copies_and_segments_trap_only_beyond_the_memory() {
+    let mut setup = Setup::new(SandboxOptions::new(), SNAPSHOT);
     for &to in ADDRESSES {
         for &length in LENGTHS {
             let bytes = u64::from(length);
             if !passes_end(to, bytes) && bytes > BULK_BYTES_MAX {
                 continue;
             }
-            ground.assert_call("at_fill", (to, length), passes_end(to, bytes));
+            setup.assert_call("at_fill", (to, length), passes_end(to, bytes));
             for &from in ADDRESSES {
                 let traps = passes_end(to, bytes) || passes_end(from, bytes);
-                ground.assert_call("at_copy", (to, from, length), traps);
+                setup.assert_call("at_copy", (to, from, length), traps);
                 let behind_segment = u64::from(from) + bytes > SEGMENT_BYTES;
                 let traps = passes_end(to, bytes) || behind_segment;
-                ground.assert_call("at_init", (to, from, length), traps);
+                setup.assert_call("at_init", (to, from, length), traps);
             }
         }
     }
-    ground.assert_unharmed();
+    setup.assert_unharmed();
 }
 
-/// With pages that fault, more traps, and faults of the host's code end the guest; the host goes on.
+/// With pages that fault, more accesses trap, and faults in host code end the guest but not the
+/// host.
 #[test]
-fn among_read_only_pages_and_holes_a_guest_ends_and_never_the_host() {
+fn faults_on_read_only_pages_and_holes_never_end_the_host() {
     let mut random = Random::from_environment("edges");
     let options = SandboxOptions::new().read_only_pages(true).unmapped(Unmapped::Hole);
-    let mut ground = Ground::new(options, READ);
+    let mut setup = Setup::new(options, READ);
     let mut bystander = {
-        let other = ground.fixture.sandbox.application("other".parse().unwrap(), key_of("other"));
+        let other = setup.fixture.sandbox.application("other".parse().unwrap(), key_of("other"));
         let options = GuestOptions::new();
-        Machine(ground.fixture.sandbox.start(&ground.module, &other.unwrap(), &options).unwrap())
+        Machine(setup.fixture.sandbox.start(&setup.module, &other.unwrap(), &options).unwrap())
     };
-    let own = bystander.map_well(65536, WRITE);
+    let own = bystander.map_ok(65536, WRITE);
     let mut ends = [0u32; 3];
     for turn in 0..1000 {
         let mut near = |corners: &[u32]| {
@@ -269,10 +269,10 @@ fn among_read_only_pages_and_holes_a_guest_ends_and_never_the_host() {
         let offset = OFFSETS[turn % OFFSETS.len()];
         let access = &ACCESSES[turn % ACCESSES.len()];
         let end = match turn % 4 {
-            0 => ground.call("at_fill", (to, small)),
-            1 => ground.call("at_copy", (to, from, small)),
-            2 => ground.call("at_init", (to, 0u32, small % 17)),
-            _ => ground.call(&format!("{}_{offset}", access.name), to),
+            0 => setup.call("at_fill", (to, small)),
+            1 => setup.call("at_copy", (to, from, small)),
+            2 => setup.call("at_init", (to, 0u32, small % 17)),
+            _ => setup.call(&format!("{}_{offset}", access.name), to),
         };
         match end {
             Ok(()) => ends[0] += 1,
@@ -286,5 +286,5 @@ fn among_read_only_pages_and_holes_a_guest_ends_and_never_the_host() {
     assert!(ends.iter().all(|&count| count > 50), "{ends:?}");
     assert_eq!(bystander.load(own + DATA), 999);
     drop(bystander);
-    ground.assert_unharmed();
+    setup.assert_unharmed();
 }

@@ -1,7 +1,7 @@
-//! Every kind of fault that a guest can bring about, with the fault guard and without: with it the guest
-//! ends, at most, and without it the process does, which shows that the test bites.
+//! Every kind of fault that a guest can cause, with and without the fault guard. With the guard at
+//! most the guest ends. Without it the process ends, which shows that the test can fail.
 //!
-//! Each case runs in a process of its own: this test's program, started again.
+//! Each case runs in a child process of this test program.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -17,25 +17,26 @@ const READ: u32 = 2;
 const SNAPSHOT: u32 = 1;
 const WRITE: u32 = 3;
 
-/// What becomes of a process without the guard.
+/// Effect of the fault without the guard.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Without {
-    /// wasmtime has it: a trap.
+    /// wasmtime turns it into a trap.
     Trap,
-    /// Nothing happens.
+    /// The fault has no effect.
     Lives,
-    /// The signal ends it.
+    /// The signal ends the process.
     Dies(i32),
 }
 
 struct Case {
     name: &'static str,
-    /// What the guest does, in a function `go` with the object's address and an address of data in it.
+    /// Body of the guest's function `go`, which has the object's address and an address of data in
+    /// it.
     body: &'static str,
-    /// What is mapped for it, and what the window has elsewhere.
+    /// The mapped object, and the contents of the rest of the window.
     setting: Setting,
     without: Without,
-    /// With the guard: how the guest ends.
+    /// Expected end of the guest with the guard.
     with: With,
 }
 
@@ -48,15 +49,15 @@ enum With {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Setting {
-    /// The object is read-only, the data address is in it.
+    /// The object is mapped read-only, and the data address is in it.
     ReadOnly,
-    /// Nothing is there, and the window has holes.
+    /// No object is mapped at the data address, and the window has holes.
     Hole,
-    /// The object is mapped as a snapshot, and its file is cut short then.
+    /// The object is mapped as a snapshot, and then its file is truncated.
     CutSnapshot,
-    /// The object is mapped for writing, and its file is cut short then.
+    /// The object is mapped for writing, and then its file is truncated.
     CutSession,
-    /// The defaults: nothing is there, and that is zeros.
+    /// The defaults: no object is mapped at the data address, which reads as zeros.
     Zeros,
 }
 
@@ -64,7 +65,7 @@ const fn trap(name: &'static str, body: &'static str, setting: Setting) -> Case 
     Case { name, body, setting, without: Without::Trap, with: With::Trapped }
 }
 
-/// What wasmtime leaves to its host; a file that was cut short, in the guest's own code as well.
+/// Faults that wasmtime leaves to its host, and a truncated file, also in guest code.
 const fn host(name: &'static str, body: &'static str, setting: Setting) -> Case {
     let (without, fault) = match setting {
         Setting::CutSnapshot | Setting::CutSession => (Without::Dies(libc::SIGBUS), Fault::Bus),
@@ -87,12 +88,12 @@ const ATOMIC: &str = "(drop (i32.atomic.rmw.add (local.get $data) (i32.const 1))
 const SIMD: &str = "(v128.store (local.get $data) (v128.const i64x2 1 2))";
 /// WASI writes into the guest's memory.
 const WASI_IN: &str = "(drop (call $random_get (local.get $data) (i32.const 64)))";
-/// WASI reads from the guest's memory: writes to the standard error what is there.
+/// WASI reads from the guest's memory and writes to the standard error.
 const WASI_OUT: &str = r#"
     (i32.store (i32.const 0x50002000) (local.get $data))
     (i32.store (i32.const 0x50002004) (i32.const 16))
     (drop (call $fd_write (i32.const 2) (i32.const 0x50002000) (i32.const 1) (i32.const 0x50002010)))"#;
-/// A loop that calls nothing after a host's fault: only the epoch ends it.
+/// A loop without calls after a fault in host code: only the epoch ends it.
 const FILL_AND_SPIN: &str =
     "(memory.fill (local.get $data) (i32.const 1) (i32.const 100)) (loop $again (br $again))";
 
@@ -131,7 +132,8 @@ const CASES: &[Case] = &[
     lives("wasi_out_zeros", WASI_OUT, Setting::Zeros),
 ];
 
-/// A module that does one thing. Not the one of the other tests, for it has functions of WASI's.
+/// Returns a module with this body. It differs from the other tests' module because it imports WASI
+/// functions.
 fn module_of(body: &str) -> String {
     format!(
         r#"(module
@@ -150,7 +152,7 @@ fn module_of(body: &str) -> String {
     )
 }
 
-/// One case, in a process of its own. Ends it with 10 when the guest went on, 11 after a trap, 12 after
+/// Runs one case and ends the process: with 10 if the guest continued, 11 after a trap, 12 after
 /// SIGBUS and 13 after SIGSEGV of host code.
 fn run_case(case: &Case, guarded: bool) {
     let mut options = SandboxOptions::new();
@@ -160,7 +162,7 @@ fn run_case(case: &Case, guarded: bool) {
         _ => {}
     }
     if !guarded {
-        // SAFETY: the process is to end by such faults.
+        // SAFETY: this test process is meant to end by such faults.
         options = unsafe { options.without_guard() };
     }
     let fixture = Fixture::with(options);
@@ -172,7 +174,7 @@ fn run_case(case: &Case, guarded: bool) {
         Machine(fixture.sandbox.start(&module, &application, &guest_options).unwrap())
     };
     let mut maker = start();
-    let made = maker.map_well_without_words(1 << 20, WRITE);
+    let made = maker.map_ok_without_message(1 << 20, WRITE);
     maker.store(made + DATA, 1);
     assert_eq!(maker.commit(made), 1);
     drop(maker);
@@ -185,13 +187,13 @@ fn run_case(case: &Case, guarded: bool) {
         Setting::Hole | Setting::Zeros => None,
     };
     if let Some(level) = level {
-        assert_eq!(guest.map_well_without_words(0, level), made);
+        assert_eq!(guest.map_ok_without_message(0, level), made);
     }
     if matches!(case.setting, Setting::CutSnapshot | Setting::CutSession) {
         let file = std::fs::OpenOptions::new().write(true).open(fixture.file_of("app:heap"));
         file.unwrap().set_len(4096).unwrap();
     }
-    // Far enough from what was touched.
+    // Far enough from the touched page.
     let end = guest.0.call_with::<u32, ()>("go", made + DATA + 0x40000).unwrap();
     let code = match &end {
         Ok(()) => 10,
@@ -204,14 +206,15 @@ fn run_case(case: &Case, guarded: bool) {
         Err(other) => panic!("{other:?}"),
     };
     if end.is_err() {
-        // It is dead, and says so whatever it is asked.
+        // A dead guest returns its end for every call.
         assert_eq!(guest.0.call_with::<u32, i32>("commit", made).unwrap().err(), end.err());
     }
     drop(guest);
-    // The host goes on: another guest has the object, as it was committed, where its file is whole.
+    // The host continues: another guest maps the object with its last commit, if its file is
+    // intact.
     if !matches!(case.setting, Setting::CutSnapshot | Setting::CutSession) {
         let mut next = start();
-        assert_eq!(next.map_well_without_words(0, WRITE), made);
+        assert_eq!(next.map_ok_without_message(0, WRITE), made);
     } else {
         let mut next = start();
         let code: i32 = next.call("map_heap", (0u32, SNAPSHOT)).unwrap();
@@ -221,23 +224,23 @@ fn run_case(case: &Case, guarded: bool) {
 }
 
 impl Machine {
-    fn map_well_without_words(&mut self, bytes: u32, level: u32) -> u32 {
+    fn map_ok_without_message(&mut self, bytes: u32, level: u32) -> u32 {
         let base = self.map(bytes, level);
         assert!(base > 0, "{base}");
         base as u32
     }
 }
 
-fn in_a_process(case: &Case, guarded: bool) -> Output {
+fn in_child_process(case: &Case, guarded: bool) -> Output {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "one_case_in_a_process_of_its_own", "--nocapture"])
+        .args(["--exact", "one_case_in_a_child_process", "--nocapture"])
         .env(CASE, format!("{} {guarded}", case.name))
         .output()
         .unwrap()
 }
 
 #[test]
-fn one_case_in_a_process_of_its_own() {
+fn one_case_in_a_child_process() {
     let Ok(asked) = std::env::var(CASE) else { return };
     let (name, guarded) = asked.split_once(' ').unwrap();
     let case = CASES.iter().find(|case| case.name == name).unwrap();
@@ -245,9 +248,9 @@ fn one_case_in_a_process_of_its_own() {
 }
 
 #[test]
-fn with_the_guard_a_fault_ends_the_guest_and_never_the_host() {
+fn with_the_guard_a_fault_never_ends_the_host() {
     for case in CASES {
-        let output = in_a_process(case, true);
+        let output = in_child_process(case, true);
         let expected = match case.with {
             With::Lives => 10,
             With::Trapped => 11,
@@ -260,9 +263,9 @@ fn with_the_guard_a_fault_ends_the_guest_and_never_the_host() {
 
 #[test]
 fn without_the_guard_the_same_faults_end_the_process() {
-    // A guest that spins would do so for ever.
+    // Skipped, because the guest would loop forever.
     for case in CASES.iter().filter(|case| case.body != FILL_AND_SPIN) {
-        let output = in_a_process(case, false);
+        let output = in_child_process(case, false);
         let status = output.status;
         let as_expected = match case.without {
             Without::Lives => status.code() == Some(10),
@@ -274,20 +277,20 @@ fn without_the_guard_the_same_faults_end_the_process() {
 }
 
 #[test]
-fn one_guests_death_leaves_another_running() {
+fn a_fault_in_one_guest_does_not_end_another() {
     let fixture = Fixture::with(SandboxOptions::new().read_only_pages(true));
     let mut survivor = fixture.start("one", "");
-    let own = survivor.map_well(65536, WRITE);
+    let own = survivor.map_ok(65536, WRITE);
     let fill = r#"(func (export "fill") (param i32)
         (memory.fill (local.get 0) (i32.const 1) (i32.const 10)))"#;
     let mut maker = fixture.start("app", "");
-    let base = maker.map_well(65536, WRITE);
+    let base = maker.map_ok(65536, WRITE);
     maker.commit(base);
     drop(maker);
     let mut doomed = fixture.start("app", fill);
     assert_eq!(doomed.map(0, READ), base as i32);
     let mut bystander = fixture.start("app", "");
-    bystander.map_well(0, SNAPSHOT);
+    bystander.map_ok(0, SNAPSHOT);
     let end = doomed.0.call_with::<u32, ()>("fill", base + DATA).unwrap();
     assert!(matches!(end, Err(End::Faulted { .. })), "{end:?}");
     for (guest, address) in [(&mut survivor, own + DATA), (&mut bystander, base + DATA)] {
@@ -298,7 +301,7 @@ fn one_guests_death_leaves_another_running() {
 }
 
 #[test]
-fn an_engine_made_before_the_guard_is_noticed() {
+fn an_engine_created_before_the_guard_is_an_error() {
     if std::env::var_os(CASE).is_some() {
         let _engine = evermap_wasm::wasmtime::Engine::default();
         let directory = tempfile::tempdir().unwrap();
@@ -307,7 +310,7 @@ fn an_engine_made_before_the_guard_is_noticed() {
         std::process::exit(10);
     }
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "an_engine_made_before_the_guard_is_noticed", "--nocapture"])
+        .args(["--exact", "an_engine_created_before_the_guard_is_an_error", "--nocapture"])
         .env(CASE, "late")
         .output()
         .unwrap();
@@ -315,15 +318,15 @@ fn an_engine_made_before_the_guard_is_noticed() {
 }
 
 #[test]
-fn faults_of_others_go_to_whoever_was_there_before() {
+fn other_faults_go_to_the_previous_handler() {
     if std::env::var_os(CASE).is_some() {
         evermap_wasm::FaultGuard::install().unwrap();
-        // SAFETY: the process is to end by this.
+        // SAFETY: this test process is meant to end by this fault.
         unsafe { std::ptr::without_provenance_mut::<u32>(16).write_volatile(1) };
         std::process::exit(10);
     }
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "faults_of_others_go_to_whoever_was_there_before", "--nocapture"])
+        .args(["--exact", "other_faults_go_to_the_previous_handler", "--nocapture"])
         .env(CASE, "null")
         .output()
         .unwrap();

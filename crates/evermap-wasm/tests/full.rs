@@ -1,7 +1,8 @@
-//! Full disks: the guest is told `DISK_FULL`, nothing that was committed or stored is lost, and when
-//! there is room it goes on.
+//! Full disks: the guest gets `DISK_FULL`, no committed or stored data are lost, and the guest
+//! continues when there is space.
 //!
-//! The disk is a small file system in memory, which only root can mount: skipped elsewhere.
+//! The disk is a small file system in memory. Only root can mount it; the tests are skipped for
+//! other users.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -18,7 +19,7 @@ const WRITE: u32 = 3;
 const SNAPSHOT: u32 = 1;
 const MIB: u32 = 1 << 20;
 const DISK_FULL: i32 = -(Code::DiskFull as i32);
-/// More than an application's quota, or the window, has granules.
+/// More attempts than an application's quota, or the window, has granules.
 const ATTEMPTS: u32 = 300;
 
 const BODY: &str = r#"
@@ -34,11 +35,11 @@ const BODY: &str = r#"
             (br $next)))
         (i32.eq (local.get $at) (local.get $end)))"#;
 
-/// A file system of its own for a test, unmounted when dropped.
+/// A file system for one test, unmounted when dropped.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// `None`, and a notice, without the right to mount.
+    /// Returns `None` and prints a notice without the right to mount.
     fn mount(at: PathBuf, size: &str) -> Option<Disk> {
         std::fs::create_dir(&at).unwrap();
         let options = format!("size={size}");
@@ -53,7 +54,7 @@ impl Disk {
         }
     }
 
-    /// Takes all room that is left, until the value is dropped.
+    /// Fills the disk until the value is dropped.
     fn fill_up(&self) -> Filler {
         let path = self.0.join("filler");
         let mut file = File::create(&path).unwrap();
@@ -73,7 +74,7 @@ impl Drop for Disk {
 struct Filler(PathBuf);
 
 impl Filler {
-    /// Gives so many bytes back.
+    /// Frees this many bytes.
     fn leave(&self, bytes: u64) {
         let file = File::options().write(true).open(&self.0).unwrap();
         let length = file.metadata().unwrap().len();
@@ -89,7 +90,7 @@ impl Drop for Filler {
 
 /// A store on a disk of 32 MiB.
 struct Small {
-    // First, so that nothing of it is open when the disk goes.
+    // Dropped first, so that no file is open when the disk is unmounted.
     fixture: Fixture,
     disk: Disk,
     _directory: tempfile::TempDir,
@@ -124,12 +125,13 @@ impl Machine {
     }
 
     fn assert_disk_full(&mut self, result: i32) {
-        assert_eq!(result, DISK_FULL, "{}", self.words());
-        assert!(self.words().contains("no space left"), "{}", self.words());
+        assert_eq!(result, DISK_FULL, "{}", self.message());
+        assert!(self.message().contains("no disk space left"), "{}", self.message());
     }
 }
 
-/// Grows by steps until that is refused: the bytes that the object has at least, and the refusal.
+/// Grows in steps until a growth is refused. Returns the bytes that the object has at least, and
+/// the code.
 fn grow_until_refused(guest: &mut Machine, from_bytes: u32) -> (u32, i32) {
     let mut bytes = from_bytes;
     loop {
@@ -138,40 +140,40 @@ fn grow_until_refused(guest: &mut Machine, from_bytes: u32) -> (u32, i32) {
             return (bytes, result);
         }
         bytes += MIB;
-        assert!(bytes < 64 * MIB, "the disk does not get full");
+        assert!(bytes < 64 * MIB, "the disk did not become full");
     }
 }
 
 #[test]
-fn a_guest_that_fills_the_disk_is_told_and_goes_on() {
+fn a_guest_that_fills_the_disk_gets_an_error_and_continues() {
     let Some(small) = Small::new() else { return };
     let mut guest = small.start();
-    let base = guest.map_well(MIB, WRITE);
+    let base = guest.map_ok(MIB, WRITE);
     guest.fill(base + DATA, 7, MIB - DATA);
     assert_eq!(guest.commit(base), 1);
     let (_, refusal) = grow_until_refused(&mut guest, MIB);
     guest.assert_disk_full(refusal);
     assert!(guest.holds(base + DATA, 7, MIB - DATA));
     guest.fill(base + DATA, 8, MIB - DATA);
-    // What it gained is given back with everything else that it did not commit.
+    // Unmapping frees the growth with all other uncommitted changes.
     assert_eq!(guest.unmap(base), 0);
-    assert_eq!(guest.map_well(2 * MIB, WRITE), base);
+    assert_eq!(guest.map_ok(2 * MIB, WRITE), base);
     assert!(guest.holds(base + DATA, 7, MIB - DATA));
     guest.fill(base + DATA, 9, 2 * MIB - DATA);
-    assert_eq!(guest.commit(base), 1, "{}", guest.words());
+    assert_eq!(guest.commit(base), 1, "{}", guest.message());
     drop(guest);
     let mut next = small.start();
-    assert_eq!(next.map_well(0, SNAPSHOT), base);
+    assert_eq!(next.map_ok(0, SNAPSHOT), base);
     assert!(next.holds(base + DATA, 9, 2 * MIB - DATA));
     drop(next);
     small.fixture.assert_sound();
 }
 
 #[test]
-fn growth_that_found_no_room_takes_no_addresses_however_often_it_is_tried() {
+fn growth_that_fails_on_a_full_disk_uses_no_addresses() {
     let Some(small) = Small::new() else { return };
     let mut guest = small.start();
-    let base = guest.map_well(MIB, WRITE);
+    let base = guest.map_ok(MIB, WRITE);
     assert_eq!(guest.commit(base), 1);
     let filler = small.disk.fill_up();
     for _ in 0..ATTEMPTS {
@@ -179,7 +181,7 @@ fn growth_that_found_no_room_takes_no_addresses_however_often_it_is_tried() {
         guest.assert_disk_full(refusal);
     }
     drop(filler);
-    assert_eq!(guest.map_well(12 * MIB, WRITE), base);
+    assert_eq!(guest.map_ok(12 * MIB, WRITE), base);
     guest.store(base + DATA, 5);
     assert_eq!(guest.commit(base), 1);
     drop(guest);
@@ -187,14 +189,14 @@ fn growth_that_found_no_room_takes_no_addresses_however_often_it_is_tried() {
 }
 
 #[test]
-fn regions_that_found_no_room_take_no_addresses_however_often_they_are_tried() {
+fn regions_that_fail_on_a_full_disk_use_no_addresses() {
     let Some(small) = Small::new() else { return };
     let mut guest = small.start();
-    let base = guest.map_well(MIB, WRITE);
+    let base = guest.map_ok(MIB, WRITE);
     assert_eq!(guest.commit(base), 1);
-    // The next one takes another region, to which addresses are given first: the host's table still has
-    // room, and the region's own beginning has none.
-    guest.map_well(4 * MIB - DATA, WRITE);
+    // The next growth adds a region. It is assigned addresses first: the host's table still has
+    // space, but the start of the region has none.
+    guest.map_ok(4 * MIB - DATA, WRITE);
     let filler = small.disk.fill_up();
     filler.leave(32 << 10);
     for _ in 0..ATTEMPTS {
@@ -202,7 +204,7 @@ fn regions_that_found_no_room_take_no_addresses_however_often_they_are_tried() {
         guest.assert_disk_full(refusal);
     }
     drop(filler);
-    assert_eq!(guest.map_well(12 * MIB, WRITE), base);
+    assert_eq!(guest.map_ok(12 * MIB, WRITE), base);
     guest.store(base + DATA, 5);
     assert_eq!(guest.commit(base), 1);
     drop(guest);
@@ -210,19 +212,19 @@ fn regions_that_found_no_room_take_no_addresses_however_often_they_are_tried() {
 }
 
 #[test]
-fn growth_that_was_not_committed_takes_no_addresses_however_often_it_is_tried() {
+fn uncommitted_growth_uses_no_addresses() {
     let fixture = Fixture::in_memory(SandboxOptions::new());
     let mut maker = fixture.start("app", "");
-    let base = maker.map_well(MIB, WRITE);
+    let base = maker.map_ok(MIB, WRITE);
     assert_eq!(maker.commit(base), 1);
     drop(maker);
     for attempt in 0..ATTEMPTS {
         let mut guest = fixture.start("app", "");
-        assert_eq!(guest.map_well(5 * MIB, WRITE), base, "{attempt}");
-        // It ends without a commit, as one that traps does.
+        assert_eq!(guest.map_ok(5 * MIB, WRITE), base, "{attempt}");
+        // The guest ends without a commit, as after a trap.
     }
     let mut guest = fixture.start("app", "");
-    assert_eq!(guest.map_well(200 * MIB, WRITE), base);
+    assert_eq!(guest.map_ok(200 * MIB, WRITE), base);
     guest.store(base + DATA, 5);
     assert_eq!(guest.commit(base), 1);
     drop(guest);
@@ -230,17 +232,17 @@ fn growth_that_was_not_committed_takes_no_addresses_however_often_it_is_tried() 
 }
 
 #[test]
-fn a_commit_on_a_full_disk_loses_nothing_and_is_made_when_there_is_room() {
+fn a_commit_that_fails_on_a_full_disk_loses_nothing_and_succeeds_later() {
     let Some(small) = Small::new() else { return };
     let mut guest = small.start();
-    let base = guest.map_well(8 * MIB, WRITE);
-    // Behind the metadata of so large an object.
+    let base = guest.map_ok(8 * MIB, WRITE);
+    // After the metadata of an object of this size.
     let at = base + MIB / 4;
     guest.fill(at, 1, 7 * MIB);
     assert_eq!(guest.commit(base), 1);
     let mut committed = 7 * MIB;
-    // Each commit is larger than the log has room for after the one before: what fits into an emptied log is committed
-    // on a full disk as well.
+    // Each commit is larger than the space left in the log after the previous one. A commit that
+    // fits into an emptied log succeeds on a full disk, too.
     for (byte, bytes) in [(2, MIB), (3, 3 * MIB)] {
         let filler = small.disk.fill_up();
         guest.fill(at, byte, bytes);
@@ -248,35 +250,35 @@ fn a_commit_on_a_full_disk_loses_nothing_and_is_made_when_there_is_room() {
             let refusal = guest.commit(base);
             guest.assert_disk_full(refusal);
         }
-        assert!(guest.holds(at, byte, bytes), "what was stored stays");
+        assert!(guest.holds(at, byte, bytes), "stored data were lost");
         let mut reader = small.start();
-        reader.map_well(0, SNAPSHOT);
-        assert!(reader.holds(at, byte - 1, committed), "and so does what was committed");
+        reader.map_ok(0, SNAPSHOT);
+        assert!(reader.holds(at, byte - 1, committed), "committed data were lost");
         drop(reader);
         drop(filler);
-        assert_eq!(guest.commit(base), 1, "{}", guest.words());
+        assert_eq!(guest.commit(base), 1, "{}", guest.message());
         committed = bytes;
     }
     let filler = small.disk.fill_up();
     guest.fill(at, 4, 3 * MIB);
-    assert_eq!(guest.commit(base), 1, "the log is emptied for it: {}", guest.words());
+    assert_eq!(guest.commit(base), 1, "the log was not emptied: {}", guest.message());
     guest.fill(at, 5, 7 * MIB);
     let refusal = guest.commit(base);
     guest.assert_disk_full(refusal);
     assert_eq!(guest.unmap(base), 0);
     drop(filler);
-    assert_eq!(guest.map_well(0, WRITE), base);
-    assert!(guest.holds(at, 4, 3 * MIB), "it is the last commit that is there");
+    assert_eq!(guest.map_ok(0, WRITE), base);
+    assert!(guest.holds(at, 4, 3 * MIB), "the last commit was lost");
     drop(guest);
     small.fixture.assert_sound();
 }
 
 #[test]
-fn an_object_that_found_no_room_is_made_when_there_is_some() {
+fn an_object_that_did_not_fit_on_the_disk_is_created_later() {
     let Some(small) = Small::new() else { return };
     let mut guest = small.start();
-    // Of the application, the table is to know before.
-    let base = guest.map_well(MIB, WRITE);
+    // The table must have the application before the disk is full.
+    let base = guest.map_ok(MIB, WRITE);
     let filler = small.disk.fill_up();
     for _ in 0..ATTEMPTS {
         let refusal = guest.call("map_other", (MIB, WRITE)).unwrap();
@@ -284,7 +286,7 @@ fn an_object_that_found_no_room_is_made_when_there_is_some() {
     }
     drop(filler);
     let other: i32 = guest.call("map_other", (MIB, WRITE)).unwrap();
-    assert!(other > 0, "{other}: {}", guest.words());
+    assert!(other > 0, "{other}: {}", guest.message());
     guest.store(other as u32 + DATA, 6);
     assert_eq!(guest.commit(other as u32), 1);
     guest.store(base + DATA, 5);

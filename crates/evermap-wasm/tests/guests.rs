@@ -1,4 +1,4 @@
-//! What guests can do with objects, and what they are told when they cannot.
+//! Operations of guests on objects, and their errors.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -15,10 +15,10 @@ fn refused(code: Code) -> i32 {
 }
 
 #[test]
-fn what_a_guest_commits_is_at_the_same_address_in_the_next_run() {
+fn committed_data_are_at_the_same_address_in_the_next_run() {
     let fixture = Fixture::new();
     let mut first = fixture.start("app", "");
-    let base = first.map_well(65536, WRITE);
+    let base = first.map_ok(65536, WRITE);
     let data = base + DATA;
     first.store(data, data + 4);
     first.store(data + 4, 42);
@@ -31,7 +31,7 @@ fn what_a_guest_commits_is_at_the_same_address_in_the_next_run() {
     let fixture =
         Fixture { sandbox: Sandbox::open(directory.path().join("store")).unwrap(), directory };
     let mut second = fixture.start("app", "");
-    assert_eq!(second.map_well(0, WRITE), base);
+    assert_eq!(second.map_ok(0, WRITE), base);
     let pointer = second.load(data);
     assert_eq!(second.load(pointer), 42);
     drop(second);
@@ -39,63 +39,63 @@ fn what_a_guest_commits_is_at_the_same_address_in_the_next_run() {
 }
 
 #[test]
-fn what_a_guest_did_not_commit_is_forgotten_however_it_ends() {
+fn uncommitted_data_are_discarded_however_a_guest_ends() {
     let fixture = Fixture::new();
     let mut guest = fixture.start("app", r#"(func (export "trap") unreachable)"#);
-    let base = guest.map_well(65536, WRITE);
+    let base = guest.map_ok(65536, WRITE);
     guest.store(base + DATA, 1);
     guest.commit(base);
     guest.store(base + DATA, 2);
     let End::Trapped(why) = guest.0.call("trap").unwrap() else { panic!("no trap") };
     assert!(why.contains("unreachable"), "{why}");
     let mut next = fixture.start("app", "");
-    assert_eq!(next.map_well(0, WRITE), base, "the dead guest lets go of it");
+    assert_eq!(next.map_ok(0, WRITE), base, "the dead guest no longer holds the object");
     assert_eq!(next.load(base + DATA), 1);
     next.store(base + DATA, 3);
     assert_eq!(next.unmap(base), 0);
     assert_eq!(next.load(base + DATA), 0);
-    next.map_well(0, WRITE);
+    next.map_ok(0, WRITE);
     assert_eq!(next.load(base + DATA), 1);
 }
 
 #[test]
-fn a_snapshot_is_the_guests_own_and_has_no_commits() {
+fn a_snapshot_is_private_and_cannot_be_committed() {
     let fixture = Fixture::new();
     let mut writer = fixture.start("app", "");
-    let base = writer.map_well(65536, WRITE);
+    let base = writer.map_ok(65536, WRITE);
     writer.store(base + DATA, 7);
     writer.commit(base);
     let mut readers = [fixture.start("app", ""), fixture.start("app", "")];
     for (index, reader) in readers.iter_mut().enumerate() {
-        assert_eq!(reader.map_well(0, SNAPSHOT), base);
+        assert_eq!(reader.map_ok(0, SNAPSHOT), base);
         reader.store(base + DATA, 100 + index as u32);
     }
     for (index, reader) in readers.iter_mut().enumerate() {
         assert_eq!(reader.load(base + DATA), 100 + index as u32);
         assert_eq!(reader.commit(base), refused(Code::ReadOnly));
-        assert!(reader.words().contains("snapshot"));
+        assert!(reader.message().contains("snapshot"));
     }
     assert_eq!(writer.load(base + DATA), 7);
 }
 
 #[test]
-fn one_guest_writes_and_the_others_are_told() {
+fn a_second_writer_gets_busy() {
     let fixture = Fixture::new();
     let (mut one, mut other) = (fixture.start("app", ""), fixture.start("app", ""));
-    let base = one.map_well(0, WRITE);
+    let base = one.map_ok(0, WRITE);
     assert_eq!(other.map(0, WRITE), refused(Code::Busy));
-    assert!(other.words().contains("another guest"), "{}", other.words());
+    assert!(other.message().contains("another guest"), "{}", other.message());
     one.unmap(base);
-    assert_eq!(other.map_well(0, WRITE), base);
+    assert_eq!(other.map_ok(0, WRITE), base);
 }
 
 #[test]
-fn an_object_grows_while_it_is_mapped_and_says_where() {
+fn a_mapped_object_grows_and_stat_shows_its_regions() {
     let fixture = Fixture::new();
     let mut guest = fixture.start("app", "");
-    let base = guest.map_well(65536, WRITE);
+    let base = guest.map_ok(65536, WRITE);
     for mib in [1, 3, 5, 20] {
-        assert_eq!(guest.map_well(mib << 20, WRITE), base);
+        assert_eq!(guest.map_ok(mib << 20, WRITE), base);
     }
     let out = 0x5000_1000;
     let bytes: u32 = guest.call("stat", (base, out, 4096u32)).unwrap();
@@ -116,16 +116,16 @@ fn an_object_grows_while_it_is_mapped_and_says_where() {
     assert_eq!(guest.commit(base), 1);
     drop(guest);
     let mut again = fixture.start("app", "");
-    again.map_well(0, SNAPSHOT);
+    again.map_ok(0, SNAPSHOT);
     drop(again);
     fixture.assert_sound();
 }
 
 #[test]
-fn a_stat_that_does_not_fit_is_cut_and_says_how_long_it_is() {
+fn stat_truncates_its_output_and_returns_the_full_length() {
     let fixture = Fixture::new();
     let mut guest = fixture.start("app", "");
-    let base = guest.map_well(0, WRITE);
+    let base = guest.map_ok(0, WRITE);
     let out = 0x5000_1000u32;
     guest.store(out + 8, 99);
     let bytes: u32 = guest.call("stat", (base, out, 8u32)).unwrap();
@@ -133,23 +133,23 @@ fn a_stat_that_does_not_fit_is_cut_and_says_how_long_it_is() {
 }
 
 #[test]
-fn errors_have_a_code_and_words_that_help() {
+fn errors_have_a_code_and_a_helpful_message() {
     let fixture = Fixture::new();
     let mut guest = fixture.start("app", "");
     assert_eq!(guest.map(0, SNAPSHOT), refused(Code::NotFound));
-    assert!(guest.words().contains("write to make it"));
+    assert!(guest.message().contains("write to create it"));
     assert_eq!(guest.map(0, 0), refused(Code::InvalidArgument));
     assert_eq!(guest.map(0, 4), refused(Code::InvalidArgument));
     assert_eq!(guest.commit(0x1000_0000), refused(Code::NotMapped));
     assert_eq!(guest.unmap(7), refused(Code::NotMapped));
-    let base = guest.map_well(0, WRITE);
+    let base = guest.map_ok(0, WRITE);
     assert_eq!(guest.map(0, SNAPSHOT), refused(Code::Busy));
     assert_eq!(guest.commit(base + 4096), refused(Code::NotMapped));
     assert_eq!(guest.0.report().refused_calls, 7);
 }
 
 #[test]
-fn forged_and_overlong_names_are_no_names() {
+fn forged_and_overlong_names_are_invalid() {
     let fixture = Fixture::new();
     let mut guest = fixture.start("app", "");
     let at = 0x5000_1000u32;
@@ -186,10 +186,10 @@ fn forged_and_overlong_names_are_no_names() {
 }
 
 #[test]
-fn another_applications_objects_are_not_there_until_they_are_shared_and_after_that_is_revoked() {
+fn another_applications_objects_are_accessible_only_while_shared() {
     let fixture = Fixture::new();
     let mut owner = fixture.start("owner", "");
-    let base = owner.map_well(65536, WRITE);
+    let base = owner.map_ok(65536, WRITE);
     owner.store(base + DATA, 5);
     owner.commit(base);
     let name = b"owner:heap";
@@ -224,8 +224,8 @@ fn another_applications_objects_are_not_there_until_they_are_shared_and_after_th
 fn the_same_name_in_two_applications_is_two_objects() {
     let fixture = Fixture::new();
     let (mut one, mut other) = (fixture.start("one", ""), fixture.start("other", ""));
-    let (first, second) = (one.map_well(65536, WRITE), other.map_well(65536, WRITE));
-    assert_ne!(first, second, "addresses are apart, too");
+    let (first, second) = (one.map_ok(65536, WRITE), other.map_ok(65536, WRITE));
+    assert_ne!(first, second, "the addresses differ, too");
     one.store(first + DATA, 1);
     other.store(second + DATA, 2);
     one.commit(first);
@@ -235,67 +235,67 @@ fn the_same_name_in_two_applications_is_two_objects() {
 }
 
 #[test]
-fn an_owner_can_be_given_less_for_good_or_for_a_run() {
+fn an_owners_right_can_be_limited_in_the_table_or_for_a_run() {
     let fixture = Fixture::new();
     let mut owner = fixture.start("app", "");
-    owner.map_well(0, WRITE);
+    owner.map_ok(0, WRITE);
     drop(owner);
     let own = object("app:heap");
     let only_here = GuestOptions::new().allow(own.clone(), Level::Snapshot);
     let mut limited = fixture.start_with("app", "", &only_here);
     assert_eq!(limited.map(0, WRITE), refused(Code::Denied));
-    limited.map_well(0, SNAPSHOT);
+    limited.map_ok(0, SNAPSHOT);
     drop(limited);
     let id = "app".parse().unwrap();
     fixture.sandbox.access().grant(&id, &own, Level::None).unwrap();
     assert_eq!(fixture.start("app", "").map(0, SNAPSHOT), refused(Code::Denied));
     fixture.sandbox.access().revoke(&id, &own).unwrap();
-    fixture.start("app", "").map_well(0, WRITE);
+    fixture.start("app", "").map_ok(0, WRITE);
 }
 
 #[test]
-fn a_quota_bounds_what_an_application_takes() {
+fn a_quota_limits_an_applications_addresses() {
     let fixture = Fixture::new();
     let mut guest = fixture.start("app", "");
     fixture.sandbox.access().set_quota(&"app".parse().unwrap(), 8 << 20).unwrap();
-    let base = guest.map_well(7 << 20, WRITE);
+    let base = guest.map_ok(7 << 20, WRITE);
     assert_eq!(guest.map(9 << 20, WRITE), refused(Code::Quota));
-    assert!(guest.words().contains("8388608"), "{}", guest.words());
-    assert_eq!(guest.commit(base), 1, "what it has, it keeps");
+    assert!(guest.message().contains("8388608"), "{}", guest.message());
+    assert_eq!(guest.commit(base), 1, "the existing object still commits");
     let other: i32 = guest.call("map_other", (0u32, WRITE)).unwrap();
     assert_eq!(other, refused(Code::Quota));
 }
 
 #[test]
-fn an_object_whose_growth_is_refused_is_mapped_all_the_same() {
+fn an_object_whose_growth_is_refused_stays_mapped() {
     let fixture = Fixture::new();
     let mut guest = fixture.start("app", "");
-    let base = guest.map_well(65536, WRITE);
+    let base = guest.map_ok(65536, WRITE);
     guest.store(base + DATA, 7);
     assert_eq!(guest.commit(base), 1);
     guest.unmap(base);
     fixture.sandbox.access().set_quota(&"app".parse().unwrap(), 8 << 20).unwrap();
     assert_eq!(guest.map(9 << 20, WRITE), refused(Code::Quota));
-    assert_eq!(guest.commit(base), 1, "it is mapped, and has grown as far as it could");
+    assert_eq!(guest.commit(base), 1, "the object is mapped and partly grown");
     assert_eq!((guest.map(0, WRITE), guest.load(base + DATA)), (base as i32, 7));
     assert_eq!(guest.unmap(base), 0);
 }
 
 #[test]
-fn a_removed_objects_addresses_meet_nothing_new() {
+fn a_removed_objects_addresses_are_not_assigned_to_a_new_one() {
     let fixture = Fixture::new();
     let mut guest = fixture.start("app", "");
-    let base = guest.map_well(0, WRITE);
+    let base = guest.map_ok(0, WRITE);
     guest.unmap(base);
     fixture.sandbox.store().remove("app:heap").unwrap();
     let other: i32 = guest.call("map_other", (0u32, WRITE)).unwrap();
     assert!(other > base as i32);
-    assert_ne!(guest.map_well(0, WRITE), base);
+    assert_ne!(guest.map_ok(0, WRITE), base);
     assert_eq!(guest.load(base), 0);
 }
 
 #[test]
-fn a_module_without_the_window_is_told_which_flag_it_lacks() {
+fn the_error_for_a_module_without_the_window_names_the_flag() {
     let fixture = Fixture::new();
     let text = |memory: &str| {
         format!(
@@ -324,20 +324,20 @@ fn a_module_without_the_window_is_told_which_flag_it_lacks() {
 }
 
 #[test]
-fn a_guest_ends_when_its_time_or_its_fuel_does() {
+fn a_guest_ends_at_its_time_limit_or_without_fuel() {
     let spin = r#"(func (export "spin") (loop $again (br $again)))"#;
     let fixture = Fixture::new();
     let short = GuestOptions::new().time_max(std::time::Duration::from_millis(50));
     let mut guest = fixture.start_with("app", spin, &short);
     assert_eq!(guest.0.call("spin").unwrap(), End::OutOfTime);
-    assert_eq!(guest.0.call("spin").unwrap(), End::OutOfTime, "and is not called again");
+    assert_eq!(guest.0.call("spin").unwrap(), End::OutOfTime, "an ended guest must not run again");
     let fixture = Fixture::with(evermap_wasm::SandboxOptions::new().fuel(true));
     let mut guest = fixture.start_with("app", spin, &GuestOptions::new().fuel(10_000));
     assert_eq!(guest.0.call("spin").unwrap(), End::OutOfFuel);
 }
 
 #[test]
-fn a_time_that_nothing_would_end_is_refused() {
+fn a_time_limit_without_epochs_is_refused() {
     let fixture = Fixture::with(evermap_wasm::SandboxOptions::new().epochs(false));
     let module = fixture.sandbox.compile("test", module("").as_bytes()).unwrap();
     let short = GuestOptions::new().time_max(std::time::Duration::from_millis(50));
@@ -347,7 +347,7 @@ fn a_time_that_nothing_would_end_is_refused() {
 }
 
 #[test]
-fn guests_whose_times_end_together_all_end() {
+fn guests_with_equal_time_limits_all_end() {
     let fixture = Fixture::new();
     let spin = r#"(func (export "spin") (loop $again (br $again)))"#;
     std::thread::scope(|scope| {
@@ -365,7 +365,7 @@ fn guests_whose_times_end_together_all_end() {
 }
 
 #[test]
-fn a_directory_that_holds_the_store_is_not_given_to_a_guest() {
+fn a_directory_that_contains_the_store_cannot_be_preopened() {
     let fixture = Fixture::new();
     let module = fixture.sandbox.compile("test", module("").as_bytes()).unwrap();
     let application = fixture.application("app");
@@ -392,15 +392,15 @@ fn a_directory_that_holds_the_store_is_not_given_to_a_guest() {
 fn a_commit_to_a_removed_object_is_an_error_to_the_guest() {
     let fixture = Fixture::new();
     let mut guest = fixture.start("app", "");
-    let base = guest.map_well(65536, WRITE);
+    let base = guest.map_ok(65536, WRITE);
     guest.store(base + DATA, 1);
     assert_eq!(guest.commit(base), 1);
     std::fs::remove_file(fixture.file_of("app:heap")).unwrap();
     guest.store(base + DATA, 2);
     assert_eq!(guest.commit(base), refused(Code::Io));
-    let words = guest.words();
+    let words = guest.message();
     assert!(words.contains("removed while it was open"), "{words}");
-    assert!(!words.contains('/'), "and no path of the host's: {words}");
+    assert!(!words.contains('/'), "a host path is shown: {words}");
 }
 
 #[test]

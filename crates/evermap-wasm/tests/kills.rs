@@ -1,8 +1,9 @@
-//! Hosts that are killed (SIGKILL) while their guests commit and grow: the next guest finds a commit, the
-//! last one that was said to be durable or the one that was being made, whole at both ends.
+//! Hosts killed with SIGKILL while their guests commit and grow. The next guest must find one whole
+//! commit: the last one reported as durable, or the one in progress.
 //!
-//! The host is a process of its own, this test's program started again. It writes a line for each commit;
-//! some time after the first of these it is killed. `EVERMAP_KILLS` says how often, `EVERMAP_SEED` takes a seed.
+//! The host is a child process of this test program. It prints a line for each commit and is killed
+//! some time after the first one. `EVERMAP_KILLS` sets the number of kills, `EVERMAP_SEED` the
+//! seed.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -13,27 +14,28 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::chance::{Random, number};
+use common::random::{Random, number};
 use common::{DATA, Fixture, Machine, key_of, module};
 use evermap_wasm::{GuestOptions, Sandbox};
 
 const STORE: &str = "EVERMAP_KILLS_STORE";
-/// Every some commits the child asks for this much more each time.
+/// Bytes by which the child grows the object every few commits.
 const GROWTH: &str = "EVERMAP_KILLS_GROWTH_BYTES";
 const KILLS: u64 = 25;
-/// After these a test goes on with a new store: growth from little is a part of what is tested.
+/// Number of kills after which the test uses a new store, so that growth from a small object is
+/// tested, too.
 const KILLS_A_STORE: u64 = 5;
 const WRITE: u32 = 3;
 const SNAPSHOT: u32 = 1;
-/// The second counter, and the bytes that reach as far.
+/// Offset of the second counter, and the bytes up to its end.
 const FAR: u32 = 3 << 20;
 const DATA_BYTES: u32 = FAR + 65536;
-/// That often.
+/// Default number of kills.
 const COMMITS_A_GROWTH: u32 = 5;
-/// So far a guest lets its object grow.
+/// Size at which a guest stops growing its object.
 const DATA_BYTES_MAX: u32 = 40 << 20;
 
-/// One step: both counters and, between them, some pages whose number is the step's.
+/// One step: stores its number in both counters and in some pages between them.
 const BODY: &str = r#"
     (func (export "step") (param $near i32) (param $far i32) (result i32) (local $count i32) (local $at i32)
         (local.set $count (i32.add (i32.load (local.get $near)) (i32.const 1)))
@@ -48,7 +50,7 @@ const BODY: &str = r#"
         (i32.store (local.get $far) (local.get $count))
         (local.get $count))"#;
 
-/// A guest that has the object mapped.
+/// A guest with the mapped object.
 struct Counter {
     machine: Machine,
     base: u32,
@@ -60,7 +62,7 @@ impl Counter {
         let module = sandbox.compile("counter", module(BODY).as_bytes()).unwrap();
         let guest = sandbox.start(&module, &application, &GuestOptions::new()).unwrap();
         let mut machine = Machine(guest);
-        let base = machine.map_well(if level == WRITE { DATA_BYTES } else { 0 }, level);
+        let base = machine.map_ok(if level == WRITE { DATA_BYTES } else { 0 }, level);
         Counter { machine, base }
     }
 
@@ -73,22 +75,26 @@ impl Counter {
         self.machine.call("step", (near, near + FAR)).unwrap()
     }
 
-    /// The number of the commit that it has, whole.
+    /// Returns the number of the commit that it sees, and asserts that the commit is whole.
     fn number(&mut self) -> u32 {
         let near = self.near();
         let count = self.machine.load(near);
-        assert_eq!(self.machine.load(near + FAR), count, "the two ends are of two commits");
+        assert_eq!(
+            self.machine.load(near + FAR),
+            count,
+            "the two ends belong to different commits"
+        );
         if count > 0 {
             for page in 1..2 + count % 40 {
                 let found = self.machine.load(near + page * 4096);
-                assert_eq!(found, count, "page {page} is of another commit");
+                assert_eq!(found, count, "page {page} belongs to another commit");
             }
         }
         count
     }
 }
 
-/// The host that will be killed: counts for ever.
+/// The host to be killed: commits numbers in an endless loop.
 #[test]
 fn a_host_that_counts_until_it_is_killed() {
     let Some(store) = std::env::var_os(STORE) else { return };
@@ -101,10 +107,10 @@ fn a_host_that_counts_until_it_is_killed() {
         if growth_bytes > 0 && count.is_multiple_of(COMMITS_A_GROWTH) && bytes < DATA_BYTES_MAX {
             bytes += growth_bytes;
             let base = counter.base;
-            assert_eq!(counter.machine.map_well(bytes, WRITE), base);
+            assert_eq!(counter.machine.map_ok(bytes, WRITE), base);
         }
         assert_eq!(counter.machine.commit(counter.base), 1);
-        // One write of one line, so that no kill leaves half of it.
+        // A single write, so that a kill never leaves half a line.
         std::io::stdout().write_all(format!("\ncommitted {count}\n").as_bytes()).unwrap();
         std::io::stdout().flush().unwrap();
     }
@@ -121,7 +127,7 @@ fn start_host(store: &Path, growth_bytes: u32) -> Child {
         .unwrap()
 }
 
-/// Kills the host at some time after some line: the last number that it said.
+/// Kills the host at a random time after a random line. Returns the last number that it printed.
 fn kill(mut host: Child, random: &mut Random) -> Option<u32> {
     let mut output = BufReader::new(host.stdout.take().unwrap());
     let mut last = None;
@@ -133,17 +139,17 @@ fn kill(mut host: Child, random: &mut Random) -> Option<u32> {
         }
         more
     };
-    // Sometimes while it still opens.
+    // Sometimes during the opening.
     let lines = if random.one_in(6) { 0 } else { 1 + random.below(60) };
     for _ in 0..lines {
-        assert!(read_line(&mut last), "the host ended by itself after {last:?}");
+        assert!(read_line(&mut last), "the host ended on its own after {last:?}");
     }
     let pause_us = if lines == 0 { random.below(60_000) } else { random.below(3_000) };
     std::thread::sleep(Duration::from_micros(pause_us));
     host.kill().unwrap();
     while read_line(&mut last) {}
     let status = host.wait().unwrap();
-    assert_eq!(status.signal(), Some(libc::SIGKILL), "the host ended by itself");
+    assert_eq!(status.signal(), Some(libc::SIGKILL), "the host ended on its own");
     last
 }
 
@@ -164,18 +170,18 @@ fn kill_in_a_store(random: &mut Random, growth_bytes: u32, kills: u64) {
     for _ in 0..kills {
         let host = start_host(fixture.store(), growth_bytes);
         said = kill(host, random).unwrap_or(said);
-        // Who only looks sees it too, before anybody has recovered it.
+        // A reader sees it too, before a writer has recovered the object.
         let levels = if random.one_in(2) { [SNAPSHOT, WRITE] } else { [WRITE, SNAPSHOT] };
         for level in levels {
             let found = Counter::open(&fixture.sandbox, level).number();
-            // The one that was being made when it was killed, at most.
-            assert!(found == said || found == said + 1, "{found} where {said} was said");
+            // At most the commit in progress at the kill.
+            assert!(found == said || found == said + 1, "found {found}, reported {said}");
             commits_unsaid += found - said;
             said = found;
         }
         fixture.assert_sound();
     }
-    println!("{said} commits; of {commits_unsaid} nobody had been told");
+    println!("{said} commits, {commits_unsaid} of them not reported before the kill");
     let mut counter = Counter::open(&fixture.sandbox, WRITE);
     assert_eq!(counter.step(), said + 1);
     assert_eq!(counter.machine.commit(counter.base), 1);
@@ -184,11 +190,11 @@ fn kill_in_a_store(random: &mut Random, growth_bytes: u32, kills: u64) {
 }
 
 #[test]
-fn the_last_commit_outlives_its_host() {
+fn the_last_commit_survives_a_kill_of_its_host() {
     kill_many("kills", 0);
 }
 
 #[test]
-fn the_last_commit_outlives_a_host_that_is_killed_while_its_guest_grows() {
+fn the_last_commit_survives_a_kill_during_growth() {
     kill_many("kills while growing", 1 << 20);
 }

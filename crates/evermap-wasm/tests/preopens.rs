@@ -1,6 +1,6 @@
-//! A directory that a guest sees never leads to the store, by whatever mount or link it would.
+//! A preopened directory never leads to the store, through any mount or link.
 //!
-//! Mounts are made in a name space of the test's own thread, and are gone with it.
+//! Mounts are made in a mount namespace of the test's thread, and disappear with it.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use common::Fixture;
 use evermap_wasm::{End, Error, GuestOptions, KeyRing};
 
-/// Opens the file of this name in its first directory, and exits with 0 if it could read it.
-fn thief(file: &str) -> String {
+/// Returns a guest that opens this file in its first directory, and exits with 0 if it could read
+/// it.
+fn reader_of(file: &str) -> String {
     format!(
         r#"(module
             (import "wasi_snapshot_preview1" "path_open"
@@ -40,7 +41,7 @@ struct Place {
 }
 
 impl Place {
-    /// A store with a key ring, three folders above it, and directories beside.
+    /// Creates a store with a key ring, three folders above it, and sibling directories.
     fn new() -> Place {
         let directory = tempfile::tempdir().unwrap();
         let deep = directory.path().join("one/two/three");
@@ -63,9 +64,9 @@ impl Place {
         path
     }
 
-    /// How a guest ends that sees a directory and tries to read a file there.
+    /// Runs a guest that sees a directory and tries to read a file there.
     fn run(&self, preopen: &Path, file: &str) -> Result<End, Error> {
-        let module = self.fixture.sandbox.compile("thief", thief(file).as_bytes()).unwrap();
+        let module = self.fixture.sandbox.compile("reader", reader_of(file).as_bytes()).unwrap();
         let options = GuestOptions::new().preopen(preopen, "/d", false);
         let ring = KeyRing::of_store(self.fixture.store());
         let key = ring.find(&"app".parse().unwrap()).unwrap().unwrap();
@@ -79,9 +80,9 @@ impl Place {
     }
 }
 
-/// A name space for mounts of this thread; false, with a notice, where that cannot be.
+/// Gives this thread its own mount namespace. Returns false with a notice if that is not permitted.
 fn with_own_mounts() -> bool {
-    // SAFETY: the thread's own name space; no pointers but constants.
+    // SAFETY: changes this thread's mount namespace only; all pointers are constant C strings.
     let entered = unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(
@@ -101,7 +102,7 @@ fn with_own_mounts() -> bool {
 fn mount(source: &Path, target: &Path, kind: &str, flags: libc::c_ulong) {
     let [source, target, kind] =
         [source, target, Path::new(kind)].map(|path| CString::new(path.to_str().unwrap()).unwrap());
-    // SAFETY: the texts live through the call.
+    // SAFETY: the arguments are valid C strings during the call.
     let done = unsafe {
         libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, std::ptr::null())
     };
@@ -119,7 +120,7 @@ fn a_bind_mount_of_the_store_is_refused_at_a_directory_and_below_it() {
     }
     let place = Place::new();
     let store = place.fixture.store().to_path_buf();
-    // The store itself, a folder of it, and each folder that holds it: at the preopened directory.
+    // Mounts at the preopened directory: the store, a folder of it, and each folder above it.
     for (number, source) in [
         store.clone(),
         store.join("objects"),
@@ -133,7 +134,7 @@ fn a_bind_mount_of_the_store_is_refused_at_a_directory_and_below_it() {
         let target = place.made(&format!("at{number}"));
         bind(&source, &target);
         place.is_refused(&target);
-        // And some folders below another one, where the preopened directory's own path says nothing.
+        // Mounts below the preopened directory, which its own path does not reveal.
         let outer = place.made(&format!("outer{number}"));
         let inner = place.made(&format!("outer{number}/some/where/inner"));
         bind(&source, &inner);
@@ -147,7 +148,7 @@ fn a_bind_mount_of_the_store_is_refused_at_a_directory_and_below_it() {
 }
 
 #[test]
-fn a_single_file_of_the_store_that_is_mounted_elsewhere_is_refused() {
+fn a_bind_mount_of_a_single_file_of_the_store_is_refused() {
     if !with_own_mounts() {
         return;
     }
@@ -159,7 +160,7 @@ fn a_single_file_of_the_store_that_is_mounted_elsewhere_is_refused() {
 }
 
 #[test]
-fn a_store_on_a_mount_of_its_own_is_found_by_its_other_mounts() {
+fn a_store_on_its_own_mount_is_found_through_its_other_mounts() {
     if !with_own_mounts() {
         return;
     }
@@ -176,11 +177,11 @@ fn a_store_on_a_mount_of_its_own_is_found_by_its_other_mounts() {
     let ring = KeyRing::of_store(fixture.store());
     ring.enter(fixture.sandbox.access(), &"app".parse().unwrap()).unwrap();
     let inner = Place { fixture };
-    // The folder above the store, as no path above it shows.
+    // The folder above the store, which no path above the store shows.
     inner.is_refused(&disk.join("a"));
     inner.is_refused(&disk);
     inner.is_refused(&lower);
-    // A file system beside it, of the same kind, is none of its affair.
+    // Another file system of the same type is allowed.
     let other = place.made("other");
     mount(Path::new("tmpfs"), &other, "tmpfs", 0);
     fs::write(other.join("sandbox.keys"), "somebody else's").unwrap();
@@ -188,7 +189,7 @@ fn a_store_on_a_mount_of_its_own_is_found_by_its_other_mounts() {
 }
 
 #[test]
-fn a_folder_of_the_store_that_lies_elsewhere_is_refused_there() {
+fn a_linked_folder_of_the_store_is_refused() {
     let place = Place::new();
     let elsewhere = place.made("elsewhere");
     let objects = place.fixture.store().join("objects");
@@ -198,19 +199,19 @@ fn a_folder_of_the_store_that_lies_elsewhere_is_refused_there() {
 }
 
 #[test]
-fn directories_beside_the_store_and_mounts_there_are_seen() {
+fn directories_and_mounts_beside_the_store_are_allowed() {
     let place = Place::new();
     let beside = place.made("one/two/beside");
     fs::write(beside.join("file"), "text").unwrap();
     assert_eq!(place.run(&beside, "file").unwrap(), End::Exited(0));
-    // A name that begins like the store's.
+    // A directory whose name begins like the store's.
     let alike = place.made("one/two/three/store2");
     assert_eq!(place.run(&alike, "file").unwrap(), End::Exited(1));
     if with_own_mounts() {
         let target = place.made("one/two/beside/mounted");
         bind(&place.made("free"), &target);
         assert_eq!(place.run(&beside, "file").unwrap(), End::Exited(0));
-        // What was mounted and is covered is out of reach.
+        // A mount covered by another one is out of reach.
         let covered = place.made("covered");
         bind(place.fixture.store(), &place.made("covered/inner"));
         mount(Path::new("tmpfs"), &covered, "tmpfs", 0);
@@ -219,7 +220,7 @@ fn directories_beside_the_store_and_mounts_there_are_seen() {
 }
 
 #[test]
-fn memory_of_processes_is_refused_at_a_directory_and_below_it() {
+fn a_proc_file_system_is_refused_at_a_directory_and_below_it() {
     let place = Place::new();
     let refused = |path: &Path| {
         let ran = place.run(path, "version");

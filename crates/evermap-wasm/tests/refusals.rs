@@ -1,4 +1,4 @@
-//! Every refusal of every import names the cause and the remedy: the missing flag, the missing right.
+//! Every error of every import names the cause and the remedy, such as a missing flag or right.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -9,7 +9,7 @@ use evermap_wasm::{Code, Guest, GuestOptions, Level};
 const SNAPSHOT: u32 = 1;
 const FLAG: &str = "--global-base=1342177280";
 
-/// A module with all imports behind exports of the same names, and this memory.
+/// Returns a module with this memory and exports that call the imports of the same names.
 fn plain_module(memory: &str) -> String {
     format!(
         r#"(module
@@ -39,9 +39,9 @@ fn call(guest: &mut Guest, function: &str) -> i32 {
     guest.call_with::<(), i32>(function, ()).unwrap().unwrap()
 }
 
-/// Memory and data of a wrongly linked module, and the words that it has to read.
+/// Memory and data of a wrongly linked module, and the expected message.
 const WRONG: &[(&str, &str)] = &[
-    // As linked without any flag; with the stack first and an old linker; with more memory.
+    // Linked without a flag; with the stack first and an old linker; with more memory.
     (r#"(memory (export "memory") 2) (data (i32.const 16) "heap")"#, FLAG),
     (r#"(memory (export "memory") 32768) (data (i32.const 16) "heap")"#, FLAG),
     (
@@ -52,7 +52,7 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_module_without_the_window_reads_which_flag_it_lacks() {
+fn a_module_without_the_window_can_read_the_missing_flag() {
     let fixture = Fixture::new();
     for (memory, needed) in WRONG {
         // The test reads the guest's memory by the export `read`.
@@ -71,24 +71,31 @@ fn a_module_without_the_window_reads_which_flag_it_lacks() {
         let words = String::from_utf8(words).unwrap();
         assert!(words.contains(needed), "{memory}: {words}");
         let (code, told) = guest.last_refusal().unwrap();
-        assert_eq!((code, told), (Code::MemoryLayout, words.as_str()), "and the host knows it");
+        assert_eq!(
+            (code, told),
+            (Code::MemoryLayout, words.as_str()),
+            "the host has the same error"
+        );
     }
 }
 
 #[test]
-fn a_module_without_a_memory_of_its_own_is_told_by_its_host() {
+fn the_host_has_the_error_of_a_module_that_exports_no_memory() {
     let fixture = Fixture::new();
     for memory in ["", r#"(memory (export "other") 32768)"#] {
         let mut guest = start(&fixture, &plain_module(memory));
         assert_eq!(call(&mut guest, "map"), -(Code::MemoryLayout as i32));
         let (_, words) = guest.last_refusal().unwrap();
-        assert!(words.contains("exports no memory") && words.contains("export one"), "{words}");
+        assert!(
+            words.contains("does not export a memory") && words.contains("export one"),
+            "{words}"
+        );
         assert_eq!(call(&mut guest, "last_fault"), -(Code::MemoryLayout as i32));
     }
 }
 
 #[test]
-fn the_other_imports_say_that_nothing_is_mapped_whatever_the_module_is() {
+fn the_other_imports_return_not_mapped_for_every_module() {
     let fixture = Fixture::new();
     for (memory, _) in WRONG.iter().chain(&[("", ""), (r#"(memory (export "memory") 20481)"#, "")])
     {
@@ -96,13 +103,13 @@ fn the_other_imports_say_that_nothing_is_mapped_whatever_the_module_is() {
         for import in ["unmap", "commit", "stat"] {
             assert_eq!(call(&mut guest, import), -(Code::NotMapped as i32), "{import}");
             let (_, words) = guest.last_refusal().unwrap();
-            assert!(words.contains("an address that `map` gave"), "{words}");
+            assert!(words.contains("an address that `map` returned"), "{words}");
         }
     }
 }
 
 #[test]
-fn a_call_from_the_start_function_is_told_to_come_later() {
+fn a_call_from_the_start_function_is_refused() {
     let fixture = Fixture::new();
     let text =
         plain_module(r#"(memory (export "memory") 20481) (data (i32.const 0x50000000) "x")"#)
@@ -121,21 +128,21 @@ fn a_call_from_the_start_function_is_told_to_come_later() {
     assert!(words.contains("start function"), "{words}");
 }
 
-/// Expected code, expected words, and the call.
+/// Expected code, expected part of the message, and the call.
 type Case = (Code, &'static str, fn(&mut Machine) -> i32);
 
-/// Maps an object of any name.
+/// Maps an object by name.
 fn map_at(guest: &mut Machine, name: &str, level: u32) -> i32 {
     guest.put(0x5000_1000, name.as_bytes());
     guest.call("map_at", (0x5000_1000u32, name.len() as u32, 0u32, level)).unwrap()
 }
 
 #[test]
-fn each_refusal_of_a_well_linked_guest_names_its_remedy() {
+fn each_error_of_a_well_linked_guest_names_its_remedy() {
     let fixture = Fixture::new();
     let access = fixture.sandbox.access();
     let id = "app".parse().unwrap();
-    // Objects of the application's own with less rights, and of others, shared and not.
+    // Own objects with lower rights, and objects of others, shared and not shared.
     for name in ["less", "none"] {
         let mut maker = fixture.start("app", "");
         assert!(map_at(&mut maker, name, WRITE) > 0);
@@ -152,10 +159,10 @@ fn each_refusal_of_a_well_linked_guest_names_its_remedy() {
 
     let cases: &[Case] = &[
         (Code::InvalidArgument, "pass 1 (snapshot)", |g| g.map(0, 4)),
-        (Code::InvalidArgument, "pass memory of the guest's own", |g| {
+        (Code::InvalidArgument, "pass an address in the guest's memory", |g| {
             g.call("map_at", (0x1000_0000u32, 4u32, 0u32, WRITE)).unwrap()
         }),
-        (Code::InvalidArgument, "pass memory of the guest's own", |g| {
+        (Code::InvalidArgument, "pass an address in the guest's memory", |g| {
             g.call("map_at", (u32::MAX, 4u32, 0u32, WRITE)).unwrap()
         }),
         (Code::InvalidName, "1 to 64 ASCII letters", |g| map_at(g, "a/b", WRITE)),
@@ -163,12 +170,12 @@ fn each_refusal_of_a_well_linked_guest_names_its_remedy() {
         (Code::InvalidName, "1 to 64 ASCII letters", |g| {
             g.call("map_at", (0x5000_1000u32, 4096u32, 0u32, WRITE)).unwrap()
         }),
-        (Code::NotFound, "level write to make it", |g| map_at(g, "missing", SNAPSHOT)),
+        (Code::NotFound, "level write to create it", |g| map_at(g, "missing", SNAPSHOT)),
         (Code::Denied, "sandbox grant app app:less:write", |g| map_at(g, "less", WRITE)),
         (Code::Denied, "sandbox grant app app:none:snapshot", |g| map_at(g, "none", SNAPSHOT)),
         (Code::Denied, "sandbox grant app stranger:x:read", |g| map_at(g, "stranger:x", 2)),
         (Code::Denied, "with_key_of", |g| map_at(g, "other:shared", SNAPSHOT)),
-        (Code::Busy, "map it when that has ended, or as a snapshot", |g| map_at(g, "busy", WRITE)),
+        (Code::Busy, "map it later, or as a snapshot", |g| map_at(g, "busy", WRITE)),
         (Code::Busy, "unmap it first", |g| {
             assert!(map_at(g, "mine", WRITE) > 0);
             map_at(g, "mine", SNAPSHOT)
@@ -177,7 +184,7 @@ fn each_refusal_of_a_well_linked_guest_names_its_remedy() {
             g.put(0x5000_1000, b"mine");
             g.call("map_at", (0x5000_1000u32, 4u32, 30u32 << 20, WRITE)).unwrap()
         }),
-        (Code::NotMapped, "an address that `map` gave", |g| g.commit(0x1000_0000 + 77)),
+        (Code::NotMapped, "an address that `map` returned", |g| g.commit(0x1000_0000 + 77)),
         (Code::ReadOnly, "map it at level write", |g| {
             let base = map_at(g, "less", SNAPSHOT);
             g.commit(base as u32)
@@ -186,8 +193,8 @@ fn each_refusal_of_a_well_linked_guest_names_its_remedy() {
     ];
     let mut guest = fixture.start("app", "");
     for (code, remedy, ask) in cases {
-        assert_eq!(ask(&mut guest), -(*code as i32), "{remedy}: {}", guest.words());
-        let words = guest.words();
+        assert_eq!(ask(&mut guest), -(*code as i32), "{remedy}: {}", guest.message());
+        let words = guest.message();
         assert!(words.contains(remedy), "{code:?}: {words}");
     }
 }

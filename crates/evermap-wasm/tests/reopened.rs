@@ -1,7 +1,7 @@
-//! Objects that guests of a sandbox read again: the next guest is spared the opening, and sees, whatever
-//! happened in between, what it would have seen if it had opened them.
+//! Objects that guests read again without a new opening. Whatever happened in between, the next
+//! guest must see the same as after an opening.
 //!
-//! Another process is this test's program, started again.
+//! The other process is this test program, started again.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -29,7 +29,7 @@ fn refused(code: Code) -> i32 {
     -(code as i32)
 }
 
-/// Guests of one application, one after the other.
+/// Runs guests of one application one after the other.
 struct Host {
     fixture: Fixture,
     module: Module,
@@ -38,14 +38,14 @@ struct Host {
 }
 
 impl Host {
-    /// With an object that has `number`.
+    /// Creates an object that contains `number`.
     fn with(number: u32) -> Host {
         let fixture = Fixture::new();
         let base = commit(&fixture.sandbox, number);
         Host::of(fixture, base)
     }
 
-    /// The same, after a guest has read it.
+    /// Creates an object that contains `number` and has been read by a guest.
     fn that_has_read(number: u32) -> Host {
         let host = Host::with(number);
         assert_eq!(host.read(), number);
@@ -65,14 +65,14 @@ impl Host {
         Machine(self.fixture.sandbox.start(&self.module, &self.application, &options).unwrap())
     }
 
-    /// What another guest finds.
+    /// Returns the number that a new guest reads.
     fn read(&self) -> u32 {
         let mut guest = self.start();
-        assert_eq!(guest.map_well(0, SNAPSHOT), self.base);
+        assert_eq!(guest.map_ok(0, SNAPSHOT), self.base);
         guest.load(self.base + DATA)
     }
 
-    /// What another guest is told instead of an address.
+    /// Returns the error that a new guest gets from `map`.
     fn refusal(&self) -> i32 {
         self.start().map(0, SNAPSHOT)
     }
@@ -90,7 +90,7 @@ impl Host {
     }
 }
 
-/// Has a guest make `number` the object's, and gives the object's address.
+/// Commits `number` in a guest, and returns the object's address.
 fn commit(sandbox: &Sandbox, number: u32) -> u32 {
     let (mut guest, base) = store_number(sandbox, number);
     assert_eq!(guest.commit(base), 1);
@@ -101,12 +101,13 @@ fn store_number(sandbox: &Sandbox, number: u32) -> (Machine, u32) {
     let module = sandbox.compile("writer", module("").as_bytes()).unwrap();
     let application = sandbox.application("app".parse().unwrap(), key_of("app")).unwrap();
     let mut guest = Machine(sandbox.start(&module, &application, &GuestOptions::new()).unwrap());
-    let base = guest.map_well(65536, WRITE);
+    let base = guest.map_ok(65536, WRITE);
     guest.store(base + DATA, number);
     (guest, base)
 }
 
-/// The other process: commits a number, says so, and keeps the object open until it hears something.
+/// The other process: commits a number, prints that, and keeps the object open until it reads a
+/// line.
 #[test]
 fn another_process_that_commits() {
     let Some(store) = std::env::var_os(STORE) else { return };
@@ -121,7 +122,7 @@ fn another_process_that_commits() {
 struct Other(Child);
 
 impl Other {
-    /// It has committed, and has the object open.
+    /// Starts it and waits until it has committed. It keeps the object open.
     fn that_has_committed(store: &Path, number: u32) -> Other {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "another_process_that_commits", "--nocapture"])
@@ -143,16 +144,16 @@ impl Other {
 }
 
 #[test]
-fn an_object_that_was_read_and_has_not_changed_is_not_opened_again() {
+fn an_unchanged_object_is_not_opened_again() {
     let host = Host::that_has_read(7);
     for reused in 1..4 {
         assert_eq!(host.read(), 7);
         assert_eq!(host.reused(), reused);
     }
-    // In one guest as well.
+    // Also in a single guest.
     let mut guest = host.start();
     for level in [SNAPSHOT, READ] {
-        let base = guest.map_well(0, level);
+        let base = guest.map_ok(0, level);
         assert_eq!((guest.load(base + DATA), guest.unmap(base)), (7, 0));
     }
     assert_eq!(host.reused(), 5);
@@ -162,9 +163,9 @@ fn an_object_that_was_read_and_has_not_changed_is_not_opened_again() {
 fn a_snapshot_opened_again_sees_what_another_process_committed_in_between() {
     let host = Host::that_has_read(7);
     let other = Other::that_has_committed(host.store(), 8);
-    assert_eq!(host.read(), 8, "its log has it, and its file lacks it");
+    assert_eq!(host.read(), 8, "the commit is in the log only");
     other.end();
-    assert_eq!(host.read(), 8, "now the file has it");
+    assert_eq!(host.read(), 8, "the commit is in the file");
     assert_eq!(host.reused(), 0);
     assert_eq!(host.read(), 8);
     assert_eq!(host.reused(), 1);
@@ -196,7 +197,7 @@ fn every_commit_of_this_process_is_seen_by_the_next_guest() {
 #[test]
 fn a_right_that_was_revoked_in_between_is_gone_at_the_next_map() {
     let host = Host::that_has_read(7);
-    // As another process does it.
+    // Through another table value, as in another process.
     let access = &AccessTable::of_store(host.store());
     let mut running = host.start();
     access.grant(host.application.id(), &object(OBJECT), Level::None).unwrap();
@@ -205,11 +206,11 @@ fn a_right_that_was_revoked_in_between_is_gone_at_the_next_map() {
     assert_eq!(running.map(0, SNAPSHOT), refused(Code::Denied));
     access.revoke(host.application.id(), &object(OBJECT)).unwrap();
     assert_eq!(host.read(), 7);
-    running.map_well(0, SNAPSHOT);
+    running.map_ok(0, SNAPSHOT);
 }
 
 #[test]
-fn what_one_application_has_read_another_one_does_not_get() {
+fn a_reader_kept_for_one_application_is_not_used_for_another() {
     let host = Host::that_has_read(7);
     let name = OBJECT.as_bytes();
     let map = |application: &Application| -> i32 {
@@ -220,12 +221,12 @@ fn what_one_application_has_read_another_one_does_not_get() {
         guest.call("map_at", (0x5000_1000u32, name.len() as u32, 0u32, SNAPSHOT)).unwrap()
     };
     let other = host.fixture.application("other");
-    assert_eq!(map(&other), refused(Code::Denied), "it has no right");
+    assert_eq!(map(&other), refused(Code::Denied), "no right");
     let access = host.fixture.sandbox.access();
     access.grant(other.id(), &object(OBJECT), Level::Snapshot).unwrap();
-    assert_eq!(map(&other), refused(Code::Denied), "it has no key");
+    assert_eq!(map(&other), refused(Code::Denied), "no key");
     let wrong = other.clone().with_key_of("app".parse().unwrap(), key_of("wrong"));
-    assert_eq!(map(&wrong), refused(Code::Denied), "it has a wrong one");
+    assert_eq!(map(&wrong), refused(Code::Denied), "a wrong key");
     assert_eq!(host.reused(), 0);
     let right = other.with_key_of("app".parse().unwrap(), key_of("app"));
     assert_eq!(map(&right), host.base as i32);
@@ -235,21 +236,21 @@ fn what_one_application_has_read_another_one_does_not_get() {
 }
 
 #[test]
-fn an_object_removed_in_between_is_not_there_and_one_made_again_is_the_new_one() {
+fn a_removed_object_is_not_found_and_a_new_one_of_the_name_is() {
     let mut host = Host::that_has_read(7);
     host.fixture.sandbox.store().remove(OBJECT).unwrap();
     assert_eq!(host.refusal(), refused(Code::NotFound));
-    assert_eq!(host.fixture.sandbox.readers().open_count(), 0, "its disk space is given back");
+    assert_eq!(host.fixture.sandbox.readers().open_count(), 0, "the removed file is closed");
     host.base = commit(&host.fixture.sandbox, 8);
     assert_eq!(host.read(), 8);
-    // And at once, without a look in between.
+    // Removed and created again without a read in between.
     host.fixture.sandbox.store().remove(OBJECT).unwrap();
     host.base = commit(&host.fixture.sandbox, 9);
     assert_eq!(host.read(), 9);
 }
 
 #[test]
-fn an_object_renamed_in_between_goes_by_its_new_name() {
+fn an_object_renamed_in_between_is_found_under_its_new_name() {
     let host = Host::that_has_read(7);
     let store = host.fixture.sandbox.store();
     store.rename(OBJECT, "app:other").unwrap();
@@ -260,7 +261,7 @@ fn an_object_renamed_in_between_goes_by_its_new_name() {
 }
 
 #[test]
-fn other_objects_that_come_and_go_are_no_reason_to_open_it_again() {
+fn other_objects_do_not_cause_a_new_opening() {
     let host = Host::that_has_read(7);
     let store = host.fixture.sandbox.store();
     for reused in 1..4 {
@@ -272,7 +273,7 @@ fn other_objects_that_come_and_go_are_no_reason_to_open_it_again() {
 }
 
 #[test]
-fn a_file_that_was_cut_short_in_between_is_damaged() {
+fn a_file_truncated_in_between_is_damaged() {
     let host = Host::that_has_read(7);
     let file = fs::OpenOptions::new().write(true).open(host.file()).unwrap();
     let length = file.metadata().unwrap().len();
@@ -303,17 +304,17 @@ fn another_file_in_its_place_is_opened() {
     fs::copy(&file, &aside).unwrap();
     commit(&host.fixture.sandbox, 7);
     assert_eq!((host.read(), host.read(), host.reused()), (7, 7, 1));
-    // As somebody does who puts a copy back.
+    // As when a user restores a copy.
     fs::rename(&aside, &file).unwrap();
     assert_eq!((host.read(), host.reused()), (6, 1));
 }
 
 #[test]
-fn what_a_guest_stores_in_a_snapshot_the_next_one_does_not_find() {
+fn stores_into_a_snapshot_are_not_seen_by_the_next_guest() {
     let host = Host::that_has_read(7);
     for _ in 0..3 {
         let mut guest = host.start();
-        let base = guest.map_well(0, SNAPSHOT);
+        let base = guest.map_ok(0, SNAPSHOT);
         assert_eq!(guest.load(base + DATA), 7);
         guest.store(base + DATA, 99);
         guest.store(base + 88, 99);
@@ -323,13 +324,13 @@ fn what_a_guest_stores_in_a_snapshot_the_next_one_does_not_find() {
 }
 
 #[test]
-fn a_level_read_that_is_reused_faults_when_it_is_stored_to() {
+fn a_store_to_a_reused_read_only_mapping_faults() {
     let fixture = Fixture::with(SandboxOptions::new().read_only_pages(true));
     let base = commit(&fixture.sandbox, 7);
     let host = Host::of(fixture, base);
     for _ in 0..2 {
         let mut guest = host.start();
-        let base = guest.map_well(0, READ);
+        let base = guest.map_ok(0, READ);
         assert_eq!(guest.load(base + DATA), 7);
         guest.call::<_, ()>("store", (base + DATA, 8u32)).unwrap_err();
     }
@@ -337,25 +338,29 @@ fn a_level_read_that_is_reused_faults_when_it_is_stored_to() {
 }
 
 #[test]
-fn a_writer_finds_a_reader_in_its_way_only_while_there_is_one() {
+fn a_reader_blocks_a_writers_checkpoint_only_while_it_is_open() {
     let host = Host::that_has_read(7);
     let log = host.file().with_extension("log");
     commit(&host.fixture.sandbox, 8);
-    assert!(!log.exists(), "nobody reads: the file has the commit");
+    assert!(!log.exists(), "without readers the commit is in the file");
     assert_eq!((host.read(), host.read(), host.reused()), (8, 8, 1));
     commit(&host.fixture.sandbox, 7);
-    assert!(!log.exists(), "nobody reads any more");
+    assert!(!log.exists(), "without readers the commit is in the file");
     commit(&host.fixture.sandbox, 8);
     assert_eq!((host.read(), host.reused()), (8, 1));
     let (mut one, mut other) = (host.start(), host.start());
     for guest in [&mut one, &mut other] {
-        guest.map_well(0, SNAPSHOT);
+        guest.map_ok(0, SNAPSHOT);
     }
     assert_eq!(host.reused(), 3);
     drop(one);
     commit(&host.fixture.sandbox, 9);
     assert!(log.exists(), "the commit stays in the log");
-    assert_eq!(other.load(host.base + DATA), 8, "of two guests that share a lock one is there");
+    assert_eq!(
+        other.load(host.base + DATA),
+        8,
+        "one of two guests with a shared lock is still open"
+    );
     assert_eq!((host.read(), host.reused()), (9, 3));
     drop(other);
     commit(&host.fixture.sandbox, 10);
@@ -364,7 +369,7 @@ fn a_writer_finds_a_reader_in_its_way_only_while_there_is_one() {
 }
 
 #[test]
-fn objects_that_are_kept_open_are_bounded_and_closed_with_the_sandbox() {
+fn open_objects_are_limited_and_closed_with_the_sandbox() {
     const OBJECTS: u32 = 70;
     let fixture = Fixture::in_memory(SandboxOptions::new());
     let objects = fs::canonicalize(fixture.store()).unwrap().join("objects");
@@ -375,7 +380,7 @@ fn objects_that_are_kept_open_are_bounded_and_closed_with_the_sandbox() {
         for number in 0..OBJECTS as u8 {
             guest.put(0x5000_1000, &[b'a' + number / 10, b'0' + number % 10]);
             let base: i32 = guest.call("map_at", (0x5000_1000u32, 2u32, 0u32, level)).unwrap();
-            assert!(base > 0, "{}", guest.words());
+            assert!(base > 0, "{}", guest.message());
             assert_eq!(guest.unmap(base as u32), 0);
         }
     };
@@ -390,20 +395,20 @@ fn objects_that_are_kept_open_are_bounded_and_closed_with_the_sandbox() {
     assert_eq!(open_below(&objects), 0);
 }
 
-/// Descriptors that this process has of files in a folder.
+/// Counts this process's open files in a folder.
 fn open_below(folder: &Path) -> usize {
     let descriptors = fs::read_dir("/proc/self/fd").unwrap();
     let paths = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     paths.filter(|path| path.starts_with(folder)).count()
 }
 
-/// The second number of an object, far from the first.
+/// Offset of the second number of an object, far from the first.
 const FAR: u32 = 2 << 20;
 const COMMITS: u32 = 150;
 const READERS: usize = 3;
 
 #[test]
-fn guests_that_read_while_another_one_commits_have_one_commit_each_and_none_goes_back() {
+fn concurrent_readers_see_whole_commits_in_increasing_order() {
     let host = Host::with(0);
     let done = AtomicBool::new(false);
     std::thread::scope(|threads| {
@@ -412,10 +417,10 @@ fn guests_that_read_while_another_one_commits_have_one_commit_each_and_none_goes
                 let mut last = 0;
                 while !done.load(Ordering::Acquire) {
                     let mut guest = host.start();
-                    let near = guest.map_well(0, SNAPSHOT) + DATA;
+                    let near = guest.map_ok(0, SNAPSHOT) + DATA;
                     let number = guest.load(near);
                     assert!(number >= last, "{number} after {last}");
-                    // Before the first commit there is nothing so far away.
+                    // Before the first commit the object does not reach so far.
                     assert!(number == 0 || guest.load(near + FAR) == number);
                     std::thread::yield_now();
                     assert_eq!(guest.load(near), number);
@@ -423,17 +428,17 @@ fn guests_that_read_while_another_one_commits_have_one_commit_each_and_none_goes
                 }
             });
         }
-        // Each by a guest of its own, at whose end the file is brought up to date where no reader is.
+        // Each commit by a new guest. At its end the file is updated if there is no reader.
         for number in 1..=COMMITS {
             let mut guest = host.start();
-            let near = guest.map_well(FAR + 65536, WRITE) + DATA;
+            let near = guest.map_ok(FAR + 65536, WRITE) + DATA;
             guest.store(near, number);
             guest.store(near + FAR, number);
             assert_eq!(guest.commit(near - DATA), 1);
         }
         done.store(true, Ordering::Release);
     });
-    // A log that readers left behind is the next writer's.
+    // The next writer applies a log that readers left.
     commit(&host.fixture.sandbox, COMMITS + 1);
     assert_eq!((host.read(), host.read()), (COMMITS + 1, COMMITS + 1));
     assert!(host.reused() > 0);

@@ -1,5 +1,5 @@
-//! Guests with threads have a shared memory, which no object is mapped into: they are refused, and
-//! told so.
+//! Guests with threads have a shared memory, into which no object is mapped. They are refused with
+//! a reason.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -8,7 +8,7 @@ use common::{Fixture, Machine, module};
 use evermap_wasm::{Code, GuestOptions, SandboxOptions};
 
 #[test]
-fn by_default_a_module_with_a_shared_memory_is_not_run_at_all() {
+fn by_default_a_module_with_a_shared_memory_does_not_start() {
     let fixture = Fixture::new();
     let text = module("").replace("20482)", "20482 20482 shared)");
     let refused = fixture.sandbox.compile("threads", text.as_bytes()).and_then(|module| {
@@ -20,7 +20,7 @@ fn by_default_a_module_with_a_shared_memory_is_not_run_at_all() {
 }
 
 #[test]
-fn where_the_embedder_allows_shared_memories_nothing_is_mapped_into_one() {
+fn objects_are_not_mapped_into_shared_memories_that_the_embedder_allows() {
     let options = SandboxOptions::new().config(|config| {
         config.shared_memory(true);
     });

@@ -49,7 +49,7 @@ int main(int count, char** arguments) {
         CHECK(image[bytes.size() - 1] == (static_cast<std::byte>(bytes.back()) ^ std::byte{1}));
         CHECK(image.report().method == std::string(method) && image.serves_system_calls());
         CHECK(image.progress().loaded_bytes == bytes.size() && image.progress().total_bytes == bytes.size());
-        CHECK(says(image.why(), "asked for by name") && image.why().find(method) == 0);
+        CHECK(says(image.why(), "requested by name") && image.why().find(method) == 0);
         const em_residency residency = image.residency();
         CHECK(residency.private_bytes + residency.file_bytes + residency.swapped_bytes > 0);
         image.advise(0, bytes.size(), EM_ADVICE_SEQUENTIAL);
@@ -137,7 +137,7 @@ int main(int count, char** arguments) {
 
     evermap::image before = evermap::loader(path).method("read").load();
     std::filesystem::resize_file(path, 100);
-    CHECK(says(CHECK_THROWS(evermap::source_changed, before.check()), "cut short"));
+    CHECK(says(CHECK_THROWS(evermap::source_changed, before.check()), "truncated"));
     CHECK(same(before, bytes));
   });
 }

@@ -46,7 +46,7 @@ fn assigned() -> impl Iterator<Item = &'static Assigned> {
     })
 }
 
-/// Description of a fault. `Display` gives the text that [`report_faults`] prints.
+/// Description of a fault. `Display` writes the text that [`report_faults`] prints.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     /// Accessed address.

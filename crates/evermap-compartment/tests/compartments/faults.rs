@@ -11,7 +11,7 @@ use super::{get, object, put, store, this_program};
 
 /// Starts a process that makes a forbidden access. Checks that it dies of SIGSEGV with the text
 /// `said` on standard error.
-fn faults_at(place: &str, said: &str) {
+fn faults_at(place: &str, printed: &str) {
     let (directory, store) = store();
     drop(store);
     let path = directory.path().join("store");
@@ -19,7 +19,7 @@ fn faults_at(place: &str, said: &str) {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{place}: {error}");
     assert!(error.contains("evermap: fault: 0x"), "{place}: {error}");
-    assert!(error.contains(said), "{place}: {error}");
+    assert!(error.contains(printed), "{place}: {error}");
     let report = evermap::tools::check(&path, &Default::default()).unwrap();
     assert!(report.is_clean(), "{report:?}");
     let store = Store::open(&path).unwrap();
@@ -29,7 +29,7 @@ fn faults_at(place: &str, said: &str) {
 }
 
 pub fn named() {
-    for (place, said) in [
+    for (place, printed) in [
         ("load", "object `words`; the thread is in no class, which may not touch it"),
         ("store", "object `words`; the thread is in no class, which may not touch it"),
         ("foreign", "object `words`; the thread is in class `viewer`, which may not touch it"),
@@ -39,7 +39,7 @@ pub fn named() {
         ("allocating", "object `words`; the thread is in class `viewer`, which may not touch it"),
         ("snapshot", "object `pages`; the thread is in class `viewer`, which may not touch it"),
     ] {
-        faults_at(place, said);
+        faults_at(place, printed);
     }
 }
 

@@ -179,7 +179,7 @@ pub fn shared_keys() {
     let sessions: Vec<_> = (0..30)
         .map(|number| {
             let mut session = object(&store, &format!("object {number}"));
-            // The same set of rights in two notations.
+            // One set of rights in two notations.
             let rights = match number % 2 {
                 0 => vec![(a, Access::Write), (b, Access::Read)],
                 _ => vec![(b, Access::Read), (a, Access::Read), (a, Access::Write)],

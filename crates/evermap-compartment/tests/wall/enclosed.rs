@@ -25,8 +25,8 @@ pub fn files() {
     let closed = Enclosure::new;
     assert_eq!(shell(closed(), "echo started; exit 3"), (Some(3), "started\n".to_string()));
     assert_ne!(shell(closed(), &format!("cat {path}")).0, Some(0));
-    let (code, said) = shell(closed().read(directory.path()), &format!("cat {path}"));
-    assert_eq!((code, said.as_str()), (Some(0), "text\n"));
+    let (code, printed) = shell(closed().read(directory.path()), &format!("cat {path}"));
+    assert_eq!((code, printed.as_str()), (Some(0), "text\n"));
     let write = format!("echo more >> {path}");
     assert_ne!(shell(closed().read(directory.path()), &write).0, Some(0));
     assert_eq!(shell(closed().write(directory.path()), &write).0, Some(0));
@@ -50,8 +50,8 @@ fn attempts(enclosure: Enclosure) -> HashMap<String, i32> {
     enclosure.read(std::env::current_exe().unwrap()).enclose(&mut command).unwrap();
     let output = command.current_dir("/").output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let said = text(&output.stdout);
-    let pairs = said.lines().map(|line| line.rsplit_once(": ").unwrap());
+    let printed = text(&output.stdout);
+    let pairs = printed.lines().map(|line| line.rsplit_once(": ").unwrap());
     pairs.map(|(name, error)| (name.to_string(), error.parse().unwrap())).collect()
 }
 

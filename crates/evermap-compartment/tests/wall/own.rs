@@ -32,7 +32,7 @@ pub fn closed() {
     let store = Store::create_new(directory.path().join("store")).unwrap();
     store.create::<u64, _>("counter", 7).unwrap();
     drop(store);
-    assert_eq!(text(&inside("closed", directory.path()).stdout), "said inside\n");
+    assert_eq!(text(&inside("closed", directory.path()).stdout), "printed inside\n");
 }
 
 pub fn closed_inside(directory: &Path) {
@@ -60,20 +60,20 @@ pub fn closed_inside(directory: &Path) {
     assert!(is_refused(std::process::Command::new("/bin/true").spawn().unwrap_err()));
     file.write_all(b"written").unwrap();
     random.read_exact(&mut [0; 16]).unwrap();
-    println!("said inside");
+    println!("printed inside");
     // Ends like any program.
 }
 
 pub fn allocating() {
     let (ask, asked) = channel::<()>();
-    let (say, said) = channel();
+    let (say, printed) = channel();
     let thread = std::thread::spawn(move || {
         // glibc assigns a thread its arena, its own or a shared one, at the first allocation.
         say.send(vec![1u8; 1000]).unwrap();
         asked.recv().unwrap();
         (0..64).map(|i| vec![i as u8; 1 << 20]).map(|block| u64::from(block[99])).sum::<u64>()
     });
-    assert_eq!(said.recv().unwrap().len(), 1000);
+    assert_eq!(printed.recv().unwrap().len(), 1000);
     Wall::new().close().unwrap();
     let large = vec![1u8; 64 << 20];
     let small: Vec<Box<u64>> = (0..100_000).map(Box::new).collect();
@@ -103,7 +103,7 @@ pub fn memory() {
 
 pub fn earlier_threads() {
     let (ask, asked) = channel::<()>();
-    let (say, said) = channel::<()>();
+    let (say, printed) = channel::<()>();
     let thread = std::thread::spawn(move || {
         assert!(File::open("/proc/version").is_ok());
         say.send(()).unwrap();
@@ -111,7 +111,7 @@ pub fn earlier_threads() {
         assert!(is_refused(File::open("/proc/version").unwrap_err()));
         attempts::all_are_refused(DANGEROUS);
     });
-    said.recv().unwrap();
+    printed.recv().unwrap();
     let held = Wall::new().close().unwrap();
     let expected = if landlock_holds_all_threads() {
         Enforcement::Landlock

@@ -1,7 +1,7 @@
-//! From html5ever's atoms to name ids.
+//! Converts html5ever's atoms to name ids.
 //!
-//! An atom's number or address is the same for equal names while the process lives, so the text of
-//! a name is looked at once per page. None of these numbers is ever stored.
+//! An atom's number or address is the same for equal names during the life of the process, so each
+//! name's text is looked up once per page. These numbers are never stored.
 
 use html5ever::LocalName;
 
@@ -12,7 +12,7 @@ use crate::names::NAMESPACE_DEFAULT;
 pub(super) struct AtomCache {
     /// Name ids by number of the static atom, for names in the default namespace.
     by_static: Vec<u32>,
-    /// Everything else. The atom is kept so that its address is not given to another name.
+    /// All other names. The atom is kept so that its address is not reused for another name.
     others: Vec<Option<(LocalName, u32, u32)>>,
 }
 

@@ -1,32 +1,33 @@
 //! Work budget of one HTML parse.
 //!
-//! The HTML standard asks for the stack of open elements and the list of active formatting elements
-//! to be searched again and again, so hostile pages cost time by the square of their length. Every
-//! search calls the sink, which counts it here. The budget grows with the input: a page that stays
-//! within it is parsed in time linear in its length, and another one ends with an error that names
-//! the place. Nothing here looks at a clock, so the same page always ends the same way.
+//! The HTML standard searches the stack of open elements and the list of active formatting elements
+//! repeatedly, so hostile pages take quadratic time. Every search calls the sink, which counts it
+//! here. The budget grows with the input: a page within it is parsed in linear time, another page
+//! ends with an error that has the place. The budget uses no clock, so the same page always ends
+//! the same way.
 
 use std::cell::Cell;
 
-/// Units that any page has, however short.
+/// Units of every page, however short.
 const UNITS_MIN: u64 = 64_000_000;
 /// Units for each byte of text.
 const UNITS_PER_BYTE: u64 = 12;
-/// Creating an element costs about as much as this many comparisons, and takes 80 bytes.
+/// Units for creating an element, which costs about as much as this many comparisons and takes 80
+/// bytes.
 const ELEMENT_UNITS: u64 = 32;
-/// An attribute, without its value.
+/// Units for an attribute without its value.
 const ATTRIBUTE_UNITS: u64 = 8;
 /// Below this many live handles, comparing a new formatting element with the active ones is cheap.
 const FEW_HANDLES: u64 = 128;
-/// Comparing the attributes of two tags, for each attribute.
+/// Units per attribute for comparing the attributes of two tags.
 const TAG_COMPARISON_UNITS: u64 = 32;
-/// Attributes in one tag. The tokenizer compares each name with all before it.
+/// Maximum number of attributes in one tag. The tokenizer compares each name with all earlier ones.
 pub(super) const ATTRIBUTES_MAX: usize = 8_000;
 
-/// Payload of the unwinding that leaves html5ever in the middle of a token.
+/// Panic payload that unwinds out of html5ever in the middle of a token.
 pub(super) struct OutOfWork;
 
-/// Units spent, and how many there are.
+/// Used and available units.
 #[derive(Debug)]
 pub(super) struct Budget {
     spent: Cell<u64>,
@@ -46,26 +47,26 @@ impl Budget {
         self.units_max.set(self.units_max.get().saturating_add(bytes as u64 * UNITS_PER_BYTE));
     }
 
-    /// Units there are for the text so far.
+    /// Returns the units available for the text so far.
     pub(super) fn units_max(&self) -> u64 {
         self.units_max.get()
     }
 
-    /// Units that were used.
+    /// Returns the used units.
     #[cfg(test)]
     pub(super) fn spent(&self) -> u64 {
         self.spent.get()
     }
 
-    /// Returns true if the budget is used up. Parsing stops at the next token then.
+    /// Returns true if the budget is used up. Then parsing stops at the next token.
     pub(super) fn is_spent(&self) -> bool {
         self.spent.get() > self.units_max.get()
     }
 
     /// Counts units.
     ///
-    /// Unwinds with [`OutOfWork`] when the budget is used up, for a single token can cost the square
-    /// of the tree's depth. Where panics abort, the token is finished first.
+    /// Unwinds with [`OutOfWork`] when the budget is used up, because a single token can take time
+    /// quadratic in the tree's depth. With `panic = "abort"`, the token is finished first.
     #[inline]
     pub(super) fn spend(&self, units: u64) {
         self.spent.set(self.spent.get().saturating_add(units));
@@ -74,27 +75,27 @@ impl Budget {
         }
     }
 
-    /// A tag of the tokenizer, which compared each attribute's name with those before it.
+    /// Counts a tag of the tokenizer, which compares each attribute's name with all earlier ones.
     pub(super) fn spend_tag(&self, attributes: usize) {
         let attributes = attributes as u64;
         self.spend(1 + attributes * attributes);
     }
 
-    /// A new element with attributes of so many bytes.
+    /// Counts a new element with attributes of `bytes` bytes.
     pub(super) fn spend_element(&self, attributes: usize, value_bytes: usize) {
         self.spend(ELEMENT_UNITS + attributes as u64 * ATTRIBUTE_UNITS + value_bytes as u64);
     }
 
-    /// A new formatting element, whose tag html5ever compares with those of all active ones without
-    /// a call of the sink. `handles` are the open and the active elements together.
+    /// Counts a new formatting element. html5ever compares its tag with all active ones without
+    /// calling the sink. `handles` counts the open and the active elements together.
     pub(super) fn spend_formatting(&self, attributes: usize, handles: u64) {
         let many = handles.saturating_sub(FEW_HANDLES);
         let each = TAG_COMPARISON_UNITS * (1 + attributes as u64);
         self.spend(handles.saturating_add(many.saturating_mul(each)));
     }
 
-    /// Two nodes are compared. Where handles went since the last time, elements were taken out of
-    /// the middle of a list, which moves all behind them.
+    /// Counts a comparison of two nodes. If handles disappeared since the last comparison, elements
+    /// were removed from the middle of a list, which moves all later ones.
     #[inline]
     pub(super) fn spend_comparison(&self, handles: u64) {
         let gone = self.handles_before.replace(handles).saturating_sub(handles);
@@ -104,7 +105,7 @@ impl Budget {
 
 #[cold]
 fn stop() {
-    // No message: this is no panic, and the driver catches it.
+    // No message: the driver catches this unwinding, which is not an error.
     if cfg!(panic = "unwind") && !std::thread::panicking() {
         std::panic::resume_unwind(Box::new(OutOfWork));
     }

@@ -1,8 +1,8 @@
 //! html5ever's tokenizer and tree builder, within a work budget.
 //!
-//! The text goes in in pieces. Between pieces and between tokens the driver stops when the budget is
-//! used up; inside a token the sink unwinds, which is caught here and never leaves this module. After
-//! that nothing of html5ever's state is used again.
+//! Text is parsed in pieces. Between pieces and between tokens the driver stops when the budget is
+//! used up. Inside a token the sink unwinds; this module catches the unwinding and never lets it
+//! out. Afterwards html5ever's state is not used again.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -24,26 +24,26 @@ use crate::error::{ParseError, ParseErrorKind};
 use crate::room::is_free;
 use crate::tables::Tables;
 
-/// Pieces in which text goes to html5ever. A tag that ends in the piece in which it begins has no
-/// more attributes than the tokenizer can compare in a few milliseconds.
+/// Bytes per piece passed to html5ever. A tag within one piece has at most as many attributes as
+/// the tokenizer can compare in a few milliseconds.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// Above this a token may not grow without a look at the memory.
+/// Length above which a token may grow only after a check of the available memory.
 const LONG_TOKEN_BYTES: usize = 1 << 20;
 
-/// A parser that takes text and gives tables.
+/// A parser from text to tables.
 pub(super) struct Driver {
     tokenizer: Tokenizer<Watched>,
     input: Rc<BufferQueue>,
-    /// The token that has begun and not ended.
+    /// The unfinished token.
     scan: TagScan,
     place: Place,
     error: Option<ParseError>,
-    /// Bytes fed since a token ended: html5ever holds them.
+    /// Bytes fed since the last token ended; html5ever buffers them.
     token_bytes: usize,
 }
 
-/// Where the text that was fed ends.
+/// Offset of the end of the text fed so far.
 #[derive(Clone, Copy)]
 struct Place {
     offset_bytes: u64,
@@ -55,9 +55,9 @@ struct Place {
 struct Watched {
     builder: TreeBuilder<Handle, Sink>,
     input: Rc<BufferQueue>,
-    /// Bytes of the piece that were left when a token came, if one came.
+    /// Bytes of the piece left after the last token, if there was one.
     left: Cell<Option<usize>>,
-    /// A tag had more attributes than are allowed.
+    /// A tag had too many attributes.
     too_many_attributes: Cell<bool>,
 }
 
@@ -69,7 +69,7 @@ impl Driver {
         Driver::of(builder, TokenizerOpts { discard_bom: false, ..Default::default() })
     }
 
-    /// Parses what is inside an element.
+    /// Parses a fragment inside an element.
     pub(super) fn for_fragment(
         bytes_expected: usize,
         context: QualName,
@@ -103,9 +103,9 @@ impl Driver {
         }
     }
 
-    /// Takes the next part of the text.
+    /// Parses the next part of the text.
     pub(super) fn process(&mut self, mut text: &str) {
-        // The tokenizer would leave a byte order mark out at the beginning of every piece.
+        // The tokenizer would drop a byte order mark at the beginning of every piece.
         if self.place.offset_bytes == 0
             && let Some(rest) = text.strip_prefix('\u{FEFF}')
         {
@@ -160,7 +160,7 @@ impl Driver {
         &self.tokenizer.sink
     }
 
-    /// What became of a piece.
+    /// Handles the outcome of a piece.
     fn end_of(&mut self, outcome: std::thread::Result<()>, piece: &str) {
         if let Err(payload) = outcome
             && !payload.is::<OutOfWork>()
@@ -197,7 +197,7 @@ impl Driver {
         }
     }
 
-    /// Fails behind `text`, which comes after what was passed.
+    /// Fails at the end of `text`, which follows the text passed before.
     fn fail(&mut self, kind: ParseErrorKind, text: &str) {
         self.place.pass(text);
         let Place { offset_bytes, line, column } = self.place;
@@ -222,7 +222,7 @@ impl TokenSink for Watched {
     type Handle = Handle;
 
     fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<Handle> {
-        // Errors come in the middle of tokens, too.
+        // Errors also occur in the middle of tokens.
         if !matches!(token, MarkupError(_)) {
             let left = self.input.peek_front_chunk_mut().map_or(0, |chunk| chunk.len());
             self.left.set(Some(left));
@@ -265,7 +265,7 @@ mod tests {
 
     use super::*;
 
-    /// The ordinary pages are far from the limit, so that other ordinary pages are, too.
+    /// Ordinary pages stay far below the limit, so other ordinary pages will, too.
     #[test]
     fn real_pages_need_a_small_part_of_their_budget() {
         let folder = std::env::var_os("EVERMAP_CORPUS").map_or_else(

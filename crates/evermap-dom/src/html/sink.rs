@@ -1,9 +1,9 @@
 //! The builder that html5ever drives.
 //!
-//! While a page is being parsed, nodes are moved about (misnested formatting, text in tables), so
-//! they have all five links here and ids in order of creation. When the page ends, one walk gives
-//! them ids in document order and drops what was left detached. Text grows at the tail of the
-//! arena and is settled, which means looked up and perhaps shared, as soon as something else comes.
+//! During the parse, nodes move (misnested formatting, text in tables), so they have all five links
+//! and ids in order of creation. At the end one walk assigns ids in document order and drops
+//! detached nodes. Text grows at the tail of the arena. When something else follows, the text is
+//! finished: it is looked up and may be shared.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -43,18 +43,18 @@ struct Building {
     extra: u32,
 }
 
-/// html5ever asks for the name of a node all the time, so the handle carries it.
+/// The handle has the name, because html5ever asks for it very often.
 #[derive(Clone)]
 pub(super) struct Handle {
     id: u32,
     namespace: ElementNamespace,
     local: LocalName,
-    /// Shared by all handles of a parse, to count them.
+    /// Reference shared by all handles of a parse, to count them.
     #[expect(dead_code, reason = "its clones are counted")]
     live: Rc<()>,
 }
 
-/// The namespaces that html5ever puts elements into; one byte where its atom takes eight.
+/// Namespaces of html5ever's elements, in one byte instead of the eight of an atom.
 #[derive(Clone, Copy)]
 enum ElementNamespace {
     Html,
@@ -89,15 +89,16 @@ impl ElementNamespace {
     }
 }
 
-/// The sink: what it builds, and what the work on it may cost.
+/// The sink: the builder and its work budget.
 pub(super) struct Sink {
     builder: RefCell<Builder>,
     budget: Budget,
-    /// Held by every handle: html5ever keeps one for each open and each active formatting element.
+    /// Every handle has a clone; html5ever keeps one handle per open and per active formatting
+    /// element.
     live: Rc<()>,
 }
 
-/// What the sink leaves: everything but the numbering.
+/// Everything that the sink builds, before the final numbering.
 pub(super) struct Builder {
     nodes: Vec<Building>,
     attributes: Vec<Attribute>,
@@ -112,7 +113,7 @@ pub(super) struct Builder {
     scripting: bool,
     overflow: bool,
     no_memory: bool,
-    /// Units of work that were done since the sink asked.
+    /// Units of work since the sink last asked.
     work: u64,
 }
 
@@ -149,12 +150,12 @@ impl Builder {
         self.nodes[id as usize].word & KIND_MASK
     }
 
-    /// Nothing may be put into the arena while a text at its tail can still grow.
+    /// Finishes the growing text at the tail. Called before anything else is added to the arena.
     #[inline]
-    fn settle_text(&mut self) {
+    fn finish_text(&mut self) {
         if self.open_text != NONE {
             let node = &mut self.nodes[self.open_text as usize];
-            node.data = self.arena.settle(node.data, node.extra);
+            node.data = self.arena.intern_tail(node.data, node.extra);
             self.open_text = NONE;
         }
     }
@@ -184,7 +185,7 @@ impl Builder {
         }
     }
 
-    /// Appends attributes; gives the flags that the element gets from them.
+    /// Appends attributes. Returns the element's flags that result from them.
     fn push_attributes(&mut self, attributes: &[html5ever::Attribute]) -> u32 {
         let mut flags = 0;
         if !has_room(&mut self.attributes, attributes.len()) {
@@ -210,7 +211,7 @@ impl Builder {
     }
 
     fn create_element(&mut self, name: &QualName, attributes: &[html5ever::Attribute]) -> u32 {
-        self.settle_text();
+        self.finish_text();
         let namespace = match name.ns {
             ns!(html) => NAMESPACE_DEFAULT,
             ns!(svg) => NAMESPACE_SVG,
@@ -234,9 +235,9 @@ impl Builder {
         }
     }
 
-    /// A node whose content never changes: comment, doctype, processing instruction.
+    /// Creates a node whose content never changes: comment, doctype, processing instruction.
     fn create_leaf(&mut self, word: u32, text: &[u8]) -> u32 {
-        self.settle_text();
+        self.finish_text();
         let offset = self.arena.text(text);
         self.push_node(word, offset, text.len() as u32)
     }
@@ -245,8 +246,8 @@ impl Builder {
         let open = self.open_text == id;
         let Building { data, extra, .. } = self.nodes[id as usize];
         if !open {
-            self.settle_text();
-            // It is copied to the tail of the arena.
+            self.finish_text();
+            // The text is copied to the tail of the arena.
             self.work += u64::from(extra);
         }
         let (data, extra) = self.arena.extend(open, data, extra, more.as_bytes());
@@ -256,7 +257,7 @@ impl Builder {
     }
 
     fn new_text(&mut self, text: &str) -> u32 {
-        self.settle_text();
+        self.finish_text();
         let offset = self.arena.push(text.as_bytes());
         let id = self.push_node(TEXT_NODE, offset, text.len() as u32);
         self.open_text = id;
@@ -364,10 +365,10 @@ impl Builder {
         (from.first, from.last) = (NONE, NONE);
     }
 
-    /// A second `<html>` or `<body>` tag: the first one gets the attributes it lacks. Its run is
-    /// copied to the end of the array, where it can grow.
+    /// Handles a second `<html>` or `<body>` tag: adds its attributes to the first one where
+    /// missing. The run is copied to the end of the array, where it can grow.
     fn add_attributes(&mut self, id: u32, attributes: Vec<html5ever::Attribute>) {
-        self.settle_text();
+        self.finish_text();
         let from = self.nodes[id as usize].data;
         let start = self.attributes.len();
         if from != NONE {
@@ -384,7 +385,7 @@ impl Builder {
             }
         }
         let known: Vec<u32> = self.attributes[start..].iter().map(Attribute::name).collect();
-        // They are copied, and compared with each new one.
+        // The existing attributes are copied and compared with each new one.
         self.work += known.len() as u64 * (8 + attributes.len() as u64);
         let mut missing = attributes;
         missing.retain(|attribute| {
@@ -402,14 +403,15 @@ impl Builder {
         node.word |= flags;
     }
 
-    /// Whether something was left out because there was no memory. What is built is no tree then.
+    /// Returns true if something is missing for lack of memory. Then the nodes are not a valid
+    /// tree.
     fn has_no_memory(&self) -> bool {
         self.no_memory || self.arena.has_no_memory()
     }
 
-    /// Gives the nodes their final ids, in document order.
+    /// Assigns the final ids to the nodes, in document order.
     pub(super) fn finish(mut self, source_bytes: u64) -> Result<Tables, ParseError> {
-        self.settle_text();
+        self.finish_text();
         let mut nodes = Vec::new();
         self.no_memory |= !has_room(&mut nodes, self.nodes.len());
         if !self.has_no_memory() {
@@ -433,8 +435,8 @@ impl Builder {
     }
 }
 
-/// Walks the tree once, without a stack, and lays the nodes out in the order it meets them. `nodes` has
-/// room for all.
+/// Walks the tree once, without a stack, and writes the nodes in document order. `nodes` has room
+/// for all.
 fn number(building: &mut [Building], nodes: &mut Vec<Node>) {
     let mut fragments_open = 0u32;
     let mut current = 0u32;
@@ -492,7 +494,7 @@ fn number(building: &mut [Building], nodes: &mut Vec<Node>) {
 impl Sink {
     pub(super) fn new(bytes_expected: usize, options: &HtmlOptions) -> Sink {
         let (mut nodes, mut attributes) = (Vec::new(), Vec::new());
-        // They grow later where there is not that much memory.
+        // Without that much memory the tables start smaller and grow later.
         let _ = nodes.try_reserve(bytes_expected / 64);
         let _ = attributes.try_reserve(bytes_expected / 128);
         let mut builder = Builder {
@@ -518,7 +520,7 @@ impl Sink {
         &self.budget
     }
 
-    /// Whether something was left out because there was no memory.
+    /// Returns true if something is missing for lack of memory.
     pub(super) fn has_no_memory(&self) -> bool {
         self.builder.borrow().has_no_memory()
     }
@@ -527,7 +529,7 @@ impl Sink {
         self.builder.into_inner()
     }
 
-    /// Changes what is built, and counts the work.
+    /// Runs an edit of the builder and counts its work.
     #[inline]
     fn edit<R>(&self, edit: impl FnOnce(&mut Builder) -> R) -> R {
         let mut builder = self.builder.borrow_mut();
@@ -545,14 +547,15 @@ impl Sink {
         Handle { id, namespace: ElementNamespace::None, local: LocalName::default(), live }
     }
 
-    /// Handles that html5ever holds: open elements, active formatting elements, a few others.
+    /// Returns the number of handles that html5ever holds: open elements, active formatting
+    /// elements and a few others.
     #[inline]
     fn handles(&self) -> u64 {
         Rc::strong_count(&self.live) as u64
     }
 }
 
-/// Elements that html5ever puts into its list of active formatting elements.
+/// Returns true for elements that html5ever puts into its list of active formatting elements.
 fn is_formatting(name: &QualName) -> bool {
     name.ns == ns!(html)
         && matches!(
@@ -627,7 +630,7 @@ impl TreeSink for Sink {
 
     fn create_pi(&self, target: StrTendril, data: StrTendril) -> Handle {
         let mut builder = self.builder.borrow_mut();
-        builder.settle_text();
+        builder.finish_text();
         let Builder { names, arena, .. } = &mut *builder;
         let name = names.intern(arena, &target, 0, NAMESPACE_DEFAULT);
         let word = PROCESSING_INSTRUCTION | name << NAME_SHIFT;

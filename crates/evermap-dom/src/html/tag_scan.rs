@@ -1,10 +1,10 @@
-//! Counts the attributes of a tag that has begun and not ended.
+//! Counts the attributes of an unfinished tag.
 //!
-//! html5ever's tokenizer compares each attribute's name with all names before it, and says nothing
-//! until the tag ends. So a tag that goes on over the end of a piece is looked at here first. The
-//! states are those of the standard's tokenizer; only counting matters.
+//! html5ever's tokenizer compares each attribute's name with all earlier names, and reports nothing
+//! until the tag ends. So a tag that continues beyond a piece is scanned here first. The states are
+//! those of the standard's tokenizer, reduced to counting.
 
-/// Where in a tag the scan is.
+/// State of the scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Before the first byte of a token.
@@ -19,11 +19,11 @@ enum State {
     DoubleQuoted,
     SingleQuoted,
     Unquoted,
-    /// The tag has ended, or this is no tag.
+    /// The tag has ended, or the token is not a tag.
     Done,
 }
 
-/// A scan of one token, which may come in pieces.
+/// A scan of one token, possibly in several pieces.
 #[derive(Debug)]
 pub(super) struct TagScan {
     state: State,
@@ -31,17 +31,17 @@ pub(super) struct TagScan {
 }
 
 impl TagScan {
-    /// A scan that waits for the first byte of a token.
+    /// Creates a scan that waits for the first byte of a token.
     pub(super) fn new() -> TagScan {
         TagScan { state: State::Start, attributes: 0 }
     }
 
-    /// Attributes that have begun, duplicates included.
+    /// Returns the number of attributes so far, including duplicates.
     pub(super) fn attributes(&self) -> usize {
         self.attributes
     }
 
-    /// Looks at the next bytes of the token, and at nothing behind its end.
+    /// Scans the next bytes up to the end of the token.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {

@@ -1,9 +1,9 @@
-//! Which elements a query has to look at.
+//! Candidates of a query: the elements that it must test.
 //!
-//! An element that matches has the id, the classes and the name that the rightmost part of the
-//! selector names, so the shortest of their lists in the index is enough; for a list of selectors
-//! the lists are merged. Without an index, or when one of the selectors names nothing, all
-//! elements below the scope are candidates, one after the other as they lie in the table.
+//! A matching element has the id, the classes and the name of the rightmost part of the selector,
+//! so the shortest of their index lists is sufficient. For a list of selectors the lists are
+//! merged. Without an index, or if one of the selectors has no id, class or name there, all
+//! elements below the scope are candidates, in table order.
 
 use selectors::parser::{Component, Selector as CssSelector};
 
@@ -20,7 +20,7 @@ pub(super) enum Candidates<'a> {
     Lists { lists: Vec<List<'a>>, after: u32, end: u32 },
 }
 
-/// A rising list and its first id that was not given out yet.
+/// An increasing list and its next id.
 pub(super) struct List<'a> {
     head: Option<u32>,
     rest: Source<'a>,
@@ -50,7 +50,7 @@ impl Source<'_> {
 impl<'a> Candidates<'a> {
     pub(super) fn new(dom: &Dom<'a>, scope: u32, selector: &Selector) -> Candidates<'a> {
         let scan = Candidates::Scan { next: scope.saturating_add(1), end: dom.end(scope) };
-        // The index leaves template contents out.
+        // The index excludes template contents.
         if !dom.is_indexed() || dom.node_at(scope).has(IN_FRAGMENT) {
             return scan;
         }
@@ -101,7 +101,7 @@ impl<'a> Candidates<'a> {
                     if id >= *end {
                         return None;
                     }
-                    // A damaged list could go back; a good one never does.
+                    // Only a damaged list can go back.
                     if id > *after {
                         *after = id;
                         return Some(id);
@@ -112,8 +112,8 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// The shortest set of lists that holds everything the selector can match, if its rightmost part
-/// names an id, a class or an element.
+/// Returns the shortest set of lists that contains all matches of the selector, if its rightmost
+/// part has an id, a class or a name.
 fn shortest<'a>(dom: &Dom<'a>, selector: &CssSelector<Css>) -> Option<Vec<Source<'a>>> {
     let length =
         |sources: &Vec<Source<'a>>| sources.iter().map(|s| u64::from(s.len())).sum::<u64>();

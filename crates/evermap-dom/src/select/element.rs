@@ -1,4 +1,4 @@
-//! One element of a document as the `selectors` crate asks about it.
+//! One element of a document, with the interface that the `selectors` crate needs.
 
 use selectors::attr::{AttrSelectorOperation, CaseSensitivity, NamespaceConstraint};
 use selectors::bloom::BloomFilter;
@@ -47,7 +47,7 @@ impl<'d> Element<'d> {
         }
     }
 
-    /// Whether this is an HTML element with one of these names.
+    /// Returns true if this is an HTML element with one of these names.
     fn is_any_of(&self, names: &[&str]) -> bool {
         let name = valid_str(self.dom.local_bytes(self.node().name()));
         names.contains(&name) && self.is_html()
@@ -103,7 +103,7 @@ impl<'d> Element<'d> {
         !self.is_any_of(&["optgroup"]) && self.is_in_disabled_fieldset()
     }
 
-    /// Inside a disabled fieldset, but not inside its first legend.
+    /// Returns true inside a disabled fieldset, except inside its first legend.
     fn is_in_disabled_fieldset(&self) -> bool {
         let mut below = *self;
         while let Some(above) = selectors::Element::parent_element(&below) {
@@ -121,7 +121,7 @@ impl<'d> Element<'d> {
         false
     }
 
-    /// `:has(...)`: looks at the elements that the relative selectors can reach, in table order.
+    /// `:has(...)`: tests the elements that the relative selectors can reach, in table order.
     fn has_relative(&self, list: &SelectorList<Css>, context: &mut MatchingContext<Css>) -> bool {
         if context.relative_selector_anchor().is_some() {
             return false;

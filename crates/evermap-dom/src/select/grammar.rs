@@ -65,7 +65,8 @@ impl Selector {
             Ok(_) => SelectorErrorKind::Syntax,
             Err(error) => kind_of(&error),
         };
-        // The parser skips to the next comma before it reports; a name that was refused is known.
+        // The parser skips to the next comma before it reports an error. A refused name is known
+        // exactly.
         if let Some(refused) = grammar.refused.take()
             && let Some(at) = source.to_ascii_lowercase().find(&refused.to_ascii_lowercase())
         {
@@ -95,7 +96,7 @@ impl fmt::Debug for Selector {
     }
 }
 
-/// Why a selector could not be parsed.
+/// The error of parsing a selector.
 ///
 /// ```
 /// use evermap_dom::{Selector, SelectorErrorKind};
@@ -106,11 +107,11 @@ impl fmt::Debug for Selector {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectorError {
-    /// What is wrong.
+    /// The kind of error.
     pub kind: SelectorErrorKind,
-    /// Where, in bytes from the start of the selector: just after what could not be understood.
+    /// Offset in bytes from the start of the selector: just after the text that was not understood.
     pub offset_bytes: usize,
-    /// The text before that place, back to the last white space.
+    /// The text before the offset, back to the last white space.
     pub found: String,
     /// The whole selector.
     pub selector: String,
@@ -152,22 +153,22 @@ impl std::error::Error for SelectorError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectorErrorKind {
-    /// Nothing where a selector should be.
+    /// A selector is missing.
     #[error("a selector is missing")]
     Empty,
     /// A combinator with nothing after it.
-    #[error("a combinator leads nowhere")]
+    #[error("no selector after a combinator")]
     DanglingCombinator,
-    /// A pseudo-class or pseudo-element that a document at rest does not have.
+    /// A pseudo-class or pseudo-element that a static document does not have.
     #[error("a pseudo-class or pseudo-element that is not supported")]
     UnsupportedPseudo,
-    /// A namespace prefix that was not given.
+    /// An unknown namespace prefix.
     #[error("an unknown namespace prefix (see Selector::parse_with_namespaces)")]
     UnknownPrefix,
-    /// An attribute selector that is not one.
+    /// An invalid attribute selector.
     #[error("a malformed attribute selector")]
     Attribute,
-    /// Blocks inside blocks, too many to be meant.
+    /// Too many nested blocks.
     #[error("too deeply nested")]
     TooDeep,
     /// Anything else.
@@ -206,7 +207,7 @@ fn kind_of(error: &ParseError<SelectorParseErrorKind>) -> SelectorErrorKind {
 struct Grammar<'n> {
     namespaces: &'n [(&'n str, &'n str)],
     inside_has: Cell<bool>,
-    /// The first pseudo-class or prefix that was refused, as it stands in the source.
+    /// The first refused pseudo-class or prefix, as in the source.
     refused: Cell<Option<String>>,
 }
 
@@ -301,7 +302,8 @@ const PSEUDO_CLASSES: [(&str, Pseudo); 7] = [
     ("optional", Pseudo::Optional),
 ];
 
-/// The pseudo-classes beyond the structural ones: what attributes say about a document at rest.
+/// The pseudo-classes besides the structural ones: states of a static document that attributes
+/// define.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Pseudo {
     Link,
@@ -339,7 +341,7 @@ impl ToCss for Pseudo {
     }
 }
 
-/// There are no pseudo-elements in a document.
+/// Type without values: a document has no pseudo-elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoPseudoElement {}
 

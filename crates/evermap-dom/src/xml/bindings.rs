@@ -1,7 +1,8 @@
-//! The namespace declarations in force.
+//! The namespace declarations in scope.
 //!
-//! A stack, innermost last. Few are in force on ordinary documents, and a look through them is quickest;
-//! hostile ones declare a namespace at every level, so above that a table finds the innermost of a prefix.
+//! A stack, innermost last. Ordinary documents have few declarations in scope, and a linear search
+//! is fastest. Hostile documents declare a namespace at every level, so above a limit a table finds
+//! the innermost declaration of a prefix.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -9,10 +10,10 @@ use std::rc::Rc;
 use crate::layout::NONE;
 use crate::names::NAMESPACE_XML;
 
-/// Up to this many are looked through.
+/// Up to this number the search is linear.
 const FEW: usize = 16;
 
-/// A declaration, and the place of the one of the same prefix that it hides.
+/// A declaration, and the index of the declaration of the same prefix that it hides.
 struct Binding {
     prefix: Rc<str>,
     namespace: u32,
@@ -21,12 +22,12 @@ struct Binding {
 
 pub(super) struct Bindings {
     stack: Vec<Binding>,
-    /// Place of the innermost declaration of a prefix.
+    /// Returns the index of the innermost declaration of a prefix.
     innermost: HashMap<Rc<str>, u32>,
 }
 
 impl Bindings {
-    /// Those of every document.
+    /// The declarations of every document.
     pub(super) fn new() -> Bindings {
         let mut bindings = Bindings { stack: Vec::new(), innermost: HashMap::new() };
         bindings.push("xml", NAMESPACE_XML);
@@ -37,7 +38,7 @@ impl Bindings {
         self.stack.len()
     }
 
-    /// Puts a declaration in force.
+    /// Adds a declaration.
     pub(super) fn push(&mut self, prefix: &str, namespace: u32) {
         let prefix: Rc<str> = prefix.into();
         let place = self.stack.len() as u32;
@@ -45,7 +46,7 @@ impl Bindings {
         self.stack.push(Binding { prefix, namespace, hidden });
     }
 
-    /// Ends all but the first `len`.
+    /// Removes all but the first `len` declarations.
     pub(super) fn truncate(&mut self, len: usize) {
         while self.stack.len() > len
             && let Some(binding) = self.stack.pop()
@@ -57,7 +58,7 @@ impl Bindings {
         }
     }
 
-    /// The namespace that a prefix stands for.
+    /// Returns the namespace of a prefix.
     pub(super) fn of(&self, prefix: &str) -> Option<u32> {
         if self.stack.len() <= FEW {
             let found = self.stack.iter().rev().find(|binding| *binding.prefix == *prefix);
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_stands_for_its_innermost_declaration() {
+    fn the_innermost_declaration_of_a_prefix_is_used() {
         for around in [0, 2 * FEW] {
             let mut bindings = Bindings::new();
             for number in 0..around {

@@ -1,8 +1,8 @@
-//! From XML events to tables.
+//! Converts XML events to tables.
 //!
-//! Events come in document order, so nodes are appended with their final ids. The open elements
-//! are a list, not the call stack: depth costs memory only. Entities with markup in them are
-//! parsed by a call of their own, with a bound on how deep they nest and how much they grow.
+//! Events come in document order, so nodes are appended with their final ids. The open elements are
+//! a list, not the call stack: depth costs only memory. Entities that contain markup are parsed
+//! recursively, with limits on their nesting and their total length.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -24,11 +24,11 @@ use crate::names::*;
 use crate::room::{has_room, has_room_for_node};
 use crate::tables::{Parts, Tables};
 
-/// Entities inside entities.
+/// Maximum nesting of entities.
 const ENTITY_DEPTH_MAX: u32 = 16;
-/// Bytes that all expansions of a document may add up to, whatever its length.
+/// Bytes that all expansions of a document may have in total, whatever its length.
 const ENTITY_BYTES_MAX: usize = 16 << 20;
-/// Above this many attributes in one element, duplicates are found by a hash set.
+/// From this many attributes per element on, duplicates are found with a hash set.
 const FEW_ATTRIBUTES: usize = 16;
 const CACHE_SLOTS: usize = 1024;
 
@@ -72,19 +72,19 @@ struct Builder {
     classes: ClassTable,
     entities: HashMap<String, Entity>,
     entity_bytes: usize,
-    /// The open elements, innermost last, and how many declarations were in force before each.
+    /// The open elements, innermost last, each with the number of declarations in scope before it.
     open: Vec<(u32, u32)>,
     bindings: Bindings,
     /// From qualified name and namespace to name id, checked against the name table.
     cache: Vec<(u32, u32)>,
     seed: Seeded,
-    /// The last node is a text that may still grow.
+    /// The last node is a text that can still grow.
     text_open: bool,
     has_root: bool,
     has_doctype: bool,
     overflow: bool,
     no_memory: bool,
-    /// Where in the document the current event starts.
+    /// Offset of the current event in the document.
     at: usize,
 }
 
@@ -180,7 +180,7 @@ impl Builder {
     }
 
     fn end_document(&mut self) -> Outcome {
-        self.settle_text();
+        self.finish_text();
         self.nodes[0].extent = self.nodes.len() as u32;
         match self.has_root {
             true => Ok(()),
@@ -206,11 +206,11 @@ impl Builder {
         id
     }
 
-    fn settle_text(&mut self) {
+    fn finish_text(&mut self) {
         if self.text_open
             && let Some(node) = self.nodes.last_mut()
         {
-            node.data = self.arena.settle(node.data, node.extent);
+            node.data = self.arena.intern_tail(node.data, node.extent);
         }
         self.text_open = false;
     }
@@ -234,7 +234,7 @@ impl Builder {
     }
 
     fn leaf(&mut self, word: u32, text: &str) {
-        self.settle_text();
+        self.finish_text();
         let offset = self.arena.text(text.as_bytes());
         self.push(word, offset, text.len() as u32);
     }
@@ -273,7 +273,7 @@ impl Builder {
         }
     }
 
-    /// The replacement text of an entity, accounted for.
+    /// Returns the replacement text of an entity, and counts its length.
     fn entity(&mut self, name: &str, depth: u32) -> Outcome<std::rc::Rc<str>> {
         let text = match self.entities.get(name) {
             Some(Entity::Text(text)) => text.clone(),
@@ -292,7 +292,7 @@ impl Builder {
         if check_name(target)? > 0 || target.eq_ignore_ascii_case("xml") {
             return Err(not_well_formed("a processing instruction with a reserved target"));
         }
-        self.settle_text();
+        self.finish_text();
         let name = self.names.intern(&mut self.arena, target, 0, NAMESPACE_DEFAULT);
         let word = PROCESSING_INSTRUCTION | name << NAME_SHIFT;
         self.leaf(word, &unify_line_ends(content));
@@ -322,7 +322,7 @@ impl Builder {
             }
             self.has_root = true;
         }
-        self.settle_text();
+        self.finish_text();
         attributes(rest, raw)?;
         let bindings_before = self.bindings.len() as u32;
         for attribute in raw.iter().filter(|attribute| attribute.name.starts_with("xmlns")) {
@@ -341,7 +341,7 @@ impl Builder {
     }
 
     fn close(&mut self) {
-        self.settle_text();
+        self.finish_text();
         if let Some((id, bindings)) = self.open.pop() {
             self.bindings.truncate(bindings as usize);
             self.nodes[id as usize].extent = self.nodes.len() as u32;
@@ -406,7 +406,7 @@ impl Builder {
         }
     }
 
-    /// Puts a namespace declaration in force.
+    /// Adds a namespace declaration.
     fn declare(&mut self, attribute: &RawAttribute<'_>) -> Outcome {
         let prefix = match attribute.name {
             "xmlns" => "",
@@ -436,7 +436,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The id of an element's or attribute's name in the namespaces in force.
+    /// Returns the id of an element's or attribute's name in the current namespaces.
     fn name(&mut self, qualified: &str, is_element: bool) -> Outcome<u32> {
         let colon = memchr::memchr(b':', qualified.as_bytes());
         let namespace = match colon {
@@ -466,7 +466,8 @@ impl Builder {
         Ok(name)
     }
 
-    /// An attribute value with its references resolved and its white space made spaces.
+    /// Returns an attribute value with resolved references and each white space character as a
+    /// space.
     fn normalized<'v>(&mut self, value: &'v str, depth: u32) -> Outcome<Cow<'v, str>> {
         let special = |byte: u8| matches!(byte, b'&' | b'\t' | b'\n' | b'\r');
         if !value.bytes().any(special) {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::scan::{character, check_name, is_space, not_well_formed};
 use crate::error::ParseErrorKind;
 
-/// What an entity stands for.
+/// The replacement of an entity.
 #[derive(Clone, Debug)]
 pub(super) enum Entity {
     Text(Rc<str>),
@@ -99,7 +99,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Parses what stands between `<!DOCTYPE` and `>`.
+/// Parses the text between `<!DOCTYPE` and `>`.
 pub(super) fn parse(source: &str) -> Result<Doctype<'_>, ParseErrorKind> {
     let mut cursor = Cursor { rest: source };
     cursor.skip_space();
@@ -141,7 +141,7 @@ fn subset(
         {
             cursor.skip_declaration()?;
         } else if cursor.eat("%") {
-            // A parameter entity: its text, from elsewhere, is not read.
+            // A parameter entity. Its external text is not read.
             cursor.skip_past(";")?;
         } else {
             return Err(not_well_formed("unexpected text in the DOCTYPE's subset"));
@@ -166,13 +166,13 @@ fn entity(
         Some(_) => Entity::External,
         None => Entity::Text(replacement(cursor.quoted()?)?.into()),
     };
-    // The first declaration of a name is the one that counts.
+    // The first declaration of a name counts.
     entities.entry(name.to_owned()).or_insert(entity);
     cursor.skip_declaration()
 }
 
-/// The replacement text of an entity value: character references are resolved now, references to
-/// other entities when this one is used.
+/// Returns the replacement text of an entity value. Character references are resolved now,
+/// references to other entities when this one is used.
 fn replacement(value: &str) -> Result<String, ParseErrorKind> {
     let mut text = String::with_capacity(value.len());
     let mut rest = value;

@@ -10,14 +10,14 @@ pub(super) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// One attribute as it stands in a tag.
+/// One attribute as written in a tag.
 #[derive(Clone, Copy)]
 pub(super) struct RawAttribute<'a> {
     pub name: &'a str,
     pub value: &'a str,
 }
 
-/// Splits what is between a tag's name and its end into attributes.
+/// Splits the text between a tag's name and its end into attributes.
 pub(super) fn attributes<'a>(
     mut rest: &'a str,
     found: &mut Vec<RawAttribute<'a>>,
@@ -58,7 +58,7 @@ pub(super) fn attributes<'a>(
     }
 }
 
-/// Checks a qualified name; gives the length of its prefix, 0 if there is none.
+/// Checks a qualified name. Returns the length of its prefix, 0 without one.
 pub(super) fn check_name(name: &str) -> Result<usize, ParseErrorKind> {
     let bad = || ParseErrorKind::NotWellFormed(format!("{name:?} is not a name"));
     let (prefix, local) = match name.split_once(':') {
@@ -90,7 +90,8 @@ fn continues_name(c: char) -> bool {
             | '\u{300}'..='\u{36F}' | '\u{203F}'..='\u{2040}')
 }
 
-/// The first byte of a text that XML does not allow: a control character or a noncharacter.
+/// Returns the offset of the first character that XML does not allow: a control character or a
+/// noncharacter.
 pub(super) fn first_forbidden(text: &str) -> Option<usize> {
     let forbidden = |byte: u8| byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r');
     let bytes = text.as_bytes();
@@ -109,7 +110,7 @@ pub(super) fn first_forbidden(text: &str) -> Option<usize> {
     control.into_iter().chain(first).min()
 }
 
-/// The character that a reference such as `#65` or `#x41` stands for.
+/// Returns the character of a reference such as `#65` or `#x41`.
 pub(super) fn character(reference: &str) -> Result<char, ParseErrorKind> {
     let bad = || ParseErrorKind::NotWellFormed(format!("&{reference}; is not a character"));
     let digits = reference.strip_prefix('#').ok_or_else(bad)?;

@@ -1,5 +1,5 @@
-//! What the tests share: the corpus, a peer tree made by html5ever's own rcdom, and a generator of
-//! random numbers that a seed replays.
+//! Shared code of the tests: the corpus, a peer tree from html5ever's rcdom, and a reproducible
+//! random number generator.
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod peer;
@@ -7,7 +7,7 @@ pub mod selectors;
 
 use std::path::PathBuf;
 
-/// A folder of the test corpus. `None`, with a visible notice, where there is none.
+/// Returns a folder of the test corpus; `None` with a notice if it is missing.
 pub fn corpus(part: &str) -> Option<PathBuf> {
     let root = std::env::var_os("EVERMAP_CORPUS").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus"),
@@ -21,7 +21,7 @@ pub fn corpus(part: &str) -> Option<PathBuf> {
     None
 }
 
-/// The files of a corpus folder with one extension, sorted: name and content.
+/// Returns the files of a corpus folder with one extension, sorted: name and content.
 pub fn files(part: &str, extension: &str) -> Vec<(String, String)> {
     let Some(folder) = corpus(part) else {
         return Vec::new();
@@ -40,11 +40,11 @@ pub fn files(part: &str, extension: &str) -> Vec<(String, String)> {
     files
 }
 
-/// xorshift64*: small, and the same everywhere.
+/// xorshift64*: small, and the same on all platforms.
 pub struct Random(u64);
 
 impl Random {
-    /// A generator; the seed can be replaced by the variable EVERMAP_SEED.
+    /// Creates a generator. The variable EVERMAP_SEED replaces the seed.
     pub fn new(seed: u64) -> Random {
         let given = std::env::var("EVERMAP_SEED").ok();
         let seed = given.and_then(|text| text.parse().ok()).unwrap_or(seed);
@@ -66,7 +66,7 @@ impl Random {
         &from[self.below(from.len())]
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times on average.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }

@@ -1,5 +1,5 @@
-//! The same page as html5ever's own tree, and selectors matched over it by the same `selectors`
-//! crate through an implementation that shares nothing with the one under test.
+//! The peer: a page as html5ever's own tree, and selectors matched on it by the same `selectors`
+//! crate through an implementation that is independent of the tested one.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ pub fn parse_in(text: &str, context: &str, scripting: bool) -> RcDom {
         .one(StrTendril::from_slice(text))
 }
 
-/// One line per node: depth and everything about it, attributes in order.
+/// Returns one line per node: depth and all properties, attributes in order.
 pub fn describe_peer(document: &Handle) -> Vec<String> {
     let mut lines = Vec::new();
     let mut left = vec![(document.clone(), 0)];
@@ -80,7 +80,7 @@ pub fn describe_peer(document: &Handle) -> Vec<String> {
     lines
 }
 
-/// The same lines from the tables, by walking links: first child, next sibling, contents.
+/// Returns the same lines from the tables, by following links: first child, next sibling, contents.
 pub fn describe(dom: Dom<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut left = vec![(dom.document_node(), 0)];
@@ -130,7 +130,7 @@ pub fn assert_same(name: &str, dom: Dom<'_>, peer: &RcDom) {
     assert_eq!(ours.len(), theirs.len(), "{name}: number of nodes");
 }
 
-/// The elements of a page in document order, template contents left out.
+/// Returns the elements of a page in document order, without template contents.
 pub struct Peer {
     pub elements: Vec<PeerElement>,
     pub quirks: QuirksMode,
@@ -139,7 +139,7 @@ pub struct Peer {
 pub struct PeerElement {
     pub name: QualName,
     pub attributes: Vec<(QualName, String)>,
-    /// Place among all nodes in document order.
+    /// Index among all nodes in document order.
     pub place: usize,
     parent: Option<usize>,
     is_root: bool,
@@ -212,7 +212,7 @@ impl Peer {
         Peer { elements, quirks }
     }
 
-    /// The places, in document order, of the elements that match.
+    /// Returns the indices of the elements that match, in document order.
     pub fn select(&self, selector: &str) -> Vec<usize> {
         let mut input = CssParser::new(selector);
         let list = SelectorList::parse(&PeerGrammar, &mut input, ParseRelative::No)

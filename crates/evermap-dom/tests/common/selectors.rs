@@ -1,9 +1,9 @@
-//! Random selectors for a page, from what is in it.
+//! Random selectors for a page, from its names, ids and classes.
 
 use super::Random;
 use super::peer::{Peer, PeerElement};
 
-/// A selector list made of names, ids, classes and attributes that the page has.
+/// Returns a selector list made of names, ids, classes and attributes of the page.
 pub fn list(random: &mut Random, peer: &Peer) -> String {
     let mut source = complex(random, peer);
     while random.one_in(6) {

@@ -1,5 +1,5 @@
-//! Who maps objects: the sandbox's host for a guest, a store of its own for a native program. Both
-//! are a [`Writer`] and a [`Reader`] with the same methods; everything above is one source.
+//! The platform that maps objects: the host for a guest in a sandbox, a store for a native program.
+//! Both have a [`Writer`] and a [`Reader`] with the same methods, so the code above is the same.
 
 #[cfg(not(target_family = "wasm"))]
 mod native;

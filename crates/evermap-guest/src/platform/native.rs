@@ -1,4 +1,4 @@
-//! A native program: objects are those of the store that `EVERMAP_STORE` names.
+//! Native programs: maps objects of the store that `EVERMAP_STORE` names.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -8,13 +8,13 @@ use evermap::{Heap, RawSession, RawSnapshot, Store};
 use crate::error::{Code, Error, Result};
 use crate::root::{RawRoot, View};
 
-/// The variable that names the store's directory.
+/// Environment variable with the store's directory.
 const STORE_VARIABLE: &str = "EVERMAP_STORE";
 
 static STORE: Mutex<Option<Store>> = Mutex::new(None);
 
-/// In a native program: opens objects in this store from now on, and not in the one that the
-/// environment variable `EVERMAP_STORE` names. Makes the store when there is none.
+/// Sets the store in which a native program opens objects from now on, instead of the one in the
+/// environment variable `EVERMAP_STORE`. Creates the store if it does not exist.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -24,7 +24,7 @@ static STORE: Mutex<Option<Store>> = Mutex::new(None);
 /// ```
 ///
 /// # Errors
-/// When there can be no store.
+/// The errors of opening and creating a store.
 pub fn use_store(directory: impl Into<PathBuf>) -> Result<()> {
     let store = Store::open_or_create(directory.into())?;
     *STORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(store);
@@ -44,7 +44,7 @@ fn store(object: &str) -> Result<Store> {
     Ok(open.insert(store).clone())
 }
 
-/// An object that is open for writing.
+/// An object open for writing.
 pub(crate) struct Writer {
     session: RawSession,
 }
@@ -54,7 +54,7 @@ impl Writer {
         let store = store(name)?;
         let session = match store.write_raw(name) {
             Err(evermap::Error::NotFound { .. }) => match store.create_raw(name) {
-                // Another process may have been quicker.
+                // Another process can have created it first.
                 Ok(()) | Err(evermap::Error::AlreadyExists { .. }) => store.write_raw(name),
                 Err(error) => Err(error),
             },
@@ -72,11 +72,11 @@ impl Writer {
     }
 
     /// # Safety
-    /// As `Heap::set_root_raw`.
+    /// Same requirements as `Heap::set_root_raw`.
     pub(crate) unsafe fn set_root(&mut self, root: &RawRoot) -> Result<()> {
         let address = std::ptr::NonNull::new(root.address);
         let (tag, description) = (root.tag, &root.description);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes a root of the tag's type, as `Heap::set_root_raw` requires.
         let set = unsafe { self.session.set_root(address, root.bytes, tag, description) };
         set.map_err(|e| Error::of(&e, self.session.name()))
     }
@@ -105,7 +105,7 @@ impl View for Writer {
     }
 
     fn contains(&self, address: usize, length: usize) -> bool {
-        lies_in(&self.session.regions(), address, length)
+        contains_range(&self.session.regions(), address, length)
     }
 }
 
@@ -135,7 +135,7 @@ impl View for Reader {
     }
 
     fn contains(&self, address: usize, length: usize) -> bool {
-        lies_in(&self.snapshot.regions(), address, length)
+        contains_range(&self.snapshot.regions(), address, length)
     }
 }
 
@@ -146,8 +146,9 @@ impl RawRoot {
     }
 }
 
-/// Small roots lie before the first chunk, so a region counts as a whole.
-fn lies_in(regions: &[(u64, u64)], address: usize, length: usize) -> bool {
+/// Returns true if the range lies in a region. Small roots lie before the first chunk, so the whole
+/// region counts.
+fn contains_range(regions: &[(u64, u64)], address: usize, length: usize) -> bool {
     let (address, length) = (address as u64, length as u64);
     regions.iter().any(|&(base, bytes)| {
         address.checked_sub(base).is_some_and(|at| at <= bytes && bytes - at >= length)

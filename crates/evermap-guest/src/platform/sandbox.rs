@@ -1,8 +1,8 @@
-//! A guest: the host maps objects into this memory.
+//! Guests in a sandbox: the host maps objects into the guest's memory.
 //!
-//! An object's superblock is the page at its address. Of it the guest has the root: it writes
-//! address, bytes, tag and description there, and the host copies and checks them at a commit.
-//! Everything else there is the host's.
+//! An object's superblock is the page at its address. The guest writes only the root in it:
+//! address, bytes, tag and description. The host copies and checks them at a commit. The rest of
+//! the page belongs to the host.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,50 +16,50 @@ use crate::error::{Code, Error, Result};
 use crate::imports::{Level, commit_object, map_object, regions_of, unmap_object};
 use crate::root::{RawRoot, View};
 
-/// An object that is open for writing.
+/// An object open for writing.
 pub(crate) struct Writer {
-    grounds: Arc<Grounds>,
+    memory: Arc<HostMemory>,
     /// `None` after a rollback that failed.
     mapped: Option<Mapped>,
 }
 
 struct Mapped {
-    // Dropped before the memory goes that it is over.
+    // Dropped before the mapping, because it uses the mapped memory.
     heap: Heap,
     mapping: Mapping,
 }
 
 impl Writer {
     pub(crate) fn open(name: &str) -> Result<Writer> {
-        let grounds = Arc::new(Grounds {
+        let memory = Arc::new(HostMemory {
             name: name.to_string(),
             regions: Mutex::default(),
             refused: Mutex::default(),
         });
-        let mapped = Some(grounds.map()?);
-        Ok(Writer { grounds, mapped })
+        let mapped = Some(memory.map()?);
+        Ok(Writer { memory, mapped })
     }
 
     fn mapped(&self) -> Result<&Mapped> {
-        self.mapped.as_ref().ok_or_else(|| not_mapped(&self.grounds.name))
+        self.mapped.as_ref().ok_or_else(|| not_mapped(&self.memory.name))
     }
 
     fn mapped_mut(&mut self) -> Result<&mut Mapped> {
-        self.mapped.as_mut().ok_or_else(|| not_mapped(&self.grounds.name))
+        self.mapped.as_mut().ok_or_else(|| not_mapped(&self.memory.name))
     }
 
     pub(crate) fn heap(&self) -> Result<&Heap> {
         Ok(&self.mapped()?.heap)
     }
 
-    /// The error of an allocation: the host's own, if it was the host who refused.
+    /// Returns the error of an allocation: the host's error if the host refused.
     pub(crate) fn allocation_error(&self, error: &evermap::Error) -> Error {
-        let refused = lock(&self.grounds.refused).take();
-        refused.unwrap_or_else(|| Error::of(error, &self.grounds.name))
+        let refused = lock(&self.memory.refused).take();
+        refused.unwrap_or_else(|| Error::of(error, &self.memory.name))
     }
 
     /// # Safety
-    /// As `Heap::set_root_raw`.
+    /// Same requirements as `Heap::set_root_raw`.
     pub(crate) unsafe fn set_root(&mut self, root: &RawRoot) -> Result<()> {
         self.mapped_mut()?.mapping.set_root(root);
         Ok(())
@@ -72,9 +72,9 @@ impl Writer {
     }
 
     pub(crate) fn rollback(&mut self) -> Result<()> {
-        let mapped = self.mapped.take().ok_or_else(|| not_mapped(&self.grounds.name))?;
+        let mapped = self.mapped.take().ok_or_else(|| not_mapped(&self.memory.name))?;
         mapped.close()?;
-        self.mapped = Some(self.grounds.map()?);
+        self.mapped = Some(self.memory.map()?);
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl Mapped {
 
 impl View for Writer {
     fn name(&self) -> &str {
-        &self.grounds.name
+        &self.memory.name
     }
 
     fn root(&self) -> Result<RawRoot> {
@@ -100,7 +100,7 @@ impl View for Writer {
     }
 
     fn contains(&self, address: usize, length: usize) -> bool {
-        lies_in(&lock(&self.grounds.regions), address, length)
+        contains_range(&lock(&self.memory.regions), address, length)
     }
 }
 
@@ -132,16 +132,16 @@ impl View for Reader {
     }
 
     fn contains(&self, address: usize, length: usize) -> bool {
-        lies_in(&self.regions, address, length)
+        contains_range(&self.regions, address, length)
     }
 }
 
-/// Where objects are mapped. An application's own object has two names, `NAME` and `OWNER:NAME`, but
-/// one address.
+/// Addresses of mapped objects. An application's own object has two names, `NAME` and `OWNER:NAME`,
+/// but one address.
 static MAPPED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
-/// An object in memory; unmapped when dropped. Who has one sees to it that nothing refers to the
-/// object's memory then.
+/// A mapped object, unmapped when dropped. The owner must not drop it while anything refers to the
+/// object's memory.
 struct Mapping {
     address: u32,
     name: String,
@@ -152,8 +152,8 @@ impl Mapping {
         let mut mapped = lock(&MAPPED);
         let address = map_object(name, 0, level)?;
         if mapped.contains(&address) {
-            // Nothing was mapped by this call.
-            let why = "it is open in this program already, under its other name; close that first";
+            // This call did not map anything.
+            let why = "this program already has it open under its other name; close it first";
             return Err(Error::new(Code::Busy, name, why));
         }
         mapped.push(address);
@@ -162,16 +162,16 @@ impl Mapping {
 
     fn end(self) -> Result<()> {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: see above; `this` is not dropped.
+        // SAFETY: the owner keeps no references into the memory; `this` is not dropped, so it runs once.
         unsafe { this.unmap() }
     }
 
     /// # Safety
-    /// Nothing refers to the object's memory, and this is called once.
+    /// Nothing refers to the object's memory. Call this once.
     unsafe fn unmap(&self) -> Result<()> {
         let mut mapped = lock(&MAPPED);
         mapped.retain(|address| *address != self.address);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps no references into the object's memory.
         unsafe { unmap_object(self.address, &self.name) }
     }
 
@@ -180,8 +180,8 @@ impl Mapping {
     }
 
     fn root(&self) -> RawRoot {
-        // SAFETY: the page is mapped while this value lives; its root is written by `set_root`
-        // alone, which borrows the value exclusively.
+        // SAFETY: the page is mapped while this value lives. Only `set_root` writes its root, and it
+        // borrows the value exclusively.
         let RootRecord { address, bytes, tag, description } =
             unsafe { read_root(self.superblock()) };
         let address = std::ptr::with_exposed_provenance_mut(address as usize);
@@ -192,44 +192,45 @@ impl Mapping {
         let (bytes, tag, description) = (root.bytes, root.tag, root.description.clone());
         let address = root.address.expose_provenance() as u64;
         let record = RootRecord { address, bytes, tag, description };
-        // SAFETY: as in `root`, and the borrow is exclusive.
+        // SAFETY: the page is mapped while this value lives, and the borrow is exclusive.
         unsafe { write_root(self.superblock(), &record) };
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: see above.
+        // SAFETY: the owner keeps no references into the memory, and a value is dropped once.
         let _ = unsafe { self.unmap() };
     }
 }
 
-/// What a heap's memory comes from: the host, which maps more of the object.
-struct Grounds {
+/// The source of a heap's memory: the host, which maps more of the object.
+struct HostMemory {
     name: String,
     regions: Mutex<Vec<RegionRecord>>,
-    /// The host's last refusal.
+    /// The host's last error.
     refused: Mutex<Option<Error>>,
 }
 
-impl Grounds {
+impl HostMemory {
     fn map(self: &Arc<Self>) -> Result<Mapped> {
         let mapping = Mapping::of(&self.name, Level::Write)?;
         let regions = regions_of(mapping.address, &self.name)?;
-        let ground = Arc::clone(self);
-        // SAFETY: the host has mapped the regions writable where it says, and maps what it adds; all
-        // stays until `Mapped` is closed or dropped, heap first. An object is open once in a
-        // program, so its metadata is this heap's alone.
-        let heap = unsafe { heap_over(ground, &regions) };
+        let memory = Arc::clone(self);
+        // SAFETY: the host has mapped the regions writable at these addresses, and maps regions that
+        // it adds. They stay mapped until `Mapped` is closed or dropped, which drops the heap first.
+        // A program opens an object only once, so no other heap uses its metadata.
+        let heap = unsafe { heap_over(memory, &regions) };
         *lock(&self.regions) = regions;
         Ok(Mapped { heap, mapping })
     }
 
-    /// Has the host give the object this many bytes for data in all, and learns where they are.
+    /// Asks the host for `data_bytes` bytes of data in all regions together, and updates the
+    /// regions.
     fn grow(&self, regions: &mut Vec<RegionRecord>, data_bytes: u64) -> evermap::Result<()> {
         let grown = u32::try_from(data_bytes)
             .map_err(|_| {
-                let why = format!("{data_bytes} bytes are more than a guest can address");
+                let why = format!("a guest cannot address {data_bytes} bytes");
                 Error::new(Code::OutOfAddresses, &self.name, why)
             })
             .and_then(|bytes| map_object(&self.name, bytes, Level::Write))
@@ -240,34 +241,34 @@ impl Grounds {
                 Ok(())
             }
             Err(error) => {
-                let told = growth_error(&error, data_bytes);
+                let allocator_error = growth_error(&error, data_bytes);
                 *lock(&self.refused) = Some(error);
-                Err(told)
+                Err(allocator_error)
             }
         }
     }
 
-    fn too_little(&self, bytes: u64) -> evermap::Error {
-        let why = "the host gave less than it was asked for".to_string();
+    fn too_few_bytes(&self, bytes: u64) -> evermap::Error {
+        let why = "the host provided fewer bytes than requested".to_string();
         evermap::Error::OutOfAddresses { what: self.name.clone(), bytes, why }
     }
 }
 
-impl ChunkSource for Grounds {
+impl ChunkSource for HostMemory {
     fn extend(&self, region: usize, data_bytes: u64) -> evermap::Result<u64> {
         let mut regions = lock(&self.regions);
-        // The host may have backed more than was asked for, and did when it added a region.
+        // The host can have backed more than requested, and does so when it adds a region.
         let backed = |regions: &[RegionRecord]| regions.get(region).map_or(0, data_bytes_of);
         if backed(&regions) < data_bytes {
             let others: u64 = regions.iter().map(data_bytes_of).sum::<u64>() - backed(&regions);
             self.grow(&mut regions, others + data_bytes)?;
         }
         let backed = backed(&regions);
-        if backed < data_bytes { Err(self.too_little(data_bytes)) } else { Ok(backed) }
+        if backed < data_bytes { Err(self.too_few_bytes(data_bytes)) } else { Ok(backed) }
     }
 
     fn refill(&self, _region: usize, _offset: u64, _bytes: u64) -> evermap::Result<()> {
-        // Nobody makes holes in a guest's object.
+        // A guest's object has no holes.
         Ok(())
     }
 
@@ -279,7 +280,7 @@ impl ChunkSource for Grounds {
         let bytes = chunks * CHUNK_BYTES;
         self.grow(&mut regions, full + bytes)?;
         let added = regions.get(before).copied();
-        added.ok_or_else(|| self.too_little(bytes))
+        added.ok_or_else(|| self.too_few_bytes(bytes))
     }
 }
 
@@ -287,7 +288,7 @@ fn data_bytes_of(region: &RegionRecord) -> u64 {
     region.length - region.meta_length
 }
 
-/// The host's refusal, as the allocator and the containers pass it on.
+/// Converts the host's error for the allocator and the containers.
 fn growth_error(error: &Error, bytes: u64) -> evermap::Error {
     let what = error.object().to_string();
     match error.code() {
@@ -308,10 +309,10 @@ fn growth_error(error: &Error, bytes: u64) -> evermap::Error {
 }
 
 fn not_mapped(name: &str) -> Error {
-    Error::new(Code::NotMapped, name, "it was lost in a rollback that failed; open it again")
+    Error::new(Code::NotMapped, name, "a failed rollback has unmapped it; open it again")
 }
 
-fn lies_in(regions: &[RegionRecord], address: usize, length: usize) -> bool {
+fn contains_range(regions: &[RegionRecord], address: usize, length: usize) -> bool {
     let (address, length) = (address as u64, length as u64);
     regions.iter().any(|region| {
         let (first, end) = (region.base + region.meta_length, region.base + region.length);

@@ -1,7 +1,6 @@
 /*
- * What nvheap.h promises, as two runs of a guest: the first, in a store without a heap, is called
- * without arguments, the second with "again". Each prints "ok"; a promise that is not kept is
- * printed, and the run ends with 1.
+ * Tests nvheap.h in two runs of a guest. The first run, in a store without a heap, has no
+ * arguments, the second has "again". Each prints "ok", or the failed check and exits with 1.
  */
 
 #include <errno.h>
@@ -13,10 +12,10 @@
 
 #define BIG_BYTES 6000000
 
-#define CHECK(promise)                                                                       \
+#define CHECK(condition)                                                                       \
     do {                                                                                     \
-        if (!(promise)) {                                                                    \
-            printf("line %d: %s (%s; %s)\n", __LINE__, #promise, strerror(errno), nverror()); \
+        if (!(condition)) {                                                                   \
+            printf("line %d: %s (%s; %s)\n", __LINE__, #condition, strerror(errno), nverror()); \
             exit(1);                                                                         \
         }                                                                                    \
     } while (0)
@@ -37,7 +36,7 @@ static void first_run(void) {
     CHECK(nvmalloc("huge", (size_t)1 << 30) == NULL && (errno == ENOMEM || errno == EDQUOT));
     CHECK(strlen(nverror()) > 0);
 
-    /* Several regions; and the C library's own memory is elsewhere. */
+    /* The heap has several regions, apart from the C library's own memory. */
     char *big = nvmalloc("big", BIG_BYTES);
     CHECK(big != NULL);
     memset(big, 42, BIG_BYTES);
@@ -45,7 +44,7 @@ static void first_run(void) {
     CHECK((uintptr_t)own >= 0x50000000 && (uintptr_t)big < 0x50000000);
     CHECK(nvcommit() == 0);
 
-    /* Forgotten with the run. */
+    /* Not committed, so lost at the end of the run. */
     strcpy(*pointer, "lost");
     CHECK(nvmalloc("lost", 8) != NULL);
 }
@@ -58,7 +57,7 @@ static void second_run(void) {
     char *big = nvread("big", &size);
     CHECK(big != NULL && size == BIG_BYTES && big[0] == 42 && big[BIG_BYTES - 1] == 42);
 
-    /* A snapshot is where the heap was, and what is stored there is forgotten. */
+    /* A snapshot has the heap's addresses, and stores to it are discarded. */
     CHECK(nvprotect(NV_SNAPSHOT) == 0);
     CHECK(nvread("pointer", NULL) == pointer && strcmp(*pointer, "kept") == 0);
     strcpy(*pointer, "mine");
@@ -70,7 +69,7 @@ static void second_run(void) {
     CHECK(nvprotect(NV_WRITE) == 0 && strcmp(*pointer, "kept") == 0);
     CHECK(nvprotect(2) == -1 && errno == EINVAL);
 
-    /* Nor is what was not committed there after a change of the level. */
+    /* A change of the level discards uncommitted changes. */
     CHECK(nvfree("big") == 0 && nvread("big", NULL) == NULL && errno == ENOENT);
     CHECK(nvprotect(NV_SNAPSHOT) == 0 && nvread("big", NULL) == big);
     CHECK(nvprotect(NV_WRITE) == 0 && nvread("big", NULL) == big);

@@ -6,9 +6,9 @@ use crate::inside::{set_errno, within};
 use crate::reads::{self, BYTES_MIN, Buffer};
 use crate::{forks, loading, real, settings};
 
-fn came(result: Result<usize, i32>) -> isize {
+fn to_result(result: Result<usize, i32>) -> isize {
     match result {
-        Ok(came) => came as isize,
+        Ok(read_bytes) => read_bytes as isize,
         Err(errno) => {
             set_errno(errno);
             -1
@@ -28,7 +28,7 @@ unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, bytes: usize) -
         unsafe { real::pthread_testcancel() };
         let buffers = [Buffer { address: buffer as usize, bytes }];
         if let Some(result) = within(|| reads::read(fd, &buffers)).flatten() {
-            return came(result);
+            return to_result(result);
         }
     }
     // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
@@ -64,7 +64,7 @@ unsafe extern "C-unwind" fn pread64(
         unsafe { real::pthread_testcancel() };
         let into = Buffer { address: buffer as usize, bytes };
         if let Some(result) = within(|| reads::read_at(fd, into, offset)).flatten() {
-            return came(result);
+            return to_result(result);
         }
     }
     // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
@@ -134,7 +134,7 @@ unsafe extern "C-unwind" fn readv(fd: c_int, vectors: *const libc::iovec, count:
                 reads::read(fd, &buffers)
             });
             if let Some(result) = result.flatten() {
-                return came(result);
+                return to_result(result);
             }
         }
     }

@@ -25,9 +25,9 @@ unsafe extern "C-unwind" fn fread(
         // it, and the lock is recursive.
         unsafe {
             real::flockfile(stream);
-            let came = fread_unlocked(buffer, size, count, stream);
+            let read_bytes = fread_unlocked(buffer, size, count, stream);
             real::funlockfile(stream);
-            return came;
+            return read_bytes;
         }
     }
     // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.
@@ -44,12 +44,12 @@ unsafe extern "C-unwind" fn fread_unlocked(
 ) -> usize {
     if let Some(bytes) = large_request(size, count) {
         // SAFETY: the caller meets the contract of `fread_unlocked`.
-        let came = within(|| unsafe { streams::read(buffer, bytes, stream) });
-        if let Some((came, errno)) = came.flatten() {
-            if came < bytes {
+        let read_bytes = within(|| unsafe { streams::read(buffer, bytes, stream) });
+        if let Some((read_bytes, errno)) = read_bytes.flatten() {
+            if read_bytes < bytes {
                 set_errno(errno);
             }
-            return came / size;
+            return read_bytes / size;
         }
     }
     // SAFETY: the caller meets the contract of the C function, which gets its arguments unchanged.

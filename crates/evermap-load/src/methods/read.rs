@@ -268,12 +268,12 @@ unsafe fn fill_by(
         // Request whole blocks. A read at the end of the file returns fewer bytes.
         let wanted = window.blocks_bytes - done;
         // SAFETY: the bytes are within the window's whole blocks, which belong to the caller.
-        let came = unsafe {
+        let read_bytes = unsafe {
             read_at(file, address.add(done), wanted, window.offset + done as u64, caching)
         };
-        match came.map_err(FillError::Errno)? {
+        match read_bytes.map_err(FillError::Errno)? {
             0 => return Err(FillError::Ended),
-            came => done += came,
+            read_bytes => done += read_bytes,
         }
     }
     // SAFETY: the caller owns memory for the window's whole blocks, without other users.

@@ -120,7 +120,7 @@ impl Filling<'_> {
     fn done(&mut self, number: usize, result: Result<usize, Errno>) {
         let window = self.job.part.window(number);
         match result {
-            Ok(came) if came >= window.bytes => {
+            Ok(read_bytes) if read_bytes >= window.bytes => {
                 // SAFETY: the window is within the region, which has room for its whole blocks, and
                 // the read has completed.
                 unsafe { clear_behind(self.region.address().add(window.at), window) };

@@ -38,14 +38,14 @@ pub(crate) unsafe fn read_at(
     // SAFETY: the kernel writes up to `bytes` to memory that belongs to the caller.
     let memory = unsafe { std::slice::from_raw_parts_mut(address, bytes) };
     loop {
-        let came = match caching {
+        let read_bytes = match caching {
             Caching::Kept => rustix::io::pread(file, &mut *memory, offset),
             Caching::Dropped => {
                 let mut vectors = [IoSliceMut::new(memory)];
                 rustix::io::preadv2(file, &mut vectors, offset, DONTCACHE)
             }
         };
-        match came {
+        match read_bytes {
             Err(Errno::INTR) => {}
             other => return other,
         }

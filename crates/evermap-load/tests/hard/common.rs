@@ -42,10 +42,10 @@ fn is_open_to_all(directory: &Path) -> bool {
 /// Returns the base directory for test files: next to the build, on a disk. If root built it in its
 /// home, other users cannot reach it, so use another.
 fn base_directory() -> PathBuf {
-    let beside = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let near_build = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let elsewhere = std::env::temp_dir();
-    let is_closed = is_root() && !is_open_to_all(beside) && is_open_to_all(&elsewhere);
-    if is_closed { elsewhere } else { beside.into() }
+    let is_closed = is_root() && !is_open_to_all(near_build) && is_open_to_all(&elsewhere);
+    if is_closed { elsewhere } else { near_build.into() }
 }
 
 /// Creates a directory that every user can read.
@@ -196,11 +196,11 @@ impl ChildTest {
 
 /// Forks a child that evaluates `look`, and returns its wait status. The child must not allocate,
 /// lock or panic.
-pub fn forked(look: impl FnOnce() -> bool) -> i32 {
+pub fn forked(check: impl FnOnce() -> bool) -> i32 {
     // SAFETY: the child reads memory and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let status = if look() { 0 } else { 1 };
+        let status = if check() { 0 } else { 1 };
         // SAFETY: ends the child.
         unsafe { libc::_exit(status) };
     }

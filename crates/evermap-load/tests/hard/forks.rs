@@ -33,9 +33,9 @@ fn a_child_sees_earlier_writes_and_its_own_stay_private() {
     image[3 * WINDOW + 1] = 77;
     let bytes = image.bytes_mut().unwrap();
     let status = forked(|| {
-        let is_there = bytes[3 * WINDOW + 1] == 77;
+        let is_present = bytes[3 * WINDOW + 1] == 77;
         bytes[3 * WINDOW + 1] = 99;
-        is_there
+        is_present
     });
     assert_eq!(status, 0);
     assert_eq!(image[3 * WINDOW + 1], 77);

@@ -1,37 +1,37 @@
-//! How guest addresses are given: durably before they are used, and once.
+//! Assigns guest addresses, durably before their use and only once.
 //!
-//! As long as the window has room, no two objects of a store have an address in common, so that any
-//! two can be in one guest. After that, an object may get addresses of another application's,
-//! but none that anybody who may map it has, or had.
+//! While the window has room, no two objects of a store share an address, so any two objects can be
+//! mapped by one guest. Later, an object can get addresses of another application's objects, except
+//! addresses that an application that can map the object has or had.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use evermap::guest::{GuestAddresses, GuestWindow};
 
-use super::table::{Given, Object, Table};
+use super::table::{AddressRange, Object, Table};
 use crate::error::{Error, is_disk_full};
-use crate::kept::KeptFile;
 use crate::names::ObjectName;
+use crate::state_file::StateFile;
 
-/// Gives addresses to one object.
+/// Assigns addresses to one object.
 pub(crate) struct TableAddresses {
-    file: Arc<KeptFile<Table>>,
+    file: Arc<StateFile<Table>>,
     object: ObjectName,
     window: GuestWindow,
     in_use: Mutex<InUse>,
 }
 
-/// What is known of the ranges that the object has.
+/// Known ranges of the object.
 #[derive(Default)]
 struct InUse {
-    /// Those of the last commit are among them, so that all others are free.
+    /// The ranges of the last commit are included, so the other assigned ranges are free.
     all: bool,
-    ranges: Vec<Given>,
+    ranges: Vec<AddressRange>,
 }
 
 impl TableAddresses {
-    pub(crate) fn of(file: &Arc<KeptFile<Table>>, object: &ObjectName) -> Arc<TableAddresses> {
+    pub(crate) fn of(file: &Arc<StateFile<Table>>, object: &ObjectName) -> Arc<TableAddresses> {
         let (file, object) = (Arc::clone(file), object.clone());
         let (window, in_use) = (GuestWindow::default(), Mutex::default());
         Arc::new(TableAddresses { file, object, window, in_use })
@@ -41,25 +41,28 @@ impl TableAddresses {
         self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says which ranges the object has, to its only writer: it gets the others that were given to
-    /// it before any new ones.
-    pub(crate) fn reuse_all_but(&self, leases: impl Iterator<Item = (u64, u64)>) {
-        let has: Vec<Given> = leases.map(|(base, bytes)| Given { base, bytes }).collect();
+    /// Records the object's ranges at the start of its only writer. The writer then gets the other
+    /// ranges that were assigned to the object before new ones.
+    pub(crate) fn set_in_use(&self, leases: impl Iterator<Item = (u64, u64)>) {
+        let has: Vec<AddressRange> =
+            leases.map(|(base, bytes)| AddressRange { base, bytes }).collect();
         let mut in_use = self.in_use();
         let is_new = !in_use.ranges.is_empty();
         *in_use = InUse { all: true, ranges: has.clone() };
         drop(in_use);
         if let Err(error) = self.keep(&has, is_new) {
-            tracing::warn!(%error, object = %self.object, "its guest addresses are not in the table");
+            tracing::warn!(%error, object = %self.object, "cannot record the object's guest addresses in the access table");
         }
     }
 
-    /// Puts ranges back into the table that are not there: somebody may have taken a new object for
-    /// one that is gone, before it had its name; one that was renamed or restored has no row.
-    fn keep(&self, has: &[Given], is_new: bool) -> crate::error::Result<()> {
+    /// Puts missing ranges back into the table. A range is missing if another process took the new
+    /// object for a removed one before it had its name. A renamed or restored object has no row at
+    /// all.
+    fn keep(&self, has: &[AddressRange], is_new: bool) -> crate::error::Result<()> {
         let (name, owner) = (self.object.in_store(), self.object.owner().as_str());
-        // Who forgets a new object may not have written that yet: only the lock waits for it.
-        if !is_new && self.file.look(|table| missing_of(table, name, has).is_empty())? {
+        // A process that removes the row of a new object may not have written the table yet, so
+        // wait for its lock.
+        if !is_new && self.file.query(|table| missing_of(table, name, has).is_empty())? {
             return Ok(());
         }
         self.file.change(|table| {
@@ -75,9 +78,10 @@ impl TableAddresses {
         })
     }
 
-    /// Takes back what was given to an object that was not made after all: nobody has seen it. Unless
-    /// somebody else was given something for it meanwhile, who may have made it and got this as well.
-    pub(crate) fn take_back(&self) {
+    /// Releases the ranges of an object whose creation failed; no guest has seen them. Keeps them
+    /// if another process has also been assigned ranges for the object, because it may have
+    /// created the object and taken over these ranges.
+    pub(crate) fn release_unused(&self) {
         let ranges = std::mem::take(&mut self.in_use().ranges);
         let name = self.object.in_store();
         let taken = self.file.change(|table| {
@@ -88,17 +92,17 @@ impl TableAddresses {
             Ok(())
         });
         if let Err(error) = taken {
-            tracing::warn!(%error, object = %self.object, "its guest addresses stay given");
+            tracing::warn!(%error, object = %self.object, "cannot release the guest addresses of an object that was not created");
         }
     }
 
-    /// A range that was given to the object before and that it does not have.
-    fn given_before(&self, table: &Table, bytes: u64) -> Option<Given> {
+    /// Finds a gap in the ranges that were assigned to the object and that it does not use.
+    fn unused_range(&self, table: &Table, bytes: u64) -> Option<AddressRange> {
         let in_use = self.in_use();
         let object = table.objects.get(self.object.in_store()).filter(|_| in_use.all)?;
         object.given.iter().find_map(|given| {
             let mut taken = in_use.ranges.clone();
-            taken.retain(|range| range.meets(given));
+            taken.retain(|range| range.overlaps(given));
             taken.sort_unstable_by_key(|range| range.base);
             first_gap(given.base..given.end(), taken, bytes)
         })
@@ -108,8 +112,8 @@ impl TableAddresses {
         evermap::Error::OutOfAddresses { what: format!("object `{}`", self.object), bytes, why }
     }
 
-    fn give(&self, table: &mut Table, bytes: u64) -> Result<Given, Refused> {
-        if let Some(given) = self.given_before(table, bytes) {
+    fn give(&self, table: &mut Table, bytes: u64) -> Result<AddressRange, Refused> {
+        if let Some(given) = self.unused_range(table, bytes) {
             return Ok(given);
         }
         let owner = self.object.owner().as_str();
@@ -118,16 +122,16 @@ impl TableAddresses {
             return Err(Refused::Quota(quota_bytes));
         }
         let name = self.object.in_store();
-        let everybodys = taken_by(table, &|_| true);
+        let everybodys = ranges_of(table, &|_| true);
         let apart = first_gap(self.window.addresses(), everybodys, bytes);
         let given = match apart {
             Some(given) => given,
             None => {
-                let concerned = |id: &str| {
+                let affected = |id: &str| {
                     id == owner
                         || table.rights.iter().any(|r| r.application == id && r.object == name)
                 };
-                let theirs = taken_by(table, &concerned);
+                let theirs = ranges_of(table, &affected);
                 first_gap(self.window.addresses(), theirs, bytes).ok_or(Refused::Window)?
             }
         };
@@ -142,10 +146,11 @@ enum Refused {
     Window,
 }
 
-/// What a table takes on a disk, at least.
+/// Smallest disk space of a table.
 const TABLE_BYTES_MIN: u64 = 4096;
 
-/// How the reason is told that a quota is used up, so that a guest can be told which of the two it was.
+/// Word in the reason of an `OutOfAddresses` error that marks a used-up quota. It distinguishes the
+/// quota from the window.
 pub(crate) const QUOTA_REFUSED: &str = "quota";
 
 impl GuestAddresses for TableAddresses {
@@ -181,30 +186,30 @@ impl GuestAddresses for TableAddresses {
                 Err(evermap::Error::Io { path, doing, source })
             }
             (Err(error), None) => Err(self.out_of(bytes, error.to_string())),
-            (Ok(None), None) => Err(self.out_of(bytes, "nothing was given".to_string())),
+            (Ok(None), None) => Err(self.out_of(bytes, "no range was assigned".to_string())),
         }
     }
 
     fn give_up(&self, base: u64, bytes: u64) {
         let mut in_use = self.in_use();
-        // Of an object that is being made, `take_back` has to know all.
+        // While the object is being created, `release_unused` needs all ranges.
         if in_use.all {
-            in_use.ranges.retain(|range| *range != Given { base, bytes });
+            in_use.ranges.retain(|range| *range != AddressRange { base, bytes });
         }
     }
 }
 
-/// Those of an object's ranges that the table does not know as its.
-fn missing_of(table: &Table, name: &str, has: &[Given]) -> Vec<Given> {
+/// Returns the object's ranges that its row in the table lacks.
+fn missing_of(table: &Table, name: &str, has: &[AddressRange]) -> Vec<AddressRange> {
     let given = table.objects.get(name).map_or(&[][..], |object| &object.given);
-    let known = |range: &Given| given.iter().any(|given| given.holds(range));
+    let known = |range: &AddressRange| given.iter().any(|given| given.contains(range));
     has.iter().filter(|range| !known(range)).cloned().collect()
 }
 
-/// What applications have, had, or may have mapped.
-fn taken_by(table: &Table, concerned: &dyn Fn(&str) -> bool) -> Vec<Given> {
+/// Returns the ranges that the affected applications have, had or can map.
+fn ranges_of(table: &Table, affected: &dyn Fn(&str) -> bool) -> Vec<AddressRange> {
     let mut taken = Vec::new();
-    for (id, row) in table.applications.iter().filter(|(id, _)| concerned(id)) {
+    for (id, row) in table.applications.iter().filter(|(id, _)| affected(id)) {
         taken.extend(row.retired.iter().cloned());
         taken.extend(table.reachable(id).flat_map(|(_, object)| object.given.iter().cloned()));
     }
@@ -212,8 +217,8 @@ fn taken_by(table: &Table, concerned: &dyn Fn(&str) -> bool) -> Vec<Given> {
     taken
 }
 
-/// The first gap of so many bytes between ranges in order, at a multiple of 4 MiB.
-fn first_gap(addresses: Range<u64>, taken: Vec<Given>, bytes: u64) -> Option<Given> {
+/// Returns the first gap of `bytes` bytes between sorted ranges, at a multiple of 4 MiB.
+fn first_gap(addresses: Range<u64>, taken: Vec<AddressRange>, bytes: u64) -> Option<AddressRange> {
     const ALIGN_BYTES: u64 = 4 << 20;
     let mut base = addresses.start;
     for range in taken {
@@ -222,7 +227,7 @@ fn first_gap(addresses: Range<u64>, taken: Vec<Given>, bytes: u64) -> Option<Giv
         }
         base = base.max(range.end().checked_next_multiple_of(ALIGN_BYTES)?);
     }
-    (base.checked_add(bytes)? <= addresses.end).then_some(Given { base, bytes })
+    (base.checked_add(bytes)? <= addresses.end).then_some(AddressRange { base, bytes })
 }
 
 #[cfg(test)]
@@ -265,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_apart_in_the_whole_store_while_there_is_room() {
+    fn addresses_are_unique_in_the_store_while_the_window_has_room() {
         let store = store(&["a", "b"]);
         assert_eq!(store.lease("a:x", 4 * MIB).unwrap(), 0x1000_0000);
         assert_eq!(store.lease("b:x", 8 * MIB).unwrap(), 0x1040_0000);
@@ -273,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_objects_addresses_are_never_given_again_to_whoever_could_map_it() {
+    fn a_removed_objects_addresses_are_never_assigned_again_to_applications_that_could_map_it() {
         let store = store(&["a", "b", "c"]);
         let first = store.lease("a:x", 4 * MIB).unwrap();
         store.table.grant(&id("b"), &"a:x".parse().unwrap(), Level::Snapshot).unwrap();
@@ -284,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_window_is_used_again_by_who_never_had_it() {
+    fn a_full_window_is_reused_by_applications_that_never_had_the_addresses() {
         let store = store(&["a", "b"]);
         for id in ["a", "b"] {
             store.table.set_quota(&id.parse().unwrap(), 4 << 30).unwrap();
@@ -295,18 +300,18 @@ mod tests {
         assert_eq!(store.lease("b:y", 4 * MIB).unwrap(), 0x1000_0000, "an address of a:x");
         assert!(matches!(
             store.table.grant(&id("b"), &"a:x".parse().unwrap(), Level::Read),
-            Err(Error::AddressesMeet { .. })
+            Err(Error::AddressesOverlap { .. })
         ));
         assert!(matches!(
             store.table.grant(&id("a"), &"b:y".parse().unwrap(), Level::Read),
-            Err(Error::AddressesMeet { .. })
+            Err(Error::AddressesOverlap { .. })
         ));
         let refused = store.lease("a:y", 8 * MIB).unwrap_err();
         assert!(refused.to_string().contains("window"), "{refused}");
     }
 
     #[test]
-    fn a_shared_object_grows_only_where_nobody_who_may_map_it_has_something() {
+    fn a_shared_object_grows_only_into_addresses_free_for_all_that_can_map_it() {
         let store = store(&["a", "b"]);
         for id in ["a", "b"] {
             store.table.set_quota(&id.parse().unwrap(), 4 << 30).unwrap();
@@ -316,61 +321,61 @@ mod tests {
         store.lease("a:last", 4 * MIB).unwrap();
         store.table.grant(&id("b"), &"a:x".parse().unwrap(), Level::Snapshot).unwrap();
         assert!(store.lease("a:x", 4 * MIB).is_err(), "only addresses of b:big are left");
-        assert!(store.lease("a:own", 4 * MIB).is_ok(), "which b cannot map");
+        assert!(store.lease("a:own", 4 * MIB).is_ok(), "b cannot map a:own");
     }
 
     #[test]
-    fn what_no_commit_has_is_given_to_the_same_object_again_and_to_no_other() {
+    fn uncommitted_ranges_are_assigned_again_to_the_same_object_only() {
         let store = store(&["a"]);
         let first = store.lease("a:x", 4 * MIB).unwrap();
         let lost = store.lease("a:x", 8 * MIB).unwrap();
         let other = store.lease("a:y", 4 * MIB).unwrap();
         let addresses = TableAddresses::of(store.table.file(), &"a:x".parse().unwrap());
-        addresses.reuse_all_but([(first, 4 * MIB)].into_iter());
+        addresses.set_in_use([(first, 4 * MIB)].into_iter());
         assert_eq!(addresses.lease(4 * MIB).unwrap(), lost);
         assert_eq!(addresses.lease(4 * MIB).unwrap(), lost + 4 * MIB);
         assert_eq!(addresses.lease(4 * MIB).unwrap(), other + 4 * MIB);
     }
 
     #[test]
-    fn what_was_given_for_an_object_that_was_not_made_is_taken_back() {
+    fn ranges_of_an_object_that_was_not_created_are_released() {
         let store = store(&["a"]);
         let addresses = TableAddresses::of(store.table.file(), &"a:x".parse().unwrap());
         let base = addresses.lease(4 * MIB).unwrap();
-        addresses.take_back();
+        addresses.release_unused();
         assert_eq!(store.lease("a:y", 4 * MIB).unwrap(), base);
     }
 
     #[test]
-    fn what_was_given_is_not_taken_back_once_somebody_else_has_made_the_object() {
+    fn ranges_are_kept_if_another_process_has_created_the_object() {
         let store = store(&["a"]);
         let of = || TableAddresses::of(store.table.file(), &"a:x".parse().unwrap());
         let (slower, quicker) = (of(), of());
         let lost = slower.lease(4 * MIB).unwrap();
         let first = quicker.lease(4 * MIB).unwrap();
-        quicker.reuse_all_but([(first, 4 * MIB)].into_iter());
+        quicker.set_in_use([(first, 4 * MIB)].into_iter());
         assert_eq!(quicker.lease(4 * MIB).unwrap(), lost);
-        slower.take_back();
+        slower.release_unused();
         assert_ne!(store.lease("a:y", 4 * MIB).unwrap(), lost, "an address of a:x");
     }
 
     #[test]
-    fn an_object_that_was_forgotten_while_it_was_made_is_known_when_it_is_there() {
+    fn an_object_removed_from_the_table_during_its_creation_is_added_again() {
         let store = store(&["a", "b"]);
         let object: ObjectName = "a:x".parse().unwrap();
         let addresses = TableAddresses::of(store.table.file(), &object);
         let first = addresses.lease(8 * MIB).unwrap();
         let left_bytes = store.table.left_bytes(&id("a")).unwrap();
-        // Another guest makes something, and sees that the store has no such object yet.
+        // Another guest creates an object and sees that the store does not have this one yet.
         store.remove("a:x");
-        addresses.reuse_all_but([(first, 8 * MIB)].into_iter());
+        addresses.set_in_use([(first, 8 * MIB)].into_iter());
         assert_eq!(store.table.left_bytes(&id("a")).unwrap(), left_bytes);
         store.table.grant(&id("b"), &object, Level::Snapshot).unwrap();
         assert!(store.lease("a:x", 4 * MIB).is_ok_and(|more| more != first));
     }
 
     #[test]
-    fn a_quota_counts_what_objects_have_now() {
+    fn a_quota_counts_existing_objects_only() {
         let store = store(&["a"]);
         store.table.set_quota(&id("a"), 8 * MIB).unwrap();
         store.lease("a:x", 8 * MIB).unwrap();

@@ -1,4 +1,4 @@
-//! Changes to one application, made together or not at all.
+//! Changes to one application, all of them or none.
 
 use super::table::{Level, ModuleBinding, Table};
 use crate::application::ApplicationId;
@@ -15,16 +15,17 @@ pub enum Change {
     Unbind(ModuleBinding),
     /// Removes all bindings: any module may be run as the application.
     UnbindAll,
-    /// Sets the bytes of guest addresses that its objects may have together. Objects keep what they have.
+    /// Sets the bytes of guest addresses that its objects may have together. Existing objects keep
+    /// what they have.
     Quota(u64),
-    /// Gives a right to an object and replaces an earlier one.
+    /// Grants a right to an object and replaces an earlier one.
     Grant(ObjectName, Level),
     /// Removes the right to an object.
     Revoke(ObjectName),
 }
 
 impl Table {
-    /// Makes the changes in their order. The caller discards the table after an error.
+    /// Makes the changes in order. The caller discards the table after an error.
     pub(super) fn apply(&mut self, id: &ApplicationId, changes: &[Change]) -> Result<()> {
         changes.iter().try_for_each(|change| self.apply_one(id, change))
     }
@@ -54,7 +55,7 @@ impl Table {
             Change::Quota(quota_bytes) => row.quota_bytes = *quota_bytes,
             Change::Grant(object, level) => {
                 if object.owner() != id {
-                    self.check_meets_nothing(application, object.in_store())?;
+                    self.check_overlaps_nothing(application, object.in_store())?;
                 }
                 self.set_right(application, object.in_store(), *level);
             }
@@ -70,7 +71,7 @@ impl Table {
         Ok(())
     }
 
-    /// Refuses to remove an application that has objects among these names of the store.
+    /// Returns an error if the application has objects among these names of the store.
     pub(super) fn check_removable(&self, id: &ApplicationId, in_store: &[String]) -> Result<()> {
         let objects: Vec<String> = own(id, in_store).cloned().collect();
         match objects.is_empty() {
@@ -79,7 +80,8 @@ impl Table {
         }
     }
 
-    /// Removes the row and the rights of an application without objects, and the rows of its removed objects.
+    /// Removes the row and the rights of an application without objects, and the rows of its
+    /// removed objects.
     pub(super) fn remove(&mut self, id: &ApplicationId, in_store: &[String]) -> Result<()> {
         self.check_removable(id, in_store)?;
         let prefix = prefix(id);

@@ -1,8 +1,9 @@
-//! Which application may use which objects, at which guest addresses, at which level.
+//! Access table: which application may use which objects, at which guest addresses and at which
+//! level.
 //!
-//! The table is the host's alone: a file in the store's directory that no guest can reach. This
-//! module answers questions about it and changes it; `table` is what it holds, `changes` what a change of it does,
-//! `addresses` how guest addresses are given.
+//! The table is a file in the store's directory that no guest can reach. This module queries and
+//! changes it. `table` has its contents, `changes` applies changes, `addresses` assigns guest
+//! addresses.
 
 mod addresses;
 mod changes;
@@ -17,17 +18,17 @@ pub use table::{Access, ApplicationRow, Level, ModuleBinding, ObjectRow, RightRo
 
 use crate::application::{ApplicationId, SecretKey};
 use crate::error::{Error, Result};
-use crate::kept::KeptFile;
 use crate::names::ObjectName;
+use crate::state_file::StateFile;
 pub(crate) use table::Table;
 
-/// Bytes of guest addresses that an application may have when nobody says otherwise.
+/// Default quota of an application: bytes of guest addresses that its objects may have together.
 pub const QUOTA_BYTES_DEFAULT: u64 = 256 << 20;
 
 /// The access table of one store.
 ///
-/// Clones are the same table. Questions look at the file again when it was replaced; a right that
-/// was revoked is gone with the next `map`.
+/// Clones share one table. Each query reads the file again if it was replaced, so a revoked right
+/// is gone at the next `map`.
 ///
 /// ```
 /// use evermap_wasm::{AccessTable, ApplicationId, Level, SecretKey};
@@ -36,7 +37,7 @@ pub const QUOTA_BYTES_DEFAULT: u64 = 256 << 20;
 /// let player: ApplicationId = "player".parse()?;
 /// table.enter(&player, &SecretKey::random()?)?;
 /// table.set_quota(&player, 64 << 20)?;
-/// // From its next `map` on, it may look at its own playlist, and not change it.
+/// // From its next `map` on, it can read its playlist but not change it.
 /// let playlist = "player:playlist".parse()?;
 /// table.grant(&player, &playlist, Level::Snapshot)?;
 /// assert_eq!(table.level(&player, &playlist)?, Level::Snapshot);
@@ -44,24 +45,24 @@ pub const QUOTA_BYTES_DEFAULT: u64 = 256 << 20;
 /// ```
 #[derive(Clone, Debug)]
 pub struct AccessTable {
-    file: Arc<KeptFile<Table>>,
+    file: Arc<StateFile<Table>>,
 }
 
 impl AccessTable {
-    /// The table of the store in a directory; it is made by the first change.
+    /// Returns the access table of the store in `directory`. The first change creates the file.
     pub fn of_store(directory: impl AsRef<Path>) -> AccessTable {
-        AccessTable { file: Arc::new(KeptFile::new(directory.as_ref())) }
+        AccessTable { file: Arc::new(StateFile::new(directory.as_ref())) }
     }
 
-    /// Makes an application, if there is none of this id, or checks that the key is its key.
+    /// Creates an application, or checks the key of an existing one.
     ///
     /// # Errors
-    /// `WrongKey`, `DamagedTable` and the kernel's errors.
+    /// `WrongKey`, `DamagedTable` and I/O errors.
     pub fn enter(&self, id: &ApplicationId, key: &SecretKey) -> Result<()> {
         self.enter_with(id, key, &[])
     }
 
-    /// Enters an application and makes changes to it, all in one step.
+    /// Enters an application and changes it, in one step.
     pub(crate) fn enter_with(
         &self,
         id: &ApplicationId,
@@ -80,36 +81,37 @@ impl AccessTable {
         })
     }
 
-    /// Returns true if the table knows an application by this key.
+    /// Returns true if the table has the application with this key.
     ///
     /// # Errors
-    /// `WrongKey` for another key.
+    /// `WrongKey` if it has another key.
     pub(crate) fn knows_with(&self, id: &ApplicationId, verifier: &str) -> Result<bool> {
         let is_same = |table: &Table| {
             table.applications.get(id.as_str()).map(|row| row.key_verifier == verifier)
         };
-        match self.file.look(is_same)? {
+        match self.file.query(is_same)? {
             Some(false) => Err(wrong_key(id)),
             known => Ok(known.is_some()),
         }
     }
 
-    /// Tells whether these changes to an application would succeed. The application may be new.
+    /// Checks that these changes to an application would succeed. The application may be new.
     pub(crate) fn check(&self, id: &ApplicationId, changes: &[Change]) -> Result<()> {
-        self.file.look(|table| table.clone().apply(id, changes))?
+        self.file.query(|table| table.clone().apply(id, changes))?
     }
 
-    /// Does the table know an application?
+    /// Returns true if the table has the application.
     pub(crate) fn knows(&self, id: &ApplicationId) -> Result<bool> {
-        self.file.look(|table| table.applications.contains_key(id.as_str()))
+        self.file.query(|table| table.applications.contains_key(id.as_str()))
     }
 
-    /// Makes changes to an application, all of them or none.
+    /// Makes changes to an application: all of them or none.
     ///
     /// # Errors
-    /// `NoApplication`; `NoObject` where a right to another application's object is given and there is no
-    /// such object; `AddressesMeet`; `NoRight` and `NoBinding` for what is to be removed and is not there;
-    /// `DamagedTable` and the kernel's errors. Nothing has changed then.
+    /// `NoApplication`; `NoObject` when granting a right to an object of another application that
+    /// does not exist; `AddressesOverlap`; `NoRight` and `NoBinding` for rights and bindings to be
+    /// removed that do not exist; `DamagedTable` and I/O errors. After an error nothing has
+    /// changed.
     pub fn apply(&self, id: &ApplicationId, changes: &[Change]) -> Result<()> {
         let no_application = || self.no_application(id);
         self.file.change(|table| match table.applications.contains_key(id.as_str()) {
@@ -118,9 +120,9 @@ impl AccessTable {
         })
     }
 
-    /// Refuses an application that has objects among these names of the store.
+    /// Returns an error if the application has objects among these names of the store.
     pub(crate) fn check_removable(&self, id: &ApplicationId, in_store: &[String]) -> Result<()> {
-        self.file.look(|table| table.check_removable(id, in_store))?
+        self.file.query(|table| table.check_removable(id, in_store))?
     }
 
     /// Removes an application without objects.
@@ -128,100 +130,100 @@ impl AccessTable {
         self.file.change(|table| table.remove(id, in_store))
     }
 
-    /// Binds modules to an application: from now on it is theirs alone.
+    /// Binds modules to an application. From now on only bound modules run as it.
     ///
     /// # Errors
-    /// `NoApplication`, `DamagedTable` and the kernel's errors.
+    /// `NoApplication`, `DamagedTable` and I/O errors.
     pub fn bind(&self, id: &ApplicationId, module: ModuleBinding) -> Result<()> {
         self.apply(id, &[Change::Bind(module)])
     }
 
-    /// Takes a binding back. Without the last one no module may be run as the application:
-    /// [`unbind_all`](AccessTable::unbind_all) lets any.
+    /// Removes a binding. After the last one is removed, no module can run as the application.
+    /// [`unbind_all`](AccessTable::unbind_all) allows any module.
     ///
     /// # Errors
-    /// As [`bind`](AccessTable::bind), and `NoBinding`.
+    /// Same errors as [`bind`](AccessTable::bind), and `NoBinding`.
     pub fn unbind(&self, id: &ApplicationId, module: &ModuleBinding) -> Result<()> {
         self.apply(id, &[Change::Unbind(module.clone())])
     }
 
-    /// Gives all bindings up: any module may be run as the application.
+    /// Removes all bindings: any module can run as the application.
     ///
     /// # Errors
-    /// As [`bind`](AccessTable::bind).
+    /// Same errors as [`bind`](AccessTable::bind).
     pub fn unbind_all(&self, id: &ApplicationId) -> Result<()> {
         self.apply(id, &[Change::UnbindAll])
     }
 
-    /// What is bound to an application; `None` means that any module may be run as it.
+    /// Returns the bindings of an application. `None` means that any module can run as it.
     ///
     /// # Errors
-    /// As [`bind`](AccessTable::bind).
+    /// Same errors as [`bind`](AccessTable::bind).
     pub fn bindings(&self, id: &ApplicationId) -> Result<Option<Vec<ModuleBinding>>> {
         self.file
-            .look(|table| table.applications.get(id.as_str()).map(|row| row.modules.clone()))?
+            .query(|table| table.applications.get(id.as_str()).map(|row| row.modules.clone()))?
             .ok_or_else(|| self.no_application(id))
     }
 
-    /// Sets the bytes of guest addresses that an application's objects may have together. What it
-    /// has already stays.
+    /// Sets the bytes of guest addresses that an application's objects may have together. Existing
+    /// objects keep what they have.
     ///
     /// # Errors
-    /// As [`bind`](AccessTable::bind).
+    /// Same errors as [`bind`](AccessTable::bind).
     pub fn set_quota(&self, id: &ApplicationId, quota_bytes: u64) -> Result<()> {
         self.apply(id, &[Change::Quota(quota_bytes)])
     }
 
-    /// Gives an application a right to an object: of another application, or less than *write*
-    /// to one of its own. An earlier right to it is replaced.
+    /// Grants an application a right to an object of another application, or limits its right to
+    /// one of its objects. Replaces an earlier right to the object.
     ///
     /// # Errors
-    /// `NoApplication`, `NoObject` where a right to another application's object is given,
-    /// `AddressesMeet`.
+    /// `NoApplication`, `NoObject` when granting a right to an object of another application that
+    /// does not exist, `AddressesOverlap`.
     pub fn grant(&self, id: &ApplicationId, object: &ObjectName, level: Level) -> Result<()> {
         self.apply(id, &[Change::Grant(object.clone(), level)])
     }
 
-    /// Takes the row of a right away: of another application's object nothing is left, of an
-    /// application's own one the owner's *write*. (To leave nothing of that, grant *none*.)
+    /// Removes the row of a right. The application then has no right to another application's
+    /// object, and *write* to its own object. (To take away the owner's right, grant *none*.)
     ///
     /// # Errors
-    /// `NoApplication`, and `NoRight` when there is no such row.
+    /// `NoApplication`, and `NoRight` if the row does not exist.
     pub fn revoke(&self, id: &ApplicationId, object: &ObjectName) -> Result<()> {
         self.apply(id, &[Change::Revoke(object.clone())])
     }
 
-    /// What an application may do with an object.
+    /// Returns the level at which an application may use an object.
     ///
     /// # Errors
-    /// `DamagedTable` and the kernel's errors.
+    /// `DamagedTable` and I/O errors.
     pub fn level(&self, id: &ApplicationId, object: &ObjectName) -> Result<Level> {
-        self.file.look(|table| {
+        self.file.query(|table| {
             let owned = if object.owner() == id { Level::Write } else { Level::None };
             table.right(id.as_str(), object.in_store()).unwrap_or(owned)
         })
     }
 
-    /// Bytes of guest addresses that an application has left.
+    /// Returns the unused bytes of an application's quota.
     ///
     /// # Errors
-    /// As [`bind`](AccessTable::bind).
+    /// Same errors as [`bind`](AccessTable::bind).
     pub fn left_bytes(&self, id: &ApplicationId) -> Result<u64> {
         self.file
-            .look(|table| {
+            .query(|table| {
                 let row = table.applications.get(id.as_str())?;
                 Some(row.quota_bytes.saturating_sub(table.used_bytes(id.as_str())))
             })?
             .ok_or_else(|| self.no_application(id))
     }
 
-    /// Forgets the objects that are no longer in the store, so that they take nothing of a quota.
-    /// Their addresses are not given again.
+    /// Removes objects that no longer exist from the table, so they no longer count in a quota.
+    /// Their addresses are not assigned again.
     ///
     /// # Errors
-    /// `DamagedTable` and the kernel's errors.
+    /// `DamagedTable` and I/O errors.
     pub fn forget_missing(&self, exists: impl Fn(&str) -> bool) -> Result<()> {
-        let gone = self.file.look(|table| table.objects.keys().any(|name| !exists(name)))?;
+        let gone = self.file.query(|table| table.objects.keys().any(|name| !exists(name)))?;
         if !gone {
             return Ok(());
         }
@@ -231,15 +233,15 @@ impl AccessTable {
         })
     }
 
-    /// All of it, for people.
+    /// Returns the whole table, for display.
     ///
     /// # Errors
-    /// `DamagedTable` and the kernel's errors.
+    /// `DamagedTable` and I/O errors.
     pub fn read(&self) -> Result<Access> {
-        self.file.look(Table::read)
+        self.file.query(Table::read)
     }
 
-    pub(crate) fn file(&self) -> &Arc<KeptFile<Table>> {
+    pub(crate) fn file(&self) -> &Arc<StateFile<Table>> {
         &self.file
     }
 

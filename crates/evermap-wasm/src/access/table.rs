@@ -1,4 +1,4 @@
-//! What the access table holds.
+//! Contents of the access table.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,50 +7,50 @@ use serde::{Deserialize, Serialize};
 
 use super::QUOTA_BYTES_DEFAULT;
 use crate::error::{Error, Result};
-use crate::kept::Kept;
 use crate::key_ring::Keys;
+use crate::state_file::Contents;
 
-/// What an application may do with an object.
+/// Level of a right to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Nothing.
+    /// No access.
     None,
     /// Map the last commit as a private copy.
     Snapshot,
-    /// Map the last commit read-only, where the embedder allows such pages; a copy elsewhere.
+    /// Map the last commit read-only if the embedder allows such pages, else as a private copy.
     Read,
-    /// All that, and write it, one at a time.
+    /// Map the last commit in any way, or write the object as its only writer.
     Write,
 }
 
-/// Which modules may be run as an application.
+/// A rule that allows modules to run as an application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModuleBinding {
-    /// The one with this SHA-256, in hexadecimal digits.
+    /// The module with this SHA-256, in hexadecimal digits.
     Sha256(String),
-    /// Those that are signed by this Ed25519 public key, in hexadecimal digits.
+    /// Modules signed with this Ed25519 public key, in hexadecimal digits.
     Signer(String),
 }
 
-/// A range of guest addresses that was given, for good.
+/// A range of guest addresses, assigned for good.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Given {
+pub(crate) struct AddressRange {
     pub(super) base: u64,
     pub(super) bytes: u64,
 }
 
-impl Given {
+impl AddressRange {
     pub(super) fn end(&self) -> u64 {
         self.base.saturating_add(self.bytes)
     }
 
-    pub(super) fn meets(&self, other: &Given) -> bool {
+    pub(super) fn overlaps(&self, other: &AddressRange) -> bool {
         self.base < other.end() && other.base < self.end()
     }
 
-    pub(super) fn holds(&self, other: &Given) -> bool {
+    pub(super) fn contains(&self, other: &AddressRange) -> bool {
         self.base <= other.base && other.end() <= self.end()
     }
 }
@@ -59,16 +59,16 @@ impl Given {
 pub(super) struct Application {
     pub(super) key_verifier: String,
     pub(super) quota_bytes: u64,
-    /// None for any: no binding was ever made, or all were given up at once.
+    /// `None` allows any module: no binding was ever made, or all were removed at once.
     pub(super) modules: Option<Vec<ModuleBinding>>,
-    /// Ranges of its objects that are gone: never to be given to it again.
-    pub(super) retired: Vec<Given>,
+    /// Ranges of its removed objects, never assigned to it again.
+    pub(super) retired: Vec<AddressRange>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Object {
     pub(super) owner: String,
-    pub(super) given: Vec<Given>,
+    pub(super) given: Vec<AddressRange>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,34 +79,34 @@ pub(super) struct Right {
     pub(super) level: Level,
 }
 
-impl Kept for Table {
+impl Contents for Table {
     const FILE: &'static str = "sandbox.access";
     const MAGIC: &'static str = "evermap-access";
-    const CALLED: &'static str = "the access table";
+    const DISPLAY_NAME: &'static str = "the access table";
 
-    /// The table is made before the first key. If the key ring exists and the table does not, somebody
-    /// removed the table, and with it the bindings of modules.
+    /// The table is created before the first key. If the key ring exists without the table,
+    /// somebody removed the table, and with it the bindings of modules.
     fn check_missing(directory: &Path) -> Result<()> {
         let keys = directory.join(Keys::FILE);
         match std::fs::symlink_metadata(&keys) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(Error::io("look at", keys)(e)),
+            Err(e) => Err(Error::io("inspect", keys)(e)),
             Ok(_) => Err(Error::MissingTable { path: directory.join(Table::FILE), keys }),
         }
     }
 }
 
-/// The table, as its file has it.
+/// The table as it is stored in its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Table {
     pub(super) applications: BTreeMap<String, Application>,
-    /// By their names in the store.
+    /// Objects by their names in the store.
     pub(super) objects: BTreeMap<String, Object>,
     pub(super) rights: Vec<Right>,
 }
 
 impl Table {
-    /// The row of an application; a new one has this verifier.
+    /// Returns the row of an application. A new row gets this verifier.
     pub(super) fn application(&mut self, id: &str, verifier: &str) -> &mut Application {
         self.applications.entry(id.to_string()).or_insert_with(|| Application {
             key_verifier: verifier.to_string(),
@@ -133,15 +133,15 @@ impl Table {
         self.rights.len() < before
     }
 
-    /// Bytes of guest addresses that the objects of an application have.
+    /// Returns the bytes of guest addresses that an application's objects have.
     pub(super) fn used_bytes(&self, application: &str) -> u64 {
         let own = self.objects.values().filter(|object| object.owner == application);
         let given = own.flat_map(|object| &object.given);
-        // Somebody may have edited the file.
+        // Saturating, because the file can be edited by hand.
         given.fold(0, |sum: u64, given| sum.saturating_add(given.bytes))
     }
 
-    /// The objects that an application may have mapped: its own, and those it has rights to.
+    /// Returns the objects that an application can map: its own, and those that it has rights to.
     pub(super) fn reachable<'a>(
         &'a self,
         application: &'a str,
@@ -152,25 +152,25 @@ impl Table {
         })
     }
 
-    /// Refuses to share an object with an application that has something else at its addresses.
-    pub(super) fn check_meets_nothing(&self, application: &str, name: &str) -> Result<()> {
+    /// Returns an error if the application already uses addresses of the object for something else.
+    pub(super) fn check_overlaps_nothing(&self, application: &str, name: &str) -> Result<()> {
         let Some(object) = self.objects.get(name) else {
             return Err(Error::NoObject {
                 application: name.split(':').next().unwrap_or_default().to_string(),
                 object: name.to_string(),
             });
         };
-        let meets = |other: &[Given]| {
-            other.iter().any(|theirs| object.given.iter().any(|given| given.meets(theirs)))
+        let meets = |other: &[AddressRange]| {
+            other.iter().any(|theirs| object.given.iter().any(|given| given.overlaps(theirs)))
         };
         let other = self
             .reachable(application)
             .find(|(other, row)| *other != name && meets(&row.given))
             .map(|(other, _)| other.clone());
         let retired = self.applications.get(application).is_some_and(|row| meets(&row.retired));
-        match other.or_else(|| retired.then(|| "an object that is gone".to_string())) {
+        match other.or_else(|| retired.then(|| "a removed object".to_string())) {
             None => Ok(()),
-            Some(other) => Err(Error::AddressesMeet {
+            Some(other) => Err(Error::AddressesOverlap {
                 object: name.to_string(),
                 application: application.to_string(),
                 other,
@@ -178,7 +178,7 @@ impl Table {
         }
     }
 
-    /// Takes out the objects that are gone, and the rights to them.
+    /// Removes the objects that no longer exist, and the rights to them.
     pub(super) fn forget(&mut self, exists: &impl Fn(&str) -> bool) {
         let mut gone = BTreeMap::new();
         self.objects.retain(|name, object| {
@@ -189,11 +189,11 @@ impl Table {
             stays
         });
         for (name, object) in gone {
-            // Whoever could have it mapped may have pointers to it elsewhere.
+            // Applications that could map the object may have pointers to it in other objects.
             let with_rights = self.rights.iter().filter(|r| r.object == name);
-            let mut concerned: Vec<String> = with_rights.map(|r| r.application.clone()).collect();
-            concerned.push(object.owner);
-            for id in concerned {
+            let mut affected: Vec<String> = with_rights.map(|r| r.application.clone()).collect();
+            affected.push(object.owner);
+            for id in affected {
                 if let Some(row) = self.applications.get_mut(&id) {
                     row.retired.extend(object.given.iter().cloned());
                 }
@@ -227,14 +227,14 @@ impl Table {
     }
 }
 
-/// The access table, for people.
+/// The access table for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Access {
-    /// Applications, by their ids.
+    /// Applications by id.
     pub applications: Vec<ApplicationRow>,
-    /// Guest objects, by their names in the store.
+    /// Guest objects by their names in the store.
     pub objects: Vec<ObjectRow>,
-    /// Rights beyond those of owners, and limits of these.
+    /// Rights to objects of other applications, and limits on owners' rights.
     pub rights: Vec<RightRow>,
 }
 
@@ -245,9 +245,9 @@ pub struct ApplicationRow {
     pub application: String,
     /// Bytes of guest addresses that its objects may have together.
     pub quota_bytes: u64,
-    /// Bytes that they have.
+    /// Bytes that its objects have.
     pub used_bytes: u64,
-    /// Which modules may be run as it; `None` for any.
+    /// Modules that can run as the application; `None` for any.
     pub modules: Option<Vec<ModuleBinding>>,
 }
 
@@ -258,18 +258,18 @@ pub struct ObjectRow {
     pub object: String,
     /// The application that made it.
     pub owner: String,
-    /// Guest addresses: first, and bytes.
+    /// Guest address ranges: first address and bytes.
     pub addresses: Vec<(u64, u64)>,
 }
 
-/// What an application may do with an object.
+/// An application's right to an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RightRow {
     /// The application.
     pub application: String,
     /// The object's name in the store.
     pub object: String,
-    /// At which level.
+    /// Level of the right.
     pub level: Level,
 }
 
@@ -293,7 +293,7 @@ impl std::str::FromStr for Level {
             "snapshot" => Ok(Level::Snapshot),
             "read" => Ok(Level::Read),
             "write" => Ok(Level::Write),
-            other => Err(format!("`{other}` is no level; use none, snapshot, read or write")),
+            other => Err(format!("`{other}` is not a level; use none, snapshot, read or write")),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! What runs in a signal handler. Nothing here allocates, locks, or calls what does.
+//! The signal handler. Code here must not allocate or lock, and must not call functions that do.
 //!
-//! | fault in a watched window | answer | then |
+//! | fault in a watched window | action | next |
 //! |---|---|---|
-//! | SIGBUS | an inaccessible page in its place | the access happens again, as SIGSEGV |
-//! | SIGSEGV of guest code | (wasmtime's handler, above this one, has it) | a trap |
-//! | SIGSEGV of host code | a page of zeros of its own in its place | the access is done |
+//! | SIGBUS | maps an inaccessible page there | the access is repeated and raises SIGSEGV |
+//! | SIGSEGV of guest code | none: wasmtime's handler runs first | the guest traps |
+//! | SIGSEGV of host code | maps an anonymous zero page there | the access succeeds |
 //!
-//! The file is never written: what is stored goes to the new page, which the object's mapping does
-//! not have. All other faults go to whoever was there before.
+//! The file is never written: stores go to the new page, which is not part of the object's mapping.
+//! All other faults go to the previously installed handler.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -18,28 +18,28 @@ use super::{SLOTS_OF_PROCESS, Slot};
 
 const PAGE_BYTES: usize = 4096;
 
-/// What was installed before us, for each of the two signals.
-struct Before {
+/// The previously installed actions for the two signals.
+struct Previous {
     segv: libc::sigaction,
     bus: libc::sigaction,
 }
 
-static BEFORE: OnceLock<Before> = OnceLock::new();
+static PREVIOUS: OnceLock<Previous> = OnceLock::new();
 
 /// # Safety
-/// Once in a process.
+/// Call once per process.
 pub(super) unsafe fn install() -> std::io::Result<()> {
-    // Both are read first: from the moment when a handler is there, it may need them.
-    let before = Before { segv: action_of(libc::SIGSEGV)?, bus: action_of(libc::SIGBUS)? };
-    let _ = BEFORE.set(before);
+    // Both are read first, because a handler can need them as soon as it is installed.
+    let previous = Previous { segv: action_of(libc::SIGSEGV)?, bus: action_of(libc::SIGBUS)? };
+    let _ = PREVIOUS.set(previous);
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
         // SAFETY: all zeros is a valid `sigaction`.
         let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
         action.sa_sigaction = on_fault as *const () as usize;
-        // On the alternative stack: the fault may be an overflow of the ordinary one. Not blocked
-        // meanwhile: the first answer to SIGBUS raises SIGSEGV.
+        // SA_ONSTACK: the fault can be an overflow of the ordinary stack. SA_NODEFER: the response
+        // to SIGBUS raises SIGSEGV inside the handler.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_ONSTACK;
-        // SAFETY: a handler of the right kind, which keeps to what handlers may do.
+        // SAFETY: `on_fault` has the type that SA_SIGINFO requires, and is async-signal-safe.
         if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
             return Err(std::io::Error::last_os_error());
         }
@@ -47,7 +47,7 @@ pub(super) unsafe fn install() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Is ours the handler that sees SIGSEGV first?
+/// Returns true if this handler is the first one for SIGSEGV.
 pub(super) fn is_on_top() -> bool {
     action_of(libc::SIGSEGV)
         .is_ok_and(|action| action.sa_sigaction == on_fault as *const () as usize)
@@ -55,25 +55,25 @@ pub(super) fn is_on_top() -> bool {
 
 fn action_of(signal: c_int) -> std::io::Result<libc::sigaction> {
     let mut action = MaybeUninit::zeroed();
-    // SAFETY: asks only, and writes a `sigaction`.
+    // SAFETY: only reads the current action, and writes it to `action`.
     if unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) } != 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: written just above.
+    // SAFETY: `sigaction` succeeded, so it has written `action`.
     Ok(unsafe { action.assume_init() })
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives a siginfo, which for these two signals has an address.
+    // SAFETY: the kernel passes a valid siginfo, which has an address for these two signals.
     let address = unsafe { (*info).si_addr() } as usize;
-    // What a signal interrupts must not see another `errno` afterwards.
-    // SAFETY: this thread's own.
+    // The interrupted code must find its `errno` unchanged.
+    // SAFETY: points to this thread's `errno`.
     let errno = unsafe { *libc::__errno_location() };
     let answered = slot_of(address).is_some_and(|slot| answer(slot, signal, address));
-    // SAFETY: as above.
+    // SAFETY: points to this thread's `errno`.
     unsafe { *libc::__errno_location() = errno };
     if !answered {
-        go_on(signal, info, context);
+        call_previous(signal, info, context);
     }
 }
 
@@ -88,49 +88,49 @@ fn answer(slot: &Slot, signal: c_int, address: usize) -> bool {
     };
     let page = (address / PAGE_BYTES * PAGE_BYTES) as *mut c_void;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the page lies in a guest's window, which its host lends to whoever maps objects there;
-    // what was there could not be used. A plain system call.
+    // SAFETY: the page lies in a guest's window, where the host allows mappings of objects to be
+    // replaced; the page there could not be used. `mmap` is async-signal-safe on Linux.
     if unsafe { libc::mmap(page, PAGE_BYTES, rights, flags, -1, 0) } != page {
         return false;
     }
-    // The first fault is the one to tell.
+    // Only the first fault is reported.
     if slot.fault.compare_exchange(0, fault, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
         slot.address.store(address, Ordering::Relaxed);
     }
     let engine = slot.engine.load(Ordering::Acquire);
-    // SAFETY: the slot's engine lives while its guest is watched, and this is a fault of that guest.
+    // SAFETY: the engine lives while the slot watches its guest, and this thread runs that guest.
     if let Some(engine) = unsafe { engine.as_ref() } {
-        // One atomic addition.
+        // Async-signal-safe: one atomic addition.
         engine.increment_epoch();
     }
     true
 }
 
-/// To whoever was there before.
-fn go_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let before = BEFORE.get().map(|before| match signal {
-        libc::SIGBUS => &before.bus,
-        _ => &before.segv,
+/// Passes the signal to the previously installed handler.
+fn call_previous(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let previous = PREVIOUS.get().map(|previous| match signal {
+        libc::SIGBUS => &previous.bus,
+        _ => &previous.segv,
     });
-    match before {
+    match previous {
         Some(action)
             if action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN =>
         {
             if action.sa_flags & libc::SA_SIGINFO != 0 {
                 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-                // SAFETY: with this flag a handler has these parameters.
+                // SAFETY: a handler installed with SA_SIGINFO has these parameters.
                 let handler: Handler = unsafe { std::mem::transmute(action.sa_sigaction) };
                 handler(signal, info, context);
             } else {
-                // SAFETY: without it, this one.
+                // SAFETY: a handler installed without SA_SIGINFO has this parameter.
                 let handler: extern "C" fn(c_int) =
                     unsafe { std::mem::transmute(action.sa_sigaction) };
                 handler(signal);
             }
         }
         _ => {
-            // The access happens again, and ends the process as it would have.
-            // SAFETY: puts the default back; allowed in a handler.
+            // The access is repeated and ends the process, as it would without this handler.
+            // SAFETY: restores the default action; `signal` is async-signal-safe.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
     }

@@ -1,12 +1,12 @@
-//! The fault guard: a fault in a guest's window ends that guest and nobody else.
+//! The fault guard: a fault in a guest's window ends that guest only.
 //!
 //! wasmtime turns faults of a guest's own loads and stores into traps. Bulk memory instructions and
-//! host functions fault in host code, and a file that was cut short raises SIGBUS: either would
-//! end the process. The guard answers such a fault with memory, so that the access can be
-//! done, and marks the guest as dead; the next call into or out of the guest traps.
+//! host functions fault in host code, and a truncated file raises SIGBUS: either would end the
+//! process. The guard maps a page at the fault, so that the access can complete, and marks the
+//! guest as dead. The next call into or out of the guest traps.
 //!
-//! [`handler`] is what runs in a signal handler. It reads the slots here, which it may: all of a slot
-//! is atomic, and a slot's guest is the one that is running on the thread that faults.
+//! [`handler`] runs in signal handlers and reads the slots here. That is safe: all fields of a slot
+//! are atomic, and the faulting thread is running the slot's guest.
 
 mod handler;
 
@@ -18,19 +18,20 @@ use wasmtime::Engine;
 
 use crate::error::{Error, Result};
 
-/// Guests that can be watched at a time in one process.
+/// Maximum number of watched guests in a process.
 const SLOTS: usize = 1024;
 
-/// One guest's window, as the handler sees it.
+/// A guest's window, as the handler sees it.
 struct Slot {
     taken: AtomicBool,
-    /// Where the window begins in this process; 0 when nothing is watched.
+    /// Address of the window in this process; 0 if the slot watches nothing.
     start: AtomicUsize,
-    /// What happened, [`Fault`] as a number; 0 for nothing.
+    /// The first [`Fault`] as a number; 0 for none.
     fault: AtomicU32,
-    /// Where.
+    /// Address of the first fault.
     address: AtomicUsize,
-    /// Whose epoch is advanced then: its guest may be in a loop that calls nothing.
+    /// The engine whose epoch the handler advances, because the guest may be in a loop without
+    /// calls.
     engine: AtomicPtr<Engine>,
 }
 
@@ -45,27 +46,28 @@ static SLOTS_OF_PROCESS: [Slot; SLOTS] = [const {
 }; SLOTS];
 
 impl Slot {
-    /// Is this an address of the window that is watched? That is one number, so that a guest that comes
-    /// or goes meanwhile, in another thread, is seen as a whole or not at all: the start of one window
-    /// with the end of another's would be one in which the handler replaces somebody else's memory.
+    /// Returns true if the address is in the watched window. The window is one atomic number, so a
+    /// slot that another thread takes or frees at the same time is seen as a whole or not at all.
+    /// With a separate end, the handler could combine the start of one window with the end of
+    /// another, and replace memory outside both.
     fn watches(&self, address: usize) -> bool {
         let start = self.start.load(Ordering::Acquire);
         start != 0 && address.wrapping_sub(start) < window_bytes()
     }
 }
 
-/// Every guest's window is as long.
+/// Returns the length of a window, the same for all guests.
 fn window_bytes() -> usize {
     let window = GuestWindow::default().addresses();
     (window.end - window.start) as usize
 }
 
-/// What a guest died of.
+/// The kind of fault that ended a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A page of an object that the file no longer has, or that the disk could not read.
+    /// SIGBUS: the file no longer has the object's page, or the disk could not read it.
     Bus,
-    /// A page without the right that host code needed, on the guest's behalf.
+    /// SIGSEGV: host code, working for the guest, touched a page without the needed right.
     Segmentation,
 }
 
@@ -74,17 +76,17 @@ pub enum Fault {
 pub struct FaultGuard(());
 
 impl FaultGuard {
-    /// Installs the handlers, once. Before the first [`Engine`] of the process is made: wasmtime's
-    /// handler has to lie above this one, so that a guest's own faults stay traps. Making a
-    /// [`Sandbox`](crate::Sandbox) does this.
+    /// Installs the handlers; later calls do nothing. Call it before the process creates its first
+    /// [`Engine`]: wasmtime's handler must run before this one, so that a guest's own faults stay
+    /// traps. Opening a [`Sandbox`](crate::Sandbox) calls it.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// `Io` if the kernel refuses.
     pub fn install() -> Result<FaultGuard> {
         static REFUSED: OnceLock<Option<i32>> = OnceLock::new();
         let refused = REFUSED.get_or_init(|| {
-            // SAFETY: the handler is async-signal-safe, see there, and goes on to those that were
-            // there before for every fault that is not its own.
+            // SAFETY: the `OnceLock` runs this once. The handler is async-signal-safe, and passes
+            // faults outside of watched windows to the previously installed handlers.
             let installed = unsafe { handler::install() };
             installed.err().map(|error| error.raw_os_error().unwrap_or(libc::EINVAL))
         });
@@ -98,7 +100,7 @@ impl FaultGuard {
         }
     }
 
-    /// After an engine was made: does its handler lie above the guard's?
+    /// Checks, after an engine was created, that wasmtime's handler runs before the guard's.
     ///
     /// # Errors
     /// `GuardTooLate`.
@@ -109,9 +111,9 @@ impl FaultGuard {
 
 /// A guest's window while it is watched.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedWindow {
     slot: &'static Slot,
-    /// Freed after the slot has forgotten it.
+    /// Freed after the slot is cleared.
     engine: *mut Engine,
 }
 
@@ -121,32 +123,32 @@ impl std::fmt::Debug for Slot {
     }
 }
 
-// SAFETY: the engine behind the pointer is one itself, and the rest is atomic.
-unsafe impl Send for Watched {}
-// SAFETY: as above.
-unsafe impl Sync for Watched {}
+// SAFETY: the pointer owns an `Engine`, which is `Send` and `Sync`; the slot's fields are atomic.
+unsafe impl Send for WatchedWindow {}
+// SAFETY: the pointer owns an `Engine`, which is `Send` and `Sync`; the slot's fields are atomic.
+unsafe impl Sync for WatchedWindow {}
 
-impl Watched {
-    /// Watches the window that begins at this address of the process.
-    pub(crate) fn new(start: usize, engine: &Engine) -> Result<Watched> {
+impl WatchedWindow {
+    /// Watches the window at this address of the process.
+    pub(crate) fn new(start: usize, engine: &Engine) -> Result<WatchedWindow> {
         let free = |slot: &&Slot| {
             let claimed =
                 slot.taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed);
             claimed.is_ok()
         };
         let slot = SLOTS_OF_PROCESS.iter().find(free).ok_or(Error::Engine {
-            why: "1,024 guests are open in this process already",
+            why: "this process already has 1,024 guests",
             remedy: "end some of them, or use another process",
         })?;
         let engine = Box::into_raw(Box::new(engine.clone()));
         slot.fault.store(0, Ordering::Relaxed);
         slot.engine.store(engine, Ordering::Release);
-        // Last: from here on a handler looks at the rest.
+        // Stored last: from now on the handler reads the other fields.
         slot.start.store(start, Ordering::Release);
-        Ok(Watched { slot, engine })
+        Ok(WatchedWindow { slot, engine })
     }
 
-    /// What happened to the guest, and at which address of its window.
+    /// Returns the first fault and its offset in the window.
     pub(crate) fn fault(&self) -> Option<(Fault, usize)> {
         let fault = match self.slot.fault.load(Ordering::Acquire) {
             0 => return None,
@@ -158,12 +160,12 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedWindow {
     fn drop(&mut self) {
         self.slot.start.store(0, Ordering::Release);
         self.slot.engine.store(std::ptr::null_mut(), Ordering::Release);
-        // SAFETY: made by `Box::into_raw` in `new`. A handler looks at it only for a fault in the
-        // window, by the thread that runs the guest, which has ended.
+        // SAFETY: made by `Box::into_raw` in `new`. The handler reads it only for a fault in the
+        // window, on the thread that runs the guest, and the guest has ended.
         drop(unsafe { Box::from_raw(self.engine) });
         self.slot.taken.store(false, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! The five functions that guests import, and no more.
+//! The five functions that guests import.
 
 use wasmtime::{Caller, Linker, Result};
 
@@ -7,10 +7,10 @@ use super::linear::CallerMemory;
 use crate::codes::Refusal;
 use crate::report::Import;
 
-/// The module that they are imported from.
+/// Name of the module from which guests import them.
 const MODULE: &str = "evermap";
 
-/// Adds the imports for instances whose state has its heaps where `heaps` says.
+/// Adds the imports to a linker. `heaps` finds the heaps in an instance's state.
 pub(crate) fn add_to_linker<T: 'static>(
     linker: &mut Linker<T>,
     heaps: impl Fn(&mut T) -> &mut Heaps + Copy + Send + Sync + 'static,

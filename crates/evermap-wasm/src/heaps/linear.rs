@@ -1,11 +1,12 @@
-//! An instance's linear memory, as far as the host touches it.
+//! Access of the host to an instance's linear memory.
 //!
-//! Objects are mapped into [`Linear`]. Names and answers of a call go through [`CallerMemory`], which
-//! works also for a module into which no object can be mapped, so that the module can read why.
+//! Objects are mapped into [`LinearMemory`]. Names and results of calls go through
+//! [`CallerMemory`]. It also works for a module that cannot map objects, so the module can read the
+//! reason.
 //!
-//! Bytes go in and out by copies through raw pointers: a Rust slice over memory that a guest's
-//! threads, or another process, may write would be undefined. The window is left alone, so
-//! that no copy of the host's can meet an object's pages.
+//! Bytes are copied through raw pointers: a Rust slice over memory that guest threads or another
+//! process can write would be undefined behaviour. These copies never touch the window, where an
+//! object's pages could fault.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -14,28 +15,28 @@ use evermap::guest::{GuestMemory, GuestWindow, Unmapped};
 use wasmtime::{Caller, Engine, Extern};
 
 use crate::codes::{Code, Refusal};
-use crate::guard::Watched;
+use crate::guard::WatchedWindow;
 use crate::layout;
 
-/// Where a linear memory is. It stays there: its reservation is as long as it can get.
-pub(crate) struct Linear {
+/// A linear memory. It never moves, because its reservation has the maximum length.
+pub(crate) struct LinearMemory {
     memory: GuestMemory,
-    /// Its window, as far as the fault guard knows it; none where there is no guard.
-    watched: Option<Watched>,
+    /// The window's slot in the fault guard; `None` without a guard.
+    watched_window: Option<WatchedWindow>,
 }
 
-impl Linear {
-    /// The memory at `base` that has `bytes` now.
+impl LinearMemory {
+    /// Wraps the memory at `base` with a length of `bytes`.
     ///
     /// # Safety
-    /// The memory is private and anonymous, lies there and is as long at least as long as the value,
-    /// and nobody has a Rust reference into its window.
+    /// The memory is private and anonymous, and neither moves nor shrinks during the life of the
+    /// value. No Rust reference points into its window.
     pub(crate) unsafe fn new(
         base: NonNull<u8>,
         bytes: usize,
         unmapped: Unmapped,
         guarded_by: Option<&Engine>,
-    ) -> Result<Linear, Refusal> {
+    ) -> Result<LinearMemory, Refusal> {
         let window = GuestWindow::default();
         let Range { start, end } = window.addresses();
         if (bytes as u64) < end {
@@ -44,37 +45,39 @@ impl Linear {
             );
             return Err(layout::refusal(&why));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the memory private, anonymous and in place, and no reference
+        // points into its window.
         let memory = unsafe { GuestMemory::new(base, window, unmapped) }
             .map_err(|e| Refusal::new(Code::MemoryLayout, e.to_string()))?;
         let here = base.as_ptr().addr();
-        let watched =
-            guarded_by.map(|engine| Watched::new(here + start as usize, engine)).transpose()?;
-        Ok(Linear { memory, watched })
+        let watched_window = guarded_by
+            .map(|engine| WatchedWindow::new(here + start as usize, engine))
+            .transpose()?;
+        Ok(LinearMemory { memory, watched_window })
     }
 
     pub(crate) fn memory(&self) -> &GuestMemory {
         &self.memory
     }
 
-    pub(crate) fn watched(&self) -> Option<&Watched> {
-        self.watched.as_ref()
+    pub(crate) fn watched_window(&self) -> Option<&WatchedWindow> {
+        self.watched_window.as_ref()
     }
 }
 
-/// Words for a module that exports no memory; only its host can read them.
-pub(crate) const NO_MEMORY: &str = "the module exports no memory of its own as `memory`, so nothing can be passed to it; export one, as programs for wasm32-wasip1 do";
+/// Message for a module that exports no memory; only its host can read it.
+pub(crate) const NO_MEMORY: &str = "the module does not export a memory as `memory`, so it cannot receive any data; export one, as programs for wasm32-wasip1 do";
 
 /// The memory of a guest during one call of an import.
 pub(super) struct CallerMemory {
-    /// Base and length; `None` if the module exports no memory.
+    /// Base and length; `None` if the module does not export a memory.
     bytes: Option<(NonNull<u8>, u64)>,
-    /// Objects may be mapped in its window.
+    /// True if objects can be mapped in its window.
     has_window: bool,
 }
 
 impl CallerMemory {
-    /// Finds the memory that the caller exports as `memory`, shared or not.
+    /// Finds the caller's export `memory`, shared or not.
     pub(super) fn of<T>(caller: &mut Caller<'_, T>) -> CallerMemory {
         let bytes = match caller.get_export("memory") {
             Some(Extern::Memory(memory)) => {
@@ -89,25 +92,25 @@ impl CallerMemory {
         CallerMemory { bytes: bytes.map(|(base, length)| (base, length as u64)), has_window: true }
     }
 
-    /// Allows addresses in the window, for a guest that has no objects there.
+    /// Allows addresses in the window, for a guest that cannot map objects.
     pub(super) fn without_window(self) -> CallerMemory {
         CallerMemory { has_window: false, ..self }
     }
 
-    /// Copies bytes of the guest's that lie outside of the window.
+    /// Copies bytes from the guest's memory outside of the window.
     pub(super) fn copy_in(&self, address: u32, length: u32) -> Result<Vec<u8>, Refusal> {
         let from = self.checked(address, length)?;
         let mut bytes = vec![0; length as usize];
-        // SAFETY: inside the memory, as checked; the vector is as long. The memory stays where it is
-        // during the call.
+        // SAFETY: `checked` found the range inside the memory, the vector has the same length, and
+        // the memory does not move during the call.
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
         Ok(bytes)
     }
 
-    /// Copies bytes to where a guest wants them, outside of the window.
+    /// Copies bytes into the guest's memory outside of the window.
     pub(super) fn copy_out(&self, bytes: &[u8], address: u32) -> Result<(), Refusal> {
         let to = self.checked(address, bytes.len() as u32)?;
-        // SAFETY: as in `copy_in`.
+        // SAFETY: `checked` found the range inside the memory, which does not move during the call.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
@@ -121,12 +124,13 @@ impl CallerMemory {
         let inside = end <= bytes;
         let apart = !self.has_window || end <= window.start || start >= window.end;
         if inside && apart {
-            // SAFETY: inside the memory.
+            // SAFETY: `end <= bytes`, so the address is inside the memory.
             return Ok(unsafe { base.as_ptr().add(address as usize) });
         }
         let what = if inside { "in the window" } else { "outside of memory" };
-        let words =
-            format!("{length} bytes at {address:#x} lie {what}; pass memory of the guest's own");
+        let words = format!(
+            "{length} bytes at {address:#x} lie {what}; pass an address in the guest's memory, outside the window"
+        );
         Err(Refusal::new(Code::InvalidArgument, words))
     }
 }

@@ -1,9 +1,8 @@
-//! What one instance has mapped, and the five things that it can ask for.
+//! The mapped objects of one instance, and the five operations on them.
 //!
-//! Nothing that comes from the guest is believed: numbers are checked, names are copied out and
-//! checked then, objects are found by the access table and never by what a guest says of them.
-//! `imports` turns calls into these; `linear` is the memory they are about; `stat` what is told of an
-//! object.
+//! Data from the guest is never trusted: numbers are checked, names are copied out before they are
+//! checked, and objects are found through the access table. `imports` calls the operations,
+//! `linear` accesses the guest's memory, `stat` encodes the description of an object.
 
 mod imports;
 mod linear;
@@ -26,28 +25,28 @@ use crate::names::{NAME_BYTES_MAX, ObjectName};
 use crate::report::Counts;
 pub(crate) use imports::add_to_linker;
 use linear::CallerMemory;
-pub(crate) use linear::{Linear, NO_MEMORY};
+pub(crate) use linear::{LinearMemory, NO_MEMORY};
 
-/// A hint for a new object is followed up to this.
+/// Maximum initial size of a new object from the guest's hint.
 const HINT_BYTES_MAX: u64 = 16 << 20;
 
-/// Whom an instance maps objects for, and with which rights.
+/// The application for which an instance maps objects, and its rights.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant {
     pub(crate) store: Store,
-    /// What guests of the sandbox have read.
+    /// Objects that guests of the sandbox have read, kept open.
     pub(crate) readers: Arc<GuestReaders>,
     pub(crate) table: AccessTable,
     pub(crate) application: ApplicationId,
     pub(crate) key: ApplicationKey,
-    /// What the access table knew the application's key by when the guest was started.
+    /// Hash of the application's key in the access table when the guest was started.
     pub(crate) verifier: String,
-    /// Keys of other applications whose objects it may have rights to.
+    /// Keys of other applications that may share objects with it.
     pub(crate) other_keys: BTreeMap<ApplicationId, SecretKey>,
-    /// Rights for this run alone; they stand above the table's.
+    /// Rights for this run; they override the table.
     pub(crate) allowed: Vec<(ObjectName, Level)>,
     pub(crate) write: WriteOptions,
-    /// Level *read* is given as such, with pages that fault when they are stored to.
+    /// Maps level *read* as read-only pages. A store there faults.
     pub(crate) read_only_pages: bool,
 }
 
@@ -58,64 +57,66 @@ enum Mapped {
 
 struct Open {
     name: ObjectName,
-    /// As it was asked for.
+    /// The level that the guest asked for.
     level: Level,
     mapped: Mapped,
 }
 
-/// One instance's objects. Dropping it takes them out of the instance's memory.
+/// The objects of one instance. Dropping it unmaps them.
 pub(crate) struct Heaps {
     tenant: Tenant,
-    /// By guest address of the superblock. Before the memory: they are unmapped first.
+    /// Objects by guest address of the superblock. Dropped before the memory, so that they are
+    /// unmapped first.
     open: BTreeMap<u32, Open>,
-    /// Where they are mapped; none for a module without a memory for it.
-    linear: Option<Linear>,
-    /// Why there is none.
+    /// The memory into which objects are mapped; `None` if the module has no suitable one.
+    linear: Option<LinearMemory>,
+    /// The reason if `linear` is `None`.
     no_linear: Refusal,
-    /// The module was linked so that none can be mapped.
-    objected: bool,
+    /// The module was linked without room for objects.
+    has_layout_error: bool,
     last: Option<Refusal>,
     pub(crate) counts: Counts,
 }
 
 impl Heaps {
-    /// The heaps of an instance that is about to be made; `objection` is why none can be mapped into it.
-    pub(crate) fn new(tenant: Tenant, objection: Option<&str>) -> Heaps {
-        let no_linear = match objection {
+    /// Returns the heaps of an instance before it is started. `layout_error` is the reason why it
+    /// cannot map objects.
+    pub(crate) fn new(tenant: Tenant, layout_error: Option<&str>) -> Heaps {
+        let no_linear = match layout_error {
             Some(why) => layout::refusal(why),
             None => Refusal::new(
                 Code::MemoryLayout,
-                "objects cannot be mapped while the module is being started; call `map` from `_start` or later, and not from its start function",
+                "objects cannot be mapped from the module's start function; call `map` from `_start` or later",
             ),
         };
-        let objected = objection.is_some();
+        let has_layout_error = layout_error.is_some();
         let counts = Counts::default();
         Heaps {
             tenant,
             open: BTreeMap::new(),
             linear: None,
             no_linear,
-            objected,
+            has_layout_error,
             last: None,
             counts,
         }
     }
 
-    /// Says where the instance's memory is, or why objects cannot be mapped there. What was wrong with
-    /// the module already stays the reason.
-    pub(crate) fn attach(&mut self, linear: Result<Linear, Refusal>) {
+    /// Sets the instance's memory, or the reason why objects cannot be mapped there. An earlier
+    /// layout error of the module stays.
+    pub(crate) fn attach(&mut self, linear: Result<LinearMemory, Refusal>) {
         match linear {
-            _ if self.objected => {}
+            _ if self.has_layout_error => {}
             Ok(linear) => self.linear = Some(linear),
             Err(why) => self.no_linear = why,
         }
     }
 
-    pub(crate) fn linear(&self) -> Option<&Linear> {
+    pub(crate) fn linear(&self) -> Option<&LinearMemory> {
         self.linear.as_ref()
     }
 
-    /// Unmaps everything; what was not committed is forgotten.
+    /// Unmaps everything and discards uncommitted changes.
     pub(crate) fn clear(&mut self) {
         let mut snapshots = Vec::new();
         for open in std::mem::take(&mut self.open).into_values() {
@@ -129,7 +130,7 @@ impl Heaps {
         }
     }
 
-    fn need_linear(&self) -> Result<&Linear, Refusal> {
+    fn linear_memory(&self) -> Result<&LinearMemory, Refusal> {
         self.linear
             .as_ref()
             .ok_or_else(|| Refusal::new(self.no_linear.code, self.no_linear.words.clone()))
@@ -143,8 +144,8 @@ impl Heaps {
         bytes: u32,
         level: u32,
     ) -> Result<u32, Refusal> {
-        // First: such a module has to be linked anew, whatever else is wrong with the call.
-        self.need_linear()?;
+        // Checked first: such a module must be linked again, whatever else is wrong with the call.
+        self.linear_memory()?;
         let level = level_of(level)?;
         let name = copy_name(memory, name, name_bytes)?;
         let name = self.find_name(&name)?;
@@ -152,13 +153,13 @@ impl Heaps {
         if let Some((&base, open)) = known {
             if open.level != level {
                 let words = format!(
-                    "`{}` is mapped at level {} already; unmap it first",
+                    "`{}` is already mapped at level {}; unmap it first",
                     name.name(),
                     open.level
                 );
                 return Err(Refusal::new(Code::Busy, words));
             }
-            // What it has it keeps; it gets no more when the right was taken back.
+            // The mapping stays after the right was revoked, but cannot grow.
             if bytes > 0 {
                 self.check_right(&name, level)?;
             }
@@ -172,7 +173,7 @@ impl Heaps {
         let base = mapped.base() as u32;
         self.counts.mapped_bytes += mapped.bytes();
         self.open.insert(base, Open { name, level, mapped });
-        // The object stays mapped even where it cannot grow so far.
+        // The object stays mapped even if it cannot grow so far.
         self.grow(base, bytes).map(|()| base)
     }
 
@@ -196,7 +197,7 @@ impl Heaps {
             Mapped::Snapshot(_) => Err(Refusal::new(
                 Code::ReadOnly,
                 format!(
-                    "`{}` is mapped at level {}, which has no commits; unmap it and map it at level write (3), which the application needs the right to",
+                    "`{}` is mapped at level {}, which cannot be committed; unmap it and map it at level write (3), for which the application needs the right",
                     open.name.name(),
                     open.level
                 ),
@@ -220,7 +221,8 @@ impl Heaps {
         Ok(stat.len() as u32)
     }
 
-    /// Works also where no object can be mapped: that is what it is asked about most.
+    /// Returns the last error. Also works for a module that cannot map objects, which needs it
+    /// most.
     fn last_fault(
         &mut self,
         memory: &CallerMemory,
@@ -239,7 +241,7 @@ impl Heaps {
         self.last.as_ref().map(|last| (last.code, last.words.as_str()))
     }
 
-    /// What a call gives: the value, or the negative code, with the words kept.
+    /// Returns the value, or the negative code, and keeps the message.
     fn answer(&mut self, result: Result<u32, Refusal>) -> i32 {
         match result {
             Ok(value) => value as i32,
@@ -252,7 +254,7 @@ impl Heaps {
         }
     }
 
-    /// Whose object a name means: an own one, or, with its owner before a colon, somebody else's.
+    /// Resolves a name: an own object, or another application's after its owner and a colon.
     fn find_name(&self, name: &str) -> Result<ObjectName, Refusal> {
         let found = match name.contains(':') {
             true => name.parse(),
@@ -271,13 +273,15 @@ impl Heaps {
         if level <= right {
             return Ok(());
         }
-        // Whether it exists is nobody's business who may not even look.
+        // An application without any right must not learn if the object exists.
         let words = match right {
-            Level::None => format!("`{name}` is not this application's, and not shared with it"),
-            right => format!("this application may have `{name}` at level {right}, not {level}"),
+            Level::None => {
+                format!("`{name}` does not belong to this application and is not shared with it")
+            }
+            right => format!("this application may map `{name}` at level {right}, not {level}"),
         };
         let words = format!(
-            "{words}; its host can give the right: `evermap sandbox grant {} {name}:{level}`",
+            "{words}; the host can grant the right: `evermap sandbox grant {} {name}:{level}`",
             tenant.application
         );
         Err(Refusal::new(Code::Denied, words))
@@ -285,7 +289,7 @@ impl Heaps {
 
     fn map_for_writing(&self, name: &ObjectName, bytes: u32) -> Result<GuestSession, Refusal> {
         let tenant = &self.tenant;
-        let linear = self.need_linear()?;
+        let linear = self.linear_memory()?;
         let store = tenant.store.for_application(self.key_of(name.owner())?);
         let given = TableAddresses::of(tenant.table.file(), name);
         let addresses: Arc<dyn GuestAddresses> = given.clone();
@@ -295,20 +299,20 @@ impl Heaps {
             Err(StoreError::NotFound { .. }) if *name.owner() == tenant.application => {
                 self.check_not_removed()?;
                 tenant.table.forget_missing(|known| {
-                    // Better to keep one too many than to forget one.
+                    // If the check fails, keep the object: a wrongly removed row is worse.
                     store.contains(known).unwrap_or(true)
                 })?;
                 let hint = u64::from(bytes).min(HINT_BYTES_MAX);
                 let window = linear.memory().window();
                 store.create_guest(in_store, window, &addresses, hint).inspect_err(|error| {
-                    // After any other error it may be there.
+                    // After any other error the object may exist.
                     if matches!(
                         error,
                         StoreError::DiskFull { .. }
                             | StoreError::FileSizeLimit { .. }
                             | StoreError::OutOfAddresses { .. }
                     ) {
-                        given.take_back();
+                        given.release_unused();
                     }
                 })?;
                 write()
@@ -316,12 +320,12 @@ impl Heaps {
             opened => opened,
         };
         let session = opened?;
-        given.reuse_all_but(session.regions().iter().map(GuestRegion::lease));
+        given.set_in_use(session.regions().iter().map(GuestRegion::lease));
         Ok(session)
     }
 
-    /// Refuses to make objects for an application that was removed after the guest was started. Its key
-    /// is gone from the key ring, so nobody could open them again.
+    /// Refuses to create objects for an application that was removed after the guest was started.
+    /// Its key is gone from the key ring, so the objects could never be opened again.
     fn check_not_removed(&self) -> Result<(), Refusal> {
         let Tenant { table, application, verifier, .. } = &self.tenant;
         match table.knows_with(application, verifier) {
@@ -329,7 +333,7 @@ impl Heaps {
             Ok(false) | Err(Error::WrongKey { .. }) => Err(Refusal::new(
                 Code::Denied,
                 format!(
-                    "application `{application}` was removed while its guest ran; start the guest again"
+                    "application `{application}` was removed while this guest ran; start the guest again"
                 ),
             )),
             Err(error) => Err(error.into()),
@@ -341,7 +345,7 @@ impl Heaps {
             true => GuestReading::ReadOnly,
             false => GuestReading::Private,
         };
-        let memory = self.need_linear()?.memory();
+        let memory = self.linear_memory()?.memory();
         let key = Some(self.key_of(name.owner())?);
         Ok(self.tenant.readers.read(name.in_store(), key, memory, reading)?)
     }
@@ -353,7 +357,7 @@ impl Heaps {
         }
         let key = tenant.other_keys.get(owner).ok_or_else(|| {
             let words = format!(
-                "the host has no key of application `{owner}`; it has to start this guest with that key (`Application::with_key_of`)"
+                "the host did not pass the key of application `{owner}`; it must start this guest with that key (`Application::with_key_of`)"
             );
             Refusal::new(Code::Denied, words)
         })?;
@@ -401,10 +405,10 @@ impl Mapped {
     }
 }
 
-/// The name that a guest passes, before it is known to be one.
+/// Copies the name that a guest passes. It is checked later.
 fn copy_name(memory: &CallerMemory, name: u32, name_bytes: u32) -> Result<String, Refusal> {
     let invalid = || {
-        let words = "a name has 1 to 64 ASCII letters, digits, `.`, `_` and `-`, and does not begin with `.`; use such a name";
+        let words = "the name is not valid; use 1 to 64 ASCII letters, digits, `.`, `_` and `-`, not beginning with `.`";
         Refusal::new(Code::InvalidName, words)
     };
     if name_bytes as usize > 2 * NAME_BYTES_MAX + 1 {
@@ -424,7 +428,7 @@ fn level_of(level: u32) -> Result<Level, Refusal> {
         2 => Ok(Level::Read),
         3 => Ok(Level::Write),
         _ => {
-            let words = format!("{level} is no level; pass 1 (snapshot), 2 (read) or 3 (write)");
+            let words = format!("{level} is not a level; pass 1 (snapshot), 2 (read) or 3 (write)");
             Err(Refusal::new(Code::InvalidArgument, words))
         }
     }
@@ -434,7 +438,7 @@ fn not_mapped(base: u32) -> Refusal {
     Refusal::new(
         Code::NotMapped,
         format!(
-            "no object is mapped at {base:#x}; pass an address that `map` gave, before `unmap`"
+            "no object is mapped at {base:#x}; pass an address that `map` returned and `unmap` has not ended"
         ),
     )
 }

@@ -1,14 +1,14 @@
-//! `ObjectStat`: what a guest is told of a mapped object, byte by byte as in `docs/sandbox.md`.
+//! `ObjectStat`: the record that describes a mapped object to a guest, as in `docs/sandbox.md`.
 
 use super::Mapped;
 use crate::access::Level;
 
 /// Version of the structure.
 const VERSION: u32 = 1;
-/// Where the region records begin.
+/// Offset of the first region record.
 const REGIONS_OFFSET: usize = 64;
 
-/// 64 bytes of numbers and a record a region, little-endian.
+/// Encodes 64 bytes of numbers and a record per region, little-endian.
 pub(super) fn encode(base: u32, level: Level, mapped: &Mapped, left_bytes: u64) -> Vec<u8> {
     let regions = mapped.regions();
     let leased_bytes: u64 = regions.iter().map(|region| region.lease().1).sum();

@@ -1,7 +1,7 @@
-//! What the tests of sandboxes share: a store, guests in WebAssembly's text format.
+//! Shared code of the sandbox tests: a store, and guests in WebAssembly's text format.
 #![allow(dead_code)]
 
-pub mod chance;
+pub mod random;
 
 use std::path::Path;
 
@@ -9,17 +9,18 @@ use evermap_wasm::{
     Application, End, Guest, GuestOptions, ObjectName, Sandbox, SandboxOptions, SecretKey,
 };
 
-/// Where a guest finds its first data: the metadata of an object that was made for less than 4 MiB take
-/// 64 KiB at most.
+/// Offset of a guest's first data: the metadata of an object created with less than 4 MiB take 64
+/// KiB at most.
 pub const DATA: u32 = 65536;
 
-/// Level *write*, as guests give it.
+/// Level *write*, as guests pass it.
 pub const WRITE: u32 = 3;
 
-/// A module with the imports, a memory with the window, and room for text above it. The body's functions can
-/// use `$map` and the others.
+/// Returns a module with the imports and a memory with the window. The functions in `body` can use
+/// `$map` and the other imports.
 ///
-/// `at 0x50000000` stands the name `heap`, at `0x50000100` `other`, and from `0x50001000` on there is room.
+/// The name `heap` is at `0x50000000`, `other` at `0x50000100`; from `0x50001000` on the memory is
+/// free.
 pub fn module(body: &str) -> String {
     format!(
         r#"(module
@@ -66,8 +67,7 @@ impl Fixture {
         Fixture::made_in(tempfile::tempdir().unwrap(), options)
     }
 
-    /// In memory, where there is a file system for that: for tests that open objects by the
-    /// thousand.
+    /// Creates the store on `/dev/shm` if possible, for tests that open thousands of objects.
     pub fn in_memory(options: SandboxOptions) -> Fixture {
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Fixture::made_in(directory.unwrap(), options)
@@ -101,7 +101,7 @@ impl Fixture {
         assert!(!report.is_damaged(), "{report:?}");
     }
 
-    /// The file of an object.
+    /// Returns the path of an object's file.
     pub fn file_of(&self, object: &str) -> std::path::PathBuf {
         let info = self.sandbox.store().info(object).unwrap();
         self.store().join("objects").join(info.uuid)
@@ -130,15 +130,15 @@ impl Machine {
         self.0.call_with(function, parameters).unwrap()
     }
 
-    /// Maps the object `heap`: its address, or the negative code.
+    /// Maps the object `heap`. Returns its address, or the negative code.
     pub fn map(&mut self, bytes: u32, level: u32) -> i32 {
         self.call("map_heap", (bytes, level)).unwrap()
     }
 
-    /// The same, of an object that has to be there.
-    pub fn map_well(&mut self, bytes: u32, level: u32) -> u32 {
+    /// Maps the object `heap` and asserts success.
+    pub fn map_ok(&mut self, bytes: u32, level: u32) -> u32 {
         let base = self.map(bytes, level);
-        assert!(base > 0, "{base}: {}", self.words());
+        assert!(base > 0, "{base}: {}", self.message());
         base as u32
     }
 
@@ -158,15 +158,15 @@ impl Machine {
         self.call("store", (address, value)).unwrap()
     }
 
-    /// Stores bytes of the guest's own.
+    /// Stores bytes with the guest's own stores.
     pub fn put(&mut self, address: u32, bytes: &[u8]) {
         for (at, byte) in (address..).zip(bytes) {
             self.call::<_, ()>("store8", (at, u32::from(*byte))).unwrap();
         }
     }
 
-    /// The words of the last error.
-    pub fn words(&mut self) -> String {
+    /// Returns the message of the last error.
+    pub fn message(&mut self) -> String {
         let bytes: i32 = self.call("last_fault", (0x5000_1000u32, 4096u32)).unwrap();
         let byte = |at| self.call::<_, u32>("load8", 0x5000_1000u32 + at as u32).unwrap() as u8;
         let text: Vec<u8> = (4..bytes).map(byte).collect();

@@ -1,22 +1,21 @@
-//! What chance does to a file.
+//! Random damage to files.
 
-use crate::common::chance::Random;
+use crate::common::random::Random;
 
-/// Bytes of page 0 that its checksum covers, and where that stands.
+/// Bytes of page 0 covered by its checksum, and the checksum's offset.
 const SUPERBLOCK_CHECKED_BYTES: usize = 3072;
 const LOG_REQUIRED_AT: usize = 248;
 const CHECKSUM_AT: usize = 252;
-/// Features without which a file cannot be understood, and the one that says that the root area has a
-/// checksum.
+/// The incompatible features, and the feature for a checksum of the root area.
 const FEATURES_AT: usize = 32;
 const FEATURE_LOG_2: u8 = 4;
 const ROOT_CHECKSUM_AT: usize = 208;
-/// Region records: where the first is, bytes of one, how many there can be.
+/// Region records: offset of the first one, bytes per record, maximum number.
 const REGIONS_AT: usize = 512;
 const REGION_BYTES: usize = 48;
 const METADATA_BYTES: u64 = 64 << 10;
 
-/// Damages an object file in one of the ways that there are; says which.
+/// Damages an object file in a random way. Returns the way.
 pub fn damage_object(random: &mut Random, bytes: &mut Vec<u8>) -> &'static str {
     match random.below(10) {
         0 => flip(random, bytes, 4096, "page 0, flipped"),
@@ -24,28 +23,28 @@ pub fn damage_object(random: &mut Random, bytes: &mut Vec<u8>) -> &'static str {
         2 => flip(random, bytes, u64::MAX, "anything, flipped"),
         3 => overwrite(random, bytes, METADATA_BYTES, "metadata, overwritten"),
         4 => overwrite(random, bytes, u64::MAX, "anything, overwritten"),
-        5 => cut(random, bytes),
+        5 => resize(random, bytes),
         6 => {
             reseal(bytes);
-            "sealed anew"
+            "sealed again"
         }
         _ => {
             for _ in 0..=random.below(3) {
                 change_field(random, bytes);
             }
             reseal(bytes);
-            "page 0, changed and sealed anew"
+            "page 0, changed and sealed again"
         }
     }
 }
 
-/// The same for a log.
+/// Damages a log in a random way. Returns the way.
 pub fn damage_log(random: &mut Random, bytes: &mut Vec<u8>) -> &'static str {
     match random.below(4) {
         0 => flip(random, bytes, 4096, "log, header flipped"),
         1 => flip(random, bytes, u64::MAX, "log, flipped"),
         2 => overwrite(random, bytes, u64::MAX, "log, overwritten"),
-        _ => cut(random, bytes),
+        _ => resize(random, bytes),
     }
 }
 
@@ -62,7 +61,7 @@ fn flip(
     said
 }
 
-/// A range of zeros, ones or noise.
+/// Overwrites a range with zeros, ones or noise.
 fn overwrite(
     random: &mut Random,
     bytes: &mut [u8],
@@ -80,7 +79,7 @@ fn overwrite(
     said
 }
 
-fn cut(random: &mut Random, bytes: &mut Vec<u8>) -> &'static str {
+fn resize(random: &mut Random, bytes: &mut Vec<u8>) -> &'static str {
     let page = |length: u64| (length & !0xfff) as usize;
     match random.below(4) {
         0 => bytes.truncate(random.below(bytes.len() as u64) as usize),
@@ -92,11 +91,11 @@ fn cut(random: &mut Random, bytes: &mut Vec<u8>) -> &'static str {
             bytes.extend(more);
         }
     }
-    "cut or made longer"
+    "truncated or extended"
 }
 
-/// Gives a field of page 0 a number that arithmetic may go wrong with. Some fields are of 4 bytes:
-/// they get halves of such numbers.
+/// Sets a field of page 0 to a value at which arithmetic may fail. Fields of 4 bytes get halves of
+/// such values.
 fn change_field(random: &mut Random, bytes: &mut [u8]) {
     let words = match random.one_in(2) {
         true => 1..REGIONS_AT / 2,
@@ -116,7 +115,7 @@ fn change_field(random: &mut Random, bytes: &mut [u8]) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Gives page 0 the checksums that fit what it says now.
+/// Updates the checksums of page 0 to its contents.
 fn reseal(bytes: &mut [u8]) {
     if bytes[FEATURES_AT] & FEATURE_LOG_2 != 0 {
         let root = crc32c::crc32c(&bytes[SUPERBLOCK_CHECKED_BYTES..4096]);

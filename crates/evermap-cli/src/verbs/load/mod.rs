@@ -1,15 +1,15 @@
-//! `evermap load`: data files that are ready when the program is.
+//! `evermap load`: loads data files into memory.
 
 mod patterns;
 mod probe;
+mod report;
 mod run;
-mod told;
 
 use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// Have data files ready in memory
+/// Load data files into memory quickly
 #[derive(Debug, clap::Args)]
 pub struct Load {
     #[command(subcommand)]

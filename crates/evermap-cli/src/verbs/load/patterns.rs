@@ -1,7 +1,8 @@
-//! Rules as the shim is given them: one text, whose patterns hold wherever the program goes.
+//! Rules in the form that the shim needs: one text, with patterns that do not depend on the current
+//! directory.
 //!
-//! The shim knows a file by the name that the kernel has for it: absolute, without links. So what a pattern says of directories without wildcards is
-//! resolved here.
+//! The shim knows a file by its kernel name, which is absolute and has no symbolic links. So the
+//! part of a pattern without wildcards is resolved here.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -12,7 +13,7 @@ use crate::failure::Failure;
 
 const WILD: [char; 4] = ['*', '?', '[', ']'];
 
-/// The text of rules for these patterns, and of a file of rules after them.
+/// Returns the text of rules for these patterns, followed by the rules in a file.
 pub fn rules(patterns: &[String], file: Option<&Path>) -> Result<String, Failure> {
     let here =
         std::env::current_dir().map_err(|source| Failure::Source { path: ".".into(), source })?;
@@ -35,7 +36,7 @@ fn of_pattern(pattern: &str, here: &Path) -> Result<Table, Failure> {
     match Rules::parse(&text.to_string()) {
         Ok(_) => Ok(table(&whole)),
         Err(evermap_load::Error::Malformed { what, .. }) => {
-            // The line is one of the text above, which nobody has seen.
+            // Remove the line number, which refers to the generated text.
             let what = what.split_once(": ").map_or(what.as_str(), |(_, what)| what);
             Err(Failure::Usage(format!("--map {pattern}: {what}")))
         }
@@ -43,14 +44,14 @@ fn of_pattern(pattern: &str, here: &Path) -> Result<Table, Failure> {
     }
 }
 
-/// The tables of a file of rules. What is relative in them is so to its directory.
+/// Returns the tables of a file of rules, with paths relative to its directory made absolute.
 fn of_file(path: &Path) -> Result<Vec<Value>, Failure> {
     Rules::read(path)?;
     let failed = |source| Failure::Source { path: path.into(), source };
     let text = std::fs::read_to_string(path).map_err(failed)?;
     let directory = std::path::absolute(path).map_err(failed)?;
     let directory = directory.parent().unwrap_or(Path::new("/"));
-    // Read before: it is a table of tables with these keys.
+    // The text was validated above: a table of tables with these keys.
     let whole: Table = text.parse().unwrap_or_default();
     let Some(Value::Array(tables)) = whole.get("file") else { return Ok(Vec::new()) };
     let mut tables = tables.clone();
@@ -67,7 +68,8 @@ fn of_file(path: &Path) -> Result<Vec<Value>, Failure> {
     Ok(tables)
 }
 
-/// A pattern as it is for absolute paths without links; one without `/` is for names anywhere, and stays.
+/// Makes a pattern absolute and resolves its links. A pattern without `/` matches names in any
+/// directory and stays as it is.
 fn absolute(pattern: &str, directory: &Path) -> Result<String, Failure> {
     if !pattern.contains('/') {
         return Ok(pattern.into());
@@ -86,7 +88,7 @@ fn absolute(pattern: &str, directory: &Path) -> Result<String, Failure> {
     let real = resolved(&fixed);
     let Some(real) = real.to_str() else {
         return Err(Failure::Usage(format!(
-            "`{pattern}` is in a directory whose name is not UTF-8: give a pattern without `/`, for names"
+            "`{pattern}` is in a directory whose name is not UTF-8; use a pattern without `/`, which matches file names"
         )));
     };
     let mut whole = escaped(real.trim_end_matches('/'));
@@ -96,7 +98,7 @@ fn absolute(pattern: &str, directory: &Path) -> Result<String, Failure> {
     Ok(whole)
 }
 
-/// As much of a path without links as there is of it.
+/// Resolves links in the part of a path that exists.
 fn resolved(path: &Path) -> PathBuf {
     let mut ancestors = path.ancestors();
     let found = ancestors.find_map(|there| Some((there.canonicalize().ok()?, there)));
@@ -109,7 +111,7 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// Names that have wildcards in them, as patterns of these very names.
+/// Escapes the wildcards in a path.
 fn escaped(path: &str) -> String {
     let mut text = String::with_capacity(path.len());
     for character in path.chars() {
@@ -126,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_become_absolute_and_lose_links_and_names_stay_names() {
+    fn patterns_become_absolute_and_resolved_and_names_stay_names() {
         let place = tempfile::tempdir().unwrap();
         let real = place.path().canonicalize().unwrap();
         std::fs::create_dir(real.join("models [1]")).unwrap();

@@ -1,4 +1,4 @@
-//! `evermap load probe`: how files would be loaded, why, and what that costs.
+//! `evermap load probe`: explains how files would be loaded, and the cost.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,53 +10,54 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// Tell how files would be loaded, and why; with --load, load them and tell what that cost
+/// Explain how files would be loaded; with --load, load them and report the cost
 ///
-/// There are many ways to have a file's bytes in memory, and which is best depends on what is cached, on the file system, and on what will be
-/// done with them. Nothing is known of that but what the options say: without them, all of the file is touched and written.
+/// The best method depends on the cached pages, on the file system, and on how the file will be
+/// used. The use is unknown except for what the options say. Without options, the whole file is
+/// assumed to be touched and written.
 #[derive(Debug, clap::Args)]
 pub struct Probe {
-    /// The files; with --load, they are loaded together
+    /// Files to load; with --load, they are loaded together
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// What is known of files by their names; the other options count more
+    /// Rules by file name; command-line options override them
     #[arg(long, value_name = "RULES")]
     rules: Option<PathBuf>,
-    /// How much of it will be touched
+    /// Expected share of pages touched
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     touched: Option<u8>,
-    /// How much of it will be written
+    /// Expected share of pages written
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     written: Option<u8>,
-    /// In which order
+    /// Expected order of access
     #[arg(long, value_name = "ORDER")]
-    order: Option<Touches>,
-    /// What is to be soon
+    order: Option<AccessOrder>,
+    /// Optimize for early first use or early completion
     #[arg(long, value_name = "WHAT")]
-    latency: Option<Soon>,
-    /// By this method and no other
+    latency: Option<Goal>,
+    /// Use only this method
     #[arg(long, value_name = "NAME", value_parser = method)]
     method: Option<Method>,
-    /// Somebody may change the file meanwhile: don't map it
+    /// The file may change during the load: do not map it
     #[arg(long)]
     changing: bool,
-    /// Load it, wait until all is there, and tell what that cost
+    /// Load the files, wait until they are complete, and report the cost
     #[arg(long)]
     load: bool,
-    /// The same as JSON
+    /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Touches {
+enum AccessOrder {
     Unknown,
     Sequential,
     Random,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Soon {
+enum Goal {
     FirstUse,
     Finish,
 }
@@ -64,13 +65,13 @@ enum Soon {
 fn method(name: &str) -> Result<Method, String> {
     Method::from_name(name).ok_or_else(|| {
         let names: Vec<_> = Method::ALL.iter().map(|method| method.name()).collect();
-        format!("no method has this name; there are {}", names.join(", "))
+        format!("no such method; available: {}", names.join(", "))
     })
 }
 
-/// What `--json` prints: of one file an object, of several an array of them.
+/// Output of `--json`: an object for one file, an array for several.
 #[derive(Serialize)]
-struct Told {
+struct ProbeResult {
     path: String,
     facts: Facts,
     plan: Vec<Choice>,
@@ -82,22 +83,22 @@ impl Probe {
         let rules = self.rules.as_ref().map(Rules::read).transpose()?.unwrap_or_default();
         let loaders: Vec<Loader> =
             self.files.iter().map(|file| self.loader(file, &rules)).collect();
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         for (file, loader) in self.files.iter().zip(&loaders) {
             let (facts, plan) = loader.probe()?;
             let path = file.display().to_string();
-            told.push(Told { path, facts, plan, report: None });
+            results.push(ProbeResult { path, facts, plan, report: None });
         }
         if self.load {
-            for (told, report) in told.iter_mut().zip(loaded(loaders)?) {
-                told.report = Some(report);
+            for (result, report) in results.iter_mut().zip(loaded(loaders)?) {
+                result.report = Some(report);
             }
         }
         let mut output = Output::new();
-        match (self.json, told.as_slice()) {
+        match (self.json, results.as_slice()) {
             (true, [only]) => output.json(only)?,
             (true, all) => output.json(&all)?,
-            (false, all) => all.iter().try_for_each(|told| tell(told, &mut output))?,
+            (false, all) => all.iter().try_for_each(|result| print(result, &mut output))?,
         }
         output.finish()
     }
@@ -107,15 +108,15 @@ impl Probe {
         let mut loader = rule.map_or_else(|| Loader::open(file), |rule| rule.loader(file));
         if let Some(order) = self.order {
             loader = loader.order(match order {
-                Touches::Unknown => Order::Unknown,
-                Touches::Sequential => Order::Sequential,
-                Touches::Random => Order::Random,
+                AccessOrder::Unknown => Order::Unknown,
+                AccessOrder::Sequential => Order::Sequential,
+                AccessOrder::Random => Order::Random,
             });
         }
         if let Some(latency) = self.latency {
             loader = loader.latency(match latency {
-                Soon::FirstUse => Latency::FirstUse,
-                Soon::Finish => Latency::Finish,
+                Goal::FirstUse => Latency::FirstUse,
+                Goal::Finish => Latency::Finish,
             });
         }
         if let Some(percent) = self.touched {
@@ -129,14 +130,14 @@ impl Probe {
         }
         match self.changing || rule.is_some_and(|rule| rule.unchanging() == Some(false)) {
             true => loader,
-            // SAFETY: nothing looks at the image's bytes here: it is loaded, measured and dropped.
+            // SAFETY: the image's bytes are not accessed here: it is loaded, measured and dropped.
             false => unsafe { loader.may_map() },
         }
     }
 }
 
-fn tell(told: &Told, output: &mut Output) -> Result<(), Failure> {
-    let Told { path, facts, plan, report } = told;
+fn print(result: &ProbeResult, output: &mut Output) -> Result<(), Failure> {
+    let ProbeResult { path, facts, plan, report } = result;
     let mut system = facts.file_system.clone();
     if facts.is_unchangeable {
         system += ", unchangeable";
@@ -147,34 +148,34 @@ fn tell(told: &Told, output: &mut Output) -> Result<(), Failure> {
         "cached",
         match facts.resident_bytes {
             Some(_) => format!("{:.0} %", facts.resident_share() * 100.0),
-            None => "not known: Linux 6.5 tells".into(),
+            None => "unknown (requires Linux 6.5)".into(),
         },
     )?;
     row(
         "direct",
         match facts.direct_block_bytes {
-            Some(bytes) => format!("reads of whole {}", output::bytes(bytes)),
-            None => "no reads past the page cache".into(),
+            Some(bytes) => format!("in blocks of {}", output::bytes(bytes)),
+            None => "not supported".into(),
         },
     )?;
     if let Some(available) = facts.available_bytes {
         let bytes = output::bytes(available);
-        row("memory", format!("{bytes} can be had, as {} says", facts.available_limit))?;
+        row("memory", format!("{bytes} available, limited by {}", facts.available_limit))?;
     }
     if let Some(rate) = facts.device_bytes_per_s {
-        row("device", format!("reads {}/s by itself", output::bytes(rate as u64)))?;
+        row("device", format!("reads {}/s", output::bytes(rate as u64)))?;
     }
     for (place, choice) in plan.iter().enumerate() {
         let name = if place == 0 { "best" } else { "else" };
         row(name, format!("{}: {}", choice.method, choice.why))?;
     }
     match report {
-        Some(report) => tell_report(report, output),
+        Some(report) => print_report(report, output),
         None => Ok(()),
     }
 }
 
-/// Loads all of all files, and tells what each cost.
+/// Loads all files completely and returns their reports.
 fn loaded(loaders: Vec<Loader>) -> Result<Vec<Report>, Failure> {
     if let [only] = loaders.as_slice() {
         let image = only.load()?;
@@ -186,7 +187,7 @@ fn loaded(loaders: Vec<Loader>) -> Result<Vec<Report>, Failure> {
     Ok(set.iter().map(|image| image.report()).collect())
 }
 
-fn tell_report(report: &Report, output: &mut Output) -> Result<(), Failure> {
+fn print_report(report: &Report, output: &mut Output) -> Result<(), Failure> {
     let mut row = |name: &str, text: String| output.line(&format!("  {name:<9} {text}"));
     let seconds = |seconds: f64| output::duration(Duration::from_secs_f64(seconds.max(0.0)));
     let after = |time: Option<f64>| time.map_or("not yet".to_string(), seconds);

@@ -1,4 +1,4 @@
-//! What the shim has told of loads, for people.
+//! Formats the shim's reports for people.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use crate::output;
 
-/// A line of the shim's; all of it that is shown.
+/// Line of the shim's report, with the fields that are shown.
 #[derive(Debug, Deserialize)]
-struct Told {
+struct ReportLine {
     pid: u32,
     program: String,
     call: String,
@@ -27,21 +27,22 @@ struct Told {
     error: Option<String>,
 }
 
-/// Writes a table of what was told in a file to stderr: stdout is the command's.
-pub fn tell(report: &Path) -> io::Result<()> {
+/// Prints a table of the reports in a file to stderr, because stdout belongs to the command.
+pub fn print(report: &Path) -> io::Result<()> {
     let text = std::fs::read_to_string(report)?;
-    // A process that was killed may have left half a line.
-    let told: Vec<Told> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    // A killed process may leave an incomplete line.
+    let lines: Vec<ReportLine> =
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let mut errors = io::stderr().lock();
-    if told.is_empty() {
+    if lines.is_empty() {
         return writeln!(
             errors,
-            "evermap: nothing was loaded: no file that matches was mapped, or read in pieces of 1 MiB or more"
+            "evermap: no file was loaded: no matching file was mapped, or read in calls of at least 1 MiB"
         );
     }
     let head = ["program", "call", "file", "bytes", "method", "first use", "all", "faults"];
     let mut rows = vec![head.map(str::to_string)];
-    rows.extend(told.iter().map(row));
+    rows.extend(lines.iter().map(row));
     let mut widths = [0; 8];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -54,34 +55,34 @@ pub fn tell(report: &Path) -> io::Result<()> {
         writeln!(errors, "{}", output::plain(line.trim_end()))?;
     }
     let reasons: BTreeSet<&str> =
-        told.iter().filter(|told| told.error.is_none()).map(|told| told.why.as_str()).collect();
+        lines.iter().filter(|line| line.error.is_none()).map(|line| line.why.as_str()).collect();
     for why in reasons {
         writeln!(errors, "  {}", output::plain(why))?;
     }
-    for told in told.iter().filter(|told| told.error.is_some()) {
-        let error = told.error.as_deref().unwrap_or_default();
-        writeln!(errors, "  left to the program: {}: {}", told.path, output::plain(error))?;
+    for line in lines.iter().filter(|line| line.error.is_some()) {
+        let error = line.error.as_deref().unwrap_or_default();
+        writeln!(errors, "  not loaded: {}: {}", line.path, output::plain(error))?;
     }
     Ok(())
 }
 
-fn row(told: &Told) -> [String; 8] {
+fn row(line: &ReportLine) -> [String; 8] {
     let time = |seconds: Option<f64>| match seconds {
         Some(seconds) => output::duration(Duration::from_secs_f64(seconds.max(0.0))),
         None => "-".into(),
     };
-    let call = match told.calls {
-        1 => told.call.clone(),
-        calls => format!("{} x {}", told.call, output::count(calls)),
+    let call = match line.calls {
+        1 => line.call.clone(),
+        calls => format!("{} x {}", line.call, output::count(calls)),
     };
     [
-        format!("{} [{}]", told.program, told.pid),
+        format!("{} [{}]", line.program, line.pid),
         call,
-        told.path.clone(),
-        output::bytes(told.bytes),
-        told.method.clone().unwrap_or("-".into()),
-        time(told.first_use_s),
-        time(told.complete_s),
-        format!("{}", told.minor_faults + told.major_faults),
+        line.path.clone(),
+        output::bytes(line.bytes),
+        line.method.clone().unwrap_or("-".into()),
+        time(line.first_use_s),
+        time(line.complete_s),
+        format!("{}", line.minor_faults + line.major_faults),
     ]
 }

@@ -1,4 +1,4 @@
-//! `evermap load run`: a program that knows nothing of loading, whose files are loaded.
+//! `evermap load run`: runs an unmodified program and loads its files.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -8,38 +8,40 @@ use std::process::Command;
 
 use evermap_compartment::wall;
 
-use super::{patterns, told};
+use super::{patterns, report as load_report};
 use crate::failure::Failure;
 use crate::output;
 use crate::verbs::command::find;
 
-/// Names the shim when it is elsewhere.
+/// Environment variable with the path of the shim.
 const SHIM_VARIABLE: &str = "EVERMAP_LOAD_SHIM";
 const SHIM: &str = "libevermap_load_shim.so";
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// Run a program, and load the files that it maps or reads whole
+/// Run a program and load the files that it maps or reads whole
 ///
-/// The program is an ordinary one: what it maps or reads of the files that you name is brought into its memory by the cheapest way there is, by a library
-/// that is preloaded into it and all that it starts. By naming a file you promise that nobody changes it while the program runs.
+/// The program is unmodified. A library is preloaded into it and all programs it starts. When they
+/// map or read files that you name, the library loads these files by the cheapest method. By naming
+/// a file you promise that it does not change while the program runs.
 ///
-/// A pattern with `/` is for paths, from the current directory if it is relative: `*` and `?` stand for no `/`, `**` does. One without `/` is for
-/// names in any directory.
+/// A pattern with `/` matches paths, relative to the current directory. `*` and `?` do not match
+/// `/`; `**` does. A pattern without `/` matches file names in any directory.
 ///
-/// The exit code is that of the command, or 128 and the number of the signal that ended it; 127 when there is no such command, 126 when it
-/// cannot be started, 125 when there is no library to preload.
+/// The exit code is that of the command, or 128 plus the number of the signal that ended it. It is
+/// 127 if the command is not found, 126 if it cannot be started, and 125 if the library is not
+/// found.
 #[derive(Debug, clap::Args)]
 pub struct Run {
-    /// Load the files that this pattern matches
+    /// Load files that match this pattern
     #[arg(long, value_name = "GLOB")]
     map: Vec<String>,
-    /// Load files as the rules in FILE say, after those of --map
+    /// Load files by the rules in FILE, after those of --map
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Tell on stderr, when the command has ended, what was loaded and what that cost
+    /// Report on stderr, after the command has ended, which files were loaded and at what cost
     #[arg(long)]
     report: bool,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -51,7 +53,7 @@ impl Run {
         };
         if self.map.is_empty() && self.rules.is_none() {
             return Err(Failure::Usage(
-                "no file would be loaded: name some by `--map GLOB` or `--rules FILE`".into(),
+                "no files to load; use `--map GLOB` or `--rules FILE`".into(),
             ));
         }
         let rules = patterns::rules(&self.map, self.rules.as_deref())?;
@@ -63,22 +65,22 @@ impl Run {
         let failed = |source: io::Error| {
             let source = match source.kind() {
                 io::ErrorKind::PermissionDenied => {
-                    io::Error::other("it is not executable, or what it is to be interpreted by")
+                    io::Error::other("the program or its interpreter is not executable")
                 }
                 _ => source,
             };
             Failure::NotStarted { program: program.clone(), source }
         };
         if !self.report {
-            // The command is this process from now on: its end needs no passing on.
+            // Replaces this process, so the exit status needs no forwarding.
             return Err(failed(command.exec()));
         }
         let report = tempfile::NamedTempFile::new()
             .map_err(|source| Failure::Target { path: std::env::temp_dir(), source })?;
         command.env("EVERMAP_LOAD_REPORT", report.path());
         let status = wall::run(&mut command).map_err(failed)?;
-        if let Err(error) = told::tell(report.path()) {
-            output::warn(&format!("what was loaded cannot be told: {error}"));
+        if let Err(error) = load_report::print(report.path()) {
+            output::warn(&format!("cannot read the report of loads: {error}"));
         }
         match status.code() {
             Some(0) => Ok(()),
@@ -90,7 +92,8 @@ impl Run {
     }
 }
 
-/// Where the library is: as the environment says, else beside this program, else where libraries are beside it.
+/// Finds the library: by the environment variable, beside this program, or in the `lib` directory
+/// beside its directory.
 fn shim() -> Result<PathBuf, Failure> {
     let looked = match std::env::var_os(SHIM_VARIABLE).filter(|value| !value.is_empty()) {
         Some(path) => vec![PathBuf::from(path)],
@@ -102,7 +105,7 @@ fn shim() -> Result<PathBuf, Failure> {
             vec![folder.join(SHIM), prefix.join("lib").join(SHIM)]
         }
     };
-    // The program may go elsewhere before it starts another one.
+    // Absolute, because the program may change its directory before it starts another one.
     let found = looked.iter().find(|path| path.is_file()).map(std::path::absolute);
     match found {
         Some(Ok(path)) => Ok(path),
@@ -110,12 +113,12 @@ fn shim() -> Result<PathBuf, Failure> {
     }
 }
 
-/// What the dynamic linker is told: the library, and what it was to load anyway.
+/// Returns the value of `LD_PRELOAD`: the shim, then the libraries already in it.
 fn preload(shim: &Path) -> Result<OsString, Failure> {
     let is_separator = |byte: &u8| matches!(byte, b' ' | b':');
     if shim.as_os_str().as_encoded_bytes().iter().any(is_separator) {
         let source = io::Error::other(
-            "the dynamic linker takes no path with a space or a colon; put it elsewhere, and its path into EVERMAP_LOAD_SHIM",
+            "the dynamic linker does not accept a path with a space or a colon; move the library and set EVERMAP_LOAD_SHIM to its path",
         );
         return Err(Failure::Source { path: shim.into(), source });
     }

@@ -1,4 +1,4 @@
-//! `evermap sandbox exec`: a command behind a wall of Landlock and seccomp.
+//! `evermap sandbox exec`: runs a command restricted by Landlock and seccomp.
 
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -12,35 +12,37 @@ use crate::verbs::command::find;
 
 /// Run a command that can open only the files you name
 ///
-/// The command is an ordinary one. It can open what is named by --read, --write and --store, and what
-/// programs of the system need to start (/usr, /lib and so on, /proc, and some files in /etc); it has no
-/// network, and the kernel refuses it calls that reach for other processes or for the machine. The same
-/// holds for all that it starts. Its input, output and environment are passed on.
+/// Runs an ordinary command. It can open only the files named by --read, --write and --store, and
+/// those that programs of the system need to start (/usr, /lib and so on, /proc, and some files in
+/// /etc). It has no network, and the kernel refuses calls that affect other processes or the
+/// machine. The same holds for all processes that it starts. Its input, output and environment are
+/// passed on.
 ///
-/// The exit code is that of the command, or 128 and the number of the signal that ended it; 127 when
-/// there is no such command, 126 when it cannot be started, 125 when there can be no wall.
+/// The exit code is the command's, or 128 plus the number of the signal that ended it; 127 if the
+/// command does not exist, 126 if it cannot be started, 125 if the restrictions cannot be set up.
 #[derive(Debug, clap::Args)]
 pub struct Exec {
-    /// Let files at or below PATH be read and executed
+    /// Allow reading and executing files at or below PATH
     #[arg(long, value_name = "PATH")]
     read: Vec<PathBuf>,
-    /// Let files at or below PATH be written, made and removed as well
+    /// Allow writing, creating and removing files at or below PATH as well
     #[arg(long, value_name = "PATH")]
     write: Vec<PathBuf>,
-    /// Let the command use the store at PATH: read and write its folder
-    // The name of the option that all verbs have, which is not there for this one.
+    /// Allow use of the store at PATH: read and write its folder
+    // Same name as the global option, which this verb does not have.
     #[arg(id = "store", long, short, value_name = "PATH")]
     stores: Vec<PathBuf>,
-    /// Let it use the network, and services of this machine
+    /// Allow the network and services of this machine
     #[arg(long)]
     net: bool,
-    /// Let it change modes, owners, times and extended attributes, of any file that you may
+    /// Allow changing modes, owners, times and extended attributes of every file that the user may
+    /// change
     #[arg(long)]
     attributes: bool,
-    /// Without the files that programs of the system need: name what is to be read
+    /// Deny the files that programs of the system need to start; name those to be read
     #[arg(long)]
     no_system: bool,
-    /// Go on where the kernel has no Landlock: files are not protected then
+    /// Continue if the kernel has no Landlock: files are then not protected
     #[arg(long)]
     best_effort: bool,
     /// The command and its arguments

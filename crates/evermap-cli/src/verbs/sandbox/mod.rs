@@ -1,4 +1,4 @@
-//! `evermap sandbox`: programs that are kept from what they have no business with.
+//! `evermap sandbox`: runs programs with restricted access.
 
 mod exec;
 #[cfg(feature = "sandbox")]
@@ -12,7 +12,7 @@ use exec::Exec;
 #[cfg(feature = "sandbox")]
 use guests::{Grant, List, Revoke, Run};
 
-/// Run programs that are kept from what they have no business with
+/// Run programs with restricted access
 #[derive(Debug, clap::Args)]
 pub struct Sandbox {
     #[command(subcommand)]
@@ -33,7 +33,7 @@ enum Verb {
 }
 
 impl Sandbox {
-    /// The store is asked for by what needs one.
+    /// Runs the verb. `store` is called only by verbs that need a store.
     pub fn run(
         &self,
         store: impl FnOnce() -> Result<std::path::PathBuf, Failure>,

@@ -185,7 +185,7 @@ impl Loader<'_> {
                         let _ = rustix::io::read(&shared.wakeup, &mut rung);
                         self.note_wanted();
                     }
-                    Event::Read { tag, result } => self.came(tag as usize, result),
+                    Event::Read { tag, result } => self.read_completed(tag as usize, result),
                 }
             }
             self.stream.resume();
@@ -323,14 +323,14 @@ impl Loader<'_> {
     }
 
     /// Handles a completed read.
-    fn came(&mut self, slot: usize, result: Result<usize, Errno>) {
+    fn read_completed(&mut self, slot: usize, result: Result<usize, Errno>) {
         let Some(number) = self.staging.window(slot) else { return };
         let job = &self.shared.job;
         let window = job.part.window(number);
         #[cfg(test)]
         let result = self.shared.injected.result(number, result);
         match result {
-            Ok(came) if came >= window.bytes => {
+            Ok(read_bytes) if read_bytes >= window.bytes => {
                 // SAFETY: the slot belongs to this thread and holds a whole window, and the read
                 // into it has completed.
                 unsafe { clear_behind(self.staging.address(slot), window) };

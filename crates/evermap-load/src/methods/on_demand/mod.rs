@@ -223,11 +223,11 @@ impl Shared {
     }
 
     fn want(&self, windows: Range<usize>) {
-        let mut is_news = false;
+        let mut is_new = false;
         for window in windows {
-            is_news |= self.windows.want(window);
+            is_new |= self.windows.want(window);
         }
-        if is_news {
+        if is_new {
             self.wake_loader();
         }
     }
@@ -238,16 +238,16 @@ impl Shared {
     }
 
     fn ensure(&self, windows: Range<usize>) -> Result<()> {
-        let is_there =
+        let is_present =
             |window| matches!(self.windows.state(window), State::Present | State::Mapped);
-        if windows.clone().all(is_there) {
+        if windows.clone().all(is_present) {
             return Ok(());
         }
         self.want(windows.clone());
         self.wait_until(|| {
             windows
                 .clone()
-                .all(|window| is_there(window) || self.windows.state(window) == State::Failed)
+                .all(|window| is_present(window) || self.windows.state(window) == State::Failed)
         })?;
         self.failure(windows)
     }

@@ -68,7 +68,7 @@ impl Shared {
             let into = &mut buffer[done..bytes];
             match rustix::io::pread(source.cached(), into, offset + done as u64) {
                 Ok(0) => return Err(ended_early(&self.job, offset, bytes)),
-                Ok(came) => done += came,
+                Ok(read_bytes) => done += read_bytes,
                 Err(Errno::INTR) => {}
                 Err(errno) => {
                     return Err(Error::Unreadable {

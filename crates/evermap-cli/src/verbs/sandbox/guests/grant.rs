@@ -1,4 +1,4 @@
-//! `evermap sandbox grant` and `revoke`: what an application may use, and which modules it is.
+//! `evermap sandbox grant` and `revoke`: rights, quotas and module bindings of applications.
 
 use std::path::{Path, PathBuf};
 
@@ -7,30 +7,30 @@ use evermap_wasm::{AccessTable, ApplicationId, Change, Error, KeyRing, ModuleBin
 use super::{Allowed, identity_of, object_of};
 use crate::failure::Failure;
 
-/// Give an application rights, a quota, or modules that are it
+/// Grant an application rights or a quota, or bind modules to it
 ///
-/// An application may write the objects that it makes itself. With a right to an object of another one
-/// (OWNER:NAME:LEVEL) it may use that, too; with a right to one of its own it is held to that level. Once a
-/// module or a signer is bound to an application, no other module is run as it.
+/// An application may write the objects that it creates. A right to another application's object
+/// (OWNER:NAME:LEVEL) allows its use; a right to its own object limits it to that level. Once a
+/// module or a signer is bound to an application, no other module runs as it.
 #[derive(Debug, clap::Args)]
 pub struct Grant {
-    /// The application; it is made when there is none
+    /// The application; created if it does not exist
     #[arg(value_name = "ID")]
     app: String,
-    /// Rights: NAME is an object of the application's, or OWNER:NAME; LEVEL is none, snapshot, read or
-    /// write
+    /// Rights: NAME is an object of the application, or OWNER:NAME; LEVEL is none, snapshot, read
+    /// or write
     #[arg(value_name = "NAME:LEVEL")]
     rights: Vec<Allowed>,
-    /// Bind this module: its SHA-256
+    /// Bind this module by its SHA-256
     #[arg(long, value_name = "APP.wasm")]
     module: Vec<PathBuf>,
-    /// Bind all modules that are signed with this key: the 64 hexadecimal digits of an Ed25519 public key
+    /// Bind all modules signed with this key: the 64 hexadecimal digits of an Ed25519 public key
     #[arg(long, value_name = "KEY")]
     signer: Vec<String>,
-    /// Let any module be run as it, whatever was bound before
+    /// Remove all bindings: any module can run as the application
     #[arg(long, conflicts_with_all = ["module", "signer"])]
     any_module: bool,
-    /// How much of the window its objects may take [default of new ones: 256]
+    /// Part of the window that its objects may use [default of new applications: 256]
     #[arg(long, value_name = "MIB")]
     quota: Option<u64>,
 }
@@ -40,7 +40,7 @@ impl Grant {
         let id: ApplicationId = self.app.parse()?;
         let changes = self.changes(&id)?;
         let store = match evermap::Store::open(directory) {
-            Err(evermap::Error::NoStore { .. }) => made_store(directory, &id, &changes)?,
+            Err(evermap::Error::NoStore { .. }) => create_store(directory, &id, &changes)?,
             store => store?,
         };
         let table = AccessTable::of_store(store.path());
@@ -64,9 +64,9 @@ impl Grant {
     }
 }
 
-/// Makes the store for a grant that will succeed. A store without objects has nothing of another
-/// application's to share.
-fn made_store(
+/// Creates the store for a grant that will succeed. A new store has no objects of other
+/// applications to share.
+fn create_store(
     directory: &Path,
     id: &ApplicationId,
     changes: &[Change],
@@ -82,27 +82,28 @@ fn made_store(
     Ok(evermap::Store::open_or_create(directory)?)
 }
 
-/// Take rights back, or modules, or remove an application
+/// Revoke rights or module bindings, or remove an application
 ///
-/// Of another application's object nothing is left; of one of its own, what an owner has (to take that,
-/// grant NAME:none). Either all that is named is taken back, or nothing is.
+/// After this the application has no right to another application's object, and the owner's right
+/// to its own object (to take that away, grant NAME:none). Either all named rights and bindings are
+/// revoked, or none.
 #[derive(Debug, clap::Args)]
 pub struct Revoke {
     /// The application
     #[arg(value_name = "ID")]
     app: String,
-    /// Objects: NAME of the application's own, or OWNER:NAME
+    /// Objects: NAME for the application's own, or OWNER:NAME
     #[arg(value_name = "NAME")]
     objects: Vec<String>,
-    /// Bind this module no longer. After the last one, no module may be run as the application (`grant
-    /// --any-module` lets any)
+    /// Remove the binding of this module. After the last one, no module can run as the application
+    /// (`grant --any-module` allows any)
     #[arg(long, value_name = "APP.wasm")]
     module: Vec<PathBuf>,
-    /// Bind this signer's modules no longer
+    /// Remove the binding of this signer
     #[arg(long, value_name = "KEY")]
     signer: Vec<String>,
-    /// Remove the application: its rights, its modules and its key. It must have no objects, and none of
-    /// its guests may be running
+    /// Remove the application: its rights, its bindings and its key. It must have no objects, and
+    /// none of its guests may be running
     #[arg(long, conflicts_with_all = ["objects", "module", "signer"])]
     all: bool,
 }
@@ -113,7 +114,7 @@ impl Revoke {
         if !self.all && self.objects.is_empty() && self.module.is_empty() && self.signer.is_empty()
         {
             return Err(Failure::Usage(format!(
-                "name what to revoke: an object that `{id}` may use, `--module` or `--signer`; `--all` removes the application"
+                "nothing to revoke; name an object that `{id}` may use, `--module` or `--signer`, or remove the application with `--all`"
             )));
         }
         let store = evermap::Store::open(directory)?;
@@ -142,7 +143,7 @@ fn bindings(modules: &[PathBuf], signers: &[String]) -> Result<Vec<ModuleBinding
     for signer in signers {
         let key = evermap_wasm::public_key_of(signer).ok_or_else(|| {
             Failure::Usage(format!(
-                "`{signer}` is no Ed25519 public key; give its 64 hexadecimal digits"
+                "`{signer}` is not an Ed25519 public key; pass its 64 hexadecimal digits"
             ))
         })?;
         bindings.push(ModuleBinding::signer(&key)?);

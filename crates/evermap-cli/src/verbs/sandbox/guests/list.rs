@@ -1,4 +1,4 @@
-//! `evermap sandbox list`: applications, their objects and their rights.
+//! `evermap sandbox list`: lists applications, their objects and their rights.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use evermap_wasm::{AccessTable, ObjectRow};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// List applications, their objects, and who may use what
+/// List applications, their objects and their rights
 #[derive(Debug, clap::Args)]
 pub struct List {
-    /// One JSON object with all of it
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -64,7 +64,7 @@ fn shown(row: &ObjectRow) -> [String; 3] {
         .iter()
         .map(|(base, bytes)| format!("{base:#x}..{:#x}", base.saturating_add(*bytes)))
         .collect();
-    // Somebody may have edited the file.
+    // Saturating, because the file can be edited by hand.
     let bytes = row.addresses.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
     [row.object.clone(), output::bytes(bytes), ranges.join(" ")]
 }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_addresses_an_edited_table_has_they_are_shown() {
+    fn all_addresses_of_an_edited_table_are_shown() {
         let addresses = vec![(u64::MAX, 1), (1, u64::MAX)];
         let row = ObjectRow { object: "a:x".to_string(), owner: "a".to_string(), addresses };
         assert!(shown(&row)[2].starts_with("0xffffffffffffffff..0xffffffffffffffff"));

@@ -1,4 +1,4 @@
-//! WebAssembly guests: run them, and say what they may use.
+//! Verbs for WebAssembly guests: run them, and manage their rights.
 
 mod grant;
 mod list;
@@ -19,10 +19,10 @@ pub use grant::{Grant, Revoke};
 pub use list::List;
 pub use run::Run;
 
-/// Why a guest ended, when it took too long.
-const OUT_OF_TIME: &str = "its time is over; give more with --timeout";
+/// Reason for a guest that reached its time limit.
+const OUT_OF_TIME: &str = "it reached its time limit; set a longer one with --timeout";
 
-/// Name of the standard input in place of a module's path.
+/// Module path that stands for the standard input.
 const STANDARD_INPUT: &str = "-";
 
 /// `NAME:LEVEL`, or `OWNER:NAME:LEVEL` for another application's object.
@@ -36,14 +36,14 @@ impl std::str::FromStr for Allowed {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Allowed, String> {
-        let (object, level) = text
-            .rsplit_once(':')
-            .ok_or_else(|| format!("`{text}` has no level; write `{text}:snapshot`, say"))?;
+        let (object, level) = text.rsplit_once(':').ok_or_else(|| {
+            format!("`{text}` has no level; add one, for example `{text}:snapshot`")
+        })?;
         Ok(Allowed { object: object.to_string(), level: level.parse()? })
     }
 }
 
-/// The object that a name means to an application.
+/// Resolves an object name of an application.
 fn object_of(application: &ApplicationId, name: &str) -> Result<ObjectName, Failure> {
     Ok(match name.contains(':') {
         true => name.parse()?,
@@ -51,7 +51,7 @@ fn object_of(application: &ApplicationId, name: &str) -> Result<ObjectName, Fail
     })
 }
 
-/// Largest module that is read. Compiling takes about ten times as much memory.
+/// Maximum length of a module. Compiling takes about ten times as much memory.
 const MODULE_BYTES_MAX: u64 = 256 << 20;
 
 /// Reads the bytes of a module or a signature from a regular file, or from the standard input for `-`.
@@ -70,7 +70,7 @@ fn read_module(path: &Path) -> Result<Vec<u8>, Failure> {
             .map_err(of_file)?;
         if !file.metadata().map_err(of_file)?.is_file() {
             return Err(refused(
-                "it is no regular file; name one, or `-` to read the module from the standard input",
+                "it is not a regular file; name one, or pass `-` to read the module from the standard input",
             ));
         }
         Box::new(file)
@@ -79,7 +79,7 @@ fn read_module(path: &Path) -> Result<Vec<u8>, Failure> {
     source.take(MODULE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(of_file)?;
     if bytes.len() as u64 > MODULE_BYTES_MAX {
         let why = format!(
-            "it has more than {} MiB, which no module may have; strip it (-Wl,--strip-all)",
+            "it has more than {} MiB, the limit for modules; strip it (-Wl,--strip-all)",
             MODULE_BYTES_MAX >> 20
         );
         return Err(refused(&why));

@@ -1,4 +1,4 @@
-//! `evermap sandbox run`: one run of a WebAssembly program.
+//! `evermap sandbox run`: runs a WebAssembly program.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,51 +12,51 @@ use super::{Allowed, OUT_OF_TIME, STANDARD_INPUT, object_of, read_module};
 use crate::failure::Failure;
 use crate::output;
 
-/// Run a WebAssembly program whose heaps last
+/// Run a WebAssembly program with persistent heaps
 ///
-/// The program (a WASI command, built with `evermap-guest` or `nvheap.h`) opens objects of the store by
-/// name and has them in its own memory. It sees the standard streams, and of the file system what --dir and
-/// --dir-write name; the store's own files it cannot see.
+/// The program (a WASI command, built with `evermap-guest` or `nvheap.h`) opens objects of the
+/// store by name and maps them into its memory. It sees the standard streams and the directories
+/// named by --dir and --dir-write. It cannot see the store's files.
 ///
-/// It is run as an application, which its objects belong to: `sandbox grant` says what else that may
-/// use. The exit code is the program's own; 134 when it trapped or met its limits, 125 when it could not be
-/// started.
+/// It runs as an application, which owns its objects. `sandbox grant` gives that application
+/// further rights. The exit code is the program's; 134 if it trapped or reached a limit, 125 if it
+/// could not be started.
 #[derive(Debug, clap::Args)]
 pub struct Run {
     /// The program, in WebAssembly's binary or text format: a regular file of up to 256 MiB, or `-` for
     /// the standard input (then name the application with --app)
     #[arg(value_name = "APP.wasm")]
     module: PathBuf,
-    /// The application to run it as [default: the file's name without its ending]
+    /// Application to run it as [default: the file's name without its extension]
     #[arg(long, value_name = "ID")]
     app: Option<String>,
-    /// Set a right for this run alone: NAME is an object of the application's, or OWNER:NAME; LEVEL is
+    /// Set a right for this run only: NAME is an object of the application, or OWNER:NAME; LEVEL is
     /// none, snapshot, read or write
     #[arg(long, value_name = "NAME:LEVEL")]
     allow: Vec<Allowed>,
-    /// Let it read a directory, at a path of its own [default: the same]
+    /// Allow reading a directory, at another path in the program [default: the same]
     #[arg(long, value_name = "DIR[::PATH]")]
     dir: Vec<String>,
-    /// Let it read and write a directory
+    /// Allow reading and writing a directory
     #[arg(long, value_name = "DIR[::PATH]")]
     dir_write: Vec<String>,
     /// Set a variable of its environment
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// End it after so many units of fuel, about one an instruction
+    /// End it after this many units of fuel, about one per instruction
     #[arg(long, value_name = "UNITS")]
     fuel: Option<u64>,
-    /// End it after so many seconds
+    /// End it after this many seconds
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
-    /// Bound its memories and tables together [default: 4096]. A program with objects begins with 1,281
-    /// MiB, of which the window is 1,024, and does not start with less
+    /// Limit its memories and tables together [default: 4096]. A program with objects starts with
+    /// 1,281 MiB, 1,024 of them for the window, and does not start with less
     #[arg(long, value_name = "MIB")]
     memory: Option<usize>,
     /// A detached signature of the module: 64 bytes, Ed25519 of the SHA-256 of its bytes
     #[arg(long, value_name = "FILE")]
     signature: Option<PathBuf>,
-    /// Say on stderr at its end what it cost: calls of the host, crossings, bytes, time
+    /// Print its costs to stderr at the end: host calls, crossings, bytes, time
     #[arg(long)]
     report: bool,
     /// Its arguments
@@ -66,12 +66,12 @@ pub struct Run {
 
 impl Run {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
-        // Before the store and the application are made: a mistake leaves neither behind.
+        // Checked before the store and the application are created, so a mistake leaves neither.
         let id = self.application()?;
         let bytes = read_module(&self.module)?;
         let signature = self.signature()?;
         let options = self.options(&id)?;
-        // The guard comes before the engine; opening the sandbox sees to that.
+        // Opening the sandbox installs the fault guard before it creates the engine.
         let sandbox = SandboxOptions::new().cache().fuel(self.fuel.is_some()).open(directory)?;
         let mut module = sandbox.compile(&self.module.display().to_string(), &bytes)?;
         if let Some(signature) = signature {
@@ -91,10 +91,10 @@ impl Run {
         drop(watchdog);
         let report = guest.report();
         if self.report {
-            tell(&report);
+            print_costs(&report);
         }
         if end != End::Exited(0) {
-            tell_of_refusals(&guest);
+            print_refusals(&guest);
         }
         drop(guest);
         match end {
@@ -110,13 +110,13 @@ impl Run {
         }
         if self.module == Path::new(STANDARD_INPUT) {
             return Err(Failure::Usage(
-                "a module from the standard input has no name; name its application with --app ID"
+                "a module from the standard input has no name; set the application with --app ID"
                     .to_string(),
             ));
         }
         let stem = self.module.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         stem.parse().map_err(|_| {
-            Failure::Usage(format!("`{stem}` cannot name an application; give one with --app ID"))
+            Failure::Usage(format!("`{stem}` is not a valid application id; set one with --app ID"))
         })
     }
 
@@ -124,7 +124,9 @@ impl Run {
         let Some(path) = &self.signature else { return Ok(None) };
         let signature = <[u8; 64]>::try_from(read_module(path)?).map_err(|bytes| {
             let (path, length) = (path.display(), bytes.len());
-            Failure::Usage(format!("{path} has {length} bytes, and a signature has 64"))
+            Failure::Usage(format!(
+                "{path} is not a signature: it has {length} bytes instead of 64"
+            ))
         })?;
         Ok(Some(signature))
     }
@@ -137,7 +139,7 @@ impl Run {
         }
         for variable in &self.env {
             let (name, value) = variable.split_once('=').ok_or_else(|| {
-                Failure::Usage(format!("`{variable}` sets no variable; write NAME=VALUE"))
+                Failure::Usage(format!("`{variable}` does not set a variable; write NAME=VALUE"))
             })?;
             options = options.variable(name, value);
         }
@@ -173,20 +175,20 @@ fn why(end: &End) -> String {
     match end {
         End::Trapped(why) => format!("it trapped: {why}"),
         End::Faulted { fault, window_offset } => format!(
-            "an object's memory failed it ({fault:?} at byte {window_offset:#x} of the window); `evermap check` looks at the store"
+            "a page of an object could not be accessed ({fault:?} at byte {window_offset:#x} of the window); check the store with `evermap check`"
         ),
-        End::OutOfFuel => "its fuel is used up; give more with --fuel".to_string(),
+        End::OutOfFuel => "its fuel is used up; set more with --fuel".to_string(),
         End::OutOfTime => OUT_OF_TIME.to_string(),
         other => format!("{other:?}"),
     }
 }
 
-/// Reports refusals to a guest that failed, because the guest may not have said why it did.
-fn tell_of_refusals(guest: &Guest) {
+/// Prints the errors that a failed guest received, because the guest may not have printed them.
+fn print_refusals(guest: &Guest) {
     let refused = guest.report().refused_growths;
     if refused > 0 {
         eprintln!(
-            "evermap: the guest was refused more than its {} MiB of memories and tables ({refused} times); give more with --memory",
+            "evermap: the guest reached its limit of {} MiB of memories and tables ({refused} growths refused); raise it with --memory",
             guest.memory_bytes_max() >> 20,
         );
     }
@@ -195,8 +197,8 @@ fn tell_of_refusals(guest: &Guest) {
     }
 }
 
-/// What a run cost, for people.
-fn tell(report: &Report) {
+/// Prints the costs of a run.
+fn print_costs(report: &Report) {
     let elapsed_ms = report.elapsed_ns as f64 / 1e6;
     eprintln!(
         "{} host calls ({} crossings): {} map, {} unmap, {} commit, {} stat, {} last_fault, {} WASI and others; {} refused",

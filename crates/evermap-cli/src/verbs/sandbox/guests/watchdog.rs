@@ -1,8 +1,8 @@
-//! The end of a guest that waits beyond its time.
+//! Ends a guest that still waits after its time limit.
 //!
-//! A guest that computes is ended by its engine. One that waits in a call of its host's (for a time, for
-//! standard input) is not: the call would have to come back first. This process has nobody but the
-//! guest, so it ends with it; what was committed is safe, as it is from a kill.
+//! The engine ends a guest that computes, but not one that waits in a host call (for a time, or for
+//! standard input), because the call would have to return first. This process runs only the guest,
+//! so the watchdog ends the process. Commits are safe, as after a kill.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use crate::failure::Failure;
 
-/// The engine has this long to end the guest itself.
+/// Time for the engine to end the guest itself.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Ends the process when the time is over, unless it was dropped before.
+/// Ends the process after the time limit, unless it was dropped before.
 pub struct Watchdog {
     _alive: Sender<()>,
 }
 
 impl Watchdog {
-    /// Watches from now on, for a guest that may run for `time`.
+    /// Starts watching a guest that may run for `time`.
     ///
     /// # Errors
     /// `NotStarted`: no thread can be started.

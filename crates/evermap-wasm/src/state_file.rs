@@ -1,11 +1,11 @@
-//! How the host's own tables are kept: each in a file that is replaced as a whole.
+//! State files of the host: tables that are each replaced as a whole.
 //!
-//! The first line says what it is: `evermap-access 1 LENGTH CRC32C`, the length in bytes and the
-//! checksum, in eight hexadecimal digits, of what follows, which is JSON. A new file is written
-//! beside the old one, flushed, and renamed over it; then the directory is flushed. Changes happen under a
-//! lock on a file of its own, so of two processes that change something none loses the other's.
+//! The first line is `evermap-access 1 LENGTH CRC32C`: the length in bytes and the checksum, in
+//! eight hexadecimal digits, of the JSON text that follows. A change writes a new file next to the
+//! old one, flushes it, renames it over the old one and flushes the directory. A lock on a separate
+//! file serialises changes of several processes, so none is lost.
 //!
-//! A file that another user could have changed is refused. File and directory have to belong to this
+//! A file that another user could have changed is refused. File and directory must belong to this
 //! user or root, and no other user may have permission to write them.
 
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -22,55 +22,58 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Result};
 
-/// Locked while one of the files is changed.
+/// Lock file held during a change of any state file.
 const LOCK: &str = "sandbox.lock";
 const FORMAT: &str = "1";
-/// No table of a store gets so long.
+/// Upper bound on a file's length; no store has a table this large.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Write permission of a group and of everybody.
+/// Write permission bits of group and others.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// What is kept in a file of its own in the store's directory.
-pub(crate) trait Kept: Clone + Default + PartialEq + Serialize + DeserializeOwned {
+/// Contents of a state file in the store's directory.
+pub(crate) trait Contents:
+    Clone + Default + PartialEq + Serialize + DeserializeOwned
+{
     /// The file's name.
     const FILE: &'static str;
-    /// The first word in it.
+    /// The first word of the file.
     const MAGIC: &'static str;
-    /// What people call it.
-    const CALLED: &'static str;
+    /// The name in error messages.
+    const DISPLAY_NAME: &'static str;
 
-    /// Refuses if the file must not be missing in this directory. Otherwise the first change makes it.
+    /// Returns an error if the file must exist in this directory. Otherwise the first change
+    /// creates it.
     fn check_missing(directory: &Path) -> Result<()> {
         let _ = directory;
         Ok(())
     }
 }
 
-/// Which file was read: another one has another id, time or length, and one that was replaced has
-/// fewer names.
+/// Identifies the file version: inode, change time and length. The link count drops when the file
+/// is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Version {
+struct FileVersion {
     device: u64,
     inode: u64,
-    names: u64,
+    links: u64,
     changed: (i64, i64),
     length: u64,
 }
 
-/// A file that was changed so long ago shows each further change by its time, however coarse the
-/// clock of its file system is.
-const SETTLED_AFTER_SECONDS: i64 = 3;
+/// Age of the last change in seconds after which every further change has another time, even on
+/// file systems with a coarse clock.
+const STABLE_AFTER_SECONDS: i64 = 3;
 
 #[derive(Debug)]
-pub(crate) struct KeptFile<T> {
+pub(crate) struct StateFile<T> {
     directory: PathBuf,
-    read: Mutex<Option<ReadLast<T>>>,
+    last: Mutex<Option<LastRead<T>>>,
 }
 
-/// What was read last.
+/// The table that was read last.
 #[derive(Debug)]
-struct ReadLast<T> {
-    /// Where from; none when there was no file.
+struct LastRead<T> {
+    /// The file that was read; `None` if there was none.
     source: Option<Source>,
     table: Arc<T>,
 }
@@ -78,15 +81,15 @@ struct ReadLast<T> {
 #[derive(Debug)]
 struct Source {
     file: File,
-    version: Version,
-    /// The file answers for its name: it had it when its last change was long ago, so that taking
-    /// the name away shows.
-    settled: bool,
+    version: FileVersion,
+    /// The last change is old enough that any later change, even a rename, changes the metadata.
+    /// Then `fstat` on the open file is enough, and the name is not looked up.
+    stable: bool,
 }
 
-impl<T: Kept> KeptFile<T> {
-    pub(crate) fn new(directory: &Path) -> KeptFile<T> {
-        KeptFile { directory: directory.to_path_buf(), read: Mutex::default() }
+impl<T: Contents> StateFile<T> {
+    pub(crate) fn new(directory: &Path) -> StateFile<T> {
+        StateFile { directory: directory.to_path_buf(), last: Mutex::default() }
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -97,43 +100,44 @@ impl<T: Kept> KeptFile<T> {
         self.directory.join(T::FILE)
     }
 
-    fn read_last(&self) -> MutexGuard<'_, Option<ReadLast<T>>> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_read(&self) -> MutexGuard<'_, Option<LastRead<T>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the table. Costs a look at the file's state when it is the one that was read.
-    pub(crate) fn look<R>(&self, ask: impl FnOnce(&T) -> R) -> Result<R> {
+    /// Calls `ask` with the current table. Costs one `stat` if the file has not changed since it
+    /// was last read.
+    pub(crate) fn query<R>(&self, ask: impl FnOnce(&T) -> R) -> Result<R> {
         let known = self.known()?;
         let table = match known {
             Some(table) => table,
             None => {
                 let read = self.load()?;
                 let table = Arc::clone(&read.table);
-                *self.read_last() = Some(read);
+                *self.last_read() = Some(read);
                 table
             }
         };
         Ok(ask(&table))
     }
 
-    /// What was read last, if that is what there is.
+    /// Returns the table that was read last, if the file is unchanged.
     fn known(&self) -> Result<Option<Arc<T>>> {
-        let mut last = self.read_last();
-        let Some(ReadLast { source, table }) = last.as_mut() else { return Ok(None) };
+        let mut last = self.last_read();
+        let Some(LastRead { source, table }) = last.as_mut() else { return Ok(None) };
         let same = match source {
-            Some(source) if source.settled => source.is_unchanged(),
+            Some(source) if source.stable => source.is_unchanged(),
             Some(source) => {
                 let same = self.version()? == Some(source.version);
-                source.settled = same && source.version.is_settled();
+                source.stable = same && source.version.is_stable();
                 same
             }
-            // Check again whether the file may be missing.
+            // `load` checks again if the file may be missing.
             None => false,
         };
         Ok(same.then(|| Arc::clone(table)))
     }
 
-    /// Changes the table, durably; it stays as it is when `change` fails.
+    /// Changes the table durably. If `change` fails, the table is unchanged.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         let _lock = self.lock()?;
         let before = self.load()?.table;
@@ -141,7 +145,7 @@ impl<T: Kept> KeptFile<T> {
         let result = change(&mut table)?;
         if table != *before {
             self.replace(&table)?;
-            *self.read_last() = None;
+            *self.last_read() = None;
         }
         Ok(result)
     }
@@ -159,15 +163,15 @@ impl<T: Kept> KeptFile<T> {
         Ok(file)
     }
 
-    fn version(&self) -> Result<Option<Version>> {
+    fn version(&self) -> Result<Option<FileVersion>> {
         match fs::symlink_metadata(self.path()) {
-            Ok(found) => Ok(Some(Version::of(&found))),
+            Ok(found) => Ok(Some(FileVersion::of(&found))),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io("look at", self.path())(e)),
+            Err(e) => Err(Error::io("inspect", self.path())(e)),
         }
     }
 
-    fn load(&self) -> Result<ReadLast<T>> {
+    fn load(&self) -> Result<LastRead<T>> {
         let path = self.path();
         let mut options = OpenOptions::new();
         // O_NONBLOCK: opening a FIFO in the file's place must not wait.
@@ -176,36 +180,36 @@ impl<T: Kept> KeptFile<T> {
             Ok(file) => file,
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 T::check_missing(&self.directory)?;
-                return Ok(ReadLast { source: None, table: Arc::default() });
+                return Ok(LastRead { source: None, table: Arc::default() });
             }
             Err(e) => return Err(Error::io("open", &path)(e)),
         };
-        // Before it is read: what is changed meanwhile is another version.
-        let found = file.metadata().map_err(Error::io("look at", &path))?;
+        // Taken before the read, so a concurrent change gives another version.
+        let found = file.metadata().map_err(Error::io("inspect", &path))?;
         self.check_private(&path, &found)?;
         if !found.is_file() || found.len() > FILE_BYTES_MAX {
-            let why = format!("it is no file of at most {FILE_BYTES_MAX} bytes");
-            return Err(Error::DamagedTable { what: T::CALLED, path, why });
+            let why = format!("it is not a regular file of at most {FILE_BYTES_MAX} bytes");
+            return Err(Error::DamagedTable { what: T::DISPLAY_NAME, path, why });
         }
-        let version = Version::of(&found);
+        let version = FileVersion::of(&found);
         let mut bytes = Vec::new();
         (&mut file)
             .take(FILE_BYTES_MAX)
             .read_to_end(&mut bytes)
             .map_err(Error::io("read", &path))?;
         let table = Arc::new(parse(&path, &bytes)?);
-        Ok(ReadLast { source: Some(Source { file, version, settled: false }), table })
+        Ok(LastRead { source: Some(Source { file, version, stable: false }), table })
     }
 
-    /// Refuses a file that another user than this one and root could have changed or put there.
+    /// Refuses a file that a user other than this one and root could have changed or created.
     fn check_private(&self, path: &Path, file: &Metadata) -> Result<()> {
         let directory = &self.directory;
-        let found = fs::metadata(directory).map_err(Error::io("look at", directory))?;
+        let found = fs::metadata(directory).map_err(Error::io("inspect", directory))?;
         // The sticky bit, as on `/tmp`, keeps others from replacing files that exist.
         let is_sticky = found.mode() & libc::S_ISVTX != 0;
         for (path, found, protected) in [(path, file, false), (directory, &found, is_sticky)] {
             let refused = |why: String, remedy: String| Error::UnsafeTable {
-                what: T::CALLED,
+                what: T::DISPLAY_NAME,
                 path: path.to_path_buf(),
                 why,
                 remedy,
@@ -225,7 +229,7 @@ impl<T: Kept> KeptFile<T> {
         Ok(())
     }
 
-    /// Makes the file if it does not exist.
+    /// Creates the file if it does not exist.
     pub(crate) fn ensure(&self) -> Result<()> {
         let _lock = self.lock()?;
         match self.load()?.source {
@@ -237,12 +241,12 @@ impl<T: Kept> KeptFile<T> {
     fn replace(&self, table: &T) -> Result<()> {
         let new = self.directory.join(format!("{}.new", T::FILE));
         let body = serde_json::to_vec_pretty(table).map_err(|e| Error::DamagedTable {
-            what: T::CALLED,
+            what: T::DISPLAY_NAME,
             path: self.path(),
             why: format!("it cannot be written: {e}"),
         })?;
         let head = first_line::<T>(&body) + "\n";
-        // What a killed process left there.
+        // A killed process can have left a file there.
         match fs::remove_file(&new) {
             Err(e) if e.kind() != ErrorKind::NotFound => {
                 return Err(Error::io("remove", &new)(e));
@@ -251,7 +255,7 @@ impl<T: Kept> KeptFile<T> {
         }
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
-        let mut file = options.open(&new).map_err(Error::io("make", &new))?;
+        let mut file = options.open(&new).map_err(Error::io("create", &new))?;
         let written = file
             .write_all(head.as_bytes())
             .and_then(|()| file.write_all(&body))
@@ -264,36 +268,36 @@ impl<T: Kept> KeptFile<T> {
     }
 }
 
-impl Version {
-    fn of(found: &Metadata) -> Version {
-        Version {
+impl FileVersion {
+    fn of(found: &Metadata) -> FileVersion {
+        FileVersion {
             device: found.dev(),
             inode: found.ino(),
-            names: found.nlink(),
+            links: found.nlink(),
             changed: (found.ctime(), found.ctime_nsec()),
             length: found.len(),
         }
     }
 
-    fn is_settled(&self) -> bool {
+    fn is_stable(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-        now as i64 - self.changed.0 > SETTLED_AFTER_SECONDS
+        now as i64 - self.changed.0 > STABLE_AFTER_SECONDS
     }
 }
 
 impl Source {
     fn is_unchanged(&self) -> bool {
-        self.file.metadata().is_ok_and(|found| Version::of(&found) == self.version)
+        self.file.metadata().is_ok_and(|found| FileVersion::of(&found) == self.version)
     }
 }
 
-fn first_line<T: Kept>(body: &[u8]) -> String {
+fn first_line<T: Contents>(body: &[u8]) -> String {
     format!("{} {FORMAT} {} {:08x}", T::MAGIC, body.len(), crc32c::crc32c(body))
 }
 
-fn parse<T: Kept>(path: &Path, bytes: &[u8]) -> Result<T> {
+fn parse<T: Contents>(path: &Path, bytes: &[u8]) -> Result<T> {
     let damaged =
-        |why: String| Error::DamagedTable { what: T::CALLED, path: path.to_path_buf(), why };
+        |why: String| Error::DamagedTable { what: T::DISPLAY_NAME, path: path.to_path_buf(), why };
     let end = bytes.iter().position(|&b| b == b'\n');
     let Some((head, body)) = end.map(|end| (&bytes[..end], &bytes[end + 1..])) else {
         return Err(damaged("it has no first line".to_string()));
@@ -307,19 +311,23 @@ fn parse<T: Kept>(path: &Path, bytes: &[u8]) -> Result<T> {
         Some(FORMAT) => {}
         Some(other) if other.parse::<u32>().is_ok_and(|format| format > 1) => {
             let found = other.to_string();
-            return Err(Error::NewerTable { what: T::CALLED, path: path.to_path_buf(), found });
+            return Err(Error::NewerTable {
+                what: T::DISPLAY_NAME,
+                path: path.to_path_buf(),
+                found,
+            });
         }
-        _ => return Err(damaged("its first line names no format".to_string())),
+        _ => return Err(damaged("its first line has no format number".to_string())),
     }
     let length = words.next().and_then(|word| word.parse::<usize>().ok());
     if length != Some(body.len()) {
         return Err(damaged(format!("it has {} bytes after its first line", body.len())));
     }
-    // As it was written, to the letter: no damage is taken for another way to say the same.
+    // Compared byte for byte, so damage is not accepted as another spelling of the same values.
     if head != first_line::<T>(body) {
-        return Err(damaged("its checksum does not fit".to_string()));
+        return Err(damaged("its checksum does not match".to_string()));
     }
-    serde_json::from_slice(body).map_err(|e| damaged(format!("its contents are none: {e}")))
+    serde_json::from_slice(body).map_err(|e| damaged(format!("its JSON is invalid: {e}")))
 }
 
 #[cfg(test)]
@@ -335,19 +343,19 @@ mod tests {
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     struct Words(BTreeSet<String>);
 
-    impl Kept for Words {
+    impl Contents for Words {
         const FILE: &'static str = "words";
         const MAGIC: &'static str = "test-words";
-        const CALLED: &'static str = "the words";
+        const DISPLAY_NAME: &'static str = "the words";
     }
 
-    fn file() -> (tempfile::TempDir, KeptFile<Words>) {
+    fn file() -> (tempfile::TempDir, StateFile<Words>) {
         let directory = tempfile::tempdir().unwrap();
-        let file = KeptFile::new(directory.path());
+        let file = StateFile::new(directory.path());
         (directory, file)
     }
 
-    fn add(file: &KeptFile<Words>, id: &str) {
+    fn add(file: &StateFile<Words>, id: &str) {
         file.change(|words| {
             words.0.insert(id.to_string());
             Ok(())
@@ -356,18 +364,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_is_there_for_another_process_at_once() {
+    fn another_process_sees_a_change_at_once() {
         let (directory, file) = file();
-        let other = KeptFile::<Words>::new(directory.path());
-        assert_eq!(other.look(|table| table.0.len()).unwrap(), 0);
+        let other = StateFile::<Words>::new(directory.path());
+        assert_eq!(other.query(|table| table.0.len()).unwrap(), 0);
         add(&file, "one");
-        assert_eq!(other.look(|table| table.0.len()).unwrap(), 1);
+        assert_eq!(other.query(|table| table.0.len()).unwrap(), 1);
         add(&other, "two");
-        assert_eq!(file.look(|table| table.0.len()).unwrap(), 2);
+        assert_eq!(file.query(|table| table.0.len()).unwrap(), 2);
     }
 
     #[test]
-    fn only_its_owner_may_read_it() {
+    fn only_its_owner_can_read_the_file() {
         let (directory, file) = file();
         add(&file, "one");
         let mode = fs::metadata(directory.path().join(Words::FILE)).unwrap().mode();
@@ -375,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_and_every_cut_is_noticed() {
+    fn every_flipped_bit_and_every_truncation_is_detected() {
         let (directory, file) = file();
         add(&file, "one");
         let path = directory.path().join(Words::FILE);
@@ -392,67 +400,67 @@ mod tests {
     }
 
     #[test]
-    fn a_half_written_table_that_a_kill_left_is_in_nobodys_way() {
+    fn a_half_written_file_left_by_a_kill_is_replaced() {
         let (directory, file) = file();
         fs::write(directory.path().join("words.new"), "half").unwrap();
         add(&file, "one");
-        assert_eq!(file.look(|table| table.0.len()).unwrap(), 1);
+        assert_eq!(file.query(|table| table.0.len()).unwrap(), 1);
     }
 
     #[test]
-    fn a_link_in_the_tables_place_is_not_followed() {
+    fn a_symbolic_link_in_place_of_the_file_is_not_followed() {
         let (directory, file) = file();
         let elsewhere = directory.path().join("elsewhere");
         add(&file, "one");
         fs::rename(directory.path().join(Words::FILE), &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, directory.path().join(Words::FILE)).unwrap();
-        assert!(file.look(|_| ()).is_err());
+        assert!(file.query(|_| ()).is_err());
     }
 
-    /// As if what was read last had not changed for a while.
-    fn settle(file: &KeptFile<Words>) {
-        file.look(|_| ()).unwrap();
-        file.read_last().as_mut().unwrap().source.as_mut().unwrap().settled = true;
+    /// Marks the last read version as stable, as if the file had not changed for a while.
+    fn mark_stable(file: &StateFile<Words>) {
+        file.query(|_| ()).unwrap();
+        file.last_read().as_mut().unwrap().source.as_mut().unwrap().stable = true;
         // Coarse clocks tick every 10 ms at least.
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 
     #[test]
-    fn a_table_that_has_not_changed_for_long_is_seen_to_change() {
+    fn a_change_of_a_stable_file_is_seen() {
         let (directory, file) = file();
         add(&file, "one");
-        settle(&file);
+        mark_stable(&file);
         let known = file.known().unwrap().unwrap();
-        assert_eq!(file.look(|table| table.0.len()).unwrap(), 1);
-        add(&KeptFile::<Words>::new(directory.path()), "two");
-        assert_eq!(file.look(|table| table.0.len()).unwrap(), 2, "replaced");
-        settle(&file);
+        assert_eq!(file.query(|table| table.0.len()).unwrap(), 1);
+        add(&StateFile::<Words>::new(directory.path()), "two");
+        assert_eq!(file.query(|table| table.0.len()).unwrap(), 2, "replaced");
+        mark_stable(&file);
         let path = directory.path().join(Words::FILE);
         let replaced = fs::read(&path).unwrap();
         file.replace(&known).unwrap();
         fs::write(&path, &replaced).unwrap();
-        assert_eq!(file.look(|table| table.0.len()).unwrap(), 2, "written in its place");
-        settle(&file);
+        assert_eq!(file.query(|table| table.0.len()).unwrap(), 2, "written in place");
+        mark_stable(&file);
         fs::rename(&path, directory.path().join("elsewhere")).unwrap();
-        assert_eq!(file.look(|table| table.0.len()).unwrap(), 0, "moved away");
+        assert_eq!(file.query(|table| table.0.len()).unwrap(), 0, "moved away");
         fs::rename(directory.path().join("elsewhere"), &path).unwrap();
-        assert_eq!(file.look(|table| table.0.len()).unwrap(), 2, "and back");
+        assert_eq!(file.query(|table| table.0.len()).unwrap(), 2, "moved back");
     }
 
     #[test]
-    fn a_table_that_was_changed_just_now_is_looked_for_by_its_name() {
+    fn a_recently_changed_file_is_looked_up_by_name() {
         let (directory, file) = file();
         add(&file, "one");
         for _ in 0..3 {
-            assert_eq!(file.look(|table| table.0.len()).unwrap(), 1);
-            assert!(!file.read_last().as_ref().unwrap().source.as_ref().unwrap().settled);
+            assert_eq!(file.query(|table| table.0.len()).unwrap(), 1);
+            assert!(!file.last_read().as_ref().unwrap().source.as_ref().unwrap().stable);
         }
         fs::remove_file(directory.path().join(Words::FILE)).unwrap();
-        assert_eq!(file.look(|table| table.0.len()).unwrap(), 0);
+        assert_eq!(file.query(|table| table.0.len()).unwrap(), 0);
     }
 
     #[test]
-    fn a_change_that_fails_changes_nothing() {
+    fn a_failed_change_changes_nothing() {
         let (_directory, file) = file();
         add(&file, "one");
         let failed: Result<()> = file.change(|table| {
@@ -460,6 +468,6 @@ mod tests {
             Err(Error::GuardTooLate)
         });
         assert!(failed.is_err());
-        assert_eq!(file.look(|table| table.0.len()).unwrap(), 1);
+        assert_eq!(file.query(|table| table.0.len()).unwrap(), 1);
     }
 }

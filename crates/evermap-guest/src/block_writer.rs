@@ -1,10 +1,10 @@
-//! What a new named block holds: zeros, or what its maker writes, and zeros behind that.
+//! Initialises new named blocks: with zeros, or with data from the caller and zeros after them.
 //!
-//! Nobody knows of a block's memory whether it was ever used: a chunk goes from one kind of block to
-//! another. So what is to be zero is looked at first, and a page that holds zeros is not stored to: it
-//! would be written to the disk, or become the process's own, for nothing. (64 MiB that are new to the
-//! object: 67 MB written to the disk by plain zeroing, 4 MB so.) Who writes a block anyway is better off
-//! without that look, which takes a page fault of its own: [`Heap::allocate_named_with`].
+//! A chunk can change its kind of blocks, so it is not known if a block's memory was used before.
+//! Therefore memory to be zeroed is read first, and pages of zeros are not written: a write would
+//! dirty the page and write it to the disk for nothing. (For 64 MiB that are new to the object,
+//! plain zeroing wrote 67 MB to the disk, this way 4 MB.) Reading a page takes a page fault, so
+//! callers that write the whole block should use [`Heap::allocate_named_with`], which skips it.
 
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
@@ -15,22 +15,22 @@ use crate::heap::Heap;
 
 const PAGE_BYTES: usize = 4096;
 
-/// A new block that is being written, front to back: a [`Write`] that is full when the block is.
+/// Writes a new block from front to back. The [`Write`] is full when the block is.
 ///
-/// Given by [`Heap::allocate_named_with`].
+/// [`Heap::allocate_named_with`] passes it to its closure.
 pub struct BlockWriter<'a> {
     block: &'a mut [MaybeUninit<u8>],
     written: usize,
 }
 
 impl BlockWriter<'_> {
-    /// Bytes that were written.
+    /// Returns the number of written bytes.
     pub fn written(&self) -> usize {
         self.written
     }
 
-    /// What was not, for code that writes it by itself; [`advance`](BlockWriter::advance) says how
-    /// much it wrote.
+    /// Returns the unwritten rest of the block, for code that writes it directly. Call
+    /// [`advance`](BlockWriter::advance) afterwards.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -40,7 +40,7 @@ impl BlockWriter<'_> {
     ///     for (number, place) in block.unwritten().iter_mut().enumerate() {
     ///         place.write((number * number) as u8);
     ///     }
-    ///     // SAFETY: the loop wrote all of them.
+    ///     // SAFETY: the loop wrote all 256 bytes.
     ///     unsafe { block.advance(256) };
     ///     evermap_guest::Result::<()>::Ok(())
     /// })?;
@@ -52,21 +52,24 @@ impl BlockWriter<'_> {
         &mut self.block[self.written..]
     }
 
-    /// Says that the next `bytes` of [`unwritten`](BlockWriter::unwritten) were written.
+    /// Marks the next `bytes` bytes of [`unwritten`](BlockWriter::unwritten) as written.
     ///
     /// # Safety
-    /// They were.
+    /// The caller has written these bytes.
     ///
     /// # Panics
-    /// When there are not as many.
+    /// If fewer bytes are unwritten.
     pub unsafe fn advance(&mut self, bytes: usize) {
-        assert!(bytes <= self.block.len() - self.written, "a block is written to its end only");
+        assert!(
+            bytes <= self.block.len() - self.written,
+            "cannot advance beyond the end of the block"
+        );
         self.written += bytes;
     }
 }
 
 impl Write for BlockWriter<'_> {
-    /// Writes as much as there is room for: 0 when the block is full.
+    /// Writes as many bytes as fit; returns 0 when the block is full.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = self.unwritten();
         let count = bytes.len().min(room.len());
@@ -94,9 +97,9 @@ impl std::fmt::Debug for BlockWriter<'_> {
 }
 
 impl Heap {
-    /// Allocates a block as [`allocate_named`](Heap::allocate_named) does, and has `fill` write it,
-    /// front to back; what it leaves is zero. Cheaper than writing a block of zeros: its memory is not
-    /// looked at first. The block has its name when `fill` is done.
+    /// Allocates a block like [`allocate_named`](Heap::allocate_named). `fill` writes it from front
+    /// to back, and the rest becomes zero. This is cheaper than writing a zeroed block, because its
+    /// memory is not read first. The block gets its name after `fill` returns.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -112,7 +115,8 @@ impl Heap {
     /// ```
     ///
     /// # Errors
-    /// As [`allocate_named`](Heap::allocate_named), and what `fill` returns. Nothing has changed then.
+    /// Same errors as [`allocate_named`](Heap::allocate_named), and the errors of `fill`. After an error
+    /// nothing has changed.
     pub fn allocate_named_with<E: From<Error>>(
         &mut self,
         name: &str,
@@ -122,54 +126,54 @@ impl Heap {
         self.check_new_name(name.as_bytes())?;
         let unnamed = Unnamed { block: self.allocate_block(bytes)?, heap: self };
         let mut block = NonNull::slice_from_raw_parts(unnamed.block, bytes);
-        // SAFETY: the block is new, of so many bytes, and nobody else has it.
+        // SAFETY: the block is new and has `bytes` bytes, and no other reference to it exists.
         let places = unsafe { &mut *(block.as_ptr() as *mut [MaybeUninit<u8>]) };
         let mut writer = BlockWriter { block: places, written: 0 };
         fill(&mut writer)?;
         let written = writer.written;
-        // SAFETY: the block's own bytes behind what was written.
+        // SAFETY: these are the block's bytes after the written ones, and only this function uses them.
         unsafe { zero(unnamed.block.add(written), bytes - written) };
         unnamed.keep().name_block(name.as_bytes(), block)?;
-        // SAFETY: all of it was written; as long as the heap is borrowed exclusively nobody else
-        // reaches it.
+        // SAFETY: the whole block is initialised, and the exclusive borrow of the heap prevents
+        // other accesses.
         Ok(unsafe { block.as_mut() })
     }
 }
 
-/// A block that has no name yet. Dropping it frees it, whatever happened meanwhile.
+/// A block without a name yet. Dropping it frees the block, also after an error or a panic.
 struct Unnamed<'a> {
     heap: &'a mut Heap,
     block: NonNull<u8>,
 }
 
 impl<'a> Unnamed<'a> {
-    /// The heap, for which the block stays.
+    /// Keeps the block, and returns the heap.
     fn keep(self) -> &'a mut Heap {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: read once, and `this` is not dropped.
+        // SAFETY: the field is read once, and `this` is not dropped.
         unsafe { std::ptr::read(&raw const this.heap) }
     }
 }
 
 impl Drop for Unnamed<'_> {
     fn drop(&mut self) {
-        // SAFETY: nobody has the block but who is being left. An allocated block is freed.
+        // SAFETY: only the function that is returning has used the block, and it is allocated.
         let _ = unsafe { self.heap.free(self.block) };
     }
 }
 
-/// Makes memory zero, and stores nothing to pages in which it is.
+/// Zeroes memory. Does not write to pages in which the range is already zero.
 ///
 /// # Safety
-/// So many bytes are mapped writable from there, and nobody else has them.
+/// `bytes` bytes at `from` are mapped writable, and nothing else uses them.
 pub(crate) unsafe fn zero(from: NonNull<u8>, bytes: usize) {
     let mut at = 0;
     while at < bytes {
-        // SAFETY: inside of the memory.
+        // SAFETY: `at < bytes`, so the pointer stays in the range.
         let piece = unsafe { from.add(at) };
         let page_left = PAGE_BYTES - piece.as_ptr().addr() % PAGE_BYTES;
         let length = page_left.min(bytes - at);
-        // SAFETY: as above.
+        // SAFETY: the piece lies in the range, which the caller may write.
         unsafe {
             if !is_zero(piece, length) {
                 piece.write_bytes(0, length);
@@ -180,13 +184,13 @@ pub(crate) unsafe fn zero(from: NonNull<u8>, bytes: usize) {
 }
 
 /// # Safety
-/// As [`zero`]. What is there may be anything, also what Rust calls uninitialised: the file has bytes
-/// there in any case, and they are loaded as the machine has them.
+/// Same requirements as [`zero`]. The memory may be uninitialised in Rust's sense: the file has
+/// bytes there in any case, and volatile reads load them.
 unsafe fn is_zero(from: NonNull<u8>, bytes: usize) -> bool {
     let head = from.as_ptr().align_offset(size_of::<u64>()).min(bytes);
     let words = (bytes - head) / size_of::<u64>();
     let tail = head + words * size_of::<u64>();
-    // SAFETY: the caller's promise; words are aligned from `head` on.
+    // SAFETY: the caller may read `bytes` bytes at `from`, and words are aligned from `head` on.
     unsafe {
         let byte = |at: usize| from.add(at).as_ptr().read_volatile();
         let first = from.add(head).as_ptr().cast::<u64>();
@@ -202,22 +206,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_part_of_memory_becomes_zero_and_nothing_beside_it() {
+    fn zero_changes_exactly_the_given_range() {
         for (offset, bytes) in
             [(0usize, 0usize), (0, 1), (3, 5), (5, 4096), (4093, 20), (1, 16383), (8, 8)]
         {
             for dirty in [0, bytes / 2, bytes.saturating_sub(1)] {
                 let mut memory = vec![7u8; 6 * PAGE_BYTES];
-                let behind = offset + bytes;
-                memory[offset..behind].fill(0);
+                let end = offset + bytes;
+                memory[offset..end].fill(0);
                 if bytes > 0 {
                     memory[offset + dirty] = 9;
                 }
                 let from = NonNull::new(memory.as_mut_ptr()).unwrap();
-                // SAFETY: a part of the vector.
+                // SAFETY: the range is a part of the vector.
                 unsafe { zero(from.add(offset), bytes) };
                 let is_right = |(at, byte): (usize, &u8)| {
-                    let expected = if (offset..behind).contains(&at) { 0 } else { 7 };
+                    let expected = if (offset..end).contains(&at) { 0 } else { 7 };
                     *byte == expected
                 };
                 assert!(memory.iter().enumerate().all(is_right), "{offset} {bytes} {dirty}");

@@ -1,13 +1,13 @@
-//! Chance that can be had again: numbers from a seed, which a test prints and takes.
+//! Random numbers from a seed that a test prints and accepts.
 
-/// Says which seed it is, and takes one.
+/// Environment variable with the seed, printed in the same form.
 const SEED: &str = "EVERMAP_SEED";
 
 /// xorshift64*.
 pub struct Random(u64);
 
 impl Random {
-    /// Chance from the variable `EVERMAP_SEED`, or else from the clock; says which.
+    /// Seeds from the variable `EVERMAP_SEED`, or else from the clock, and prints the seed.
     pub fn from_environment(what: &str) -> Random {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         let seed = number(SEED).unwrap_or(now.as_nanos() as u64);
@@ -26,12 +26,12 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
     }
 
-    /// A number less than `limit`.
+    /// Returns a number less than `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.number() % limit.max(1)
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times on average.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
@@ -41,7 +41,7 @@ impl Random {
     }
 }
 
-/// A number that the environment gives, as `EVERMAP_SEED` or how often something is done.
+/// Reads a number from an environment variable, for example a seed or a number of rounds.
 pub fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
 }
