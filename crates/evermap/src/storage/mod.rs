@@ -7,6 +7,7 @@
 //!
 //! Mapping is the address layer's business: a file only lends its descriptor for it.
 
+mod anchor;
 mod boot;
 mod dax;
 mod locks;
@@ -86,6 +87,14 @@ pub(crate) trait Storage: Send + Sync + std::fmt::Debug {
     fn file_system(&self, path: &Path) -> Result<Box<dyn FileSystem>>;
     /// Identity of a directory.
     fn directory_identity(&self, path: &Path) -> Result<FileIdentity>;
+    /// Identity of the file that has this name now.
+    fn file_identity(&self, path: &Path) -> Result<FileIdentity>;
+    /// This storage with a directory held open: paths that begin with `path` lead to the files of that
+    /// very directory from now on, wherever it is moved and whatever takes its place. `None` where paths
+    /// are all there is.
+    fn enter(&self, _path: &Path) -> Result<Option<Arc<dyn Storage>>> {
+        Ok(None)
+    }
     /// Where the programs of this user keep what they know from one run to the next, which may not
     /// exist yet; `None` where there is no such place, or it is somebody else's.
     fn state_directory(&self) -> Option<PathBuf> {
@@ -162,6 +171,8 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     fn with_path(&self, path: &Path) -> Result<Arc<dyn File>>;
     /// False once its last name was removed.
     fn has_a_name(&self) -> Result<bool>;
+    /// Identity of the file.
+    fn identity(&self) -> Result<FileIdentity>;
     /// Length, name and time of the last change: one call.
     fn state(&self) -> Result<FileState> {
         Ok(FileState { length: self.length()?, named: self.has_a_name()?, changed: (0, 0) })
