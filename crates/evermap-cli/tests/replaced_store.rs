@@ -37,7 +37,7 @@ const READERS: [&[&str]; 10] = [
     &["backup", "DEST"],
 ];
 /// One call of so many is tried, and every call of the first reader beside `restore --force`.
-const EVERY: usize = 7;
+const EVERY: usize = 11;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {

@@ -1,10 +1,10 @@
-//! Which store the handles of one [`Store`](super::Store) use.
+//! The store that a [`Store`](super::Store) handle leads to.
 //!
 //! A store is its directory, and not the path of it: all of its files are looked up in the directory
 //! that was opened, so a process never reads the catalog of one store and an object of another. What
 //! the path leads to can change: `restore --force`, a rebase and `mv` put another directory there.
 //! So each call compares the file that the path of the catalog leads to with the catalog that it used,
-//! which costs one system call. If the two differ the call opens the store anew and runs again.
+//! which costs one system call. If the two differ, the call opens the store anew and runs again.
 //!
 //! The new store often has the addresses of the old one, and this process can map only one of the two.
 //! While it has objects of the old store open, it goes on with that store if it cannot open the new one:
@@ -23,16 +23,16 @@ use crate::error::{Error, Result};
 
 /// Handles of this process, so that one that renews its store can have the others let go of the old one.
 static HOMES: Mutex<Vec<Weak<Home>>> = Mutex::new(Vec::new());
-/// Held while a store is opened anew.
+/// Locked while a thread opens a store anew.
 static RENEWING: Mutex<()> = Mutex::new(());
 
-/// How often a call starts again. Each time needs another process that replaced the store during the
-/// call, or a thread of this process that has just used the old one.
+/// A call runs at most so many times. Each further run needs a process that replaced the store during the
+/// call, or a thread of this process that still uses the old store.
 const ATTEMPTS_MAX: usize = 200;
-/// Wait for threads of this process that use the old store.
+/// Pause for threads of this process that use the old store.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What a call does with the store.
+/// Purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     /// Looks at it.
@@ -45,13 +45,13 @@ pub(super) enum Use {
 
 /// The path of a store, and the store that it led to last.
 pub(super) struct Home {
-    /// As it was given.
+    /// The path that the caller gave.
     path: PathBuf,
     /// Does not depend on the working directory.
     absolute: PathBuf,
     catalog: PathBuf,
     pub(super) options: Options,
-    /// Empty while the store is opened anew, or if that failed.
+    /// `None` while a thread opens the store anew, and after that failed.
     current: Mutex<Option<Arc<Inner>>>,
 }
 

@@ -21,7 +21,7 @@ use crate::layout::{
     ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, HOST_LOCK, HOST_TABLES, NEW_CATALOG, OBJECTS,
 };
 use crate::object::{WRITER_BYTE, hex, lock_byte};
-use crate::storage::{File, LockKind, OpenMode, Storage, copy_contents, parent_of};
+use crate::storage::{File, FileSystem, LockKind, OpenMode, Storage, copy_contents, parent_of};
 
 use super::audit::{is_gone, open_found, read_listing};
 use super::check::{CheckOptions, Look, catalog_image, check};
@@ -34,6 +34,8 @@ use super::report::{Finding, Findings, Report};
 use super::shut::Shut;
 use super::{checksums, heap, host_tables};
 
+/// A removal has one descriptor open for the directory, and one for each of those in it.
+const SPARE_DESCRIPTORS: usize = 3;
 /// How often the catalog may move on before its changes are held up.
 const ROUNDS_MAX: usize = 8;
 
@@ -540,7 +542,9 @@ struct Partial {
     storage: Arc<dyn Storage>,
     path: PathBuf,
     /// Locked for as long as its maker lives.
-    _lock: Option<Arc<dyn File>>,
+    lock: Option<Arc<dyn File>>,
+    /// Descriptors that removing the directory needs, should this process have no others left.
+    spare: Vec<Box<dyn FileSystem>>,
     finished: bool,
 }
 
@@ -559,6 +563,10 @@ impl Partial {
         for old in storage.list(&parent)?.iter().filter(|other| other.starts_with(&prefix)) {
             remove_if_dead(&**storage, &parent.join(old));
         }
+        let mut spare = Vec::new();
+        for _ in 0..SPARE_DESCRIPTORS {
+            spare.push(storage.file_system(&parent)?);
+        }
         let stamp = stamp(SystemTime::now());
         for number in 0.. {
             let path = parent.join(format!("{prefix}{stamp}-{number}"));
@@ -566,11 +574,12 @@ impl Partial {
                 Err(e) if exists(&e) => continue,
                 other => other?,
             }
-            let mut partial =
-                Partial { storage: Arc::clone(storage), path, _lock: None, finished: false };
+            let storage = Arc::clone(storage);
+            let mut partial = Partial { storage, path, lock: None, spare, finished: false };
+            let storage = &partial.storage;
             let lock = storage.open(&partial.path.join(ADDRESSES), OpenMode::CreateNew)?;
             lock_byte(&*lock, LockKind::Exclusive, 0, Duration::ZERO, "the copy")?;
-            partial._lock = Some(lock);
+            partial.lock = Some(lock);
             return Ok(partial);
         }
         unreachable!("there is always a further number")
@@ -623,6 +632,7 @@ impl Replaced {
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.finished {
+            self.spare.clear();
             // The next copy to the same place tries again.
             let _ = self.storage.remove_all(&self.path);
         }
