@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use evermap::Error;
 use evermap::tools::{ExportOptions, ExportReport, ImportOptions, ImportReport};
@@ -14,6 +15,10 @@ use crate::names;
 use crate::output::{self, Output};
 
 const BUFFER_BYTES: usize = 1 << 20;
+/// Begins the name of a file that is being written.
+const PARTIAL_PREFIX: &str = ".evermap-export-";
+/// So long after the last write a temporary file is old.
+const YOUNG: Duration = Duration::from_secs(60);
 
 /// Write one object to a file, for another store or machine
 ///
@@ -41,6 +46,27 @@ struct Exported<'a> {
     pages: u64,
     bytes: u64,
     pointers_elsewhere: u64,
+}
+
+/// Removes the temporary files of exports that were killed: those that nobody has locked. A young one may
+/// not be locked yet. It is no failure if that is not possible.
+fn remove_leftovers(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let names = entries.filter_map(Result::ok).filter(|entry| {
+        entry.file_name().as_encoded_bytes().starts_with(PARTIAL_PREFIX.as_bytes())
+    });
+    for path in names.map(|entry| entry.path()) {
+        // A FIFO of that name would keep the open waiting.
+        if !std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) {
+            continue;
+        }
+        let Ok(file) = File::open(&path) else { continue };
+        let changed = file.metadata().and_then(|found| found.modified()).ok();
+        let is_old = changed.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > YOUNG);
+        if is_old && file.try_lock().is_ok() {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
 }
 
 impl Export {
@@ -82,10 +108,12 @@ impl Export {
             return Err(Failure::FileExists { path: self.file.clone() });
         }
         // Written to a temporary file and renamed, so that a file of this name is always complete.
-        let mut partial = tempfile::Builder::new()
-            .prefix(".evermap-export-")
-            .tempfile_in(parent_directory(&self.file))
-            .map_err(failed)?;
+        let folder = parent_directory(&self.file);
+        remove_leftovers(folder);
+        let mut partial =
+            tempfile::Builder::new().prefix(PARTIAL_PREFIX).tempfile_in(folder).map_err(failed)?;
+        // Shows other exports that this one runs. Not all file systems have locks.
+        let _ = partial.as_file().lock_shared();
         let mut target = BufWriter::with_capacity(BUFFER_BYTES, partial.as_file_mut());
         let report = export(&mut target)?;
         target.flush().map_err(failed)?;

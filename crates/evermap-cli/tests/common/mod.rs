@@ -25,6 +25,12 @@ impl Place {
         Place { directory: tempfile::tempdir().expect("a temporary directory") }
     }
 
+    /// In memory, where flushes cost nothing.
+    pub fn in_memory() -> Place {
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Place { directory: directory.expect("a temporary directory") }
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

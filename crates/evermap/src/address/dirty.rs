@@ -270,7 +270,7 @@ mod tests {
     /// Maps a file privately, writes to every third page and returns the runs that `method` finds.
     fn found_by(method: DirtyScan, pages: u64, base: u64) -> Vec<(u64, u64)> {
         let directory = tempfile::tempdir().unwrap();
-        let file = Disk.open(&directory.path().join("f"), OpenMode::CreateNew).unwrap();
+        let file = Disk::default().open(&directory.path().join("f"), OpenMode::CreateNew).unwrap();
         file.allocate(0, pages * PAGE_BYTES).unwrap();
         let space = AddressSpace::new("test");
         space.reserve(base, 1 << 30).unwrap();
@@ -324,7 +324,7 @@ mod tests {
     /// Maps a file of zeros privately.
     fn mapped(pages: u64, base: u64) -> (tempfile::TempDir, crate::address::Mapping) {
         let directory = tempfile::tempdir().unwrap();
-        let file = Disk.open(&directory.path().join("f"), OpenMode::CreateNew).unwrap();
+        let file = Disk::default().open(&directory.path().join("f"), OpenMode::CreateNew).unwrap();
         file.allocate(0, pages * PAGE_BYTES).unwrap();
         let space = AddressSpace::new("test");
         space.reserve(base, 1 << 30).unwrap();

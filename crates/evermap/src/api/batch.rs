@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::application::ApplicationKey;
+use super::home::{Home, Use};
 use super::inner::{BUILDING, Inner};
 use super::publish::Finished;
 use crate::at_fork;
@@ -40,6 +41,7 @@ const FLUSHED_SINGLY_MAX: usize = 64;
 #[must_use = "a batch that is not committed leaves nothing behind"]
 #[derive(Debug)]
 pub struct Batch {
+    home: Arc<Home>,
     inner: Arc<Inner>,
     application: Option<ApplicationKey>,
     finished: Vec<Finished>,
@@ -58,10 +60,12 @@ struct Size {
 }
 
 impl Batch {
-    pub(super) fn new(inner: &Arc<Inner>, application: Option<ApplicationKey>) -> Result<Batch> {
-        let file_system = inner.storage.file_system(&inner.directory)?;
-        let inner = Arc::clone(inner);
+    pub(super) fn new(home: &Arc<Home>, application: Option<ApplicationKey>) -> Result<Batch> {
+        let (inner, file_system) = home.run(Use::Open, |inner| {
+            Ok((Arc::clone(inner), inner.storage.file_system(&inner.directory)?))
+        })?;
         Ok(Batch {
+            home: Arc::clone(home),
             inner,
             application,
             finished: Vec::new(),
@@ -69,6 +73,10 @@ impl Batch {
             files: Vec::new(),
             file_system,
         })
+    }
+
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
     }
 
     /// Adds a new object; its root is built from `source`.
@@ -250,6 +258,8 @@ impl Batch {
             self.file_system.sync()?;
         }
         let made = std::mem::take(&mut self.files);
+        // The files are locked, so the store cannot be replaced from here on.
+        self.home.check(&self.inner)?;
         self.inner.publish(&self.finished, made)?;
         self.finished.clear();
         Ok(())

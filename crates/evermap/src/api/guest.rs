@@ -9,9 +9,10 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::application::check_application;
+use super::application::{ApplicationKey, check_application};
 use super::batch::Batch;
 pub use super::guest_readers::GuestReaders;
+use super::home::Use;
 use super::info::ObjectInfo;
 use super::inner::Inner;
 use super::options::Verify;
@@ -404,8 +405,8 @@ impl Store {
         let own = OwnMemory::new(window)?;
         let guest =
             GuestDraft { record: window.record(), capacity_bytes: data_bytes.max(CHUNK_BYTES) };
-        let environment = own.memory.environment(&self.inner, addresses);
-        let mut batch = Batch::new(&self.inner, self.application)?;
+        let mut batch = Batch::new(&self.home, self.application)?;
+        let environment = own.memory.environment(batch.inner(), addresses);
         batch.add_guest(name, &environment, guest)?;
         batch.commit()
     }
@@ -422,7 +423,18 @@ impl Store {
         addresses: &Arc<dyn GuestAddresses>,
         options: &WriteOptions,
     ) -> Result<GuestSession> {
-        let inner = &self.inner;
+        self.home
+            .run(Use::Open, |inner| self.write_guest_of(inner, name, memory, addresses, options))
+    }
+
+    fn write_guest_of(
+        &self,
+        inner: &Arc<Inner>,
+        name: &str,
+        memory: &GuestMemory,
+        addresses: &Arc<dyn GuestAddresses>,
+        options: &WriteOptions,
+    ) -> Result<GuestSession> {
         let environment = memory.environment(inner, addresses);
         inner.find_and_open(name, |located| {
             let mut writer = inner.with_place(name, located.uuid, |place| {
@@ -451,33 +463,36 @@ impl Store {
         memory: &GuestMemory,
         reading: GuestReading,
     ) -> Result<GuestSnapshot> {
-        self.read_guest_with(name, memory, reading).map(|reader| {
-            // Large, and a guest has few.
-            GuestSnapshot(Mapped::Opened(Box::new(reader)))
-        })
+        let application = self.application;
+        let reader = self
+            .home
+            .run(Use::Read, |inner| read_guest_of(inner, name, application, memory, reading))?;
+        // Large, and a guest has few.
+        Ok(GuestSnapshot(Mapped::Opened(Box::new(reader))))
     }
+}
 
-    pub(super) fn read_guest_with(
-        &self,
-        name: &str,
-        memory: &GuestMemory,
-        reading: GuestReading,
-    ) -> Result<Reader> {
-        let inner = &self.inner;
-        let none: Arc<dyn GuestAddresses> = Arc::new(NoAddresses);
-        let environment = memory.environment(inner, &none);
-        inner.find_and_open(name, |located| {
-            let reader = inner.with_place(name, located.uuid, |place| {
-                Reader::open_for(&environment, place, reading.stores())
-            })?;
-            check_application(inner, name, reader.superblock(), self.application)?;
-            check_window(name, &reader.superblock().guest, memory.window)?;
-            if inner.options.verify != Verify::Superblock {
-                reader.verify()?;
-            }
-            Ok(reader)
-        })
-    }
+/// Opens a guest object of this store for reading.
+pub(super) fn read_guest_of(
+    inner: &Arc<Inner>,
+    name: &str,
+    application: Option<ApplicationKey>,
+    memory: &GuestMemory,
+    reading: GuestReading,
+) -> Result<Reader> {
+    let none: Arc<dyn GuestAddresses> = Arc::new(NoAddresses);
+    let environment = memory.environment(inner, &none);
+    inner.find_and_open(name, |located| {
+        let reader = inner.with_place(name, located.uuid, |place| {
+            Reader::open_for(&environment, place, reading.stores())
+        })?;
+        check_application(inner, name, reader.superblock(), application)?;
+        check_window(name, &reader.superblock().guest, memory.window)?;
+        if inner.options.verify != Verify::Superblock {
+            reader.verify()?;
+        }
+        Ok(reader)
+    })
 }
 
 /// What is known about a guest object, which nobody has to have a guest for.

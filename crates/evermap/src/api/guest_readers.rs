@@ -7,15 +7,15 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::application::{ApplicationKey, check_application};
 use super::catalog_access::{CatalogVersion, CatalogWatch};
-use super::guest::{GuestMemory, GuestReading, GuestSnapshot, Mapped, check_window};
+use super::guest::{GuestMemory, GuestReading, GuestSnapshot, Mapped, check_window, read_guest_of};
+use super::home::Use;
 use super::inner::{Inner, lock};
 use super::options::Verify;
 use super::store::Store;
-use crate::at_fork;
 use crate::error::Result;
 use crate::object::{Reader, ReadyObject};
 
@@ -38,13 +38,14 @@ const OPEN_MAX: usize = 64;
 /// ```
 pub struct GuestReaders {
     store: Store,
-    watch: CatalogWatch,
     open: Mutex<Open>,
     reused: AtomicU64,
 }
 
 #[derive(Default)]
 struct Open {
+    /// The store that the objects are of, and for asking whether its catalog has changed.
+    of: Option<(Weak<Inner>, Arc<CatalogWatch>)>,
     /// By name.
     objects: HashMap<String, Kept>,
     /// Counts what is asked for.
@@ -60,12 +61,26 @@ struct Kept {
     used: u64,
 }
 
+impl Open {
+    /// For asking whether the catalog has changed. Forgets the objects of another store.
+    fn watch(&mut self, inner: &Arc<Inner>) -> Arc<CatalogWatch> {
+        if let Some((of, watch)) = &self.of
+            && std::ptr::eq(of.as_ptr(), Arc::as_ptr(inner))
+        {
+            return Arc::clone(watch);
+        }
+        self.objects.clear();
+        let watch = Arc::new(inner.watch_catalog());
+        self.of = Some((Arc::downgrade(inner), Arc::clone(&watch)));
+        watch
+    }
+}
+
 impl GuestReaders {
     /// Keeps objects of this store open. None is yet.
     pub fn new(store: &Store) -> GuestReaders {
-        let watch = store.inner.watch_catalog();
         let (open, reused) = Default::default();
-        GuestReaders { store: store.clone(), watch, open, reused }
+        GuestReaders { store: store.clone(), open, reused }
     }
 
     /// Objects that are kept open now.
@@ -79,7 +94,7 @@ impl GuestReaders {
     }
 
     /// As [`Store::read_guest`](crate::Store::read_guest) of a store for this application. An object
-    /// that was read before, and has not changed since, costs seven system calls and a mapping.
+    /// that was read before, and has not changed since, costs eight system calls and a mapping.
     ///
     /// # Errors
     /// As there.
@@ -90,11 +105,22 @@ impl GuestReaders {
         memory: &GuestMemory,
         reading: GuestReading,
     ) -> Result<GuestSnapshot> {
-        let inner = &self.store.inner;
-        at_fork::refuse_in_child(|| format!("store {}", inner.directory.display()))?;
+        self.store
+            .home
+            .run(Use::Read, |inner| self.read_of(inner, name, application, memory, reading))
+    }
+
+    fn read_of(
+        &self,
+        inner: &Arc<Inner>,
+        name: &str,
+        application: Option<ApplicationKey>,
+        memory: &GuestMemory,
+        reading: GuestReading,
+    ) -> Result<GuestSnapshot> {
         // Who wants each page compared at each opening has it opened.
         let keeps = inner.options.verify == Verify::Superblock;
-        let kept = if keeps { self.ready(name) } else { None };
+        let kept = if keeps { self.ready(inner, name) } else { None };
         if let Some(kept) = kept {
             let superblock = kept.superblock();
             check_application(inner, name, superblock, application)?;
@@ -108,31 +134,30 @@ impl GuestReaders {
         // The catalog first: should the name lead elsewhere by the time that it is opened, then
         // this version is not the last one.
         let seen = if keeps { look_up(inner, name)? } else { None };
-        let mut store = self.store.clone();
-        store.application = application;
-        let reader = store.read_guest_with(name, memory, reading)?;
+        let reader = read_guest_of(inner, name, application, memory, reading)?;
         let uuid = reader.superblock().object_uuid;
         if let Some((_, seen)) = seen.filter(|(found, _)| *found == uuid) {
-            self.keep(name, &reader, seen);
+            self.keep(inner, name, &reader, seen);
         }
         Ok(GuestSnapshot(Mapped::Opened(Box::new(reader))))
     }
 
     /// What is open under this name, if the name leads there still.
-    fn ready(&self, name: &str) -> Option<Arc<ReadyObject>> {
-        let kept = {
+    fn ready(&self, inner: &Arc<Inner>, name: &str) -> Option<Arc<ReadyObject>> {
+        let (kept, watch) = {
             let mut open = lock(&self.open);
+            let watch = open.watch(inner);
             open.clock += 1;
             let now = open.clock;
             let kept = open.objects.get_mut(name)?;
             kept.used = now;
-            kept.clone()
+            (kept.clone(), watch)
         };
-        if self.watch.is_last(kept.seen) {
+        if watch.is_last(kept.seen) {
             return Some(kept.object);
         }
         // Perhaps another name's entry has changed.
-        let found = look_up(&self.store.inner, name).ok().flatten();
+        let found = look_up(inner, name).ok().flatten();
         let same = found.filter(|(uuid, _)| *uuid == kept.object.superblock().object_uuid);
         let Some((_, seen)) = same else {
             self.forget(name);
@@ -153,11 +178,11 @@ impl GuestReaders {
     }
 
     /// Keeps what was opened open. It is a matter of cost: what goes wrong is no error.
-    fn keep(&self, name: &str, reader: &Reader, seen: CatalogVersion) {
-        let inner = &self.store.inner;
+    fn keep(&self, inner: &Arc<Inner>, name: &str, reader: &Reader, seen: CatalogVersion) {
         let opened = ReadyObject::open(&*inner.storage, reader.file().path(), reader.superblock());
         let Ok(Some(object)) = opened else { return };
         let mut open = lock(&self.open);
+        open.watch(inner);
         // Files without a name keep disk space from others.
         open.objects.retain(|_, kept| kept.object.has_a_name());
         if open.objects.len() >= OPEN_MAX {
@@ -187,6 +212,7 @@ impl std::fmt::Debug for GuestReaders {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Catalog;
 
     /// So many that the catalog's log is emptied more than twice, after which its headers are again
     /// where they were.
@@ -197,11 +223,11 @@ mod tests {
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let store = Store::create_new(directory.path().join("store")).unwrap();
         store.create::<u64, _>("number", 7).unwrap();
-        let watch = store.inner.watch_catalog();
-        let version = || {
-            let catalog = &mut store.inner.catalog().unwrap();
-            catalog.look(|_, reader| CatalogVersion::of(reader)).unwrap()
-        };
+        let look = |_: &Catalog, reader: &Reader| CatalogVersion::of(reader);
+        let run = |call: fn(&Arc<Inner>) -> Result<Arc<Inner>>| store.home.run(Use::Read, call);
+        let inner = run(|inner| Ok(Arc::clone(inner))).unwrap();
+        let watch = inner.watch_catalog();
+        let version = || inner.catalog().unwrap().look(look).unwrap();
         let mut versions = vec![version()];
         let (mut from, mut to) = ("number", "count");
         for _ in 0..CHANGES {

@@ -4,15 +4,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::catalog_access::own_leases;
+use super::home::{Home, Use};
 use super::inner::{BUILDING, Inner};
 use super::publish::Finished;
 use super::store::Store;
 use crate::catalog::Lease;
 use crate::error::Result;
-use crate::storage::File;
+use crate::storage::{File, Storage};
 
 /// An object that is being taken in. Dropping it gives everything up.
 pub(crate) struct Import {
+    home: Arc<Home>,
     inner: Arc<Inner>,
     pub(crate) name: String,
     pub(crate) uuid: [u8; 16],
@@ -25,15 +27,22 @@ pub(crate) struct Import {
 impl Store {
     /// Begins to take an object in.
     pub(crate) fn begin_import(&self, name: &str) -> Result<Import> {
-        let inner = Arc::clone(self.inner());
-        inner.check_new(name, false)?;
-        let (uuid, stage) = (inner.new_uuid()?, inner.new_uuid()?);
-        let name = name.to_string();
-        Ok(Import { inner, name, uuid, stage, leases: Vec::new(), is_done: false })
+        self.home.run(Use::Open, |inner| {
+            inner.check_new(name, false)?;
+            let (uuid, stage) = (inner.new_uuid()?, inner.new_uuid()?);
+            let (home, inner) = (Arc::clone(&self.home), Arc::clone(inner));
+            let name = name.to_string();
+            Ok(Import { home, inner, name, uuid, stage, leases: Vec::new(), is_done: false })
+        })
     }
 }
 
 impl Import {
+    /// For the files in that folder.
+    pub(crate) fn storage(&self) -> Arc<dyn Storage> {
+        Arc::clone(&self.inner.storage)
+    }
+
     /// Where objects are made.
     pub(crate) fn folder(&self) -> PathBuf {
         self.inner.directory.join(BUILDING)
@@ -94,6 +103,8 @@ impl Import {
             leases: self.leases.clone(),
             replace: false,
         };
+        // The file is locked, so the store cannot be replaced from here on.
+        self.home.check(&self.inner)?;
         self.inner.publish(&[finished], vec![made])?;
         self.is_done = true;
         Ok(())

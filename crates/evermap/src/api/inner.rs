@@ -26,7 +26,7 @@ use crate::mutate::{Mutant, mutated};
 use crate::object::{Environment, Identity, Place, hex, lease_of};
 use crate::storage::{File, FileIdentity, OpenMode, Storage, parent_of};
 
-/// Open stores of this process by identity of their directory.
+/// Open stores of this process by identity of their catalog's file, which each keeps open.
 static OPEN: Mutex<Vec<(FileIdentity, Weak<Inner>)>> = Mutex::new(Vec::new());
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -37,7 +37,10 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// would not notice.
 pub(crate) fn refuse_open_here(storage: &dyn Storage, directory: &Path) -> Result<()> {
     at_fork::refuse_in_child(|| format!("store {}", directory.display()))?;
-    let identity = storage.directory_identity(directory)?;
+    let identity = match storage.file_identity(&directory.join(CATALOG)) {
+        Err(e) if e.is_missing_file() => return Ok(()),
+        found => found?,
+    };
     match lock(&OPEN).iter().any(|(known, _)| *known == identity) {
         false => Ok(()),
         true => Err(Error::Busy {
@@ -86,7 +89,7 @@ pub(super) struct Inner {
     pub(super) token: Mutex<Option<u64>>,
     pub(super) swept: Mutex<bool>,
     /// Last, so that the addresses are given back before the entry in [`OPEN`] goes.
-    _registration: Registration,
+    registration: Registration,
 }
 
 /// A store's entry in [`OPEN`]; takes it out when dropped.
@@ -111,39 +114,62 @@ impl std::fmt::Debug for Inner {
 impl Inner {
     /// The store in `directory`, opened now or already open in this process. `named` says that this
     /// process has just made it, and its name durable.
+    ///
+    /// All files are those of one directory, also when another directory takes its place meanwhile. If
+    /// that happens before the store is open, the new one is opened.
     pub(super) fn open(directory: &Path, options: &Options, named: bool) -> Result<Arc<Inner>> {
         at_fork::refuse_in_child(|| format!("store {}", directory.display()))?;
-        let storage = Arc::clone(&options.storage);
-        let no_store =
-            |why: &str| Error::NoStore { path: directory.to_path_buf(), why: why.to_string() };
-        let identity = storage.directory_identity(directory).map_err(|e| match &e {
-            Error::Io { source, .. } => no_store(&source.to_string()),
-            _ => e,
-        })?;
+        let storage = &options.storage;
+        for _ in 1..OPENINGS_MAX {
+            // Paths are all there is where it cannot be entered.
+            let entered = storage.enter(directory).map_err(|e| no_store_at(directory, e))?;
+            let inside = entered.as_ref().unwrap_or(storage);
+            match Inner::open_in(inside, directory, options, named) {
+                Err(_) if was_replaced(&**storage, entered.as_deref(), directory) => {}
+                opened => return opened,
+            }
+        }
+        Inner::open_in(storage, directory, options, named)
+    }
+
+    fn open_in(
+        storage: &Arc<dyn Storage>,
+        directory: &Path,
+        options: &Options,
+        named: bool,
+    ) -> Result<Arc<Inner>> {
+        let catalog = directory.join(CATALOG);
         loop {
             // Held to the end: two threads that open one store must not both reserve its arena.
             let mut open = lock(&OPEN);
-            match open.iter().find(|(known, _)| *known == identity).map(|(_, weak)| weak.upgrade())
-            {
+            // A catalog that is open keeps its identity.
+            let identity = match open.is_empty() {
+                true => None,
+                false => storage.file_identity(&catalog).ok(),
+            };
+            let known = open.iter().find(|(known, _)| Some(*known) == identity);
+            match known.map(|(_, weak)| weak.upgrade()) {
                 Some(Some(inner)) => return Ok(inner),
                 // Another thread is just closing it: its addresses are free when the entry is gone.
                 Some(None) => {
                     drop(open);
                     std::thread::yield_now();
+                    continue;
                 }
-                None => {
-                    let opened = Inner::open_new(storage, directory, options, identity, named);
-                    let inner = opened.map_err(|e| {
-                        if e.is_missing_file() {
-                            no_store("the directory has no catalog")
-                        } else {
-                            e
-                        }
-                    })?;
-                    open.push((identity, Arc::downgrade(&inner)));
-                    return Ok(inner);
-                }
+                None => {}
             }
+            let file = storage
+                .open(&catalog, OpenMode::Read)
+                .map_err(|e| no_store_without_catalog(directory, e))?;
+            let identity = file.identity()?;
+            if open.iter().any(|(known, _)| *known == identity) {
+                // It was replaced between the two looks.
+                continue;
+            }
+            let opened = Inner::open_new(Arc::clone(storage), directory, options, file, named);
+            let inner = opened.map_err(|e| no_store_without_catalog(directory, e))?;
+            open.push((identity, Arc::downgrade(&inner)));
+            return Ok(inner);
         }
     }
 
@@ -151,14 +177,13 @@ impl Inner {
         storage: Arc<dyn Storage>,
         directory: &Path,
         options: &Options,
-        identity: FileIdentity,
+        catalog_file: Arc<dyn File>,
         named: bool,
     ) -> Result<Arc<Inner>> {
         crate::address::check_page_size()?;
-        let path = directory.join(CATALOG);
         let called = format!("store {}", directory.display());
         let space = AddressSpace::new(&called);
-        let catalog_file = storage.open(&path, OpenMode::Read)?;
+        let identity = catalog_file.identity()?;
         let head = crate::object::peek(&*catalog_file)?;
         let inside = |base| options.window.contains(base, head.arena_length);
         if !inside(head.arena_base) {
@@ -201,8 +226,13 @@ impl Inner {
             sharing: Mutex::default(),
             token: Mutex::default(),
             swept: Mutex::new(false),
-            _registration: Registration(identity),
+            registration: Registration(identity),
         }))
+    }
+
+    /// Identity of the catalog's file, which no other file has while this store is open.
+    pub(super) fn identity(&self) -> FileIdentity {
+        self.registration.0
     }
 
     pub(super) fn environment(self: &Arc<Self>) -> Environment {
@@ -390,6 +420,8 @@ impl Located {
     }
 }
 
+/// Openings of one call. Each further one needs another store that took the place of the last.
+const OPENINGS_MAX: usize = 100;
 /// Look-ups of one call. Each further one needs another process that replaced the object meanwhile.
 const LOOK_UPS_MAX: usize = 1000;
 /// Look-ups that find the same object without its file, before that is damage.
@@ -406,6 +438,34 @@ impl Drop for Inner {
             Err(error) => warn!(%error, "the catalog's log is left for the next user"),
         }
     }
+}
+
+fn no_store_at(directory: &Path, error: Error) -> Error {
+    match &error {
+        Error::Io { source, .. } => {
+            Error::NoStore { path: directory.to_path_buf(), why: source.to_string() }
+        }
+        _ => error,
+    }
+}
+
+fn no_store_without_catalog(directory: &Path, error: Error) -> Error {
+    if !error.is_missing_file() {
+        return error;
+    }
+    let why = "the directory has no catalog".to_string();
+    Error::NoStore { path: directory.to_path_buf(), why }
+}
+
+/// Does the path lead to another directory than the one that was entered?
+pub(crate) fn was_replaced(
+    storage: &dyn Storage,
+    entered: Option<&dyn Storage>,
+    directory: &Path,
+) -> bool {
+    let Some(entered) = entered else { return false };
+    let now = storage.directory_identity(directory).ok();
+    now.is_some_and(|now| entered.directory_identity(directory).is_ok_and(|then| now != then))
 }
 
 /// Makes the names of a store's catalog and of its directory durable, as far as this user may and

@@ -10,16 +10,23 @@
 //! catalog change that records it, and makes it shared inside of that change. A reader shares an
 //! object's ranges inside of the look-up that finds it. Look-ups and changes exclude each other, so a
 //! range that the catalog gives to an object can always be shared, and belongs to that object for as
-//! long as it is.
+//! long as it is. The one exception is a process that replaces the whole store: it holds all ranges
+//! exclusively for that moment, and the others wait for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::at_fork;
 use crate::catalog::{Arena, Lease};
 use crate::error::{Error, Result};
 use crate::format::{HUGE_BYTES, LARGE_REGION_BYTES};
 use crate::storage::{File, LockKind};
+
+/// How long to wait for a process that replaces the store. It takes milliseconds, unless it is stopped.
+const REPLACEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two looks.
+const REPLACEMENT_PAUSE: Duration = Duration::from_millis(1);
 
 /// The lock file of one open store and what this process holds of it.
 #[derive(Debug)]
@@ -184,11 +191,15 @@ impl LeaseBook {
             range.uses += 1;
             return Ok(());
         }
-        if !self.file.try_lock(LockKind::Shared, lease.base, lease.bytes)? {
-            return Err(Error::Busy {
-                what: format!("addresses {:#x}..{:#x}", lease.base, lease.base + lease.bytes),
-                holder: "another process is making an object there".to_string(),
-            });
+        let since = Instant::now();
+        while !self.file.try_lock(LockKind::Shared, lease.base, lease.bytes)? {
+            if since.elapsed() > REPLACEMENT_TIMEOUT {
+                return Err(Error::Busy {
+                    what: format!("addresses {:#x}..{:#x}", lease.base, lease.base + lease.bytes),
+                    holder: "another process is replacing the store".to_string(),
+                });
+            }
+            std::thread::sleep(REPLACEMENT_PAUSE);
         }
         held.insert(lease.base, HeldRange::new(lease.bytes));
         Ok(())

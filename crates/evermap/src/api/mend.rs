@@ -1,18 +1,27 @@
 //! What a repair changes in the catalog: each a commit of its own, decided under the catalog's lock.
 
-use super::inner::{BUILDING, OBJECTS};
+use super::home::Use;
+use super::inner::{BUILDING, Inner, OBJECTS};
 use super::store::Store;
-use crate::catalog::{self, Found, Lease};
+use crate::catalog::{self, Catalog, Found, Lease};
 use crate::error::Result;
 use crate::object::hex;
+use crate::persist::Mut;
 use crate::storage::OpenMode;
 
 impl Store {
+    fn change_catalog<R>(
+        &self,
+        change: impl Fn(&Inner, Mut<'_, Catalog>) -> Result<R>,
+    ) -> Result<R> {
+        self.home
+            .run(Use::Change, |inner| inner.catalog()?.change(|catalog| change(inner, catalog)))
+    }
+
     /// Takes out a name whose file is gone; false when it turns out to be there, or the name to be
     /// another's.
     pub(crate) fn mend_missing(&self, name: &str, uuid: [u8; 16]) -> Result<bool> {
-        let inner = self.inner();
-        inner.catalog()?.change(|mut catalog| {
+        self.change_catalog(|inner, mut catalog| {
             let missing = [OBJECTS, BUILDING].iter().all(|folder| {
                 let opened = inner.storage.open(&inner.path_in(folder, uuid), OpenMode::Read);
                 opened.is_err_and(|e| e.is_missing_file())
@@ -28,7 +37,7 @@ impl Store {
     /// Gives an object file a name: the one it has for itself, or one made from its id when that
     /// is taken. `None` when it has a name, or its addresses are another object's.
     pub(crate) fn mend_unnamed(&self, own_name: &str, found: &Found) -> Result<Option<String>> {
-        self.inner().catalog()?.change(|catalog| {
+        self.change_catalog(|_, catalog| {
             let used = catalog.used();
             let taken = found.leases.iter().any(|lease| used.iter().any(|u| overlap(u, lease)));
             if catalog.has_uuid(found.uuid) || taken {
@@ -46,7 +55,7 @@ impl Store {
 
     /// Records the addresses that an object has; false when they are another object's.
     pub(crate) fn mend_leases(&self, uuid: [u8; 16], leases: &[Lease]) -> Result<bool> {
-        self.inner().catalog()?.change(|catalog| {
+        self.change_catalog(|_, catalog| {
             let others = catalog.list();
             let others = others.iter().filter(|(_, entry)| entry.uuid != uuid);
             let mut taken = others.flat_map(|(_, entry)| &entry.leases);
@@ -59,7 +68,7 @@ impl Store {
 
     /// Takes a name out whose file goes elsewhere; false when the name is another's by now.
     pub(crate) fn mend_take_out(&self, name: &str, uuid: [u8; 16]) -> Result<bool> {
-        self.inner().catalog()?.change(|mut catalog| {
+        self.change_catalog(|_, mut catalog| {
             let named = catalog.find(name).is_some_and(|found| found.uuid == uuid);
             if named {
                 catalog.fields().objects.remove(name);

@@ -8,6 +8,7 @@
 use std::ptr::NonNull;
 
 use super::Store;
+use super::home::Use;
 use super::inner::OBJECTS;
 use super::open_session::OpenSession;
 use super::session::Session;
@@ -167,7 +168,7 @@ impl Store {
         name: &str,
         migrations: &Migrations,
     ) -> Result<Session<T>> {
-        self.write_migrating_with(name, migrations, &self.inner.options.write)
+        self.write_migrating_with(name, migrations, &self.home.options.write)
     }
 
     /// As [`write_migrating`](Store::write_migrating), with choices of its own for the session.
@@ -180,20 +181,21 @@ impl Store {
         migrations: &Migrations,
         options: &WriteOptions,
     ) -> Result<Session<T>> {
-        let inner = &self.inner;
-        let (mut open, way) =
+        let (mut open, way) = self.home.run(Use::Open, |inner| {
             OpenSession::open(inner, name, options, self.application, |superblock| {
                 let stored = TypeId128(superblock.root_type_id);
                 match migrations.path(stored, type_id::<T>()) {
                     Some(way) if way.first().is_none_or(|step| (step.check)(superblock)) => Ok(way),
                     _ => Err(schema_mismatch::<T>(inner, name, superblock)),
                 }
-            })?;
+            })
+        })?;
         if !way.is_empty() {
             // An error on the way drops the session, and nothing has happened.
             migrate(&mut open, &way)?;
             open.commit()?;
         }
+        let inner = open.inner();
         let root = root_as::<T>(inner, name, open.head())?;
         // SAFETY: the session maps the object as of its superblock.
         unsafe { check_root(root, open.head(), &inner.path_in(OBJECTS, open.head().object_uuid))? };

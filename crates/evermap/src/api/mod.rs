@@ -11,6 +11,7 @@ mod catalog_access;
 mod guarded;
 pub mod guest;
 mod guest_readers;
+mod home;
 mod import;
 mod info;
 mod inner;
@@ -33,7 +34,7 @@ mod sweep;
 
 pub(crate) use arenas::{arena_to_move_to, arenas_met, known_arenas, note_arenas};
 pub(crate) use import::Import;
-pub(crate) use inner::refuse_open_here;
+pub(crate) use inner::{refuse_open_here, was_replaced};
 pub(crate) use new_catalog::{NewCatalog, write_catalog};
 
 pub use application::ApplicationKey;

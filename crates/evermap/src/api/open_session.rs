@@ -113,6 +113,10 @@ impl OpenSession {
         })
     }
 
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }

@@ -53,7 +53,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            storage: Arc::new(Disk),
+            storage: Arc::new(Disk::default()),
             window: Window::default(),
             arena_bytes: ARENA_BYTES_DEFAULT,
             arena_registry: RegistryChoice::OfUser,

@@ -8,17 +8,19 @@ use tracing::debug;
 use super::application::ApplicationKey;
 use super::batch::Batch;
 use super::guest;
+use super::home::{Home, Use};
 use super::info::ObjectInfo;
-use super::inner::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, Inner, OBJECTS};
+use super::inner::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
 use super::new_catalog::{NewCatalog, write_catalog};
 use super::options::Options;
 use super::raw::{RawSession, RawSnapshot};
 use super::session::Session;
 use super::snapshot::{Shared, Snapshot};
+use crate::catalog::Catalog;
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result, STORE_THERE};
 use crate::layout::NEW_CATALOG;
-use crate::object::lock_byte;
+use crate::object::{Reader, lock_byte};
 use crate::persist::{Build, Persist};
 use crate::storage::{LockKind, OpenMode, Storage};
 
@@ -38,7 +40,7 @@ use crate::storage::{LockKind, OpenMode, Storage};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Store {
-    pub(super) inner: Arc<Inner>,
+    pub(super) home: Arc<Home>,
     pub(super) application: Option<ApplicationKey>,
 }
 
@@ -72,25 +74,20 @@ impl Store {
         Options::new().open_or_create(directory)
     }
 
-    /// What its handles share.
-    pub(super) fn inner(&self) -> &Arc<Inner> {
-        &self.inner
-    }
-
     /// Where its files are.
     pub(crate) fn storage(&self) -> Arc<dyn Storage> {
-        Arc::clone(&self.inner.storage)
+        Arc::clone(&self.home.options.storage)
     }
 
     /// The store's directory.
     pub fn path(&self) -> &Path {
-        &self.inner.directory
+        self.home.path()
     }
 
     /// This store for an application: what is made through the handle belongs to it, and what
     /// belongs to it can be opened. See [`ApplicationKey`].
     pub fn for_application(&self, key: ApplicationKey) -> Store {
-        Store { inner: Arc::clone(&self.inner), application: Some(key) }
+        Store { home: Arc::clone(&self.home), application: Some(key) }
     }
 
     /// Makes an object; its root is built from `source`, in place. Durable on return.
@@ -126,7 +123,7 @@ impl Store {
     /// # Errors
     /// When the directory cannot be opened.
     pub fn batch(&self) -> Result<Batch> {
-        Batch::new(&self.inner, self.application)
+        Batch::new(&self.home, self.application)
     }
 
     /// Opens an object for reading: its last commit. Works beside a writer in another process, and
@@ -136,7 +133,7 @@ impl Store {
     /// `NotFound`, `SchemaMismatch` when its root is not a `T`, `Busy` while this process is writing
     /// it, `Damaged`, `LogMissing`, `AddressTaken`.
     pub fn read<T: Persist>(&self, name: &str) -> Result<Snapshot<T>> {
-        Snapshot::open(&self.inner, name, self.application)
+        self.home.run(Use::Read, |inner| Snapshot::open(inner, name, self.application))
     }
 
     /// Opens an object for writing. There is one writer at a time; readers in other processes may
@@ -147,7 +144,7 @@ impl Store {
     /// # Errors
     /// As [`read`](Store::read), `Busy` also while another process is writing it, and `NotPermitted`.
     pub fn write<T: Persist>(&self, name: &str) -> Result<Session<T>> {
-        Session::open(&self.inner, name, &self.inner.options.write, self.application)
+        self.write_with(name, &self.home.options.write)
     }
 
     /// As [`write`](Store::write), with choices of its own.
@@ -155,7 +152,8 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn write_with<T: Persist>(&self, name: &str, options: &WriteOptions) -> Result<Session<T>> {
-        Session::open(&self.inner, name, options, self.application)
+        let application = self.application;
+        self.home.run(Use::Open, |inner| Session::open(inner, name, options, application))
     }
 
     /// Makes an object without a root, for [`write_raw`](Store::write_raw). Durable on return.
@@ -197,7 +195,7 @@ impl Store {
     /// # Errors
     /// As [`read`](Store::read), without `SchemaMismatch`.
     pub fn read_raw(&self, name: &str) -> Result<RawSnapshot> {
-        RawSnapshot::open(&self.inner, name, self.application)
+        self.home.run(Use::Read, |inner| RawSnapshot::open(inner, name, self.application))
     }
 
     /// Opens an object for writing, whatever its root is. As [`write`](Store::write) otherwise.
@@ -205,7 +203,7 @@ impl Store {
     /// # Errors
     /// As [`write`](Store::write), without `SchemaMismatch`.
     pub fn write_raw(&self, name: &str) -> Result<RawSession> {
-        self.write_raw_with(name, &self.inner.options.write)
+        self.write_raw_with(name, &self.home.options.write)
     }
 
     /// As [`write_raw`](Store::write_raw), with choices of its own.
@@ -213,7 +211,8 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn write_raw_with(&self, name: &str, options: &WriteOptions) -> Result<RawSession> {
-        RawSession::open(&self.inner, name, options, self.application)
+        let application = self.application;
+        self.home.run(Use::Open, |inner| RawSession::open(inner, name, options, application))
     }
 
     /// The object of this store that `address` belongs to, by the catalog, whether it is open or
@@ -232,7 +231,8 @@ impl Store {
     /// # Errors
     /// What reading the catalog returns.
     pub fn object_at(&self, address: usize) -> Result<Option<String>> {
-        self.inner.catalog()?.look(|catalog, _| catalog.holder(address as u64))
+        let holder = |catalog: &Catalog, _: &Reader| catalog.holder(address as u64);
+        self.home.run(Use::Read, |inner| inner.catalog()?.look(holder))
     }
 
     /// Is there an object of this name?
@@ -240,7 +240,7 @@ impl Store {
     /// # Errors
     /// `InvalidName`, and what reading the catalog returns.
     pub fn contains(&self, name: &str) -> Result<bool> {
-        match self.inner.find(name) {
+        match self.home.run(Use::Read, |inner| inner.find(name)) {
             Ok(_) => Ok(true),
             Err(Error::NotFound { .. }) => Ok(false),
             Err(e) => Err(e),
@@ -252,7 +252,8 @@ impl Store {
     /// # Errors
     /// What reading the catalog returns.
     pub fn list(&self) -> Result<Vec<String>> {
-        let entries = self.inner.catalog()?.look(|catalog, _| catalog.list())?;
+        let list = |catalog: &Catalog, _: &Reader| catalog.list();
+        let entries = self.home.run(Use::Read, |inner| inner.catalog()?.look(list))?;
         Ok(entries.into_iter().map(|(name, _)| name).collect())
     }
 
@@ -261,7 +262,7 @@ impl Store {
     /// # Errors
     /// `NotFound`, `AlreadyExists`, `InvalidName`.
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
+        self.home.run(Use::Change, |inner| inner.rename(from, to))
     }
 
     /// Removes an object, durably. Snapshots of it stay valid.
@@ -269,7 +270,7 @@ impl Store {
     /// # Errors
     /// `NotFound`, `Busy` when it is being written.
     pub fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
+        self.home.run(Use::Change, |inner| inner.remove(name))
     }
 
     /// What is known about an object, whatever its type.
@@ -277,10 +278,10 @@ impl Store {
     /// # Errors
     /// As [`read`](Store::read).
     pub fn info(&self, name: &str) -> Result<ObjectInfo> {
-        match Shared::open(&self.inner, name) {
-            Err(Error::OtherKind { .. }) => guest::info(&self.inner, name),
+        self.home.run(Use::Read, |inner| match Shared::open(inner, name) {
+            Err(Error::OtherKind { .. }) => guest::info(inner, name),
             opened => opened?.info(),
-        }
+        })
     }
 }
 
@@ -294,7 +295,7 @@ impl Options {
     }
 
     fn open_named(&self, directory: &Path, named: bool) -> Result<Store> {
-        Ok(Store { inner: Inner::open(directory, self, named)?, application: None })
+        Ok(Store { home: Home::open(directory, self, named)?, application: None })
     }
 
     /// As [`Store::create_new`], with these options.

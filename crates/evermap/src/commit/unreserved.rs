@@ -200,7 +200,7 @@ mod tests {
         let unreserved = Unreserved::default();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("object");
-        let file = Disk.open(&path, OpenMode::CreateNew).unwrap();
+        let file = Disk::default().open(&path, OpenMode::CreateNew).unwrap();
         unreserved.add(4096, 5 * STEP_BYTES);
         unreserved.reserve(&*file, [0]).unwrap();
         assert_eq!(file.length().unwrap(), 0);
@@ -219,7 +219,8 @@ mod tests {
     fn a_file_is_flushed_once_for_space_that_was_there_and_always_for_space_that_was_not() {
         let unreserved = Unreserved::default();
         let directory = tempfile::tempdir().unwrap();
-        let file = Disk.open(&directory.path().join("object"), OpenMode::CreateNew).unwrap();
+        let file =
+            Disk::default().open(&directory.path().join("object"), OpenMode::CreateNew).unwrap();
         let steps = 4 * STEP_BYTES;
         file.allocate(0, steps).unwrap();
         let commit = |pages: &[u64]| {

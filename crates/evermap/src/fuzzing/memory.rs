@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::{Error, Result};
-use crate::storage::{Boot, File, LockKind};
+use crate::storage::{Boot, File, FileIdentity, LockKind};
 
 /// Maximum length of a file. Longer files fail with a full disk.
 const LENGTH_MAX: u64 = 1 << 24;
@@ -135,6 +135,10 @@ impl File for MemoryFile {
 
     fn unlock(&self, _offset: u64, _length: u64) -> Result<()> {
         Ok(())
+    }
+
+    fn identity(&self) -> Result<FileIdentity> {
+        Ok(FileIdentity { device: 0, inode: 0 })
     }
 
     fn has_a_name(&self) -> Result<bool> {

@@ -160,8 +160,8 @@ mod tests {
         let superblock = Superblock { arena_base: PAGE_BYTES, arena_length: PAGE_BYTES, ..blank() };
         written.write_all_at(bytemuck::bytes_of(&superblock), 0).unwrap();
         written.set_len(length).unwrap();
-        let superblock = peek(&*Disk.open(&path, OpenMode::Read).unwrap()).unwrap();
-        let ready = ReadyObject::open(&Disk, &path, &superblock).unwrap().unwrap();
+        let superblock = peek(&*Disk::default().open(&path, OpenMode::Read).unwrap()).unwrap();
+        let ready = ReadyObject::open(&Disk::default(), &path, &superblock).unwrap().unwrap();
         (directory, written, ready)
     }
 
@@ -183,7 +183,9 @@ mod tests {
     fn a_file_that_needs_a_log_or_has_another_commit_is_not_ready() {
         let (directory, _written, ready) = file(3 * PAGE_BYTES);
         let path = directory.path().join("object");
-        let open = |superblock: &Superblock| ReadyObject::open(&Disk, &path, superblock).unwrap();
+        let open = |superblock: &Superblock| {
+            ReadyObject::open(&Disk::default(), &path, superblock).unwrap()
+        };
         let known = *ready.superblock();
         assert!(open(&known).is_some());
         assert!(open(&Superblock { log_required: 1, ..known }).is_none());

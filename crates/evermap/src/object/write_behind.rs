@@ -180,7 +180,7 @@ mod tests {
     fn nothing_holds_the_file_once_it_is_stopped() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        let file = Disk.open(&path, OpenMode::CreateNew).unwrap();
+        let file = Disk::default().open(&path, OpenMode::CreateNew).unwrap();
         file.write_at(&vec![1; 1 << 20], 0).unwrap();
         assert!(file.try_lock(LockKind::Exclusive, 0, 1).unwrap());
         let behind = WriteBehind::default();
@@ -191,7 +191,7 @@ mod tests {
         behind.stop();
         assert!(!behind.shared.lock().running);
         drop(file);
-        let again = Disk.open(&path, OpenMode::ReadWrite).unwrap();
+        let again = Disk::default().open(&path, OpenMode::ReadWrite).unwrap();
         assert!(again.try_lock(LockKind::Exclusive, 0, 1).unwrap());
     }
 }

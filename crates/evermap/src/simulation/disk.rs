@@ -299,6 +299,10 @@ impl Shared {
         self.lock().image.file(id).map_or(0, |file| file.cache().length())
     }
 
+    pub(super) fn identity(&self, id: u64) -> FileIdentity {
+        FileIdentity { device: self.device, inode: id }
+    }
+
     pub(super) fn has_a_name(&self, id: u64) -> bool {
         self.lock().image.names.has_file(id)
     }
@@ -503,6 +507,13 @@ impl Storage for SimulatedDisk {
     fn directory_identity(&self, path: &Path) -> Result<FileIdentity> {
         let inode = self.0.directory(path, "look at")?;
         Ok(FileIdentity { device: self.0.device, inode })
+    }
+
+    fn file_identity(&self, path: &Path) -> Result<FileIdentity> {
+        match self.0.find(path) {
+            Some(Node::File(id)) => Ok(self.0.identity(id)),
+            _ => Err(io_error(libc::ENOENT, "look at", path)),
+        }
     }
 }
 

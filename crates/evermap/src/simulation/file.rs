@@ -11,7 +11,7 @@ use super::image::Operation;
 use super::pages::PAGE;
 use super::platter::Medium;
 use crate::error::{Error, Result};
-use crate::storage::{Boot, File, LockKind};
+use crate::storage::{Boot, File, FileIdentity, LockKind};
 
 /// A handle with locks of its own.
 #[derive(Debug)]
@@ -229,6 +229,10 @@ impl File for SimulatedFile {
         let descriptor = descriptor.map_err(|e| Error::from_io(e, "duplicate", &self.path))?;
         let disk = Arc::clone(&self.disk);
         Ok(Arc::new(SimulatedFile::new(disk, self.id, path, descriptor, self.writable)))
+    }
+
+    fn identity(&self) -> Result<FileIdentity> {
+        Ok(self.disk.identity(self.id))
     }
 
     fn has_a_name(&self) -> Result<bool> {

@@ -29,7 +29,7 @@ use rustix::mm::{self, Advice, MapFlags, MremapFlags, ProtFlags};
 use tracing::{debug, trace};
 
 use super::real::DiskFile;
-use super::{File, FileState, LockKind};
+use super::{File, FileIdentity, FileState, LockKind};
 use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
@@ -318,6 +318,10 @@ impl File for DaxFile {
         self.plain.has_a_name()
     }
 
+    fn identity(&self) -> Result<FileIdentity> {
+        self.plain.identity()
+    }
+
     fn state(&self) -> Result<FileState> {
         self.plain.state()
     }
@@ -408,7 +412,7 @@ mod tests {
     /// Creates a file on a DAX file system. Returns `None` if the temporary directory is not on
     /// one.
     fn direct_file(directory: &tempfile::TempDir) -> Option<Arc<dyn File>> {
-        let file = Disk.open(&directory.path().join("f"), OpenMode::CreateNew).unwrap();
+        let file = Disk::default().open(&directory.path().join("f"), OpenMode::CreateNew).unwrap();
         if !file.is_direct() {
             eprintln!("SKIPPED: the temporary directory is not on a DAX file system");
             return None;
@@ -457,7 +461,7 @@ mod tests {
         let Some(file) = direct_file(&directory) else { return };
         let model = scribble(&*file);
         assert!(contents(&*file) == model, "the file differs from what was stored");
-        let again = Disk.open(file.path(), OpenMode::ReadWrite).unwrap();
+        let again = Disk::default().open(file.path(), OpenMode::ReadWrite).unwrap();
         assert!(again.is_direct());
         again.write_at(b"past the window", WINDOW_BYTES_MIN + 5).unwrap();
         file.write_at(b"begin", 0).unwrap();
@@ -475,7 +479,8 @@ mod tests {
         let path = directory.path().join("g");
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CREATE;
         let descriptor = rustix::fs::open(&path, flags, 0o600.into()).unwrap();
-        let file = DaxFile::new(DiskFile::new(descriptor, &path));
+        let file =
+            DaxFile::new(DiskFile::new(descriptor, &path, FileIdentity { device: 0, inode: 0 }));
         file.write_at(&[7; 5000], 100).unwrap();
         let window = file.window();
         assert!(!window.refused && window.length >= WINDOW_BYTES_MIN);
@@ -498,7 +503,8 @@ mod tests {
         let path = directory.path().join("f");
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CREATE;
         let descriptor = rustix::fs::open(&path, flags, 0o600.into()).unwrap();
-        let file = DaxFile::new(DiskFile::new(descriptor, &path));
+        let file =
+            DaxFile::new(DiskFile::new(descriptor, &path, FileIdentity { device: 0, inode: 0 }));
         let model = scribble(&file);
         assert!(contents(&file) == model);
     }

@@ -7,6 +7,7 @@
 //!
 //! The address layer does the mapping; a file only lends its descriptor.
 
+mod anchor;
 mod boot;
 mod dax;
 mod locks;
@@ -86,6 +87,14 @@ pub(crate) trait Storage: Send + Sync + std::fmt::Debug {
     fn file_system(&self, path: &Path) -> Result<Box<dyn FileSystem>>;
     /// Returns the identity of a directory.
     fn directory_identity(&self, path: &Path) -> Result<FileIdentity>;
+    /// Returns the identity of the file that has this name now.
+    fn file_identity(&self, path: &Path) -> Result<FileIdentity>;
+    /// Returns this storage with a directory held open. Paths that begin with `path` then lead to the
+    /// files of that directory, even if it is moved or replaced. Returns `None` if this storage knows
+    /// paths only.
+    fn enter(&self, _path: &Path) -> Result<Option<Arc<dyn Storage>>> {
+        Ok(None)
+    }
     /// Returns the directory in which this user's programs keep state between runs. It may not
     /// exist yet. `None` if no such directory is defined, or another user owns it.
     fn state_directory(&self) -> Option<PathBuf> {
@@ -163,6 +172,8 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     fn with_path(&self, path: &Path) -> Result<Arc<dyn File>>;
     /// Returns false after the last name of the file was removed.
     fn has_a_name(&self) -> Result<bool>;
+    /// Returns the identity of the file.
+    fn identity(&self) -> Result<FileIdentity>;
     /// Returns length, name state and time of the last change with one call.
     fn state(&self) -> Result<FileState> {
         Ok(FileState { length: self.length()?, named: self.has_a_name()?, changed: (0, 0) })

@@ -83,7 +83,7 @@ mod tests {
     use crate::storage::{Disk, OpenMode, Storage};
 
     fn file(directory: &Path, name: &str) -> Arc<dyn File> {
-        Disk.open(&directory.join(name), OpenMode::CreateNew).unwrap()
+        Disk::default().open(&directory.join(name), OpenMode::CreateNew).unwrap()
     }
 
     /// 4 MiB file: data, a hole, data, a hole at the end; 1 MiB of data.

@@ -17,6 +17,7 @@ use rustix::fs::{
 use rustix::io::{Errno, ReadWriteFlags};
 use tracing::trace;
 
+use super::anchor::Anchor;
 use super::dax::DaxFile;
 use super::locks::{Locks, lock_call};
 use super::moving;
@@ -25,16 +26,37 @@ use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 
+/// How often a directory is emptied that other processes make files in.
+const REMOVALS_MAX: usize = 10;
+
 /// The kernel's file systems.
 #[derive(Debug, Default)]
-pub(crate) struct Disk;
+pub(crate) struct Disk {
+    /// The directory that was [entered](Storage::enter).
+    anchor: Option<Anchor>,
+}
 
 /// A file on the disk.
 #[derive(Debug)]
 pub(super) struct DiskFile {
     descriptor: OwnedFd,
     path: PathBuf,
+    identity: FileIdentity,
     locks: Locks,
+}
+
+impl Disk {
+    /// Where to look a path up.
+    fn at<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
+        self.anchor.as_ref().map_or((fs::CWD, path), |anchor| anchor.resolve(path))
+    }
+
+    fn open_directory(&self, path: &Path) -> Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let (at, name) = self.at(path);
+        fs::openat(at, name, flags, Mode::empty())
+            .map_err(|e| Error::from_io(e.into(), "open", path))
+    }
 }
 
 impl Drop for DiskFile {
@@ -69,27 +91,29 @@ impl Storage for Disk {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let foreign =
             |found: &str| Error::Foreign { path: path.to_path_buf(), found: found.to_string() };
-        let descriptor = fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| match e {
+        let (at, name) = self.at(path);
+        let opened = fs::openat(at, name, flags, Mode::RUSR | Mode::WUSR);
+        let descriptor = opened.map_err(|e| match e {
             Errno::LOOP => foreign("a symbolic link, which is not followed"),
             Errno::ISDIR => foreign("a directory"),
             _ => Error::from_io(e.into(), doing, path),
         })?;
-        let (kind, direct) =
-            kind_of(&descriptor).map_err(|e| Error::from_io(e.into(), doing, path))?;
-        if !kind.is_file() {
+        let found = Opened::of(&descriptor).map_err(|e| Error::from_io(e.into(), doing, path))?;
+        if !found.kind.is_file() {
             return Err(foreign("not a regular file"));
         }
         if mode == OpenMode::CreateNew {
             write_in_place(&descriptor);
         }
-        let file = DiskFile::new(descriptor, path);
-        Ok(if direct { Arc::new(DaxFile::new(file)) } else { Arc::new(file) })
+        let file = DiskFile::new(descriptor, path, found.identity);
+        Ok(if found.is_direct { Arc::new(DaxFile::new(file)) } else { Arc::new(file) })
     }
 
     fn create_directory(&self, path: &Path) -> Result<()> {
         refuse_change(path)?;
         trace!(path = %path.display(), "create directory");
-        fs::mkdir(path, Mode::RWXU).map_err(|e| Error::from_io(e.into(), "create", path))
+        let (at, name) = self.at(path);
+        fs::mkdirat(at, name, Mode::RWXU).map_err(|e| Error::from_io(e.into(), "create", path))
     }
 
     fn create_directories(&self, path: &Path) -> Result<()> {
@@ -100,35 +124,48 @@ impl Storage for Disk {
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         refuse_change(from)?;
         trace!(from = %from.display(), to = %to.display(), "rename");
-        fs::rename(from, to).map_err(|e| Error::from_io(e.into(), "rename", from))
+        let ((from_at, from_name), (to_at, to_name)) = (self.at(from), self.at(to));
+        fs::renameat(from_at, from_name, to_at, to_name)
+            .map_err(|e| Error::from_io(e.into(), "rename", from))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
         refuse_change(path)?;
         trace!(path = %path.display(), "remove");
-        fs::unlink(path).map_err(|e| Error::from_io(e.into(), "remove", path))
+        let (at, name) = self.at(path);
+        fs::unlinkat(at, name, AtFlags::empty())
+            .map_err(|e| Error::from_io(e.into(), "remove", path))
     }
 
     fn list(&self, path: &Path) -> Result<Vec<String>> {
         trace!(path = %path.display(), "list");
+        let failed = |e: Errno| Error::from_io(e.into(), "list", path);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let (at, name) = self.at(path);
+        let directory = fs::openat(at, name, flags, Mode::empty()).map_err(failed)?;
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(path).map_err(|e| Error::from_io(e, "list", path))? {
-            let entry = entry.map_err(|e| Error::from_io(e, "list", path))?;
-            names.push(entry.file_name().to_string_lossy().into_owned());
+        for entry in fs::Dir::new(directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_string_lossy();
+            if name != "." && name != ".." {
+                names.push(name.into_owned());
+            }
         }
         Ok(names)
     }
 
     fn sync_directory(&self, path: &Path) -> Result<()> {
         trace!(path = %path.display(), "sync directory");
-        let directory = open_directory(path)?;
+        let directory = self.open_directory(path)?;
         fs::fsync(&directory).map_err(|e| Error::from_io(e.into(), "sync directory", path))
     }
 
     fn exchange(&self, one: &Path, other: &Path) -> Result<bool> {
         refuse_change(one)?;
         trace!(one = %one.display(), other = %other.display(), "exchange");
-        match fs::renameat_with(fs::CWD, one, fs::CWD, other, fs::RenameFlags::EXCHANGE) {
+        let ((one_at, one_name), (other_at, other_name)) = (self.at(one), self.at(other));
+        let flags = fs::RenameFlags::EXCHANGE;
+        match fs::renameat_with(one_at, one_name, other_at, other_name, flags) {
             Ok(()) => Ok(true),
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => Ok(false),
             Err(e) => Err(Error::from_io(e.into(), "exchange", one)),
@@ -138,16 +175,24 @@ impl Storage for Disk {
     fn remove_all(&self, path: &Path) -> Result<()> {
         refuse_change(path)?;
         trace!(path = %path.display(), "remove all");
+        for _ in 1..REMOVALS_MAX {
+            match std::fs::remove_dir_all(path) {
+                // Another process made a file in it meanwhile.
+                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                removed => return removed.map_err(|e| Error::from_io(e, "remove", path)),
+            }
+        }
         std::fs::remove_dir_all(path).map_err(|e| Error::from_io(e, "remove", path))
     }
 
     fn file_system(&self, path: &Path) -> Result<Box<dyn FileSystem>> {
-        let directory = open_directory(path)?;
+        let directory = self.open_directory(path)?;
         Ok(Box::new(DiskFileSystem { directory, path: path.to_path_buf() }))
     }
 
     fn directory_identity(&self, path: &Path) -> Result<FileIdentity> {
-        let stat = fs::statat(fs::CWD, path, AtFlags::empty())
+        let (at, name) = self.at(path);
+        let stat = fs::statat(at, name, AtFlags::empty())
             .map_err(|e| Error::from_io(e.into(), "look at", path))?;
         if !fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
             return Err(Error::Io {
@@ -157,6 +202,20 @@ impl Storage for Disk {
             });
         }
         Ok(FileIdentity { device: stat.st_dev, inode: stat.st_ino })
+    }
+
+    fn file_identity(&self, path: &Path) -> Result<FileIdentity> {
+        let (at, name) = self.at(path);
+        let stat = fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|e| Error::from_io(e.into(), "look at", path))?;
+        Ok(FileIdentity { device: stat.st_dev, inode: stat.st_ino })
+    }
+
+    fn enter(&self, path: &Path) -> Result<Option<Arc<dyn Storage>>> {
+        trace!(path = %path.display(), "enter");
+        let (at, name) = self.at(path);
+        let anchor = Anchor::open(at, name, path)?;
+        Ok(Some(Arc::new(Disk { anchor: Some(anchor) })))
     }
 
     fn state_directory(&self) -> Option<PathBuf> {
@@ -179,20 +238,36 @@ impl FileSystem for DiskFileSystem {
     }
 }
 
-/// Returns a descriptor's file type and whether its pages are storage themselves (DAX), with one
-/// call.
-fn kind_of(descriptor: &OwnedFd) -> rustix::io::Result<(fs::FileType, bool)> {
-    match fs::statx(descriptor, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE) {
-        Ok(found) => {
-            let direct = found.stx_attributes.contains(StatxAttributes::DAX);
-            Ok((fs::FileType::from_raw_mode(found.stx_mode.into()), direct))
+/// The properties of an open file, read with one call.
+struct Opened {
+    kind: fs::FileType,
+    /// The pages are storage themselves (DAX).
+    is_direct: bool,
+    identity: FileIdentity,
+}
+
+impl Opened {
+    fn of(descriptor: &OwnedFd) -> rustix::io::Result<Opened> {
+        match fs::statx(descriptor, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE | StatxFlags::INO) {
+            Ok(found) => Ok(Opened {
+                kind: fs::FileType::from_raw_mode(found.stx_mode.into()),
+                is_direct: found.stx_attributes.contains(StatxAttributes::DAX),
+                identity: FileIdentity {
+                    device: fs::makedev(found.stx_dev_major, found.stx_dev_minor),
+                    inode: found.stx_ino,
+                },
+            }),
+            // Some sandboxes forbid it as if the kernel had no such call.
+            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
+                let found = fs::fstat(descriptor)?;
+                Ok(Opened {
+                    kind: fs::FileType::from_raw_mode(found.st_mode),
+                    is_direct: false,
+                    identity: FileIdentity { device: found.st_dev, inode: found.st_ino },
+                })
+            }
+            Err(e) => Err(e),
         }
-        // Some sandboxes forbid it as if the kernel had no such call.
-        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
-            let found = fs::fstat(descriptor)?;
-            Ok((fs::FileType::from_raw_mode(found.st_mode), false))
-        }
-        Err(e) => Err(e),
     }
 }
 
@@ -216,15 +291,10 @@ fn refuse_change(path: &Path) -> Result<()> {
     at_fork::refuse_in_child(|| path.display().to_string())
 }
 
-fn open_directory(path: &Path) -> Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    fs::open(path, flags, Mode::empty()).map_err(|e| Error::from_io(e.into(), "open", path))
-}
-
 impl DiskFile {
-    pub(super) fn new(descriptor: OwnedFd, path: &Path) -> DiskFile {
+    pub(super) fn new(descriptor: OwnedFd, path: &Path, identity: FileIdentity) -> DiskFile {
         at_fork::watch();
-        DiskFile { descriptor, path: path.to_path_buf(), locks: Locks::default() }
+        DiskFile { descriptor, path: path.to_path_buf(), identity, locks: Locks::default() }
     }
 
     /// Returns the same open file under another path. This value releases no locks from now on.
@@ -232,7 +302,7 @@ impl DiskFile {
         let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0)
             .map_err(|e| self.error(e, "duplicate the descriptor of"))?;
         let locks = self.locks.moved_to(&self.descriptor, &descriptor);
-        Ok(DiskFile { descriptor, path: path.to_path_buf(), locks })
+        Ok(DiskFile { descriptor, path: path.to_path_buf(), identity: self.identity, locks })
     }
 
     /// Opens the same file again, as an independent open file.
@@ -446,7 +516,7 @@ impl File for DiskFile {
 
     fn again(&self) -> Result<Arc<dyn File>> {
         let descriptor = self.reopened(OFlags::RDONLY)?;
-        Ok(Arc::new(DiskFile::new(descriptor, &self.path)))
+        Ok(Arc::new(DiskFile::new(descriptor, &self.path, self.identity)))
     }
 
     fn lock_holder(&self, offset: u64, length: u64) -> Result<Option<(u64, u64)>> {
@@ -472,6 +542,10 @@ impl File for DiskFile {
     fn has_a_name(&self) -> Result<bool> {
         let stat = fs::fstat(&self.descriptor).map_err(|e| self.error(e, "look at"))?;
         Ok(stat.st_nlink > 0)
+    }
+
+    fn identity(&self) -> Result<FileIdentity> {
+        Ok(self.identity)
     }
 
     fn state(&self) -> Result<FileState> {
@@ -523,7 +597,7 @@ mod tests {
     fn new_files_on_btrfs_are_not_copied_on_write() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
-        let file = Disk.open(&path, OpenMode::CreateNew).unwrap();
+        let file = Disk::default().open(&path, OpenMode::CreateNew).unwrap();
         file.write_at(b"contents", 0).unwrap();
         let flags = fs::ioctl_getflags(file.descriptor());
         if fs::fstatfs(file.descriptor()).unwrap().f_type != 0x9123_683e {
@@ -535,7 +609,7 @@ mod tests {
         // An existing file keeps its flags.
         let old = directory.path().join("old");
         std::fs::write(&old, b"contents").unwrap();
-        let old = Disk.open(&old, OpenMode::ReadWrite).unwrap();
+        let old = Disk::default().open(&old, OpenMode::ReadWrite).unwrap();
         assert!(!fs::ioctl_getflags(old.descriptor()).unwrap().contains(IFlags::NOCOW));
     }
 }

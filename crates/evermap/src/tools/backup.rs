@@ -21,17 +21,21 @@ use crate::layout::{
     ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, HOST_LOCK, HOST_TABLES, NEW_CATALOG, OBJECTS,
 };
 use crate::object::{WRITER_BYTE, hex, lock_byte};
-use crate::storage::{File, LockKind, OpenMode, Storage, copy_contents, parent_of};
+use crate::storage::{File, FileSystem, LockKind, OpenMode, Storage, copy_contents, parent_of};
 
 use super::audit::{is_gone, open_found, read_listing};
 use super::check::{CheckOptions, Look, catalog_image, check};
 use super::image::Image;
 use super::keep::{PREFIX as KEPT_PREFIX, exists, stamp};
 use super::listing::Listing;
+use super::one_store::in_one_store;
 use super::rebase::REBASE_PREFIX;
 use super::report::{Finding, Findings, Report};
+use super::shut::Shut;
 use super::{checksums, heap, host_tables};
 
+/// A removal has one descriptor open for the directory, and one for each of those in it.
+const SPARE_DESCRIPTORS: usize = 3;
 /// How often the catalog may move on before its changes are held up.
 const ROUNDS_MAX: usize = 8;
 
@@ -143,6 +147,15 @@ pub fn backup(
     options: &BackupOptions,
 ) -> Result<BackupReport> {
     let (from, to) = (from.as_ref(), to.as_ref());
+    in_one_store(
+        from,
+        &options.check,
+        |_| true,
+        |check| backup_in(from, to, &BackupOptions { check: check.clone(), ..options.clone() }),
+    )
+}
+
+fn backup_in(from: &Path, to: &Path, options: &BackupOptions) -> Result<BackupReport> {
     let storage = Arc::clone(&options.check.storage);
     // Says whether there is a store before anything is made.
     let look = Look::new(from, &options.check)?;
@@ -211,11 +224,13 @@ pub fn restore(
         refuse_inside(&*storage, from, to)?;
     }
     let partial = Partial::create(&storage, to)?;
-    let unverified = BackupOptions { verify: false, check: options.check.clone() };
+    let source = storage.enter(from)?.unwrap_or_else(|| Arc::clone(&storage));
+    let check = CheckOptions { storage: Arc::clone(&source), ..options.check.clone() };
+    let unverified = BackupOptions { verify: false, check };
     let mut copier = Copier {
-        look: Look::new(from, &options.check)?,
+        look: Look::new(from, &unverified.check)?,
         options: &unverified,
-        storage: Arc::clone(&storage),
+        storage: source,
         to: partial.path.clone(),
         copied: HashMap::new(),
         done_bytes: 0,
@@ -226,8 +241,10 @@ pub fn restore(
     let arenas: Vec<(u64, u64)> = arenas.iter().map(|a| (a.base, a.length)).collect();
     let mut report = copier.report;
     if there {
-        refuse_use(&*storage, to)?;
-        report.left_over = partial.exchange(to)?;
+        let unused = refuse_use(&*storage, to)?;
+        let replaced = partial.exchange(to)?;
+        drop(unused);
+        report.left_over = replaced.remove();
     } else {
         partial.finish(|path| storage.rename(path, to))?;
     }
@@ -346,20 +363,31 @@ fn refuse_other_things(storage: &dyn Storage, store: &Path, backup: &Path) -> Re
     }
 }
 
-/// Whoever has an object of the store open has its addresses locked.
-fn refuse_use(storage: &dyn Storage, store: &Path) -> Result<()> {
+/// Keeps a store that is about to be removed from being used until what is returned goes: nobody
+/// commits to it any more. `None` if it has no lock file, or this user may not lock it.
+fn refuse_use(storage: &dyn Storage, store: &Path) -> Result<Option<(Shut, Arc<dyn File>)>> {
     refuse_open_here(storage, store)?;
-    let locks = match storage.open(&store.join(ADDRESSES), OpenMode::Read) {
-        Err(e) if e.is_missing_file() => return Ok(()),
+    let busy = || Error::Busy {
+        what: format!("store {}", store.display()),
+        holder: "somebody has objects of it open".to_string(),
+    };
+    let path = store.join(ADDRESSES);
+    let locks = match storage.open(&path, OpenMode::ReadWrite) {
+        Err(e) if e.is_missing_file() => return Ok(None),
+        Err(Error::NotPermitted { .. }) => {
+            let locks = storage.open(&path, OpenMode::Read)?;
+            return match locks.lock_holder(0, i64::MAX as u64)? {
+                None => Ok(None),
+                Some(_) => Err(busy()),
+            };
+        }
         other => other?,
     };
-    match locks.lock_holder(0, i64::MAX as u64)? {
-        None => Ok(()),
-        Some(_) => Err(Error::Busy {
-            what: format!("store {}", store.display()),
-            holder: "somebody has objects of it open".to_string(),
-        }),
+    // A rebase of the same store has this byte.
+    if !locks.try_lock(LockKind::Exclusive, 0, 1)? {
+        return Err(busy());
     }
+    Ok(Some((Shut::take(&locks, store, Duration::ZERO)?, locks)))
 }
 
 /// Copies one store's files into a directory.
@@ -514,7 +542,9 @@ struct Partial {
     storage: Arc<dyn Storage>,
     path: PathBuf,
     /// Locked for as long as its maker lives.
-    _lock: Option<Arc<dyn File>>,
+    lock: Option<Arc<dyn File>>,
+    /// Descriptors that removing the directory needs, should this process have no others left.
+    spare: Vec<Box<dyn FileSystem>>,
     finished: bool,
 }
 
@@ -533,6 +563,10 @@ impl Partial {
         for old in storage.list(&parent)?.iter().filter(|other| other.starts_with(&prefix)) {
             remove_if_dead(&**storage, &parent.join(old));
         }
+        let mut spare = Vec::new();
+        for _ in 0..SPARE_DESCRIPTORS {
+            spare.push(storage.file_system(&parent)?);
+        }
         let stamp = stamp(SystemTime::now());
         for number in 0.. {
             let path = parent.join(format!("{prefix}{stamp}-{number}"));
@@ -540,11 +574,12 @@ impl Partial {
                 Err(e) if exists(&e) => continue,
                 other => other?,
             }
-            let mut partial =
-                Partial { storage: Arc::clone(storage), path, _lock: None, finished: false };
+            let storage = Arc::clone(storage);
+            let mut partial = Partial { storage, path, lock: None, spare, finished: false };
+            let storage = &partial.storage;
             let lock = storage.open(&partial.path.join(ADDRESSES), OpenMode::CreateNew)?;
             lock_byte(&*lock, LockKind::Exclusive, 0, Duration::ZERO, "the copy")?;
-            partial._lock = Some(lock);
+            partial.lock = Some(lock);
             return Ok(partial);
         }
         unreachable!("there is always a further number")
@@ -557,9 +592,8 @@ impl Partial {
         self.storage.sync_directory(&parent_of(&self.path))
     }
 
-    /// Gives the directory the name of one that is there, in one step, and removes that. Returns where it
-    /// is and why if it cannot be removed: the exchange was done by then, and is no failure.
-    fn exchange(mut self, with: &Path) -> Result<Option<(PathBuf, String)>> {
+    /// Gives the directory the name of one that is there, in one step.
+    fn exchange(mut self, with: &Path) -> Result<Replaced> {
         match self.storage.exchange(&self.path, with)? {
             true => {}
             // A file system that cannot: the old one goes aside first.
@@ -577,14 +611,28 @@ impl Partial {
         }
         self.storage.sync_directory(&parent_of(&self.path))?;
         self.finished = true;
+        Ok(Replaced { storage: Arc::clone(&self.storage), path: self.path.clone() })
+    }
+}
+
+/// What had the name before.
+struct Replaced {
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+}
+
+impl Replaced {
+    /// Removes it. Returns where it is and why if that is not possible: it is no failure of the exchange.
+    fn remove(self) -> Option<(PathBuf, String)> {
         let removed = self.storage.remove_all(&self.path);
-        Ok(removed.err().map(|error| (self.path.clone(), error.to_string())))
+        removed.err().map(|error| (self.path, error.to_string()))
     }
 }
 
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.finished {
+            self.spare.clear();
             // The next copy to the same place tries again.
             let _ = self.storage.remove_all(&self.path);
         }

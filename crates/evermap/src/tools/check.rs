@@ -19,6 +19,7 @@ use crate::storage::{Disk, OpenMode, Storage};
 use super::image::Image;
 use super::listing::{self, Listing};
 use super::object::{self, Subject};
+use super::one_store::in_one_store;
 use super::report::{Findings, ObjectReport, Repair, Report, Severity, Unchecked};
 use super::{checksums, files, heap, repair};
 
@@ -50,7 +51,7 @@ pub struct CheckOptions {
 impl Default for CheckOptions {
     fn default() -> Self {
         CheckOptions {
-            storage: Arc::new(Disk),
+            storage: Arc::new(Disk::default()),
             patience: Duration::from_secs(10),
             repair: false,
             accept_data: false,
@@ -155,12 +156,18 @@ impl CheckOptions {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn check(directory: impl AsRef<Path>, options: &CheckOptions) -> Result<Report> {
-    let look = Look::new(directory.as_ref(), options)?;
-    let seen = look.all()?;
-    match options.repair {
-        true => repair::run(directory.as_ref(), options, seen),
-        false => Ok(seen.report),
-    }
+    let directory = directory.as_ref();
+    // A repair that has begun to change a store is not begun again with another.
+    let is_good = |report: &Report| {
+        options.repair || (report.findings.is_empty() && report.unchecked.is_empty())
+    };
+    in_one_store(directory, options, is_good, |options| {
+        let seen = Look::new(directory, options)?.all()?;
+        match options.repair {
+            true => repair::run(directory, options, seen),
+            false => Ok(seen.report),
+        }
+    })
 }
 
 /// What a look at a store gave: the report, and what a repair builds on.

@@ -19,11 +19,13 @@ mod keep;
 mod listing;
 mod map;
 mod object;
+mod one_store;
 mod picture;
 mod rebase;
 mod rebuild;
 mod repair;
 mod report;
+mod shut;
 
 pub use crate::object::{
     Chunk, ChunkContent, ClassUse, MapTotals, ObjectMap, PAGES_PER_CHUNK, PageUse, RegionMap,

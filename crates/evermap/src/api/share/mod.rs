@@ -37,6 +37,7 @@ use super::open_session::OpenSession;
 use super::snapshot::{check_root, root_as};
 use super::store::Store;
 use crate::alloc::Heap;
+use crate::api::home::Use;
 use crate::error::Result;
 use crate::persist::{Mut, Persist};
 
@@ -93,7 +94,7 @@ impl Store {
     /// # Errors
     /// As [`write`](Store::write); `Busy` also when it is shared here with other options.
     pub fn share<T: Persist>(&self, name: &str) -> Result<Shared<T>> {
-        let write = self.inner.options.write.clone();
+        let write = self.home.options.write.clone();
         self.share_with(name, &ShareOptions::new().write_options(write))
     }
 
@@ -102,14 +103,15 @@ impl Store {
     /// # Errors
     /// As [`share`](Store::share).
     pub fn share_with<T: Persist>(&self, name: &str, options: &ShareOptions) -> Result<Shared<T>> {
-        let inner = &self.inner;
-        let core = SharedCore::open(inner, name, options, self.application, |open, path| {
-            let root = root_as::<T>(inner, name, open.head())?;
-            // SAFETY: the session maps the object as of its superblock, and no writer is there yet.
-            unsafe { check_root(root, open.head(), path) }
-        })?;
-        let root = root_as::<T>(&self.inner, name, core.head())?;
-        Ok(Shared { core, root })
+        self.home.run(Use::Open, |inner| {
+            let core = SharedCore::open(inner, name, options, self.application, |open, path| {
+                let root = root_as::<T>(inner, name, open.head())?;
+                // SAFETY: the session maps the object as of its superblock, and no writer is there yet.
+                unsafe { check_root(root, open.head(), path) }
+            })?;
+            let root = root_as::<T>(inner, name, core.head())?;
+            Ok(Shared { core, root })
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::core::{SharedCore, Turn};
 use super::options::ShareOptions;
 use crate::alloc::Heap;
+use crate::api::home::Use;
 use crate::api::info::ObjectInfo;
 use crate::api::open_session::OpenSession;
 use crate::api::raw::{RawRoot, check_root};
@@ -49,9 +50,11 @@ impl Store {
     /// As [`share`](Store::share), without `SchemaMismatch`; `OtherBuild`, see
     /// [`Options::other_builds`](crate::Options::other_builds).
     pub fn share_raw(&self, name: &str, options: &ShareOptions) -> Result<RawShared> {
-        let core = SharedCore::open(&self.inner, name, options, self.application, |_, _| Ok(()))?;
-        core.look_for_foreign()?;
-        Ok(RawShared { core, name: name.to_string() })
+        self.home.run(Use::Open, |inner| {
+            let core = SharedCore::open(inner, name, options, self.application, |_, _| Ok(()))?;
+            core.look_for_foreign()?;
+            Ok(RawShared { core, name: name.to_string() })
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use crate::object::lease_of;
 use crate::tools::check::{CheckOptions, Look, catalog_image};
 use crate::tools::image::Image;
 use crate::tools::listing::{self, Listing};
+use crate::tools::one_store::in_one_store;
 use crate::tools::report::Findings;
 
 /// An object at its last commit, and the catalog that named it.
@@ -77,6 +78,10 @@ pub(in crate::tools) fn open(
     options: &CheckOptions,
 ) -> Result<Opened> {
     check_name(name)?;
+    in_one_store(directory, options, |_| true, |options| open_in(directory, name, options))
+}
+
+fn open_in(directory: &Path, name: &str, options: &CheckOptions) -> Result<Opened> {
     let look = Look::new(directory, options)?;
     let catalog = catalog_image(&*options.storage, directory)?;
     let listing = read_listing(&catalog)?;

@@ -117,9 +117,9 @@ pub fn import(
         false => options.store.open(directory)?,
     };
     let mut import = store.begin_import(&name)?;
-    let storage = &options.store.storage;
-    let staged = stage(&**storage, &import, &mut reader)?;
-    let image = check(&**storage, &staged, options)?;
+    let storage = import.storage();
+    let staged = stage(&*storage, &import, &mut reader)?;
+    let image = check(&*storage, &staged, options)?;
     let old = leases_of(&image);
     let old_base = image.superblock().regions()[0].base;
     let is_moved = !import.lease_exactly(&old)?;
@@ -134,7 +134,7 @@ pub fn import(
     let identity = Some((import.store_uuid(), import.uuid, name.clone()));
     let head = Head { arena: import.arena(), identity };
     let place = place_in(&import.folder(), import.uuid, import.store_uuid());
-    let written = write(&**storage, &plan, &head, &place)?;
+    let written = write(&*storage, &plan, &head, &place)?;
     // Tells a sweeper that the file's maker is alive.
     lock_byte(&*written, LockKind::Exclusive, WRITER_BYTE, std::time::Duration::ZERO, &name)?;
     let report = ImportReport {

@@ -33,6 +33,10 @@ pub use report::{Hit, HitKind, RebaseReport, Relocation, UndoReport};
 pub(super) use swap::PREFIX as REBASE_PREFIX;
 use swap::{Beside, Hold, newest_kept, tidy};
 
+/// How long a rebase waits for those who have an object open when all else is done. Who makes an object
+/// meanwhile waits for the rebase, and is not to be waited for.
+const SHUT_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// What a rebase is to do.
 ///
 /// ```
@@ -136,7 +140,7 @@ pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<Re
     let storage = options.storage();
     // Says whether there is a store before anything is locked.
     let look = Look::new(&directory, &options.check)?;
-    let _hold = match options.dry_run {
+    let hold = match options.dry_run {
         true => None,
         false => Some(Hold::take(&**storage, &directory, options.check.patience)?),
     };
@@ -166,6 +170,7 @@ pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<Re
         options,
         moves: moves(&listing, &neighbours, to.unwrap_or(listing.arenas[0].base)),
         listing,
+        sequences: Vec::new(),
         report: RebaseReport { directory: directory.clone(), to, met, ..RebaseReport::default() },
     };
     work.report.from = work.listing.arenas.iter().map(|a| (a.base, a.length)).collect();
@@ -175,7 +180,12 @@ pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<Re
     }
     let made = Beside::create(&**storage, &directory)?;
     let exchanged = work.fill(&made).and_then(|lock| {
+        let shut = hold.as_ref().map(|hold| hold.shut(&directory, SHUT_TIMEOUT));
+        let shut = shut.transpose()?;
+        work.refuse_changes()?;
         made.exchange(&**storage, &directory)?;
+        // Those who wait for an object find that the store was replaced.
+        drop(shut);
         Ok(lock)
     });
     // Until all is in its place nobody else can begin.
@@ -266,6 +276,8 @@ struct Work<'a> {
     options: &'a RebaseOptions,
     listing: Listing,
     moves: Moves,
+    /// Number of each object's commit that was moved.
+    sequences: Vec<u64>,
     report: RebaseReport,
 }
 
@@ -276,6 +288,7 @@ impl Work<'_> {
         for (name, found) in &self.listing.objects {
             let image = open_found(self.look, &self.listing, (name, found))?;
             let s = image.superblock();
+            self.sequences.push(s.commit_sequence);
             let base = self.moves.of(s.arena_base).unwrap_or(s.arena_base);
             let head = Head { arena: (base, s.arena_length), identity: None };
             let place = |folder| place_in(folder, found.uuid, self.listing.store_uuid);
@@ -292,6 +305,20 @@ impl Work<'_> {
                 write(&**storage, &plan, &head, &place(folder))?;
             }
             self.report.objects.push(plan.report);
+        }
+        Ok(())
+    }
+
+    /// Refuses to go on if an object was committed to since it was moved. Nobody has one open now.
+    fn refuse_changes(&self) -> Result<()> {
+        for ((name, found), moved) in self.listing.objects.iter().zip(&self.sequences) {
+            let image = open_found(self.look, &self.listing, (name, found))?;
+            if image.superblock().commit_sequence != *moved {
+                return Err(Error::Busy {
+                    what: format!("store {}", self.report.directory.display()),
+                    holder: format!("object `{name}` was changed while the store was moved"),
+                });
+            }
         }
         Ok(())
     }

@@ -16,13 +16,14 @@ use crate::layout::{ADDRESSES, CATALOG};
 use crate::object::{WRITER_BYTE, lock_byte};
 use crate::storage::{File, LockKind, OpenMode, Storage, parent_of};
 use crate::tools::keep::{exists, stamp};
+use crate::tools::shut::Shut;
 
 /// Begins the name of the directory that has the old files.
 pub(in crate::tools) const PREFIX: &str = "rebase-";
 
-/// A store that nobody else has open, and nobody can open for writing.
+/// A store that nobody else has open, and whose catalog nobody can change.
 pub(super) struct Hold {
-    _addresses: Arc<dyn File>,
+    addresses: Arc<dyn File>,
     _catalog: Arc<dyn File>,
 }
 
@@ -43,7 +44,14 @@ impl Hold {
         }
         let catalog = storage.open(&directory.join(CATALOG), OpenMode::ReadWrite)?;
         lock_byte(&*catalog, LockKind::Exclusive, WRITER_BYTE, patience, &called)?;
-        Ok(Hold { _addresses: addresses, _catalog: catalog })
+        Ok(Hold { addresses, _catalog: catalog })
+    }
+}
+
+impl Hold {
+    /// Keeps objects from being opened until what is returned goes; waits for those who have one open.
+    pub(super) fn shut(&self, directory: &Path, patience: Duration) -> Result<Shut> {
+        Shut::take(&self.addresses, directory, patience)
     }
 }
 

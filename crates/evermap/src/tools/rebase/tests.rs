@@ -39,7 +39,7 @@ impl Fuse {
 
 fn dying(steps: u64) -> (Arc<dyn Storage>, Arc<Fuse>) {
     let fuse = Arc::new(Fuse { left: AtomicU64::new(steps), burnt: AtomicU64::new(0) });
-    (Arc::new(Dying { disk: Disk, fuse: Arc::clone(&fuse) }), fuse)
+    (Arc::new(Dying { disk: Disk::default(), fuse: Arc::clone(&fuse) }), fuse)
 }
 
 impl Storage for Dying {
@@ -86,6 +86,10 @@ impl Storage for Dying {
 
     fn directory_identity(&self, path: &Path) -> Result<FileIdentity> {
         self.disk.directory_identity(path)
+    }
+
+    fn file_identity(&self, path: &Path) -> Result<FileIdentity> {
+        self.disk.file_identity(path)
     }
 
     fn exchange(&self, one: &Path, other: &Path) -> Result<bool> {
@@ -173,6 +177,10 @@ impl File for DyingFile {
         Ok(Arc::new(DyingFile { file, fuse: Arc::clone(&self.fuse) }))
     }
 
+    fn identity(&self) -> Result<FileIdentity> {
+        self.file.identity()
+    }
+
     fn has_a_name(&self) -> Result<bool> {
         self.file.has_a_name()
     }
@@ -245,7 +253,7 @@ fn arena_of(path: &Path) -> u64 {
     assert_eq!(*store.read::<u64>("number").unwrap(), 7);
     let base = store.info("texts").unwrap().base_address;
     drop((texts, store));
-    let kept = catalog_image(&Disk, path).unwrap();
+    let kept = catalog_image(&Disk::default(), path).unwrap();
     let arena = read_listing(&kept).unwrap().arenas[0];
     assert!((arena.base..arena.base + arena.length).contains(&base));
     arena.base
@@ -282,7 +290,7 @@ fn a_rebase_that_dies_at_any_step_leaves_the_old_store_or_the_new_one() {
             false => new += 1,
         }
         // The next call finishes or removes what was left.
-        let undone = undo(&path, false, &options(Arc::new(Disk)));
+        let undone = undo(&path, false, &options(Arc::new(Disk::default())));
         match is_old {
             true => assert!(matches!(undone, Err(Error::NothingKept { .. })), "{undone:?}"),
             false => drop(undone.unwrap()),
@@ -299,7 +307,7 @@ fn an_undo_that_dies_at_any_step_can_be_done_again() {
     let rebased = || {
         let (directory, path) = store();
         let bytes = bytes_of(&path);
-        rebase(&path, &options(Arc::new(Disk))).unwrap();
+        rebase(&path, &options(Arc::new(Disk::default()))).unwrap();
         (directory, path, bytes)
     };
     let (_keep, path, _) = rebased();
@@ -313,7 +321,7 @@ fn an_undo_that_dies_at_any_step_can_be_done_again() {
         let (storage, _) = dying(left);
         assert!(undo(&path, false, &options(storage)).is_err(), "after {left} steps");
         let is_undone = arena_of(&path) != new;
-        match undo(&path, false, &options(Arc::new(Disk))) {
+        match undo(&path, false, &options(Arc::new(Disk::default()))) {
             Ok(_) => assert!(!is_undone, "after {left} steps"),
             Err(Error::NothingKept { .. }) => assert!(is_undone, "after {left} steps"),
             Err(error) => panic!("after {left} steps: {error}"),
@@ -326,7 +334,7 @@ fn an_undo_that_dies_at_any_step_can_be_done_again() {
 #[test]
 fn opening_a_rebased_store_needs_nothing_of_the_old_one() {
     let (_directory, path) = store();
-    let report = rebase(&path, &options(Arc::new(Disk))).unwrap();
+    let report = rebase(&path, &options(Arc::new(Disk::default()))).unwrap();
     std::fs::remove_dir_all(report.kept_in.unwrap()).unwrap();
     arena_of(&path);
     let store = Store::open(&path).unwrap();
