@@ -317,7 +317,7 @@ fn reason_for_sender(error: &Error) -> (Reason, String) {
             (Reason::Other, format!("the receiver cannot {operation} its file: {source}"))
         }
         Error::Cancelled { .. } => (Reason::Cancelled, "the receiver was interrupted".into()),
-        Error::Peer { what, .. } => (Reason::Malformed, what.to_string()),
+        Error::Peer { what, .. } => (Reason::Malformed, what.clone()),
         Error::Usage(what) => (Reason::Other, what.clone()),
         _ => (Reason::Other, "the receiver gave up".into()),
     }
