@@ -184,6 +184,10 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     /// The first range at or after `offset` that may hold anything but zeros, page-aligned: start
     /// and end. `None` when there is nothing up to the end of the file.
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>>;
+    /// Reading a hole through a mapping takes space, as in memory. On a full file system such a read is a signal.
+    fn fills_holes_when_read(&self) -> bool {
+        !evermap_observe::FileSystem::of(self.descriptor()).is_ok_and(|system| !system.is_memory())
+    }
     /// The file's pages are storage themselves (DAX): no page cache, and a clean page looks
     /// private.
     fn is_direct(&self) -> bool;
