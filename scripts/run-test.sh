@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs a test program for cargo: with the default actions of signals, whatever the caller ignores (`nohup`, a
-# background job), and for EVERMAP_TEST_SECONDS at most, so that no test hangs. Other programs run as they are.
+# background job), and for EVERMAP_TEST_SECONDS at most. A test that hangs is ended with its child processes, and both
+# are named. Other programs run as they are.
 case $1 in
 */deps/*) ;;
 # Tests in documentation: each in a process of its own, which rustdoc leaves out when it has a runner.
@@ -12,5 +13,26 @@ if ! env --default-signal=INT true 2>/dev/null; then
     echo "SKIPPED: limits and default signals of tests take env and timeout of coreutils 8.31" >&2
     exec "$@"
 fi
-exec env --default-signal=$signals EVERMAP_TEST_LIMITED=1 \
-    timeout --foreground --kill-after=10 "${EVERMAP_TEST_SECONDS:-2400}" "$@"
+# Child processes inherit the mark: after the limit those that are left are found by it, in whatever group they are.
+mark=EVERMAP_TEST_LIMITED=$$
+limit=${EVERMAP_TEST_SECONDS:-2400}
+since=$(date +%s)
+env --default-signal=$signals "$mark" timeout --foreground --kill-after=10 "$limit" "$@" <&0 &
+child=$!
+trap 'kill -TERM $child 2>/dev/null' HUP INT TERM
+wait $child
+status=$?
+# A signal ends `wait` early.
+while kill -0 $child 2>/dev/null; do
+    wait $child
+    status=$?
+done
+if [ $(($(date +%s) - since)) -ge "$limit" ]; then
+    echo "TIMEOUT: $1 did not end within $limit s (EVERMAP_TEST_SECONDS); it was ended" >&2
+    for environment in $(grep -lszx "$mark" /proc/[0-9]*/environ); do
+        process=${environment%/environ}
+        echo "TIMEOUT: ending a process that it left: $(tr '\0' ' ' <"$process/cmdline")" >&2
+        kill -KILL "${process#/proc/}" 2>/dev/null
+    done
+fi
+exit $status
