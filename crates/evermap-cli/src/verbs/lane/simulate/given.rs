@@ -1,7 +1,6 @@
 //! What the verbs of the simulator have in common: a profile and changes to it, a trace, files to write.
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use evermap_lane::Period;
@@ -9,6 +8,7 @@ use evermap_lane::simulate::{Mode, PROFILES, Profile, Traced, Workload};
 use evermap_lane::trace::Trace;
 
 use crate::failure::Failure;
+use crate::limits::read_text;
 
 /// More than any profile or targets, and no reason to fill memory with something else.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
@@ -116,17 +116,10 @@ pub fn in_file(path: &Path, error: evermap_lane::simulate::Error) -> Failure {
     Failure::InFile { path: path.into(), source: Box::new(error) }
 }
 
+/// A profile's or a list of targets' text.
 pub fn text_of(path: &Path) -> Result<String, Failure> {
-    let failed = |source| Failure::Source { path: path.into(), source };
-    let mut text = String::new();
-    let file = File::open(path).map_err(failed)?;
-    // Counted as it is read: a device or a pipe has no length.
-    file.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > TEXT_BYTES_MAX {
-        let why = format!("it is longer than any such file: {TEXT_BYTES_MAX} bytes at most");
-        return Err(failed(std::io::Error::other(why)));
-    }
-    Ok(text)
+    let file = File::open(path).map_err(|source| Failure::Source { path: path.into(), source })?;
+    read_text(path, file, TEXT_BYTES_MAX)
 }
 
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
