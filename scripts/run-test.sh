@@ -35,4 +35,7 @@ if [ $(($(date +%s) - since)) -ge "$limit" ]; then
         kill -KILL "${process#/proc/}" 2>/dev/null
     done
 fi
+# A test program that a signal ended is told by the signal.
+trap - HUP INT TERM
+[ "$status" -le 128 ] || kill "-$((status - 128))" $$ 2>/dev/null
 exit $status
