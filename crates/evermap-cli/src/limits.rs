@@ -59,6 +59,22 @@ pub fn read_all(
     Ok(bytes)
 }
 
+/// Reads a text to its end: a file of choices, a list. A device or a pipe has no length, so its bytes are counted as they
+/// are read.
+///
+/// # Errors
+/// `Source` when it cannot be read, is no UTF-8, or has more than `bytes_max` bytes.
+pub fn read_text(path: &Path, source: impl Read, bytes_max: u64) -> Result<String, Failure> {
+    let failed = |source| Failure::Source { path: path.to_path_buf(), source };
+    let mut text = Vec::new();
+    source.take(bytes_max + 1).read_to_end(&mut text).map_err(failed)?;
+    if text.len() as u64 > bytes_max {
+        let why = format!("it is longer than {bytes_max} bytes, the most allowed");
+        return Err(failed(io::Error::other(why)));
+    }
+    String::from_utf8(text).map_err(|error| failed(io::Error::other(error.utf8_error())))
+}
+
 const NO_MEMORY: &str =
     "no memory is left for it; raise the process's limit (`ulimit -v`), or free memory";
 
@@ -104,6 +120,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_text_is_read_to_its_end_or_to_the_limit() {
+        let read = |text: &[u8], bytes_max| read_text(Path::new("list"), text, bytes_max);
+        assert_eq!(read(b"one\ntwo", 7).unwrap(), "one\ntwo");
+        let endless = read_text(Path::new("list"), io::repeat(b'x'), 1 << 20);
+        for refused in [read(b"one\ntwo", 6), endless] {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("list") && refused.contains("the most allowed"), "{refused}");
+        }
+        // The limit comes first, even if it cuts a character in two.
+        let refused = read("\u{e9}".repeat(4).as_bytes(), 4).unwrap_err().to_string();
+        assert!(refused.contains("the most allowed"), "{refused}");
+        assert!(read(b"\xff", 7).unwrap_err().to_string().contains("utf-8"));
     }
 
     #[test]

@@ -312,7 +312,27 @@ mod tests {
         assert!(wide.object.len() <= OBJECT_NAME_BYTES_MAX, "{wide:?}");
         let limit = format!("/data/{}", "d/".repeat(2048));
         assert_eq!(name("/data/store", &limit[..6 + 4095]).len(), 4095);
+    }
+
+    #[test]
+    fn a_path_that_makes_no_name_is_refused_with_the_reason() {
+        use std::os::unix::ffi::OsStrExt;
         let beyond = format!("/data/{}", "d/".repeat(2050));
-        assert!(FileName::of(Path::new("/data/store"), Path::new(&beyond)).is_err());
+        let paths: [(&[u8], &str); 5] = [
+            (beyond.as_bytes(), "longer than 4,096 bytes"),
+            (b"/data/a\nb.html", "control character"),
+            (b"/data/\x1b[2J/page.html", "control character"),
+            (b"/elsewhere/a\x7f", "control character"),
+            (b"/data/caf\xe9.html", "not UTF-8"),
+        ];
+        for (path, why) in paths {
+            let path = Path::new(OsStr::from_bytes(path));
+            match FileName::of(Path::new("/data/store"), path) {
+                Err(Failure::Usage(told)) => {
+                    assert!(told.contains(why) && told.contains("--name"), "{told}");
+                }
+                other => panic!("{path:?}: {other:?}"),
+            }
+        }
     }
 }

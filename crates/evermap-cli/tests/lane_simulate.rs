@@ -159,7 +159,7 @@ fn wrong_usage_is_reported_with_a_remedy() {
     for (arguments, code, expected) in [
         (&["run", "--profile", "bahn2091"][..], 3, "there are `bahn2019` and `measured`"),
         (&["run", "--profile", "none.toml"], 3, "none.toml"),
-        (&["run", "--profile", "/dev/zero"], 8, "exceeds the maximum"),
+        (&["run", "--profile", "/dev/zero"], 8, "longer than 1048576 bytes, the most allowed"),
         (&["run", "--set", "devices.pcram.block_pages=64", "--device", "pcram"], 2, "program_us"),
         (&["run", "--profile", "bad.toml"], 2, "bad.toml: there is no parameter `cache.size`"),
         (&["run", "--profile", "no.toml"], 8, "no.toml"),

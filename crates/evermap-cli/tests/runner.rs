@@ -41,15 +41,42 @@ fn tests_have_default_signals_even_if_the_caller_ignores_some() {
     }
 }
 
+/// Processes whose arguments contain `text`.
+fn running(text: &str) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines.filter(|line| line.starts_with("sleep") && line.contains(text)).collect()
+}
+
 #[test]
-fn a_hanging_test_is_ended() {
+fn a_hanging_test_is_ended_with_its_children_and_named() {
     if !has_env() {
         return;
     }
     let since = Instant::now();
-    let ran = run("true", 1, "trap '' TERM; sleep 60 >/dev/null 2>&1");
+    // No other process sleeps for just so long. One child has a session of its own, and all ignore what can be ignored.
+    let time = format!("60.{}", std::process::id());
+    let hang = format!("trap '' TERM INT HUP; sleep {time} & setsid sleep {time} & sleep {time}");
+    let ran = run("true", 1, &hang);
     assert!(!ran.status.success());
     assert!(since.elapsed().as_secs() < 50);
+    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(told.contains("deps/program did not end within 1 s"), "{told}");
+    assert!(told.matches(&format!("sleep {time}")).count() >= 2, "{told}");
+    assert_eq!(running(&time), Vec::<String>::new());
+}
+
+#[test]
+fn a_test_that_ends_in_time_keeps_its_status_and_its_children() {
+    if !has_env() {
+        return;
+    }
+    let time = format!("5.{}", std::process::id());
+    let ran = run("true", 60, &format!("sleep {time} >/dev/null 2>&1 & exit 7"));
+    assert_eq!(ran.status.code(), Some(7));
+    assert!(ran.stderr.is_empty(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(running(&time).len(), 1, "a runner that ends in time looks for nothing");
 }
 
 #[test]

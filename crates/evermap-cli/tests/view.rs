@@ -212,6 +212,22 @@ fn text_pictures_and_xhtml_are_shown_as_pages() {
 }
 
 #[test]
+fn an_endless_list_of_pages_is_refused() {
+    let place = place_with_page();
+    let long = std::fs::File::create(place.path("long.txt")).unwrap();
+    long.set_len(20 << 20).unwrap();
+    for list in ["/dev/zero", "long.txt"] {
+        let ran = place.run(&["prefetch", "--from", list]);
+        assert_eq!(ran.code, 8, "{ran:?}");
+        assert!(
+            ran.err.contains(list) && ran.err.contains("longer than 16777216 bytes"),
+            "{ran:?}"
+        );
+        assert!(!ran.err.contains('\0'), "{ran:?}");
+    }
+}
+
+#[test]
 fn prefetched_pages_are_warm_and_a_failure_does_not_stop_the_others() {
     let place = place_with_page();
     place.file("other.html", "<p>Another page");

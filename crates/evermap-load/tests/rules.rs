@@ -66,11 +66,16 @@ fn errors_in_rules_name_the_line() {
     assert!(matches!(error, Error::Io { .. }), "{error:?}");
 }
 
-/// Reading a device, which has no end, must not use up memory.
+/// Reading a device, which has no end, or a long sparse file must not use up memory.
 #[test]
-fn files_without_an_end_are_refused() {
+fn files_of_rules_and_recordings_that_are_too_long_are_refused() {
     let error = Rules::read("/dev/zero").unwrap_err();
     assert!(error.to_string().contains("longer than 1048576 bytes"), "{error}");
-    let error = evermap_load::Recording::read("/dev/zero").unwrap_err();
-    assert!(error.to_string().contains("longer than"), "{error}");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("recording");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len((256 << 20) + 1).unwrap();
+    let error = evermap_load::Recording::read(&path).unwrap_err();
+    assert!(error.to_string().contains("longer than 268435456 bytes"), "{error}");
+    assert!(error.to_string().contains("recording"), "{error}");
 }

@@ -41,6 +41,14 @@ pub(crate) enum Mutant {
     ApplyBeforeRecord,
     /// Records follow before `log_required` is durable.
     LogRequiredNotFlushed,
+    /// A commit reserves no space for the pages that its record changes.
+    ChangesNotReserved,
+    /// Reserved space is not flushed before a record relies on it.
+    ReservedNotFlushed,
+    /// Space that a dead session may have reserved is not flushed.
+    DeadReservationTrusted,
+    /// An object with deferred memory is not marked as one with holes.
+    DeferredIsNoHole,
     /// The object records that it has a log only after the flush of its growth.
     LogAnnouncedLate,
     /// The log is removed before `log_required` is cleared durably.

@@ -147,7 +147,7 @@ impl ChildTest {
         self
     }
 
-    pub fn as_nobody(mut self) -> ChildTest {
+    pub fn run_as_nobody(mut self) -> ChildTest {
         let program = std::env::current_exe().unwrap();
         if !is_open_to_all(program.parent().unwrap()) {
             let copy = directory();

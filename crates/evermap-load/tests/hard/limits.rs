@@ -94,7 +94,7 @@ fn without_threads_the_calling_thread_loads() {
         return skip("only root can become another user");
     }
     let file = cold_file(BYTES);
-    child_test("limits::child_without_threads").with("FILE", &file.path).as_nobody().succeeds();
+    child_test("limits::child_without_threads").with("FILE", &file.path).run_as_nobody().succeeds();
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn exceeding_the_locked_memory_limit_is_an_error() {
     let file = cold_file(BYTES);
     child_test("memory::child_with_little_locked_memory")
         .with("FILE", &file.path)
-        .as_nobody()
+        .run_as_nobody()
         .succeeds();
 }
 

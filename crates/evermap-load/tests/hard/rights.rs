@@ -23,7 +23,7 @@ fn an_unprivileged_user_accesses_on_demand_images_and_ensures_for_system_calls()
     child_test("rights::child_in_user_mode")
         .with("FILE", &disk.path)
         .with("GATE", disk.gate())
-        .as_nobody()
+        .run_as_nobody()
         .succeeds();
 }
 
@@ -61,7 +61,7 @@ fn every_method_works_for_an_unprivileged_user() {
         return skip("only root can become another user");
     }
     let file = cold_file(BYTES);
-    child_test("rights::child_with_every_method").with("FILE", &file.path).as_nobody().succeeds();
+    child_test("rights::child_with_every_method").with("FILE", &file.path).run_as_nobody().succeeds();
 }
 
 #[test]

@@ -240,6 +240,7 @@ mod tests {
         ] {
             assert_eq!(CssBudget::default().sheet(css), bounded);
         }
+        assert_eq!(declarations("width:1e9px;top:1px"), "width:1000000px;top:1px");
         for same in [
             "a{z-index:2147483647;color:#12345678;left:-9999px;width:1000000px}",
             ".w-99999999px,#x99999999px{background:url(99999999px.png)}",
@@ -285,9 +286,17 @@ mod tests {
             assert_eq!(budget.sheet(&format!("a{{}}{hostile}z{{}}")), "a{}");
             assert!(budget.left_out().is_some());
         }
+        // All style sheets of a page share one budget.
         let budget = CssBudget::default();
-        budget.sheet(&inside("&{", 100_000, "}"));
+        let half = format!("{}b{{c:d}}", "a,".repeat(SELECTORS_MAX / 2));
+        assert_eq!(budget.sheet(&half), half.as_str());
+        assert_eq!(budget.sheet(&half), "");
         assert!(budget.left_out().is_some());
+        for depth in [BLOCKS_MAX + 1, 100_000] {
+            let budget = CssBudget::default();
+            budget.sheet(&inside("&{", depth, "}"));
+            assert!(budget.left_out().is_some(), "{depth}");
+        }
         for harmless in [
             inside("&{", BLOCKS_MAX, "}"),
             format!("a{{b:{}}}", inside("(", PARENTHESES_MAX, ")")),

@@ -378,38 +378,29 @@ pub(super) fn root_as<T: Persist>(
     }
 }
 
-/// Refuses a root that does not lie in its object, or whose pointers lead out of it.
+/// Refuses a root whose pointers lead out of its object.
 ///
 /// # Safety
-/// The regions of the superblock are mapped for reading.
+/// The regions of the superblock are mapped for reading, and `root` is of [`root_as`].
 pub(super) unsafe fn check_root<T: Persist>(
     root: NonNull<T>,
     superblock: &Superblock,
     path: &Path,
 ) -> Result<()> {
-    let (address, bytes) = (root.as_ptr().addr() as u64, size_of::<T>() as u64);
-    let regions = superblock.regions();
-    // A root lies before the data, or among them.
-    let mut whole = regions.iter().map(|region| (region.base, region.base + region.length));
-    let mapped = whole.any(|(first, end)| first <= address && bytes <= end.saturating_sub(address));
-    let damaged = |what, found, expected| {
-        Err(Error::Damaged { path: path.to_path_buf(), what, found, expected })
-    };
-    if !mapped {
-        let expected = "an address in the object".to_string();
-        return damaged("the root's address", format!("{address:#x}"), expected);
-    }
-    let data: Vec<(u64, u64)> = regions
+    let data: Vec<(u64, u64)> = superblock
+        .regions()
         .iter()
         .map(|region| (region.base + region.meta_length, region.base + region.length))
         .collect();
-    // SAFETY: the root's bytes are mapped, as was just looked at, and its alignment was compared.
+    // SAFETY: no superblock is read whose root lies outside the regions, which are mapped. `root_as` compared the root's
+    // bytes and alignment with those of `T`.
     match unsafe { T::is_bounded(root, &Bounds::of(&data)) } {
         true => Ok(()),
-        false => damaged(
-            "a pointer or a length in the root",
-            "one that leads out of the object".to_string(),
-            "pointers into the object's data".to_string(),
-        ),
+        false => Err(Error::Damaged {
+            path: path.to_path_buf(),
+            what: "a pointer or a length in the root",
+            found: "one that leads out of the object".to_string(),
+            expected: "pointers into the object's data".to_string(),
+        }),
     }
 }

@@ -43,6 +43,7 @@ pub(crate) use pages::{first_bad_mapped, judge_mapped, write_tables};
 pub(crate) use progress::sealed as seal_progress;
 pub(crate) use record::for_each_run;
 pub(crate) use recovery::{let_go_of_log, recover, set_log_required};
+pub(crate) use settings::Deferral;
 pub use settings::{Durability, ForeignPointers, InChildren, WhenLogFull, WriteOptions};
 pub(crate) use suspects::{Suspect, Suspects};
 pub(crate) use unreserved::Unreserved;

@@ -91,6 +91,22 @@ pub struct WriteOptions {
     pub(crate) foreign_pointers: ForeignPointers,
     /// Objects of at least so many bytes keep their log for the next session.
     pub(crate) log_kept_from_bytes: u64,
+    /// Limits of deferred growth.
+    pub(crate) deferral: Deferral,
+}
+
+/// Growth that takes disk space in steps, where it is stored to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deferral {
+    /// Growth by more than this at once is deferred.
+    pub(crate) from_bytes: u64,
+    /// Space is reserved in steps of so many bytes of the file.
+    pub(crate) step_bytes: u64,
+}
+
+impl Deferral {
+    /// The values of every session. Tests set smaller ones.
+    pub(crate) const DEFAULT: Deferral = Deferral { from_bytes: 64 << 20, step_bytes: 2 << 20 };
 }
 
 impl Default for WriteOptions {
@@ -107,6 +123,7 @@ impl Default for WriteOptions {
             foreign_pointers: ForeignPointers::default(),
             // The log is 64 KiB: a sixteenth of the object, at most.
             log_kept_from_bytes: 1 << 20,
+            deferral: Deferral::DEFAULT,
         }
     }
 }

@@ -10,16 +10,16 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::settings::Deferral;
 use crate::error::Result;
 use crate::format::PAGE_BYTES;
+use crate::mutate::{Mutant, mutated};
 use crate::storage::File;
 
-/// Space is reserved in steps of so many bytes of the file.
-pub(crate) const STEP_BYTES: u64 = 2 << 20;
-
 /// The parts without disk space, for as long as one session has the object open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Unreserved {
+    step_bytes: u64,
     /// Start and end of each part in the file, in bytes; they neither overlap nor touch pages of each other.
     parts: Mutex<BTreeMap<u64, u64>>,
     /// There are parts. For a look without the lock.
@@ -30,7 +30,24 @@ pub(crate) struct Unreserved {
     flushed_once: AtomicBool,
 }
 
+impl Default for Unreserved {
+    fn default() -> Unreserved {
+        Unreserved::in_steps(Deferral::DEFAULT.step_bytes)
+    }
+}
+
 impl Unreserved {
+    /// No parts. Space is reserved in steps of so many bytes of the file.
+    pub(crate) fn in_steps(step_bytes: u64) -> Unreserved {
+        Unreserved {
+            step_bytes,
+            parts: Mutex::default(),
+            any: AtomicBool::new(false),
+            unflushed: AtomicBool::new(false),
+            flushed_once: AtomicBool::new(false),
+        }
+    }
+
     /// A part of the file, in whole pages, may have no space from now on.
     pub(crate) fn add(&self, start: u64, end: u64) {
         let mut parts = self.lock();
@@ -50,6 +67,9 @@ impl Unreserved {
 
     /// Returns true if the file must be flushed before a record relies on what was reserved.
     pub(crate) fn needs_flush(&self) -> bool {
+        if mutated(Mutant::ReservedNotFlushed) {
+            return false;
+        }
         self.unflushed.load(Ordering::Acquire)
     }
 
@@ -74,7 +94,7 @@ impl Unreserved {
         file: &dyn File,
         pages: impl IntoIterator<Item = u64>,
     ) -> Result<()> {
-        if !self.any.load(Ordering::Acquire) {
+        if !self.any.load(Ordering::Acquire) || mutated(Mutant::ChangesNotReserved) {
             return Ok(());
         }
         let mut parts = self.lock();
@@ -86,8 +106,8 @@ impl Unreserved {
                 continue;
             }
             let Some((start, end)) = part_of(&parts, at) else { continue };
-            let step = at / STEP_BYTES * STEP_BYTES;
-            let (start, end) = (step.max(start), (step + STEP_BYTES).min(end));
+            let step = at / self.step_bytes * self.step_bytes;
+            let (start, end) = (step.max(start), (step + self.step_bytes).min(end));
             if start != pending.1 {
                 self.reserve_part(&mut parts, file, pending)?;
                 pending.0 = start;
@@ -110,11 +130,13 @@ impl Unreserved {
         }
         let before = file.disk_bytes()?;
         if let Err(error) = file.allocate(start, end - start) {
-            give_back(file, start, end);
+            self.give_back(file, start, end);
             return Err(error);
         }
         // Only this session changes what the file has: the same number of blocks are the same blocks.
-        let was_there = file.disk_bytes()? == before && self.flushed_once.load(Ordering::Acquire);
+        let known =
+            self.flushed_once.load(Ordering::Acquire) || mutated(Mutant::DeadReservationTrusted);
+        let was_there = file.disk_bytes()? == before && known;
         if !was_there {
             self.unflushed.store(true, Ordering::Release);
         }
@@ -122,23 +144,23 @@ impl Unreserved {
         Ok(())
     }
 
+    /// Gives back what a reservation got before the disk was full. Steps with data keep theirs.
+    fn give_back(&self, file: &dyn File, start: u64, end: u64) {
+        let mut at = start;
+        while at < end {
+            let step_end = (at / self.step_bytes * self.step_bytes + self.step_bytes).min(end);
+            if let Ok(data) = file.next_data(at)
+                && data.is_none_or(|(first, _)| first >= step_end)
+            {
+                // What cannot be given back stays reserved.
+                let _ = file.punch_hole(at, step_end - at);
+            }
+            at = step_end;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Gives back what a reservation got before the disk was full. Steps with data keep theirs.
-fn give_back(file: &dyn File, start: u64, end: u64) {
-    let mut at = start;
-    while at < end {
-        let step_end = (at / STEP_BYTES * STEP_BYTES + STEP_BYTES).min(end);
-        if let Ok(data) = file.next_data(at)
-            && data.is_none_or(|(first, _)| first >= step_end)
-        {
-            // What cannot be given back stays reserved.
-            let _ = file.punch_hole(at, step_end - at);
-        }
-        at = step_end;
     }
 }
 
@@ -172,6 +194,8 @@ fn cut(parts: &mut BTreeMap<u64, u64>, start: u64, end: u64) {
 mod tests {
     use super::*;
     use crate::storage::{Disk, OpenMode, Storage};
+
+    const STEP_BYTES: u64 = Deferral::DEFAULT.step_bytes;
 
     fn parts_of(unreserved: &Unreserved) -> Vec<(u64, u64)> {
         unreserved.lock().iter().map(|(start, end)| (*start, *end)).collect()

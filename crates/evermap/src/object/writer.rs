@@ -78,17 +78,18 @@ impl Writer {
     ) -> Result<Writer> {
         let acquired = acquire(environment, place, policy, settings, patience)?;
         let Acquired { file, superblock, log, overlay, applied_elsewhere } = acquired;
-        let territory = Arc::new(Territory::open(
+        let mut territory = Territory::open(
             Arc::clone(&file),
             Arc::clone(&environment.space),
             Arc::clone(&environment.addresses),
             environment.region_plan(),
             superblock.regions(),
-        )?);
+        )?;
         match policy {
-            LogPolicy::WhileOpen => territory.defer_large_growth(),
+            LogPolicy::WhileOpen => territory.defer_large_growth(settings.deferral),
             _ => territory.is_locked(),
         }
+        let territory = Arc::new(territory);
         if superblock.features_incompatible & FEATURE_HOLES != 0 {
             territory.unreserve_data();
         }
@@ -310,7 +311,7 @@ impl Writer {
         self.engine.check_usable()?;
         self.heap.flush_thread_caches();
         self.territory.write_private()?;
-        if self.territory.write_deferred()? {
+        if self.territory.write_deferred()? && !mutated(Mutant::DeferredIsNoHole) {
             // Builds that do not know of holes would be surprised by a full disk.
             self.head.features_incompatible |= FEATURE_HOLES;
         }

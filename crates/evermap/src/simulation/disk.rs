@@ -303,6 +303,16 @@ impl Shared {
         FileIdentity { device: self.device, inode: id }
     }
 
+    /// Has every page of a range disk space?
+    pub(super) fn is_reserved(&self, id: u64, offset: u64, length: u64) -> bool {
+        let state = self.lock();
+        state.image.file(id).is_some_and(|file| file.is_reserved(offset, length))
+    }
+
+    pub(super) fn disk_bytes(&self, id: u64) -> u64 {
+        self.lock().image.file(id).map_or(0, |file| file.disk_bytes())
+    }
+
     pub(super) fn has_a_name(&self, id: u64) -> bool {
         self.lock().image.names.has_file(id)
     }

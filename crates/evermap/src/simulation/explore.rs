@@ -387,7 +387,12 @@ fn cut_everywhere(
 }
 
 /// Runs a program on a disk to its end, and gives what it came to and what it did.
-fn go_on(worker: &Worker, image: Image, seed: u64, steps: &[Step]) -> (Result<(), String>, Trace) {
+pub(super) fn go_on(
+    worker: &Worker,
+    image: Image,
+    seed: u64,
+    steps: &[Step],
+) -> (Result<(), String>, Trace) {
     let mut runner = Runner::new(worker, image, seed);
     let ran = catch_unwind(AssertUnwindSafe(|| runner.run(steps)));
     let trace = runner.disk.trace();

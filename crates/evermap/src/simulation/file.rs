@@ -67,7 +67,7 @@ impl SimulatedFile {
             self.disk.flush_begins(self.id, &self.path);
         }
         let doing = if durable { "write durably" } else { "write" };
-        if offset + bytes.len() as u64 > self.disk.length(self.id) {
+        if !self.disk.is_reserved(self.id, offset, bytes.len() as u64) {
             self.disk.take_blocks(doing, &self.path)?;
         }
         let Some(failure) = self.disk.enter(true, doing, &self.path) else {
@@ -149,11 +149,18 @@ impl File for SimulatedFile {
 
     fn allocate(&self, offset: u64, length: u64) -> Result<()> {
         self.disk.enter_whole(true, "extend", &self.path)?;
-        if offset + length > self.disk.length(self.id) {
-            self.disk.take_blocks("extend", &self.path)?;
-            self.resize(offset + length)?;
+        if self.disk.is_reserved(self.id, offset, length) {
+            return Ok(());
         }
-        Ok(())
+        self.disk.take_blocks("extend", &self.path)?;
+        let longer = offset + length > self.disk.length(self.id);
+        let mut done = Ok(());
+        self.disk.happen_with(Operation::Reserve { file: self.id, offset, length }, || {
+            if longer {
+                done = fs::ftruncate(&self.descriptor, offset + length);
+            }
+        });
+        done.map_err(|e| Error::from_io(e.into(), "extend", &self.path))
     }
 
     fn punch_hole(&self, offset: u64, length: u64) -> Result<bool> {
@@ -163,6 +170,7 @@ impl File for SimulatedFile {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let punched = fs::fallocate(&self.descriptor, flags, offset, length);
         punched.map_err(|e| Error::from_io(e.into(), "punch a hole in", &self.path))?;
+        self.disk.happen(Operation::GiveBack { file: self.id, offset, length });
         Ok(true)
     }
 
@@ -172,7 +180,7 @@ impl File for SimulatedFile {
     }
 
     fn disk_bytes(&self) -> Result<u64> {
-        self.length()
+        Ok(self.disk.disk_bytes(self.id))
     }
 
     fn length(&self) -> Result<u64> {
@@ -245,6 +253,10 @@ impl File for SimulatedFile {
 
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {
         Ok(next_data(&self.descriptor, offset))
+    }
+
+    fn fills_holes_when_read(&self) -> bool {
+        false
     }
 
     fn is_direct(&self) -> bool {

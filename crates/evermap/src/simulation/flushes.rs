@@ -30,8 +30,9 @@ fn each_operation_costs_as_many_flushes_as_the_documentation_says() {
     const FEW: Step = Change(Edit::Lines { blocks: 2, lines: 2 });
     const GAIN: Step = Change(Edit::Gain { blocks: 6, bytes: 32 * 1024 });
     const LOSE: Step = Change(Edit::Lose { blocks: 8 });
-    // More than a step of space that is reserved at once.
-    const MUCH: Step = Change(Edit::Gain { blocks: 12, bytes: 512 * 1024 });
+    const DEFER: Step = OpenWith(Choice::Deferred);
+    const LARGE: Step = Change(Edit::Sparse { blocks: 1, bytes: 192 * 1024 });
+    const ALL: Step = Change(Edit::Everything);
     const ONE: Step = Change(Edit::SameLine);
     const MANY: Step = Change(Edit::Lines { blocks: 8, lines: 2 });
     let cases: &[(&str, usize, &[Step])] = &[
@@ -61,10 +62,12 @@ fn each_operation_costs_as_many_flushes_as_the_documentation_says() {
         (
             "a further commit to parts of an object with holes that have space",
             1,
-            &[
-                MAKE, Open, MUCH, Commit, LOSE, Commit, Shrink, Close, Open, ONE, Commit, MANY,
-                Commit,
-            ],
+            &[MAKE, DEFER, LARGE, Commit, ALL, Commit, Close, DEFER, ONE, Commit, MANY, Commit],
+        ),
+        (
+            "the same of parts that have none",
+            2,
+            &[MAKE, DEFER, LARGE, Commit, Close, DEFER, ONE, Commit, MANY, Commit],
         ),
         ("a shorter object", 1, &[MAKE, Open, GAIN, Commit, LOSE, Commit, Release]),
         (

@@ -26,6 +26,9 @@ const WHOLE: Step = Change(Edit::Whole { blocks: 3 });
 const ALL: Step = Change(Edit::Everything);
 const LOSE: Step = Change(Edit::Lose { blocks: 2 });
 const KEEP: Step = OpenWith(Choice::KeepLog);
+const DEFER: Step = OpenWith(Choice::Deferred);
+const LARGE: Step = Change(Edit::Sparse { blocks: 1, bytes: 192 * 1024 });
+const WIDE: Step = Change(Edit::Lines { blocks: 6, lines: 2 });
 const MAKE: Step = Make { room: 64 * 1024 };
 
 const fn gain(blocks: usize, bytes: usize) -> Step {
@@ -591,6 +594,64 @@ pub(super) const HISTORIES: &[History] = &[
             Commit,
             Sync,
             Abandon,
+            Read,
+        ],
+    ),
+    disk(
+        "large_blocks_take_space_where_they_are_stored_to",
+        &[
+            MAKE, DEFER, LARGE, Commit, WIDE, Commit, WIDE, Commit, Checkpoint, FEW, Commit,
+            Abandon, DEFER, WIDE, Commit, LARGE, WIDE, Commit, Close, Read, Open, WIDE, Commit,
+        ],
+    ),
+    disk(
+        "large_blocks_come_and_go",
+        &[
+            MAKE,
+            DEFER,
+            LARGE,
+            WIDE,
+            Rollback,
+            LARGE,
+            Commit,
+            WIDE,
+            Commit,
+            LARGE,
+            gain(1, 32 * 1024),
+            LARGE,
+            WIDE,
+            Commit,
+            Change(Edit::Lose { blocks: 4 }),
+            Commit,
+            Shrink,
+            LARGE,
+            WIDE,
+            Commit,
+            Change(Edit::Lose { blocks: 2 }),
+            Commit,
+            Release,
+            LARGE,
+            Commit,
+            Close,
+            Read,
+        ],
+    ),
+    disk(
+        "close_logs_large_blocks_late",
+        &[
+            MAKE,
+            OpenWith(Choice::DeferredClose),
+            LARGE,
+            WIDE,
+            Commit,
+            WIDE,
+            Commit,
+            Sync,
+            WIDE,
+            Commit,
+            LARGE,
+            Commit,
+            Close,
             Read,
         ],
     ),

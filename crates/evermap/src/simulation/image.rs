@@ -38,6 +38,18 @@ pub(super) enum Operation {
         file: u64,
         length: u64,
     },
+    /// Disk space for a range, which makes the file longer if it has to.
+    Reserve {
+        file: u64,
+        offset: u64,
+        length: u64,
+    },
+    /// The disk space of a range is free again. Its bytes were written over with zeros before.
+    GiveBack {
+        file: u64,
+        offset: u64,
+        length: u64,
+    },
     Sync {
         file: u64,
     },
@@ -155,6 +167,12 @@ impl Image {
                 self.file_mut(*file).write(*offset, Arc::clone(bytes));
             }
             Operation::SetLength { file, length } => self.file_mut(*file).set_length(*length),
+            Operation::Reserve { file, offset, length } => {
+                self.file_mut(*file).reserve(*offset, *length);
+            }
+            Operation::GiveBack { file, offset, length } => {
+                self.file_mut(*file).give_back(*offset, *length);
+            }
             Operation::Sync { file } => self.file_mut(*file).sync(medium),
             Operation::FlushFailed { file } => self.file_mut(*file).flush_failed(),
             Operation::Mark(mark) => {

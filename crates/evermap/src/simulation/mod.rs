@@ -8,8 +8,10 @@
 //! A failure prints one line that gives it back.
 #![allow(clippy::unwrap_used)]
 
+mod blocks;
 mod checks;
 mod decay;
+mod deferred;
 mod disk;
 mod explore;
 mod faults;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::deferred::explore_full_disks;
 use super::explore::{Tally, explore_history, explore_twice};
 use super::faults::fail_every_call;
 use super::history::HISTORIES;
@@ -82,6 +83,14 @@ const OF_STORES: &[Mutant] = &[
     Mutant::NewStoreTrustedUnflushed,
 ];
 
+/// Safeguards of large blocks: a disk that is full after a cut catches their absence.
+const OF_FULL_DISKS: &[Mutant] = &[
+    Mutant::ChangesNotReserved,
+    Mutant::ReservedNotFlushed,
+    Mutant::DeadReservationTrusted,
+    Mutant::DeferredIsNoHole,
+];
+
 /// Safeguards whose absence errors catch.
 const OF_FAULTS: &[Mutant] = &[Mutant::PoisonForgotten, Mutant::AppliedElsewhereTrusted];
 
@@ -131,6 +140,12 @@ fn catch_by_stores(_: &Worker) -> (Option<String>, u64) {
     (caught.map(|why| why.lines().next().unwrap_or_default().to_string()), tally.cuts)
 }
 
+fn catch_by_full_disks(worker: &Worker) -> (Option<String>, u64) {
+    let mut tally = Tally::default();
+    let caught = explore_full_disks(worker, &mut tally).err();
+    (caught.map(|why| why.lines().next().unwrap_or_default().to_string()), tally.cuts)
+}
+
 /// How a mutant is caught.
 type Catch = fn(&Worker) -> (Option<String>, u64);
 
@@ -144,6 +159,7 @@ fn every_safeguard_that_is_taken_away_is_missed_by_a_test() {
         .chain(alone(OF_SECOND_CUTS, catch_by_second_cuts))
         .chain(alone(OF_STORES, catch_by_stores))
         .chain(alone(OF_FAULTS, catch_by_faults))
+        .chain(alone(OF_FULL_DISKS, catch_by_full_disks))
         .collect();
     let only = std::env::var("EVERMAP_MUTANT").ok();
     let wanted = |name: &str| only.as_ref().is_none_or(|only| name.contains(only));

@@ -80,6 +80,11 @@ impl Pages {
         });
     }
 
+    /// Numbers of the pages that are not holes.
+    pub(super) fn filled(&self) -> impl Iterator<Item = u64> {
+        (0..).zip(&self.pages).filter_map(|(number, page)| page.as_ref().map(|_| number))
+    }
+
     /// Runs of pages that are not holes: offset and bytes, which may reach past the end.
     pub(super) fn runs(&self) -> Vec<(u64, Vec<&[u8]>)> {
         let mut runs: Vec<(u64, Vec<&[u8]>)> = Vec::new();

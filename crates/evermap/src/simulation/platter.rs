@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::blocks::Blocks;
 use super::pages::Pages;
 use super::random::Random;
 
@@ -75,6 +76,10 @@ pub(super) struct Platter {
     cache: Pages,
     durable: Pages,
     pending: Vec<Pending>,
+    /// Pages that have disk space.
+    blocks: Blocks,
+    /// The same as a power cut surely leaves it.
+    blocks_durable: Blocks,
     /// By sector: pending changes before this index are durable there.
     settled: BTreeMap<u64, usize>,
     /// The length before all pending changes.
@@ -94,8 +99,32 @@ impl Platter {
 
     pub(super) fn write(&mut self, offset: u64, bytes: Arc<[u8]>) {
         self.cache.write(offset, &bytes);
+        self.blocks.reserve(offset, bytes.len() as u64);
         let length = self.cache.length();
         self.pending.push(Pending { change: Change::Write { offset, bytes }, length });
+    }
+
+    /// Reserves disk space for a range.
+    pub(super) fn reserve(&mut self, offset: u64, length: u64) {
+        if self.cache.length() < offset + length {
+            self.set_length(offset + length);
+        }
+        self.blocks.reserve(offset, length);
+    }
+
+    /// Gives the disk space of a range back.
+    pub(super) fn give_back(&mut self, offset: u64, length: u64) {
+        self.blocks.give_back(offset, length);
+    }
+
+    /// Has every page of a range disk space?
+    pub(super) fn is_reserved(&self, offset: u64, length: u64) -> bool {
+        self.blocks.has(offset, length)
+    }
+
+    /// Bytes of disk space.
+    pub(super) fn disk_bytes(&self) -> u64 {
+        self.blocks.bytes()
     }
 
     /// A range became durable, and as much of the length as it takes to read it.
@@ -106,6 +135,7 @@ impl Platter {
         if truncated || self.length_at(self.length_settled) < end {
             self.settle_lengths();
         }
+        self.blocks_durable.reserve(offset, length);
         let mut buffer = vec![0; medium.sector as usize];
         let durable_length = self.durable.length();
         for sector in offset / medium.sector..end.div_ceil(medium.sector) {
@@ -137,6 +167,7 @@ impl Platter {
 
     pub(super) fn set_length(&mut self, length: u64) {
         self.cache.set_length(length);
+        self.blocks.shorten(length);
         self.pending.push(Pending { change: Change::Length(length), length });
     }
 
@@ -147,6 +178,7 @@ impl Platter {
 
     /// Everything is durable that the kernel still means to write.
     pub(super) fn sync(&mut self, medium: Medium) {
+        self.blocks_durable = self.blocks.clone();
         if self.given_up > 0 {
             let writes: Vec<(u64, u64)> = self.pending[self.given_up..]
                 .iter()
@@ -168,14 +200,11 @@ impl Platter {
 
     /// Is anything undecided?
     pub(super) fn is_durable(&self) -> bool {
-        self.pending.is_empty()
+        self.pending.is_empty() && self.blocks == self.blocks_durable
     }
 
     /// The file after a power cut.
     pub(super) fn cut(&self, keep: Keep, medium: Medium, random: &mut Random) -> Platter {
-        if self.pending.is_empty() {
-            return self.clone();
-        }
         let all = self.pending.len();
         // Where a prefix ends; the change there happens in part.
         let end = match keep {
@@ -201,7 +230,15 @@ impl Platter {
             self.cut_sector(&mut content, sector, &writes, (keep, end, lengths), medium, random);
         }
         content.set_length(self.length_at(lengths));
+        let blocks = match keep {
+            Keep::Nothing => self.blocks_durable.clone(),
+            Keep::Everything => self.blocks.clone(),
+            _ => self.blocks_durable.cut(&self.blocks, random),
+        };
+        let blocks = blocks.of_file(&content);
         Platter {
+            blocks_durable: blocks.clone(),
+            blocks,
             length_before: content.length(),
             cache: content.clone(),
             durable: content,

@@ -13,7 +13,7 @@ use super::random::Random;
 use super::state::{self, Edit};
 use super::subject::{self, BUILDING, LOG, Look, Neighbour, OBJECTS, Session, Worker};
 use crate::alloc::Heap;
-use crate::commit::{Durability, LogPolicy, WriteOptions};
+use crate::commit::{Deferral, Durability, LogPolicy, WriteOptions};
 use crate::error::Error;
 use crate::storage::OpenMode;
 
@@ -77,7 +77,13 @@ pub(super) enum Choice {
     KeepLog,
     IntervalKeepLog,
     CloseKeepLog,
+    /// Growth that is large for a simulated object takes space in steps.
+    Deferred,
+    DeferredClose,
 }
+
+/// Blocks of more than a chunk are large.
+const DEFERRAL: Deferral = Deferral { from_bytes: 64 * 1024, step_bytes: 32 * 1024 };
 
 const INTERVAL: Durability = Durability::Interval(Duration::from_secs(3600));
 
@@ -101,13 +107,19 @@ impl Choice {
             Choice::IntervalKeepLog => {
                 WriteOptions { log_kept_from_bytes: 0, ..options.durability(INTERVAL) }
             }
+            Choice::Deferred => WriteOptions { deferral: DEFERRAL, ..options },
+            Choice::DeferredClose => {
+                WriteOptions { deferral: DEFERRAL, ..options.durability(Durability::Close) }
+            }
         }
     }
 
     fn outlives(self) -> Outlives {
         match self {
             Choice::Interval | Choice::IntervalCold | Choice::IntervalKeepLog => Outlives::Kill,
-            Choice::Close | Choice::CloseCold | Choice::CloseKeepLog => Outlives::Nothing,
+            Choice::Close | Choice::CloseCold | Choice::CloseKeepLog | Choice::DeferredClose => {
+                Outlives::Nothing
+            }
             _ => Outlives::PowerCut,
         }
     }

@@ -186,6 +186,11 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     /// Returns start and end of the first page-aligned range at or after `offset` that may hold
     /// other bytes than zeros, or `None` if there is none up to the end of the file.
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>>;
+    /// Returns true if reading a hole through a mapping takes space, as on tmpfs. On a full file
+    /// system such a read raises a signal.
+    fn fills_holes_when_read(&self) -> bool {
+        !evermap_observe::FileSystem::of(self.descriptor()).is_ok_and(|system| !system.is_memory())
+    }
     /// Returns true if the file's pages are storage themselves (DAX): no page cache, and clean
     /// pages look private.
     fn is_direct(&self) -> bool;

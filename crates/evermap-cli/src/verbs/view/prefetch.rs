@@ -1,6 +1,6 @@
 //! `evermap prefetch`: lays pages out in advance.
 
-use std::io::{self, BufRead, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::common::{Finder, Visiting};
 use crate::failure::Failure;
+use crate::limits::read_text;
 use crate::output::{self, Output};
 
 /// Maximum length of a list of pages, in bytes.
@@ -136,18 +137,12 @@ impl Prefetch {
         let mut pages = self.pages.clone();
         if let Some(from) = &self.from {
             let failed = |source| Failure::Source { path: from.clone(), source };
-            let mut text = String::new();
             let source: Box<dyn Read> = match from == Path::new("-") {
                 true => Box::new(io::stdin().lock()),
                 false => Box::new(std::fs::File::open(from).map_err(failed)?),
             };
-            source.take(LIST_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
-            if text.len() as u64 > LIST_BYTES_MAX {
-                let why = format!("it is longer than {LIST_BYTES_MAX} bytes, the most allowed");
-                return Err(failed(io::Error::other(why)));
-            }
-            let lines = text.as_bytes().lines().map_while(Result::ok);
-            let lines = lines.map(|line| line.trim().to_string());
+            let text = read_text(from, source, LIST_BYTES_MAX)?;
+            let lines = text.lines().map(|line| line.trim().to_string());
             pages.extend(lines.filter(|line| !line.is_empty() && !line.starts_with('#')));
         }
         Ok(pages)

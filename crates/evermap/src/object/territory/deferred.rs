@@ -1,46 +1,41 @@
 //! Large growth that takes no disk space before it is stored to.
 //!
-//! A block of more than [`FROM_BYTES`] makes the file longer by a hole, and its memory is zeros of the process's own. A commit
+//! A block of more than [`Deferral::from_bytes`] makes the file longer by a hole, and its memory is zeros of the process's own. A commit
 //! finds the pages that were stored to, reserves the steps of the file that they are in, and writes them there. So 20 GiB of
 //! addresses take neither 20 GiB of disk nor a long flush, and a full disk is an error of the commit: no store can fail.
 //!
 //! Such memory cannot be written out when the machine runs short of memory. So a block that is larger than half of the memory
 //! that can be had is reserved at once and mapped from the file, as small growth is. So is every block on tmpfs.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-
-use evermap_observe::FileSystem;
 
 use super::{Held, Territory};
 use crate::address::PageScanner;
+use crate::commit::{Deferral, Unreserved};
 use crate::error::Result;
 use crate::format::PAGE_BYTES;
 use crate::storage::File;
 
-/// Growth by more than this at once is deferred.
-pub(super) const FROM_BYTES: u64 = 64 << 20;
 /// A deferred block takes at most one part in so many of the memory that can be had.
 const MEMORY_PARTS: u64 = 2;
 static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
 
 impl Territory {
     /// From now on large growth is deferred. Each commit calls [`write_deferred`](Territory::write_deferred).
-    pub(crate) fn defer_large_growth(&self) {
-        self.defers.store(true, Relaxed);
+    pub(crate) fn defer_large_growth(&mut self, deferral: Deferral) {
+        self.deferred_from = Some(deferral.from_bytes);
+        self.unreserved = Arc::new(Unreserved::in_steps(deferral.step_bytes));
     }
 
     /// Whether growth by so many bytes is to take no disk space yet.
     pub(super) fn is_to_be_deferred(&self, file: &dyn File, gained: u64) -> bool {
-        // In memory, a hole takes space when it is read through a mapping, and a full file system makes that a signal.
-        let reads_holes =
-            || FileSystem::of(file.descriptor()).is_ok_and(|system| !system.is_memory());
-        gained > FROM_BYTES
-            && self.defers.load(Relaxed)
+        self.deferred_from.is_some_and(|from| gained > from)
             && !self.for_room.load(Relaxed)
             && !self.closed.load(Relaxed)
             && self.key.get().is_none()
             && PageScanner::new(false).tells()
-            && reads_holes()
+            && !file.fills_holes_when_read()
             && evermap_observe::available_bytes().is_some_and(|had| gained <= had / MEMORY_PARTS)
     }
 

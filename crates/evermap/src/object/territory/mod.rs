@@ -20,7 +20,7 @@ use super::write_behind::WriteBehind;
 use crate::address::{AddressSpace, Key, Mapping, Sharing};
 use crate::alloc::ChunkSource;
 use crate::at_fork;
-use crate::commit::{Growth, MappedFile, Span, Unreserved, gate};
+use crate::commit::{Deferral, Growth, MappedFile, Span, Unreserved, gate};
 use crate::error::{Error, Result};
 use crate::format::{
     CHUNK_BYTES, HUGE_BYTES, LARGE_REGION_BYTES, PAGE_BYTES, REGIONS_MAX, RegionRecord,
@@ -73,8 +73,8 @@ pub(crate) struct Territory {
     key: OnceLock<Arc<Key>>,
     /// What is gained now is room, and not about to be written.
     for_room: AtomicBool,
-    /// Large growth is deferred, see `deferred`.
-    defers: AtomicBool,
+    /// Growth by more than so many bytes at once is deferred, see `deferred`.
+    deferred_from: Option<u64>,
     /// What of the file has no disk space yet.
     unreserved: Arc<Unreserved>,
     /// Stores fault, but for scopes. Changed under the lock of `state`.
@@ -133,7 +133,7 @@ impl Territory {
             write_behind: WriteBehind::default(),
             key: OnceLock::new(),
             for_room: AtomicBool::new(false),
-            defers: AtomicBool::new(false),
+            deferred_from: None,
             unreserved: Arc::default(),
             closed: AtomicBool::new(false),
             locked: AtomicBool::new(true),
@@ -180,7 +180,7 @@ impl Territory {
             write_behind,
             key: OnceLock::new(),
             for_room: AtomicBool::new(false),
-            defers: AtomicBool::new(false),
+            deferred_from: None,
             unreserved: Arc::default(),
             closed: AtomicBool::new(false),
             locked: AtomicBool::new(false),
@@ -568,7 +568,7 @@ impl ChunkSource for Territory {
         let (base, gained) = (record.base + record.length, length - record.length);
         h.mapping.map(&*file, base, gained, at, Sharing::SharedWritable)?;
         let touched = !self.for_room.load(Ordering::Relaxed);
-        if gained > deferred::FROM_BYTES && touched {
+        if gained > Deferral::DEFAULT.from_bytes && touched {
             // A block that may be used in few places: the kernel would read 8 MiB of zeros around each.
             h.mapping.advise_random(base, gained);
         } else if huge {

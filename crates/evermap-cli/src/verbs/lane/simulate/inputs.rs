@@ -1,7 +1,6 @@
 //! Options common to the simulator's verbs: profile and changes to it, trace, and output files.
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use evermap_lane::Period;
@@ -9,6 +8,7 @@ use evermap_lane::simulate::{Mode, PROFILES, Profile, Traced, Workload};
 use evermap_lane::trace::Trace;
 
 use crate::failure::Failure;
+use crate::limits::read_text;
 
 /// Maximum size of a profile or a file of targets. Bounds the memory for other files.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
@@ -119,17 +119,10 @@ pub fn in_file(path: &Path, error: evermap_lane::simulate::Error) -> Failure {
     Failure::InFile { path: path.into(), source: Box::new(error) }
 }
 
+/// Reads a profile or a list of targets.
 pub fn text_of(path: &Path) -> Result<String, Failure> {
-    let failed = |source| Failure::Source { path: path.into(), source };
-    let mut text = String::new();
-    let file = File::open(path).map_err(failed)?;
-    // Limits the bytes read: a device or a pipe has no length.
-    file.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > TEXT_BYTES_MAX {
-        let why = format!("the file exceeds the maximum of {TEXT_BYTES_MAX} bytes");
-        return Err(failed(std::io::Error::other(why)));
-    }
-    Ok(text)
+    let file = File::open(path).map_err(|source| Failure::Source { path: path.into(), source })?;
+    read_text(path, file, TEXT_BYTES_MAX)
 }
 
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
