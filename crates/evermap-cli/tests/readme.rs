@@ -47,7 +47,7 @@ fn the_reference_of_the_command_is_complete() {
         let words: Vec<&str> = verb.split(' ').chain(["-h"]).collect();
         let help = place.ok(&words);
         for option in help.split_whitespace().filter(|word| word.starts_with("--")) {
-            let option = option.trim_end_matches(['.', ',', ':', '\'', ')']);
+            let option = option.trim_end_matches(['.', ',', ':', '\'', ')', ']', '`']);
             let option = option.split_once("[=").map_or(option, |(name, _)| name);
             assert!(reference.contains(option), "{option} of {verb}");
         }
