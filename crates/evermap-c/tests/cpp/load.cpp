@@ -94,7 +94,7 @@ int main(int count, char** arguments) {
     CHECK(facts.choices.back().threads >= 1);
 
     wishes = evermap::loader(path).memory_max(1 << 20);
-    CHECK(says(CHECK_THROWS(evermap::no_memory, wishes.load()), "allow a mapping"));
+    CHECK(says(CHECK_THROWS(evermap::no_memory, wishes.load()), "allow mapping"));
     CHECK_THROWS(evermap::no_memory, wishes.probe());
     wishes = evermap::loader(path).method("mmap");
     CHECK(says(CHECK_THROWS(evermap::refused, wishes.load()), "may_map"));
