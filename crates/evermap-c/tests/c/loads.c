@@ -286,7 +286,7 @@ static void wishes(void)
 
     options = (em_load_options)EM_LOAD_OPTIONS_DEFAULT;
     options.memory_bytes_max = 1 << 20;
-    REFUSED(evermap_load(file, &options, &image), EM_NO_MEMORY, "what was allowed leaves");
+    REFUSED(evermap_load(file, &options, &image), EM_NO_MEMORY, "the requested limit leaves");
     CHECK(errno == ENOMEM);
     options.may_map = 1;
     OK(evermap_load(file, &options, &image));

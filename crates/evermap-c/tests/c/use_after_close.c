@@ -104,7 +104,7 @@ static void arguments_that_are_missing(em_store *store, em_object *object)
     short_options.window_base = 0;
     static const uint8_t zeros[EM_TAG_BYTES];
     short_options.application_key = zeros;
-    REFUSED(em_store_open("x", &short_options, &opened), EM_INVALID_ARGUMENT, "zeros");
+    REFUSED(em_store_open("x", &short_options, &opened), EM_INVALID_ARGUMENT, "zero");
     short_options.application = "x";
     REFUSED(em_store_open("x", &short_options, &opened), EM_INVALID_ARGUMENT, "both");
     REFUSED(em_store_list(store, NULL, NULL), EM_INVALID_ARGUMENT, "callback");

@@ -592,26 +592,32 @@ impl Partial {
         self.storage.sync_directory(&parent_of(&self.path))
     }
 
-    /// Gives the directory the name of one that is there, in one step.
+    /// Exchanges the names of the directory and of an existing one, durably. If that cannot be made
+    /// durable, the existing one gets its name back.
     fn exchange(mut self, with: &Path) -> Result<Replaced> {
-        match self.storage.exchange(&self.path, with)? {
-            true => {}
-            // A file system that cannot: the old one goes aside first.
-            false => {
-                let name = with.file_name().unwrap_or_default().to_string_lossy();
-                let aside =
-                    parent_of(with).join(format!(".{name}.old-{}", stamp(SystemTime::now())));
-                self.storage.rename(with, &aside)?;
-                if let Err(error) = self.storage.rename(&self.path, with) {
-                    self.storage.rename(&aside, with)?;
-                    return Err(error);
-                }
-                self.storage.rename(&aside, &self.path)?;
-            }
+        self.swap(with)?;
+        if let Err(error) = self.storage.sync_directory(&parent_of(&self.path)) {
+            // The temporary name must not be the old store's when this value removes it.
+            self.finished = self.swap(with).is_err();
+            return Err(error);
         }
-        self.storage.sync_directory(&parent_of(&self.path))?;
         self.finished = true;
         Ok(Replaced { storage: Arc::clone(&self.storage), path: self.path.clone() })
+    }
+
+    fn swap(&self, with: &Path) -> Result<()> {
+        if self.storage.exchange(&self.path, with)? {
+            return Ok(());
+        }
+        // The file system has no exchange: the existing directory is moved aside first.
+        let name = with.file_name().unwrap_or_default().to_string_lossy();
+        let aside = parent_of(with).join(format!(".{name}.old-{}", stamp(SystemTime::now())));
+        self.storage.rename(with, &aside)?;
+        if let Err(error) = self.storage.rename(&self.path, with) {
+            self.storage.rename(&aside, with)?;
+            return Err(error);
+        }
+        self.storage.rename(&aside, &self.path)
     }
 }
 
