@@ -431,7 +431,7 @@ fn errors_of_servers_are_reported_with_their_names() {
     });
     let place = Place::new();
     for (path, code, expected) in [
-        ("/a", 11, "circle"),
+        ("/a", 11, "loop"),
         ("/program", 11, "octet-stream"),
         ("/large", 11, "--limit"),
         ("/nothing", 3, "404"),
@@ -604,7 +604,7 @@ fn damaged_pages_are_made_again() {
 fn wrong_usage_is_reported() {
     let place = place_with_page();
     for (arguments, expected) in [
-        (&["render", "not-there.html", "-o", "a.png"][..], "`not-there.html`: no file"),
+        (&["render", "not-there.html", "-o", "a.png"][..], "`not-there.html`: not a file"),
         (&["render", "page.html", "-o", "no/folder/a.png"], "no/folder"),
         (&["render", "page.html", "-o", "a.png", "--width", "0"], "--width"),
         (&["render", "page.html", "-o", "a.png", "--scale", "100"], "--scale"),

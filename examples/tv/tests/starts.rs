@@ -220,7 +220,7 @@ fn invalid_xml_is_refused_with_file_and_line() {
     refused(&options, "guide.xml", 2, "no channel `9`");
     let channel = "<channel id=\"1\"><display-name>x</display-name></channel>\n";
     write("guide.xml", &format!("{tv}{channel}\n<programme channel=\"1\" start=\"soon\"/></tv>"));
-    refused(&options, "guide.xml", 4, "no time");
+    refused(&options, "guide.xml", 4, "is not a time");
     write("guide.xml", &guide);
     write("posters.xml", "<posters>\n\n<film/></posters>");
     refused(&options, "posters.xml", 3, "no <poster>");

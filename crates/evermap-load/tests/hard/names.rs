@@ -110,7 +110,10 @@ fn an_unreadable_file_is_an_error_with_a_remedy() {
     }
     let file = cold_file(5000);
     std::fs::set_permissions(&file.path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    child_test("names::child_without_permission").with("FILE", &file.path).run_as_nobody().succeeds();
+    child_test("names::child_without_permission")
+        .with("FILE", &file.path)
+        .run_as_nobody()
+        .succeeds();
 }
 
 #[test]

@@ -61,7 +61,10 @@ fn every_method_works_for_an_unprivileged_user() {
         return skip("only root can become another user");
     }
     let file = cold_file(BYTES);
-    child_test("rights::child_with_every_method").with("FILE", &file.path).run_as_nobody().succeeds();
+    child_test("rights::child_with_every_method")
+        .with("FILE", &file.path)
+        .run_as_nobody()
+        .succeeds();
 }
 
 #[test]
