@@ -31,7 +31,7 @@ use super::listing::Listing;
 use super::one_store::in_one_store;
 use super::rebase::REBASE_PREFIX;
 use super::report::{Finding, Findings, Report};
-use super::shut::Shut;
+use super::shut::{GRACE, Shut, wait_for_users};
 use super::{checksums, heap, host_tables};
 
 /// A removal has one descriptor open for the directory, and one for each of those in it.
@@ -367,27 +367,18 @@ fn refuse_other_things(storage: &dyn Storage, store: &Path, backup: &Path) -> Re
 /// commits to it any more. `None` if it has no lock file, or this user may not lock it.
 fn refuse_use(storage: &dyn Storage, store: &Path) -> Result<Option<(Shut, Arc<dyn File>)>> {
     refuse_open_here(storage, store)?;
-    let busy = || Error::Busy {
-        what: format!("store {}", store.display()),
-        holder: "somebody has objects of it open".to_string(),
-    };
     let path = store.join(ADDRESSES);
     let locks = match storage.open(&path, OpenMode::ReadWrite) {
         Err(e) if e.is_missing_file() => return Ok(None),
         Err(Error::NotPermitted { .. }) => {
             let locks = storage.open(&path, OpenMode::Read)?;
-            return match locks.lock_holder(0, i64::MAX as u64)? {
-                None => Ok(None),
-                Some(_) => Err(busy()),
-            };
+            return wait_for_users(&*locks, 0, store, GRACE).map(|()| None);
         }
         other => other?,
     };
     // A rebase of the same store has this byte.
-    if !locks.try_lock(LockKind::Exclusive, 0, 1)? {
-        return Err(busy());
-    }
-    Ok(Some((Shut::take(&locks, store, Duration::ZERO)?, locks)))
+    lock_byte(&*locks, LockKind::Exclusive, 0, GRACE, &format!("store {}", store.display()))?;
+    Ok(Some((Shut::take(&locks, store, GRACE)?, locks)))
 }
 
 /// Copies one store's files into a directory.

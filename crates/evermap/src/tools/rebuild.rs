@@ -22,6 +22,7 @@ use super::image::Image;
 use super::keep::Keep;
 use super::listing::Listing;
 use super::repair::leases_of;
+use super::shut::{FIRST, wait_for_users};
 
 /// Bytes of addresses at the arena's beginning that a catalog's first region takes at most.
 const CATALOG_BYTES: u64 = 17 * CHUNK_BYTES;
@@ -47,12 +48,8 @@ pub(super) fn catalog(
     let locks = storage.open(&directory.join(ADDRESSES), OpenMode::OpenOrCreate)?;
     let called = format!("store {}", directory.display());
     lock_byte(&*locks, LockKind::Exclusive, 0, options.patience, &called)?;
-    // Who makes objects, or has one open, has locked its addresses: it would go on with the old
-    // catalog.
-    if locks.lock_holder(1, i64::MAX as u64 - 1)?.is_some() {
-        let holder = "another process has objects of it open".to_string();
-        return Err(Error::Busy { what: called, holder });
-    }
+    // A process with an open object would keep using the old catalog.
+    wait_for_users(&*locks, FIRST, directory, options.patience)?;
     let old = match storage.open(&directory.join(CATALOG), OpenMode::ReadWrite) {
         Ok(old) => Some(old),
         Err(error) if error.is_missing_file() => None,

@@ -11,6 +11,38 @@ use crate::storage::{File, LockKind};
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// Time that processes which have objects open get to close them. A child that was forked a moment
+/// ago holds copies of its parent's locks until it calls `exec`.
+pub(super) const GRACE: Duration = Duration::from_secs(1);
+
+/// Waits until no process holds a lock of the store's addresses from byte `first` on, for at most
+/// `GRACE`.
+///
+/// # Errors
+/// `Busy` if a process still holds one.
+pub(super) fn wait_for_users(
+    locks: &dyn File,
+    first: u64,
+    store: &Path,
+    patience: Duration,
+) -> Result<()> {
+    let since = Instant::now();
+    while locks.lock_holder(first, BYTES)?.is_some() {
+        if since.elapsed() >= patience.min(GRACE) {
+            return Err(in_use(store));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+fn in_use(store: &Path) -> Error {
+    Error::Busy {
+        what: format!("store {}", store.display()),
+        holder: "another process has objects of it open".to_string(),
+    }
+}
+
 /// All addresses of a store, locked. Processes that want to open an object wait for the end of this value,
 /// and then find that the store was replaced.
 pub(super) struct Shut(Arc<dyn File>);
@@ -24,10 +56,7 @@ impl Shut {
         let since = Instant::now();
         while !locks.try_lock(LockKind::Exclusive, FIRST, BYTES)? {
             if since.elapsed() >= patience {
-                return Err(Error::Busy {
-                    what: format!("store {}", store.display()),
-                    holder: "another process has objects of it open".to_string(),
-                });
+                return Err(in_use(store));
             }
             std::thread::sleep(PAUSE);
         }
@@ -36,7 +65,7 @@ impl Shut {
 }
 
 /// Byte 0 is locked by those who make or move a store as a whole.
-const FIRST: u64 = 1;
+pub(super) const FIRST: u64 = 1;
 const BYTES: u64 = i64::MAX as u64 - 1;
 
 impl Drop for Shut {

@@ -16,7 +16,7 @@ use crate::layout::{ADDRESSES, CATALOG};
 use crate::object::{WRITER_BYTE, lock_byte};
 use crate::storage::{File, LockKind, OpenMode, Storage, parent_of};
 use crate::tools::keep::{exists, stamp};
-use crate::tools::shut::Shut;
+use crate::tools::shut::{FIRST, Shut, wait_for_users};
 
 /// Begins the name of the directory that has the old files.
 pub(in crate::tools) const PREFIX: &str = "rebase-";
@@ -37,11 +37,7 @@ impl Hold {
         let called = format!("store {}", directory.display());
         let addresses = storage.open(&directory.join(ADDRESSES), OpenMode::OpenOrCreate)?;
         lock_byte(&*addresses, LockKind::Exclusive, 0, patience, &called)?;
-        // Who makes objects, or has one open, has locked its addresses.
-        if addresses.lock_holder(1, i64::MAX as u64 - 1)?.is_some() {
-            let holder = "another process has objects of it open".to_string();
-            return Err(Error::Busy { what: called, holder });
-        }
+        wait_for_users(&*addresses, FIRST, directory, patience)?;
         let catalog = storage.open(&directory.join(CATALOG), OpenMode::ReadWrite)?;
         lock_byte(&*catalog, LockKind::Exclusive, WRITER_BYTE, patience, &called)?;
         Ok(Hold { addresses, _catalog: catalog })
