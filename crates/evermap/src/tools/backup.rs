@@ -23,15 +23,15 @@ use crate::layout::{
 use crate::object::{WRITER_BYTE, hex, lock_byte};
 use crate::storage::{File, FileSystem, LockKind, OpenMode, Storage, copy_contents, parent_of};
 
+use super::address_lock::{AddressLock, GRACE, wait_for_users};
 use super::audit::{is_gone, open_found, read_listing};
-use super::check::{CheckOptions, Look, catalog_image, check};
+use super::check::{CheckOptions, Scan, catalog_image, check};
 use super::image::Image;
-use super::keep::{PREFIX as KEPT_PREFIX, exists, stamp};
 use super::listing::Listing;
 use super::one_store::in_one_store;
+use super::quarantine::{PREFIX as KEPT_PREFIX, exists, stamp};
 use super::rebase::REBASE_PREFIX;
 use super::report::{Finding, Findings, Report};
-use super::shut::{GRACE, Shut, wait_for_users};
 use super::{checksums, heap, host_tables};
 
 /// A removal has one descriptor open for the directory, and one for each of those in it.
@@ -158,12 +158,12 @@ pub fn backup(
 fn backup_in(from: &Path, to: &Path, options: &BackupOptions) -> Result<BackupReport> {
     let storage = Arc::clone(&options.check.storage);
     // Says whether there is a store before anything is made.
-    let look = Look::new(from, &options.check)?;
-    refuse_what_is_there(&*storage, to)?;
+    let scan = Scan::new(from, &options.check)?;
+    refuse_occupied(&*storage, to)?;
     refuse_inside(&*storage, to, from)?;
     let partial = Partial::create(&storage, to)?;
     let mut copier = Copier {
-        look,
+        scan,
         options,
         storage: Arc::clone(&storage),
         to: partial.path.clone(),
@@ -173,7 +173,7 @@ fn backup_in(from: &Path, to: &Path, options: &BackupOptions) -> Result<BackupRe
     };
     copier.all()?;
     let report = copier.report;
-    refuse_what_is_there(&*storage, to)?;
+    refuse_occupied(&*storage, to)?;
     partial.finish(|path| storage.rename(path, to))?;
     Ok(report)
 }
@@ -211,16 +211,16 @@ pub fn restore(
 ) -> Result<BackupReport> {
     let (from, to) = (backup.as_ref(), store.as_ref());
     let storage = Arc::clone(&options.check.storage);
-    let there = something_there(&*storage, to)?;
+    let there = is_occupied(&*storage, to)?;
     if there && !force {
-        return refuse_what_is_there(&*storage, to).map(|()| BackupReport::default());
+        return refuse_occupied(&*storage, to).map(|()| BackupReport::default());
     }
     let silent = CheckOptions { progress: None, ..options.check.clone() };
     refuse_damage(check(from, &silent)?, "the backup")?;
     refuse_inside(&*storage, to, from)?;
     if there {
         // All of it is about to be removed.
-        refuse_other_things(&*storage, to, from)?;
+        refuse_foreign_files(&*storage, to, from)?;
         refuse_inside(&*storage, from, to)?;
     }
     let partial = Partial::create(&storage, to)?;
@@ -228,7 +228,7 @@ pub fn restore(
     let check = CheckOptions { storage: Arc::clone(&source), ..options.check.clone() };
     let unverified = BackupOptions { verify: false, check };
     let mut copier = Copier {
-        look: Look::new(from, &unverified.check)?,
+        scan: Scan::new(from, &unverified.check)?,
         options: &unverified,
         storage: source,
         to: partial.path.clone(),
@@ -270,7 +270,7 @@ pub(super) fn refuse_damage(report: Report, what: &'static str) -> Result<()> {
 }
 
 /// Is there anything at a path? An empty directory is nothing.
-fn something_there(storage: &dyn Storage, path: &Path) -> Result<bool> {
+fn is_occupied(storage: &dyn Storage, path: &Path) -> Result<bool> {
     match storage.list(path) {
         Ok(names) => Ok(!names.is_empty()),
         // A symbolic link that leads nowhere is something.
@@ -287,8 +287,8 @@ fn something_there(storage: &dyn Storage, path: &Path) -> Result<bool> {
     }
 }
 
-fn refuse_what_is_there(storage: &dyn Storage, path: &Path) -> Result<()> {
-    match something_there(storage, path)? {
+fn refuse_occupied(storage: &dyn Storage, path: &Path) -> Result<()> {
+    match is_occupied(storage, path)? {
         false => Ok(()),
         true => Err(Error::StoreExists {
             path: path.to_path_buf(),
@@ -333,7 +333,7 @@ fn refuse_inside(storage: &dyn Storage, inner: &Path, outer: &Path) -> Result<()
 
 /// What is replaced has to be a store and nothing else: it is removed as a whole. A host's table of
 /// which the backup has none would be gone for good, and keys with it.
-fn refuse_other_things(storage: &dyn Storage, store: &Path, backup: &Path) -> Result<()> {
+fn refuse_foreign_files(storage: &dyn Storage, store: &Path, backup: &Path) -> Result<()> {
     let refuse = |why: String| Err(Error::StoreExists { path: store.to_path_buf(), why });
     if is_link(storage, store) {
         return refuse("a symbolic link is there; name the directory that it leads to".to_string());
@@ -365,7 +365,7 @@ fn refuse_other_things(storage: &dyn Storage, store: &Path, backup: &Path) -> Re
 
 /// Keeps a store that is about to be removed from being used until what is returned goes: nobody
 /// commits to it any more. `None` if it has no lock file, or this user may not lock it.
-fn refuse_use(storage: &dyn Storage, store: &Path) -> Result<Option<(Shut, Arc<dyn File>)>> {
+fn refuse_use(storage: &dyn Storage, store: &Path) -> Result<Option<(AddressLock, Arc<dyn File>)>> {
     refuse_open_here(storage, store)?;
     let path = store.join(ADDRESSES);
     let locks = match storage.open(&path, OpenMode::ReadWrite) {
@@ -378,12 +378,12 @@ fn refuse_use(storage: &dyn Storage, store: &Path) -> Result<Option<(Shut, Arc<d
     };
     // A rebase of the same store has this byte.
     lock_byte(&*locks, LockKind::Exclusive, 0, GRACE, &format!("store {}", store.display()))?;
-    Ok(Some((Shut::take(&locks, store, GRACE)?, locks)))
+    Ok(Some((AddressLock::acquire(&locks, store, GRACE)?, locks)))
 }
 
 /// Copies one store's files into a directory.
 struct Copier<'a> {
-    look: Look<'a>,
+    scan: Scan<'a>,
     options: &'a BackupOptions,
     storage: Arc<dyn Storage>,
     to: PathBuf,
@@ -400,53 +400,53 @@ impl Copier<'_> {
             self.storage.create_directory(&self.to.join(folder))?;
         }
         let mut listing = self.listing()?;
-        let mut held_up = None;
+        let mut catalog_lock = None;
         for round in 0.. {
-            self.missing(&listing, held_up.is_some())?;
-            let image = catalog_image(&*self.storage, self.look.directory)?;
+            self.copy_missing(&listing, catalog_lock.is_some())?;
+            let image = catalog_image(&*self.storage, self.scan.directory)?;
             let now = read_listing(&image)?;
             let complete = now.objects.iter().all(|(_, f)| self.copied.contains_key(&f.uuid));
             if complete {
                 self.drop_removed(&now)?;
-                self.catalog(&image)?;
+                self.copy_catalog(&image)?;
                 self.report.objects = self.copied.len() as u64;
                 self.report.bytes = self.copied.values().sum();
                 break;
             }
             listing = now;
-            if round >= ROUNDS_MAX && held_up.is_none() {
-                held_up = Some(self.hold_up()?);
+            if round >= ROUNDS_MAX && catalog_lock.is_none() {
+                catalog_lock = Some(self.lock_catalog()?);
                 listing = self.listing()?;
             }
         }
         // Behind the objects: a table may have addresses of objects that the copy lacks, as after a
         // kill, and never lacks those of one that it has.
-        host_tables::copy(&*self.storage, self.look.directory, &self.to)?;
+        host_tables::copy(&*self.storage, self.scan.directory, &self.to)?;
         self.storage.sync_directory(&self.to.join(OBJECTS))?;
         self.storage.sync_directory(&self.to)
     }
 
     fn listing(&self) -> Result<Listing> {
-        let image = catalog_image(&*self.storage, self.look.directory)?;
+        let image = catalog_image(&*self.storage, self.scan.directory)?;
         read_listing(&image)
     }
 
     /// Keeps the catalog from being changed for as long as the file given lives.
-    fn hold_up(&self) -> Result<Arc<dyn File>> {
-        let file = self.storage.open(&self.look.directory.join(CATALOG), OpenMode::ReadWrite)?;
+    fn lock_catalog(&self) -> Result<Arc<dyn File>> {
+        let file = self.storage.open(&self.scan.directory.join(CATALOG), OpenMode::ReadWrite)?;
         let patience = self.options.check.patience;
         lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, patience, "the catalog")?;
         Ok(file)
     }
 
     /// Copies what the copy lacks. An object that is gone was removed since the catalog was read.
-    fn missing(&mut self, listing: &Listing, is_final: bool) -> Result<()> {
-        let total_bytes = self.look.total_bytes();
+    fn copy_missing(&mut self, listing: &Listing, is_final: bool) -> Result<()> {
+        let total_bytes = self.scan.total_bytes();
         for (name, found) in &listing.objects {
             if self.copied.contains_key(&found.uuid) {
                 continue;
             }
-            let image = match open_found(&self.look, listing, (name, found)) {
+            let image = match open_found(&self.scan, listing, (name, found)) {
                 Err(e) if is_gone(&e) && !is_final && self.has_moved(listing) => continue,
                 other => other?,
             };
@@ -497,7 +497,7 @@ impl Copier<'_> {
     }
 
     /// The catalog, with the (empty) log that it keeps for good.
-    fn catalog(&self, image: &Image) -> Result<()> {
+    fn copy_catalog(&self, image: &Image) -> Result<()> {
         let s = image.superblock();
         self.copy(image, &self.to.join(CATALOG), LOG_REQUIRED)?;
         let log_path = self.to.join(CATALOG_LOG);

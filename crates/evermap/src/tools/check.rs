@@ -162,30 +162,30 @@ pub fn check(directory: impl AsRef<Path>, options: &CheckOptions) -> Result<Repo
         options.repair || (report.findings.is_empty() && report.unchecked.is_empty())
     };
     in_one_store(directory, options, is_good, |options| {
-        let seen = Look::new(directory, options)?.all()?;
+        let result = Scan::new(directory, options)?.run()?;
         match options.repair {
-            true => repair::run(directory, options, seen),
-            false => Ok(seen.report),
+            true => repair::run(directory, options, result),
+            false => Ok(result.report),
         }
     })
 }
 
 /// What a look at a store gave: the report, and what a repair builds on.
-pub(super) struct Seen {
+pub(super) struct ScanResult {
     pub(super) report: Report,
     /// What could be read of the catalog.
     pub(super) listing: Option<Listing>,
 }
 
 /// One look at a store.
-pub(super) struct Look<'a> {
+pub(super) struct Scan<'a> {
     pub(super) directory: &'a Path,
     pub(super) options: &'a CheckOptions,
     total_bytes: u64,
 }
 
-impl<'a> Look<'a> {
-    pub(super) fn new(directory: &'a Path, options: &'a CheckOptions) -> Result<Look<'a>> {
+impl<'a> Scan<'a> {
+    pub(super) fn new(directory: &'a Path, options: &'a CheckOptions) -> Result<Scan<'a>> {
         let no_store = |why: String| Error::NoStore { path: directory.to_path_buf(), why };
         let storage = &options.storage;
         storage.directory_identity(directory).map_err(|e| match e {
@@ -197,11 +197,11 @@ impl<'a> Look<'a> {
         if !has(CATALOG) && !has(ADDRESSES) && !has(OBJECTS) {
             return Err(no_store("the directory has neither a catalog nor objects".to_string()));
         }
-        let mut look = Look { directory, options, total_bytes: 0 };
+        let mut scan = Scan { directory, options, total_bytes: 0 };
         if options.progress.is_some() {
-            look.total_bytes = look.count_bytes();
+            scan.total_bytes = scan.count_bytes();
         }
-        Ok(look)
+        Ok(scan)
     }
 
     /// Bytes of all object files, if somebody wants to be told how far a tool has come.
@@ -221,36 +221,36 @@ impl<'a> Look<'a> {
     }
 
     /// Everything there is to look at.
-    pub(super) fn all(&self) -> Result<Seen> {
+    pub(super) fn run(&self) -> Result<ScanResult> {
         let mut report = Report { directory: self.directory.to_path_buf(), ..Report::default() };
-        let (listing, trusted) = self.catalog(&mut report);
+        let (listing, trusted) = self.check_catalog(&mut report);
         let known = listing.as_ref().filter(|_| trusted);
         let mut owned: Vec<(Lease, String)> = Vec::new();
         let mut done_bytes = 0;
         let objects = known.iter().flat_map(|listing| &listing.objects);
         for (name, found) in objects {
-            let looked = self.named_object(&mut report, known, (name, found), done_bytes);
+            let scanned = self.check_object(&mut report, known, (name, found), done_bytes);
             done_bytes += report.objects.last().map_or(0, |last| last.file_bytes);
-            owned.extend(looked.into_iter().map(|lease| (lease, format!("object `{name}`"))));
+            owned.extend(scanned.into_iter().map(|lease| (lease, format!("object `{name}`"))));
         }
         if let Some(listing) = known {
-            self.overlaps(&mut report, owned);
+            self.check_overlaps(&mut report, owned);
             files::check(self, &mut report, listing)?;
         } else {
-            self.files_without_catalog(&mut report)?;
+            self.check_files_without_catalog(&mut report)?;
         }
-        Ok(Seen { report, listing })
+        Ok(ScanResult { report, listing })
     }
 
     /// Checks the catalog. Gives what could be read of it, and whether it can be relied on.
-    fn catalog(&self, report: &mut Report) -> (Option<Listing>, bool) {
+    fn check_catalog(&self, report: &mut Report) -> (Option<Listing>, bool) {
         let remedy = "`--repair` makes it anew from the object files";
         let mut findings =
-            Findings::new(CATALOG.into(), None).answered_by(remedy, Repair::RebuildCatalog);
+            Findings::new(CATALOG.into(), None).with_repair(remedy, Repair::RebuildCatalog);
         let mut listing = None;
-        let looked = self.read_catalog(report, &mut findings, &mut listing);
-        let mut trusted = looked.is_ok();
-        if let Err(error) = looked {
+        let scanned = self.read_catalog(report, &mut findings, &mut listing);
+        let mut trusted = scanned.is_ok();
+        if let Err(error) = scanned {
             let error = match error.is_missing_file() {
                 true if self.was_never_finished() => {
                     findings.add(
@@ -382,7 +382,7 @@ impl<'a> Look<'a> {
     }
 
     /// Checks an object that the catalog names. Gives the addresses of its regions.
-    fn named_object(
+    fn check_object(
         &self,
         report: &mut Report,
         catalog: Option<&Listing>,
@@ -394,38 +394,38 @@ impl<'a> Look<'a> {
         // Its maker may move the file from one to the other between our two looks.
         for folder in [OBJECTS, BUILDING, OBJECTS] {
             let subject = self.subject(folder, found.uuid, Some((name, found)), store_uuid);
-            let looked = object::check(self.options, &subject, |bytes| {
+            let scanned = object::check(self.options, &subject, |bytes| {
                 if let Some(progress) = &self.options.progress {
                     progress((done_bytes + bytes).min(self.total_bytes), self.total_bytes);
                 }
             });
-            if !looked.unchecked.as_ref().is_some_and(Error::is_missing_file) {
-                last = Some((subject, looked));
+            if !scanned.unchecked.as_ref().is_some_and(Error::is_missing_file) {
+                last = Some((subject, scanned));
                 break;
             }
         }
-        let Some((subject, looked)) = last else {
-            self.missing_file(report, name, found);
+        let Some((subject, scanned)) = last else {
+            self.report_missing_file(report, name, found);
             return Vec::new();
         };
-        report.findings.extend(looked.findings);
-        report.objects.extend(looked.report);
-        if let Some(error) = looked.unchecked {
+        report.findings.extend(scanned.findings);
+        report.objects.extend(scanned.report);
+        if let Some(error) = scanned.unchecked {
             let (file, object) = (subject.file.clone(), Some(name.to_string()));
             report.unchecked.push(Unchecked { file, object, error });
         }
-        self.leases(report, &subject, &looked.leases);
-        looked.leases
+        self.check_leases(report, &subject, &scanned.leases);
+        scanned.leases
     }
 
-    fn missing_file(&self, report: &mut Report, name: &str, found: &Found) {
+    fn report_missing_file(&self, report: &mut Report, name: &str, found: &Found) {
         // Removed or replaced since the catalog was read?
         let still = |l: &Listing| l.objects.iter().any(|(_, entry)| entry.uuid == found.uuid);
         if !self.fresh_listing().is_none_or(|listing| still(&listing)) {
             return;
         }
         let file = Path::new(OBJECTS).join(hex(&found.uuid));
-        let mut findings = Findings::new(file, Some(name.to_string())).answered_by(
+        let mut findings = Findings::new(file, Some(name.to_string())).with_repair(
             "restore it from a backup; `--repair` takes the name out of the catalog",
             Repair::Forget { name: name.to_string(), uuid: found.uuid },
         );
@@ -434,7 +434,7 @@ impl<'a> Look<'a> {
     }
 
     /// The catalog's addresses of an object must cover its regions.
-    fn leases(&self, report: &mut Report, subject: &Subject<'_>, regions: &[Lease]) {
+    fn check_leases(&self, report: &mut Report, subject: &Subject<'_>, regions: &[Lease]) {
         let Some((name, found)) = subject.entry else { return };
         let covered = |leases: &[Lease]| {
             regions.iter().all(|region| leases.iter().any(|lease| contains(lease, region)))
@@ -449,13 +449,13 @@ impl<'a> Look<'a> {
             return;
         }
         let mut findings = Findings::new(CATALOG.into(), Some(name.to_string()))
-            .answered_by("`--repair` records the object's own", Repair::Leases(found.uuid));
+            .with_repair("`--repair` records the object's own", Repair::Leases(found.uuid));
         findings.damage("the object's addresses", show(&found.leases), show(regions));
         report.findings.extend(findings.into_list());
     }
 
     /// No two objects at the same addresses.
-    fn overlaps(&self, report: &mut Report, mut owned: Vec<(Lease, String)>) {
+    fn check_overlaps(&self, report: &mut Report, mut owned: Vec<(Lease, String)>) {
         if let Ok(image) = self.catalog_image() {
             let own = image.superblock().regions().iter().map(lease_of);
             owned.extend(
@@ -478,7 +478,7 @@ impl<'a> Look<'a> {
     }
 
     /// The object files of a store whose catalog cannot be read.
-    fn files_without_catalog(&self, report: &mut Report) -> Result<()> {
+    fn check_files_without_catalog(&self, report: &mut Report) -> Result<()> {
         let names = match self.options.storage.list(&self.directory.join(OBJECTS)) {
             Ok(names) => names,
             Err(e) if e.is_missing_file() => return Ok(()),
@@ -486,12 +486,12 @@ impl<'a> Look<'a> {
         };
         for uuid in names.iter().filter_map(|name| crate::layout::parse_uuid(name)) {
             let subject = self.subject(OBJECTS, uuid, None, None);
-            let looked = object::check(self.options, &subject, |_| {});
-            report.findings.extend(looked.findings);
-            report.objects.extend(looked.report);
-            if let Some(error) = looked.unchecked {
+            let scanned = object::check(self.options, &subject, |_| {});
+            report.findings.extend(scanned.findings);
+            report.objects.extend(scanned.report);
+            if let Some(error) = scanned.unchecked {
                 let file = subject.file.clone();
-                report.unchecked.push(Unchecked { file, object: looked.own_name, error });
+                report.unchecked.push(Unchecked { file, object: scanned.own_name, error });
             }
         }
         Ok(())

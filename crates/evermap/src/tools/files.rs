@@ -7,28 +7,28 @@ use crate::layout::{ADDRESSES, BUILDING, NEW_CATALOG, OBJECTS, parse_uuid, token
 use crate::object::WRITER_BYTE;
 use crate::storage::OpenMode;
 
-use super::check::Look;
+use super::check::Scan;
 use super::listing::Listing;
 use super::object;
 use super::report::{Findings, Repair, Report, Severity, Unchecked};
 
 /// Looks for files that the catalog, as of `listing`, does not account for.
-pub(super) fn check(look: &Look<'_>, report: &mut Report, listing: &Listing) -> Result<()> {
-    let mut strays = Strays { look, report, listing: listing.clone() };
+pub(super) fn check(scan: &Scan<'_>, report: &mut Report, listing: &Listing) -> Result<()> {
+    let mut strays = Strays { scan, report, listing: listing.clone() };
     strays.objects()?;
     strays.building()?;
     strays.new_catalog()
 }
 
 struct Strays<'a> {
-    look: &'a Look<'a>,
+    scan: &'a Scan<'a>,
     report: &'a mut Report,
     listing: Listing,
 }
 
 impl Strays<'_> {
     fn names(&self, folder: &str) -> Result<Vec<String>> {
-        match self.look.options.storage.list(&self.look.directory.join(folder)) {
+        match self.scan.options.storage.list(&self.scan.directory.join(folder)) {
             Err(e) if e.is_missing_file() => Ok(Vec::new()),
             other => other.map(|mut names| {
                 names.sort_unstable();
@@ -46,7 +46,7 @@ impl Strays<'_> {
         if self.is_named(uuid) {
             return false;
         }
-        if let Some(fresh) = self.look.fresh_listing() {
+        if let Some(fresh) = self.scan.fresh_listing() {
             self.listing = fresh;
         }
         !self.is_named(uuid) && self.opens(file)
@@ -54,8 +54,8 @@ impl Strays<'_> {
 
     /// A file that cannot be opened is there all the same.
     fn opens(&self, file: &Path) -> bool {
-        let path = self.look.directory.join(file);
-        let opened = self.look.options.storage.open(&path, OpenMode::Read);
+        let path = self.scan.directory.join(file);
+        let opened = self.scan.options.storage.open(&path, OpenMode::Read);
         !opened.is_err_and(|error| error.is_missing_file())
     }
 
@@ -64,8 +64,8 @@ impl Strays<'_> {
     /// has no name in it, is nobody's. What cannot be told counts
     /// as in work: it stays.
     fn is_in_work(&self, file: &Path) -> bool {
-        let path = self.look.directory.join(file);
-        match self.look.options.storage.open(&path, OpenMode::Read) {
+        let path = self.scan.directory.join(file);
+        match self.scan.options.storage.open(&path, OpenMode::Read) {
             Ok(file) => !matches!(file.lock_holder(WRITER_BYTE, 1), Ok(None)),
             Err(error) => !error.is_missing_file(),
         }
@@ -107,21 +107,21 @@ impl Strays<'_> {
             self.leftover(file.clone(), "the file of an object that was removed", Some(file));
             return;
         }
-        let subject = self.look.subject(OBJECTS, uuid, None, Some(self.listing.store_uuid));
-        let looked = object::check(self.look.options, &subject, |_| {});
-        if looked.unchecked.as_ref().is_some_and(Error::is_missing_file) {
+        let subject = self.scan.subject(OBJECTS, uuid, None, Some(self.listing.store_uuid));
+        let scanned = object::check(self.scan.options, &subject, |_| {});
+        if scanned.unchecked.as_ref().is_some_and(Error::is_missing_file) {
             return;
         }
-        let own = looked.own_name.clone().unwrap_or_default();
-        let sound = !looked.is_damaged && looked.unchecked.is_none();
-        self.report.findings.extend(looked.findings);
-        self.report.objects.extend(looked.report);
-        if let Some(error) = looked.unchecked {
+        let own = scanned.own_name.clone().unwrap_or_default();
+        let sound = !scanned.is_damaged && scanned.unchecked.is_none();
+        self.report.findings.extend(scanned.findings);
+        self.report.objects.extend(scanned.report);
+        if let Some(error) = scanned.unchecked {
             let file = file.clone();
             self.report.unchecked.push(Unchecked { file, object: None, error });
         }
         if sound {
-            let mut findings = Findings::new(file, None).answered_by(
+            let mut findings = Findings::new(file, None).with_repair(
                 "`--repair` gives it a name in the catalog again",
                 Repair::Adopt(uuid),
             );
@@ -166,9 +166,9 @@ impl Strays<'_> {
 
     /// Does the process that made this id still run?
     fn maker_lives(&self, uuid: [u8; 16]) -> bool {
-        let path = self.look.directory.join(ADDRESSES);
+        let path = self.scan.directory.join(ADDRESSES);
         // What cannot be told is taken for alive: its file stays.
-        match self.look.options.storage.open(&path, OpenMode::Read) {
+        match self.scan.options.storage.open(&path, OpenMode::Read) {
             Ok(locks) => !matches!(locks.lock_holder(token_of(uuid), 1), Ok(None)),
             Err(error) => !error.is_missing_file(),
         }

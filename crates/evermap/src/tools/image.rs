@@ -17,7 +17,7 @@ use crate::storage::{File, OpenMode, Storage};
 /// Bytes of a page.
 const PAGE: usize = PAGE_BYTES as usize;
 /// How often a file that was replaced while it was being opened is opened again.
-const OPENINGS_MAX: usize = 8;
+const OPEN_ATTEMPTS_MAX: usize = 8;
 
 /// A commit of an object. Holds the reader's lock while it lives: nobody changes pages that the
 /// log does not have.
@@ -35,7 +35,7 @@ pub(super) struct Image {
 impl Image {
     /// Opens the last commit as a reader does.
     pub(super) fn open(storage: &dyn Storage, place: &Place) -> Result<Image> {
-        for _ in 0..OPENINGS_MAX {
+        for _ in 0..OPEN_ATTEMPTS_MAX {
             let file = storage.open(&place.path, OpenMode::Read)?;
             gate::begin_reading(&*file, &place.called)?;
             match Image::of_locked(storage, place, Arc::clone(&file)) {

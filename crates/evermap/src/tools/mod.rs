@@ -6,6 +6,7 @@
 //! an image of it, in which every address is looked up before anything is read; only a repair,
 //! which begins with a check, opens the store as a program does.
 
+mod address_lock;
 mod audit;
 mod backup;
 mod check;
@@ -15,17 +16,16 @@ mod files;
 mod heap;
 mod host_tables;
 mod image;
-mod keep;
 mod listing;
 mod map;
 mod object;
 mod one_store;
 mod picture;
+mod quarantine;
 mod rebase;
 mod rebuild;
 mod repair;
 mod report;
-mod shut;
 
 pub use crate::object::{
     Chunk, ChunkContent, ClassUse, MapTotals, ObjectMap, PAGES_PER_CHUNK, PageUse, RegionMap,

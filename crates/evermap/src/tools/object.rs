@@ -25,7 +25,7 @@ pub(super) struct Subject<'a> {
 }
 
 /// What a look at one object file gave.
-pub(super) struct Looked {
+pub(super) struct ObjectScan {
     pub(super) report: Option<ObjectReport>,
     pub(super) findings: Vec<Finding>,
     pub(super) unchecked: Option<Error>,
@@ -41,15 +41,15 @@ pub(super) fn check(
     options: &CheckOptions,
     subject: &Subject<'_>,
     progress: impl FnMut(u64),
-) -> Looked {
+) -> ObjectScan {
     let name = subject.entry.map(|(name, _)| name.to_string());
     let quarantine = Repair::Quarantine { uuid: subject.uuid, name: name.clone() };
     let remedy = match name.as_deref().is_some_and(options.is_cache) {
         true => "repair: it is taken out of the store, and made anew when it is needed",
         false => "restore it from a backup, or take it out of the store with `--quarantine`",
     };
-    let mut findings = Findings::new(subject.file.clone(), name).answered_by(remedy, quarantine);
-    let mut looked = Looked {
+    let mut findings = Findings::new(subject.file.clone(), name).with_repair(remedy, quarantine);
+    let mut scanned = ObjectScan {
         report: None,
         findings: Vec::new(),
         unchecked: None,
@@ -57,25 +57,25 @@ pub(super) fn check(
         own_name: None,
         is_damaged: false,
     };
-    if let Err(error) = check_image(options, subject, &mut findings, &mut looked, progress) {
-        looked.unchecked = findings.take_error(error);
+    if let Err(error) = check_image(options, subject, &mut findings, &mut scanned, progress) {
+        scanned.unchecked = findings.take_error(error);
     }
-    looked.is_damaged = findings.has_damage();
-    looked.findings = findings.into_list();
-    looked
+    scanned.is_damaged = findings.has_damage();
+    scanned.findings = findings.into_list();
+    scanned
 }
 
 fn check_image(
     options: &CheckOptions,
     subject: &Subject<'_>,
     findings: &mut Findings,
-    looked: &mut Looked,
+    scanned: &mut ObjectScan,
     progress: impl FnMut(u64),
 ) -> crate::Result<()> {
     let image = Image::open(&*options.storage, &subject.place)?;
     let s = image.superblock();
-    looked.leases = leases_of(&image);
-    looked.own_name = Some(s.name());
+    scanned.leases = leases_of(&image);
+    scanned.own_name = Some(s.name());
     check_names(&image, subject, findings);
     check_length(&image, findings)?;
     check_log(options, subject, &image, findings)?;
@@ -84,7 +84,7 @@ fn check_image(
         .entry
         .map(|(name, _)| Repair::AcceptData { uuid: subject.uuid, name: name.to_string() });
     let pages_verified = checksums::check(&image, findings, accept.as_ref(), progress)?;
-    looked.report = Some(ObjectReport {
+    scanned.report = Some(ObjectReport {
         object: subject.entry.map(|(name, _)| name.to_string()),
         file: subject.file.clone(),
         sequence: s.commit_sequence,

@@ -11,7 +11,7 @@ use crate::api::was_replaced;
 use crate::error::Result;
 
 /// How often a tool begins. Each further time needs another process that replaced the store.
-const BEGINNINGS_MAX: usize = 100;
+const ATTEMPTS_MAX: usize = 100;
 
 /// Runs a tool with options that lead to the files of one directory. Runs it again if `is_good` refuses
 /// its result, or it fails, and the path leads to another directory by then.
@@ -21,7 +21,7 @@ pub(super) fn in_one_store<R>(
     is_good: impl Fn(&R) -> bool,
     mut run: impl FnMut(&CheckOptions) -> Result<R>,
 ) -> Result<R> {
-    for _ in 1..BEGINNINGS_MAX {
+    for _ in 1..ATTEMPTS_MAX {
         // The tool says what is wrong with a directory that cannot be entered.
         let Ok(Some(entered)) = options.storage.enter(directory) else { break };
         let inside = CheckOptions { storage: entered.clone(), ..options.clone() };

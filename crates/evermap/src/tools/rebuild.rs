@@ -17,18 +17,18 @@ use crate::layout::{ADDRESSES, CATALOG, CATALOG_LOG, OBJECTS, parse_uuid};
 use crate::object::{WRITER_BYTE, hex, lock_byte, peek};
 use crate::storage::{LockKind, OpenMode};
 
-use super::check::{CheckOptions, Look};
+use super::address_lock::{FIRST, wait_for_users};
+use super::check::{CheckOptions, Scan};
 use super::image::Image;
-use super::keep::Keep;
 use super::listing::Listing;
+use super::quarantine::Quarantine;
 use super::repair::leases_of;
-use super::shut::{FIRST, wait_for_users};
 
 /// Bytes of addresses at the arena's beginning that a catalog's first region takes at most.
 const CATALOG_BYTES: u64 = 17 * CHUNK_BYTES;
 
 /// One object file that says of itself what the catalog has to know.
-struct Witness {
+struct Candidate {
     found: Found,
     name: String,
     store_uuid: [u8; 16],
@@ -40,7 +40,7 @@ struct Witness {
 pub(super) fn catalog(
     directory: &Path,
     options: &CheckOptions,
-    keep: &mut Keep<'_>,
+    quarantine: &mut Quarantine<'_>,
     known: Option<&Listing>,
 ) -> Result<Vec<String>> {
     let storage = &options.storage;
@@ -59,22 +59,24 @@ pub(super) fn catalog(
     if let Some(old) = &old {
         lock_byte(&**old, LockKind::Exclusive, WRITER_BYTE, Duration::ZERO, &called)?;
     }
-    let head = old.as_ref().and_then(|old| peek(&**old).ok());
-    keep.copy(Path::new(CATALOG))?;
-    keep.copy(Path::new(CATALOG_LOG))?;
+    let superblock = old.as_ref().and_then(|old| peek(&**old).ok());
+    quarantine.copy(Path::new(CATALOG))?;
+    quarantine.copy(Path::new(CATALOG_LOG))?;
     let mut actions = Vec::new();
-    let witnesses = witnesses(directory, options, known, keep, &mut actions)?;
-    let sound = witnesses.iter().filter(|witness| is_sound(witness.arena));
-    let said = most_frequent(sound.map(|witness| (witness.store_uuid, witness.arena)));
-    let head = head.map(|head| (head.store_uuid, (head.arena_base, head.arena_length)));
+    let candidates = candidates(directory, options, known, quarantine, &mut actions)?;
+    let sound = candidates.iter().filter(|candidate| is_sound(candidate.arena));
+    let majority = most_frequent(sound.map(|candidate| (candidate.store_uuid, candidate.arena)));
+    let superblock = superblock.map(|superblock| {
+        (superblock.store_uuid, (superblock.arena_base, superblock.arena_length))
+    });
     // The files outvote a catalog that is damaged.
-    let contents = match said.or(head.filter(|(_, arena)| is_sound(*arena))) {
+    let contents = match majority.or(superblock.filter(|(_, arena)| is_sound(*arena))) {
         Some((store_uuid, arena)) => {
-            let objects = choose(witnesses, store_uuid, arena, known, &mut actions);
+            let objects = choose(candidates, store_uuid, arena, known, &mut actions);
             let arenas = arenas(arena, &objects, known);
             NewCatalog { store_uuid: Some(store_uuid), arenas, objects }
         }
-        None if witnesses.is_empty() => NewCatalog::default(),
+        None if candidates.is_empty() => NewCatalog::default(),
         None => {
             return Err(Error::Damaged {
                 path: directory.join(OBJECTS),
@@ -92,14 +94,14 @@ pub(super) fn catalog(
 }
 
 /// Every object file whose superblock can be read.
-fn witnesses(
+fn candidates(
     directory: &Path,
     options: &CheckOptions,
     known: Option<&Listing>,
-    keep: &mut Keep<'_>,
+    quarantine: &mut Quarantine<'_>,
     actions: &mut Vec<String>,
-) -> Result<Vec<Witness>> {
-    let look = Look::new(directory, options)?;
+) -> Result<Vec<Candidate>> {
+    let scan = Scan::new(directory, options)?;
     let mut names = match options.storage.list(&directory.join(OBJECTS)) {
         Err(e) if e.is_missing_file() => Vec::new(),
         other => other?,
@@ -111,17 +113,17 @@ fn witnesses(
         .map(|(name, found)| (found.uuid, (name.as_str(), found.created_ns)))
         .collect();
     let doomed: HashSet<[u8; 16]> = known.iter().flat_map(|l| &l.doomed).copied().collect();
-    let mut witnesses = Vec::new();
+    let mut candidates = Vec::new();
     for uuid in names.iter().filter_map(|name| parse_uuid(name)) {
         if doomed.contains(&uuid) {
             // Without the catalog that says so, it would be taken for one that lost its name.
             let file = Path::new(OBJECTS).join(hex(&uuid));
-            keep.take(&file)?;
-            keep.take(&file.with_extension("log"))?;
+            quarantine.take(&file)?;
+            quarantine.take(&file.with_extension("log"))?;
             actions.push(format!("moved {}, which was removed, out of the store", file.display()));
             continue;
         }
-        let place = look.subject(OBJECTS, uuid, None, None).place;
+        let place = scan.subject(OBJECTS, uuid, None, None).place;
         let image = match Image::open(&*options.storage, &place) {
             Ok(image) => image,
             // A catalog without it would take its name. Who says so may leave out what cannot be read.
@@ -147,9 +149,9 @@ fn witnesses(
         };
         let found = Found { uuid, created_ns, leases: leases_of(&image) };
         let arena = (s.arena_base, s.arena_length);
-        witnesses.push(Witness { found, name, store_uuid: s.store_uuid, arena });
+        candidates.push(Candidate { found, name, store_uuid: s.store_uuid, arena });
     }
-    Ok(witnesses)
+    Ok(candidates)
 }
 
 /// Does the error say that the file is no object any more, rather than that it cannot be read now?
@@ -178,7 +180,7 @@ fn is_sound((base, length): (u64, u64)) -> bool {
 
 /// Which files get a name, and which: the newest of those that call themselves the same has it.
 fn choose(
-    mut witnesses: Vec<Witness>,
+    mut candidates: Vec<Candidate>,
     store_uuid: [u8; 16],
     arena: (u64, u64),
     known: Option<&Listing>,
@@ -186,14 +188,14 @@ fn choose(
 ) -> Vec<(String, Found)> {
     let from_catalog: HashSet<[u8; 16]> =
         known.iter().flat_map(|l| &l.objects).map(|(_, found)| found.uuid).collect();
-    witnesses.sort_by_key(|witness| {
-        let named = from_catalog.contains(&witness.found.uuid);
-        (std::cmp::Reverse(named), std::cmp::Reverse(witness.found.created_ns))
+    candidates.sort_by_key(|candidate| {
+        let named = from_catalog.contains(&candidate.found.uuid);
+        (std::cmp::Reverse(named), std::cmp::Reverse(candidate.found.created_ns))
     });
     let mut names = HashSet::new();
     let mut taken = vec![Lease { base: arena.0, bytes: CATALOG_BYTES }];
     let mut objects = Vec::new();
-    for Witness { found, name, store_uuid: own_store, .. } in witnesses {
+    for Candidate { found, name, store_uuid: own_store, .. } in candidates {
         let file = format!("{OBJECTS}/{}", hex(&found.uuid));
         if own_store != store_uuid {
             actions.push(format!("left {file} without a name: it is of another store"));

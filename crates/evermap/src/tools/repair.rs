@@ -16,32 +16,33 @@ use crate::layout::{BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
 use crate::object::{CONTENT_BYTE, WRITER_BYTE, hex, lease_of, lock_byte, peek};
 use crate::storage::{File, LockKind, OpenMode};
 
-use super::check::{CheckOptions, Look, Seen};
+use super::check::{CheckOptions, Scan, ScanResult};
 use super::checksums;
 use super::image::Image;
-use super::keep::Keep;
+use super::quarantine::Quarantine;
 use super::rebuild;
 use super::report::{Repair, Report, Severity};
 
 /// Repairs what `seen` has found, and looks once more.
-pub(super) fn run(directory: &Path, options: &CheckOptions, seen: Seen) -> Result<Report> {
+pub(super) fn run(directory: &Path, options: &CheckOptions, result: ScanResult) -> Result<Report> {
     // What is put right must be damage, and no error that is over at the next look.
-    let seen = match seen.report.met_a_bad_disk() {
-        true => Look::new(directory, options)?.all()?,
-        false => seen,
+    let result = match result.report.had_read_errors() {
+        true => Scan::new(directory, options)?.run()?,
+        false => result,
     };
-    let Seen { mut report, listing } = seen;
-    let mut mender = Mender {
+    let ScanResult { mut report, listing } = result;
+    let mut repairer = Repairer {
         directory,
         options,
-        keep: Keep::new(&options.storage, directory),
+        quarantine: Quarantine::new(&options.storage, directory),
         actions: Vec::new(),
         store: None,
     };
     let rebuilds = |r: &Repair| *r == Repair::RebuildCatalog;
     if report.findings.iter().filter_map(|f| f.repair.as_ref()).any(rebuilds) {
-        let done = rebuild::catalog(directory, options, &mut mender.keep, listing.as_ref())?;
-        mender.actions.extend(done);
+        let done =
+            rebuild::catalog(directory, options, &mut repairer.quarantine, listing.as_ref())?;
+        repairer.actions.extend(done);
         mark(&mut report, &Repair::RebuildCatalog);
     }
     let mut repairs: Vec<Repair> = Vec::new();
@@ -58,18 +59,18 @@ pub(super) fn run(directory: &Path, options: &CheckOptions, seen: Seen) -> Resul
             repairs.push(repair.clone());
         }
     }
-    repairs.retain(|repair| mender.is_wanted(repair));
+    repairs.retain(|repair| repairer.is_wanted(repair));
     for repair in &repairs {
-        if mender.mend(repair)? {
+        if repairer.repair(repair)? {
             mark(&mut report, repair);
         }
     }
-    let Mender { keep, actions, store, .. } = mender;
+    let Repairer { quarantine, actions, store, .. } = repairer;
     drop(store);
     report.actions = actions;
-    report.kept_in = keep.folder().map(Path::to_path_buf);
+    report.kept_in = quarantine.folder().map(Path::to_path_buf);
     if !report.actions.is_empty() {
-        look_again(directory, options, &mut report)?;
+        scan_again(directory, options, &mut report)?;
     }
     Ok(report)
 }
@@ -81,8 +82,8 @@ fn mark(report: &mut Report, repair: &Repair) {
 
 /// What a repair leaves is looked at as well: what is damaged now and was not before is added, and
 /// what was called repaired and is still damaged is called so no longer.
-fn look_again(directory: &Path, options: &CheckOptions, report: &mut Report) -> Result<()> {
-    let after = Look::new(directory, options)?.all()?.report;
+fn scan_again(directory: &Path, options: &CheckOptions, report: &mut Report) -> Result<()> {
+    let after = Scan::new(directory, options)?.run()?.report;
     report.objects = after.objects;
     report.unchecked = after.unchecked;
     for finding in after.findings.into_iter().filter(|f| f.severity == Severity::Damage) {
@@ -98,16 +99,16 @@ fn look_again(directory: &Path, options: &CheckOptions, report: &mut Report) -> 
     Ok(())
 }
 
-struct Mender<'a> {
+struct Repairer<'a> {
     directory: &'a Path,
     options: &'a CheckOptions,
-    keep: Keep<'a>,
+    quarantine: Quarantine<'a>,
     actions: Vec<String>,
     /// Opened by the first step that changes the catalog.
     store: Option<Store>,
 }
 
-impl Mender<'_> {
+impl Repairer<'_> {
     fn is_wanted(&self, repair: &Repair) -> bool {
         match repair {
             Repair::AcceptData { .. } => self.options.accept_data,
@@ -121,7 +122,7 @@ impl Mender<'_> {
     }
 
     /// Does one repair; false when there was nothing to do any more, or it could not be done.
-    fn mend(&mut self, repair: &Repair) -> Result<bool> {
+    fn repair(&mut self, repair: &Repair) -> Result<bool> {
         let done = match repair {
             Repair::RebuildCatalog => Ok(None),
             Repair::PutAside(file) => self.put_aside(file),
@@ -155,13 +156,13 @@ impl Mender<'_> {
         }
         let options = Options { storage: self.options.storage.clone(), ..Options::default() };
         let store = options.open(self.directory)?;
-        self.keep.copy(Path::new(CATALOG))?;
-        self.keep.copy(Path::new(CATALOG_LOG))?;
+        self.quarantine.copy(Path::new(CATALOG))?;
+        self.quarantine.copy(Path::new(CATALOG_LOG))?;
         Ok(self.store.insert(store).clone())
     }
 
     fn put_aside(&mut self, file: &Path) -> Result<Option<String>> {
-        let taken = self.keep.take(file)?;
+        let taken = self.quarantine.take(file)?;
         Ok(taken.then(|| format!("moved {} out of the store", file.display())))
     }
 
@@ -207,8 +208,8 @@ impl Mender<'_> {
 
     /// An object's commit as its file has it.
     fn image(&self, uuid: [u8; 16]) -> Result<Image> {
-        let look = Look::new(self.directory, self.options)?;
-        let place = look.subject(OBJECTS, uuid, None, None).place;
+        let scan = Scan::new(self.directory, self.options)?;
+        let place = scan.subject(OBJECTS, uuid, None, None).place;
         Image::open(&*self.options.storage, &place)
     }
 
@@ -235,15 +236,15 @@ impl Mender<'_> {
         let file = self.lock_writer(uuid)?;
         let patience = self.options.patience;
         lock_byte(&*file, LockKind::Exclusive, CONTENT_BYTE, patience, name)?;
-        let look = Look::new(self.directory, self.options)?;
-        let place = look.subject(OBJECTS, uuid, None, None).place;
+        let scan = Scan::new(self.directory, self.options)?;
+        let place = scan.subject(OBJECTS, uuid, None, None).place;
         let image = Image::of_locked(&*self.options.storage, &place, file.clone())?;
         if !image.overlay().is_empty() {
             let what = format!("object `{name}`");
             let holder = "its log has commits that the file lacks; open it for writing once".into();
             return Err(Error::Busy { what, holder });
         }
-        self.keep.copy(&Path::new(OBJECTS).join(hex(&uuid)))?;
+        self.quarantine.copy(&Path::new(OBJECTS).join(hex(&uuid)))?;
         checksums::recompute(&image, |offset, page| file.write_at(page, offset))?;
         file.sync_data()?;
         Ok(Some(format!("declared what `{name}` holds right, and wrote its checksums anew")))
@@ -261,8 +262,8 @@ impl Mender<'_> {
             return Ok(None);
         }
         let file = Path::new(OBJECTS).join(hex(&uuid));
-        self.keep.take(&file)?;
-        self.keep.take(&file.with_extension("log"))?;
+        self.quarantine.take(&file)?;
+        self.quarantine.take(&file.with_extension("log"))?;
         drop(lock);
         let called = name.map_or_else(|| file.display().to_string(), |name| format!("`{name}`"));
         Ok(Some(format!("took {called}, which is damaged, out of the store")))

@@ -143,7 +143,7 @@ impl Report {
     }
 
     /// Did the disk fail to read some of it?
-    pub(super) fn met_a_bad_disk(&self) -> bool {
+    pub(super) fn had_read_errors(&self) -> bool {
         let failed = |u: &Unchecked| matches!(u.error, Error::Io { .. });
         self.findings.iter().any(|f| f.unreadable) || self.unchecked.iter().any(failed)
     }
@@ -175,7 +175,7 @@ impl Findings {
     }
 
     /// Damage in this file is answered by this.
-    pub(super) fn answered_by(mut self, remedy: &str, repair: Repair) -> Findings {
+    pub(super) fn with_repair(mut self, remedy: &str, repair: Repair) -> Findings {
         self.remedy = remedy.to_string();
         self.repair = Some(repair);
         self
@@ -229,13 +229,13 @@ impl Findings {
             Error::Damaged { path, what, found, expected } => {
                 let at = match self.is_own(&path) {
                     true => what.to_string(),
-                    false => format!("{what} in {}", last_name(&path)),
+                    false => format!("{what} in {}", file_name(&path)),
                 };
                 self.damage(at, found, expected);
             }
             Error::Foreign { found, .. } => self.damage("the file", found, "an object file"),
             Error::LogMissing { log, .. } => {
-                self.damage("the log", format!("no {}", last_name(&log)), "the log beside the file")
+                self.damage("the log", format!("no {}", file_name(&log)), "the log beside the file")
             }
             Error::Io { doing, source, .. } if source.raw_os_error() == Some(libc::EIO) => {
                 self.damage("the file", format!("cannot {doing} it: {source}"), "a readable disk");
@@ -266,6 +266,6 @@ impl Findings {
     }
 }
 
-fn last_name(path: &Path) -> String {
+fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

@@ -74,11 +74,11 @@ struct RegionChunks {
 
 /// What lies at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tools) enum Lies {
+pub(in crate::tools) enum Location {
     /// In an allocated block: its number and the offset in it.
     Block(u32, u64),
     /// In the object, where nothing is allocated.
-    Nothing,
+    Unallocated,
     /// At the place for a small root.
     RootArea,
     /// In the object's own bookkeeping.
@@ -108,7 +108,7 @@ pub(in crate::tools) struct Blocks {
     /// First and last address of all regions: most words are outside of these two.
     bounds: (u64, u64),
     /// Places there are.
-    places: u32,
+    slots: u32,
     /// Chunks whose metadata make no sense.
     pub(in crate::tools) damaged: u64,
 }
@@ -121,7 +121,7 @@ impl Blocks {
             allocated: Bits::default(),
             large: HashMap::new(),
             bounds: (u64::MAX, 0),
-            places: 0,
+            slots: 0,
             damaged: 0,
         };
         for (number, region) in image.regions() {
@@ -174,10 +174,10 @@ impl Blocks {
         record: Option<&ChunkRecord>,
         count: u64,
     ) -> Result<u64> {
-        let (first, head) = (self.places, self.chunks.len() as u32);
+        let (first, head) = (self.slots, self.chunks.len() as u32);
         let class = (state & !CHUNK_FULL).wrapping_sub(1);
         let backed = layout.backed - chunk * CHUNK_BYTES;
-        let (is, places, body) = match (state, record) {
+        let (is, slots, body) = match (state, record) {
             (CHUNK_LARGE, Some(record)) => {
                 let (bytes, chunks) = (record.large_bytes, record.large_chunks);
                 let fits = chunks > 0
@@ -201,16 +201,16 @@ impl Blocks {
         if is == Use::Free && !is_free(state) {
             self.damaged += 1;
         }
-        let next = first.checked_add(places).filter(|next| *next < NUMBERS_END);
-        self.places = next.ok_or(Error::CapacityOverflow { what: "the table of blocks" })?;
-        self.allocated.0.resize((self.places as usize).div_ceil(64), 0);
+        let next = first.checked_add(slots).filter(|next| *next < NUMBERS_END);
+        self.slots = next.ok_or(Error::CapacityOverflow { what: "the table of blocks" })?;
+        self.allocated.0.resize((self.slots as usize).div_ceil(64), 0);
         match (is, record) {
             (Use::Large, _) => {
                 self.allocated.set(first.into());
             }
             (Use::Slab(class), Some(record)) => {
                 let size = block_bytes(class.into()) as u64;
-                for index in 0..places {
+                for index in 0..slots {
                     let set = record.bitmap[index as usize / 64] >> (index % 64) & 1 == 1;
                     if set && (u64::from(index) + 1) * size <= backed {
                         self.allocated.set(u64::from(first + index));
@@ -224,8 +224,8 @@ impl Blocks {
     }
 
     /// Places there are: block numbers are below this.
-    pub(in crate::tools) fn places(&self) -> u32 {
-        self.places
+    pub(in crate::tools) fn slots(&self) -> u32 {
+        self.slots
     }
 
     /// Bytes of memory that the tables take.
@@ -235,28 +235,30 @@ impl Blocks {
     }
 
     /// What lies at an address.
-    pub(in crate::tools) fn lies(&self, address: u64) -> Lies {
+    pub(in crate::tools) fn locate(&self, address: u64) -> Location {
         if address < self.bounds.0 || address >= self.bounds.1 {
-            return Lies::Outside;
+            return Location::Outside;
         }
         let inside = |r: &&RegionChunks| address.wrapping_sub(r.base) < r.capacity;
-        let Some(at) = self.regions.iter().position(|r| inside(&r)) else { return Lies::Outside };
+        let Some(at) = self.regions.iter().position(|r| inside(&r)) else {
+            return Location::Outside;
+        };
         let region = &self.regions[at];
         if address < region.data {
             let offset = address - region.base;
             let area = ROOT_AREA_OFFSET as u64..(ROOT_AREA_OFFSET + ROOT_AREA_BYTES) as u64;
             return match at == 0 && area.contains(&offset) {
-                true => Lies::RootArea,
-                false => Lies::Metadata,
+                true => Location::RootArea,
+                false => Location::Metadata,
             };
         }
         if address >= region.end {
-            return Lies::Nothing;
+            return Location::Unallocated;
         }
         let index = region.first + ((address - region.data) / CHUNK_BYTES) as usize;
-        let Some(chunk) = self.chunks.get(index) else { return Lies::Nothing };
+        let Some(chunk) = self.chunks.get(index) else { return Location::Unallocated };
         let (number, offset) = match chunk.is {
-            Use::Free => return Lies::Nothing,
+            Use::Free => return Location::Unallocated,
             Use::Large => {
                 let head = region.data + (chunk.head as usize - region.first) as u64 * CHUNK_BYTES;
                 (chunk.first, address - head)
@@ -264,14 +266,14 @@ impl Blocks {
             Use::Slab(class) => {
                 let (at, size) = ((address - region.data) % CHUNK_BYTES, class_bytes(class));
                 if at / size >= u64::from(blocks_per_slab(class.into())) {
-                    return Lies::Nothing;
+                    return Location::Unallocated;
                 }
                 (chunk.first + (at / size) as u32, at % size)
             }
         };
         match self.allocated.has(number.into()) {
-            true => Lies::Block(number, offset),
-            false => Lies::Nothing,
+            true => Location::Block(number, offset),
+            false => Location::Unallocated,
         }
     }
 

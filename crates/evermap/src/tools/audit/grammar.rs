@@ -74,7 +74,7 @@ pub(super) struct Parsed {
 }
 
 /// Takes a description apart; of one that was cut, what is whole. `None` when it is none.
-pub(super) fn parse(text: &str, is_cut: bool) -> Option<Parsed> {
+pub(super) fn parse(text: &str, is_truncated: bool) -> Option<Parsed> {
     let mut parsed = Parsed { root: None, definitions: Vec::new() };
     let mut rest = Text { bytes: text.as_bytes(), at: 0, depth: 0 };
     let mut is_first = true;
@@ -82,7 +82,7 @@ pub(super) fn parse(text: &str, is_cut: bool) -> Option<Parsed> {
         let start = rest.at;
         let Some(part) = rest.part() else {
             // The last one is not whole.
-            return (is_cut && !is_first).then_some(parsed);
+            return (is_truncated && !is_first).then_some(parsed);
         };
         match part {
             Part::Root(..) if !is_first => return None,
@@ -91,14 +91,14 @@ pub(super) fn parse(text: &str, is_cut: bool) -> Option<Parsed> {
         }
         is_first = false;
         if rest.at == rest.bytes.len() {
-            if is_cut && start < rest.at {
+            if is_truncated && start < rest.at {
                 // Digits may be missing at its end.
                 parsed.definitions.pop();
             }
             return Some(parsed);
         }
         if !rest.take(b';') {
-            return is_cut.then_some(parsed);
+            return is_truncated.then_some(parsed);
         }
     }
 }

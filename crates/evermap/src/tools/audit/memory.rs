@@ -17,8 +17,8 @@ pub(in crate::tools) struct Memory<'a> {
     image: &'a Image,
     regions: Vec<Region>,
     /// Pieces that are kept, oldest first.
-    kept: VecDeque<(usize, usize)>,
-    kept_max: usize,
+    cached: VecDeque<(usize, usize)>,
+    cached_max: usize,
     /// The piece that was read from last: region and number.
     last: (usize, usize),
 }
@@ -43,8 +43,8 @@ impl<'a> Memory<'a> {
                 Region { base: r.base, end, file_offset: r.file_offset, first, pieces }
             })
             .collect();
-        let kept_max = (budget_bytes / PIECE_BYTES).max(4) as usize;
-        Memory { image, regions, kept: VecDeque::new(), kept_max, last: (0, 0) }
+        let cached_max = (budget_bytes / PIECE_BYTES).max(4) as usize;
+        Memory { image, regions, cached: VecDeque::new(), cached_max, last: (0, 0) }
     }
 
     /// The eight bytes at an aligned address; `None` outside of the object's regions.
@@ -89,11 +89,12 @@ impl<'a> Memory<'a> {
 
     /// The piece that has an address: its first address, and its bytes.
     fn piece(&mut self, address: u64) -> Result<Option<(u64, &[u8])>> {
-        let (region, number) = match self.place(address, self.last.0) {
+        let (region, number) = match self.piece_number(address, self.last.0) {
             Some(number) => (self.last.0, number),
             None => {
                 let others = 0..self.regions.len();
-                let found = others.into_iter().find_map(|r| Some((r, self.place(address, r)?)));
+                let found =
+                    others.into_iter().find_map(|r| Some((r, self.piece_number(address, r)?)));
                 let Some(found) = found else { return Ok(None) };
                 found
             }
@@ -107,14 +108,14 @@ impl<'a> Memory<'a> {
         Ok(r.pieces[number].as_deref().map(|bytes| (start, bytes)))
     }
 
-    fn place(&self, address: u64, region: usize) -> Option<usize> {
+    fn piece_number(&self, address: u64, region: usize) -> Option<usize> {
         let r = self.regions.get(region)?;
         (address >= r.base && address < r.end).then(|| (address / PIECE_BYTES - r.first) as usize)
     }
 
     fn load(&mut self, region: usize, number: usize) -> Result<()> {
-        if self.kept.len() >= self.kept_max
-            && let Some((old_region, old_number)) = self.kept.pop_front()
+        if self.cached.len() >= self.cached_max
+            && let Some((old_region, old_number)) = self.cached.pop_front()
         {
             self.regions[old_region].pieces[old_number] = None;
         }
@@ -124,7 +125,7 @@ impl<'a> Memory<'a> {
         let mut bytes = vec![0; (end - start) as usize].into_boxed_slice();
         self.image.read_pages(r.file_offset + (start - r.base), &mut bytes)?;
         r.pieces[number] = Some(bytes);
-        self.kept.push_back((region, number));
+        self.cached.push_back((region, number));
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ use crate::error::Result;
 
 use super::check::CheckOptions;
 use super::image::Image;
-pub(super) use blocks::{Bits, Lies};
+pub(super) use blocks::{Bits, Location};
 pub(super) use memory::Memory;
 pub(super) use open::{Neighbours, Opened, is_gone, open, open_found, read_listing, refuse_guest};
 pub(super) use path::path_of;
@@ -35,7 +35,7 @@ pub use report::{
 };
 use schema::{Kind, Schema};
 use tally::Tally;
-pub(super) use walk::{Pointer, ROOT, Spot, Sure, Walked, Watch, Wrong, walk};
+pub(super) use walk::{Defect, Evidence, Pointer, ROOT, Spot, Visitor, WalkResult, walk};
 
 /// What an audit is to do.
 ///
@@ -149,7 +149,7 @@ pub fn audit(
         sequence: s.commit_sequence,
         typing: match &walked.schema {
             None => Typing::Untyped,
-            Some(schema) if schema.is_cut => Typing::Partly,
+            Some(schema) if schema.is_truncated => Typing::Partly,
             Some(_) => Typing::Typed,
         },
         has_root: s.root_address != 0,
@@ -168,7 +168,7 @@ pub fn audit(
         table_bytes: walked.memory_bytes(),
     };
     count_sizes(&walked, &mut report);
-    let is_block = matches!(walked.blocks.lies(s.root_address), Lies::Block(..));
+    let is_block = matches!(walked.blocks.locate(s.root_address), Location::Block(..));
     report.reached_from_root = report.reached_blocks.saturating_sub(is_block.into());
     find_leaks(&walked, &mut memory, options.samples, &mut report)?;
     Ok(report)
@@ -180,7 +180,7 @@ pub(super) fn is_typed(image: &Image) -> bool {
 }
 
 /// Types that a reader cares for: not numbers, nor rows of them.
-fn types_of(walked: &Walked) -> Vec<TypeCount> {
+fn types_of(walked: &WalkResult) -> Vec<TypeCount> {
     let Some(schema) = &walked.schema else { return Vec::new() };
     let is_told = |schema: &Schema, number: usize| match &schema.at(number).kind {
         Kind::Plain => !is_number(&schema.at(number).name),
@@ -208,7 +208,7 @@ fn is_number(name: &str) -> bool {
             .any(|bits| name[1..] == **bits && "ui".contains(&name[..1]))
 }
 
-fn count_sizes(walked: &Walked, report: &mut AuditReport) {
+fn count_sizes(walked: &WalkResult, report: &mut AuditReport) {
     let mut sizes: BTreeMap<(bool, u64), SizeCount> = BTreeMap::new();
     for block in walked.blocks.each() {
         let is_large = block.class.is_none();
@@ -241,20 +241,20 @@ fn count_sizes(walked: &Walked, report: &mut AuditReport) {
 
 /// What nothing reaches, and where it begins.
 fn find_leaks(
-    walked: &Walked,
+    walked: &WalkResult,
     memory: &mut Memory<'_>,
     samples_max: usize,
     report: &mut AuditReport,
 ) -> Result<()> {
     let leaked = || walked.blocks.each().filter(|block| !walked.is_reached(block.number));
-    let mut held = Bits::new(walked.blocks.places().into());
+    let mut held = Bits::new(walked.blocks.slots().into());
     let mut words = Vec::new();
     for block in leaked() {
         let (mut at, end) = (block.address, block.address + block.bytes);
         while at < end {
             at = memory.words(at, end, &mut words)?;
             for &(_, value) in &words {
-                if let Lies::Block(number, _) = walked.blocks.lies(value)
+                if let Location::Block(number, _) = walked.blocks.locate(value)
                     && number != block.number
                 {
                     held.set(number.into());

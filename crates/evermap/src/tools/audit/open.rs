@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::layout::{BUILDING, CATALOG, OBJECTS};
 use crate::object::lease_of;
-use crate::tools::check::{CheckOptions, Look, catalog_image};
+use crate::tools::check::{CheckOptions, Scan, catalog_image};
 use crate::tools::image::Image;
 use crate::tools::listing::{self, Listing};
 use crate::tools::one_store::in_one_store;
@@ -82,14 +82,14 @@ pub(in crate::tools) fn open(
 }
 
 fn open_in(directory: &Path, name: &str, options: &CheckOptions) -> Result<Opened> {
-    let look = Look::new(directory, options)?;
+    let scan = Scan::new(directory, options)?;
     let catalog = catalog_image(&*options.storage, directory)?;
     let listing = read_listing(&catalog)?;
     let Some((_, found)) = listing.objects.iter().find(|(known, _)| known == name) else {
         let (store, object) = (directory.to_path_buf(), name.to_string());
         return Err(Error::NotFound { store, object });
     };
-    let image = open_found(&look, &listing, (name, found))?;
+    let image = open_found(&scan, &listing, (name, found))?;
     let neighbours = Neighbours::of(&listing, &catalog);
     Ok(Opened { image, neighbours })
 }
@@ -117,15 +117,15 @@ pub(in crate::tools) fn is_gone(error: &Error) -> bool {
 
 /// Opens an object that the catalog names: its maker may not have moved its file yet.
 pub(in crate::tools) fn open_found(
-    look: &Look<'_>,
+    scan: &Scan<'_>,
     listing: &Listing,
     (name, found): (&str, &Found),
 ) -> Result<Image> {
     let place = |folder| {
         let entry = Some((name, found));
-        look.subject(folder, found.uuid, entry, Some(listing.store_uuid)).place
+        scan.subject(folder, found.uuid, entry, Some(listing.store_uuid)).place
     };
-    let open = |folder| Image::open(&*look.options.storage, &place(folder));
+    let open = |folder| Image::open(&*scan.options.storage, &place(folder));
     let or_in = |folder| move |e: Error| if e.is_missing_file() { open(folder) } else { Err(e) };
     match open(OBJECTS).or_else(or_in(BUILDING)).or_else(or_in(OBJECTS)) {
         Err(e) if e.is_missing_file() => Err(Error::Damaged {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::memory::Memory;
 use super::schema::{Kind, Schema, TypeNumber};
-use super::walk::{Content, ROOT, Spot, Walked};
+use super::walk::{Content, ROOT, Spot, WalkResult};
 
 /// Steps told at each end of a long way.
 const STEPS_TOLD: usize = 6;
@@ -17,7 +17,11 @@ const STEPS_MAX: u64 = 100_000;
 const KEY_CHARS: usize = 40;
 
 /// The path to a word.
-pub(in crate::tools) fn path_of(walked: &Walked, memory: &mut Memory<'_>, spot: Spot) -> String {
+pub(in crate::tools) fn path_of(
+    walked: &WalkResult,
+    memory: &mut Memory<'_>,
+    spot: Spot,
+) -> String {
     if spot.holder != ROOT && !walked.is_reached(spot.holder) {
         let address = walked.blocks.block(spot.holder).map_or(0, |block| block.address);
         return format!("leaked {address:#x} +{}", spot.offset);
@@ -70,7 +74,7 @@ pub(in crate::tools) fn path_of(walked: &Walked, memory: &mut Memory<'_>, spot: 
 }
 
 /// One step: which part of what a block holds.
-fn step_of(walked: &Walked, memory: &mut Memory<'_>, spot: Spot, is_first: bool) -> String {
+fn step_of(walked: &WalkResult, memory: &mut Memory<'_>, spot: Spot, is_first: bool) -> String {
     let (content, address) = match spot.holder {
         ROOT => (root_content(walked), walked.root_address),
         number => {
@@ -107,7 +111,7 @@ fn step_of(walked: &Walked, memory: &mut Memory<'_>, spot: Spot, is_first: bool)
     rest.map_or(text.clone(), |offset| format!("{text} +{offset}"))
 }
 
-fn root_content(walked: &Walked) -> Content {
+fn root_content(walked: &WalkResult) -> Content {
     walked.schema.as_ref().map_or(Content::Raw, |schema| Content::Value(schema.root))
 }
 
@@ -132,7 +136,7 @@ fn part_of(schema: &Schema, is: TypeNumber, offset: u64, text: &mut String) -> O
 }
 
 fn entry_of(
-    walked: &Walked,
+    walked: &WalkResult,
     memory: &mut Memory<'_>,
     (schema, key, value): (&Schema, TypeNumber, TypeNumber),
     (address, offset): (u64, u64),
@@ -150,7 +154,7 @@ fn entry_of(
 }
 
 fn node_of(
-    walked: &Walked,
+    walked: &WalkResult,
     memory: &mut Memory<'_>,
     (schema, key, value): (&Schema, TypeNumber, TypeNumber),
     (address, offset): (u64, u64),
@@ -178,7 +182,7 @@ fn node_of(
 
 /// A key that is a number or a text.
 fn key_text(
-    walked: &Walked,
+    walked: &WalkResult,
     memory: &mut Memory<'_>,
     schema: &Schema,
     key: TypeNumber,
@@ -187,7 +191,7 @@ fn key_text(
     let of = schema.at(key);
     if of.kind == Kind::String {
         let (at, len) = (memory.word(address).ok()??, memory.word(address + 8).ok()??);
-        if !matches!(walked.blocks.lies(at), super::blocks::Lies::Block(_, 0)) && len > 0 {
+        if !matches!(walked.blocks.locate(at), super::blocks::Location::Block(_, 0)) && len > 0 {
             return None;
         }
         let bytes = memory.bytes(at, len.min(4 * KEY_CHARS as u64) as usize).ok()?;

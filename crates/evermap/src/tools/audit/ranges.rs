@@ -86,12 +86,12 @@ pub(super) enum Target {
     NoObject,
     Store(usize),
     Mapping(usize),
-    Looks(usize),
+    TypicalRange(usize),
     Nowhere,
 }
 
 /// Ranges in which Linux puts a program's things on x86-64; which of them hold ordinary numbers too.
-const LOOKS: [(u64, u64, &str, bool); 4] = [
+const TYPICAL_RANGES: [(u64, u64, &str, bool); 4] = [
     (0x40_0000, 0x1000_0000, "a program at a fixed address", true),
     // The program's place is 0x5555_5555_4000 and up to 2^40 bytes more; its heap is behind it.
     (0x5555_5555_4000, 0x5700_0000_0000, "a program or its heap", false),
@@ -127,25 +127,26 @@ impl Ranges<'_> {
         if let Some(number) = self.map.and_then(|map| map.number_of(value)) {
             // In a range of its own size, and not by the order of magnitude: unaligned ones are
             // string literals.
-            let sure = match value < 1 << 32 || is_text(value) {
+            let confidence = match value < 1 << 32 || is_text(value) {
                 true => likely.min(Confidence::Possible),
                 false => Confidence::Likely,
             };
-            return Some((Target::Mapping(number), sure));
+            return Some((Target::Mapping(number), confidence));
         }
         let has = |(base, end, _): &(u64, u64, PathBuf)| (*base..*end).contains(&value);
         if let Some(store) = self.stores.iter().position(has) {
             return Some((Target::Store(store), likely));
         }
-        let number = LOOKS.iter().position(|(base, end, ..)| (*base..*end).contains(&value))?;
+        let number =
+            TYPICAL_RANGES.iter().position(|(base, end, ..)| (*base..*end).contains(&value))?;
         // By its order of magnitude alone, text is no address.
         if is_text(value) || is_wide_text(value) {
             return None;
         }
         // Who has the process can say that it is none of that one's.
-        let is_weak = LOOKS[number].3 || self.map.is_some();
-        let sure = if is_weak { Confidence::Possible } else { likely };
-        Some((Target::Looks(number), sure))
+        let is_weak = TYPICAL_RANGES[number].3 || self.map.is_some();
+        let confidence = if is_weak { Confidence::Possible } else { likely };
+        Some((Target::TypicalRange(number), confidence))
     }
 
     pub(super) fn name_of(&self, target: Target) -> String {
@@ -160,7 +161,7 @@ impl Ranges<'_> {
             Target::Mapping(at) => {
                 self.map.map_or_else(String::new, |map| map.ranges[at].name.clone())
             }
-            Target::Looks(at) => format!("looks like {}", LOOKS[at].2),
+            Target::TypicalRange(at) => format!("looks like {}", TYPICAL_RANGES[at].2),
             Target::Nowhere => "no address that a program has".to_string(),
         }
     }
@@ -189,7 +190,7 @@ fn is_wide_text(value: u64) -> bool {
 mod tests {
     use super::*;
 
-    fn looks(value: u64) -> Option<(Target, Confidence)> {
+    fn target_of(value: u64) -> Option<(Target, Confidence)> {
         let neighbours = Neighbours::default();
         Ranges { neighbours: &neighbours, stores: Vec::new(), map: None }.target(value)
     }
@@ -199,27 +200,30 @@ mod tests {
         let text = u64::from_le_bytes(*b"a string");
         let short = u64::from_le_bytes(*b"one\0\0\0\0\0");
         for value in [0, 1, 65_535, 1.0f64.to_bits(), (-2.5f64).to_bits(), text, short, u64::MAX] {
-            assert_eq!(looks(value), None, "{value:#x}");
+            assert_eq!(target_of(value), None, "{value:#x}");
         }
         // Six characters have the size of an address, and are text.
         let text = u64::from_le_bytes(*b"ABCDZU\0\0");
-        assert_eq!(looks(text), None);
+        assert_eq!(target_of(text), None);
         let code = u64::from_le_bytes([0x10, 0x91, 0x82, 0x5a, 0x55, 0x55, 0, 0]);
-        assert!(matches!(looks(code), Some((Target::Looks(1), Confidence::Likely))));
-        assert!(matches!(looks(0x41_0008), Some((Target::Looks(0), Confidence::Possible))));
+        assert!(matches!(target_of(code), Some((Target::TypicalRange(1), Confidence::Likely))));
+        assert!(matches!(
+            target_of(0x41_0008),
+            Some((Target::TypicalRange(0), Confidence::Possible))
+        ));
     }
 
     #[test]
     fn what_this_program_has_is_in_the_ranges_that_programs_have() {
         let local = 1u8;
         let heap = Box::new(1u64);
-        let code = looks as fn(u64) -> Option<(Target, Confidence)> as usize as u64;
+        let code = target_of as fn(u64) -> Option<(Target, Confidence)> as usize as u64;
         let here = [&raw const local as u64 & !7, &raw const *heap as u64, code & !7];
         // The kernel chooses addresses at random, and some have the bytes of a text.
         for value in here.into_iter().filter(|value| !is_text(*value)) {
-            let (target, sure) = looks(value).unwrap();
-            assert!(matches!(target, Target::Looks(_)), "{value:#x}");
-            assert_eq!(sure, Confidence::Likely, "{value:#x}");
+            let (target, confidence) = target_of(value).unwrap();
+            assert!(matches!(target, Target::TypicalRange(_)), "{value:#x}");
+            assert_eq!(confidence, Confidence::Likely, "{value:#x}");
         }
         let map = MemoryMap::of_this_process().unwrap();
         assert!(map.name_of(here[0]).unwrap().contains("stack") || map.name_of(here[0]).is_some());

@@ -74,7 +74,7 @@ pub(in crate::tools) struct Schema {
     pub(in crate::tools) types: Vec<Type>,
     pub(in crate::tools) root: TypeNumber,
     /// Its end is missing: types behind the cut are unknown.
-    pub(in crate::tools) is_cut: bool,
+    pub(in crate::tools) is_truncated: bool,
 }
 
 /// Values larger than this are not taken from a description.
@@ -87,19 +87,19 @@ impl Schema {
     pub(in crate::tools) fn of(superblock: &Superblock) -> Option<Schema> {
         let text = superblock.schema();
         // A cut may take a part of a character away with it.
-        let is_cut = text.len() > SCHEMA_BYTES_MAX - 4;
+        let is_truncated = text.len() > SCHEMA_BYTES_MAX - 4;
         let id = xxhash_rust::xxh3::xxh3_128(text.as_bytes()).to_be_bytes();
-        if id != superblock.root_type_id && !is_cut {
+        if id != superblock.root_type_id && !is_truncated {
             return None;
         }
-        let is_cut = id != superblock.root_type_id;
-        let schema = Schema::read(&text, is_cut)?;
+        let is_truncated = id != superblock.root_type_id;
+        let schema = Schema::read(&text, is_truncated)?;
         let size = schema.types[schema.root].size;
         size.is_none_or(|size| size == superblock.root_bytes).then_some(schema)
     }
 
-    fn read(text: &str, is_cut: bool) -> Option<Schema> {
-        let parsed = parse(text, is_cut)?;
+    fn read(text: &str, is_truncated: bool) -> Option<Schema> {
+        let parsed = parse(text, is_truncated)?;
         let definitions: HashMap<String, &Definition> =
             parsed.definitions.iter().map(|d| (d.name.clone(), d)).collect();
         let mut reader = Reader { definitions, numbers: HashMap::new(), types: Vec::new() };
@@ -115,9 +115,9 @@ impl Schema {
             None => reader.number(&Expression::named(&parsed.definitions.first()?.name)),
         };
         let mut types = reader.types;
-        let mut seen = vec![Seen::Not; types.len()];
-        (0..types.len()).for_each(|number| settle(&mut types, &mut seen, number));
-        Some(Schema { types, root, is_cut })
+        let mut states = vec![Resolution::Pending; types.len()];
+        (0..types.len()).for_each(|number| resolve(&mut types, &mut states, number));
+        Some(Schema { types, root, is_truncated })
     }
 
     pub(in crate::tools) fn at(&self, number: TypeNumber) -> &Type {
@@ -279,59 +279,64 @@ impl Reader<'_> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    Not,
-    Now,
+enum Resolution {
+    Pending,
+    Active,
     Done,
 }
 
 /// Finds out a type's size and whether it has pointers, and that it makes sense; what does not
 /// becomes unknown.
-fn settle(types: &mut [Type], seen: &mut [Seen], number: TypeNumber) {
-    if seen[number] != Seen::Not {
+fn resolve(types: &mut [Type], states: &mut [Resolution], number: TypeNumber) {
+    if states[number] != Resolution::Pending {
         return;
     }
-    seen[number] = Seen::Now;
-    let settled = match types[number].kind.clone() {
+    states[number] = Resolution::Active;
+    let resolved = match types[number].kind.clone() {
         Kind::Plain => Some(false),
         Kind::Array(element, len) => {
-            settle(types, seen, element);
-            settle_array(types, seen, number, (element, len))
+            resolve(types, states, element);
+            resolve_array(types, states, number, (element, len))
         }
         Kind::Struct(fields) => {
-            fields.iter().for_each(|field| settle(types, seen, field.is));
-            settle_struct(types, seen, &fields, types[number].size.unwrap_or(0))
+            fields.iter().for_each(|field| resolve(types, states, field.is));
+            resolve_struct(types, states, &fields, types[number].size.unwrap_or(0))
         }
         _ => Some(true),
     };
-    seen[number] = Seen::Done;
-    match settled {
+    states[number] = Resolution::Done;
+    match resolved {
         Some(has_pointers) => types[number].has_pointers = has_pointers,
         None => (types[number].kind, types[number].has_pointers) = (Kind::Unknown, true),
     }
 }
 
-fn settle_array(
+fn resolve_array(
     types: &mut [Type],
-    seen: &[Seen],
+    states: &[Resolution],
     number: TypeNumber,
     (element, len): (TypeNumber, u64),
 ) -> Option<bool> {
     let of = types[element].clone();
     let size = of.size.and_then(|size| size.checked_mul(len)).filter(|s| *s <= VALUE_BYTES_MAX);
-    if seen[element] != Seen::Done || size.is_none() {
+    if states[element] != Resolution::Done || size.is_none() {
         return None;
     }
     (types[number].size, types[number].align) = (size, of.align);
     Some(of.has_pointers && len > 0)
 }
 
-fn settle_struct(types: &[Type], seen: &[Seen], fields: &[Field], size: u64) -> Option<bool> {
+fn resolve_struct(
+    types: &[Type],
+    states: &[Resolution],
+    fields: &[Field],
+    size: u64,
+) -> Option<bool> {
     let mut end = 0;
     let mut has_pointers = false;
     for field in fields {
         let of = &types[field.is];
-        let inside = seen[field.is] == Seen::Done
+        let inside = states[field.is] == Resolution::Done
             && field.offset >= end
             && field.offset <= field.end
             && field.end <= size

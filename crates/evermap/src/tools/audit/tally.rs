@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::blocks::Lies;
+use super::blocks::Location;
 use super::memory::Memory;
 use super::path::path_of;
 use super::ranges::{Confidence, Ranges, Target};
 use super::report::{PointerFinding, PointerKind, PointerSample};
-use super::walk::{Pointer, Spot, Sure, Walked, Watch, Wrong};
+use super::walk::{Defect, Evidence, Pointer, Spot, Visitor, WalkResult};
 
 /// Hits of one kind in more spans of 4 GiB than this are numbers: what a process has lies close
 /// together.
@@ -44,11 +44,16 @@ impl<'a> Tally<'a> {
     }
 
     /// The findings, the worst first.
-    pub(super) fn findings(self, walked: &Walked, memory: &mut Memory<'_>) -> Vec<PointerFinding> {
+    pub(super) fn findings(
+        self,
+        walked: &WalkResult,
+        memory: &mut Memory<'_>,
+    ) -> Vec<PointerFinding> {
         let Tally { ranges, groups, .. } = self;
         let mut findings: Vec<PointerFinding> = Vec::new();
         for ((kind, target, confidence), group) in groups {
-            let is_spread = group.spans.len() > SPANS_MAX && matches!(target, Target::Looks(_));
+            let is_spread =
+                group.spans.len() > SPANS_MAX && matches!(target, Target::TypicalRange(_));
             let confidence = match confidence == Confidence::Likely && is_spread {
                 true => Confidence::Possible,
                 false => confidence,
@@ -95,45 +100,47 @@ fn to_of(ranges: &Ranges<'_>, kind: PointerKind, target: Target) -> String {
     }
 }
 
-impl Watch for Tally<'_> {
+impl Visitor for Tally<'_> {
     fn pointer(&mut self, pointer: &Pointer) {
-        let is_exact = pointer.sure != Sure::Word;
+        let is_exact = pointer.evidence != Evidence::Word;
         // Of words in the object's own range hardly any is a number; which of them is stale, none
         // can say.
-        let sure = if is_exact { Confidence::Certain } else { Confidence::Likely };
-        let here = (Target::Nowhere, sure);
-        match pointer.lies {
-            Lies::Block(_, offset) => {
-                if offset != 0 && pointer.sure == Sure::Owner {
+        let confidence = if is_exact { Confidence::Certain } else { Confidence::Likely };
+        let here = (Target::Nowhere, confidence);
+        match pointer.location {
+            Location::Block(_, offset) => {
+                if offset != 0 && pointer.evidence == Evidence::Owner {
                     self.add(PointerKind::Misplaced, here, pointer);
                 }
             }
-            Lies::RootArea if pointer.sure != Sure::Owner => {}
-            Lies::RootArea | Lies::Metadata => self.add(PointerKind::Metadata, here, pointer),
-            Lies::Nothing => self.add(PointerKind::Dangling, here, pointer),
-            Lies::Outside => {
+            Location::RootArea if pointer.evidence != Evidence::Owner => {}
+            Location::RootArea | Location::Metadata => {
+                self.add(PointerKind::Metadata, here, pointer)
+            }
+            Location::Unallocated => self.add(PointerKind::Dangling, here, pointer),
+            Location::Outside => {
                 let target = self.ranges.target(pointer.value);
                 let (target, by_value) = match (target, is_exact) {
                     (Some(found), _) => found,
                     (None, true) => (Target::Nowhere, Confidence::Certain),
                     (None, false) => return,
                 };
-                let sure = if is_exact { Confidence::Certain } else { by_value };
+                let confidence = if is_exact { Confidence::Certain } else { by_value };
                 let kind = match target {
                     Target::Object(_) => PointerKind::OtherObject,
                     Target::NoObject => PointerKind::NoObject,
                     Target::Store(_) => PointerKind::OtherStore,
                     _ => PointerKind::Foreign,
                 };
-                self.add(kind, (target, sure), pointer);
+                self.add(kind, (target, confidence), pointer);
             }
         }
     }
 
-    fn wrong(&mut self, wrong: Wrong, pointer: &Pointer) {
-        let kind = match wrong {
-            Wrong::Broken => PointerKind::Broken,
-            Wrong::Shared => PointerKind::Shared,
+    fn defect(&mut self, defect: Defect, pointer: &Pointer) {
+        let kind = match defect {
+            Defect::Broken => PointerKind::Broken,
+            Defect::Shared => PointerKind::Shared,
         };
         self.add(kind, (Target::Nowhere, Confidence::Certain), pointer);
     }

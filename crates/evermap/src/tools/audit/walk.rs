@@ -12,14 +12,14 @@ use crate::error::Result;
 use crate::format::Superblock;
 use crate::tools::image::Image;
 
-use super::blocks::{Bits, Block, Blocks, Lies, NUMBERS_END};
+use super::blocks::{Bits, Block, Blocks, Location, NUMBERS_END};
 use super::memory::Memory;
 use super::schema::{Field, HEIGHT_MAX, Kind, NODE_ENTRIES, Schema, TypeNumber};
 
 /// Stands for the root instead of a block's number.
 pub(in crate::tools) const ROOT: u32 = NUMBERS_END;
 /// Parent of what was not reached.
-const NOBODY: u32 = NUMBERS_END + 1;
+const UNREACHED: u32 = NUMBERS_END + 1;
 
 /// What a block holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,13 +53,13 @@ pub(in crate::tools) struct Pointer {
     pub(in crate::tools) address: u64,
     pub(in crate::tools) value: u64,
     /// What lies where it leads.
-    pub(in crate::tools) lies: Lies,
-    pub(in crate::tools) sure: Sure,
+    pub(in crate::tools) location: Location,
+    pub(in crate::tools) evidence: Evidence,
 }
 
 /// How it is known that a word is a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tools) enum Sure {
+pub(in crate::tools) enum Evidence {
     /// Its type says so, and that it owns what it leads to.
     Owner,
     /// Its type says so.
@@ -70,7 +70,7 @@ pub(in crate::tools) enum Sure {
 
 /// What an owner says that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tools) enum Wrong {
+pub(in crate::tools) enum Defect {
     /// More than the block holds, or counts that contradict each other.
     Broken,
     /// The block has an owner already.
@@ -78,9 +78,9 @@ pub(in crate::tools) enum Wrong {
 }
 
 /// Is told what a walk meets.
-pub(in crate::tools) trait Watch {
+pub(in crate::tools) trait Visitor {
     fn pointer(&mut self, pointer: &Pointer);
-    fn wrong(&mut self, wrong: Wrong, pointer: &Pointer);
+    fn defect(&mut self, defect: Defect, pointer: &Pointer);
 }
 
 /// A block that is to be visited.
@@ -92,7 +92,7 @@ struct Visit {
 }
 
 /// A block that a mere pointer leads to.
-struct Later {
+struct Deferred {
     number: u32,
     content: Content,
     spot: Spot,
@@ -110,7 +110,7 @@ struct Owned {
 }
 
 /// What a walk found out.
-pub(in crate::tools) struct Walked {
+pub(in crate::tools) struct WalkResult {
     pub(in crate::tools) blocks: Blocks,
     pub(in crate::tools) schema: Option<Schema>,
     parents: Vec<u32>,
@@ -128,10 +128,10 @@ pub(in crate::tools) struct Walked {
     pub(in crate::tools) looked_at: u64,
 }
 
-impl Walked {
+impl WalkResult {
     /// Was a block reached?
     pub(in crate::tools) fn is_reached(&self, number: u32) -> bool {
-        self.parents.get(number as usize).is_some_and(|parent| *parent != NOBODY)
+        self.parents.get(number as usize).is_some_and(|parent| *parent != UNREACHED)
     }
 
     /// What a block holds, if it was reached.
@@ -146,7 +146,7 @@ impl Walked {
     pub(in crate::tools) fn led_by(&self, number: u32) -> Option<Spot> {
         let holder = *self.parents.get(number as usize)?;
         let offset = *self.offsets.get(number as usize)?;
-        (holder != NOBODY && offset != u32::MAX)
+        (holder != UNREACHED && offset != u32::MAX)
             .then_some(Spot { holder, offset: u64::from(offset) * 8 })
     }
 
@@ -160,18 +160,18 @@ impl Walked {
 pub(in crate::tools) fn walk(
     image: &Image,
     memory: &mut Memory<'_>,
-    watch: &mut dyn Watch,
-) -> Result<Walked> {
+    visitor: &mut dyn Visitor,
+) -> Result<WalkResult> {
     let blocks = Blocks::of(image)?;
     let s: &Superblock = image.superblock();
     let schema = Schema::of(s);
-    let places = blocks.places() as usize;
+    let slots = blocks.slots() as usize;
     let types = schema.as_ref().map_or(0, |schema| schema.types.len());
-    let walked = Walked {
+    let walked = WalkResult {
         blocks,
-        parents: vec![NOBODY; places],
-        offsets: vec![0; places],
-        contents: vec![0; places],
+        parents: vec![UNREACHED; slots],
+        offsets: vec![0; slots],
+        contents: vec![0; slots],
         kinds: vec![Content::Raw],
         root_address: s.root_address,
         root_bytes: s.root_bytes,
@@ -181,18 +181,18 @@ pub(in crate::tools) fn walk(
         schema: None,
     };
     let contained = schema.as_ref().map_or_else(Vec::new, Schema::contained);
-    let empty = Schema { types: Vec::new(), root: 0, is_cut: false };
+    let empty = Schema { types: Vec::new(), root: 0, is_truncated: false };
     let is_typed = schema.is_some();
     let mut walk = Walk {
         memory,
-        watch,
+        visitor,
         schema: schema.as_ref().unwrap_or(&empty),
         is_typed,
         contained,
-        owned: Bits::new(if is_typed { places as u64 } else { 0 }),
+        owned: Bits::new(if is_typed { slots as u64 } else { 0 }),
         kind_numbers: HashMap::from([(Content::Raw, 0)]),
         queue: VecDeque::new(),
-        later: VecDeque::new(),
+        deferred: VecDeque::new(),
         words: Vec::new(),
         walked,
     };
@@ -205,7 +205,7 @@ pub(in crate::tools) fn walk(
 
 struct Walk<'w, 'm, 'i> {
     memory: &'m mut Memory<'i>,
-    watch: &'m mut dyn Watch,
+    visitor: &'m mut dyn Visitor,
     schema: &'w Schema,
     is_typed: bool,
     /// Values of each type in one of each.
@@ -214,9 +214,9 @@ struct Walk<'w, 'm, 'i> {
     owned: Bits,
     kind_numbers: HashMap<Content, u16>,
     queue: VecDeque<Visit>,
-    later: VecDeque<Later>,
+    deferred: VecDeque<Deferred>,
     words: Vec<(u64, u64)>,
-    walked: Walked,
+    walked: WalkResult,
 }
 
 impl Walk<'_, '_, '_> {
@@ -229,16 +229,16 @@ impl Walk<'_, '_, '_> {
             true => Content::Value(self.schema.root),
             false => Content::Raw,
         };
-        match self.walked.blocks.lies(address) {
-            Lies::Block(number, 0) => {
+        match self.walked.blocks.locate(address) {
+            Location::Block(number, 0) => {
                 self.mark(number, Spot { holder: ROOT, offset: u64::MAX }, content);
                 self.own(number);
                 self.queue.push_back(Visit { number, content, count: 1 });
                 Ok(())
             }
             // A small root, or one inside of a block: that block is kept, and read as the root.
-            lies => {
-                if let Lies::Block(number, _) = lies {
+            location => {
+                if let Location::Block(number, _) = location {
                     self.mark(number, Spot { holder: ROOT, offset: u64::MAX }, Content::Raw);
                     self.queue.push_back(Visit { number, content: Content::Raw, count: 1 });
                 }
@@ -261,7 +261,7 @@ impl Walk<'_, '_, '_> {
                     self.visit(&visit, block)?;
                 }
             }
-            let Some(Later { number, content, spot }) = self.later.pop_front() else {
+            let Some(Deferred { number, content, spot }) = self.deferred.pop_front() else {
                 return Ok(());
             };
             if !self.walked.is_reached(number) {
@@ -339,7 +339,7 @@ impl Walk<'_, '_, '_> {
         let said = self.read(block.address)? & 0xffff;
         let len = said.min(NODE_ENTRIES);
         if said > NODE_ENTRIES {
-            self.wrong(Wrong::Broken, (block.address, block.address), spot(0));
+            self.defect(Defect::Broken, (block.address, block.address), spot(0));
         }
         for (is, (first, bytes)) in [(key, node.keys), (value, node.values)] {
             self.count(is, len);
@@ -382,7 +382,7 @@ impl Walk<'_, '_, '_> {
             return Ok(());
         }
         if root == 0 || !(1..=HEIGHT_MAX).contains(&height) {
-            self.wrong(Wrong::Broken, (address, root), spot);
+            self.defect(Defect::Broken, (address, root), spot);
             return Ok(());
         }
         self.child(of, height, address, spot)
@@ -400,13 +400,13 @@ impl Walk<'_, '_, '_> {
             Kind::Unknown => self.conservative(address, of.size.unwrap_or(room).min(room), spot),
             Kind::Struct(fields) => fields.iter().try_for_each(|field: &Field| {
                 let room = field.end - field.offset;
-                self.value(field.is, address + field.offset, room, later(spot, field.offset))
+                self.value(field.is, address + field.offset, room, shifted(spot, field.offset))
             }),
             Kind::Array(element, len) => {
                 let size = schema.at(*element).size.unwrap_or(0);
                 (0..*len)
                     .map(|index| index * size)
-                    .try_for_each(|at| self.value(*element, address + at, size, later(spot, at)))
+                    .try_for_each(|at| self.value(*element, address + at, size, shifted(spot, at)))
             }
             Kind::Vec(element) => self.vector(Content::Elements(*element), *element, address, spot),
             Kind::String => self.vector(Content::Bytes, usize::MAX, address, spot),
@@ -438,14 +438,14 @@ impl Walk<'_, '_, '_> {
             // Values of no bytes need no block, and are counted all the same.
             let sound = capacity == 0 && (len == 0 || size == Some(0));
             if !sound {
-                self.wrong(Wrong::Broken, (address, value), spot);
+                self.defect(Defect::Broken, (address, value), spot);
             } else if len > 0 && content != Content::Bytes {
                 self.count(element, len);
             }
             return Ok(());
         }
         if len > capacity {
-            self.wrong(Wrong::Broken, (address, value), spot);
+            self.defect(Defect::Broken, (address, value), spot);
         }
         let bytes = size.map_or(Some(0), |size| capacity.checked_mul(size));
         let stride = size.unwrap_or(0);
@@ -465,13 +465,13 @@ impl Walk<'_, '_, '_> {
         let bits = self.read(address + 32)? & u64::from(u32::MAX);
         if bits == 0 {
             if entries != 0 || cells != 0 || used != 0 {
-                self.wrong(Wrong::Broken, (address, entries), spot);
+                self.defect(Defect::Broken, (address, entries), spot);
             }
             return Ok(());
         }
         let limit = if (3..=31).contains(&bits) { 3u64 << (bits - 2) } else { 0 };
         if used > limit {
-            self.wrong(Wrong::Broken, (address, entries), spot);
+            self.defect(Defect::Broken, (address, entries), spot);
         }
         let stride = self.schema.entry(key, value).map_or(0, |(_, _, stride)| stride);
         let bytes = limit.checked_mul(stride);
@@ -480,7 +480,7 @@ impl Walk<'_, '_, '_> {
         self.owner((address, entries), spot, owned);
         let bytes = if limit == 0 { Some(0) } else { Some(4 << bits) };
         let owned = Owned { content: Content::Bytes, count: 0, bytes, stride: 0 };
-        self.owner((address + 8, cells), later(spot, 8), owned);
+        self.owner((address + 8, cells), shifted(spot, 8), owned);
         Ok(())
     }
 
@@ -488,7 +488,7 @@ impl Walk<'_, '_, '_> {
         let value = self.read(address)?;
         if value == 0 {
             if !may_be_none {
-                self.wrong(Wrong::Broken, (address, value), spot);
+                self.defect(Defect::Broken, (address, value), spot);
             }
             return Ok(());
         }
@@ -505,8 +505,8 @@ impl Walk<'_, '_, '_> {
         if value == 0 {
             return Ok(());
         }
-        let lies = self.tell((address, value), spot, Sure::Pointer);
-        if let Lies::Block(number, offset) = lies {
+        let location = self.tell((address, value), spot, Evidence::Pointer);
+        if let Location::Block(number, offset) = location {
             let bytes = self.walked.blocks.block(number).map_or(0, |block| block.bytes);
             let fits = self.schema.at(of).size.is_some_and(|size| size <= bytes);
             let content = match offset == 0 && fits {
@@ -514,7 +514,7 @@ impl Walk<'_, '_, '_> {
                 false => Content::Raw,
             };
             if !self.walked.is_reached(number) {
-                self.later.push_back(Later { number, content, spot });
+                self.deferred.push_back(Deferred { number, content, spot });
             }
         }
         Ok(())
@@ -522,23 +522,23 @@ impl Walk<'_, '_, '_> {
 
     /// Follows a pointer that owns its block.
     fn owner(&mut self, (address, value): (u64, u64), spot: Spot, owned: Owned) {
-        let lies = self.tell((address, value), spot, Sure::Owner);
-        let Lies::Block(number, offset) = lies else { return };
+        let location = self.tell((address, value), spot, Evidence::Owner);
+        let Location::Block(number, offset) = location else { return };
         let Some(block) = self.walked.blocks.block(number) else { return };
         if offset != 0 {
             // Told as a pointer already; what is in there nobody knows.
             if !self.walked.is_reached(number) {
-                self.later.push_back(Later { number, content: Content::Raw, spot });
+                self.deferred.push_back(Deferred { number, content: Content::Raw, spot });
             }
             return;
         }
         if !self.own(number) {
-            self.wrong(Wrong::Shared, (address, value), spot);
+            self.defect(Defect::Shared, (address, value), spot);
             return;
         }
         let fits = owned.bytes.is_some_and(|bytes| bytes <= block.bytes);
         if !fits {
-            self.wrong(Wrong::Broken, (address, value), spot);
+            self.defect(Defect::Broken, (address, value), spot);
         }
         let room = block.bytes.checked_div(owned.stride).unwrap_or(u64::MAX);
         let is_whole = fits || !matches!(owned.content, Content::Value(_) | Content::Node(..));
@@ -557,7 +557,7 @@ impl Walk<'_, '_, '_> {
             let next = self.memory.words(at, end, &mut words)?;
             self.walked.looked_at += (next - at) / 8;
             for &(at, value) in &words {
-                self.word((at, value), later(spot, at - address));
+                self.word((at, value), shifted(spot, at - address));
             }
             at = next;
         }
@@ -569,16 +569,16 @@ impl Walk<'_, '_, '_> {
         if !(ADDRESS_MIN..ADDRESS_END).contains(&value) {
             return;
         }
-        let lies = self.walked.blocks.lies(value);
-        let pointer = Pointer { spot, address, value, lies, sure: Sure::Word };
-        self.watch.pointer(&pointer);
-        let Lies::Block(number, offset) = lies else { return };
+        let location = self.walked.blocks.locate(value);
+        let pointer = Pointer { spot, address, value, location, evidence: Evidence::Word };
+        self.visitor.pointer(&pointer);
+        let Location::Block(number, offset) = location else { return };
         self.walked.interior += u64::from(offset != 0);
         if self.walked.is_reached(number) {
             return;
         }
         match self.is_typed {
-            true => self.later.push_back(Later { number, content: Content::Raw, spot }),
+            true => self.deferred.push_back(Deferred { number, content: Content::Raw, spot }),
             // Nothing has an owner: the first word that leads here is as good as any.
             false => {
                 self.mark(number, spot, Content::Raw);
@@ -587,20 +587,20 @@ impl Walk<'_, '_, '_> {
         }
     }
 
-    fn tell(&mut self, (address, value): (u64, u64), spot: Spot, sure: Sure) -> Lies {
-        let lies = self.walked.blocks.lies(value);
+    fn tell(&mut self, (address, value): (u64, u64), spot: Spot, evidence: Evidence) -> Location {
+        let location = self.walked.blocks.locate(value);
         self.walked.looked_at += 1;
-        if matches!(lies, Lies::Block(_, offset) if offset != 0) {
+        if matches!(location, Location::Block(_, offset) if offset != 0) {
             self.walked.interior += 1;
         }
-        self.watch.pointer(&Pointer { spot, address, value, lies, sure });
-        lies
+        self.visitor.pointer(&Pointer { spot, address, value, location, evidence });
+        location
     }
 
-    fn wrong(&mut self, wrong: Wrong, (address, value): (u64, u64), spot: Spot) {
-        let lies = self.walked.blocks.lies(value);
-        let pointer = Pointer { spot, address, value, lies, sure: Sure::Owner };
-        self.watch.wrong(wrong, &pointer);
+    fn defect(&mut self, defect: Defect, (address, value): (u64, u64), spot: Spot) {
+        let location = self.walked.blocks.locate(value);
+        let pointer = Pointer { spot, address, value, location, evidence: Evidence::Owner };
+        self.visitor.defect(defect, &pointer);
     }
 
     /// Notes that a block has an owner; false when it had one.
@@ -633,7 +633,7 @@ impl Walk<'_, '_, '_> {
     }
 }
 
-fn later(spot: Spot, bytes: u64) -> Spot {
+fn shifted(spot: Spot, bytes: u64) -> Spot {
     Spot { offset: spot.offset.saturating_add(bytes), ..spot }
 }
 

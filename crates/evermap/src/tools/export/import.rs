@@ -11,7 +11,7 @@ use crate::object::{Identity, Place, WRITER_BYTE, hex, lease_of, lock_byte};
 use crate::storage::{LockKind, OpenMode, Storage};
 use crate::tools::audit::refuse_guest;
 use crate::tools::image::Image;
-use crate::tools::rebase::{Head, Moves, Relocation, place_in, plan, write};
+use crate::tools::rebase::{Moves, Relocation, SuperblockChanges, place_in, plan, write};
 use crate::tools::report::Findings;
 use crate::tools::{heap, repair::leases_of};
 
@@ -132,9 +132,9 @@ pub fn import(
     let moves = Moves::new(ranges, objects.collect());
     let plan = plan(&image, &name, &moves, options.samples)?;
     let identity = Some((import.store_uuid(), import.uuid, name.clone()));
-    let head = Head { arena: import.arena(), identity };
+    let changes = SuperblockChanges { arena: import.arena(), identity };
     let place = place_in(&import.folder(), import.uuid, import.store_uuid());
-    let written = write(&*storage, &plan, &head, &place)?;
+    let written = write(&*storage, &plan, &changes, &place)?;
     // Tells a sweeper that the file's maker is alive.
     lock_byte(&*written, LockKind::Exclusive, WRITER_BYTE, std::time::Duration::ZERO, &name)?;
     let report = ImportReport {

@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, RegionRecord, checksum_table_bytes};
 
 use super::audit::{
-    Bits, Lies, Memory, Neighbours, Opened, Pointer, Spot, Walked, Watch, Wrong, open, path_of,
-    refuse_guest, walk,
+    Bits, Defect, Location, Memory, Neighbours, Opened, Pointer, Spot, Visitor, WalkResult, open,
+    path_of, refuse_guest, walk,
 };
 use super::check::CheckOptions;
 use super::image::Image;
@@ -116,7 +116,7 @@ pub fn export(
     refuse_guest(image.superblock(), name, GUESTS_TRAVEL)?;
     let called = options.called.clone().unwrap_or_else(|| PathBuf::from("-"));
     refuse_damage(image)?;
-    let (walked, elsewhere) = look_elsewhere(&opened, name)?;
+    let (walked, elsewhere) = find_elsewhere(&opened, name)?;
     let points_elsewhere = match (elsewhere, options.force) {
         (Some(error), false) => return Err(error.into_error(name)),
         (elsewhere, _) => elsewhere.map_or(0, |found| found.count),
@@ -162,9 +162,9 @@ struct Elsewhere<'a> {
     count: u64,
 }
 
-impl Watch for Elsewhere<'_> {
+impl Visitor for Elsewhere<'_> {
     fn pointer(&mut self, pointer: &Pointer) {
-        if pointer.lies == Lies::Outside
+        if pointer.location == Location::Outside
             && let Some(holder) = self.neighbours.holder(pointer.value)
         {
             self.first.get_or_insert((pointer.spot, holder));
@@ -172,7 +172,7 @@ impl Watch for Elsewhere<'_> {
         }
     }
 
-    fn wrong(&mut self, _: Wrong, _: &Pointer) {}
+    fn defect(&mut self, _: Defect, _: &Pointer) {}
 }
 
 struct Found {
@@ -188,14 +188,14 @@ impl Found {
     }
 }
 
-fn look_elsewhere(opened: &Opened, name: &str) -> Result<(Walked, Option<Found>)> {
+fn find_elsewhere(opened: &Opened, name: &str) -> Result<(WalkResult, Option<Found>)> {
     // Addresses that the catalog gives the object, and that no region of it has yet.
     let mut neighbours = opened.neighbours.clone();
     neighbours.objects.retain(|(_, _, holder)| holder != name);
-    let mut watch = Elsewhere { neighbours: &neighbours, first: None, count: 0 };
+    let mut visitor = Elsewhere { neighbours: &neighbours, first: None, count: 0 };
     let mut memory = Memory::new(&opened.image, WALK_BYTES);
-    let walked = walk(&opened.image, &mut memory, &mut watch)?;
-    let Elsewhere { first, count, .. } = watch;
+    let walked = walk(&opened.image, &mut memory, &mut visitor)?;
+    let Elsewhere { first, count, .. } = visitor;
     let found = first.map(|(spot, holder)| Found {
         count,
         to: match neighbours.objects[holder].2.as_str() {
@@ -208,7 +208,7 @@ fn look_elsewhere(opened: &Opened, name: &str) -> Result<(Walked, Option<Found>)
 }
 
 /// Which pages of a region hold something: bookkeeping, and what is allocated.
-fn used_pages(region: &RegionRecord, is_first: bool, walked: &Walked) -> Bits {
+fn used_pages(region: &RegionRecord, is_first: bool, walked: &WalkResult) -> Bits {
     let mut used = Bits::new(region.length / PAGE_BYTES);
     let table = match region.checksums {
         0 => 0,

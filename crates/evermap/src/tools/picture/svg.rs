@@ -193,8 +193,11 @@ fn cells(body: &mut String, picture: &Picture, grid: &Grid, region: &PictureRegi
         for (column, cell) in cells.iter().enumerate() {
             let x = MARGIN + GUTTER + column as f64 * grid.pitch;
             let address = region.base + (first + column) as u64 * picture.cell_bytes;
-            let _ =
-                write!(body, "<g class=\"cell\"><title>{}</title>", said(picture, cell, address));
+            let _ = write!(
+                body,
+                "<g class=\"cell\"><title>{}</title>",
+                describe(picture, cell, address)
+            );
             square(body, cell, (x, y), grid.side());
             body.push_str("</g>\n");
         }
@@ -254,7 +257,7 @@ fn stripe(
 }
 
 /// What a cell is, in words.
-fn said(picture: &Picture, cell: &Cell, address: u64) -> String {
+fn describe(picture: &Picture, cell: &Cell, address: u64) -> String {
     let percent = |share: f32| format!("{:.0} %", share * 100.0);
     let kind = |part: &CellPart| match part.kind {
         CellKind::Metadata => "metadata".to_string(),

@@ -24,18 +24,18 @@ use crate::storage::{LockKind, OpenMode, Storage};
 
 use super::audit::{Neighbours, open_found, read_listing};
 use super::backup::refuse_damage;
-use super::check::{CheckOptions, Look, catalog_image, check};
+use super::check::{CheckOptions, Scan, catalog_image, check};
 use super::host_tables;
 use super::listing::Listing;
 use relocate::write_unmoved;
-pub(super) use relocate::{Head, Moves, place_in, plan, write};
+pub(super) use relocate::{Moves, SuperblockChanges, place_in, plan, write};
 pub use report::{Hit, HitKind, RebaseReport, Relocation, UndoReport};
 pub(super) use swap::PREFIX as REBASE_PREFIX;
-use swap::{Beside, Hold, newest_kept, tidy};
+use swap::{Sibling, StoreLock, newest_kept, tidy};
 
 /// How long a rebase waits for those who have an object open when all else is done. Who makes an object
 /// meanwhile waits for the rebase, and is not to be waited for.
-const SHUT_TIMEOUT: Duration = Duration::from_secs(1);
+const ADDRESS_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a rebase is to do.
 ///
@@ -139,10 +139,10 @@ pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<Re
     let directory = resolved(directory.as_ref());
     let storage = options.storage();
     // Says whether there is a store before anything is locked.
-    let look = Look::new(&directory, &options.check)?;
-    let hold = match options.dry_run {
+    let scan = Scan::new(&directory, &options.check)?;
+    let store_lock = match options.dry_run {
         true => None,
-        false => Some(Hold::take(&**storage, &directory, options.check.patience)?),
+        false => Some(StoreLock::acquire(&**storage, &directory, options.check.patience)?),
     };
     if !options.dry_run {
         tidy(&**storage, &directory)?;
@@ -166,7 +166,7 @@ pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<Re
         false => Some(choose(&directory, options, &listing, length)?),
     };
     let mut work = Work {
-        look: &look,
+        scan: &scan,
         options,
         moves: moves(&listing, &neighbours, to.unwrap_or(listing.arenas[0].base)),
         listing,
@@ -178,14 +178,16 @@ pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<Re
         work.objects(None)?;
         return Ok(work.report);
     }
-    let made = Beside::create(&**storage, &directory)?;
+    let made = Sibling::create(&**storage, &directory)?;
     let exchanged = work.fill(&made).and_then(|lock| {
-        let shut = hold.as_ref().map(|hold| hold.shut(&directory, SHUT_TIMEOUT));
-        let shut = shut.transpose()?;
+        let address_lock = store_lock
+            .as_ref()
+            .map(|store_lock| store_lock.lock_addresses(&directory, ADDRESS_LOCK_TIMEOUT));
+        let address_lock = address_lock.transpose()?;
         work.refuse_changes()?;
         made.exchange(&**storage, &directory)?;
         // Those who wait for an object find that the store was replaced.
-        drop(shut);
+        drop(address_lock);
         Ok(lock)
     });
     // Until all is in its place nobody else can begin.
@@ -272,7 +274,7 @@ fn moves(listing: &Listing, neighbours: &Neighbours, to: u64) -> Moves {
 }
 
 struct Work<'a> {
-    look: &'a Look<'a>,
+    scan: &'a Scan<'a>,
     options: &'a RebaseOptions,
     listing: Listing,
     moves: Moves,
@@ -286,23 +288,23 @@ impl Work<'_> {
     fn objects(&mut self, folder: Option<&Path>) -> Result<()> {
         let storage = self.options.storage();
         for (name, found) in &self.listing.objects {
-            let image = open_found(self.look, &self.listing, (name, found))?;
+            let image = open_found(self.scan, &self.listing, (name, found))?;
             let s = image.superblock();
             self.sequences.push(s.commit_sequence);
             let base = self.moves.of(s.arena_base).unwrap_or(s.arena_base);
-            let head = Head { arena: (base, s.arena_length), identity: None };
+            let changes = SuperblockChanges { arena: (base, s.arena_length), identity: None };
             let place = |folder| place_in(folder, found.uuid, self.listing.store_uuid);
             // At home in its guest's memory, wherever the store is.
             if s.is_guest() {
                 if let Some(folder) = folder {
-                    write_unmoved(&**storage, &image, &head, &place(folder))?;
+                    write_unmoved(&**storage, &image, &changes, &place(folder))?;
                 }
                 self.report.guests.push(name.clone());
                 continue;
             }
             let plan = plan(&image, name, &self.moves, self.options.samples)?;
             if let Some(folder) = folder {
-                write(&**storage, &plan, &head, &place(folder))?;
+                write(&**storage, &plan, &changes, &place(folder))?;
             }
             self.report.objects.push(plan.report);
         }
@@ -312,7 +314,7 @@ impl Work<'_> {
     /// Refuses to go on if an object was committed to since it was moved. Nobody has one open now.
     fn refuse_changes(&self) -> Result<()> {
         for ((name, found), moved) in self.listing.objects.iter().zip(&self.sequences) {
-            let image = open_found(self.look, &self.listing, (name, found))?;
+            let image = open_found(self.scan, &self.listing, (name, found))?;
             if image.superblock().commit_sequence != *moved {
                 return Err(Error::Busy {
                     what: format!("store {}", self.report.directory.display()),
@@ -324,7 +326,7 @@ impl Work<'_> {
     }
 
     /// Makes the new store; it stays locked for as long as what is given back lives.
-    fn fill(&mut self, made: &Beside) -> Result<Arc<dyn crate::storage::File>> {
+    fn fill(&mut self, made: &Sibling) -> Result<Arc<dyn crate::storage::File>> {
         let storage = Arc::clone(self.options.storage());
         let lock = storage.open(&made.path.join(ADDRESSES), OpenMode::CreateNew)?;
         lock_byte(&*lock, LockKind::Exclusive, 0, Duration::ZERO, "the new store")?;
@@ -398,21 +400,21 @@ pub fn undo_rebase(directory: impl AsRef<Path>, force: bool) -> Result<UndoRepor
 fn undo(directory: &Path, force: bool, options: &RebaseOptions) -> Result<UndoReport> {
     let directory = resolved(directory);
     let storage = options.storage();
-    Look::new(&directory, &options.check)?;
-    let _hold = Hold::take(&**storage, &directory, options.check.patience)?;
+    Scan::new(&directory, &options.check)?;
+    let _store_lock = StoreLock::acquire(&**storage, &directory, options.check.patience)?;
     tidy(&**storage, &directory)?;
     let Some(name) = newest_kept(&**storage, &directory)? else {
         return Err(Error::NothingKept { path: directory });
     };
     let kept = directory.join(&name);
-    Look::new(&kept, &options.check)?;
+    Scan::new(&kept, &options.check)?;
     let listing = read_listing(&catalog_image(&**storage, &kept)?)?;
     if !force && let Some(what) = changed_since(&directory, &kept, &listing, options)? {
         return Err(Error::ChangedSince { path: directory, what });
     }
-    let beside = Beside::of(&directory, &name);
-    storage.create_directory(&beside.path)?;
-    let exchanged = go_back(&**storage, &directory, &beside);
+    let sibling = Sibling::of(&directory, &name);
+    storage.create_directory(&sibling.path)?;
+    let exchanged = go_back(&**storage, &directory, &sibling);
     exchanged.inspect_err(|_| {
         let _ = tidy(&**storage, &directory);
     })?;
@@ -423,14 +425,14 @@ fn undo(directory: &Path, force: bool, options: &RebaseOptions) -> Result<UndoRe
 
 /// The old files leave an empty directory in the store and change places with it: the same two
 /// states as those of a rebase after its exchange and before it, in this order; see [`swap`].
-fn go_back(storage: &dyn Storage, directory: &Path, beside: &Beside) -> Result<()> {
-    if !storage.exchange(&directory.join(&beside.name), &beside.path)? {
+fn go_back(storage: &dyn Storage, directory: &Path, sibling: &Sibling) -> Result<()> {
+    if !storage.exchange(&directory.join(&sibling.name), &sibling.path)? {
         let why = format!("the file system of {} cannot exchange directories", directory.display());
         return Err(Error::Unsupported { why });
     }
     storage.sync_directory(directory)?;
-    beside.exchange(storage, directory)?;
-    beside.remove(storage)
+    sibling.exchange(storage, directory)?;
+    sibling.remove(storage)
 }
 
 /// What was committed to the store since its old files were put aside.
@@ -450,16 +452,16 @@ fn changed_since(
         return Ok(Some(format!("a sandbox's host changed {name}")));
     }
     let now = read_listing(&catalog)?;
-    let (look, old_look) =
-        (Look::new(directory, &options.check)?, Look::new(kept, &options.check)?);
+    let (scan, old_scan) =
+        (Scan::new(directory, &options.check)?, Scan::new(kept, &options.check)?);
     for (name, found) in &now.objects {
         let Some((_, before)) = old.objects.iter().find(|(_, f)| f.uuid == found.uuid) else {
             return Ok(Some(format!("object `{name}` was made")));
         };
-        let sequence = |look, listing, found| -> Result<u64> {
-            Ok(open_found(look, listing, (name, found))?.superblock().commit_sequence)
+        let sequence = |scan, listing, found| -> Result<u64> {
+            Ok(open_found(scan, listing, (name, found))?.superblock().commit_sequence)
         };
-        if sequence(&look, &now, found)? != sequence(&old_look, old, before)? {
+        if sequence(&scan, &now, found)? != sequence(&old_scan, old, before)? {
             return Ok(Some(format!("object `{name}` was changed")));
         }
     }

@@ -17,8 +17,8 @@ use crate::format::{
 use crate::object::{Place, superblock_checksum};
 use crate::storage::{File, Storage};
 use crate::tools::audit::{
-    Bits, Lies, Memory, Pointer, PointerSample, Spot, Sure, Typing, Walked, Watch, Wrong, path_of,
-    walk,
+    Bits, Defect, Evidence, Location, Memory, Pointer, PointerSample, Spot, Typing, Visitor,
+    WalkResult, path_of, walk,
 };
 use crate::tools::backup::write_image;
 use crate::tools::checksums;
@@ -67,15 +67,15 @@ impl Moves {
 }
 
 /// Which words are pointers: bits by region.
-struct Words {
+struct WordSet {
     regions: Vec<(u64, u64, Bits)>,
 }
 
-impl Words {
-    fn new(image: &Image, wanted: bool) -> Words {
+impl WordSet {
+    fn new(image: &Image, wanted: bool) -> WordSet {
         let of = |r: &RegionRecord| (r.base, r.base + r.length, Bits::new(r.length / 8));
         let regions = image.superblock().regions().iter().filter(|_| wanted).map(of).collect();
-        Words { regions }
+        WordSet { regions }
     }
 
     fn set(&mut self, address: u64) {
@@ -96,15 +96,15 @@ impl Words {
 /// What a walk says about words.
 struct Collector<'a> {
     moves: &'a Moves,
-    pointers: Words,
+    pointers: WordSet,
     /// Words in parts of an object that the types say nothing of.
-    unknown: Words,
+    unknown: WordSet,
     is_typed: bool,
 }
 
-impl Watch for Collector<'_> {
+impl Visitor for Collector<'_> {
     fn pointer(&mut self, pointer: &Pointer) {
-        if pointer.sure == Sure::Word {
+        if pointer.evidence == Evidence::Word {
             if self.is_typed && self.moves.of_word(pointer.value).is_some() {
                 self.unknown.set(pointer.address);
             }
@@ -113,16 +113,16 @@ impl Watch for Collector<'_> {
         }
     }
 
-    fn wrong(&mut self, _: Wrong, _: &Pointer) {}
+    fn defect(&mut self, _: Defect, _: &Pointer) {}
 }
 
 /// What is to be done with an object.
 pub(in crate::tools) struct Plan<'a> {
     image: &'a Image,
     moves: &'a Moves,
-    walked: Walked,
-    pointers: Words,
-    unknown: Words,
+    walked: WalkResult,
+    pointers: WordSet,
+    unknown: WordSet,
     pub(in crate::tools) report: Relocation,
 }
 
@@ -136,25 +136,25 @@ pub(in crate::tools) fn plan<'a>(
     let is_typed = crate::tools::audit::is_typed(image);
     let mut collector = Collector {
         moves,
-        pointers: Words::new(image, is_typed),
-        unknown: Words::new(image, is_typed),
+        pointers: WordSet::new(image, is_typed),
+        unknown: WordSet::new(image, is_typed),
         is_typed,
     };
     let walked = walk(image, &mut Memory::new(image, WALK_BYTES), &mut collector)?;
     let Collector { pointers, unknown, .. } = collector;
     let typing = match &walked.schema {
         None => Typing::Untyped,
-        Some(schema) if schema.is_cut => Typing::Partly,
+        Some(schema) if schema.is_truncated => Typing::Partly,
         Some(_) => Typing::Typed,
     };
     let report = Relocation::new(name, typing);
     let mut plan = Plan { image, moves, walked, pointers, unknown, report };
-    let mut counted = Counted { groups: Vec::new(), samples_max };
+    let mut counter = HitCounter { groups: Vec::new(), samples_max };
     plan.pass(&mut |spot, address, value, fate| {
-        counted.add(spot, address, value, fate);
+        counter.add(spot, address, value, fate);
         Ok(())
     })?;
-    plan.report = counted.told(&plan, name, typing);
+    plan.report = counter.into_relocation(&plan, name, typing);
     Ok(plan)
 }
 
@@ -174,12 +174,12 @@ struct Group {
     samples: Vec<(Spot, u64, u64)>,
 }
 
-struct Counted {
+struct HitCounter {
     groups: Vec<Group>,
     samples_max: usize,
 }
 
-impl Counted {
+impl HitCounter {
     fn add(&mut self, spot: Spot, address: u64, value: u64, fate: Fate) {
         let kind = match fate {
             Fate::Moved(kind, _) => Some(kind),
@@ -197,7 +197,7 @@ impl Counted {
         }
     }
 
-    fn told(self, plan: &Plan<'_>, name: &str, typing: Typing) -> Relocation {
+    fn into_relocation(self, plan: &Plan<'_>, name: &str, typing: Typing) -> Relocation {
         let mut report = Relocation::new(name, typing);
         let mut memory = Memory::new(plan.image, PASS_BYTES);
         for Group { kind, count, samples } in self.groups {
@@ -222,7 +222,7 @@ impl Plan<'_> {
     fn pass(&self, each: Each<'_>) -> Result<()> {
         let mut memory = Memory::new(self.image, PASS_BYTES);
         let (root, bytes) = (self.walked.root_address, self.walked.root_bytes);
-        if self.walked.blocks.lies(root) == Lies::RootArea {
+        if self.walked.blocks.locate(root) == Location::RootArea {
             let holder = crate::tools::audit::ROOT;
             self.range(&mut memory, holder, (root, root.saturating_add(bytes)), each)?;
         }
@@ -261,19 +261,19 @@ impl Plan<'_> {
         if self.walked.schema.is_some() && !self.unknown.has(address) {
             return Some(Fate::Kept);
         }
-        let kind = match self.walked.blocks.lies(value) {
-            Lies::Block(_, 0) => HitKind::Beginning,
-            Lies::Block(..) => HitKind::Inside,
-            Lies::Nothing => HitKind::NotAllocated,
-            Lies::RootArea | Lies::Metadata => HitKind::Bookkeeping,
-            Lies::Outside => HitKind::OtherObject,
+        let kind = match self.walked.blocks.locate(value) {
+            Location::Block(_, 0) => HitKind::Beginning,
+            Location::Block(..) => HitKind::Inside,
+            Location::Unallocated => HitKind::NotAllocated,
+            Location::RootArea | Location::Metadata => HitKind::Bookkeeping,
+            Location::Outside => HitKind::OtherObject,
         };
         Some(Fate::Moved(kind, new))
     }
 }
 
 /// What else changes in a superblock.
-pub(in crate::tools) struct Head {
+pub(in crate::tools) struct SuperblockChanges {
     pub(in crate::tools) arena: (u64, u64),
     /// Store, object and name, if it gets others.
     pub(in crate::tools) identity: Option<([u8; 16], [u8; 16], String)>,
@@ -283,7 +283,7 @@ pub(in crate::tools) struct Head {
 pub(in crate::tools) fn write(
     storage: &dyn Storage,
     plan: &Plan<'_>,
-    head: &Head,
+    changes: &SuperblockChanges,
     place: &Place,
 ) -> Result<Arc<dyn File>> {
     let target = write_image(storage, plan.image, &place.path)?;
@@ -296,7 +296,7 @@ pub(in crate::tools) fn write(
         Fate::Kept => Ok(()),
     })?;
     patches.flush()?;
-    write_head(plan.image.superblock(), plan.moves, head, &*target)?;
+    write_superblock(plan.image.superblock(), plan.moves, changes, &*target)?;
     seal(storage, place, &*target)?;
     Ok(target)
 }
@@ -305,11 +305,11 @@ pub(in crate::tools) fn write(
 pub(super) fn write_unmoved(
     storage: &dyn Storage,
     image: &Image,
-    head: &Head,
+    changes: &SuperblockChanges,
     place: &Place,
 ) -> Result<()> {
     let target = write_image(storage, image, &place.path)?;
-    write_head(image.superblock(), &Moves::default(), head, &*target)?;
+    write_superblock(image.superblock(), &Moves::default(), changes, &*target)?;
     target.sync_data()
 }
 
@@ -350,7 +350,12 @@ impl Patches<'_> {
 }
 
 /// Writes the superblock with the new addresses; the place for a small root is left alone.
-fn write_head(old: &Superblock, moves: &Moves, head: &Head, target: &dyn File) -> Result<()> {
+fn write_superblock(
+    old: &Superblock,
+    moves: &Moves,
+    changes: &SuperblockChanges,
+    target: &dyn File,
+) -> Result<()> {
     let mut new = *old;
     for region in &mut new.regions[..old.region_count as usize] {
         let to = moves.of(region.base).unwrap_or(region.base);
@@ -360,8 +365,8 @@ fn write_head(old: &Superblock, moves: &Moves, head: &Head, target: &dyn File) -
         region.base = to;
     }
     new.root_address = moves.of(old.root_address).unwrap_or(old.root_address);
-    (new.arena_base, new.arena_length) = head.arena;
-    if let Some((store, object, name)) = &head.identity {
+    (new.arena_base, new.arena_length) = changes.arena;
+    if let Some((store, object, name)) = &changes.identity {
         (new.store_uuid, new.object_uuid) = (*store, *object);
         new.set_name(name);
     }

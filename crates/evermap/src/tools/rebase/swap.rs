@@ -15,24 +15,24 @@ use crate::error::{Error, Result};
 use crate::layout::{ADDRESSES, CATALOG};
 use crate::object::{WRITER_BYTE, lock_byte};
 use crate::storage::{File, LockKind, OpenMode, Storage, parent_of};
-use crate::tools::keep::{exists, stamp};
-use crate::tools::shut::{FIRST, Shut, wait_for_users};
+use crate::tools::address_lock::{AddressLock, FIRST, wait_for_users};
+use crate::tools::quarantine::{exists, stamp};
 
 /// Begins the name of the directory that has the old files.
 pub(in crate::tools) const PREFIX: &str = "rebase-";
 
 /// A store that nobody else has open, and whose catalog nobody can change.
-pub(super) struct Hold {
+pub(super) struct StoreLock {
     addresses: Arc<dyn File>,
     _catalog: Arc<dyn File>,
 }
 
-impl Hold {
-    pub(super) fn take(
+impl StoreLock {
+    pub(super) fn acquire(
         storage: &dyn Storage,
         directory: &Path,
         patience: Duration,
-    ) -> Result<Hold> {
+    ) -> Result<StoreLock> {
         refuse_open_here(storage, directory)?;
         let called = format!("store {}", directory.display());
         let addresses = storage.open(&directory.join(ADDRESSES), OpenMode::OpenOrCreate)?;
@@ -40,37 +40,41 @@ impl Hold {
         wait_for_users(&*addresses, FIRST, directory, patience)?;
         let catalog = storage.open(&directory.join(CATALOG), OpenMode::ReadWrite)?;
         lock_byte(&*catalog, LockKind::Exclusive, WRITER_BYTE, patience, &called)?;
-        Ok(Hold { addresses, _catalog: catalog })
+        Ok(StoreLock { addresses, _catalog: catalog })
     }
 }
 
-impl Hold {
+impl StoreLock {
     /// Keeps objects from being opened until what is returned goes; waits for those who have one open.
-    pub(super) fn shut(&self, directory: &Path, patience: Duration) -> Result<Shut> {
-        Shut::take(&self.addresses, directory, patience)
+    pub(super) fn lock_addresses(
+        &self,
+        directory: &Path,
+        patience: Duration,
+    ) -> Result<AddressLock> {
+        AddressLock::acquire(&self.addresses, directory, patience)
     }
 }
 
 /// A directory beside a store, and the name that both sides of an exchange are known by.
-pub(super) struct Beside {
+pub(super) struct Sibling {
     pub(super) path: PathBuf,
     /// `rebase-<time>`.
     pub(super) name: String,
 }
 
-fn beside(directory: &Path, name: &str) -> PathBuf {
+fn sibling_path(directory: &Path, name: &str) -> PathBuf {
     let own = directory.file_name().unwrap_or_default().to_string_lossy();
     parent_of(directory).join(format!(".{own}.{name}"))
 }
 
-impl Beside {
+impl Sibling {
     /// The one of a name that is known.
-    pub(super) fn of(directory: &Path, name: &str) -> Beside {
-        Beside { path: beside(directory, name), name: name.to_string() }
+    pub(super) fn of(directory: &Path, name: &str) -> Sibling {
+        Sibling { path: sibling_path(directory, name), name: name.to_string() }
     }
 
     /// Makes a new one, empty.
-    pub(super) fn create(storage: &dyn Storage, directory: &Path) -> Result<Beside> {
+    pub(super) fn create(storage: &dyn Storage, directory: &Path) -> Result<Sibling> {
         if directory.file_name().is_none() {
             let why = "it has no name of its own".to_string();
             return Err(Error::StoreExists { path: directory.to_path_buf(), why });
@@ -80,7 +84,7 @@ impl Beside {
         for number in 1.. {
             let suffix = if number == 1 { String::new() } else { format!("-{number}") };
             let name = format!("{PREFIX}{stamp}{suffix}");
-            let path = beside(directory, &name);
+            let path = sibling_path(directory, &name);
             if taken.contains(&name) {
                 continue;
             }
@@ -88,7 +92,7 @@ impl Beside {
                 Err(e) if exists(&e) => continue,
                 other => other?,
             }
-            return Ok(Beside { path, name });
+            return Ok(Sibling { path, name });
         }
         unreachable!("there is always a further number")
     }
@@ -128,7 +132,7 @@ pub(super) fn tidy(storage: &dyn Storage, directory: &Path) -> Result<()> {
         let Some(name) = other.strip_prefix(&prefix).filter(|n| n.starts_with(PREFIX)) else {
             continue;
         };
-        let left = Beside::of(directory, name);
+        let left = Sibling::of(directory, name);
         match storage.list(&directory.join(name)) {
             Ok(names) if names.is_empty() => drop(left.move_in(storage, directory)?),
             Ok(_) => left.remove(storage)?,

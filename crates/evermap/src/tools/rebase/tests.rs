@@ -259,7 +259,7 @@ fn arena_of(path: &Path) -> u64 {
     arena.base
 }
 
-fn beside_store(directory: &Path) -> Vec<String> {
+fn siblings(directory: &Path) -> Vec<String> {
     let names = std::fs::read_dir(directory).unwrap();
     let names = names.map(|e| e.unwrap().file_name().to_string_lossy().into_owned());
     names.filter(|name| name != "store").collect()
@@ -295,7 +295,7 @@ fn a_rebase_that_dies_at_any_step_leaves_the_old_store_or_the_new_one() {
             true => assert!(matches!(undone, Err(Error::NothingKept { .. })), "{undone:?}"),
             false => drop(undone.unwrap()),
         }
-        assert_eq!(beside_store(directory.path()), [""; 0], "after {left} steps");
+        assert_eq!(siblings(directory.path()), [""; 0], "after {left} steps");
         assert_eq!(bytes_of(&path), bytes, "after {left} steps");
         assert_eq!(arena_of(&path), before);
     }
@@ -327,7 +327,7 @@ fn an_undo_that_dies_at_any_step_can_be_done_again() {
             Err(error) => panic!("after {left} steps: {error}"),
         }
         assert_eq!(bytes_of(&path), bytes, "after {left} steps");
-        assert_eq!(beside_store(directory.path()), [""; 0], "after {left} steps");
+        assert_eq!(siblings(directory.path()), [""; 0], "after {left} steps");
     }
 }
 

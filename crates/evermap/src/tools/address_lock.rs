@@ -45,14 +45,18 @@ fn in_use(store: &Path) -> Error {
 
 /// All addresses of a store, locked. Processes that want to open an object wait for the end of this value,
 /// and then find that the store was replaced.
-pub(super) struct Shut(Arc<dyn File>);
+pub(super) struct AddressLock(Arc<dyn File>);
 
-impl Shut {
+impl AddressLock {
     /// Locks the addresses, by the store's lock file, when those who have objects open are gone.
     ///
     /// # Errors
     /// `Busy` when somebody still has one open after `patience`.
-    pub(super) fn take(locks: &Arc<dyn File>, store: &Path, patience: Duration) -> Result<Shut> {
+    pub(super) fn acquire(
+        locks: &Arc<dyn File>,
+        store: &Path,
+        patience: Duration,
+    ) -> Result<AddressLock> {
         let since = Instant::now();
         while !locks.try_lock(LockKind::Exclusive, FIRST, BYTES)? {
             if since.elapsed() >= patience {
@@ -60,7 +64,7 @@ impl Shut {
             }
             std::thread::sleep(PAUSE);
         }
-        Ok(Shut(Arc::clone(locks)))
+        Ok(AddressLock(Arc::clone(locks)))
     }
 }
 
@@ -68,7 +72,7 @@ impl Shut {
 pub(super) const FIRST: u64 = 1;
 const BYTES: u64 = i64::MAX as u64 - 1;
 
-impl Drop for Shut {
+impl Drop for AddressLock {
     fn drop(&mut self) {
         // The kernel does it when the file is closed.
         let _ = self.0.unlock(FIRST, BYTES);

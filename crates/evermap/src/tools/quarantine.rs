@@ -12,15 +12,15 @@ use crate::storage::{OpenMode, Storage, copy_contents, parent_of};
 pub(super) const PREFIX: &str = "repair-";
 
 /// Keeps files; makes its directory when it gets the first one.
-pub(super) struct Keep<'a> {
+pub(super) struct Quarantine<'a> {
     storage: Arc<dyn Storage>,
     directory: &'a Path,
     folder: Option<PathBuf>,
 }
 
-impl<'a> Keep<'a> {
-    pub(super) fn new(storage: &Arc<dyn Storage>, directory: &'a Path) -> Keep<'a> {
-        Keep { storage: Arc::clone(storage), directory, folder: None }
+impl<'a> Quarantine<'a> {
+    pub(super) fn new(storage: &Arc<dyn Storage>, directory: &'a Path) -> Quarantine<'a> {
+        Quarantine { storage: Arc::clone(storage), directory, folder: None }
     }
 
     /// The directory, if anything is in it.
