@@ -213,7 +213,7 @@ pub unsafe extern "C" fn em_export(
         let (at, name, given, out) =
             unsafe { (path(at)?, text(name, "the name")?, options(given)?, out(report)?) };
         let (file, called) = lent(descriptor)?;
-        let mut made = ExportOptions::new().called(called);
+        let mut made = ExportOptions::new().display_name(called);
         if let Some(given) = given {
             refuse_reserved(given.reserved)?;
             made = made.force(given.force != 0);
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn em_import(
         // SAFETY: the caller passes texts and structs as the header requires.
         let (at, given, out) = unsafe { (path(at)?, options(given)?, out(report)?) };
         let (file, called) = lent(descriptor)?;
-        let mut made = ImportOptions::new().called(called);
+        let mut made = ImportOptions::new().display_name(called);
         if let Some(given) = given {
             refuse_reserved(given.reserved)?;
             made = made.create(given.create != 0);

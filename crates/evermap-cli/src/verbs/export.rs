@@ -71,7 +71,7 @@ fn remove_leftovers(folder: &Path) {
 
 impl Export {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
-        let options = ExportOptions::new().force(self.force).called(&self.file);
+        let options = ExportOptions::new().force(self.force).display_name(&self.file);
         let name = names::resolve_closed(directory, &self.name)?;
         let export = |target: &mut dyn Write| {
             evermap::tools::export(directory, &name, target, &options).map_err(closed_pipe)
@@ -194,7 +194,7 @@ struct Imported<'a> {
 impl Import {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
         let mut options =
-            ImportOptions::new().create(true).called(&self.file).samples(self.samples);
+            ImportOptions::new().create(true).display_name(&self.file).samples(self.samples);
         if let Some(name) = &self.name {
             options = options.name(names::check_given(name)?);
         }

@@ -35,7 +35,7 @@ pub(super) struct CatalogAccess {
     file: Arc<dyn File>,
     log_file: Arc<dyn File>,
     reader: Option<Reader>,
-    patience: Duration,
+    timeout: Duration,
     own_addresses: Arc<CatalogAddresses>,
     book: Arc<LeaseBook>,
     /// The commit whose pages this process has compared with their checksums, or has made of one
@@ -117,7 +117,7 @@ impl CatalogAccess {
         book: Arc<LeaseBook>,
         file: Arc<dyn File>,
         log_path: PathBuf,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<CatalogAccess> {
         let path = file.path().to_path_buf();
         let log_file = storage.open(&log_path, OpenMode::Read).map_err(|e| {
@@ -131,11 +131,16 @@ impl CatalogAccess {
         let addresses: Arc<dyn Addresses> = own_addresses.clone();
         Ok(CatalogAccess {
             environment: Environment { storage, space, addresses, guest: None },
-            place: Place { path, log_path, identity: IDENTITY, called: "the catalog".to_string() },
+            place: Place {
+                path,
+                log_path,
+                identity: IDENTITY,
+                display_name: "the catalog".to_string(),
+            },
             file,
             log_file,
             reader: None,
-            patience,
+            timeout,
             own_addresses,
             book,
             verified: None,
@@ -154,7 +159,13 @@ impl CatalogAccess {
     /// # Errors
     /// `Damaged`, and other errors of opening a catalog.
     pub(super) fn check_page_0(&self) -> Result<()> {
-        lock_byte(&*self.file, LockKind::Shared, CONTENT_BYTE, self.patience, &self.place.called)?;
+        lock_byte(
+            &*self.file,
+            LockKind::Shared,
+            CONTENT_BYTE,
+            self.timeout,
+            &self.place.display_name,
+        )?;
         let _lock = ContentLock(&*self.file);
         read_superblock(&*self.file, LogSource::File(&self.log_file), &IDENTITY).map(drop)
     }
@@ -164,8 +175,8 @@ impl CatalogAccess {
     /// Costs two system calls for the lock and three small reads when nothing changed.
     pub(super) fn look<R>(&mut self, look: impl FnOnce(&Catalog, &Reader) -> R) -> Result<R> {
         let file = Arc::clone(&self.file);
-        let patience = self.patience;
-        lock_byte(&*file, LockKind::Shared, CONTENT_BYTE, patience, &self.place.called)?;
+        let timeout = self.timeout;
+        lock_byte(&*file, LockKind::Shared, CONTENT_BYTE, timeout, &self.place.display_name)?;
         let _lock = ContentLock(&*file);
         if !self.is_current()? {
             self.reader = None;
@@ -244,15 +255,14 @@ impl CatalogAccess {
     /// Empties the log if nobody else is using the catalog right now.
     pub(super) fn checkpoint(&mut self) -> Result<()> {
         self.reader = None;
-        self.patience = Duration::ZERO;
+        self.timeout = Duration::ZERO;
         self.write()?.checkpoint().map(drop)
     }
 
     fn write(&mut self) -> Result<Writer> {
         let policy = LogPolicy::Permanent { applied: self.replayed };
         let settings = WriteOptions::default();
-        let writer =
-            Writer::open(&self.environment, &self.place, policy, &settings, self.patience)?;
+        let writer = Writer::open(&self.environment, &self.place, policy, &settings, self.timeout)?;
         self.replayed = true;
         Ok(writer)
     }

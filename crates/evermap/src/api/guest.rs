@@ -438,8 +438,8 @@ impl Store {
         let environment = memory.environment(inner, addresses);
         inner.find_and_open(name, |located| {
             let mut writer = inner.with_place(name, located.uuid, |place| {
-                let patience = inner.options.busy_timeout;
-                GuestWriter::open(&environment, place, options, patience)
+                let timeout = inner.options.busy_timeout;
+                GuestWriter::open(&environment, place, options, timeout)
             })?;
             check_application(inner, name, writer.head(), self.application)?;
             check_window(name, &writer.head().guest, memory.window)?;

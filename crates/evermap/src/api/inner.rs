@@ -181,8 +181,8 @@ impl Inner {
         named: bool,
     ) -> Result<Arc<Inner>> {
         crate::address::check_page_size()?;
-        let called = format!("store {}", directory.display());
-        let space = AddressSpace::new(&called);
+        let display_name = format!("store {}", directory.display());
+        let space = AddressSpace::new(&display_name);
         let identity = catalog_file.identity()?;
         let head = crate::object::peek(&*catalog_file)?;
         let inside = |base| options.window.contains(base, head.arena_length);
@@ -308,7 +308,7 @@ impl Inner {
                 object_uuid: Some(uuid),
                 kind: KIND_OBJECT,
             },
-            called: format!("object `{name}` of store {}", self.directory.display()),
+            display_name: format!("object `{name}` of store {}", self.directory.display()),
         }
     }
 

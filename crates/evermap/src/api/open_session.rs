@@ -88,9 +88,9 @@ impl OpenSession {
     ) -> Result<OpenSession> {
         let uuid = located.uuid;
         let environment = inner.environment();
-        let patience = inner.options.busy_timeout;
+        let timeout = inner.options.busy_timeout;
         let mut writer = inner.with_place(name, uuid, |place| {
-            Writer::open(&environment, place, LogPolicy::WhileOpen, options, patience)
+            Writer::open(&environment, place, LogPolicy::WhileOpen, options, timeout)
         })?;
         if writer.head().name() != name {
             writer.head_mut().set_name(name);

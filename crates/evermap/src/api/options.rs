@@ -113,14 +113,14 @@ impl Options {
 
     /// How long to wait for an object that somebody else has open in a way that excludes ours.
     /// Default: not at all, [`Error::Busy`](crate::Error::Busy) at once.
-    pub fn busy_timeout(mut self, patience: Duration) -> Options {
-        self.busy_timeout = patience;
+    pub fn busy_timeout(mut self, timeout: Duration) -> Options {
+        self.busy_timeout = timeout;
         self
     }
 
     /// How long to wait for another process that changes the catalog. Default: ten seconds.
-    pub fn catalog_timeout(mut self, patience: Duration) -> Options {
-        self.catalog_timeout = patience;
+    pub fn catalog_timeout(mut self, timeout: Duration) -> Options {
+        self.catalog_timeout = timeout;
         self
     }
 

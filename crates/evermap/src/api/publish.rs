@@ -160,16 +160,16 @@ impl Inner {
         names: impl Fn() -> N,
         mut change: impl FnMut(Mut<'_, Catalog>, &mut Vec<Doomed>) -> Result<R>,
     ) -> Result<R> {
-        let (since, patience) = (Instant::now(), self.options.busy_timeout);
+        let (since, timeout) = (Instant::now(), self.options.busy_timeout);
         loop {
             let mut locked = Vec::new();
-            let left = patience.saturating_sub(since.elapsed());
+            let left = timeout.saturating_sub(since.elapsed());
             if !left.is_zero() {
                 let found: Vec<_> = self.catalog()?.look(|catalog, _| {
                     names().filter_map(|name| Some((name, catalog.find(name)?.uuid))).collect()
                 })?;
                 for (name, uuid) in found {
-                    let left = patience.saturating_sub(since.elapsed());
+                    let left = timeout.saturating_sub(since.elapsed());
                     match self.lock_for_removal(name, uuid, left) {
                         // Perhaps it is another process that removes it: the catalog will tell.
                         Err(Error::Busy { .. }) => {}
@@ -179,7 +179,7 @@ impl Inner {
             }
             let changed = self.catalog()?.change(|catalog| change(catalog, &mut locked));
             match changed {
-                Err(Error::Busy { .. }) if since.elapsed() < patience => {}
+                Err(Error::Busy { .. }) if since.elapsed() < timeout => {}
                 other => return other,
             }
         }
@@ -195,10 +195,10 @@ impl Inner {
 
     /// Makes sure that nobody writes an object that is about to go. Readers may stay: they keep
     /// the file's pages, and its addresses, until they close it.
-    fn lock_for_removal(&self, name: &str, uuid: [u8; 16], patience: Duration) -> Result<Doomed> {
+    fn lock_for_removal(&self, name: &str, uuid: [u8; 16], timeout: Duration) -> Result<Doomed> {
         let opened = self.with_place(name, uuid, |place| {
             let file = self.storage.open(&place.path, OpenMode::ReadWrite)?;
-            lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, patience, &place.called)?;
+            lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, timeout, &place.display_name)?;
             Ok(file)
         });
         match opened {

@@ -359,8 +359,8 @@ fn create_store(directory: &Path, options: &Options) -> Result<()> {
         Err(e) => return Err(e),
     }
     let locks = storage.open(&directory.join(ADDRESSES), OpenMode::OpenOrCreate)?;
-    let called = format!("the new store {}", directory.display());
-    lock_byte(&*locks, LockKind::Exclusive, 0, options.catalog_timeout, &called)?;
+    let display_name = format!("the new store {}", directory.display());
+    lock_byte(&*locks, LockKind::Exclusive, 0, options.catalog_timeout, &display_name)?;
     if storage.list(directory)?.iter().any(|name| name == CATALOG) {
         return exists(STORE_THERE);
     }

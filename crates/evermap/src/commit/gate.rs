@@ -41,40 +41,40 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Locks one byte, waiting up to `patience` for other holders.
+/// Locks one byte, waiting up to `timeout` for other holders.
 pub(crate) fn lock_byte(
     file: &dyn File,
     kind: LockKind,
     byte: u64,
-    patience: Duration,
-    called: &str,
+    timeout: Duration,
+    display_name: &str,
 ) -> Result<()> {
     let holder = match (kind, byte) {
         (LockKind::Exclusive, CONTENT_BYTE) => "another session or process is reading it",
         _ => "another session or process is writing it",
     };
-    wait_for(patience, called, holder, || file.try_lock(kind, byte, 1))
+    wait_for(timeout, display_name, holder, || file.try_lock(kind, byte, 1))
 }
 
 /// Locks the writer's byte, as [`lock_byte`] does, for as long as the file is open: children of this
 /// process, however they were made, do not have it.
-pub(crate) fn lock_writer(file: &dyn File, patience: Duration, called: &str) -> Result<()> {
+pub(crate) fn lock_writer(file: &dyn File, timeout: Duration, display_name: &str) -> Result<()> {
     let holder = "another session or process is writing it";
-    wait_for(patience, called, holder, || file.try_lock_for_good(WRITER_BYTE))
+    wait_for(timeout, display_name, holder, || file.try_lock_for_good(WRITER_BYTE))
 }
 
-/// Tries until it works or patience ends.
+/// Tries until it works or the timeout ends.
 fn wait_for(
-    patience: Duration,
-    called: &str,
+    timeout: Duration,
+    display_name: &str,
     holder: &str,
     mut try_it: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
     let since = Instant::now();
     let mut pause = Duration::from_micros(20);
     while !try_it()? {
-        if since.elapsed() >= patience {
-            return Err(Error::Busy { what: called.to_string(), holder: holder.to_string() });
+        if since.elapsed() >= timeout {
+            return Err(Error::Busy { what: display_name.to_string(), holder: holder.to_string() });
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(5));
@@ -84,9 +84,9 @@ fn wait_for(
 
 /// Locks the content for reading; gives the byte to unlock. Waits for nobody: both bytes are taken
 /// only for an instant.
-pub(crate) fn begin_reading(file: &dyn File, called: &str) -> Result<u64> {
+pub(crate) fn begin_reading(file: &dyn File, display_name: &str) -> Result<u64> {
     let mut taken = CONTENT_BYTE;
-    wait_for(INSTANT, called, "its writer is busy with it", || {
+    wait_for(INSTANT, display_name, "its writer is busy with it", || {
         for byte in [CONTENT_BYTE, CONTENT_BYTE_SECOND] {
             if file.try_lock(LockKind::Shared, byte, 1)? {
                 taken = byte;
@@ -99,8 +99,8 @@ pub(crate) fn begin_reading(file: &dyn File, called: &str) -> Result<u64> {
 }
 
 /// Locks the log for reading it.
-pub(crate) fn hold_log_for_reading<'a>(file: &'a dyn File, called: &str) -> Result<Held<'a>> {
-    wait_for(INSTANT, called, "its log is being reset", || {
+pub(crate) fn hold_log_for_reading<'a>(file: &'a dyn File, display_name: &str) -> Result<Held<'a>> {
+    wait_for(INSTANT, display_name, "its log is being reset", || {
         file.try_lock(LockKind::Shared, LOG_BYTE, 1)
     })?;
     Ok(Held { file, byte: LOG_BYTE })

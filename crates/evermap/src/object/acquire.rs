@@ -36,19 +36,19 @@ pub(super) fn acquire(
     place: &Place,
     policy: LogPolicy,
     settings: &WriteOptions,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Acquired> {
     let file = environment.storage.open(&place.path, OpenMode::ReadWrite)?;
     match policy {
-        LogPolicy::WhileOpen => gate::lock_writer(&*file, patience, &place.called)?,
+        LogPolicy::WhileOpen => gate::lock_writer(&*file, timeout, &place.display_name)?,
         // For a moment, and not mapped in children.
         LogPolicy::Permanent { .. } => {
-            lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, patience, &place.called)?;
+            lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, timeout, &place.display_name)?;
         }
     }
     if policy != LogPolicy::WhileOpen {
         for byte in [CONTENT_BYTE, gate::CONTENT_BYTE_SECOND] {
-            lock_byte(&*file, LockKind::Exclusive, byte, patience, &place.called)?;
+            lock_byte(&*file, LockKind::Exclusive, byte, timeout, &place.display_name)?;
         }
     }
     if !file.has_a_name()? {

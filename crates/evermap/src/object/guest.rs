@@ -28,7 +28,7 @@ pub(crate) struct GuestWriter {
     /// The head of page 0 as the next commit will write it.
     head: Box<Superblock>,
     here: Displacement,
-    called: String,
+    display_name: String,
 }
 
 impl GuestWriter {
@@ -37,9 +37,9 @@ impl GuestWriter {
         environment: &Environment,
         place: &Place,
         settings: &WriteOptions,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<GuestWriter> {
-        let acquired = acquire(environment, place, LogPolicy::WhileOpen, settings, patience)?;
+        let acquired = acquire(environment, place, LogPolicy::WhileOpen, settings, timeout)?;
         let Acquired { file, superblock, log, overlay, applied_elsewhere } = acquired;
         let here = environment.displacement();
         let regions = here.records_here(superblock.regions());
@@ -68,8 +68,8 @@ impl GuestWriter {
             memory: Memory::Guests,
             sequence: superblock.commit_sequence,
         })?;
-        let called = place.called.clone();
-        Ok(GuestWriter { file, engine, territory, head: superblock, here, called })
+        let display_name = place.display_name.clone();
+        Ok(GuestWriter { file, engine, territory, head: superblock, here, display_name })
     }
 
     /// The superblock as of the last commit.
@@ -166,7 +166,7 @@ impl GuestWriter {
     fn check_root(&self, page: &Superblock) -> Result<()> {
         let refuse = |why: &'static str| {
             Err(Error::BadGuestRoot {
-                object: self.called.clone(),
+                object: self.display_name.clone(),
                 address: page.root_address,
                 bytes: page.root_bytes,
                 why,

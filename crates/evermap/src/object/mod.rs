@@ -88,7 +88,7 @@ impl Environment {
             return Ok(());
         }
         Err(Error::OtherKind {
-            what: place.called.clone(),
+            what: place.display_name.clone(),
             found: if superblock.is_guest() { "a guest object" } else { "a native object" },
             remedy: match superblock.is_guest() {
                 true => "open it in a sandbox",
@@ -105,5 +105,5 @@ pub(crate) struct Place {
     pub(crate) log_path: PathBuf,
     pub(crate) identity: Identity,
     /// The object as the user knows it, for messages.
-    pub(crate) called: String,
+    pub(crate) display_name: String,
 }

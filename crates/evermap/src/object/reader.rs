@@ -59,9 +59,9 @@ impl Reader {
         let file = environment.storage.open(&place.path, OpenMode::Read)?;
         // The mappings hold the file, and with it this lock, in this process and in its children.
         file.leave_locks_to_children();
-        gate::begin_reading(&*file, &place.called)?;
+        gate::begin_reading(&*file, &place.display_name)?;
         let lock_file = Arc::clone(&file);
-        let _log_lock = gate::hold_log_for_reading(&*lock_file, &place.called)?;
+        let _log_lock = gate::hold_log_for_reading(&*lock_file, &place.display_name)?;
         let log = LogSource::Path(&*environment.storage, &place.log_path, OpenMode::Read);
         match Reader::map(environment, place, file, log, stores) {
             // The file was replaced or removed meanwhile. Its log may be that of the new file.

@@ -74,9 +74,9 @@ impl Writer {
         place: &Place,
         policy: LogPolicy,
         settings: &WriteOptions,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Writer> {
-        let acquired = acquire(environment, place, policy, settings, patience)?;
+        let acquired = acquire(environment, place, policy, settings, timeout)?;
         let Acquired { file, superblock, log, overlay, applied_elsewhere } = acquired;
         let mut territory = Territory::open(
             Arc::clone(&file),

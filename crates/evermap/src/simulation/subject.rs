@@ -86,7 +86,7 @@ fn with_place<R>(open: impl Fn(&Place) -> Result<R>) -> Result<R> {
         path: PathBuf::from(OBJECT),
         log_path: PathBuf::from(LOG),
         identity: Identity { store_uuid: None, object_uuid: None, kind: KIND_OBJECT },
-        called: "the simulated object".to_string(),
+        display_name: "the simulated object".to_string(),
     };
     match open(&place) {
         Err(e) if e.is_missing_file() => open(&Place { path: PathBuf::from(NEW_OBJECT), ..place }),
@@ -248,7 +248,7 @@ impl Neighbour {
         let storage = disk.storage();
         with_place(|place| {
             let file = storage.open(&place.path, OpenMode::Read)?;
-            gate::begin_reading(&*file, &place.called)?;
+            gate::begin_reading(&*file, &place.display_name)?;
             if !file.try_lock(LockKind::Shared, gate::LOG_BYTE, 1)? {
                 return Ok(None);
             }

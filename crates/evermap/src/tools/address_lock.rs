@@ -24,11 +24,11 @@ pub(super) fn wait_for_users(
     locks: &dyn File,
     first: u64,
     store: &Path,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<()> {
     let since = Instant::now();
     while locks.lock_holder(first, BYTES)?.is_some() {
-        if since.elapsed() >= patience.min(GRACE) {
+        if since.elapsed() >= timeout.min(GRACE) {
             return Err(in_use(store));
         }
         std::thread::sleep(PAUSE);
@@ -51,15 +51,15 @@ impl AddressLock {
     /// Locks the addresses, by the store's lock file, when those who have objects open are gone.
     ///
     /// # Errors
-    /// `Busy` when somebody still has one open after `patience`.
+    /// `Busy` when somebody still has one open after `timeout`.
     pub(super) fn acquire(
         locks: &Arc<dyn File>,
         store: &Path,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<AddressLock> {
         let since = Instant::now();
         while !locks.try_lock(LockKind::Exclusive, FIRST, BYTES)? {
-            if since.elapsed() >= patience {
+            if since.elapsed() >= timeout {
                 return Err(in_use(store));
             }
             std::thread::sleep(PAUSE);

@@ -434,8 +434,8 @@ impl Copier<'_> {
     /// Keeps the catalog from being changed for as long as the file given lives.
     fn lock_catalog(&self) -> Result<Arc<dyn File>> {
         let file = self.storage.open(&self.scan.directory.join(CATALOG), OpenMode::ReadWrite)?;
-        let patience = self.options.check.patience;
-        lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, patience, "the catalog")?;
+        let timeout = self.options.check.timeout;
+        lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, timeout, "the catalog")?;
         Ok(file)
     }
 

@@ -40,7 +40,7 @@ type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 #[derive(Clone)]
 pub struct CheckOptions {
     pub(super) storage: Arc<dyn Storage>,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
     pub(super) repair: bool,
     pub(super) accept_data: bool,
     pub(super) quarantine: bool,
@@ -52,7 +52,7 @@ impl Default for CheckOptions {
     fn default() -> Self {
         CheckOptions {
             storage: Arc::new(Disk::default()),
-            patience: Duration::from_secs(10),
+            timeout: Duration::from_secs(10),
             repair: false,
             accept_data: false,
             quarantine: false,
@@ -116,8 +116,8 @@ impl CheckOptions {
     }
 
     /// How long to wait for an object that is locked against readers. Default: ten seconds.
-    pub fn busy_timeout(mut self, patience: Duration) -> CheckOptions {
-        self.patience = patience;
+    pub fn busy_timeout(mut self, timeout: Duration) -> CheckOptions {
+        self.timeout = timeout;
         self
     }
 
@@ -370,7 +370,7 @@ impl<'a> Scan<'a> {
         store_uuid: Option<[u8; 16]>,
     ) -> Subject<'n> {
         let file = Path::new(folder).join(hex(&uuid));
-        let called = match entry {
+        let display_name = match entry {
             Some((name, _)) => format!("object `{name}` of store {}", self.directory.display()),
             None => format!("{} of store {}", file.display(), self.directory.display()),
         };
@@ -378,7 +378,7 @@ impl<'a> Scan<'a> {
         let log_path = self.directory.join(OBJECTS).join(hex(&uuid)).with_extension("log");
         let path = self.directory.join(&file);
         let identity = Identity { store_uuid, object_uuid: Some(uuid), kind: KIND_OBJECT };
-        Subject { file, place: Place { path, log_path, identity, called }, entry, uuid }
+        Subject { file, place: Place { path, log_path, identity, display_name }, entry, uuid }
     }
 
     /// Checks an object that the catalog names. Gives the addresses of its regions.
@@ -504,7 +504,7 @@ pub(super) fn catalog_place(directory: &Path) -> Place {
         path: directory.join(CATALOG),
         log_path: directory.join(CATALOG_LOG),
         identity: Identity { store_uuid: None, object_uuid: None, kind: KIND_CATALOG },
-        called: format!("the catalog of store {}", directory.display()),
+        display_name: format!("the catalog of store {}", directory.display()),
     }
 }
 

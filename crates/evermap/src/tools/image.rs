@@ -37,7 +37,7 @@ impl Image {
     pub(super) fn open(storage: &dyn Storage, place: &Place) -> Result<Image> {
         for _ in 0..OPEN_ATTEMPTS_MAX {
             let file = storage.open(&place.path, OpenMode::Read)?;
-            gate::begin_reading(&*file, &place.called)?;
+            gate::begin_reading(&*file, &place.display_name)?;
             match Image::of_locked(storage, place, Arc::clone(&file)) {
                 // A file that lost its name meanwhile was replaced: the name leads to another one.
                 Err(_) if !file.has_a_name()? => {}
@@ -45,7 +45,7 @@ impl Image {
             }
         }
         Err(Error::Busy {
-            what: place.called.clone(),
+            what: place.display_name.clone(),
             holder: "another process replaces its file again and again".to_string(),
         })
     }
@@ -57,7 +57,7 @@ impl Image {
         file: Arc<dyn File>,
     ) -> Result<Image> {
         let lock_file = Arc::clone(&file);
-        let _log_lock = gate::hold_log_for_reading(&*lock_file, &place.called)?;
+        let _log_lock = gate::hold_log_for_reading(&*lock_file, &place.display_name)?;
         let log = LogSource::Path(storage, &place.log_path, OpenMode::Read);
         let loaded = read_superblock(&*file, log, &place.identity)?;
         let Loaded { superblock, log, overlay } = loaded;

@@ -46,10 +46,10 @@ pub(super) fn catalog(
     let storage = &options.storage;
     refuse_open_here(&**storage, directory)?;
     let locks = storage.open(&directory.join(ADDRESSES), OpenMode::OpenOrCreate)?;
-    let called = format!("store {}", directory.display());
-    lock_byte(&*locks, LockKind::Exclusive, 0, options.patience, &called)?;
+    let display_name = format!("store {}", directory.display());
+    lock_byte(&*locks, LockKind::Exclusive, 0, options.timeout, &display_name)?;
     // A process with an open object would keep using the old catalog.
-    wait_for_users(&*locks, FIRST, directory, options.patience)?;
+    wait_for_users(&*locks, FIRST, directory, options.timeout)?;
     let old = match storage.open(&directory.join(CATALOG), OpenMode::ReadWrite) {
         Ok(old) => Some(old),
         Err(error) if error.is_missing_file() => None,
@@ -57,7 +57,7 @@ pub(super) fn catalog(
         Err(error) => return Err(error),
     };
     if let Some(old) = &old {
-        lock_byte(&**old, LockKind::Exclusive, WRITER_BYTE, Duration::ZERO, &called)?;
+        lock_byte(&**old, LockKind::Exclusive, WRITER_BYTE, Duration::ZERO, &display_name)?;
     }
     let superblock = old.as_ref().and_then(|old| peek(&**old).ok());
     quarantine.copy(Path::new(CATALOG))?;

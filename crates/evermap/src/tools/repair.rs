@@ -170,8 +170,8 @@ impl Repairer<'_> {
     fn lock_writer(&self, uuid: [u8; 16]) -> Result<std::sync::Arc<dyn File>> {
         let path = self.directory.join(OBJECTS).join(hex(&uuid));
         let file = self.options.storage.open(&path, OpenMode::ReadWrite)?;
-        let called = format!("the object in {}", path.display());
-        lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, Duration::ZERO, &called)?;
+        let display_name = format!("the object in {}", path.display());
+        lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, Duration::ZERO, &display_name)?;
         Ok(file)
     }
 
@@ -234,8 +234,8 @@ impl Repairer<'_> {
     /// Writes every page of the object's checksum tables anew, for what the pages hold now.
     fn accept_data(&mut self, uuid: [u8; 16], name: &str) -> Result<Option<String>> {
         let file = self.lock_writer(uuid)?;
-        let patience = self.options.patience;
-        lock_byte(&*file, LockKind::Exclusive, CONTENT_BYTE, patience, name)?;
+        let timeout = self.options.timeout;
+        lock_byte(&*file, LockKind::Exclusive, CONTENT_BYTE, timeout, name)?;
         let scan = Scan::new(self.directory, self.options)?;
         let place = scan.subject(OBJECTS, uuid, None, None).place;
         let image = Image::of_locked(&*self.options.storage, &place, file.clone())?;
@@ -265,8 +265,9 @@ impl Repairer<'_> {
         self.quarantine.take(&file)?;
         self.quarantine.take(&file.with_extension("log"))?;
         drop(lock);
-        let called = name.map_or_else(|| file.display().to_string(), |name| format!("`{name}`"));
-        Ok(Some(format!("took {called}, which is damaged, out of the store")))
+        let display_name =
+            name.map_or_else(|| file.display().to_string(), |name| format!("`{name}`"));
+        Ok(Some(format!("took {display_name}, which is damaged, out of the store")))
     }
 }
 

@@ -54,7 +54,7 @@ pub(in crate::api) struct SharedCore {
     looks: AtomicBool,
     public: Public,
     /// The object and its file, for messages.
-    called: String,
+    display_name: String,
     path: PathBuf,
 }
 
@@ -124,7 +124,7 @@ impl SharedCore {
                 memory_in_child,
                 options: options.clone(),
                 head,
-                called: format!("object `{name}` of store {}", inner.directory.display()),
+                display_name: format!("object `{name}` of store {}", inner.directory.display()),
             });
             inner.open_objects().insert(uuid, OpenObject::Shared(Arc::downgrade(&core)));
             Ok(core)
@@ -253,7 +253,7 @@ impl SharedCore {
 
     /// Refuses what a child must not do, also in the thread that had the turn when it forked.
     pub(super) fn refuse_in_child(&self) -> Result<()> {
-        at_fork::refuse_in_child(|| self.called.clone())
+        at_fork::refuse_in_child(|| self.display_name.clone())
     }
 
     /// Refuses to read in a child that does not have the object's memory.
@@ -267,14 +267,14 @@ impl SharedCore {
 
     #[cold]
     fn would_deadlock(&self, how: &'static str) -> Error {
-        Error::WouldDeadlock { what: self.called.clone(), how }
+        Error::WouldDeadlock { what: self.display_name.clone(), how }
     }
 
     #[cold]
     fn refused(&self, refused: Refused) -> Error {
         match refused {
             Refused::Broken(why) => Error::DurabilityUnknown { path: self.path.clone(), why },
-            Refused::Forked => Error::Forked { what: self.called.clone() },
+            Refused::Forked => Error::Forked { what: self.display_name.clone() },
         }
     }
 }
@@ -397,9 +397,9 @@ impl Drop for Turn<'_> {
     /// Forgets what was not committed, also while a panic unwinds: readers find the last commit.
     fn drop(&mut self) {
         if self.writing().stored && self.session().check_usable().is_ok() {
-            warn!(object = self.core.called, "changes that were not committed are forgotten");
+            warn!(object = self.core.display_name, "changes that were not committed are forgotten");
             if let Err(error) = self.rollback() {
-                warn!(%error, object = self.core.called, "changes cannot be taken back");
+                warn!(%error, object = self.core.display_name, "changes cannot be taken back");
             }
         }
         if !std::mem::take(&mut self.writing().readers_in) {

@@ -48,7 +48,7 @@ const _: () = assert!(size_of::<Run>() == 16);
 /// Writes an export.
 pub(super) struct Writer<'a> {
     target: &'a mut dyn Write,
-    called: PathBuf,
+    display_name: PathBuf,
     run: Vec<u8>,
     first: u64,
     pub(super) pages: u64,
@@ -58,15 +58,16 @@ pub(super) struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub(super) fn begin(
         target: &'a mut dyn Write,
-        called: &Path,
+        display_name: &Path,
         superblock: &Superblock,
         flags: u64,
     ) -> Result<Writer<'a>> {
         let mut header =
             Header { magic: MAGIC, version: VERSION, checksum: 0, flags, reserved: [0; 5] };
         header.checksum = crc32c(&[bytes_of(&header), bytes_of(superblock)]);
-        let called = called.to_path_buf();
-        let mut writer = Writer { target, called, run: Vec::new(), first: 0, pages: 0, bytes: 0 };
+        let display_name = display_name.to_path_buf();
+        let mut writer =
+            Writer { target, display_name, run: Vec::new(), first: 0, pages: 0, bytes: 0 };
         writer.put(bytes_of(&header))?;
         writer.put(bytes_of(superblock))?;
         Ok(writer)
@@ -75,7 +76,8 @@ impl<'a> Writer<'a> {
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes += bytes.len() as u64;
         let written = self.target.write_all(bytes);
-        written.map_err(|e| Error::from_io_sized(e, "write", &self.called, bytes.len() as u64))
+        written
+            .map_err(|e| Error::from_io_sized(e, "write", &self.display_name, bytes.len() as u64))
     }
 
     /// Adds a page; they come in order.
@@ -109,14 +111,14 @@ impl<'a> Writer<'a> {
         self.put(bytes_of(&end))?;
         self.put(&pages)?;
         let flushed = self.target.flush();
-        flushed.map_err(|e| Error::from_io_sized(e, "write", &self.called, self.bytes))
+        flushed.map_err(|e| Error::from_io_sized(e, "write", &self.display_name, self.bytes))
     }
 }
 
 /// Reads an export.
 pub(super) struct Reader<'a> {
     source: &'a mut dyn Read,
-    called: PathBuf,
+    display_name: PathBuf,
     pub(super) superblock: Box<Superblock>,
     pub(super) flags: u64,
     /// Behind the last page read.
@@ -125,10 +127,10 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn begin(source: &'a mut dyn Read, called: &Path) -> Result<Reader<'a>> {
-        let called = called.to_path_buf();
+    pub(super) fn begin(source: &'a mut dyn Read, display_name: &Path) -> Result<Reader<'a>> {
+        let display_name = display_name.to_path_buf();
         let superblock = Box::new(Superblock::zeroed());
-        let mut reader = Reader { source, called, superblock, flags: 0, next: 1, pages: 0 };
+        let mut reader = Reader { source, display_name, superblock, flags: 0, next: 1, pages: 0 };
         let mut bytes = [0; size_of::<Header>()];
         let got = reader.some(&mut bytes)?;
         if bytes[..got.min(8)] != MAGIC[..got.min(8)] || got == 0 {
@@ -138,12 +140,12 @@ impl<'a> Reader<'a> {
             } else {
                 format!("it begins with \"{shown}\", an export with \"EVEREXP\"")
             };
-            return Err(Error::Foreign { path: reader.called, found });
+            return Err(Error::Foreign { path: reader.display_name, found });
         }
         let header: Header = bytemuck::pod_read_unaligned(&bytes);
         if got >= 12 && header.version > VERSION {
             return Err(Error::NewerFormat {
-                path: reader.called,
+                path: reader.display_name,
                 found: format!("export version {}", header.version),
                 known: format!("export version {VERSION}"),
             });
@@ -219,7 +221,7 @@ impl<'a> Reader<'a> {
                 Ok(0) => break,
                 Ok(more) => got += more,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::from_io(e, "read", &self.called)),
+                Err(e) => return Err(Error::from_io(e, "read", &self.display_name)),
             }
         }
         Ok(got)
@@ -239,7 +241,7 @@ impl<'a> Reader<'a> {
     }
 
     fn refuse(&self, found: impl Into<String>, expected: impl Into<String>) -> Error {
-        let path = self.called.clone();
+        let path = self.display_name.clone();
         Error::BadExport { path, found: found.into(), expected: expected.into() }
     }
 }

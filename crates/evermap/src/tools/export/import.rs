@@ -28,15 +28,15 @@ use super::file::{POINTS_ELSEWHERE, Reader};
 pub struct ImportOptions {
     name: Option<String>,
     samples: usize,
-    called: PathBuf,
+    display_name: PathBuf,
     create: bool,
     store: Options,
 }
 
 impl Default for ImportOptions {
     fn default() -> Self {
-        let (called, store) = (PathBuf::from("-"), Options::default());
-        ImportOptions { name: None, samples: 5, called, create: false, store }
+        let (display_name, store) = (PathBuf::from("-"), Options::default());
+        ImportOptions { name: None, samples: 5, display_name, create: false, store }
     }
 }
 
@@ -58,9 +58,9 @@ impl ImportOptions {
         self
     }
 
-    /// What the source is called in messages. Default: `-`.
-    pub fn called(mut self, source: impl Into<PathBuf>) -> ImportOptions {
-        self.called = source.into();
+    /// Sets the source's name in messages. Default: `-`.
+    pub fn display_name(mut self, source: impl Into<PathBuf>) -> ImportOptions {
+        self.display_name = source.into();
         self
     }
 
@@ -106,7 +106,7 @@ pub fn import(
     source: &mut dyn Read,
     options: &ImportOptions,
 ) -> Result<ImportReport> {
-    let mut reader = Reader::begin(source, &options.called)?;
+    let mut reader = Reader::begin(source, &options.display_name)?;
     let old_name = reader.superblock.name();
     let name = options.name.clone().unwrap_or_else(|| old_name.clone());
     // Before a store is made for it.
@@ -163,14 +163,14 @@ fn stage(storage: &dyn Storage, import: &Import, reader: &mut Reader<'_>) -> Res
         file.write_at(&pages, first * PAGE_BYTES)?;
     }
     let identity = Identity { store_uuid: None, object_uuid: None, kind: KIND_OBJECT };
-    let called = path.display().to_string();
-    Ok(Place { log_path: path.with_extension("log"), path, identity, called })
+    let display_name = path.display().to_string();
+    Ok(Place { log_path: path.with_extension("log"), path, identity, display_name })
 }
 
 /// Opens what was staged; whatever is wrong with it is wrong with the export.
 fn check(storage: &dyn Storage, staged: &Place, options: &ImportOptions) -> Result<Image> {
     let bad = |found: String, expected: String| Error::BadExport {
-        path: options.called.clone(),
+        path: options.display_name.clone(),
         found,
         expected,
     };

@@ -42,7 +42,7 @@ const WALK_BYTES: u64 = 1 << 30;
 #[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
     force: bool,
-    called: Option<PathBuf>,
+    display_name: Option<PathBuf>,
     check: CheckOptions,
 }
 
@@ -59,9 +59,9 @@ impl ExportOptions {
         self
     }
 
-    /// What the target is called in messages. Default: `-`.
-    pub fn called(mut self, target: impl Into<PathBuf>) -> ExportOptions {
-        self.called = Some(target.into());
+    /// Sets the target's name in messages. Default: `-`.
+    pub fn display_name(mut self, target: impl Into<PathBuf>) -> ExportOptions {
+        self.display_name = Some(target.into());
         self
     }
 }
@@ -114,7 +114,7 @@ pub fn export(
     let opened = open(directory.as_ref(), name, &options.check)?;
     let image = &opened.image;
     refuse_guest(image.superblock(), name, GUESTS_TRAVEL)?;
-    let called = options.called.clone().unwrap_or_else(|| PathBuf::from("-"));
+    let display_name = options.display_name.clone().unwrap_or_else(|| PathBuf::from("-"));
     refuse_damage(image)?;
     let (walked, elsewhere) = find_elsewhere(&opened, name)?;
     let points_elsewhere = match (elsewhere, options.force) {
@@ -124,7 +124,7 @@ pub fn export(
     let mut superblock = *image.superblock();
     superblock.log_required = 0;
     let flags = if points_elsewhere > 0 { POINTS_ELSEWHERE } else { 0 };
-    let mut writer = Writer::begin(target, &called, &superblock, flags)?;
+    let mut writer = Writer::begin(target, &display_name, &superblock, flags)?;
     for (number, region) in image.regions() {
         let used = used_pages(region, number == 0, &walked);
         write_region(image, region, &used, &mut writer)?;

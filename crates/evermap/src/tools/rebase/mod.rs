@@ -142,7 +142,7 @@ pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<Re
     let scan = Scan::new(&directory, &options.check)?;
     let store_lock = match options.dry_run {
         true => None,
-        false => Some(StoreLock::acquire(&**storage, &directory, options.check.patience)?),
+        false => Some(StoreLock::acquire(&**storage, &directory, options.check.timeout)?),
     };
     if !options.dry_run {
         tidy(&**storage, &directory)?;
@@ -401,7 +401,7 @@ fn undo(directory: &Path, force: bool, options: &RebaseOptions) -> Result<UndoRe
     let directory = resolved(directory);
     let storage = options.storage();
     Scan::new(&directory, &options.check)?;
-    let _store_lock = StoreLock::acquire(&**storage, &directory, options.check.patience)?;
+    let _store_lock = StoreLock::acquire(&**storage, &directory, options.check.timeout)?;
     tidy(&**storage, &directory)?;
     let Some(name) = newest_kept(&**storage, &directory)? else {
         return Err(Error::NothingKept { path: directory });

@@ -419,6 +419,6 @@ pub(in crate::tools) fn place_in(folder: &Path, uuid: [u8; 16], store: [u8; 16])
         object_uuid: Some(uuid),
         kind: crate::format::KIND_OBJECT,
     };
-    let called = path.display().to_string();
-    Place { log_path: path.with_extension("log"), path, identity, called }
+    let display_name = path.display().to_string();
+    Place { log_path: path.with_extension("log"), path, identity, display_name }
 }

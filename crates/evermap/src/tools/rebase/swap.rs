@@ -31,15 +31,15 @@ impl StoreLock {
     pub(super) fn acquire(
         storage: &dyn Storage,
         directory: &Path,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<StoreLock> {
         refuse_open_here(storage, directory)?;
-        let called = format!("store {}", directory.display());
+        let display_name = format!("store {}", directory.display());
         let addresses = storage.open(&directory.join(ADDRESSES), OpenMode::OpenOrCreate)?;
-        lock_byte(&*addresses, LockKind::Exclusive, 0, patience, &called)?;
-        wait_for_users(&*addresses, FIRST, directory, patience)?;
+        lock_byte(&*addresses, LockKind::Exclusive, 0, timeout, &display_name)?;
+        wait_for_users(&*addresses, FIRST, directory, timeout)?;
         let catalog = storage.open(&directory.join(CATALOG), OpenMode::ReadWrite)?;
-        lock_byte(&*catalog, LockKind::Exclusive, WRITER_BYTE, patience, &called)?;
+        lock_byte(&*catalog, LockKind::Exclusive, WRITER_BYTE, timeout, &display_name)?;
         Ok(StoreLock { addresses, _catalog: catalog })
     }
 }
@@ -49,9 +49,9 @@ impl StoreLock {
     pub(super) fn lock_addresses(
         &self,
         directory: &Path,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<AddressLock> {
-        AddressLock::acquire(&self.addresses, directory, patience)
+        AddressLock::acquire(&self.addresses, directory, timeout)
     }
 }
 
