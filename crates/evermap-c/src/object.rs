@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use evermap_core::{
-    Error, ForeignPointer, Heap, InForce, ObjectInfo, ProtectedRawSession, RawRoot, RawSession,
-    RawShared, RawSnapshot, Store,
+    ActiveProtection, Error, ForeignPointer, Heap, ObjectInfo, ProtectedRawSession, RawRoot,
+    RawSession, RawShared, RawSnapshot, Store,
 };
 
 use crate::failure::{Failure, Result};
@@ -243,10 +243,10 @@ impl Object {
         }
     }
 
-    pub fn in_force(&self) -> InForce {
+    pub fn active(&self) -> ActiveProtection {
         match &self.access {
             Access::Protected(session) => session.protection(),
-            _ => InForce::Nothing,
+            _ => ActiveProtection::Nothing,
         }
     }
 

@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_void};
 use std::time::{Duration, SystemTime};
 
 use evermap_core::{
-    Durability, ForeignPointers, InChildren, InForce, Protection, RawShared, Reads, ShareOptions,
-    WhenLogFull, WriteOptions,
+    ActiveProtection, Durability, ForeignPointers, InChildren, Protection, RawShared, Reads,
+    ShareOptions, WhenLogFull, WriteOptions,
 };
 
 use crate::arguments::{array, cut, give_text, options, out, place, refuse_reserved, text};
@@ -480,10 +480,10 @@ fn info_of(object: &Object) -> Result<em_object_info> {
             (None, true) => WRITE,
             (None, false) => READ,
         },
-        protection: match object.in_force() {
-            InForce::Nothing => PROTECTION_OFF,
-            InForce::Pages => PROTECTION_PAGES,
-            InForce::Keys => PROTECTION_KEYS,
+        protection: match object.active() {
+            ActiveProtection::Nothing => PROTECTION_OFF,
+            ActiveProtection::Pages => PROTECTION_PAGES,
+            ActiveProtection::Keys => PROTECTION_KEYS,
         },
         root_tag: root.tag,
         uuid: array(&info.uuid),

@@ -112,7 +112,7 @@ pub use error::{Error, Result};
 pub use evermap_derive::PersistDeserialize;
 pub use evermap_derive::{Persist, PersistHash, Plain};
 #[cfg(not(target_family = "wasm"))]
-pub use object::{ForeignPointer, InForce, Protection};
+pub use object::{ActiveProtection, ForeignPointer, Protection};
 #[cfg(feature = "serde")]
 pub use persist::serde;
 pub use persist::{

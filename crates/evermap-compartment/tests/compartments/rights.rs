@@ -1,6 +1,6 @@
 //! Rights of threads: queried from the kernel, and tried.
 
-use evermap::{Access, InForce, Protection};
+use evermap::{Access, ActiveProtection, Protection};
 use evermap_compartment::Error;
 use evermap_compartment::compartments::{Class, assign, reset_rights, spawn};
 
@@ -141,7 +141,7 @@ pub fn protected() {
     assign(&mut words, &[(class, Access::Write)]).unwrap();
     let address = words.root().address;
     let mut words = words.protect(Protection::Keys).unwrap();
-    assert_eq!(words.protection(), InForce::Pages, "a page has one key");
+    assert_eq!(words.protection(), ActiveProtection::Pages, "a page has one key");
     let now = || (super::may_read(address), super::may_store(address));
     {
         let _scope = words.scope().unwrap();
@@ -160,7 +160,7 @@ pub fn protected() {
     // A second object is protected by a key. Entering and leaving a class does not affect the
     // thread's right to it.
     let free = object(&store, "free").protect(Protection::Keys).unwrap();
-    assert_eq!(free.protection(), InForce::Keys);
+    assert_eq!(free.protection(), ActiveProtection::Keys);
     let its = free.root().address;
     let scope = free.scope().unwrap();
     {

@@ -287,7 +287,7 @@ impl CatalogAccess {
 }
 
 fn root_of(writer: &Writer) -> Result<NonNull<Catalog>> {
-    NonNull::new(writer.head().root_address as *mut Catalog).ok_or_else(|| Error::Damaged {
+    NonNull::new(writer.superblock().root_address as *mut Catalog).ok_or_else(|| Error::Damaged {
         path: writer.file().path().to_path_buf(),
         what: "the root",
         found: "no root".to_string(),

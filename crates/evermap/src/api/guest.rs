@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::format::{CHUNK_BYTES, GuestRecord, PAGE_BYTES, RegionRecord, Superblock};
 use crate::object::{
     Addresses, Displacement, Environment, GuestDraft, GuestWriter, Place, Reader, ReadyObject,
-    ReadySnapshot, Stores, lease_of,
+    ReadySnapshot, Writes, lease_of,
 };
 
 /// Bytes of a pointer in a guest object.
@@ -156,7 +156,7 @@ impl GuestMemory {
         reading: GuestReading,
     ) -> Result<Option<GuestSnapshot>> {
         let here = Displacement::by(self.memory_base);
-        let mapped = ready.map(&self.space, here, reading.stores())?;
+        let mapped = ready.map(&self.space, here, reading.writes())?;
         Ok(mapped.map(|snapshot| GuestSnapshot(Mapped::Ready(snapshot))))
     }
 
@@ -262,7 +262,7 @@ impl GuestSession {
 
     /// Its id, as in the catalog.
     pub fn uuid(&self) -> [u8; 16] {
-        self.writer().head().object_uuid
+        self.writer().superblock().object_uuid
     }
 
     /// Its regions, uncommitted growth included.
@@ -381,10 +381,10 @@ pub enum GuestReading {
 }
 
 impl GuestReading {
-    pub(super) fn stores(self) -> Stores {
+    pub(super) fn writes(self) -> Writes {
         match self {
-            GuestReading::ReadOnly => Stores::Fault,
-            GuestReading::Private => Stores::StayHere,
+            GuestReading::ReadOnly => Writes::Fault,
+            GuestReading::Private => Writes::Private,
         }
     }
 }
@@ -441,12 +441,12 @@ impl Store {
                 let timeout = inner.options.busy_timeout;
                 GuestWriter::open(&environment, place, options, timeout)
             })?;
-            check_application(inner, name, writer.head(), self.application)?;
-            check_window(name, &writer.head().guest, memory.window)?;
+            check_application(inner, name, writer.superblock(), self.application)?;
+            check_window(name, &writer.superblock().guest, memory.window)?;
             if inner.options.verify != Verify::Superblock {
                 writer.verify()?;
             }
-            if writer.head().name() != name {
+            if writer.superblock().name() != name {
                 writer.set_name(name);
             }
             Ok(GuestSession { writer: Some(writer) })
@@ -484,7 +484,7 @@ pub(super) fn read_guest_of(
     let environment = memory.environment(inner, &none);
     inner.find_and_open(name, |located| {
         let reader = inner.with_place(name, located.uuid, |place| {
-            Reader::open_for(&environment, place, reading.stores())
+            Reader::open_for(&environment, place, reading.writes())
         })?;
         check_application(inner, name, reader.superblock(), application)?;
         check_window(name, &reader.superblock().guest, memory.window)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use crate::alloc::{HeapStatistics, statistics_of};
 use crate::error::Result;
 use crate::format::Superblock;
-use crate::object::{InForce, Reader, Writer, hex};
+use crate::object::{ActiveProtection, Reader, Writer, hex};
 
 /// What is known about one object.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub struct ObjectInfo {
     /// What its allocator has handed out.
     pub heap: HeapStatistics,
     /// How its memory is kept closed to stores, in a protected session.
-    pub protection: InForce,
+    pub protection: ActiveProtection,
 }
 
 impl ObjectInfo {
@@ -47,7 +47,7 @@ impl ObjectInfo {
 
     pub(super) fn of_writer(name: &str, writer: &Writer) -> Result<ObjectInfo> {
         let file_bytes = writer.file().length()?;
-        let info = ObjectInfo::new(name, writer.head(), file_bytes, writer.statistics());
+        let info = ObjectInfo::new(name, writer.superblock(), file_bytes, writer.statistics());
         Ok(ObjectInfo { protection: writer.protection(), ..info })
     }
 
@@ -64,7 +64,7 @@ impl ObjectInfo {
             root_type_id: hex(&s.root_type_id),
             root_bytes: s.root_bytes,
             heap,
-            protection: InForce::Nothing,
+            protection: ActiveProtection::Nothing,
         }
     }
 }

@@ -196,20 +196,26 @@ impl Store {
             open.commit()?;
         }
         let inner = open.inner();
-        let root = root_as::<T>(inner, name, open.head())?;
+        let root = root_as::<T>(inner, name, open.superblock())?;
         // SAFETY: the session maps the object as of its superblock.
-        unsafe { check_root(root, open.head(), &inner.path_in(OBJECTS, open.head().object_uuid))? };
+        unsafe {
+            check_root(
+                root,
+                open.superblock(),
+                &inner.path_in(OBJECTS, open.superblock().object_uuid),
+            )?
+        };
         Ok(Session::of(open, root))
     }
 }
 
 fn migrate(open: &mut OpenSession, way: &[&Step]) -> Result<()> {
     for step in way {
-        let old = std::ptr::with_exposed_provenance_mut(open.head().root_address as usize);
+        let old = std::ptr::with_exposed_provenance_mut(open.superblock().root_address as usize);
         let old = NonNull::new(old).ok_or(Error::BadRoot {
             object: open.name().to_string(),
             address: 0,
-            bytes: open.head().root_bytes,
+            bytes: open.superblock().root_bytes,
         })?;
         let new = (step.run)(open.heap(), old)?;
         // A small root made with the object lies in its first page and is no block.
@@ -217,11 +223,11 @@ fn migrate(open: &mut OpenSession, way: &[&Step]) -> Result<()> {
             // SAFETY: the old root's own block; what it owned is released.
             unsafe { open.heap().free(old) };
         }
-        let head = open.head_mut();
-        head.root_address = new.as_ptr().expose_provenance() as u64;
-        head.root_bytes = step.bytes as u64;
-        head.root_type_id = step.to.0;
-        head.set_schema(step.description);
+        let superblock = open.superblock_mut();
+        superblock.root_address = new.as_ptr().expose_provenance() as u64;
+        superblock.root_bytes = step.bytes as u64;
+        superblock.root_type_id = step.to.0;
+        superblock.set_schema(step.description);
     }
     Ok(())
 }

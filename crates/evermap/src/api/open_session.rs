@@ -70,8 +70,8 @@ impl OpenSession {
             inner.open_objects().remove(&uuid);
         })?;
         // From here on dropping the session takes the mark away.
-        check_application(inner, name, session.writer().head(), application)?;
-        let looked = look(session.writer().head())?;
+        check_application(inner, name, session.writer().superblock(), application)?;
+        let looked = look(session.writer().superblock())?;
         Ok((session, looked))
     }
 
@@ -92,15 +92,15 @@ impl OpenSession {
         let mut writer = inner.with_place(name, uuid, |place| {
             Writer::open(&environment, place, LogPolicy::WhileOpen, options, timeout)
         })?;
-        if writer.head().name() != name {
-            writer.head_mut().set_name(name);
+        if writer.superblock().name() != name {
+            writer.superblock_mut().set_name(name);
         }
         let verification = match inner.options.verify {
             Verify::Superblock => None,
             Verify::Background => writer.verify_in_background()?,
             Verify::Full => writer.verify().map(|()| None)?,
         };
-        let leases = located.into_leases(inner, writer.head())?;
+        let leases = located.into_leases(inner, writer.superblock())?;
         Ok(OpenSession {
             verification,
             verified: inner.options.verify == Verify::Full,
@@ -159,14 +159,14 @@ impl OpenSession {
         self.writer_mut().guard_by(key)
     }
 
-    pub(super) fn head(&self) -> &Superblock {
-        self.writer().head()
+    pub(super) fn superblock(&self) -> &Superblock {
+        self.writer().superblock()
     }
 
     /// Changes fields of the superblock, with the next commit, even if that is all it has.
-    pub(super) fn head_mut(&mut self) -> &mut Superblock {
+    pub(super) fn superblock_mut(&mut self) -> &mut Superblock {
         self.head_changed = true;
-        self.writer_mut().head_mut()
+        self.writer_mut().superblock_mut()
     }
 
     pub(super) fn commit(&mut self) -> Result<bool> {
@@ -190,7 +190,7 @@ impl OpenSession {
             }
         }
         let committed = match self.head_changed {
-            true => self.writer_mut().commit_head()?,
+            true => self.writer_mut().commit_superblock()?,
             false => self.writer_mut().commit()?,
         };
         self.head_changed = false;

@@ -15,7 +15,7 @@ use super::session::Session;
 use crate::address::prepare_keys;
 use crate::alloc::Heap;
 use crate::error::Result;
-use crate::object::{ForeignPointer, InForce, ObjectMap, Opened, Protection, Protector};
+use crate::object::{ActiveProtection, ForeignPointer, ObjectMap, Opened, Protection, Protector};
 use crate::persist::{Mut, Persist};
 
 impl Protection {
@@ -35,12 +35,12 @@ impl<T: Persist> Session<T> {
     /// [`ProtectedSession::protection`].
     ///
     /// ```
-    /// use evermap::{InForce, Protection};
+    /// use evermap::{ActiveProtection, Protection};
     /// # let directory = tempfile::tempdir()?;
     /// let store = evermap::Store::create_new(directory.path().join("store"))?;
     /// store.create::<u64, _>("counter", 0)?;
     /// let mut counter = store.write::<u64>("counter")?.protect(Protection::Keys)?;
-    /// assert_ne!(counter.protection(), InForce::Nothing);
+    /// assert_ne!(counter.protection(), ActiveProtection::Nothing);
     /// *counter.scope()?.root_mut() += 1; // anywhere else, a store to the object is a fault
     /// counter.commit()?;
     /// assert_eq!(*counter, 1);
@@ -138,12 +138,14 @@ fn open(protector: &Option<Arc<Protector>>) -> Result<Opened<'_>> {
 macro_rules! hand_on {
     () => {
         /// How the object is kept closed to stores.
-        pub fn protection(&self) -> InForce {
-            self.protector.as_ref().map_or(InForce::Nothing, |protector| protector.in_force())
+        pub fn protection(&self) -> ActiveProtection {
+            self.protector
+                .as_ref()
+                .map_or(ActiveProtection::Nothing, |protector| protector.active())
         }
 
         /// For threads that are to store to the object and were not started inside of the scope:
-        /// with [`InForce::Keys`] each thread has rights of its own.
+        /// with [`ActiveProtection::Keys`] each thread has rights of its own.
         pub fn pass(&self) -> WritePass {
             WritePass { protector: self.protector.clone() }
         }
@@ -244,8 +246,8 @@ macro_rules! hand_on {
 }
 
 impl<T: Persist> ProtectedSession<T> {
-    /// Opens the object to stores until the scope is dropped. With [`InForce::Keys`] for this
-    /// thread and those that it starts meanwhile, in some 20 ns; with [`InForce::Pages`] for all
+    /// Opens the object to stores until the scope is dropped. With [`ActiveProtection::Keys`] for this
+    /// thread and those that it starts meanwhile, in some 20 ns; with [`ActiveProtection::Pages`] for all
     /// threads, in two system calls.
     ///
     /// ```compile_fail
@@ -274,8 +276,8 @@ impl ProtectedRawSession {
         self.session.has_changes()
     }
 
-    /// Opens the object to stores until the scope is dropped. With [`InForce::Keys`] for this
-    /// thread and those that it starts meanwhile, in some 20 ns; with [`InForce::Pages`] for all
+    /// Opens the object to stores until the scope is dropped. With [`ActiveProtection::Keys`] for this
+    /// thread and those that it starts meanwhile, in some 20 ns; with [`ActiveProtection::Pages`] for all
     /// threads, in two system calls. Scopes nest, and several threads may have one each.
     ///
     /// # Errors
@@ -285,7 +287,7 @@ impl ProtectedRawSession {
     }
 
     /// Opens the object as a scope does, until [`end_write`](ProtectedRawSession::end_write) is
-    /// called as often: for languages without scopes. With [`InForce::Keys`] a thread ends what it
+    /// called as often: for languages without scopes. With [`ActiveProtection::Keys`] a thread ends what it
     /// began itself.
     ///
     /// # Errors

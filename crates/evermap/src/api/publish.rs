@@ -145,8 +145,8 @@ impl Inner {
             let settings = WriteOptions::default();
             Writer::open(&environment, place, LogPolicy::WhileOpen, &settings, Duration::ZERO)
         })?;
-        writer.head_mut().set_name(name);
-        writer.commit_head()?;
+        writer.superblock_mut().set_name(name);
+        writer.commit_superblock()?;
         writer.close()
     }
 

@@ -99,7 +99,7 @@ impl RawSession {
 
     /// The root, uncommitted changes of it included.
     pub fn root(&self) -> RawRoot {
-        RawRoot::of(self.open.head())
+        RawRoot::of(self.open.superblock())
     }
 
     /// Address ranges of the object that its file backs now: base and bytes of each. They grow
@@ -126,11 +126,11 @@ impl RawSession {
         description: &str,
     ) -> Result<()> {
         let (address, bytes) = check_root(self.heap(), self.name(), root, bytes)?;
-        let head = self.open.head_mut();
-        head.root_address = address;
-        head.root_bytes = bytes;
-        head.root_type_id = tag;
-        head.set_schema(description);
+        let superblock = self.open.superblock_mut();
+        superblock.root_address = address;
+        superblock.root_bytes = bytes;
+        superblock.root_type_id = tag;
+        superblock.set_schema(description);
         Ok(())
     }
 

@@ -67,7 +67,13 @@ impl<T: Persist> Session<T> {
             root_as::<T>(inner, name, superblock)
         })?;
         // SAFETY: the session maps the object as of its superblock.
-        unsafe { check_root(root, open.head(), &inner.path_in(OBJECTS, open.head().object_uuid))? };
+        unsafe {
+            check_root(
+                root,
+                open.superblock(),
+                &inner.path_in(OBJECTS, open.superblock().object_uuid),
+            )?
+        };
         Ok(Session { open, root })
     }
 

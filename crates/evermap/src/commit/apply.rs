@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError};
 use tracing::{debug, info, warn};
 
 use super::engine::{Engine, LogPolicy, Span};
-use super::gate;
+use super::locks;
 use super::recovery::{let_go_of_log, renew_code, write_page_overlay};
 use super::settings::WhenLogFull;
 use crate::address::Sharing;
@@ -37,10 +37,10 @@ impl Engine {
         } else if self.last_checkpoint.elapsed() > self.settings.checkpoint_after {
             self.checkpoint_logged()?;
         }
-        let (hot, latest) = self.hot.bytes();
-        let held = hot + self.overlay.bytes() as u64;
-        if !self.hot.allowed || held > self.settings.hot_bytes_max {
-            let also_latest = !self.hot.allowed || latest > self.settings.hot_bytes_max / 2;
+        let (retained, latest) = self.retained.bytes();
+        let held = retained + self.overlay.bytes() as u64;
+        if !self.retained.allowed || held > self.settings.hot_bytes_max {
+            let also_latest = !self.retained.allowed || latest > self.settings.hot_bytes_max / 2;
             self.cool(also_latest)?;
         }
         Ok(())
@@ -49,7 +49,7 @@ impl Engine {
     /// Applies, and gives private pages back: those that the last commit had not, or all.
     fn cool(&mut self, also_latest: bool) -> Result<()> {
         if self.try_apply()? {
-            let addresses = self.hot.take(also_latest);
+            let addresses = self.retained.take(also_latest);
             self.drop_pages(&addresses)?;
         }
         Ok(())
@@ -97,7 +97,7 @@ impl Engine {
         let _content = match self.policy {
             // The session holds the lock already.
             LogPolicy::Permanent { .. } => None,
-            LogPolicy::WhileOpen => match gate::begin_apply(&*object)? {
+            LogPolicy::WhileOpen => match locks::begin_apply(&*object)? {
                 Some(held) => Some(held),
                 None => return Ok(false),
             },
@@ -136,7 +136,7 @@ impl Engine {
             self.object.sync_data().map_err(|e| self.poison(e))?;
         }
         let object = Arc::clone(&self.object);
-        let Some(_log_lock) = gate::hold_log_for_reset(&*object)? else {
+        let Some(_log_lock) = locks::hold_log_for_reset(&*object)? else {
             return Ok(false);
         };
         self.reset_log()?;
@@ -190,7 +190,7 @@ impl Engine {
             return Ok(());
         }
         // Nobody knows the copy yet: the lock is there when somebody does.
-        copy.try_lock_for_good(gate::WRITER_BYTE)?;
+        copy.try_lock_for_good(locks::WRITER_BYTE)?;
         self.storage.rename(&copy_path, &path)?;
         if !mutated(Mutant::ReplacementNotFlushed) {
             self.storage.sync_directory(&parent_of(&path))?;
@@ -198,7 +198,7 @@ impl Engine {
         let old = self.switch_to(copy.with_path(&path)?)?;
         // Who has the old file open but not read the log yet has to be through, or find out.
         let object = Arc::clone(&self.object);
-        let locks = (gate::hold_log_for_reset(&*old)?, gate::hold_log_for_reset(&*object)?);
+        let locks = (locks::hold_log_for_reset(&*old)?, locks::hold_log_for_reset(&*object)?);
         if let (Some(_), Some(_)) = locks {
             self.reset_log()?;
         }
@@ -238,10 +238,10 @@ impl Engine {
         let ranges: Vec<(u64, u64)> =
             self.spans.iter().map(|s| (s.address, s.address + s.length)).collect();
         if self.scanner.is_watching() {
-            self.hot.allowed = self.scanner.watch(&ranges);
+            self.retained.allowed = self.scanner.watch(&ranges);
         }
         self.views.clear();
-        self.hot.take(true);
+        self.retained.take(true);
         self.overlay.clear();
         Ok(std::mem::replace(&mut self.object, object))
     }
@@ -262,7 +262,7 @@ impl Engine {
             self.object.sync_data().map_err(|e| self.poison(e))?;
         }
         let object = Arc::clone(&self.object);
-        let Some(_log_lock) = gate::hold_log_for_reset(&*object)? else {
+        let Some(_log_lock) = locks::hold_log_for_reset(&*object)? else {
             return Ok(());
         };
         self.flusher = None;

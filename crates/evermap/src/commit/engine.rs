@@ -15,10 +15,10 @@ use super::checksums::{self, Tables};
 use super::diff::Page;
 use super::flusher::Flusher;
 use super::folios::Folios;
-use super::gate;
+use super::locks;
 use super::log::{Log, LogPosition};
 use super::overlay::Overlay;
-use super::pages::{Hot, Run};
+use super::pages::{RetainedPages, Run};
 use super::record::RecordBuilder;
 use super::recovery::{announce_log, has_page_zero_of, set_log_required};
 use super::settings::{Durability, WhenLogFull, WriteOptions};
@@ -70,7 +70,7 @@ pub(crate) struct Engine {
     pub(super) policy: LogPolicy,
     pub(super) settings: WriteOptions,
     pub(super) log: Option<Log>,
-    pub(super) memory_of: Memory,
+    pub(super) writer_kind: WriterKind,
     /// Page 0 as it was when the commit that is going on began, of a guest's memory.
     pub(super) page_zero_copied: Option<Box<Page>>,
     pub(super) mapped: MappedFile,
@@ -95,11 +95,11 @@ pub(crate) struct Engine {
     pub(super) scanner: PageScanner,
     /// Runs that a scan found and no commit has taken yet.
     pub(super) pending: Vec<Run>,
-    pub(super) hot: Hot,
+    pub(super) retained: RetainedPages,
     pub(super) folios: Folios,
     sequence: u64,
     /// For the next record.
-    memory: Vec<u8>,
+    record_buffer: Vec<u8>,
     /// Why nothing may be committed any more.
     pub(super) poisoned: Option<String>,
     /// Counted up before and after each apply: odd while the file's pages change.
@@ -132,20 +132,20 @@ pub(crate) struct Target {
     pub(crate) regions: Vec<RegionRecord>,
     pub(crate) file_length: u64,
     /// Who stores into the mapped memory.
-    pub(crate) memory: Memory,
+    pub(crate) writer_kind: WriterKind,
     /// The commit that the file and the log hold.
     pub(crate) sequence: u64,
 }
 
 /// Whose stores the mapped memory sees while a commit looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Memory {
+pub(crate) enum WriterKind {
     /// Nobody's: who calls `commit` has stopped every writer, as Rust's borrows see to. Pages are
     /// looked at where they are.
-    OurOwn,
+    Host,
     /// Maybe those of a guest's threads, which nobody stops. Each page is copied and looked at once:
     /// what is logged is then what its checksum says, whatever they store meanwhile.
-    Guests,
+    Guest,
 }
 
 /// What a commit is to contain besides the changed pages of the committed spans.
@@ -176,7 +176,7 @@ impl Engine {
             policy: target.policy,
             settings: target.settings,
             log: target.log,
-            memory_of: target.memory,
+            writer_kind: target.writer_kind,
             page_zero_copied: None,
             mapped: target.mapped,
             spans: target.committed,
@@ -190,10 +190,10 @@ impl Engine {
             logged_end,
             scanner: PageScanner::new(direct),
             pending: Vec::new(),
-            hot: Hot::new(!direct),
+            retained: RetainedPages::new(!direct),
             folios: Folios::default(),
             sequence: target.sequence,
-            memory: Vec::new(),
+            record_buffer: Vec::new(),
             poisoned: None,
             applies: Arc::default(),
             suspects: None,
@@ -271,7 +271,7 @@ impl Engine {
         self.copy_page_zero();
         self.find_changed();
         self.tables = Tables::of(&growth.regions);
-        let memory = std::mem::take(&mut self.memory);
+        let memory = std::mem::take(&mut self.record_buffer);
         let mut record = RecordBuilder::new(growth.file_length, self.settings.full_pages, memory);
         let mut entries = Vec::new();
         self.compare(&mut record, &mut entries, look.as_mut())?;
@@ -284,7 +284,7 @@ impl Engine {
         }
         let is_unchanged = record.is_empty() && growth.fresh.is_empty() && !forgets;
         if is_unchanged && !self.page_zero_changed()? {
-            self.hot.keep(std::mem::take(&mut self.pending));
+            self.retained.keep(std::mem::take(&mut self.pending));
             return Ok(false);
         }
         // Handing bytes to the disk waits for the disk: it does its part while checksums are made.
@@ -326,9 +326,9 @@ impl Engine {
                 *self.staged.entry(page).or_default() |= mask;
             }
         }
-        self.memory = Arc::into_inner(bytes).unwrap_or_default();
+        self.record_buffer = Arc::into_inner(bytes).unwrap_or_default();
         self.file_length = growth.file_length;
-        self.hot.committed(std::mem::take(&mut self.pending));
+        self.retained.committed(std::mem::take(&mut self.pending));
         let adopted = self.adopt(growth).and_then(|()| self.after_commit());
         match adopted {
             Ok(()) => {}
@@ -417,7 +417,7 @@ impl Engine {
             return Ok(false);
         }
         let object = Arc::clone(&self.object);
-        let Some(_content) = gate::begin_apply(&*object)? else { return Ok(false) };
+        let Some(_content) = locks::begin_apply(&*object)? else { return Ok(false) };
         let mut runs = Vec::new();
         for &(address, length) in ranges {
             let place = |s: &Span| address >= s.address && address - s.address < s.length;
@@ -542,7 +542,7 @@ impl Engine {
         if !full || !refuse || self.policy != LogPolicy::WhileOpen {
             return Ok(false);
         }
-        gate::begin_apply(&*self.object).map(|alone| alone.is_none())
+        locks::begin_apply(&*self.object).map(|alone| alone.is_none())
     }
 
     fn log_full(&self, used: u64) -> Error {

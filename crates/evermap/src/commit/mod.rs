@@ -10,7 +10,7 @@
 //! Invariants: no line reaches the object file before the record that has it is durable;
 //! `log_required` is durable in the file before the first record is; a log is reset only after the
 //! object file was flushed; the file's pages change only while nobody reads an older commit
-//! ([`gate`]). The engine takes the mapping's address as a parameter and knows nothing of what lies
+//! ([`locks`]). The engine takes the mapping's address as a parameter and knows nothing of what lies
 //! there, except that page 0 of the file is sealed last.
 
 mod apply;
@@ -20,9 +20,9 @@ mod diff;
 mod engine;
 mod flusher;
 mod folios;
-pub(crate) mod gate;
 #[cfg(target_arch = "x86_64")]
 mod glance;
+pub(crate) mod locks;
 mod log;
 mod overlay;
 mod pages;
@@ -35,7 +35,7 @@ mod suspects;
 mod unreserved;
 mod verify;
 
-pub(crate) use engine::{Engine, Growth, LogPolicy, MappedFile, Memory, Span, Target};
+pub(crate) use engine::{Engine, Growth, LogPolicy, MappedFile, Span, Target, WriterKind};
 pub(crate) use log::{Log, LogPosition};
 pub(crate) use overlay::Overlay;
 pub(crate) use pages::{first_bad_mapped, judge_mapped, write_tables};

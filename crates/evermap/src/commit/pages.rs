@@ -8,7 +8,7 @@ use std::hash::BuildHasherDefault;
 
 use super::checksums::{self, EntryPlace, TableLine, Tables};
 use super::diff::Page;
-use super::engine::{Engine, Memory, Span};
+use super::engine::{Engine, Span, WriterKind};
 use super::overlay::{Overlay, PageHasher};
 use super::record::{RecordBuilder, for_each_run};
 use super::suspects::Look;
@@ -32,7 +32,7 @@ pub(super) struct Run {
 
 /// The private pages that were left private after their commit.
 #[derive(Debug)]
-pub(super) struct Hot {
+pub(super) struct RetainedPages {
     /// Address to the number of the last commit that had it.
     pages: HashMap<u64, u64, BuildHasherDefault<PageHasher>>,
     commits: u64,
@@ -41,9 +41,9 @@ pub(super) struct Hot {
     pub(super) allowed: bool,
 }
 
-impl Hot {
-    pub(super) fn new(allowed: bool) -> Hot {
-        Hot { pages: HashMap::default(), commits: 0, latest: 0, allowed }
+impl RetainedPages {
+    pub(super) fn new(allowed: bool) -> RetainedPages {
+        RetainedPages { pages: HashMap::default(), commits: 0, latest: 0, allowed }
     }
 
     /// Notes what a commit had.
@@ -99,10 +99,10 @@ impl Hot {
 impl Engine {
     /// Adds to `pending` what a scan finds, page 0 left out.
     pub(super) fn find_changed(&mut self) {
-        if self.hot.allowed && self.hot.commits() > 0 && !self.scanner.is_watching() {
+        if self.retained.allowed && self.retained.commits() > 0 && !self.scanner.is_watching() {
             let ranges: Vec<(u64, u64)> =
                 self.spans.iter().map(|s| (s.address, s.address + s.length)).collect();
-            self.hot.allowed = self.scanner.watch(&ranges);
+            self.retained.allowed = self.scanner.watch(&ranges);
         }
         let mut found = Vec::new();
         let first_try = self.pending.is_empty();
@@ -130,7 +130,7 @@ impl Engine {
     ) -> Result<()> {
         self.look_at_all_spans()?;
         let had_holes = self.has_or_had_holes();
-        let mut moment = [0; PAGE_BYTES as usize];
+        let mut page_copy = [0; PAGE_BYTES as usize];
         let mut copy = [0; PAGE_BYTES as usize];
         for run in &self.pending {
             let span = &self.spans[run.span];
@@ -143,7 +143,7 @@ impl Engine {
                     continue;
                 }
                 // SAFETY: the run lies in a span that is mapped for as long as the engine holds it.
-                let now = unsafe { self.look_at(address, &mut moment) };
+                let now = unsafe { self.look_at(address, &mut page_copy) };
                 let stored = match view {
                     // SAFETY: the page is of the committed length, which the file has; its
                     // bytes change only in an apply, by this engine.
@@ -194,7 +194,7 @@ impl Engine {
         self.check_usable()?;
         self.find_changed();
         let mut stored = [0; PAGE_BYTES as usize];
-        let mut moment = [0; PAGE_BYTES as usize];
+        let mut page_copy = [0; PAGE_BYTES as usize];
         for run in &self.pending {
             let span = &self.spans[run.span];
             for address in (run.address..run.address + run.length).step_by(PAGE_BYTES as usize) {
@@ -204,7 +204,7 @@ impl Engine {
                 }
                 self.read_stored(number, &mut stored)?;
                 // SAFETY: the run lies in a span that is mapped for as long as the engine holds it.
-                let now = unsafe { self.look_at(address, &mut moment) };
+                let now = unsafe { self.look_at(address, &mut page_copy) };
                 if self.overlay.changed_lines(number, now, &stored) != 0 && !each(address) {
                     return Ok(());
                 }
@@ -227,13 +227,13 @@ impl Engine {
             return Ok(());
         }
         let (mut at, end) = (span.file_offset, span.file_offset + span.length);
-        let mut moment = [0; PAGE_BYTES as usize];
+        let mut page_copy = [0; PAGE_BYTES as usize];
         for (start, stop) in data_ranges(&*self.object, at, end)? {
             self.add_zero_entries(at, start, entries)?;
             for offset in (start..stop).step_by(PAGE_BYTES as usize) {
                 let address = span.address + (offset - span.file_offset);
                 // SAFETY: the span is mapped and backed by the file.
-                let now = unsafe { self.look_at(address, &mut moment) };
+                let now = unsafe { self.look_at(address, &mut page_copy) };
                 if let Some(look) = &mut look {
                     look.at_fresh(address, now)?;
                 }
@@ -348,7 +348,7 @@ impl Engine {
 
     /// At the beginning of a commit: what page 0 of a guest's memory is from now on.
     pub(super) fn copy_page_zero(&mut self) {
-        if self.memory_of == Memory::Guests {
+        if self.writer_kind == WriterKind::Guest {
             let mut page = Box::new([0; PAGE_BYTES as usize]);
             // SAFETY: the first span begins with page 0 and is mapped.
             unsafe { copy_page(self.spans[0].address, &mut page) };
@@ -377,10 +377,10 @@ impl Engine {
     /// # Safety
     /// `address` begins a mapped page of one of the engine's spans.
     unsafe fn look_at<'a>(&self, address: u64, copy: &'a mut Page) -> &'a Page {
-        match self.memory_of {
+        match self.writer_kind {
             // SAFETY: as the caller promises, and who called `commit` has stopped every writer.
-            Memory::OurOwn => unsafe { page_at(address) },
-            Memory::Guests => {
+            WriterKind::Host => unsafe { page_at(address) },
+            WriterKind::Guest => {
                 // SAFETY: as the caller promises.
                 unsafe { copy_page(address, copy) };
                 copy
@@ -485,7 +485,7 @@ impl Engine {
     /// Makes sure that there is a view of every span. Not for guests: should somebody cut their file
     /// short, looking at it through memory would end the host, and reading is an error.
     fn look_at_all_spans(&mut self) -> Result<()> {
-        if self.pending.is_empty() || self.memory_of == Memory::Guests {
+        if self.pending.is_empty() || self.writer_kind == WriterKind::Guest {
             return Ok(());
         }
         for span in &self.spans {

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::region_set::RegionSet;
 use super::superblock::{self, Loaded, LogSource};
-use super::territory::Territory;
 use super::{CONTENT_BYTE, Environment, Place, WRITER_BYTE, lock_byte};
 use crate::commit::{
-    Log, LogPolicy, Overlay, WriteOptions, gate, let_go_of_log, recover, set_log_required,
+    Log, LogPolicy, Overlay, WriteOptions, let_go_of_log, locks, recover, set_log_required,
 };
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, Superblock};
@@ -40,14 +40,14 @@ pub(super) fn acquire(
 ) -> Result<Acquired> {
     let file = environment.storage.open(&place.path, OpenMode::ReadWrite)?;
     match policy {
-        LogPolicy::WhileOpen => gate::lock_writer(&*file, timeout, &place.display_name)?,
+        LogPolicy::WhileOpen => locks::lock_writer(&*file, timeout, &place.display_name)?,
         // For a moment, and not mapped in children.
         LogPolicy::Permanent { .. } => {
             lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, timeout, &place.display_name)?;
         }
     }
     if policy != LogPolicy::WhileOpen {
-        for byte in [CONTENT_BYTE, gate::CONTENT_BYTE_SECOND] {
+        for byte in [CONTENT_BYTE, locks::CONTENT_BYTE_SECOND] {
             lock_byte(&*file, LockKind::Exclusive, byte, timeout, &place.display_name)?;
         }
     }
@@ -111,7 +111,7 @@ impl Acquired {
 /// What a dead writer's growth left behind the last commit must not be seen by ours. Who reads an
 /// older, longer commit must not see its pages go.
 pub(super) fn cut_dead_growth(
-    territory: &Territory,
+    region_set: &RegionSet,
     file: &dyn File,
     committed_length: u64,
     beside_readers: bool,
@@ -121,9 +121,9 @@ pub(super) fn cut_dead_growth(
         return Ok(());
     }
     if beside_readers {
-        territory.keep_length(length);
+        region_set.keep_length(length);
     }
-    territory.cut()
+    region_set.cut()
 }
 
 /// What a recovery comes to.
@@ -141,8 +141,8 @@ fn recover_beside_readers(
     overlay: &Overlay,
     recovery: Recovery,
 ) -> Result<bool> {
-    let Some(_content) = gate::begin_apply(file)? else { return Ok(false) };
-    let Some(_log) = gate::hold_log_for_reset(file)? else { return Ok(false) };
+    let Some(_content) = locks::begin_apply(file)? else { return Ok(false) };
+    let Some(_log) = locks::hold_log_for_reset(file)? else { return Ok(false) };
     recover(file, log, overlay, recovery.file_length)?;
     let keep = recovery.keep_log && log.is_small() && log.was_needed();
     let_go_of_log(storage, file, log.file().path(), keep)?;

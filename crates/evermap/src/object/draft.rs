@@ -7,8 +7,8 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::superblock;
-use super::territory::{Backing, FIRST_CHUNKS, Territory};
+use super::region_set::{Backing, FIRST_CHUNKS, RegionSet};
+use super::superblock::blank;
 use super::{Displacement, Environment, WRITER_BYTE};
 use crate::alloc::Heap;
 use crate::commit::{Log, write_tables};
@@ -62,8 +62,8 @@ pub(crate) struct RootType<'a> {
 pub(crate) struct Draft {
     file: Arc<dyn File>,
     heap: Heap,
-    territory: Arc<Territory>,
-    head: Box<Superblock>,
+    region_set: Arc<RegionSet>,
+    superblock: Box<Superblock>,
     has_room: bool,
     here: Displacement,
 }
@@ -99,33 +99,33 @@ impl Draft {
             }
             None => (FIRST_CHUNKS, Backing::Metadata),
         };
-        let territory = Arc::new(Territory::create(
+        let region_set = Arc::new(RegionSet::create(
             Arc::clone(&file),
             Arc::clone(&environment.space),
             Arc::clone(&environment.addresses),
             environment.region_plan(),
             (chunks, backing),
         )?);
-        let source = Arc::clone(&territory);
-        // SAFETY: the territory maps the region writable and is kept by the heap itself; nobody
+        let source = Arc::clone(&region_set);
+        // SAFETY: the region_set maps the region writable and is kept by the heap itself; nobody
         // else knows the file.
-        let heap = unsafe { Heap::new(source, &territory.records()) };
-        let mut head = Box::new(superblock::blank());
-        head.store_uuid = options.store_uuid;
-        head.object_uuid = options.object_uuid;
-        head.application_key = options.application_key;
-        head.kind = options.kind;
-        (head.arena_base, head.arena_length) = options.arena;
-        head.created_ns = now_ns();
-        head.commit_sequence = 1;
-        head.set_name(&options.name);
-        head.features_read_only_compatible = FEATURE_PAGE_CHECKSUMS;
+        let heap = unsafe { Heap::new(source, &region_set.records()) };
+        let mut superblock = Box::new(blank());
+        superblock.store_uuid = options.store_uuid;
+        superblock.object_uuid = options.object_uuid;
+        superblock.application_key = options.application_key;
+        superblock.kind = options.kind;
+        (superblock.arena_base, superblock.arena_length) = options.arena;
+        superblock.created_ns = now_ns();
+        superblock.commit_sequence = 1;
+        superblock.set_name(&options.name);
+        superblock.features_read_only_compatible = FEATURE_PAGE_CHECKSUMS;
         if let Some(guest) = &options.guest {
-            head.features_incompatible |= FEATURE_GUEST;
-            head.guest = guest.record;
+            superblock.features_incompatible |= FEATURE_GUEST;
+            superblock.guest = guest.record;
         }
         let here = environment.displacement();
-        Ok(Draft { file, heap, territory, head, has_room, here })
+        Ok(Draft { file, heap, region_set, superblock, has_room, here })
     }
 
     /// The allocator.
@@ -142,7 +142,7 @@ impl Draft {
     pub(crate) fn place_root(&mut self, root: RootType<'_>) -> Result<NonNull<u8>> {
         let small = root.bytes <= ROOT_AREA_BYTES && root.align <= ROOT_AREA_BYTES;
         let place = if small {
-            let address = self.territory.base() + ROOT_AREA_OFFSET as u64;
+            let address = self.region_set.base() + ROOT_AREA_OFFSET as u64;
             NonNull::new(address as *mut u8).ok_or(Error::BadAllocation {
                 bytes: root.bytes as u64,
                 align: root.align as u64,
@@ -151,10 +151,10 @@ impl Draft {
         } else {
             self.heap.allocate_zeroed(root.bytes, root.align)?
         };
-        self.head.root_address = place.as_ptr() as u64;
-        self.head.root_bytes = root.bytes as u64;
-        self.head.root_type_id = root.type_id;
-        self.head.set_schema(root.schema);
+        self.superblock.root_address = place.as_ptr() as u64;
+        self.superblock.root_bytes = root.bytes as u64;
+        self.superblock.root_type_id = root.type_id;
+        self.superblock.set_schema(root.schema);
         Ok(place)
     }
 
@@ -170,32 +170,33 @@ impl Draft {
         if self.has_room {
             used.clear();
         }
-        let length = self.territory.trim(&used)?;
+        let length = self.region_set.trim(&used)?;
         if let Some(path) = permanent_log {
-            let (uuid, sequence) = (self.head.object_uuid, self.head.commit_sequence);
+            let (uuid, sequence) = (self.superblock.object_uuid, self.superblock.commit_sequence);
             Log::create(&*environment.storage, path, uuid, sequence)?;
-            self.head.require_log();
+            self.superblock.require_log();
         }
-        let root_area = (self.territory.base() + ROOT_AREA_OFFSET as u64) as *const u8;
-        // SAFETY: the territory maps page 0, and nobody else knows the object.
-        self.head.seal_root(unsafe { std::slice::from_raw_parts(root_area, ROOT_AREA_BYTES) });
-        let records = self.territory.records();
-        self.head.seal(&self.here.records_in_file(&records), length);
-        // SAFETY: the territory maps page 0 writable, and nobody else knows the object.
-        unsafe { self.head.lay_at(self.territory.base()) };
-        // SAFETY: the territory has the regions mapped writable, and nobody else knows the object.
+        let root_area = (self.region_set.base() + ROOT_AREA_OFFSET as u64) as *const u8;
+        // SAFETY: the region_set maps page 0, and nobody else knows the object.
+        self.superblock
+            .seal_root(unsafe { std::slice::from_raw_parts(root_area, ROOT_AREA_BYTES) });
+        let records = self.region_set.records();
+        self.superblock.seal(&self.here.records_in_file(&records), length);
+        // SAFETY: the region_set maps page 0 writable, and nobody else knows the object.
+        unsafe { self.superblock.lay_at(self.region_set.base()) };
+        // SAFETY: the region_set has the regions mapped writable, and nobody else knows the object.
         unsafe { write_tables(&*self.file, &records)? };
         // Addresses of a guest are no concern of the catalog.
-        let leases = match self.head.is_guest() {
+        let leases = match self.superblock.is_guest() {
             true => Vec::new(),
-            false => self.territory.new_leases(),
+            false => self.region_set.new_leases(),
         };
         Ok(leases)
     }
 
     /// Says that the catalog has the object: its addresses are no longer only leased.
     pub(crate) fn published(&self) {
-        self.territory.mark_committed();
+        self.region_set.mark_committed();
     }
 }
 

@@ -94,7 +94,7 @@ impl ForeignCheck {
         &mut self,
         suspects: Vec<Suspect>,
         heap: &Heap,
-        head: &mut Superblock,
+        superblock: &mut Superblock,
         path: &Path,
     ) -> Result<bool> {
         if suspects.is_empty() {
@@ -117,21 +117,21 @@ impl ForeignCheck {
         let Some(first) = foreign.first() else { return Ok(false) };
         if self.action == ForeignPointers::Refuse {
             return Err(Error::ForeignPointer {
-                object: head.name(),
+                object: superblock.name(),
                 count: foreign.len() as u64,
                 at: first.at,
                 word: first.word,
                 into: first.into.to_string(),
             });
         }
-        let changed = record_code(&foreign, &loaded, head, path)?;
+        let changed = record_code(&foreign, &loaded, superblock, path)?;
         for Suspect { at, word, into } in foreign {
             if self.reported.len() >= REMEMBERED_MAX || !self.reported.insert(at) {
                 continue;
             }
             let pointer = ForeignPointer { at, word, into: into.to_string() };
             if self.reported.len() <= WARNINGS_MAX {
-                warn!(object = head.name(), "foreign pointer: {pointer}");
+                warn!(object = superblock.name(), "foreign pointer: {pointer}");
             }
             self.found.push(pointer);
         }
@@ -143,14 +143,14 @@ impl ForeignCheck {
 fn record_code(
     foreign: &[Suspect],
     loaded: &Loaded,
-    head: &mut Superblock,
+    superblock: &mut Superblock,
     path: &Path,
 ) -> Result<bool> {
     let mut in_code = foreign.iter().filter(|s| loaded.at(s.word).is_some()).peekable();
     if in_code.peek().is_none() {
         return Ok(false);
     }
-    let Some(mut code) = Code::of(path, head)?.or_else(|| Code::new(head)) else {
+    let Some(mut code) = Code::of(path, superblock)?.or_else(|| Code::new(superblock)) else {
         return Ok(false);
     };
     let mut changed = false;
@@ -158,7 +158,7 @@ fn record_code(
         changed |= code.record(loaded, suspect.at, suspect.word);
     }
     if changed {
-        code.put(head);
+        code.put(superblock);
     }
     Ok(changed)
 }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::{Acquired, acquire, cut_dead_growth};
-use super::territory::Territory;
+use super::region_set::RegionSet;
 use super::verification::verify_now;
 use super::{Displacement, Environment, Place};
-use crate::commit::{Engine, LogPolicy, Memory, Target, WriteOptions};
+use crate::commit::{Engine, LogPolicy, Target, WriteOptions, WriterKind};
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, ROOT_AREA_OFFSET, RegionRecord, SCHEMA_BYTES_MAX, Superblock};
 use crate::storage::File;
@@ -24,9 +24,9 @@ use crate::storage::File;
 pub(crate) struct GuestWriter {
     file: Arc<dyn File>,
     engine: Engine,
-    territory: Arc<Territory>,
+    region_set: Arc<RegionSet>,
     /// The head of page 0 as the next commit will write it.
-    head: Box<Superblock>,
+    superblock: Box<Superblock>,
     here: Displacement,
     display_name: String,
 }
@@ -43,14 +43,14 @@ impl GuestWriter {
         let Acquired { file, superblock, log, overlay, applied_elsewhere } = acquired;
         let here = environment.displacement();
         let regions = here.records_here(superblock.regions());
-        let territory = Arc::new(Territory::open(
+        let region_set = Arc::new(RegionSet::open(
             Arc::clone(&file),
             Arc::clone(&environment.space),
             Arc::clone(&environment.addresses),
             environment.region_plan(),
             &regions,
         )?);
-        cut_dead_growth(&territory, &*file, superblock.file_length, log.is_some())?;
+        cut_dead_growth(&region_set, &*file, superblock.file_length, log.is_some())?;
         let engine = Engine::new(Target {
             settings: settings.clone(),
             overlay,
@@ -63,23 +63,23 @@ impl GuestWriter {
             log_path: place.log_path.clone(),
             policy: LogPolicy::WhileOpen,
             log,
-            mapped: territory.mapped(),
-            committed: territory.committed(),
-            memory: Memory::Guests,
+            mapped: region_set.mapped(),
+            committed: region_set.committed(),
+            writer_kind: WriterKind::Guest,
             sequence: superblock.commit_sequence,
         })?;
         let display_name = place.display_name.clone();
-        Ok(GuestWriter { file, engine, territory, head: superblock, here, display_name })
+        Ok(GuestWriter { file, engine, region_set, superblock, here, display_name })
     }
 
     /// The superblock as of the last commit.
-    pub(crate) fn head(&self) -> &Superblock {
-        &self.head
+    pub(crate) fn superblock(&self) -> &Superblock {
+        &self.superblock
     }
 
     /// Gives the object another name, with the next commit.
     pub(crate) fn set_name(&mut self, name: &str) {
-        self.head.set_name(name);
+        self.superblock.set_name(name);
     }
 
     /// Number of the last commit.
@@ -89,49 +89,50 @@ impl GuestWriter {
 
     /// Its regions, with guest addresses, uncommitted growth included.
     pub(crate) fn records(&self) -> Vec<RegionRecord> {
-        self.here.records_in_file(&self.territory.records())
+        self.here.records_in_file(&self.region_set.records())
     }
 
     /// Makes the regions have at least `data_bytes` for data.
     pub(crate) fn grow_to(&self, data_bytes: u64) -> Result<()> {
-        self.territory.grow_to(data_bytes)
+        self.region_set.grow_to(data_bytes)
     }
 
     /// Compares every page of the last commit with its checksum.
     pub(crate) fn verify(&self) -> Result<()> {
-        let regions = self.here.records_here(self.head.regions());
+        let regions = self.here.records_here(self.superblock.regions());
         verify_now(&*self.file, &regions, self.engine.overlay())
     }
 
     /// Commits; false when nothing had changed. See [`Engine::commit`].
     pub(crate) fn commit(&mut self) -> Result<bool> {
         self.engine.check_usable()?;
-        let growth = self.territory.growth();
+        let growth = self.region_set.growth();
         self.check_length(growth.file_length)?;
         self.take_root()?;
         let file_length = growth.file_length;
         let records = self.records();
-        let head = &mut self.head;
-        let seal = |number, page: &mut _| head.seal_commit(number, page, &records, file_length);
+        let superblock = &mut self.superblock;
+        let seal =
+            |number, page: &mut _| superblock.seal_commit(number, page, &records, file_length);
         let committed = self.engine.commit(growth, |_| Ok(()), seal)?;
         if committed {
-            self.territory.mark_committed();
+            self.region_set.mark_committed();
         }
-        self.territory.follow(&mut self.file, self.engine.object());
+        self.region_set.follow(&mut self.file, self.engine.object());
         Ok(committed)
     }
 
     /// Ends the session; what was not committed is forgotten.
     pub(crate) fn close(&mut self) -> Result<()> {
         self.engine.rollback()?;
-        self.territory.rollback()?;
+        self.region_set.rollback()?;
         self.engine.close()
     }
 
     /// Is the file as long as the last commit has it, and the next will? What somebody cut off is not
     /// to be taken for zeros.
     fn check_length(&self, next_bytes: u64) -> Result<()> {
-        let (length, needed) = (self.file.length()?, self.head.file_length.max(next_bytes));
+        let (length, needed) = (self.file.length()?, self.superblock.file_length.max(next_bytes));
         if length >= needed {
             return Ok(());
         }
@@ -150,16 +151,16 @@ impl GuestWriter {
         // SAFETY: page 0 of the object is mapped; nobody has a Rust reference into a guest's
         // memory, and the copy's bytes are whatever they are.
         unsafe {
-            let from = self.territory.base() as *const u8;
+            let from = self.region_set.base() as *const u8;
             from.copy_to_nonoverlapping(bytes.as_mut_ptr(), PAGE_BYTES as usize);
         }
         self.check_root(&page)?;
-        let head = &mut self.head;
-        head.root_address = page.root_address;
-        head.root_bytes = page.root_bytes;
-        head.root_type_id = page.root_type_id;
-        head.schema_length = page.schema_length;
-        head.schema = page.schema;
+        let superblock = &mut self.superblock;
+        superblock.root_address = page.root_address;
+        superblock.root_bytes = page.root_bytes;
+        superblock.root_type_id = page.root_type_id;
+        superblock.schema_length = page.schema_length;
+        superblock.schema = page.schema;
         Ok(())
     }
 

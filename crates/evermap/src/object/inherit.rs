@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::debug;
 
-use super::territory::{Held, HeldForFork, Territory};
+use super::region_set::{Held, HeldForFork, RegionSet};
 use crate::alloc::{HeapLock, HeldHeapLock};
 use crate::at_fork::{self, Participant, Participation};
-use crate::commit::{InChildren, gate};
+use crate::commit::{InChildren, locks};
 use crate::error::{Error, Result};
 use crate::storage::File;
 
@@ -29,7 +29,7 @@ struct Inheritance {
     /// Filled from before a fork to after it, and in the child from then on. Declared before what it
     /// borrows from.
     fork: Mutex<Fork>,
-    territory: Arc<Territory>,
+    region_set: Arc<RegionSet>,
     heap: HeapLock,
 }
 
@@ -41,7 +41,7 @@ struct Fork {
 }
 
 struct OfForkingThread {
-    territory: HeldForFork<'static>,
+    region_set: HeldForFork<'static>,
     _heap: HeldHeapLock<'static>,
 }
 
@@ -59,8 +59,8 @@ impl Inheritance {
         }
         let reading = file.again()?;
         reading.leave_locks_to_children();
-        gate::begin_reading(&*reading, "an object that a child inherits")?;
-        self.territory.make_private(file, held)?;
+        locks::begin_reading(&*reading, "an object that a child inherits")?;
+        self.region_set.make_private(file, held)?;
         for h in held {
             h.mapping.inherit(h.record.base, h.record.length)?;
         }
@@ -79,13 +79,13 @@ impl Participant for Inheritance {
         // In the order in which allocations lock them. A thread that changes metadata is done then, and
         // a child finds the lock free.
         let Some(heap) = self.heap.hold() else { return };
-        let Some(mut territory) = self.territory.hold_for_fork() else { return };
-        let reading = match self.prepare(&**territory.file, &mut territory.held) {
+        let Some(mut region_set) = self.region_set.hold_for_fork() else { return };
+        let reading = match self.prepare(&**region_set.file, &mut region_set.held) {
             Ok(reading) => Some(reading),
             Err(error) => {
-                let path = territory.file.path().display();
+                let path = region_set.file.path().display();
                 debug!(%error, %path, "a child will not have the session");
-                leave_out(&territory.held);
+                leave_out(&region_set.held);
                 None
             }
         };
@@ -93,7 +93,9 @@ impl Participant for Inheritance {
         // participant that owns all of it lives while it is called.
         let held = unsafe {
             OfForkingThread {
-                territory: std::mem::transmute::<HeldForFork<'_>, HeldForFork<'static>>(territory),
+                region_set: std::mem::transmute::<HeldForFork<'_>, HeldForFork<'static>>(
+                    region_set,
+                ),
                 _heap: std::mem::transmute::<HeldHeapLock<'_>, HeldHeapLock<'static>>(heap),
             }
         };
@@ -103,16 +105,16 @@ impl Participant for Inheritance {
     fn in_parent(&self) {
         let Fork { held, reading } = std::mem::take(&mut *self.fork());
         if let (Some(held), true) = (&held, reading.is_some()) {
-            leave_out(&held.territory.held);
+            leave_out(&held.region_set.held);
         }
     }
 
     fn in_child(&self) {
         let mut fork = self.fork();
         let Some(forking) = fork.held.take() else { return };
-        let held = &forking.territory.held;
+        let held = &forking.region_set.held;
         let made = match &fork.reading {
-            Some(_) => Territory::make_gained_own(held),
+            Some(_) => RegionSet::make_gained_own(held),
             None => Err(Error::Unsupported { why: "the child does not have it".to_string() }),
         };
         self.memory.0.store(made.is_ok(), Ordering::Relaxed);
@@ -142,13 +144,17 @@ pub(super) struct Inherited {
 pub(crate) struct MemoryInChild(Arc<AtomicBool>);
 
 impl Inherited {
-    pub(super) fn new(territory: &Arc<Territory>, heap: HeapLock, stores: InChildren) -> Inherited {
+    pub(super) fn new(
+        region_set: &Arc<RegionSet>,
+        heap: HeapLock,
+        stores: InChildren,
+    ) -> Inherited {
         let memory = MemoryInChild::default();
         let participant = Inheritance {
             stores,
             memory: memory.clone(),
             fork: Mutex::default(),
-            territory: Arc::clone(territory),
+            region_set: Arc::clone(region_set),
             heap,
         };
         Inherited { memory, _participation: at_fork::register(Arc::new(participant)) }

@@ -5,7 +5,7 @@
 //! does a [`GuestWriter`], for a guest that has its allocator itself. All work on a file and a log given
 //! by path: names are the catalog's business.
 //!
-//! Who may do what meanwhile is decided by locks on bytes of the object file, see `commit::gate`.
+//! Who may do what meanwhile is decided by locks on bytes of the object file, see `commit::locks`.
 
 mod acquire;
 mod code;
@@ -18,8 +18,8 @@ mod map;
 mod protector;
 mod reader;
 mod ready;
+mod region_set;
 mod superblock;
-mod territory;
 mod touched;
 mod verification;
 mod write_behind;
@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::address::AddressSpace;
-pub(crate) use crate::commit::gate::{CONTENT_BYTE, WRITER_BYTE, lock_byte};
+pub(crate) use crate::commit::locks::{CONTENT_BYTE, WRITER_BYTE, lock_byte};
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::storage::Storage;
@@ -42,14 +42,14 @@ pub(crate) use inherit::MemoryInChild;
 pub use map::{
     Chunk, ChunkContent, ClassUse, MapTotals, ObjectMap, PAGES_PER_CHUNK, PageUse, RegionMap,
 };
-pub use protector::{InForce, Protection};
+pub use protector::{ActiveProtection, Protection};
 pub(crate) use protector::{Opened, Protector};
-pub(crate) use reader::{Reader, Stores};
+pub(crate) use reader::{Reader, Writes};
 pub(crate) use ready::{ReadyObject, ReadySnapshot};
+pub(crate) use region_set::{Addresses, RegionPlan, lease_of};
 pub(crate) use superblock::{
     Loaded, LogSource, checksum as superblock_checksum, hex, peek, read as read_superblock,
 };
-pub(crate) use territory::{Addresses, RegionPlan, lease_of};
 pub(crate) use verification::BackgroundVerification;
 pub(crate) use writer::Writer;
 

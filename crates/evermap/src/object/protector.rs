@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::{error, info};
 
-use super::territory::Territory;
+use super::region_set::RegionSet;
 use crate::address::{Access, AccessKey, Key};
 use crate::at_fork;
 use crate::error::Result;
@@ -36,7 +36,7 @@ pub enum Protection {
 
 /// How an object's memory is kept closed to stores in truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum InForce {
+pub enum ActiveProtection {
     /// Not at all.
     #[default]
     Nothing,
@@ -62,7 +62,7 @@ enum Way {
 
 struct Pages {
     /// `None` when the session has ended: there is nothing left to open.
-    territory: Option<Arc<Territory>>,
+    region_set: Option<Arc<RegionSet>>,
     scopes: usize,
 }
 
@@ -81,7 +81,7 @@ impl Protector {
     /// of the embedder, if there is one.
     pub(super) fn new(
         protection: Protection,
-        territory: &Arc<Territory>,
+        region_set: &Arc<RegionSet>,
         embedder: Option<AccessKey>,
     ) -> Result<Option<Arc<Protector>>> {
         let way = match protection {
@@ -93,27 +93,27 @@ impl Protector {
                     None => Key::take(),
                 };
                 match key {
-                    Ok(key) => Way::of_key(Arc::new(key), territory)?,
+                    Ok(key) => Way::of_key(Arc::new(key), region_set)?,
                     Err(why) => {
                         info!(why, "no memory protection key: mprotect instead");
-                        Way::of_pages(territory)?
+                        Way::of_pages(region_set)?
                     }
                 }
             }
-            Protection::Pages => Way::of_pages(territory)?,
+            Protection::Pages => Way::of_pages(region_set)?,
         };
         let protector = Protector { way, embedder };
-        info!(in_force = ?protector.in_force(), base = territory.base(), "write protection");
+        info!(active = ?protector.active(), base = region_set.base(), "write protection");
         Ok(Some(Arc::new(protector)))
     }
 
     /// For an object that an embedder puts under a key of its own.
     pub(super) fn of_embedder(
         key: &AccessKey,
-        territory: &Territory,
+        region_set: &RegionSet,
     ) -> Result<Option<Arc<Protector>>> {
-        territory.guard_by(key.key())?;
-        info!(key = key.number(), base = territory.base(), "under an embedder's key");
+        region_set.guard_by(key.key())?;
+        info!(key = key.number(), base = region_set.base(), "under an embedder's key");
         Ok(Some(Arc::new(Protector { way: Way::Nothing, embedder: Some(key.clone()) })))
     }
 
@@ -122,11 +122,11 @@ impl Protector {
         self.embedder.clone()
     }
 
-    pub(crate) fn in_force(&self) -> InForce {
+    pub(crate) fn active(&self) -> ActiveProtection {
         match self.way {
-            Way::Nothing => InForce::Nothing,
-            Way::Keys(_) => InForce::Keys,
-            Way::Pages(_) => InForce::Pages,
+            Way::Nothing => ActiveProtection::Nothing,
+            Way::Keys(_) => ActiveProtection::Keys,
+            Way::Pages(_) => ActiveProtection::Pages,
         }
     }
 
@@ -159,9 +159,9 @@ impl Protector {
             Way::Keys(key) => key.open(),
             Way::Pages(pages) => {
                 let mut pages = lock(pages);
-                if let (0, Some(territory)) = (pages.scopes, &pages.territory) {
+                if let (0, Some(region_set)) = (pages.scopes, &pages.region_set) {
                     // Some of it may be open now; nobody relies on its being closed.
-                    territory.open_to_stores()?;
+                    region_set.open_to_stores()?;
                 }
                 pages.scopes += 1;
             }
@@ -183,8 +183,8 @@ impl Protector {
         let mut pages = lock(pages);
         let Some(left) = pages.scopes.checked_sub(1) else { return false };
         pages.scopes = left;
-        if let (0, Some(territory)) = (left, &pages.territory)
-            && let Err(error) = territory.close_to_stores()
+        if let (0, Some(region_set)) = (left, &pages.region_set)
+            && let Err(error) = region_set.close_to_stores()
         {
             error!(%error, "an object stays open to stores");
         }
@@ -194,20 +194,20 @@ impl Protector {
     /// The session ends: who still holds a pass opens nothing any more.
     pub(super) fn retire(&self) {
         if let Way::Pages(pages) = &self.way {
-            lock(pages).territory = None;
+            lock(pages).region_set = None;
         }
     }
 }
 
 impl Way {
-    fn of_key(key: Arc<Key>, territory: &Territory) -> Result<Way> {
-        territory.guard_by(&key)?;
+    fn of_key(key: Arc<Key>, region_set: &RegionSet) -> Result<Way> {
+        region_set.guard_by(&key)?;
         Ok(Way::Keys(key))
     }
 
-    fn of_pages(territory: &Arc<Territory>) -> Result<Way> {
-        territory.close_to_stores()?;
-        Ok(Way::Pages(Mutex::new(Pages { territory: Some(Arc::clone(territory)), scopes: 0 })))
+    fn of_pages(region_set: &Arc<RegionSet>) -> Result<Way> {
+        region_set.close_to_stores()?;
+        Ok(Way::Pages(Mutex::new(Pages { region_set: Some(Arc::clone(region_set)), scopes: 0 })))
     }
 }
 

@@ -13,7 +13,7 @@ use super::verification::{BackgroundVerification, damage, verify_now};
 use super::{Environment, Place};
 use crate::address::{AccessKey, Mapping, Sharing, populate_runs};
 use crate::commit::checksums::Tables;
-use crate::commit::gate;
+use crate::commit::locks;
 use crate::commit::{Log, LogPosition, Overlay, first_bad_mapped, for_each_run};
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, RegionRecord, Superblock};
@@ -21,11 +21,11 @@ use crate::storage::{File, OpenMode, Storage};
 
 /// What becomes of stores into a commit that is mapped for reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stores {
+pub(crate) enum Writes {
     /// They fault.
     Fault,
     /// They are seen through this mapping alone, and gone with it.
-    StayHere,
+    Private,
 }
 
 /// A mapped commit. Holds the content lock shared while it, or its copy in a child, is mapped.
@@ -47,23 +47,23 @@ pub(crate) struct Reader {
 impl Reader {
     /// Maps the last commit. Waits for nobody.
     pub(crate) fn open(environment: &Environment, place: &Place) -> Result<Reader> {
-        Reader::open_for(environment, place, Stores::Fault)
+        Reader::open_for(environment, place, Writes::Fault)
     }
 
     /// The same, for somebody who may store there.
     pub(crate) fn open_for(
         environment: &Environment,
         place: &Place,
-        stores: Stores,
+        writes: Writes,
     ) -> Result<Reader> {
         let file = environment.storage.open(&place.path, OpenMode::Read)?;
         // The mappings hold the file, and with it this lock, in this process and in its children.
         file.leave_locks_to_children();
-        gate::begin_reading(&*file, &place.display_name)?;
+        locks::begin_reading(&*file, &place.display_name)?;
         let lock_file = Arc::clone(&file);
-        let _log_lock = gate::hold_log_for_reading(&*lock_file, &place.display_name)?;
+        let _log_lock = locks::hold_log_for_reading(&*lock_file, &place.display_name)?;
         let log = LogSource::Path(&*environment.storage, &place.log_path, OpenMode::Read);
-        match Reader::map(environment, place, file, log, stores) {
+        match Reader::map(environment, place, file, log, writes) {
             // The file was replaced or removed meanwhile. Its log may be that of the new file.
             Err(_) if !lock_file.has_a_name()? => {
                 let source = std::io::ErrorKind::NotFound.into();
@@ -80,7 +80,7 @@ impl Reader {
         file: Arc<dyn File>,
         log: LogSource<'_>,
     ) -> Result<Reader> {
-        let reader = Reader::map(environment, place, file, log, Stores::Fault)?;
+        let reader = Reader::map(environment, place, file, log, Writes::Fault)?;
         // The lock is its caller's, who gives it up at any time.
         for (region, mapping) in reader.regions.iter().zip(&reader.mappings) {
             mapping.leave_out_of_children(region.base, region.length);
@@ -93,15 +93,15 @@ impl Reader {
         place: &Place,
         file: Arc<dyn File>,
         log: LogSource<'_>,
-        stores: Stores,
+        writes: Writes,
     ) -> Result<Reader> {
         let Loaded { superblock, log, overlay } = superblock::read(&*file, log, &place.identity)?;
         environment.check_kind(place, &superblock)?;
         let regions = environment.displacement().records_here(superblock.regions());
-        let read_only = stores == Stores::Fault;
-        let sharing = match stores {
-            Stores::Fault if overlay.is_empty() => Sharing::ReadOnly,
-            Stores::Fault | Stores::StayHere => Sharing::PrivateCopy,
+        let read_only = writes == Writes::Fault;
+        let sharing = match writes {
+            Writes::Fault if overlay.is_empty() => Sharing::ReadOnly,
+            Writes::Fault | Writes::Private => Sharing::PrivateCopy,
         };
         let mut mappings = Vec::new();
         for region in &regions {

@@ -10,7 +10,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::{CONTENT_BYTE, Displacement, Stores};
+use super::{CONTENT_BYTE, Displacement, Writes};
 use crate::address::{AddressSpace, Mapping, Sharing};
 use crate::error::Result;
 use crate::format::{PAGE_BYTES, Superblock};
@@ -72,16 +72,16 @@ impl ReadyObject {
         self: &Arc<Self>,
         space: &Arc<AddressSpace>,
         here: Displacement,
-        stores: Stores,
+        writes: Writes,
     ) -> Result<Option<ReadySnapshot>> {
         let Some(locked) = self.lock_content()? else { return Ok(None) };
         // Under the lock: from here on nobody changes the pages that the file has.
         if !self.is_as_it_was()? {
             return Ok(None);
         }
-        let sharing = match stores {
-            Stores::Fault => Sharing::ReadOnly,
-            Stores::StayHere => Sharing::PrivateCopy,
+        let sharing = match writes {
+            Writes::Fault => Sharing::ReadOnly,
+            Writes::Private => Sharing::PrivateCopy,
         };
         let regions = self.superblock.regions();
         let mut mappings = Vec::with_capacity(regions.len());

@@ -11,17 +11,17 @@ use super::code::{Code, Loaded as LoadedCode};
 use super::foreign::{ForeignCheck, ForeignPointer};
 use super::inherit::{Inherited, MemoryInChild};
 use super::map::{ObjectMap, RegionMap};
-use super::protector::{InForce, Opened, Protection, Protector};
+use super::protector::{ActiveProtection, Opened, Protection, Protector};
+use super::region_set::RegionSet;
 use super::superblock::hex;
-use super::territory::Territory;
 use super::verification::{BackgroundVerification, verify_now};
 use super::{Environment, Place};
 use crate::address::{AccessKey, AddressSpace};
 use crate::alloc::{Heap, HeapStatistics};
 use crate::at_fork;
 use crate::commit::{
-    Engine, ForeignPointers, Growth, LogPolicy, LogPosition, Memory, Overlay, Suspects, Target,
-    WriteOptions, gate,
+    Engine, ForeignPointers, Growth, LogPolicy, LogPosition, Overlay, Suspects, Target,
+    WriteOptions, WriterKind, locks,
 };
 use crate::error::{Error, Result};
 use crate::format::{FEATURE_HOLES, PAGE_BYTES, ROOT_AREA_OFFSET, Superblock};
@@ -51,13 +51,13 @@ pub(crate) struct Writer {
     file: Arc<dyn File>,
     engine: Engine,
     heap: Heap,
-    territory: Arc<Territory>,
+    region_set: Arc<RegionSet>,
     /// Children have the memory as of the fork.
     in_children: Option<Inherited>,
     /// Keeps the memory closed to stores, but for scopes.
     protector: Option<Arc<Protector>>,
     /// The head of page 0 as the next commit will write it, lengths and sequence aside.
-    head: Box<Superblock>,
+    superblock: Box<Superblock>,
     grew: bool,
     /// Room was reserved: closing leaves it.
     reserved: bool,
@@ -78,7 +78,7 @@ impl Writer {
     ) -> Result<Writer> {
         let acquired = acquire(environment, place, policy, settings, timeout)?;
         let Acquired { file, superblock, log, overlay, applied_elsewhere } = acquired;
-        let mut territory = Territory::open(
+        let mut region_set = RegionSet::open(
             Arc::clone(&file),
             Arc::clone(&environment.space),
             Arc::clone(&environment.addresses),
@@ -86,15 +86,15 @@ impl Writer {
             superblock.regions(),
         )?;
         match policy {
-            LogPolicy::WhileOpen => territory.defer_large_growth(settings.deferral),
-            _ => territory.is_locked(),
+            LogPolicy::WhileOpen => region_set.defer_large_growth(settings.deferral),
+            _ => region_set.is_locked(),
         }
-        let territory = Arc::new(territory);
+        let region_set = Arc::new(region_set);
         if superblock.features_incompatible & FEATURE_HOLES != 0 {
-            territory.unreserve_data();
+            region_set.unreserve_data();
         }
         let beside_readers = log.is_some() && policy == LogPolicy::WhileOpen;
-        cut_dead_growth(&territory, &*file, superblock.file_length, beside_readers)?;
+        cut_dead_growth(&region_set, &*file, superblock.file_length, beside_readers)?;
         let engine = Engine::new(Target {
             settings: settings.clone(),
             overlay,
@@ -107,18 +107,18 @@ impl Writer {
             log_path: place.log_path.clone(),
             policy,
             log,
-            mapped: territory.mapped(),
-            committed: territory.committed(),
-            memory: Memory::OurOwn,
+            mapped: region_set.mapped(),
+            committed: region_set.committed(),
+            writer_kind: WriterKind::Host,
             sequence: superblock.commit_sequence,
         })?;
-        let source = Arc::clone(&territory);
-        // SAFETY: the territory maps the regions writable and is kept by the heap itself; the
+        let source = Arc::clone(&region_set);
+        // SAFETY: the region_set maps the regions writable and is kept by the heap itself; the
         // writer lock keeps other processes away from the metadata.
         let heap = unsafe { Heap::new(source, superblock.regions()) };
         // A catalog's sessions are short, and no program looks at its memory.
         let in_children = (policy == LogPolicy::WhileOpen)
-            .then(|| Inherited::new(&territory, heap.shared_lock(), settings.in_children));
+            .then(|| Inherited::new(&region_set, heap.shared_lock(), settings.in_children));
         let opened_at = superblock.commit_sequence;
         // Made with room, and nobody has used it yet: the room is to stay.
         let reserved = opened_at == 1
@@ -128,10 +128,10 @@ impl Writer {
             file,
             engine,
             heap,
-            territory,
+            region_set,
             in_children,
             protector: None,
-            head: superblock,
+            superblock,
             grew: false,
             reserved,
             opened_at,
@@ -148,13 +148,13 @@ impl Writer {
     /// given back.
     pub(crate) fn protect(&mut self, protection: Protection) -> Result<Option<Arc<Protector>>> {
         let embedder = self.protector.as_ref().and_then(|protector| protector.embedder());
-        self.protector = Protector::new(protection, &self.territory, embedder)?;
+        self.protector = Protector::new(protection, &self.region_set, embedder)?;
         Ok(self.protector.clone())
     }
 
     /// Puts the object's memory under an embedder's key from now on; before it is protected.
     pub(crate) fn guard_by(&mut self, key: &AccessKey) -> Result<()> {
-        self.protector = Protector::of_embedder(key, &self.territory)?;
+        self.protector = Protector::of_embedder(key, &self.region_set)?;
         Ok(())
     }
 
@@ -164,8 +164,8 @@ impl Writer {
     }
 
     /// How the memory is kept closed to stores.
-    pub(crate) fn protection(&self) -> InForce {
-        self.protector.as_ref().map_or(InForce::Nothing, |protector| protector.in_force())
+    pub(crate) fn protection(&self) -> ActiveProtection {
+        self.protector.as_ref().map_or(ActiveProtection::Nothing, |protector| protector.active())
     }
 
     /// The allocator.
@@ -179,13 +179,13 @@ impl Writer {
     }
 
     /// The superblock as of the last commit, with changes that the next commit will write.
-    pub(crate) fn head(&self) -> &Superblock {
-        &self.head
+    pub(crate) fn superblock(&self) -> &Superblock {
+        &self.superblock
     }
 
     /// Changes fields of the superblock; they take effect with the next commit.
-    pub(crate) fn head_mut(&mut self) -> &mut Superblock {
-        &mut self.head
+    pub(crate) fn superblock_mut(&mut self) -> &mut Superblock {
+        &mut self.superblock
     }
 
     /// Number of the last commit.
@@ -215,12 +215,12 @@ impl Writer {
 
     /// Addresses of regions that the next commit adds: they must be recorded before.
     pub(crate) fn new_leases(&self) -> Vec<(u64, u64)> {
-        self.territory.new_leases()
+        self.region_set.new_leases()
     }
 
     /// Address ranges that the file backs, uncommitted growth included: base and bytes.
     pub(crate) fn regions(&self) -> Vec<(u64, u64)> {
-        self.territory.records().iter().map(|r| (r.base, r.length)).collect()
+        self.region_set.records().iter().map(|r| (r.base, r.length)).collect()
     }
 
     /// What is allocated.
@@ -233,7 +233,7 @@ impl Writer {
     pub(crate) fn map(&mut self) -> Result<ObjectMap> {
         let protector = self.protector.clone();
         let _open = protector.as_deref().map(Protector::open_for_reading);
-        let records = self.territory.records();
+        let records = self.region_set.records();
         let mut read = |address: u64, bytes: &mut [u8]| {
             let end = address + bytes.len() as u64;
             let inside = records.iter().any(|r| address >= r.base && end <= r.base + r.length);
@@ -252,8 +252,8 @@ impl Writer {
             .map(|(index, record)| RegionMap::read(record, index == 0, &mut read))
             .collect();
         let mut map = ObjectMap {
-            name: self.head.name(),
-            uuid: hex(&self.head.object_uuid),
+            name: self.superblock.name(),
+            uuid: hex(&self.superblock.object_uuid),
             sequence: self.sequence(),
             uncommitted: true,
             file_bytes: self.file.length()?,
@@ -267,7 +267,7 @@ impl Writer {
             map.mark_dirty(address, PAGE_BYTES);
             true
         })?;
-        for span in self.territory.growth().fresh {
+        for span in self.region_set.growth().fresh {
             let end = span.file_offset + span.length;
             let mut at = span.file_offset;
             while let Some((start, stop)) = self.file.next_data(at)?.filter(|d| d.0 < end) {
@@ -276,7 +276,7 @@ impl Writer {
                 at = stop;
             }
         }
-        for (address, bytes) in self.territory.stored_deferred() {
+        for (address, bytes) in self.region_set.stored_deferred() {
             map.mark_dirty(address, bytes);
         }
         Ok(map)
@@ -286,7 +286,7 @@ impl Writer {
     /// comparison of the pages that were stored to.
     pub(crate) fn has_changes(&mut self) -> Result<bool> {
         self.engine.check_usable()?;
-        if !self.territory.growth().fresh.is_empty() {
+        if !self.region_set.growth().fresh.is_empty() {
             return Ok(true);
         }
         let protector = self.protector.clone();
@@ -303,43 +303,43 @@ impl Writer {
     pub(crate) fn commit(&mut self) -> Result<bool> {
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
-        self.commit_growth(self.territory.growth())
+        self.commit_growth(self.region_set.growth())
     }
 
     fn commit_growth(&mut self, growth: Growth) -> Result<bool> {
         // A forked child has no part in the memory that settling looks at.
         self.engine.check_usable()?;
         self.heap.flush_thread_caches();
-        self.territory.write_private()?;
-        if self.territory.write_deferred()? && !mutated(Mutant::DeferredIsNoHole) {
+        self.region_set.write_private()?;
+        if self.region_set.write_deferred()? && !mutated(Mutant::DeferredIsNoHole) {
             // Builds that do not know of holes would be surprised by a full disk.
-            self.head.features_incompatible |= FEATURE_HOLES;
+            self.superblock.features_incompatible |= FEATURE_HOLES;
         }
         let grew = !growth.fresh.is_empty();
         let file_length = growth.file_length;
-        let head = RefCell::new(&mut self.head);
-        let records = self.territory.records();
-        let (heap, path, base) = (&self.heap, self.file.path(), self.territory.base());
+        let superblock = RefCell::new(&mut self.superblock);
+        let records = self.region_set.records();
+        let (heap, path, base) = (&self.heap, self.file.path(), self.region_set.base());
         let foreign = &mut self.foreign;
         let approve = |suspects| {
-            let (Some(foreign), mut head) = (&mut *foreign, head.borrow_mut()) else {
+            let (Some(foreign), mut superblock) = (&mut *foreign, superblock.borrow_mut()) else {
                 return Ok(());
             };
-            if foreign.judge(suspects, heap, &mut head, path)? {
-                // SAFETY: the territory maps page 0 writable, and a raw object's root is not there.
-                unsafe { lay_root_area(&head, base) };
+            if foreign.judge(suspects, heap, &mut superblock, path)? {
+                // SAFETY: the region_set maps page 0 writable, and a raw object's root is not there.
+                unsafe { lay_root_area(&superblock, base) };
             }
             Ok(())
         };
         let seal = |number, page: &mut _| {
-            head.borrow_mut().seal_commit(number, page, &records, file_length);
+            superblock.borrow_mut().seal_commit(number, page, &records, file_length);
         };
         let committed = self.engine.commit(growth, approve, seal)?;
         if committed {
-            self.territory.mark_committed();
+            self.region_set.mark_committed();
             self.grew |= grew;
         }
-        self.territory.follow(&mut self.file, self.engine.object());
+        self.region_set.follow(&mut self.file, self.engine.object());
         Ok(committed)
     }
 
@@ -387,7 +387,7 @@ impl Writer {
     /// # Errors
     /// `Damaged`, `NewerFormat`.
     pub(crate) fn code(&self) -> Result<Option<Code>> {
-        Code::of(self.file.path(), &self.head)
+        Code::of(self.file.path(), &self.superblock)
     }
 
     /// Makes pointers into this program legal, which has to have a fixed address, and records its
@@ -403,7 +403,7 @@ impl Writer {
             let program = loaded.program().filter(|program| program.bias == 0);
             let code = match self.code()? {
                 Some(code) => Some(code),
-                None => Code::new(&self.head),
+                None => Code::new(&self.superblock),
             };
             let (Some(program), Some(mut code)) = (program, code) else {
                 return Err(Error::Unsupported {
@@ -414,16 +414,16 @@ impl Writer {
                 });
             };
             code.register(*program);
-            code.put(&mut self.head);
+            code.put(&mut self.superblock);
         } else if self.code()?.is_some() {
-            Code::forget(&mut self.head);
+            Code::forget(&mut self.superblock);
         } else {
             return Ok(());
         }
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
         // SAFETY: as in `commit_growth`.
-        unsafe { lay_root_area(&self.head, self.territory.base()) };
+        unsafe { lay_root_area(&self.superblock, self.region_set.base()) };
         self.allow_registered_code()
     }
 
@@ -433,13 +433,13 @@ impl Writer {
     }
 
     /// Commits even when only the superblock's own fields changed.
-    pub(crate) fn commit_head(&mut self) -> Result<bool> {
+    pub(crate) fn commit_superblock(&mut self) -> Result<bool> {
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
-        let file_length = self.head.file_length;
-        self.head.seal(&self.territory.records(), file_length);
-        // SAFETY: the territory maps page 0 writable, and nobody else refers to its head.
-        unsafe { self.head.lay_at(self.territory.base()) };
+        let file_length = self.superblock.file_length;
+        self.superblock.seal(&self.region_set.records(), file_length);
+        // SAFETY: the region_set maps page 0 writable, and nobody else refers to its head.
+        unsafe { self.superblock.lay_at(self.region_set.base()) };
         self.commit()
     }
 
@@ -450,11 +450,11 @@ impl Writer {
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
         self.engine.rollback()?;
-        self.territory.rollback()?;
-        let page = read_head(self.territory.base());
-        *self.head = page;
+        self.region_set.rollback()?;
+        let page = read_head(self.region_set.base());
+        *self.superblock = page;
         // SAFETY: as in `open`: the regions are mapped as the last commit has them.
-        unsafe { self.heap.reload(&self.territory.records()) };
+        unsafe { self.heap.reload(&self.region_set.records()) };
         self.allow_registered_code()
     }
 
@@ -480,10 +480,10 @@ impl Writer {
         if mutated(Mutant::HolesBeforeCommit) {
             self.engine.punch_holes(&holes)?;
         }
-        self.head.features_incompatible |= FEATURE_HOLES;
+        self.superblock.features_incompatible |= FEATURE_HOLES;
         self.commit_growth(Growth {
-            given_back: self.territory.pages_of(&holes),
-            ..self.territory.growth()
+            given_back: self.region_set.pages_of(&holes),
+            ..self.region_set.growth()
         })?;
         let bytes = holes.iter().map(|(_, bytes)| bytes).sum();
         Ok(if self.engine.punch_holes(&holes)? { bytes } else { 0 })
@@ -491,7 +491,7 @@ impl Writer {
 
     /// Compares every page of the last commit with its checksum.
     pub(crate) fn verify(&self) -> Result<()> {
-        verify_now(&*self.file, self.head.regions(), self.engine.overlay())
+        verify_now(&*self.file, self.superblock.regions(), self.engine.overlay())
     }
 
     /// The same in a thread. A writer that could not apply what its predecessor left compares now:
@@ -500,7 +500,7 @@ impl Writer {
         if !self.engine.overlay().is_empty() {
             return self.verify().map(|()| None);
         }
-        let (file, regions) = (Arc::clone(&self.file), self.head.regions().to_vec());
+        let (file, regions) = (Arc::clone(&self.file), self.superblock.regions().to_vec());
         let applies = Some(Arc::clone(self.engine.applies()));
         BackgroundVerification::start(file, regions, Overlay::default(), applies).map(Some)
     }
@@ -516,9 +516,9 @@ impl Writer {
             self.grew = false;
             self.trim(u64::MAX, worth_cutting)?;
         }
-        if self.head.commit_sequence > self.opened_at {
+        if self.superblock.commit_sequence > self.opened_at {
             let free = self.heap.free_bytes(HOLE_CHUNKS_MIN);
-            if free > self.head.file_length / GIVE_BACK_BEYOND_PART {
+            if free > self.superblock.file_length / GIVE_BACK_BEYOND_PART {
                 self.give_back(HOLE_CHUNKS_MIN)?;
             }
         }
@@ -540,7 +540,7 @@ impl Writer {
 
     /// Makes room for a block of so many bytes, or for smaller ones.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
-        self.territory.make_room(|| self.heap.reserve(bytes))
+        self.region_set.make_room(|| self.heap.reserve(bytes))
     }
 
     /// Room was reserved: closing leaves it with the object.
@@ -553,16 +553,16 @@ impl Writer {
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
         self.commit()?;
-        let before = self.head.file_length;
+        let before = self.superblock.file_length;
         self.trim(bytes_max, |_, _| true)?;
-        Ok(before.saturating_sub(self.head.file_length))
+        Ok(before.saturating_sub(self.superblock.file_length))
     }
 
     /// Gives back the unused end of the file, but no more than `bytes_max`, if so many bytes of such a
     /// file are `worth` it. Everything is committed.
     fn trim(&mut self, bytes_max: u64, worth: impl Fn(u64, u64) -> bool) -> Result<()> {
         let mut used = self.heap.flush_and_measure();
-        let records = self.territory.records();
+        let records = self.region_set.records();
         let spare = match (records.last(), used.last_mut()) {
             (Some(record), Some(used)) => {
                 let data = record.length - record.meta_length;
@@ -571,13 +571,13 @@ impl Writer {
             }
             _ => 0,
         };
-        if spare == 0 || !worth(spare, self.head.file_length) {
+        if spare == 0 || !worth(spare, self.superblock.file_length) {
             return Ok(());
         }
         // Who reads a longer commit uses what would be cut, or given out again by later sessions:
         // the object gets shorter only while nobody reads it.
         let file = Arc::clone(&self.file);
-        let Some(alone) = gate::hold_alone(&*file)? else { return Ok(()) };
+        let Some(alone) = locks::hold_alone(&*file)? else { return Ok(()) };
         // The shorter length is committed before the file is cut: a cut file with a superblock
         // that speaks of more would be taken for damage.
         let mut shorter = records;
@@ -588,18 +588,18 @@ impl Writer {
         if mutated(Mutant::TrimBeforeCommit) {
             self.file.set_length(length)?;
         }
-        self.head.seal(&shorter, length);
-        // SAFETY: as in `commit_head`.
-        unsafe { self.head.lay_at(self.territory.base()) };
-        let head = &mut self.head;
+        self.superblock.seal(&shorter, length);
+        // SAFETY: as in `commit_superblock`.
+        unsafe { self.superblock.lay_at(self.region_set.base()) };
+        let superblock = &mut self.superblock;
         let growth = Growth {
             fresh: Vec::new(),
             file_length: length,
             regions: shorter.clone(),
             given_back: Vec::new(),
-            unreserved: Arc::clone(self.territory.unreserved()),
+            unreserved: Arc::clone(self.region_set.unreserved()),
         };
-        let seal = |number, page: &mut _| head.seal_commit(number, page, &shorter, length);
+        let seal = |number, page: &mut _| superblock.seal_commit(number, page, &shorter, length);
         self.engine.commit(growth, |_| Ok(()), seal)?;
         self.engine.sync()?;
         drop(alone);
@@ -607,11 +607,11 @@ impl Writer {
             return Ok(());
         }
         self.engine.shorten(&shorter);
-        if let Err(error) = self.territory.trim(&used) {
+        if let Err(error) = self.region_set.trim(&used) {
             warn!(%error, "could not give back the unused end of the object file");
         }
         // SAFETY: as in `rollback`: the regions are mapped as the last commit has them.
-        unsafe { self.heap.reload(&self.territory.records()) };
+        unsafe { self.heap.reload(&self.region_set.records()) };
         Ok(())
     }
 }
@@ -635,10 +635,12 @@ fn opened(protector: Option<&Protector>) -> Result<Opened<'_>> {
 ///
 /// # Safety
 /// Page 0 is mapped writable at `base`, and nobody refers to its root area.
-unsafe fn lay_root_area(head: &Superblock, base: u64) {
+unsafe fn lay_root_area(superblock: &Superblock, base: u64) {
     let to = (base + ROOT_AREA_OFFSET as u64) as *mut u8;
     // SAFETY: as the caller promises; the area ends with the page.
-    unsafe { to.copy_from_nonoverlapping(head.root_area.as_ptr(), head.root_area.len()) };
+    unsafe {
+        to.copy_from_nonoverlapping(superblock.root_area.as_ptr(), superblock.root_area.len())
+    };
 }
 
 /// Page 0 as it is in memory.

@@ -11,7 +11,7 @@ use super::model::Stamp;
 use super::state;
 use crate::address::AddressSpace;
 use crate::alloc::{Heap, statistics_of};
-use crate::commit::{LogPolicy, WriteOptions, gate};
+use crate::commit::{LogPolicy, WriteOptions, locks};
 use crate::error::{Error, Result};
 use crate::format::{KIND_OBJECT, PAGE_BYTES, Superblock};
 use crate::object::{
@@ -144,13 +144,14 @@ impl Session {
         let environment = worker.environment(disk);
         let writer =
             with_place(|place| Writer::open(&environment, place, policy, options, Duration::ZERO))?;
-        let ends = writer.head().regions().iter().map(lease_of).map(|(base, bytes)| base + bytes);
+        let ends =
+            writer.superblock().regions().iter().map(lease_of).map(|(base, bytes)| base + bytes);
         worker.leases.next.store(ends.max().unwrap_or(worker.base), Ordering::Relaxed);
         Ok(Session(writer))
     }
 
     pub(super) fn root(&self) -> u64 {
-        self.0.head().root_address
+        self.0.superblock().root_address
     }
 
     pub(super) fn heap(&self) -> &Heap {
@@ -160,7 +161,7 @@ impl Session {
     /// What is there, when nothing was changed since the last commit.
     pub(super) fn verify(&self) -> Result<Stamp, String> {
         // SAFETY: the session has its regions mapped and to itself.
-        let bytes = unsafe { state::mapped(self.0.head().regions()) };
+        let bytes = unsafe { state::mapped(self.0.superblock().regions()) };
         state::verify(self.root(), Some(self.0.statistics().blocks), bytes)
     }
 
@@ -248,8 +249,8 @@ impl Neighbour {
         let storage = disk.storage();
         with_place(|place| {
             let file = storage.open(&place.path, OpenMode::Read)?;
-            gate::begin_reading(&*file, &place.display_name)?;
-            if !file.try_lock(LockKind::Shared, gate::LOG_BYTE, 1)? {
+            locks::begin_reading(&*file, &place.display_name)?;
+            if !file.try_lock(LockKind::Shared, locks::LOG_BYTE, 1)? {
                 return Ok(None);
             }
             let source = LogSource::Path(&*storage, &place.log_path, OpenMode::Read);
@@ -262,7 +263,7 @@ impl Neighbour {
                 overlay.patch(number, &mut page);
                 patched.insert(number, page);
             }
-            file.unlock(gate::LOG_BYTE, 1)?;
+            file.unlock(locks::LOG_BYTE, 1)?;
             Ok(Some(Neighbour { file, superblock, patched }))
         })
     }

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::commit::{Log, Overlay, gate};
+use crate::commit::{Log, Overlay, locks};
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, RegionRecord, Superblock};
 use crate::object::{Loaded, LogSource, Place, read_superblock};
@@ -37,7 +37,7 @@ impl Image {
     pub(super) fn open(storage: &dyn Storage, place: &Place) -> Result<Image> {
         for _ in 0..OPEN_ATTEMPTS_MAX {
             let file = storage.open(&place.path, OpenMode::Read)?;
-            gate::begin_reading(&*file, &place.display_name)?;
+            locks::begin_reading(&*file, &place.display_name)?;
             match Image::of_locked(storage, place, Arc::clone(&file)) {
                 // A file that lost its name meanwhile was replaced: the name leads to another one.
                 Err(_) if !file.has_a_name()? => {}
@@ -57,7 +57,7 @@ impl Image {
         file: Arc<dyn File>,
     ) -> Result<Image> {
         let lock_file = Arc::clone(&file);
-        let _log_lock = gate::hold_log_for_reading(&*lock_file, &place.display_name)?;
+        let _log_lock = locks::hold_log_for_reading(&*lock_file, &place.display_name)?;
         let log = LogSource::Path(storage, &place.log_path, OpenMode::Read);
         let loaded = read_superblock(&*file, log, &place.identity)?;
         let Loaded { superblock, log, overlay } = loaded;

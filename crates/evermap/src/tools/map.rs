@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::commit::gate;
+use crate::commit::locks;
 use crate::error::Result;
 use crate::object::{CONTENT_BYTE, ObjectMap, RegionMap, WRITER_BYTE, hex};
 
@@ -56,7 +56,7 @@ fn of_image(image: &Image, name: &str) -> Result<ObjectMap> {
         log_bytes: image.log_bytes,
         written: is_held(WRITER_BYTE)?,
         // A writer that applies holds a byte as well, for some milliseconds.
-        read: Some(is_held(CONTENT_BYTE)? || is_held(gate::CONTENT_BYTE_SECOND)?),
+        read: Some(is_held(CONTENT_BYTE)? || is_held(locks::CONTENT_BYTE_SECOND)?),
         regions: regions?,
     };
     map.look_at_file(file)?;

@@ -8,7 +8,7 @@ use std::process::{ExitCode, Stdio};
 
 use evermap::{PVec, ProtectedRawSession, Protection, Store, WriteOptions};
 
-use super::{check_is_clean, in_force, myself, protection_of, store, way_of};
+use super::{check_is_clean, expected_protection, myself, protection_of, store, way_of};
 
 /// Where the root's numbers are, in every object here.
 const NUMBERS: usize = 1000;
@@ -109,8 +109,8 @@ pub fn commit(place: &str, way: &str, path: &Path) -> ExitCode {
     let options = WriteOptions::new().log_bytes_max(64 << 10);
     let session = store.write_raw_with("heap", &options).unwrap();
     let mut session = session.protect(protection).unwrap();
-    assert_eq!(session.protection(), in_force(protection));
-    assert_eq!(session.info().unwrap().protection, in_force(protection));
+    assert_eq!(session.protection(), expected_protection(protection));
+    assert_eq!(session.info().unwrap().protection, expected_protection(protection));
     let numbers: *mut u64 = session.root().address.cast();
     let put = |session: &ProtectedRawSession, index: usize, number: u64| {
         let _scope = session.scope().unwrap();

@@ -13,7 +13,7 @@ mod scopes;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use evermap::{InForce, Protection, Store};
+use evermap::{ActiveProtection, Protection, Store};
 
 /// A promise: its name, and what shows that it is kept.
 type Promise = (&'static str, fn(Protection));
@@ -87,11 +87,11 @@ fn way_of(protection: Protection) -> &'static str {
 }
 
 /// What a way of protecting leads to where it can be had.
-fn in_force(protection: Protection) -> InForce {
+fn expected_protection(protection: Protection) -> ActiveProtection {
     match protection {
-        Protection::Pages => InForce::Pages,
-        Protection::Keys => InForce::Keys,
-        _ => InForce::Nothing,
+        Protection::Pages => ActiveProtection::Pages,
+        Protection::Keys => ActiveProtection::Keys,
+        _ => ActiveProtection::Nothing,
     }
 }
 

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use evermap::{Durability, InForce, ProtectedRawSession, Protection, Store, WriteOptions};
+use evermap::{ActiveProtection, Durability, ProtectedRawSession, Protection, Store, WriteOptions};
 
 const PAGE_BYTES: usize = 4096;
 /// Pages that are stored to before each commit.
@@ -37,8 +37,8 @@ fn measure(store: &Store, protection: Protection, bytes: usize) {
     let options = WriteOptions::new().durability(Durability::Close);
     let session = store.write_raw_with("heap", &options).unwrap();
     let mut session = session.protect(protection).unwrap();
-    let in_force = session.protection();
-    if protection == Protection::Keys && in_force != InForce::Keys {
+    let active = session.protection();
+    if protection == Protection::Keys && active != ActiveProtection::Keys {
         println!("{:>7} MiB  (no keys here)", bytes >> 20);
         return;
     }
@@ -49,7 +49,7 @@ fn measure(store: &Store, protection: Protection, bytes: usize) {
         // SAFETY: inside the root's block.
         black_box(unsafe { page(number).read_volatile() });
     }
-    let batch = if in_force == InForce::Pages { 1 } else { 1000 };
+    let batch = if active == ActiveProtection::Pages { 1 } else { 1000 };
     let scope_ns = nanoseconds_each(batch, |_| drop(session.scope().unwrap()));
     let store_ns = nanoseconds_each(batch, |n| {
         let _scope = session.scope().unwrap();
@@ -68,7 +68,7 @@ fn measure(store: &Store, protection: Protection, bytes: usize) {
     println!(
         "{:>7} MiB  {:<8}  {scope_ns:>8.1}  {store_ns:>19.1}  {:>14.0}  {:>9.0}",
         bytes >> 20,
-        format!("{in_force:?}"),
+        format!("{active:?}"),
         median(&mut stores),
         median(&mut commits)
     );

@@ -2,10 +2,10 @@
 
 use std::sync::mpsc::channel;
 
-use evermap::{InForce, PVec, Protection, Store};
+use evermap::{ActiveProtection, PVec, Protection, Store};
 
 use super::faults::make_vector;
-use super::{check_is_clean, in_force, store};
+use super::{check_is_clean, expected_protection, store};
 
 pub fn nested(protection: Protection) {
     let (_directory, store) = store();
@@ -40,7 +40,7 @@ pub fn threads(protection: Protection) {
     let (jobs, waiting) = channel::<Box<dyn FnOnce() + Send>>();
     let old = std::thread::spawn(move || waiting.iter().for_each(|job| job()));
     let mut session = store.write::<PVec<u64>>("numbers").unwrap().protect(protection).unwrap();
-    assert_eq!(session.protection(), in_force(protection));
+    assert_eq!(session.protection(), expected_protection(protection));
     let pass = session.pass();
     let address = session.as_ptr() as usize;
     let (sender, answer) = channel();
@@ -113,8 +113,8 @@ pub fn several_objects(protection: Protection) {
         store.write::<PVec<u64>>(&name(n)).unwrap().protect(protection).unwrap()
     };
     let mut sessions: Vec<_> = (0..OBJECTS).map(|n| open(&store, n)).collect();
-    let keys = sessions.iter().filter(|s| s.protection() == InForce::Keys).count();
-    let pages = sessions.iter().filter(|s| s.protection() == InForce::Pages).count();
+    let keys = sessions.iter().filter(|s| s.protection() == ActiveProtection::Keys).count();
+    let pages = sessions.iter().filter(|s| s.protection() == ActiveProtection::Pages).count();
     assert_eq!(keys + pages, OBJECTS);
     match protection {
         Protection::Keys => assert!(keys > 0 && pages > 0, "{keys} and {pages}"),
@@ -136,7 +136,7 @@ pub fn several_objects(protection: Protection) {
         sessions.remove(n).close().unwrap();
         let again = open(&store, n);
         assert_eq!(again[99], 102 + n as u64);
-        assert!(n >= keys || again.protection() == in_force(protection), "object {n}");
+        assert!(n >= keys || again.protection() == expected_protection(protection), "object {n}");
         again.close().unwrap();
     }
     drop(store);
@@ -148,7 +148,7 @@ pub fn switched_off(_: Protection) {
     make_vector(&store, "numbers", 10);
     let mut session =
         store.write::<PVec<u64>>("numbers").unwrap().protect(Protection::Off).unwrap();
-    assert_eq!(session.protection(), InForce::Nothing);
+    assert_eq!(session.protection(), ActiveProtection::Nothing);
     session.scope().unwrap().root_mut().as_mut_slice()[0] = 1;
     drop(session.pass().enter().unwrap());
     assert!(session.commit().unwrap());

@@ -47,7 +47,7 @@ pub(in crate::api) struct SharedCore {
     /// Tells a forked child whether it has the object's memory.
     memory_in_child: MemoryInChild,
     /// The superblock when the object was opened.
-    head: Box<Superblock>,
+    superblock: Box<Superblock>,
     /// Identifies the lock in the list of what a thread holds. No number is used twice.
     number: u64,
     /// Commits look for words that lead out of the object: a raw handle was opened.
@@ -91,14 +91,14 @@ impl SharedCore {
             // The list is unlocked first: the end of a snapshot or of a shared object locks it.
             drop(open);
             if let Current::Shared(core) = current {
-                check_application(inner, name, &core.head, application)?;
+                check_application(inner, name, &core.superblock, application)?;
                 if core.options != *options {
                     return Err(busy_here(inner, name, "shared with other options"));
                 }
                 return Ok(core);
             }
             let write = &options.write;
-            let (session, head) = OpenSession::open_located(
+            let (session, superblock) = OpenSession::open_located(
                 inner,
                 name,
                 write,
@@ -123,7 +123,7 @@ impl SharedCore {
                 lock: SlotLock::new(),
                 memory_in_child,
                 options: options.clone(),
-                head,
+                superblock,
                 display_name: format!("object `{name}` of store {}", inner.directory.display()),
             });
             inner.open_objects().insert(uuid, OpenObject::Shared(Arc::downgrade(&core)));
@@ -148,8 +148,8 @@ impl SharedCore {
     }
 
     /// The superblock as it was when the object was opened.
-    pub(in crate::api) fn head(&self) -> &Superblock {
-        &self.head
+    pub(in crate::api) fn superblock(&self) -> &Superblock {
+        &self.superblock
     }
 
     /// Returns the facts that need no lock.

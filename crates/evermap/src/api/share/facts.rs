@@ -21,12 +21,12 @@ pub(super) struct Facts {
 
 impl Facts {
     fn of(open: &OpenSession) -> Arc<Facts> {
-        let head = open.head();
+        let superblock = open.superblock();
         Arc::new(Facts {
-            root_address: head.root_address,
-            root_bytes: head.root_bytes,
-            root_tag: head.root_type_id,
-            root_description: head.schema(),
+            root_address: superblock.root_address,
+            root_bytes: superblock.root_bytes,
+            root_tag: superblock.root_type_id,
+            root_description: superblock.schema(),
             regions: open.regions(),
             sequence: open.sequence(),
         })

@@ -105,11 +105,11 @@ impl Store {
     pub fn share_with<T: Persist>(&self, name: &str, options: &ShareOptions) -> Result<Shared<T>> {
         self.home.run(Use::Open, |inner| {
             let core = SharedCore::open(inner, name, options, self.application, |open, path| {
-                let root = root_as::<T>(inner, name, open.head())?;
+                let root = root_as::<T>(inner, name, open.superblock())?;
                 // SAFETY: the session maps the object as of its superblock, and no writer is there yet.
-                unsafe { check_root(root, open.head(), path) }
+                unsafe { check_root(root, open.superblock(), path) }
             })?;
-            let root = root_as::<T>(inner, name, core.head())?;
+            let root = root_as::<T>(inner, name, core.superblock())?;
             Ok(Shared { core, root })
         })
     }

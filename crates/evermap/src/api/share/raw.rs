@@ -186,11 +186,11 @@ impl RawShared {
         let mut turn = self.turn()?;
         let open = turn.storing();
         let (address, bytes) = check_root(open.heap(), &self.name, root, bytes)?;
-        let head = open.head_mut();
-        head.root_address = address;
-        head.root_bytes = bytes;
-        head.root_type_id = tag;
-        head.set_schema(description);
+        let superblock = open.superblock_mut();
+        superblock.root_address = address;
+        superblock.root_bytes = bytes;
+        superblock.root_type_id = tag;
+        superblock.set_schema(description);
         turn.publish();
         Ok(())
     }

@@ -1,21 +1,21 @@
-//! A territory around a fork: memory gained since the last commit becomes private, here and in the child.
+//! A region_set around a fork: memory gained since the last commit becomes private, here and in the child.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use super::{Held, Territory};
+use super::{Held, RegionSet};
 use crate::address::{PageScanner, Sharing};
 use crate::at_fork;
 use crate::error::Result;
 use crate::storage::File;
 
-/// A territory that does not change.
+/// A region_set that does not change.
 pub(in crate::object) struct HeldForFork<'a> {
     pub(in crate::object) file: MutexGuard<'a, Arc<dyn File>>,
     pub(in crate::object) held: MutexGuard<'a, Vec<Held>>,
 }
 
-impl Territory {
+impl RegionSet {
     /// The file and the regions, locked for the time of a fork; `None` if they cannot be had soon.
     pub(in crate::object) fn hold_for_fork(&self) -> Option<HeldForFork<'_>> {
         let held = at_fork::lock_for_fork(&self.state)?;

@@ -20,7 +20,7 @@ use super::write_behind::WriteBehind;
 use crate::address::{AddressSpace, Key, Mapping, Sharing};
 use crate::alloc::ChunkSource;
 use crate::at_fork;
-use crate::commit::{Deferral, Growth, MappedFile, Span, Unreserved, gate};
+use crate::commit::{Deferral, Growth, MappedFile, Span, Unreserved, locks};
 use crate::error::{Error, Result};
 use crate::format::{
     CHUNK_BYTES, HUGE_BYTES, LARGE_REGION_BYTES, PAGE_BYTES, REGIONS_MAX, RegionRecord,
@@ -58,7 +58,7 @@ pub(crate) trait Addresses: Send + Sync {
 }
 
 /// The mapped regions of one object.
-pub(crate) struct Territory {
+pub(crate) struct RegionSet {
     file: MappedFile,
     space: Arc<AddressSpace>,
     addresses: Arc<dyn Addresses>,
@@ -111,18 +111,18 @@ pub(super) struct Held {
     pub(super) mapping: Arc<Mapping>,
 }
 
-impl Territory {
-    /// The territory of a new object: its first region.
+impl RegionSet {
+    /// The region_set of a new object: its first region.
     pub(crate) fn create(
         file: Arc<dyn File>,
         space: Arc<AddressSpace>,
         addresses: Arc<dyn Addresses>,
         plan: RegionPlan,
         (chunks, backing): (u64, Backing),
-    ) -> Result<Territory> {
+    ) -> Result<RegionSet> {
         let file = Arc::new(Mutex::new(file));
         let length_min = AtomicU64::new(0);
-        let territory = Territory {
+        let region_set = RegionSet {
             file,
             space,
             addresses,
@@ -138,18 +138,18 @@ impl Territory {
             closed: AtomicBool::new(false),
             locked: AtomicBool::new(true),
         };
-        territory.add_region_at(&mut territory.lock(), chunks, backing)?;
-        Ok(territory)
+        region_set.add_region_at(&mut region_set.lock(), chunks, backing)?;
+        Ok(region_set)
     }
 
-    /// The territory of an object as its last commit left it, mapped private.
+    /// The region_set of an object as its last commit left it, mapped private.
     pub(crate) fn open(
         file: Arc<dyn File>,
         space: Arc<AddressSpace>,
         addresses: Arc<dyn Addresses>,
         plan: RegionPlan,
         records: &[RegionRecord],
-    ) -> Result<Territory> {
+    ) -> Result<RegionSet> {
         let mut held = Vec::new();
         for record in records {
             let mapping = Arc::new(space.claim(record.base, record.capacity)?);
@@ -169,7 +169,7 @@ impl Territory {
         let length_min = AtomicU64::new(0);
         let state = Mutex::new(held);
         let write_behind = WriteBehind::default();
-        Ok(Territory {
+        Ok(RegionSet {
             file,
             space,
             addresses,
@@ -304,7 +304,7 @@ impl Territory {
     /// Is the file mapped nowhere else?
     fn is_alone(&self, file: &dyn File) -> Result<bool> {
         // A session that locked the content to its end must not give that lock up here.
-        Ok(self.locked.load(Ordering::Relaxed) || gate::hold_alone(file)?.is_some())
+        Ok(self.locked.load(Ordering::Relaxed) || locks::hold_alone(file)?.is_some())
     }
 
     /// The file's content is locked for as long as the object is open, or nobody knows the file.
@@ -525,7 +525,7 @@ impl Territory {
     }
 }
 
-impl Drop for Territory {
+impl Drop for RegionSet {
     fn drop(&mut self) {
         if at_fork::is_child() {
             return;
@@ -537,7 +537,7 @@ impl Drop for Territory {
     }
 }
 
-impl ChunkSource for Territory {
+impl ChunkSource for RegionSet {
     fn extend(&self, region: usize, data_bytes: u64) -> Result<u64> {
         self.refuse_in_child()?;
         let file = self.file();

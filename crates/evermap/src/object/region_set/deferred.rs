@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Held, Territory};
+use super::{Held, RegionSet};
 use crate::address::PageScanner;
 use crate::commit::{Deferral, Unreserved};
 use crate::error::Result;
@@ -21,8 +21,8 @@ use crate::storage::File;
 const MEMORY_PARTS: u64 = 2;
 static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
 
-impl Territory {
-    /// From now on large growth is deferred. Each commit calls [`write_deferred`](Territory::write_deferred).
+impl RegionSet {
+    /// From now on large growth is deferred. Each commit calls [`write_deferred`](RegionSet::write_deferred).
     pub(crate) fn defer_large_growth(&mut self, deferral: Deferral) {
         self.deferred_from = Some(deferral.from_bytes);
         self.unreserved = Arc::new(Unreserved::in_steps(deferral.step_bytes));
