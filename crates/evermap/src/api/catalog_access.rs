@@ -16,8 +16,8 @@ use crate::commit::{Log, LogPolicy, LogPosition, WriteOptions};
 use crate::error::{Error, Result};
 use crate::format::{COMMIT_SEQUENCE_OFFSET, KIND_CATALOG};
 use crate::object::{
-    Addresses, CONTENT_BYTE, Environment, Identity, LogSource, Place, Reader, Writer, lease_of,
-    lock_byte, read_superblock,
+    Addresses, CONTENT_BYTE, Environment, Identity, LogSource, ObjectPaths, Reader, Writer,
+    lease_of, lock_byte, read_superblock,
 };
 use crate::persist::{Mut, type_description};
 use crate::storage::{File, LockKind, OpenMode, Storage};
@@ -30,7 +30,7 @@ const CHECKPOINT_AFTER_BYTES: u64 = 32 * 1024;
 /// The catalog of one open store, as this process knows it.
 pub(super) struct CatalogAccess {
     environment: Environment,
-    place: Place,
+    paths: ObjectPaths,
     /// For locks and for finding out whether anything changed.
     file: Arc<dyn File>,
     log_file: Arc<dyn File>,
@@ -131,7 +131,7 @@ impl CatalogAccess {
         let addresses: Arc<dyn Addresses> = own_addresses.clone();
         Ok(CatalogAccess {
             environment: Environment { storage, space, addresses, guest: None },
-            place: Place {
+            paths: ObjectPaths {
                 path,
                 log_path,
                 identity: IDENTITY,
@@ -164,7 +164,7 @@ impl CatalogAccess {
             LockKind::Shared,
             CONTENT_BYTE,
             self.timeout,
-            &self.place.display_name,
+            &self.paths.display_name,
         )?;
         let _lock = ContentLock(&*self.file);
         read_superblock(&*self.file, LogSource::File(&self.log_file), &IDENTITY).map(drop)
@@ -176,7 +176,7 @@ impl CatalogAccess {
     pub(super) fn look<R>(&mut self, look: impl FnOnce(&Catalog, &Reader) -> R) -> Result<R> {
         let file = Arc::clone(&self.file);
         let timeout = self.timeout;
-        lock_byte(&*file, LockKind::Shared, CONTENT_BYTE, timeout, &self.place.display_name)?;
+        lock_byte(&*file, LockKind::Shared, CONTENT_BYTE, timeout, &self.paths.display_name)?;
         let _lock = ContentLock(&*file);
         if !self.is_current()? {
             self.reader = None;
@@ -186,13 +186,13 @@ impl CatalogAccess {
             None => {
                 let file = Arc::clone(&self.file);
                 let log = LogSource::File(&self.log_file);
-                let reader = Reader::from_locked(&self.environment, &self.place, file, log)?;
+                let reader = Reader::from_locked(&self.environment, &self.paths, file, log)?;
                 let seen = (reader.superblock().commit_sequence, reader.log_position());
                 // Its pointers are about to be followed, whoever opens the store: a damaged page has
                 // to be found before. The catalog is small (some 20 us for a few objects).
                 if self.verified != Some(seen) {
                     reader.verify_mapped()?;
-                    check_type(&reader, &self.place)?;
+                    check_type(&reader, &self.paths)?;
                     self.verified = Some(seen);
                 }
                 reader
@@ -262,7 +262,7 @@ impl CatalogAccess {
     fn write(&mut self) -> Result<Writer> {
         let policy = LogPolicy::Permanent { applied: self.replayed };
         let settings = WriteOptions::default();
-        let writer = Writer::open(&self.environment, &self.place, policy, &settings, self.timeout)?;
+        let writer = Writer::open(&self.environment, &self.paths, policy, &settings, self.timeout)?;
         self.replayed = true;
         Ok(writer)
     }
@@ -295,13 +295,13 @@ fn root_of(writer: &Writer) -> Result<NonNull<Catalog>> {
     })
 }
 
-fn check_type(reader: &Reader, place: &Place) -> Result<()> {
+fn check_type(reader: &Reader, paths: &ObjectPaths) -> Result<()> {
     let superblock = reader.superblock();
     if superblock.root_type_id == Catalog::TYPE_ID {
         return Ok(());
     }
     Err(Error::NewerFormat {
-        path: place.path.clone(),
+        path: paths.path.clone(),
         found: format!("a catalog of type {}", superblock.schema()),
         known: type_description::<Catalog>().to_string(),
     })

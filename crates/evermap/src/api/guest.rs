@@ -23,8 +23,8 @@ use crate::commit::WriteOptions;
 use crate::error::{Error, Result};
 use crate::format::{CHUNK_BYTES, GuestRecord, PAGE_BYTES, RegionRecord, Superblock};
 use crate::object::{
-    Addresses, Displacement, Environment, GuestDraft, GuestWriter, Place, Reader, ReadyObject,
-    ReadySnapshot, Writes, lease_of,
+    Addresses, Displacement, Environment, GuestDraft, GuestWriter, ObjectPaths, Reader,
+    ReadyObject, ReadySnapshot, Writes, lease_of,
 };
 
 /// Bytes of a pointer in a guest object.
@@ -437,9 +437,9 @@ impl Store {
     ) -> Result<GuestSession> {
         let environment = memory.environment(inner, addresses);
         inner.find_and_open(name, |located| {
-            let mut writer = inner.with_place(name, located.uuid, |place| {
+            let mut writer = inner.with_paths(name, located.uuid, |paths| {
                 let timeout = inner.options.busy_timeout;
-                GuestWriter::open(&environment, place, options, timeout)
+                GuestWriter::open(&environment, paths, options, timeout)
             })?;
             check_application(inner, name, writer.superblock(), self.application)?;
             check_window(name, &writer.superblock().guest, memory.window)?;
@@ -483,8 +483,8 @@ pub(super) fn read_guest_of(
     let none: Arc<dyn GuestAddresses> = Arc::new(NoAddresses);
     let environment = memory.environment(inner, &none);
     inner.find_and_open(name, |located| {
-        let reader = inner.with_place(name, located.uuid, |place| {
-            Reader::open_for(&environment, place, reading.writes())
+        let reader = inner.with_paths(name, located.uuid, |paths| {
+            Reader::open_for(&environment, paths, reading.writes())
         })?;
         check_application(inner, name, reader.superblock(), application)?;
         check_window(name, &reader.superblock().guest, memory.window)?;
@@ -501,8 +501,8 @@ pub(super) fn info(inner: &Arc<Inner>, name: &str) -> Result<ObjectInfo> {
     let none: Arc<dyn GuestAddresses> = Arc::new(NoAddresses);
     let environment = own.memory.environment(inner, &none);
     inner.find_and_open(name, |located| {
-        let open = |place: &Place| Reader::open(&environment, place);
-        let reader = inner.with_place(name, located.uuid, open)?;
+        let open = |paths: &ObjectPaths| Reader::open(&environment, paths);
+        let reader = inner.with_paths(name, located.uuid, open)?;
         ObjectInfo::of_reader(name, &reader)
     })
 }

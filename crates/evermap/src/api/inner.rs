@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::format::{KIND_OBJECT, Superblock};
 pub(super) use crate::layout::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
 use crate::mutate::{Mutant, mutated};
-use crate::object::{Environment, Identity, Place, hex, lease_of};
+use crate::object::{Environment, Identity, ObjectPaths, hex, lease_of};
 use crate::storage::{File, FileIdentity, OpenMode, Storage, parent_of};
 
 /// Open stores of this process by identity of their catalog's file, which each keeps open.
@@ -298,9 +298,9 @@ impl Inner {
     }
 
     /// Where the files of an object are.
-    pub(super) fn place(&self, name: &str, uuid: [u8; 16]) -> Place {
+    pub(super) fn paths(&self, name: &str, uuid: [u8; 16]) -> ObjectPaths {
         let path = self.path_in(OBJECTS, uuid);
-        Place {
+        ObjectPaths {
             log_path: path.with_extension("log"),
             path,
             identity: Identity {
@@ -315,22 +315,22 @@ impl Inner {
     /// Opens an object by whichever of its two homes its file is in. Its maker may have died between
     /// naming it in the catalog and moving it, or may be about to move it: so the second home is
     /// looked at twice.
-    pub(super) fn with_place<R>(
+    pub(super) fn with_paths<R>(
         &self,
         name: &str,
         uuid: [u8; 16],
-        open: impl Fn(&Place) -> Result<R>,
+        open: impl Fn(&ObjectPaths) -> Result<R>,
     ) -> Result<R> {
-        let place = self.place(name, uuid);
-        let missing = match open(&place) {
+        let paths = self.paths(name, uuid);
+        let missing = match open(&paths) {
             Err(e) if e.is_missing_file() => e,
             other => return other,
         };
-        match open(&Place { path: self.path_in(BUILDING, uuid), ..place.clone() }) {
+        match open(&ObjectPaths { path: self.path_in(BUILDING, uuid), ..paths.clone() }) {
             Err(e) if e.is_missing_file() => {}
             other => return other,
         }
-        match open(&place) {
+        match open(&paths) {
             Err(e) if e.is_missing_file() => Err(missing),
             other => other,
         }
@@ -384,7 +384,7 @@ impl Inner {
 
     fn file_missing(&self, name: &str, uuid: [u8; 16]) -> Error {
         Error::Damaged {
-            path: self.place(name, uuid).path,
+            path: self.paths(name, uuid).path,
             what: "the object's file",
             found: "no such file".to_string(),
             expected: format!("the file of object `{name}`"),

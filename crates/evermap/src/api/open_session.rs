@@ -89,7 +89,7 @@ impl OpenSession {
         let uuid = located.uuid;
         let environment = inner.environment();
         let timeout = inner.options.busy_timeout;
-        let mut writer = inner.with_place(name, uuid, |place| {
+        let mut writer = inner.with_paths(name, uuid, |place| {
             Writer::open(&environment, place, LogPolicy::WhileOpen, options, timeout)
         })?;
         if writer.superblock().name() != name {

@@ -141,7 +141,7 @@ impl Inner {
 
     fn commit_name(self: &Arc<Self>, name: &str, uuid: [u8; 16]) -> Result<()> {
         let environment = self.environment();
-        let mut writer = self.with_place(name, uuid, |place| {
+        let mut writer = self.with_paths(name, uuid, |place| {
             let settings = WriteOptions::default();
             Writer::open(&environment, place, LogPolicy::WhileOpen, &settings, Duration::ZERO)
         })?;
@@ -196,7 +196,7 @@ impl Inner {
     /// Makes sure that nobody writes an object that is about to go. Readers may stay: they keep
     /// the file's pages, and its addresses, until they close it.
     fn lock_for_removal(&self, name: &str, uuid: [u8; 16], timeout: Duration) -> Result<Doomed> {
-        let opened = self.with_place(name, uuid, |place| {
+        let opened = self.with_paths(name, uuid, |place| {
             let file = self.storage.open(&place.path, OpenMode::ReadWrite)?;
             lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, timeout, &place.display_name)?;
             Ok(file)

@@ -243,7 +243,7 @@ impl Shared {
             }
         }
         let environment = inner.environment();
-        let reader = inner.with_place(name, uuid, |place| Reader::open(&environment, place))?;
+        let reader = inner.with_paths(name, uuid, |paths| Reader::open(&environment, paths))?;
         let verification = match inner.options.verify {
             Verify::Superblock => None,
             Verify::Background => Some(reader.verify_in_background()?),
@@ -320,8 +320,8 @@ impl Shared {
     }
 
     pub(super) fn is_current(&self) -> Result<bool> {
-        let place = self.inner.place(&self.name, self.uuid);
-        self.reader.is_current(&*self.inner.storage, &place.log_path)
+        let paths = self.inner.paths(&self.name, self.uuid);
+        self.reader.is_current(&*self.inner.storage, &paths.log_path)
     }
 
     pub(super) fn info(&self) -> Result<ObjectInfo> {

@@ -1,15 +1,16 @@
-//! How a writer comes to an object: its locks, its superblock, and what its last writer left.
+//! Acquires an object for writing: its locks, its superblock, and what its last writer left.
 //!
-//! Whatever will be mapped and however: here the object's files are locked and brought to their last
-//! commit. What a dead writer committed to the log is applied, or is given to the new writer as an
-//! overlay where readers of an older commit are in the way.
+//! The object's files are locked and brought to their last commit before anything is mapped.
+//! Commits of a dead writer that are only in the log are applied. If readers of an older commit are
+//! in the way, the new writer gets them as an overlay instead. Changes here must keep that order:
+//! lock, recover, then map.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::region_set::RegionSet;
 use super::superblock::{self, Loaded, LogSource};
-use super::{CONTENT_BYTE, Environment, Place, WRITER_BYTE, lock_byte};
+use super::{CONTENT_BYTE, Environment, ObjectPaths, WRITER_BYTE, lock_byte};
 use crate::commit::{
     Log, LogPolicy, Overlay, WriteOptions, let_go_of_log, locks, recover, set_log_required,
 };
@@ -21,59 +22,59 @@ use crate::storage::{File, LockKind, OpenMode, Storage, parent_of};
 /// An object whose writer lock is held.
 pub(super) struct Acquired {
     pub(super) file: Arc<dyn File>,
-    /// As of the last commit.
+    /// Superblock as of the last commit.
     pub(super) superblock: Box<Superblock>,
     pub(super) log: Option<Log>,
-    /// What the log has and the file lacks.
+    /// Lines that are in the log and not in the file.
     pub(super) overlay: Overlay,
-    /// What the log has and another process applied.
+    /// Lines of the log that another process already applied.
     pub(super) applied_elsewhere: Overlay,
 }
 
 /// Locks the object for writing and recovers it if its last writer did not close it.
 pub(super) fn acquire(
     environment: &Environment,
-    place: &Place,
+    paths: &ObjectPaths,
     policy: LogPolicy,
     settings: &WriteOptions,
     timeout: Duration,
 ) -> Result<Acquired> {
-    let file = environment.storage.open(&place.path, OpenMode::ReadWrite)?;
+    let file = environment.storage.open(&paths.path, OpenMode::ReadWrite)?;
     match policy {
-        LogPolicy::WhileOpen => locks::lock_writer(&*file, timeout, &place.display_name)?,
-        // For a moment, and not mapped in children.
+        LogPolicy::WhileOpen => locks::lock_writer(&*file, timeout, &paths.display_name)?,
+        // Held briefly and never inherited by children, so an ordinary byte lock is enough.
         LogPolicy::Permanent { .. } => {
-            lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, timeout, &place.display_name)?;
+            lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, timeout, &paths.display_name)?;
         }
     }
     if policy != LogPolicy::WhileOpen {
         for byte in [CONTENT_BYTE, locks::CONTENT_BYTE_SECOND] {
-            lock_byte(&*file, LockKind::Exclusive, byte, timeout, &place.display_name)?;
+            lock_byte(&*file, LockKind::Exclusive, byte, timeout, &paths.display_name)?;
         }
     }
     if !file.has_a_name()? {
-        // Removed or replaced between the look at the catalog and the lock.
+        // The file was removed or replaced between the catalog look-up and the lock.
         let source = std::io::ErrorKind::NotFound.into();
-        return Err(Error::from_io(source, "open", &place.path));
+        return Err(Error::from_io(source, "open", &paths.path));
     }
     file.advise_random()?;
     let storage = &*environment.storage;
-    let log = LogSource::Path(storage, &place.log_path, OpenMode::ReadWrite);
-    let Loaded { superblock, log, overlay } = superblock::read(&*file, log, &place.identity)?;
-    superblock::check_writable(&place.path, &superblock)?;
-    environment.check_kind(place, &superblock)?;
+    let log = LogSource::Path(storage, &paths.log_path, OpenMode::ReadWrite);
+    let Loaded { superblock, log, overlay } = superblock::read(&*file, log, &paths.identity)?;
+    superblock::check_writable(&paths.path, &superblock)?;
+    environment.check_kind(paths, &superblock)?;
     let applied_elsewhere = Overlay::default();
     let mut acquired = Acquired { file, superblock, log, overlay, applied_elsewhere };
-    acquired.take_over(storage, place, policy, settings)?;
+    acquired.take_over(storage, paths, policy, settings)?;
     Ok(acquired)
 }
 
 impl Acquired {
-    /// Brings the object file up to what the log holds, where that can be.
+    /// Brings the object file up to the log's last commit, unless readers prevent it.
     fn take_over(
         &mut self,
         storage: &dyn Storage,
-        place: &Place,
+        paths: &ObjectPaths,
         policy: LogPolicy,
         settings: &WriteOptions,
     ) -> Result<()> {
@@ -88,10 +89,10 @@ impl Acquired {
                 self.applied_elsewhere = std::mem::take(&mut self.overlay);
             }
             LogPolicy::WhileOpen => {
-                // The file may be a copy that took the object's place just before a kill. That
-                // it did has to be durable before the log forgets what the old file lacks.
+                // The file may be a copy that replaced the object just before a kill. The rename
+                // must be durable before the log forgets what the old file lacks.
                 if !mutated(Mutant::NameTrustedUnflushed) {
-                    storage.sync_directory(&parent_of(&place.path))?;
+                    storage.sync_directory(&parent_of(&paths.path))?;
                 }
                 let large = length >= settings.log_kept_from_bytes;
                 let goes = Recovery { file_length: length, keep_log: large };
@@ -99,7 +100,7 @@ impl Acquired {
                     self.overlay.clear();
                     self.log = None;
                 } else if !mutated(Mutant::LogRequiredTrustedUnflushed) {
-                    // A kill may have kept it from the disk, and records are to follow.
+                    // A kill may have kept the flag from the disk, and records are to follow.
                     set_log_required(&*self.file, true)?;
                 }
             }
@@ -108,8 +109,9 @@ impl Acquired {
     }
 }
 
-/// What a dead writer's growth left behind the last commit must not be seen by ours. Who reads an
-/// older, longer commit must not see its pages go.
+/// Cuts off what a dead writer's growth left after the last commit, so that the new writer never
+/// sees it. With readers present the file keeps its length: a reader of an older, longer commit
+/// still uses those pages.
 pub(super) fn cut_dead_growth(
     region_set: &RegionSet,
     file: &dyn File,
@@ -126,14 +128,14 @@ pub(super) fn cut_dead_growth(
     region_set.cut()
 }
 
-/// What a recovery comes to.
+/// Parameters of a recovery.
 struct Recovery {
     file_length: u64,
     keep_log: bool,
 }
 
-/// Applies what a dead writer's log has and lets it go, unless readers of an older commit are in
-/// the way: then the log is gone on with.
+/// Applies a dead writer's log and releases the log. Returns false if readers of an older commit
+/// are in the way; the writer then continues with the log as it is.
 fn recover_beside_readers(
     storage: &dyn Storage,
     file: &dyn File,
@@ -149,9 +151,10 @@ fn recover_beside_readers(
     Ok(true)
 }
 
-/// Page 0 is applied last: when it has every line that the log has for it, all of the log was
-/// applied, in the page cache at least. Its number alone does not say so, for a full disk may have
-/// taken the page in part, from a process that died then.
+/// Returns true if every commit in the log has been applied, in the page cache at least. Page 0 is
+/// applied last, so it shows that when it has every line the log has for it. Comparing the commit
+/// number alone is not enough: on a full disk a process that then died may have written the page in
+/// part.
 fn is_caught_up(file: &dyn File, overlay: &Overlay) -> Result<bool> {
     let mut page = [0; PAGE_BYTES as usize];
     file.read_at(&mut page, 0)?;

@@ -1,7 +1,8 @@
-//! An object in the making: a file without a name in the catalog, written straight to its place.
+//! An object under construction: a file that is not yet in the catalog, written in place.
 //!
-//! Nothing of a draft is seen before it is published, so it needs no log: its memory is the file's
-//! page cache, and one flush makes it durable.
+//! No other process sees a draft before it is published, so it needs no log. Its memory is the
+//! file's page cache, and one flush makes it durable. The superblock is written last, by
+//! [`Draft::finish`].
 
 use std::path::Path;
 use std::ptr::NonNull;
@@ -19,10 +20,10 @@ use crate::format::{
 };
 use crate::storage::{File, LockKind, OpenMode};
 
-/// More than any arena has; a request for more comes out as one for that.
+/// Larger than any arena. A larger request fails with the same error as one of this size.
 const ROOM_BYTES_MAX: u64 = 1 << 45;
 
-/// What a new object is to be.
+/// Properties of a new object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DraftOptions {
     pub(crate) name: String,
@@ -31,25 +32,24 @@ pub(crate) struct DraftOptions {
     pub(crate) application_key: [u8; 16],
     pub(crate) kind: u32,
     pub(crate) arena: (u64, u64),
-    /// Bytes of data that the object will have, if that is known: its first region is made to
-    /// measure.
+    /// Bytes of data that the object will have, if known; its first region is sized for them.
     pub(crate) expected_bytes: Option<u64>,
-    /// Bytes of room that the object is to have, besides what is stored in it: disk space for so
-    /// much, and addresses for as much again.
+    /// Bytes of room to reserve besides the stored data: that much disk space, and twice that many
+    /// addresses.
     pub(crate) room_bytes: u64,
-    /// It is to be a guest object.
+    /// Set for a guest object.
     pub(crate) guest: Option<GuestDraft>,
 }
 
-/// What makes a new object a guest's.
+/// Additional properties of a guest object.
 #[derive(Clone, Debug)]
 pub(crate) struct GuestDraft {
     pub(crate) record: GuestRecord,
-    /// Bytes of data that its first region has addresses for.
+    /// Bytes of data addresses in its first region.
     pub(crate) capacity_bytes: u64,
 }
 
-/// A root's place and type.
+/// Size, alignment and type of a root.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RootType<'a> {
     pub(crate) bytes: usize,
@@ -58,7 +58,7 @@ pub(crate) struct RootType<'a> {
     pub(crate) schema: &'a str,
 }
 
-/// An object that is being made. Dropping it leaves the file to its maker to remove.
+/// An object under construction. Dropping it leaves the file for the caller to remove.
 pub(crate) struct Draft {
     file: Arc<dyn File>,
     heap: Heap,
@@ -69,24 +69,24 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Makes the file and maps its first region.
+    /// Creates the file and maps its first region.
     pub(crate) fn create(
         environment: &Environment,
         path: &Path,
         options: &DraftOptions,
     ) -> Result<Draft> {
         let file = environment.storage.open(path, OpenMode::CreateNew)?;
-        // Tells a sweeper that the file's maker is alive.
+        // Shows the sweeper that the creating process is alive.
         file.try_lock(LockKind::Exclusive, WRITER_BYTE, 1)?;
         let has_room = options.room_bytes > 0;
         let chunks_of = |bytes: u64| bytes.div_ceil(CHUNK_BYTES).max(1);
         let (chunks, backing) = match options.expected_bytes {
-            // Its capacity is address space of the guest, and its allocator is the guest's.
+            // The capacity is the guest's address space, and the guest has its own allocator.
             _ if let Some(guest) = &options.guest => {
                 (chunks_of(guest.capacity_bytes), Backing::Metadata)
             }
-            // Who asks for room is likely to ask for more: then no further region is needed, and
-            // no change of the catalog.
+            // A caller that reserves room is likely to use more: with spare addresses it needs no
+            // further region, and so no change of the catalog.
             _ if has_room => {
                 let chunks = chunks_of(options.room_bytes.min(ROOM_BYTES_MAX));
                 let data_bytes = chunks.saturating_mul(CHUNK_BYTES);
@@ -107,8 +107,8 @@ impl Draft {
             (chunks, backing),
         )?);
         let source = Arc::clone(&region_set);
-        // SAFETY: the region_set maps the region writable and is kept by the heap itself; nobody
-        // else knows the file.
+        // SAFETY: the region set maps the region writable and is owned by the heap itself; no other
+        // process knows the file yet.
         let heap = unsafe { Heap::new(source, &region_set.records()) };
         let mut superblock = Box::new(blank());
         superblock.store_uuid = options.store_uuid;
@@ -138,7 +138,7 @@ impl Draft {
         &self.file
     }
 
-    /// Finds room for the root: in the superblock's page if it is small. The place is zero.
+    /// Allocates the root, in the superblock's page if it is small. The memory is zero.
     pub(crate) fn place_root(&mut self, root: RootType<'_>) -> Result<NonNull<u8>> {
         let small = root.bytes <= ROOT_AREA_BYTES && root.align <= ROOT_AREA_BYTES;
         let place = if small {
@@ -158,9 +158,9 @@ impl Draft {
         Ok(place)
     }
 
-    /// Cuts the file to what is used, or leaves its room, and writes the superblock; the object is
-    /// complete but for a flush. With a permanent log, makes that too. Gives the leases that the
-    /// object lives in.
+    /// Trims the file to what is used, or keeps its reserved room, and writes the superblock. After
+    /// that only a flush is missing. Creates the permanent log too, if one is asked for. Returns
+    /// the leases that the object occupies.
     pub(crate) fn finish(
         &mut self,
         environment: &Environment,
@@ -177,16 +177,16 @@ impl Draft {
             self.superblock.require_log();
         }
         let root_area = (self.region_set.base() + ROOT_AREA_OFFSET as u64) as *const u8;
-        // SAFETY: the region_set maps page 0, and nobody else knows the object.
+        // SAFETY: the region set maps page 0, and no other process knows the object.
         self.superblock
             .seal_root(unsafe { std::slice::from_raw_parts(root_area, ROOT_AREA_BYTES) });
         let records = self.region_set.records();
         self.superblock.seal(&self.here.records_in_file(&records), length);
-        // SAFETY: the region_set maps page 0 writable, and nobody else knows the object.
+        // SAFETY: the region set maps page 0 writable, and no other process knows the object.
         unsafe { self.superblock.lay_at(self.region_set.base()) };
-        // SAFETY: the region_set has the regions mapped writable, and nobody else knows the object.
+        // SAFETY: the region set maps the regions writable, and no other process knows the object.
         unsafe { write_tables(&*self.file, &records)? };
-        // Addresses of a guest are no concern of the catalog.
+        // The catalog does not track addresses of guests.
         let leases = match self.superblock.is_guest() {
             true => Vec::new(),
             false => self.region_set.new_leases(),
@@ -194,7 +194,7 @@ impl Draft {
         Ok(leases)
     }
 
-    /// Says that the catalog has the object: its addresses are no longer only leased.
+    /// Notes that the catalog has the object: its addresses are no longer only leased.
     pub(crate) fn published(&self) {
         self.region_set.mark_committed();
     }

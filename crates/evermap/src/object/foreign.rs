@@ -1,8 +1,9 @@
-//! What becomes of words that lead out of an object when a commit finds them.
+//! Decides what happens to foreign pointers that a commit finds.
 //!
-//! The commit engine finds words that look like such addresses ([`Suspect`]). This decides which of
-//! them matter: those in allocated blocks, but for places where the program expects them. They are
-//! refused or reported, each place once, and the builds of programs that they lead into are recorded.
+//! The commit engine finds words that look like addresses outside of the object ([`Suspect`]). This
+//! file decides which of them matter: those in allocated blocks, except in ranges where the program
+//! expects them. They are refused or reported, once for each address, and the builds of the
+//! programs that they point into are recorded in page 0.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -18,12 +19,12 @@ use crate::commit::{ForeignPointers, Suspect};
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 
-/// Pointers remembered for who asks; more are counted only.
+/// Pointers kept for the caller; further ones are only counted.
 const REMEMBERED_MAX: usize = 1000;
-/// Warnings of one session.
+/// Warnings logged in one session.
 const WARNINGS_MAX: usize = 8;
 
-/// A pointer that leads out of its object, as a commit found it.
+/// A pointer from an object to memory outside of it, as a commit found it.
 ///
 /// It may be a number that looks like an address; `docs/heap.md` says how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,12 +56,12 @@ impl fmt::Display for ForeignPointer {
     }
 }
 
-/// One session's way with foreign pointers.
+/// One session's treatment of foreign pointers.
 #[derive(Debug)]
 pub(crate) struct ForeignCheck {
     action: ForeignPointers,
     space: Arc<AddressSpace>,
-    /// Where the program keeps addresses of its own, and puts them right itself. First and end.
+    /// Ranges (first and end) in which the program keeps addresses that it updates itself.
     expected: Vec<(u64, u64)>,
     /// Addresses of words that were reported.
     reported: HashSet<u64>,
@@ -73,7 +74,7 @@ impl ForeignCheck {
         ForeignCheck { action, space, expected, reported, found }
     }
 
-    /// Foreign pointers in this range of the object are the program's business.
+    /// Accepts foreign pointers in this range of the object: the program updates them itself.
     pub(crate) fn expect(&mut self, first: u64, bytes: u64) {
         let range = (first, first.saturating_add(bytes));
         if !self.expected.contains(&range) {
@@ -81,15 +82,16 @@ impl ForeignCheck {
         }
     }
 
-    /// What was reported since the last call.
+    /// Returns the pointers reported since the last call.
     pub(crate) fn take(&mut self) -> Vec<ForeignPointer> {
         std::mem::take(&mut self.found)
     }
 
-    /// Judges what a commit found, and records builds in the head of an object.
+    /// Judges the suspects of a commit, and records builds in the object's superblock. Returns true
+    /// if the superblock changed.
     ///
     /// # Errors
-    /// `ForeignPointer`, and `Damaged` for a record that cannot be added to.
+    /// `ForeignPointer`, and `Damaged` for a record that cannot be extended.
     pub(crate) fn judge(
         &mut self,
         suspects: Vec<Suspect>,
@@ -105,7 +107,7 @@ impl ForeignCheck {
             ranges.iter().any(|(first, end)| address >= *first && address < *end)
         };
         let loaded = Loaded::now();
-        // Where addresses are low numbers, most numbers are no addresses.
+        // Most low numbers are not addresses.
         let is_pointer = |s: &Suspect| {
             s.word >= LOW_END || s.word.is_multiple_of(8) || loaded.is_function(s.word)
         };
@@ -139,7 +141,8 @@ impl ForeignCheck {
     }
 }
 
-/// Records which programs and libraries the pointers lead into; true if that is new.
+/// Records the programs and libraries that the pointers lead into. Returns true if the record
+/// changed.
 fn record_code(
     foreign: &[Suspect],
     loaded: &Loaded,

@@ -1,10 +1,10 @@
-//! One writer's session with a guest object: mapped into a guest's linear memory, whose program has
-//! the allocator.
+//! One writer's session with a guest object: the object is mapped into a guest's linear memory, and
+//! the guest's program has the allocator.
 //!
-//! Nothing that the guest wrote is trusted. The host keeps the superblock's head to itself and lays
-//! it over page 0 at each commit; of what the guest has there, it takes the root, copied first and
-//! checked then. Chunk map, records and blocks are bytes like any other: no address found in
-//! them is ever followed. A guest that damages its heap has a damaged heap, and the host lives.
+//! Data that the guest wrote is never trusted. The host keeps its own copy of the superblock and
+//! writes it over page 0 at each commit. From the guest's page 0 it takes only the root, which it
+//! copies first and then checks. The host treats chunk map, records and blocks as plain bytes and
+//! never follows an address in them. A guest that damages its heap cannot harm the host.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use std::time::Duration;
 use super::acquire::{Acquired, acquire, cut_dead_growth};
 use super::region_set::RegionSet;
 use super::verification::verify_now;
-use super::{Displacement, Environment, Place};
+use super::{Displacement, Environment, ObjectPaths};
 use crate::commit::{Engine, LogPolicy, Target, WriteOptions, WriterKind};
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, ROOT_AREA_OFFSET, RegionRecord, SCHEMA_BYTES_MAX, Superblock};
 use crate::storage::File;
 
-/// A guest object open for writing. Holds the writer lock while it lives; dropping it forgets what
-/// was not committed, and takes the mapping out of the guest's memory.
+/// A guest object open for writing. Holds the writer lock while it lives. Dropping it discards
+/// uncommitted changes and removes the mapping from the guest's memory.
 pub(crate) struct GuestWriter {
     file: Arc<dyn File>,
     engine: Engine,
     region_set: Arc<RegionSet>,
-    /// The head of page 0 as the next commit will write it.
+    /// Superblock as the next commit will write it.
     superblock: Box<Superblock>,
     here: Displacement,
     display_name: String,
@@ -35,11 +35,11 @@ impl GuestWriter {
     /// Opens the object, recovers it if its last writer did not close it, and maps it.
     pub(crate) fn open(
         environment: &Environment,
-        place: &Place,
+        paths: &ObjectPaths,
         settings: &WriteOptions,
         timeout: Duration,
     ) -> Result<GuestWriter> {
-        let acquired = acquire(environment, place, LogPolicy::WhileOpen, settings, timeout)?;
+        let acquired = acquire(environment, paths, LogPolicy::WhileOpen, settings, timeout)?;
         let Acquired { file, superblock, log, overlay, applied_elsewhere } = acquired;
         let here = environment.displacement();
         let regions = here.records_here(superblock.regions());
@@ -60,7 +60,7 @@ impl GuestWriter {
             storage: Arc::clone(&environment.storage),
             object: Arc::clone(&file),
             object_uuid: superblock.object_uuid,
-            log_path: place.log_path.clone(),
+            log_path: paths.log_path.clone(),
             policy: LogPolicy::WhileOpen,
             log,
             mapped: region_set.mapped(),
@@ -68,7 +68,7 @@ impl GuestWriter {
             writer_kind: WriterKind::Guest,
             sequence: superblock.commit_sequence,
         })?;
-        let display_name = place.display_name.clone();
+        let display_name = paths.display_name.clone();
         Ok(GuestWriter { file, engine, region_set, superblock, here, display_name })
     }
 
@@ -77,7 +77,7 @@ impl GuestWriter {
         &self.superblock
     }
 
-    /// Gives the object another name, with the next commit.
+    /// Renames the object with the next commit.
     pub(crate) fn set_name(&mut self, name: &str) {
         self.superblock.set_name(name);
     }
@@ -87,12 +87,12 @@ impl GuestWriter {
         self.engine.sequence()
     }
 
-    /// Its regions, with guest addresses, uncommitted growth included.
+    /// The regions, with guest addresses, including uncommitted growth.
     pub(crate) fn records(&self) -> Vec<RegionRecord> {
         self.here.records_in_file(&self.region_set.records())
     }
 
-    /// Makes the regions have at least `data_bytes` for data.
+    /// Grows the regions to at least `data_bytes` of data.
     pub(crate) fn grow_to(&self, data_bytes: u64) -> Result<()> {
         self.region_set.grow_to(data_bytes)
     }
@@ -103,7 +103,7 @@ impl GuestWriter {
         verify_now(&*self.file, &regions, self.engine.overlay())
     }
 
-    /// Commits; false when nothing had changed. See [`Engine::commit`].
+    /// Commits. Returns false if nothing had changed. See [`Engine::commit`].
     pub(crate) fn commit(&mut self) -> Result<bool> {
         self.engine.check_usable()?;
         let growth = self.region_set.growth();
@@ -122,15 +122,15 @@ impl GuestWriter {
         Ok(committed)
     }
 
-    /// Ends the session; what was not committed is forgotten.
+    /// Ends the session and discards uncommitted changes.
     pub(crate) fn close(&mut self) -> Result<()> {
         self.engine.rollback()?;
         self.region_set.rollback()?;
         self.engine.close()
     }
 
-    /// Is the file as long as the last commit has it, and the next will? What somebody cut off is not
-    /// to be taken for zeros.
+    /// Fails if the file is shorter than the last commit, or the next one, needs. A truncated part
+    /// must not be taken for zeros.
     fn check_length(&self, next_bytes: u64) -> Result<()> {
         let (length, needed) = (self.file.length()?, self.superblock.file_length.max(next_bytes));
         if length >= needed {
@@ -144,12 +144,12 @@ impl GuestWriter {
         })
     }
 
-    /// Copies what the guest says of its root out of its memory, checks it, and believes it then.
+    /// Copies the guest's description of its root, checks the copy, and uses only the copy.
     fn take_root(&mut self) -> Result<()> {
         let mut page: Box<Superblock> = bytemuck::zeroed_box();
         let bytes = bytemuck::bytes_of_mut(&mut *page);
-        // SAFETY: page 0 of the object is mapped; nobody has a Rust reference into a guest's
-        // memory, and the copy's bytes are whatever they are.
+        // SAFETY: page 0 of the object is mapped, and no Rust reference points into a guest's
+        // memory. Any bytes are a valid copy.
         unsafe {
             let from = self.region_set.base() as *const u8;
             from.copy_to_nonoverlapping(bytes.as_mut_ptr(), PAGE_BYTES as usize);
@@ -190,6 +190,6 @@ impl GuestWriter {
     }
 }
 
-// What the guest writes for its root stands where the superblock has it.
+// A guest writes its root to the place where the superblock has it.
 const _: () = assert!(offset_of!(Superblock, root_address) == 104);
 const _: () = assert!(offset_of!(Superblock, root_type_id) == 120);

@@ -1,11 +1,11 @@
-//! Objects: superblock, regions, root, and the four ways to have one open.
+//! Objects: superblock, regions, root, and the four ways to open one.
 //!
-//! A [`Draft`] is an object that is being made and has no name yet; a [`Reader`] maps exactly one
-//! commit for reading; a [`Writer`] maps the last commit privately and makes the next one, and so
-//! does a [`GuestWriter`], for a guest that has its allocator itself. All work on a file and a log given
-//! by path: names are the catalog's business.
+//! A [`Draft`] is an object under construction that has no name yet. A [`Reader`] maps exactly one
+//! commit for reading. A [`Writer`] maps the last commit privately and makes the next one. A
+//! [`GuestWriter`] does the same for a guest that brings its own allocator. All of them work on a
+//! file and a log given by path; the catalog maps names to files.
 //!
-//! Who may do what meanwhile is decided by locks on bytes of the object file, see `commit::locks`.
+//! Locks on bytes of the object file exclude each other's users, see `commit::locks`.
 
 mod acquire;
 mod code;
@@ -53,7 +53,7 @@ pub(crate) use superblock::{
 pub(crate) use verification::BackgroundVerification;
 pub(crate) use writer::Writer;
 
-/// What an object file must say of itself; `None` where anything goes.
+/// Identity that an object file must have; `None` accepts any id.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) store_uuid: Option<[u8; 16]>,
@@ -61,34 +61,34 @@ pub(crate) struct Identity {
     pub(crate) kind: u32,
 }
 
-/// What the object layer needs to open or make objects of one store.
+/// Context for opening and creating the objects of one store.
 #[derive(Clone)]
 pub(crate) struct Environment {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) space: Arc<AddressSpace>,
     pub(crate) addresses: Arc<dyn Addresses>,
-    /// For guest objects: where the linear memory is. None for objects at their own addresses.
+    /// Position of the linear memory, for guest objects; `None` for native objects.
     pub(crate) guest: Option<Displacement>,
 }
 
 impl Environment {
-    /// Where objects lie in this process.
+    /// Offset between an object's addresses and this process's addresses.
     pub(crate) fn displacement(&self) -> Displacement {
         self.guest.unwrap_or_default()
     }
 
-    /// How objects get further regions.
+    /// Returns how an object grows by further regions.
     pub(crate) fn region_plan(&self) -> RegionPlan {
         if self.guest.is_some() { RegionPlan::GUEST } else { RegionPlan::NATIVE }
     }
 
-    /// Is the object one for this environment, native or a guest's?
-    pub(crate) fn check_kind(&self, place: &Place, superblock: &Superblock) -> Result<()> {
+    /// Fails if the object is native and the environment is for guests, or the reverse.
+    pub(crate) fn check_kind(&self, paths: &ObjectPaths, superblock: &Superblock) -> Result<()> {
         if superblock.is_guest() == self.guest.is_some() {
             return Ok(());
         }
         Err(Error::OtherKind {
-            what: place.display_name.clone(),
+            what: paths.display_name.clone(),
             found: if superblock.is_guest() { "a guest object" } else { "a native object" },
             remedy: match superblock.is_guest() {
                 true => "open it in a sandbox",
@@ -98,9 +98,9 @@ impl Environment {
     }
 }
 
-/// Where an object's two files are and who it must be.
+/// Paths of an object's two files, and the identity it must have.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ObjectPaths {
     pub(crate) path: PathBuf,
     pub(crate) log_path: PathBuf,
     pub(crate) identity: Identity,

@@ -1,15 +1,15 @@
-//! Keeps an object's memory closed to stores except while somebody has it open.
+//! Keeps an object's memory write-protected except while a scope is open.
 //!
-//! Two ways. With a memory protection key a thread opens the object for itself by writing a
-//! register. Without, the first who opens it makes its pages writable for the whole process by
-//! `mprotect`, and the last who closes it takes that back.
+//! There are two mechanisms. With a memory protection key, a thread opens the object for itself by
+//! writing a register. Without one, the first scope makes the pages writable for the whole process
+//! with `mprotect`, and the last scope protects them again.
 //!
-//! An object may also belong to an embedder, who put it under a key of its own: threads come and go
-//! with their rights to it, and a scope gives none. The library's own work gets them for its time.
+//! An embedder may have put the object under its own key. Its threads then set their own rights,
+//! and a scope grants none. The library takes the rights only for the duration of its own work.
 //!
-//! Nothing else in the crate knows which way it is: whoever stores, the program in its scope or the
-//! library in a commit, holds an [`Opened`]. Memory that the object gains meanwhile comes from
-//! inside of a scope: it is mapped writable, under the key if there is one.
+//! The rest of the crate does not know which mechanism is used: the program in its scope and the
+//! library in a commit both hold an [`Opened`]. The object gains memory only inside of a scope, so
+//! that memory is mapped writable, under the key if there is one.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,36 +21,36 @@ use crate::address::{Access, AccessKey, Key};
 use crate::at_fork;
 use crate::error::Result;
 
-/// How an object's memory is kept closed to stores, where that is asked for.
+/// Write protection that the caller asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protection {
-    /// Not at all.
+    /// No protection.
     #[default]
     Off,
-    /// By `mprotect` when the first scope of the process opens and the last one ends.
+    /// With `mprotect`, when the first scope of the process opens and the last one ends.
     Pages,
-    /// By a memory protection key, for each thread by itself, where one is to be had; else as
-    /// [`Pages`](Protection::Pages).
+    /// With a memory protection key, for each thread separately. Falls back to
+    /// [`Pages`](Protection::Pages) if no key is available.
     Keys,
 }
 
-/// How an object's memory is kept closed to stores in truth.
+/// Write protection that an object has in effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ActiveProtection {
-    /// Not at all.
+    /// No protection.
     #[default]
     Nothing,
-    /// By `mprotect`: a scope opens the object for all threads.
+    /// With `mprotect`: a scope opens the object for all threads.
     Pages,
-    /// By a memory protection key: a scope opens the object for the thread that made it, and for
-    /// threads that are started inside of it.
+    /// With a memory protection key: a scope opens the object for the thread that made it, and for
+    /// threads started inside of it.
     Keys,
 }
 
 /// The protection of one object during one writer's session.
 pub(crate) struct Protector {
     way: Way,
-    /// An embedder's, over the whole object.
+    /// Embedder's key, which covers the whole object.
     embedder: Option<AccessKey>,
 }
 
@@ -61,24 +61,24 @@ enum Way {
 }
 
 struct Pages {
-    /// `None` when the session has ended: there is nothing left to open.
+    /// `None` after the end of the session.
     region_set: Option<Arc<RegionSet>>,
     scopes: usize,
 }
 
-/// The right to store into the object: of this thread, at least, until it is dropped.
+/// Permission to store into the object, for this thread at least, until it is dropped.
 #[must_use]
 pub(crate) struct Opened<'a> {
     protector: Option<&'a Protector>,
-    /// An embedder's key, and this thread's right to it before.
+    /// Embedder's key, and this thread's rights before.
     entered: Option<(&'a AccessKey, Access)>,
-    /// A thread's right is given back by that thread.
+    /// Not `Send`: each thread must restore its own rights.
     of_this_thread: PhantomData<*const ()>,
 }
 
 impl Protector {
-    /// Closes the object's memory; `None` when nothing is to be protected. A page has one key: that
-    /// of the embedder, if there is one.
+    /// Write-protects the object's memory. Returns `None` if no protection is asked for. A page has
+    /// only one key, so an embedder's key takes precedence.
     pub(super) fn new(
         protection: Protection,
         region_set: &Arc<RegionSet>,
@@ -89,7 +89,7 @@ impl Protector {
             Protection::Off => Way::Nothing,
             Protection::Keys => {
                 let key = match embedder {
-                    Some(_) => Err("the embedder has put the object under a key of its own"),
+                    Some(_) => Err("the embedder has put the object under its own key"),
                     None => Key::take(),
                 };
                 match key {
@@ -107,7 +107,7 @@ impl Protector {
         Ok(Some(Arc::new(protector)))
     }
 
-    /// For an object that an embedder puts under a key of its own.
+    /// Puts the object under an embedder's key.
     pub(super) fn of_embedder(
         key: &AccessKey,
         region_set: &RegionSet,
@@ -130,13 +130,13 @@ impl Protector {
         }
     }
 
-    /// Opens the object, until the value is dropped. Scopes nest.
+    /// Opens the object until the value is dropped. Scopes nest.
     pub(crate) fn open(&self) -> Result<Opened<'_>> {
         self.begin()?;
         Ok(Opened { protector: Some(self), entered: None, of_this_thread: PhantomData })
     }
 
-    /// The same for work of the library's own, which an embedder's key does not keep out.
+    /// Like [`open`](Protector::open), for the library's own work: also enters an embedder's key.
     pub(crate) fn open_for_library(&self) -> Result<Opened<'_>> {
         let entered = self.embedder.as_ref().map(|key| (key, key.open()));
         let mut opened = Opened { protector: None, entered, of_this_thread: PhantomData };
@@ -145,7 +145,7 @@ impl Protector {
         Ok(opened)
     }
 
-    /// The same for work that only reads.
+    /// Like [`open_for_library`](Protector::open_for_library), for work that only reads.
     pub(crate) fn open_for_reading(&self) -> Opened<'_> {
         let entered = self.embedder.as_ref().map(|key| (key, key.open()));
         Opened { protector: None, entered, of_this_thread: PhantomData }
@@ -160,7 +160,7 @@ impl Protector {
             Way::Pages(pages) => {
                 let mut pages = lock(pages);
                 if let (0, Some(region_set)) = (pages.scopes, &pages.region_set) {
-                    // Some of it may be open now; nobody relies on its being closed.
+                    // If this fails, part of the memory may stay open. Protection is best effort.
                     region_set.open_to_stores()?;
                 }
                 pages.scopes += 1;
@@ -169,7 +169,7 @@ impl Protector {
         Ok(())
     }
 
-    /// Undoes one [`begin`](Protector::begin), of this thread where there is a key; false when
+    /// Undoes one [`begin`](Protector::begin), of this thread if there is a key. Returns false if
     /// there was none.
     pub(crate) fn end(&self) -> bool {
         if at_fork::is_child() {
@@ -186,12 +186,12 @@ impl Protector {
         if let (0, Some(region_set)) = (left, &pages.region_set)
             && let Err(error) = region_set.close_to_stores()
         {
-            error!(%error, "an object stays open to stores");
+            error!(%error, "cannot write-protect an object again");
         }
         true
     }
 
-    /// The session ends: who still holds a pass opens nothing any more.
+    /// Notes the end of the session: later calls open nothing.
     pub(super) fn retire(&self) {
         if let Way::Pages(pages) = &self.way {
             lock(pages).region_set = None;
@@ -216,7 +216,7 @@ fn lock(pages: &Mutex<Pages>) -> MutexGuard<'_, Pages> {
 }
 
 impl Opened<'_> {
-    /// Of an object that is not protected.
+    /// For an object that is not protected.
     pub(crate) fn always() -> Opened<'static> {
         Opened { protector: None, entered: None, of_this_thread: PhantomData }
     }

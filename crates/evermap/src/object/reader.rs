@@ -1,8 +1,9 @@
 //! One commit of an object, mapped for reading.
 //!
-//! A reader never writes to the store: what the log holds beyond the object file is patched into
-//! its own private pages. So it works without write permission, on a read-only mount and beside a
-//! writer, and costs the same for any size of object.
+//! A reader never writes to the store: lines that are in the log and not in the object file are
+//! patched into private pages. So it works without write permission, on a read-only mount and
+//! beside a writer, and its cost does not depend on the object's size. The content lock must be
+//! held for as long as anything is mapped.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::superblock::{self, Loaded, LogSource};
 use super::touched::Touched;
 use super::verification::{BackgroundVerification, damage, verify_now};
-use super::{Environment, Place};
+use super::{Environment, ObjectPaths};
 use crate::address::{AccessKey, Mapping, Sharing, populate_runs};
 use crate::commit::checksums::Tables;
 use crate::commit::locks;
@@ -19,23 +20,24 @@ use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, RegionRecord, Superblock};
 use crate::storage::{File, OpenMode, Storage};
 
-/// What becomes of stores into a commit that is mapped for reading.
+/// What happens to stores into a commit that is mapped for reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
     /// They fault.
     Fault,
-    /// They are seen through this mapping alone, and gone with it.
+    /// They are visible through this mapping only, and lost when it ends.
     Private,
 }
 
-/// A mapped commit. Holds the content lock shared while it, or its copy in a child, is mapped.
+/// A mapped commit. Holds the content lock shared while the commit, or its copy in a child, is
+/// mapped.
 #[derive(Debug)]
 pub(crate) struct Reader {
     superblock: Box<Superblock>,
     log_position: LogPosition,
-    /// Its regions where they are in this process.
+    /// The regions, with this process's addresses.
     regions: Vec<RegionRecord>,
-    /// What the log has beyond the file.
+    /// Lines that are in the log and not in the file.
     overlay: Overlay,
     mappings: Vec<Mapping>,
     /// Held while a page is writable for a patch.
@@ -45,43 +47,44 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Maps the last commit. Waits for nobody.
-    pub(crate) fn open(environment: &Environment, place: &Place) -> Result<Reader> {
-        Reader::open_for(environment, place, Writes::Fault)
+    /// Maps the last commit without waiting for a writer.
+    pub(crate) fn open(environment: &Environment, paths: &ObjectPaths) -> Result<Reader> {
+        Reader::open_for(environment, paths, Writes::Fault)
     }
 
-    /// The same, for somebody who may store there.
+    /// Like [`open`](Reader::open), with a choice of what stores do.
     pub(crate) fn open_for(
         environment: &Environment,
-        place: &Place,
+        paths: &ObjectPaths,
         writes: Writes,
     ) -> Result<Reader> {
-        let file = environment.storage.open(&place.path, OpenMode::Read)?;
-        // The mappings hold the file, and with it this lock, in this process and in its children.
+        let file = environment.storage.open(&paths.path, OpenMode::Read)?;
+        // The mappings keep the file open, and with it this lock, in this process and its children.
         file.leave_locks_to_children();
-        locks::begin_reading(&*file, &place.display_name)?;
+        locks::begin_reading(&*file, &paths.display_name)?;
         let lock_file = Arc::clone(&file);
-        let _log_lock = locks::hold_log_for_reading(&*lock_file, &place.display_name)?;
-        let log = LogSource::Path(&*environment.storage, &place.log_path, OpenMode::Read);
-        match Reader::map(environment, place, file, log, writes) {
-            // The file was replaced or removed meanwhile. Its log may be that of the new file.
+        let _log_lock = locks::hold_log_for_reading(&*lock_file, &paths.display_name)?;
+        let log = LogSource::Path(&*environment.storage, &paths.log_path, OpenMode::Read);
+        match Reader::map(environment, paths, file, log, writes) {
+            // The file was replaced or removed in the meantime, and the log may belong to the new
+            // file.
             Err(_) if !lock_file.has_a_name()? => {
                 let source = std::io::ErrorKind::NotFound.into();
-                Err(Error::from_io(source, "open", &place.path))
+                Err(Error::from_io(source, "open", &paths.path))
             }
             opened => opened,
         }
     }
 
-    /// The same for a file that is locked already.
+    /// Like [`open`](Reader::open), for a file whose content the caller has locked.
     pub(crate) fn from_locked(
         environment: &Environment,
-        place: &Place,
+        paths: &ObjectPaths,
         file: Arc<dyn File>,
         log: LogSource<'_>,
     ) -> Result<Reader> {
-        let reader = Reader::map(environment, place, file, log, Writes::Fault)?;
-        // The lock is its caller's, who gives it up at any time.
+        let reader = Reader::map(environment, paths, file, log, Writes::Fault)?;
+        // The caller may release its lock at any time, so a child must not keep the memory.
         for (region, mapping) in reader.regions.iter().zip(&reader.mappings) {
             mapping.leave_out_of_children(region.base, region.length);
         }
@@ -90,13 +93,13 @@ impl Reader {
 
     fn map(
         environment: &Environment,
-        place: &Place,
+        paths: &ObjectPaths,
         file: Arc<dyn File>,
         log: LogSource<'_>,
         writes: Writes,
     ) -> Result<Reader> {
-        let Loaded { superblock, log, overlay } = superblock::read(&*file, log, &place.identity)?;
-        environment.check_kind(place, &superblock)?;
+        let Loaded { superblock, log, overlay } = superblock::read(&*file, log, &paths.identity)?;
+        environment.check_kind(paths, &superblock)?;
         let regions = environment.displacement().records_here(superblock.regions());
         let read_only = writes == Writes::Fault;
         let sharing = match writes {
@@ -133,17 +136,17 @@ impl Reader {
         &self.superblock
     }
 
-    /// The commit's regions, where they are in this process.
+    /// The commit's regions, with this process's addresses.
     pub(crate) fn regions(&self) -> &[RegionRecord] {
         &self.regions
     }
 
-    /// Where the log stood.
+    /// Position of the log when the commit was read.
     pub(crate) fn log_position(&self) -> LogPosition {
         self.log_position
     }
 
-    /// Is this still the newest commit? Some small reads.
+    /// Returns true if this is still the newest commit. Costs a few small reads.
     pub(crate) fn is_current(&self, storage: &dyn Storage, log_path: &Path) -> Result<bool> {
         if !self.file.has_a_name()? {
             return Ok(false);
@@ -155,7 +158,7 @@ impl Reader {
         }
         let log = match storage.open(log_path, OpenMode::Read) {
             Ok(log) => log,
-            // Its writer has just closed it.
+            // Its writer has just closed the object.
             Err(e) if e.is_missing_file() => return Ok(false),
             Err(e) => return Err(e),
         };
@@ -164,10 +167,10 @@ impl Reader {
         Ok(!moved && stored.commit_sequence <= sequence)
     }
 
-    /// Lays bytes over what this process sees of the commit.
+    /// Replaces bytes of the commit as this process sees it.
     ///
     /// # Safety
-    /// They lie in the data of one region, and nobody reads what is there meanwhile.
+    /// The bytes lie in the data of one region, and no other thread reads them during the call.
     pub(crate) unsafe fn patch(&self, address: u64, bytes: &[u8]) -> Result<()> {
         let regions = self.regions.iter().zip(&self.mappings);
         let length = bytes.len() as u64;
@@ -177,7 +180,8 @@ impl Reader {
                 let first = address - address % PAGE_BYTES;
                 let pages = (address + length).next_multiple_of(PAGE_BYTES) - first;
                 mapping.protect_writable(first, pages)?;
-                // SAFETY: private pages of the region, writable now; the rest is the caller's promise.
+                // SAFETY: private pages of the region, writable now; the rest is the caller's
+                // promise.
                 unsafe {
                     (address as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
                 }
@@ -187,12 +191,12 @@ impl Reader {
         Ok(())
     }
 
-    /// What is mapped, a mapping a region.
+    /// The mappings, one for each region.
     pub(crate) fn mappings(&self) -> &[Mapping] {
         &self.mappings
     }
 
-    /// Puts what is mapped under an embedder's key.
+    /// Puts the mappings under an embedder's protection key.
     pub(crate) fn guard_by(&self, key: &AccessKey) -> Result<()> {
         let regions = self.superblock.regions().iter().zip(&self.mappings);
         for (region, mapping) in regions {
@@ -201,7 +205,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Has all its pages in memory, and mapped.
+    /// Prefaults and maps all pages.
     pub(crate) fn warm(&self) -> Result<()> {
         let parts: Vec<_> = self
             .regions
@@ -221,7 +225,7 @@ impl Reader {
         verify_now(&*self.file, self.superblock.regions(), &self.overlay)
     }
 
-    /// The same through the mapping, for small objects.
+    /// Like [`verify`](Reader::verify), but reads through the mapping; for small objects.
     pub(crate) fn verify_mapped(&self) -> Result<()> {
         // SAFETY: the regions are mapped for reading as long as `self` lives, and its pages are one
         // commit's.
@@ -229,16 +233,16 @@ impl Reader {
         bad.map_or(Ok(()), |page| Err(damage(&*self.file, page)))
     }
 
-    /// Compares the pages that hold `length` bytes from `address` with their checksums, each once. False
-    /// if one of them has none.
+    /// Compares the pages that hold `length` bytes from `address` with their checksums, each page
+    /// once. Returns false if one of them has no checksum.
     pub(crate) fn verify_range(&self, address: u64, length: u64) -> Result<bool> {
-        // SAFETY: the regions are mapped for reading as long as `self` lives, never change, and their
-        // pages are one commit's.
+        // SAFETY: the regions are mapped for reading as long as `self` lives, never change, and
+        // their pages are one commit's.
         let judged = unsafe { self.touched.verify(&self.regions, &self.overlay, address, length) };
         judged.map_err(|page| damage(&*self.file, page))
     }
 
-    /// The same in a thread.
+    /// Starts [`verify`](Reader::verify) in a thread.
     pub(crate) fn verify_in_background(&self) -> Result<BackgroundVerification> {
         let regions = self.superblock.regions().to_vec();
         BackgroundVerification::start(Arc::clone(&self.file), regions, self.overlay.clone(), None)
@@ -250,8 +254,8 @@ impl Reader {
     }
 }
 
-/// Writes the log's lines over the private pages. Those of checksum tables are left out: nobody
-/// reads tables through a mapping.
+/// Writes the log's lines over the private pages, except those of checksum tables: tables are never
+/// read through a mapping.
 fn patch(
     regions: &[RegionRecord],
     mappings: &[Mapping],
@@ -274,7 +278,7 @@ fn patch(
         let region = regions
             .iter()
             .position(|r| offset >= r.file_offset && offset - r.file_offset < r.length);
-        // A page that no region has any more: a later commit gave it up.
+        // A later commit released this page.
         let Some(region) = region.filter(|_| !tables.is_table_page(number)) else { continue };
         let address = regions[region].base + (offset - regions[region].file_offset);
         pages.push((number, &mappings[region], address));

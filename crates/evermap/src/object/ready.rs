@@ -1,11 +1,11 @@
-//! An object file that was opened and checked once, for mapping it again and again.
+//! An object file that was opened and checked once, and can be mapped repeatedly at low cost.
 //!
-//! What a reader finds out when it opens an object is a function of page 0, of the file's length
-//! and of its name, as long as no log is needed. So nothing of it has to be found out again while
-//! these are, bit for bit, what they were. Of the data nothing is kept: each snapshot is a mapping
-//! of the file as it is then, under the same lock as any reader's. Between snapshots no lock is
-//! held, so that a writer finds no reader in its way. The lock is on an open file of the snapshots
-//! alone, which a forked child has as long as it has one of them.
+//! As long as no log is needed, the result of opening an object depends only on page 0, the file's
+//! length and its name. While these are unchanged, bit for bit, the checks need no repetition. Data
+//! is never cached: each snapshot is a new mapping of the file, under the same lock as any
+//! reader's. No lock is held between snapshots, so an idle ready object never blocks a writer.
+//! Snapshots share one open file that carries the lock; a forked child keeps that file while it
+//! keeps one of them.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -16,14 +16,14 @@ use crate::error::Result;
 use crate::format::{PAGE_BYTES, Superblock};
 use crate::storage::{File, FileState, LockKind, OpenMode, Storage};
 
-/// A file that holds all of a commit, with the superblock that was checked.
+/// A file that holds a complete commit, with its checked superblock.
 #[derive(Debug)]
 pub(crate) struct ReadyObject {
     file: Arc<dyn File>,
     superblock: Box<Superblock>,
-    /// From before page 0 was compared.
+    /// File state read before page 0 was compared.
     state: FileState,
-    /// The open file that snapshots lock the content through, while there are any.
+    /// Open file through which the current snapshots hold the content lock.
     locked: Mutex<Option<Weak<dyn File>>>,
 }
 
@@ -37,8 +37,8 @@ pub(crate) struct ReadySnapshot {
 }
 
 impl ReadyObject {
-    /// The object whose superblock was read from `path` and checked; `None` where the file does not
-    /// hold this commit, or not alone: a log is needed with it.
+    /// Opens the object whose superblock was read from `path` and checked. Returns `None` if the
+    /// file does not hold this commit, or needs its log for it.
     pub(crate) fn open(
         storage: &dyn Storage,
         path: &Path,
@@ -54,20 +54,20 @@ impl ReadyObject {
         Ok((ready.is_named() && ready.has_page_0()?).then_some(ready))
     }
 
-    /// As it was checked.
+    /// Superblock as it was checked.
     pub(crate) fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// Has the file a name still? One that has not is kept for nothing.
+    /// Returns true while the file is linked. Drop the entry once it is not.
     pub(crate) fn has_a_name(&self) -> bool {
         self.file.has_a_name().unwrap_or(false)
     }
 
-    /// Maps the object's last commit; `None` where that may be another one by now, or is not to be
-    /// had from the file alone. Waits for nobody.
+    /// Maps the object's last commit without waiting. Returns `None` if the commit may have
+    /// changed, or if the file alone does not hold it.
     ///
-    /// Five system calls, and one more for each region after the first.
+    /// Takes five system calls, and one more for each region after the first.
     pub(crate) fn map(
         self: &Arc<Self>,
         space: &Arc<AddressSpace>,
@@ -75,7 +75,7 @@ impl ReadyObject {
         writes: Writes,
     ) -> Result<Option<ReadySnapshot>> {
         let Some(locked) = self.lock_content()? else { return Ok(None) };
-        // Under the lock: from here on nobody changes the pages that the file has.
+        // Checked under the lock: from here on no writer changes the file's pages.
         if !self.is_as_it_was()? {
             return Ok(None);
         }
@@ -98,10 +98,11 @@ impl ReadyObject {
         self.state.named && self.state.length >= self.superblock.file_length
     }
 
-    /// The same file state and the same page 0: what was checked then is right now.
+    /// Returns true if file state and page 0 are still those that were checked.
     ///
-    /// The time alone would not do, for the kernel's clock is coarse; page 0 alone neither: it does
-    /// not know of a file that was cut short, or moved away to make room for another.
+    /// The modification time alone is not enough, because the kernel's clock is coarse. Page 0
+    /// alone is not enough either, because it does not change when the file is cut short or
+    /// replaced.
     fn is_as_it_was(&self) -> Result<bool> {
         Ok(self.file.state()? == self.state && self.has_page_0()?)
     }
@@ -113,8 +114,8 @@ impl ReadyObject {
         Ok(got == known.len() && page == *known)
     }
 
-    /// The open file that has the content locked; `None` while a writer applies commits that the file
-    /// lacks. The lock ends with the last process that has the file open or mapped.
+    /// Returns the open file that holds the content lock, or `None` while a writer applies commits
+    /// that the file lacks. The lock ends with the last process that has the file open or mapped.
     fn lock_content(&self) -> Result<Option<Arc<dyn File>>> {
         let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = locked.as_ref().and_then(Weak::upgrade) {
@@ -136,7 +137,7 @@ impl ReadySnapshot {
         &self.object.superblock
     }
 
-    /// What is mapped, a mapping a region.
+    /// The mappings, one for each region.
     pub(crate) fn mappings(&self) -> &[Mapping] {
         &self.mappings
     }
@@ -151,7 +152,7 @@ mod tests {
     use crate::object::superblock::blank;
     use crate::storage::Disk;
 
-    /// A file with the object's page 0, and some more.
+    /// Creates a file of `length` bytes that begins with the page 0 of an object.
     fn file(length: u64) -> (tempfile::TempDir, std::fs::File, ReadyObject) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("object");
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_of_page_0_is_compared_whatever_the_time_says() {
+    fn every_byte_of_page_0_is_compared_whatever_the_mtime() {
         let (_directory, written, ready) = file(3 * PAGE_BYTES);
         assert!(ready.is_as_it_was().unwrap());
         for at in 0..PAGE_BYTES {
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_needs_a_log_or_has_another_commit_is_not_ready() {
+    fn a_file_that_needs_a_log_or_holds_a_different_commit_is_not_ready() {
         let (directory, _written, ready) = file(3 * PAGE_BYTES);
         let path = directory.path().join("object");
         let open = |superblock: &Superblock| {

@@ -1,4 +1,7 @@
-//! Comparing an object's pages with their checksums when it is opened: before, or meanwhile.
+//! Compares an object's pages with their checksums, before opening returns or in the background.
+//!
+//! A background verification reads the file while its writer may apply commits. It must report a
+//! page only if the page is still bad between two applies, when the file is exactly one commit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +13,10 @@ use crate::error::{Error, Result};
 use crate::format::{LINE_BYTES, PAGE_BYTES, RegionRecord};
 use crate::storage::File;
 
-/// Counts the beginnings and ends of a writer's applies: odd while the file's pages change.
+/// Number of starts and ends of a writer's applies: odd while the file's pages change.
 pub(crate) type Applies = Arc<AtomicU64>;
 
-/// Compares all pages; the first that differs is the error.
+/// Compares all pages; fails with the first one that differs.
 pub(crate) fn verify_now(
     file: &dyn File,
     regions: &[RegionRecord],
@@ -52,7 +55,7 @@ pub(super) fn damage(file: &dyn File, page: BadPage) -> Error {
     Error::Damaged { path: file.path().to_path_buf(), what, found, expected }
 }
 
-/// A verification that goes on while the object is in use; ends when dropped.
+/// A verification that runs while the object is in use; dropping it stops it.
 #[derive(Debug)]
 pub(crate) struct BackgroundVerification {
     shared: Arc<Shared>,
@@ -75,8 +78,8 @@ enum Outcome {
 }
 
 impl BackgroundVerification {
-    /// Starts comparing. For a writer, `applies` is its count of applies: pages that change under
-    /// the comparison are looked at again.
+    /// Starts the comparison. For a writer, `applies` is its count of applies; pages that change
+    /// during the comparison are compared again.
     pub(crate) fn start(
         file: Arc<dyn File>,
         regions: Vec<RegionRecord>,
@@ -93,7 +96,8 @@ impl BackgroundVerification {
         Ok(BackgroundVerification { shared, thread: Some(thread) })
     }
 
-    /// True when all pages were compared, false while that is going on.
+    /// Returns true once all pages were compared without a difference, false while the comparison
+    /// runs.
     pub(crate) fn outcome(&self) -> Result<bool> {
         let outcome = self.shared.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match outcome {
@@ -134,8 +138,8 @@ impl Shared {
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
     }
 
-    /// Looks at a bad page again while its writer applies nothing: between applies the file is
-    /// exactly one commit.
+    /// Checks a bad page again at a time when its writer applies nothing: between applies the file
+    /// is exactly one commit.
     fn still_bad(
         &self,
         page: BadPage,
@@ -162,7 +166,7 @@ impl Drop for BackgroundVerification {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if at_fork::is_child() {
-            // There is no such thread here to wait for.
+            // A forked child does not have the thread, so it must not wait for it.
             std::mem::forget(self.thread.take());
             return;
         }

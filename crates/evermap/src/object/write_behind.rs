@@ -1,16 +1,14 @@
-//! Handing fresh memory to the disk while the program fills more of it.
+//! Writes fresh memory back to the disk while the program fills more of it.
 //!
-//! A build that fills a GiB should end when the disk has it, not when filling and writing have come
-//! one after the other. Who hands bytes to the disk waits while its queue is full, so a thread does
-//! it: it follows the end of what was touched, from the start of the fresh memory on, and begins to
-//! write what lies some way behind that end. Each byte is begun once: memory that is filled in no
-//! order is written at most once more than it has to be.
+//! A build that fills a GiB should overlap filling and writing. Starting write-back blocks while
+//! the disk's queue is full, so a thread does it. The thread follows the end of the touched memory,
+//! from the start of the fresh memory on, and starts write-back some distance before that end. It
+//! starts each byte once: memory that is filled in random order is written at most one extra time.
 //!
-//! It is a hint only. Nothing relies on it: the flush at the commit writes what is not written
-//! then, and reports what failed.
+//! This is only a hint. The flush at the commit writes the rest, and reports errors.
 //!
-//! Invariant: the thread holds the file open, and with it the locks on it, so a [`WriteBehind`]
-//! never goes before its thread is done.
+//! Invariant: the thread holds the file open, and with it the file's locks, so a [`WriteBehind`]
+//! must wait for its thread before it goes away.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,17 +16,17 @@ use std::time::Duration;
 use crate::at_fork;
 use crate::storage::File;
 
-/// Less than this is not worth a request of its own.
+/// Smaller parts are not worth a request.
 const STEP_BYTES: u64 = 16 << 20;
-/// The program is most likely still at work this close to the end of what was touched.
-const HELD_BACK_BYTES: u64 = 4 << 20;
-/// How often the thread looks. In 10 ms a program fills some 30 MiB.
+/// The program is most likely still writing this close to the end of the touched memory.
+const ACTIVE_BYTES: u64 = 4 << 20;
+/// Interval between two checks. In 10 ms a program fills some 30 MiB.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The thread ends after so many looks without progress; the next growth begins anew.
+/// The thread ends after this many checks without progress; the next growth starts it again.
 const PAUSES_MAX: u32 = 100;
 
-/// Writes back what is filled of the newest memory of an object, on a thread that lives while there
-/// is progress.
+/// Writes back the filled part of an object's newest memory, on a thread that runs while there is
+/// progress.
 #[derive(Default)]
 pub(super) struct WriteBehind {
     shared: Arc<Shared>,
@@ -37,7 +35,7 @@ pub(super) struct WriteBehind {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Something new to follow, or the thread is done.
+    /// Signals a new part to follow, or the end of the thread.
     changed: Condvar,
 }
 
@@ -47,18 +45,18 @@ struct State {
     running: bool,
 }
 
-/// A part of a file that is being filled.
+/// Part of a file that the program fills.
 struct Followed {
     file: Arc<dyn File>,
-    /// What lies before is on its way.
+    /// Write-back was started for everything before this offset.
     at: u64,
     end: u64,
 }
 
 impl WriteBehind {
-    /// Follows the filling of `length` bytes at `offset`, together with what is followed already if
-    /// they adjoin, else in its place. Returns at once; without a thread to be had, nothing
-    /// happens.
+    /// Follows the filling of `length` bytes at `offset`. If they adjoin the part being followed,
+    /// both are followed together; otherwise the new part replaces it. Returns at once, and does
+    /// nothing if no thread can be started.
     pub(super) fn follow(&self, file: Arc<dyn File>, offset: u64, length: u64) {
         let mut state = self.shared.lock();
         let end = offset + length;
@@ -79,9 +77,9 @@ impl WriteBehind {
         }
     }
 
-    /// Follows nothing any more, and waits until the thread is done with what it has begun.
+    /// Stops following, and waits until the thread has finished its current request.
     pub(super) fn stop(&self) {
-        // A forked child has no such thread: it must not wait for one.
+        // A forked child does not have the thread, so it must not wait for it.
         if at_fork::is_child() {
             return;
         }
@@ -133,8 +131,8 @@ impl Shared {
     }
 }
 
-/// Up to where a part of a file is filled for good, as far as can be told; `at` when that is not
-/// worth a request.
+/// Returns the offset up to which a part of a file is completely filled, as far as the file tells;
+/// `at` if the rest is not worth a request.
 fn ready(file: &dyn File, at: u64, end: u64) -> u64 {
     let filled = match file.next_data(at) {
         Ok(Some((data_start, data_end))) if data_start <= at => data_end.min(end),
@@ -144,7 +142,7 @@ fn ready(file: &dyn File, at: u64, end: u64) -> u64 {
 }
 
 fn worth_writing(at: u64, filled: u64, end: u64) -> u64 {
-    let behind = filled.saturating_sub(HELD_BACK_BYTES);
+    let behind = filled.saturating_sub(ACTIVE_BYTES);
     if filled == end {
         end
     } else if behind >= at + STEP_BYTES {
@@ -160,7 +158,7 @@ mod tests {
     use crate::storage::{Disk, LockKind, OpenMode, Storage};
 
     #[test]
-    fn each_byte_is_begun_once_and_the_last_ones_when_all_is_filled() {
+    fn each_byte_is_written_back_once_and_the_last_bytes_when_all_is_filled() {
         let end = 100 << 20;
         let (mut at, mut requests) = (1 << 20, 0);
         for filled in (at..=end).step_by(PAGE as usize) {
@@ -177,14 +175,14 @@ mod tests {
     const PAGE: u64 = crate::format::PAGE_BYTES;
 
     #[test]
-    fn nothing_holds_the_file_once_it_is_stopped() {
+    fn the_file_is_released_once_it_is_stopped() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let file = Disk::default().open(&path, OpenMode::CreateNew).unwrap();
         file.write_at(&vec![1; 1 << 20], 0).unwrap();
         assert!(file.try_lock(LockKind::Exclusive, 0, 1).unwrap());
         let behind = WriteBehind::default();
-        // More than there is: the thread goes on looking.
+        // Longer than the file's data, so the thread keeps checking.
         behind.follow(Arc::clone(&file), 0, 64 << 20);
         behind.follow(Arc::clone(&file), 64 << 20, 64 << 20);
         assert!(behind.shared.lock().followed.as_ref().is_some_and(|f| f.end == 128 << 20));

@@ -15,7 +15,7 @@ use super::protector::{ActiveProtection, Opened, Protection, Protector};
 use super::region_set::RegionSet;
 use super::superblock::hex;
 use super::verification::{BackgroundVerification, verify_now};
-use super::{Environment, Place};
+use super::{Environment, ObjectPaths};
 use crate::address::{AccessKey, AddressSpace};
 use crate::alloc::{Heap, HeapStatistics};
 use crate::at_fork;
@@ -71,12 +71,12 @@ impl Writer {
     /// Opens the object, recovers it if its last writer did not close it, and maps it.
     pub(crate) fn open(
         environment: &Environment,
-        place: &Place,
+        paths: &ObjectPaths,
         policy: LogPolicy,
         settings: &WriteOptions,
         timeout: Duration,
     ) -> Result<Writer> {
-        let acquired = acquire(environment, place, policy, settings, timeout)?;
+        let acquired = acquire(environment, paths, policy, settings, timeout)?;
         let Acquired { file, superblock, log, overlay, applied_elsewhere } = acquired;
         let mut region_set = RegionSet::open(
             Arc::clone(&file),
@@ -104,7 +104,7 @@ impl Writer {
             storage: Arc::clone(&environment.storage),
             object: Arc::clone(&file),
             object_uuid: superblock.object_uuid,
-            log_path: place.log_path.clone(),
+            log_path: paths.log_path.clone(),
             policy,
             log,
             mapped: region_set.mapped(),

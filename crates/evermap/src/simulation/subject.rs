@@ -15,7 +15,7 @@ use crate::commit::{LogPolicy, WriteOptions, locks};
 use crate::error::{Error, Result};
 use crate::format::{KIND_OBJECT, PAGE_BYTES, Superblock};
 use crate::object::{
-    Addresses, Draft, DraftOptions, Environment, Identity, Loaded, LogSource, Place, Reader,
+    Addresses, Draft, DraftOptions, Environment, Identity, Loaded, LogSource, ObjectPaths, Reader,
     RootType, Writer, lease_of, read_superblock,
 };
 use crate::storage::{File, LockKind, OpenMode};
@@ -81,15 +81,17 @@ impl Worker {
 
 /// Opens the object by whichever of its two homes its file is in, as a store does: the move from one
 /// to the other is not flushed.
-fn with_place<R>(open: impl Fn(&Place) -> Result<R>) -> Result<R> {
-    let place = Place {
+fn with_paths<R>(open: impl Fn(&ObjectPaths) -> Result<R>) -> Result<R> {
+    let paths = ObjectPaths {
         path: PathBuf::from(OBJECT),
         log_path: PathBuf::from(LOG),
         identity: Identity { store_uuid: None, object_uuid: None, kind: KIND_OBJECT },
         display_name: "the simulated object".to_string(),
     };
-    match open(&place) {
-        Err(e) if e.is_missing_file() => open(&Place { path: PathBuf::from(NEW_OBJECT), ..place }),
+    match open(&paths) {
+        Err(e) if e.is_missing_file() => {
+            open(&ObjectPaths { path: PathBuf::from(NEW_OBJECT), ..paths })
+        }
         other => other,
     }
 }
@@ -143,7 +145,7 @@ impl Session {
     ) -> Result<Session> {
         let environment = worker.environment(disk);
         let writer =
-            with_place(|place| Writer::open(&environment, place, policy, options, Duration::ZERO))?;
+            with_paths(|paths| Writer::open(&environment, paths, policy, options, Duration::ZERO))?;
         let ends =
             writer.superblock().regions().iter().map(lease_of).map(|(base, bytes)| base + bytes);
         worker.leases.next.store(ends.max().unwrap_or(worker.base), Ordering::Relaxed);
@@ -229,7 +231,7 @@ impl Look {
 
     pub(super) fn open(worker: &Worker, disk: &SimulatedDisk) -> Result<Look> {
         let environment = worker.environment(disk);
-        with_place(|place| Reader::open(&environment, place)).map(Look)
+        with_paths(|paths| Reader::open(&environment, paths)).map(Look)
     }
 }
 
@@ -247,15 +249,15 @@ impl Neighbour {
     /// Opens the object as a reader does. `None` while its log is being reset: a real one waits.
     pub(super) fn open(disk: &SimulatedDisk) -> Result<Option<Neighbour>> {
         let storage = disk.storage();
-        with_place(|place| {
-            let file = storage.open(&place.path, OpenMode::Read)?;
-            locks::begin_reading(&*file, &place.display_name)?;
+        with_paths(|paths| {
+            let file = storage.open(&paths.path, OpenMode::Read)?;
+            locks::begin_reading(&*file, &paths.display_name)?;
             if !file.try_lock(LockKind::Shared, locks::LOG_BYTE, 1)? {
                 return Ok(None);
             }
-            let source = LogSource::Path(&*storage, &place.log_path, OpenMode::Read);
+            let source = LogSource::Path(&*storage, &paths.log_path, OpenMode::Read);
             let Loaded { superblock, overlay, .. } =
-                read_superblock(&*file, source, &place.identity)?;
+                read_superblock(&*file, source, &paths.identity)?;
             let mut patched = BTreeMap::new();
             for number in overlay.page_numbers() {
                 let mut page = [0; PAGE_BYTES as usize];

@@ -12,7 +12,7 @@ use crate::catalog::{Arena, Catalog, Found, Lease};
 use crate::error::{Error, Result};
 use crate::format::{KIND_CATALOG, KIND_OBJECT, PAGE_BYTES};
 use crate::layout::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, NEW_CATALOG, OBJECTS};
-use crate::object::{Identity, Place, hex, lease_of};
+use crate::object::{Identity, ObjectPaths, hex, lease_of};
 use crate::persist::type_description;
 use crate::storage::{Disk, OpenMode, Storage};
 
@@ -378,7 +378,7 @@ impl<'a> Scan<'a> {
         let log_path = self.directory.join(OBJECTS).join(hex(&uuid)).with_extension("log");
         let path = self.directory.join(&file);
         let identity = Identity { store_uuid, object_uuid: Some(uuid), kind: KIND_OBJECT };
-        Subject { file, place: Place { path, log_path, identity, display_name }, entry, uuid }
+        Subject { file, paths: ObjectPaths { path, log_path, identity, display_name }, entry, uuid }
     }
 
     /// Checks an object that the catalog names. Gives the addresses of its regions.
@@ -499,8 +499,8 @@ impl<'a> Scan<'a> {
 }
 
 /// Where the catalog is.
-pub(super) fn catalog_place(directory: &Path) -> Place {
-    Place {
+pub(super) fn catalog_paths(directory: &Path) -> ObjectPaths {
+    ObjectPaths {
         path: directory.join(CATALOG),
         log_path: directory.join(CATALOG_LOG),
         identity: Identity { store_uuid: None, object_uuid: None, kind: KIND_CATALOG },
@@ -510,7 +510,7 @@ pub(super) fn catalog_place(directory: &Path) -> Place {
 
 /// The catalog's last commit, its type checked.
 pub(super) fn catalog_image(storage: &dyn Storage, directory: &Path) -> Result<Image> {
-    let image = Image::open(storage, &catalog_place(directory))?;
+    let image = Image::open(storage, &catalog_paths(directory))?;
     let s = image.superblock();
     if s.root_type_id != Catalog::TYPE_ID {
         return Err(Error::NewerFormat {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::commit::{Log, Overlay, locks};
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, RegionRecord, Superblock};
-use crate::object::{Loaded, LogSource, Place, read_superblock};
+use crate::object::{Loaded, LogSource, ObjectPaths, read_superblock};
 use crate::storage::{File, OpenMode, Storage};
 
 /// Bytes of a page.
@@ -34,18 +34,18 @@ pub(super) struct Image {
 
 impl Image {
     /// Opens the last commit as a reader does.
-    pub(super) fn open(storage: &dyn Storage, place: &Place) -> Result<Image> {
+    pub(super) fn open(storage: &dyn Storage, paths: &ObjectPaths) -> Result<Image> {
         for _ in 0..OPEN_ATTEMPTS_MAX {
-            let file = storage.open(&place.path, OpenMode::Read)?;
-            locks::begin_reading(&*file, &place.display_name)?;
-            match Image::of_locked(storage, place, Arc::clone(&file)) {
+            let file = storage.open(&paths.path, OpenMode::Read)?;
+            locks::begin_reading(&*file, &paths.display_name)?;
+            match Image::of_locked(storage, paths, Arc::clone(&file)) {
                 // A file that lost its name meanwhile was replaced: the name leads to another one.
                 Err(_) if !file.has_a_name()? => {}
                 opened => return opened,
             }
         }
         Err(Error::Busy {
-            what: place.display_name.clone(),
+            what: paths.display_name.clone(),
             holder: "another process replaces its file again and again".to_string(),
         })
     }
@@ -53,13 +53,13 @@ impl Image {
     /// The last commit of a file that the caller has locked.
     pub(super) fn of_locked(
         storage: &dyn Storage,
-        place: &Place,
+        paths: &ObjectPaths,
         file: Arc<dyn File>,
     ) -> Result<Image> {
         let lock_file = Arc::clone(&file);
-        let _log_lock = locks::hold_log_for_reading(&*lock_file, &place.display_name)?;
-        let log = LogSource::Path(storage, &place.log_path, OpenMode::Read);
-        let loaded = read_superblock(&*file, log, &place.identity)?;
+        let _log_lock = locks::hold_log_for_reading(&*lock_file, &paths.display_name)?;
+        let log = LogSource::Path(storage, &paths.log_path, OpenMode::Read);
+        let loaded = read_superblock(&*file, log, &paths.identity)?;
         let Loaded { superblock, log, overlay } = loaded;
         let log_commits = log.as_ref().map_or(0, |log| log.sequence() - log.base_sequence());
         let log_bytes = log.as_ref().map_or(0, Log::records_bytes);

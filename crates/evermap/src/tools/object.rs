@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::catalog::{Found, Lease};
 use crate::commit::Log;
 use crate::error::Error;
-use crate::object::{Place, WRITER_BYTE};
+use crate::object::{ObjectPaths, WRITER_BYTE};
 use crate::storage::{File, OpenMode};
 
 use super::check::CheckOptions;
@@ -18,7 +18,7 @@ use super::{checksums, heap};
 pub(super) struct Subject<'a> {
     /// The file, as seen from the store's directory.
     pub(super) file: std::path::PathBuf,
-    pub(super) place: Place,
+    pub(super) paths: ObjectPaths,
     /// Name and entry in the catalog; `None` for a file that it does not name.
     pub(super) entry: Option<(&'a str, &'a Found)>,
     pub(super) uuid: [u8; 16],
@@ -72,7 +72,7 @@ fn check_image(
     scanned: &mut ObjectScan,
     progress: impl FnMut(u64),
 ) -> crate::Result<()> {
-    let image = Image::open(&*options.storage, &subject.place)?;
+    let image = Image::open(&*options.storage, &subject.paths)?;
     let s = image.superblock();
     scanned.leases = leases_of(&image);
     scanned.own_name = Some(s.name());
@@ -146,7 +146,7 @@ pub(super) fn check_log(
     image: &Image,
     findings: &mut Findings,
 ) -> crate::Result<()> {
-    let log = match options.storage.open(&subject.place.log_path, OpenMode::Read) {
+    let log = match options.storage.open(&subject.paths.log_path, OpenMode::Read) {
         Ok(log) => log,
         Err(error) if error.is_missing_file() => return Ok(()),
         Err(error) => return Err(error),

@@ -123,13 +123,13 @@ fn candidates(
             actions.push(format!("moved {}, which was removed, out of the store", file.display()));
             continue;
         }
-        let place = scan.subject(OBJECTS, uuid, None, None).place;
-        let image = match Image::open(&*options.storage, &place) {
+        let paths = scan.subject(OBJECTS, uuid, None, None).paths;
+        let image = match Image::open(&*options.storage, &paths) {
             Ok(image) => image,
             // A catalog without it would take its name. Who says so may leave out what cannot be read.
             Err(error) if !is_damage(&error) && !options.quarantine => {
                 return Err(Error::Damaged {
-                    path: place.path,
+                    path: paths.path,
                     what: "an object's file, which the new catalog has to name",
                     found: error.to_string(),
                     expected: "a file that can be read: repair once more, or leave it out with \

@@ -209,8 +209,8 @@ impl Repairer<'_> {
     /// An object's commit as its file has it.
     fn image(&self, uuid: [u8; 16]) -> Result<Image> {
         let scan = Scan::new(self.directory, self.options)?;
-        let place = scan.subject(OBJECTS, uuid, None, None).place;
-        Image::open(&*self.options.storage, &place)
+        let paths = scan.subject(OBJECTS, uuid, None, None).paths;
+        Image::open(&*self.options.storage, &paths)
     }
 
     fn adopt(&mut self, uuid: [u8; 16]) -> Result<Option<String>> {
@@ -237,8 +237,8 @@ impl Repairer<'_> {
         let timeout = self.options.timeout;
         lock_byte(&*file, LockKind::Exclusive, CONTENT_BYTE, timeout, name)?;
         let scan = Scan::new(self.directory, self.options)?;
-        let place = scan.subject(OBJECTS, uuid, None, None).place;
-        let image = Image::of_locked(&*self.options.storage, &place, file.clone())?;
+        let paths = scan.subject(OBJECTS, uuid, None, None).paths;
+        let image = Image::of_locked(&*self.options.storage, &paths, file.clone())?;
         if !image.overlay().is_empty() {
             let what = format!("object `{name}`");
             let holder = "its log has commits that the file lacks; open it for writing once".into();

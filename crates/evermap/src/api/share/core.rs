@@ -106,7 +106,7 @@ impl SharedCore {
                 located,
                 |superblock| Ok(Box::new(*superblock)),
             )?;
-            let path = inner.place(name, uuid).path;
+            let path = inner.paths(name, uuid).path;
             check(&session, &path)?;
             let memory_in_child = session.memory_in_child();
             static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);

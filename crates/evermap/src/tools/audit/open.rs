@@ -121,15 +121,15 @@ pub(in crate::tools) fn open_found(
     listing: &Listing,
     (name, found): (&str, &Found),
 ) -> Result<Image> {
-    let place = |folder| {
+    let paths = |folder| {
         let entry = Some((name, found));
-        scan.subject(folder, found.uuid, entry, Some(listing.store_uuid)).place
+        scan.subject(folder, found.uuid, entry, Some(listing.store_uuid)).paths
     };
-    let open = |folder| Image::open(&*scan.options.storage, &place(folder));
+    let open = |folder| Image::open(&*scan.options.storage, &paths(folder));
     let or_in = |folder| move |e: Error| if e.is_missing_file() { open(folder) } else { Err(e) };
     match open(OBJECTS).or_else(or_in(BUILDING)).or_else(or_in(OBJECTS)) {
         Err(e) if e.is_missing_file() => Err(Error::Damaged {
-            path: place(OBJECTS).path,
+            path: paths(OBJECTS).path,
             what: FILE_OF_OBJECT,
             found: "no such file".to_string(),
             expected: format!("the file of object `{name}`"),

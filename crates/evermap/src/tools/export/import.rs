@@ -7,11 +7,11 @@ use crate::api::{Import, Options};
 use crate::catalog::check_name;
 use crate::error::{Error, Result};
 use crate::format::{KIND_OBJECT, PAGE_BYTES};
-use crate::object::{Identity, Place, WRITER_BYTE, hex, lease_of, lock_byte};
+use crate::object::{Identity, ObjectPaths, WRITER_BYTE, hex, lease_of, lock_byte};
 use crate::storage::{LockKind, OpenMode, Storage};
 use crate::tools::audit::refuse_guest;
 use crate::tools::image::Image;
-use crate::tools::rebase::{Moves, Relocation, SuperblockChanges, place_in, plan, write};
+use crate::tools::rebase::{Moves, Relocation, SuperblockChanges, paths_in, plan, write};
 use crate::tools::report::Findings;
 use crate::tools::{heap, repair::leases_of};
 
@@ -133,8 +133,8 @@ pub fn import(
     let plan = plan(&image, &name, &moves, options.samples)?;
     let identity = Some((import.store_uuid(), import.uuid, name.clone()));
     let changes = SuperblockChanges { arena: import.arena(), identity };
-    let place = place_in(&import.folder(), import.uuid, import.store_uuid());
-    let written = write(&*storage, &plan, &changes, &place)?;
+    let paths = paths_in(&import.folder(), import.uuid, import.store_uuid());
+    let written = write(&*storage, &plan, &changes, &paths)?;
     // Tells a sweeper that the file's maker is alive.
     lock_byte(&*written, LockKind::Exclusive, WRITER_BYTE, std::time::Duration::ZERO, &name)?;
     let report = ImportReport {
@@ -152,7 +152,7 @@ pub fn import(
 }
 
 /// Writes what is read into a file of the store's, as it was.
-fn stage(storage: &dyn Storage, import: &Import, reader: &mut Reader<'_>) -> Result<Place> {
+fn stage(storage: &dyn Storage, import: &Import, reader: &mut Reader<'_>) -> Result<ObjectPaths> {
     let path = import.folder().join(hex(&import.stage));
     let file = storage.open(&path, OpenMode::CreateNew)?;
     let superblock = *reader.superblock;
@@ -164,11 +164,11 @@ fn stage(storage: &dyn Storage, import: &Import, reader: &mut Reader<'_>) -> Res
     }
     let identity = Identity { store_uuid: None, object_uuid: None, kind: KIND_OBJECT };
     let display_name = path.display().to_string();
-    Ok(Place { log_path: path.with_extension("log"), path, identity, display_name })
+    Ok(ObjectPaths { log_path: path.with_extension("log"), path, identity, display_name })
 }
 
 /// Opens what was staged; whatever is wrong with it is wrong with the export.
-fn check(storage: &dyn Storage, staged: &Place, options: &ImportOptions) -> Result<Image> {
+fn check(storage: &dyn Storage, staged: &ObjectPaths, options: &ImportOptions) -> Result<Image> {
     let bad = |found: String, expected: String| Error::BadExport {
         path: options.display_name.clone(),
         found,

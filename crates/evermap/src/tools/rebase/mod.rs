@@ -28,7 +28,7 @@ use super::check::{CheckOptions, Scan, catalog_image, check};
 use super::host_tables;
 use super::listing::Listing;
 use relocate::write_unmoved;
-pub(super) use relocate::{Moves, SuperblockChanges, place_in, plan, write};
+pub(super) use relocate::{Moves, SuperblockChanges, paths_in, plan, write};
 pub use report::{Hit, HitKind, RebaseReport, Relocation, UndoReport};
 pub(super) use swap::PREFIX as REBASE_PREFIX;
 use swap::{Sibling, StoreLock, newest_kept, tidy};
@@ -293,7 +293,7 @@ impl Work<'_> {
             self.sequences.push(s.commit_sequence);
             let base = self.moves.of(s.arena_base).unwrap_or(s.arena_base);
             let changes = SuperblockChanges { arena: (base, s.arena_length), identity: None };
-            let place = |folder| place_in(folder, found.uuid, self.listing.store_uuid);
+            let place = |folder| paths_in(folder, found.uuid, self.listing.store_uuid);
             // At home in its guest's memory, wherever the store is.
             if s.is_guest() {
                 if let Some(folder) = folder {

@@ -14,7 +14,7 @@ use crate::format::{
     CHECKSUM_UNKNOWN, CHECKSUMS_PER_LINE, LINE_BYTES, PAGE_BYTES, ROOT_AREA_BYTES,
     ROOT_AREA_OFFSET, RegionRecord, SUPERBLOCK_CHECKED_BYTES, Superblock,
 };
-use crate::object::{Place, superblock_checksum};
+use crate::object::{ObjectPaths, superblock_checksum};
 use crate::storage::{File, Storage};
 use crate::tools::audit::{
     Bits, Defect, Evidence, Location, Memory, Pointer, PointerSample, Spot, Typing, Visitor,
@@ -284,9 +284,9 @@ pub(in crate::tools) fn write(
     storage: &dyn Storage,
     plan: &Plan<'_>,
     changes: &SuperblockChanges,
-    place: &Place,
+    paths: &ObjectPaths,
 ) -> Result<Arc<dyn File>> {
-    let target = write_image(storage, plan.image, &place.path)?;
+    let target = write_image(storage, plan.image, &paths.path)?;
     let mut patches = Patches { target: &*target, at: 0, bytes: Vec::new() };
     plan.pass(&mut |_, address, _, fate| match fate {
         Fate::Moved(_, new) => match offset_of(plan.image, address) {
@@ -297,7 +297,7 @@ pub(in crate::tools) fn write(
     })?;
     patches.flush()?;
     write_superblock(plan.image.superblock(), plan.moves, changes, &*target)?;
-    seal(storage, place, &*target)?;
+    seal(storage, paths, &*target)?;
     Ok(target)
 }
 
@@ -306,9 +306,9 @@ pub(super) fn write_unmoved(
     storage: &dyn Storage,
     image: &Image,
     changes: &SuperblockChanges,
-    place: &Place,
+    paths: &ObjectPaths,
 ) -> Result<()> {
-    let target = write_image(storage, image, &place.path)?;
+    let target = write_image(storage, image, &paths.path)?;
     write_superblock(image.superblock(), &Moves::default(), changes, &*target)?;
     target.sync_data()
 }
@@ -381,8 +381,8 @@ fn write_superblock(
 
 /// Writes the page checksums anew where they changed, and flushes the file. The object was sound
 /// before, so nothing is hidden by that.
-fn seal(storage: &dyn Storage, place: &Place, target: &dyn File) -> Result<()> {
-    let image = Image::open(storage, place)?;
+fn seal(storage: &dyn Storage, paths: &ObjectPaths, target: &dyn File) -> Result<()> {
+    let image = Image::open(storage, paths)?;
     checksums::recompute(&image, |offset, page| {
         let mut there = [0; PAGE_BYTES as usize];
         target.read_at(&mut there, offset)?;
@@ -412,7 +412,7 @@ fn with_unknown_kept(
 }
 
 /// Where an object is in the directory that is being made.
-pub(in crate::tools) fn place_in(folder: &Path, uuid: [u8; 16], store: [u8; 16]) -> Place {
+pub(in crate::tools) fn paths_in(folder: &Path, uuid: [u8; 16], store: [u8; 16]) -> ObjectPaths {
     let path = folder.join(crate::object::hex(&uuid));
     let identity = crate::object::Identity {
         store_uuid: Some(store),
@@ -420,5 +420,5 @@ pub(in crate::tools) fn place_in(folder: &Path, uuid: [u8; 16], store: [u8; 16])
         kind: crate::format::KIND_OBJECT,
     };
     let display_name = path.display().to_string();
-    Place { log_path: path.with_extension("log"), path, identity, display_name }
+    ObjectPaths { log_path: path.with_extension("log"), path, identity, display_name }
 }
