@@ -89,8 +89,8 @@ impl OpenSession {
         let uuid = located.uuid;
         let environment = inner.environment();
         let timeout = inner.options.busy_timeout;
-        let mut writer = inner.with_paths(name, uuid, |place| {
-            Writer::open(&environment, place, LogPolicy::WhileOpen, options, timeout)
+        let mut writer = inner.with_paths(name, uuid, |paths| {
+            Writer::open(&environment, paths, LogPolicy::WhileOpen, options, timeout)
         })?;
         if writer.superblock().name() != name {
             writer.superblock_mut().set_name(name);

@@ -141,9 +141,9 @@ impl Inner {
 
     fn commit_name(self: &Arc<Self>, name: &str, uuid: [u8; 16]) -> Result<()> {
         let environment = self.environment();
-        let mut writer = self.with_paths(name, uuid, |place| {
+        let mut writer = self.with_paths(name, uuid, |paths| {
             let settings = WriteOptions::default();
-            Writer::open(&environment, place, LogPolicy::WhileOpen, &settings, Duration::ZERO)
+            Writer::open(&environment, paths, LogPolicy::WhileOpen, &settings, Duration::ZERO)
         })?;
         writer.superblock_mut().set_name(name);
         writer.commit_superblock()?;
@@ -196,9 +196,9 @@ impl Inner {
     /// Makes sure that nobody writes an object that is about to go. Readers may stay: they keep
     /// the file's pages, and its addresses, until they close it.
     fn lock_for_removal(&self, name: &str, uuid: [u8; 16], timeout: Duration) -> Result<Doomed> {
-        let opened = self.with_paths(name, uuid, |place| {
-            let file = self.storage.open(&place.path, OpenMode::ReadWrite)?;
-            lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, timeout, &place.display_name)?;
+        let opened = self.with_paths(name, uuid, |paths| {
+            let file = self.storage.open(&paths.path, OpenMode::ReadWrite)?;
+            lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, timeout, &paths.display_name)?;
             Ok(file)
         });
         match opened {
