@@ -1,9 +1,10 @@
-//! Which builds of programs and libraries an object's pointers lead into, and whether this process
-//! has them.
+//! Records the builds of programs and libraries that an object's pointers lead into, and checks
+//! whether this process has them.
 //!
-//! An address of code means something only to the same build of a program at the same place. A commit
-//! that finds such addresses records the build; opening the object in a process that has another
-//! one is an error. The record takes the root area of raw objects, see [`CodeRecord`].
+//! An address of code is valid only in the same build of a program at the same base address. A
+//! commit that finds such addresses records the build. Opening the object in a process with a
+//! different build is an error. The record occupies the root area of raw objects, see
+//! [`CodeRecord`], so it must never overwrite a root that is stored there.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::path::Path;
@@ -18,17 +19,17 @@ use crate::format::{
     CODE_WITHOUT_BUILD_ID, CodeModule, CodeRecord, ROOT_AREA_BYTES, ROOT_AREA_OFFSET, Superblock,
 };
 
-/// Can the root area of this object have a record? Not if its root is there.
+/// Returns true if the root area of this object can hold a record, because its root is elsewhere.
 fn has_room(s: &Superblock) -> bool {
     let regions = s.regions();
     let area = regions.first().map_or(0, |region| region.base + ROOT_AREA_OFFSET as u64);
     !s.is_guest() && s.root_address.wrapping_sub(area) >= ROOT_AREA_BYTES as u64
 }
 
-/// The record in an object's root area; `None` for none.
+/// Reads the record in an object's root area; `None` if there is none.
 ///
 /// # Errors
-/// `Damaged`, and `NewerFormat` for one of a later version.
+/// `Damaged`, and `NewerFormat` for a record of a later version.
 fn read(path: &Path, s: &Superblock) -> Result<Option<CodeRecord>> {
     let area = &s.root_area;
     if !has_room(s) || area[..CODE_MAGIC.len()] != CODE_MAGIC {
@@ -75,7 +76,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// What page 0 of an object says.
+    /// Reads the record in page 0 of an object.
     ///
     /// # Errors
     /// `Damaged`, `NewerFormat`.
@@ -83,7 +84,7 @@ impl Code {
         Ok(read(path, s)?.map(|record| Code { record }))
     }
 
-    /// For an object without a record; `None` if it has no room for one.
+    /// Creates an empty record for an object without one; `None` if there is no room for it.
     pub(crate) fn new(s: &Superblock) -> Option<Code> {
         let record =
             CodeRecord { magic: CODE_MAGIC, version: CODE_VERSION, ..CodeRecord::zeroed() };
@@ -94,10 +95,10 @@ impl Code {
         &self.record.modules[..self.record.count as usize]
     }
 
-    /// Has this process all of it, at the same addresses?
+    /// Checks that this process has all recorded builds at the recorded addresses.
     ///
     /// # Errors
-    /// `OtherBuild`, with both builds.
+    /// `OtherBuild`, which names both builds.
     pub(crate) fn check(&self, object: &str) -> Result<()> {
         if self.modules().is_empty() {
             return Ok(());
@@ -125,14 +126,15 @@ impl Code {
         Ok(())
     }
 
-    /// Address ranges that the program registered: first and end of each.
+    /// Address ranges that the program registered: first and end.
     pub(crate) fn registered(&self) -> impl Iterator<Item = (u64, u64)> {
         let registered = self.modules().iter().filter(|m| m.flags & CODE_REGISTERED != 0);
         registered.map(|m| (m.base, m.base + m.bytes))
     }
 
-    /// Records the module that an address is in; true if that is new. Numbers can look like low
-    /// addresses: one of those has to lead to a function, or to a table of functions.
+    /// Records the module that contains an address; returns true if it was not recorded before. A
+    /// number can look like a low address, so such a word must lead to a function or to a table of
+    /// functions.
     pub(crate) fn record(&mut self, loaded: &Loaded, at: u64, word: u64) -> bool {
         let Some(module) =
             loaded.at(word).filter(|_| word >= LOW_END || loaded.leads_to_code(word))
@@ -171,13 +173,13 @@ impl Code {
         true
     }
 
-    /// Puts the record into the root area of an object's head.
+    /// Writes the record into the root area of an object's superblock.
     pub(crate) fn put(&mut self, s: &mut Superblock) {
         self.record.checksum = checksum(&self.record);
         s.root_area.copy_from_slice(bytes_of(&self.record));
     }
 
-    /// Takes the record away.
+    /// Removes the record.
     pub(crate) fn forget(s: &mut Superblock) {
         s.root_area.fill(0);
     }
@@ -191,63 +193,64 @@ fn name_of(m: &CodeModule) -> String {
     String::from_utf8_lossy(&m.name[..usize::from(m.name_length).min(m.name.len())]).into_owned()
 }
 
-/// Name, build and address, for people.
+/// Formats name, build and address for an error message.
 fn describe(m: &CodeModule) -> String {
     let build = hex(&m.build[..usize::from(m.build_length).min(m.build.len())]);
     let how = if m.flags & CODE_FIXED != 0 { "fixed at" } else { "at" };
     format!("{} (build {build}, {how} {:#x})", name_of(m), m.base)
 }
 
-/// Below are programs with fixed addresses and their heap, and most numbers that programs use.
+/// Below this address are programs with fixed addresses and their heap, and most numbers that
+/// programs use.
 pub(crate) const LOW_END: u64 = 1 << 32;
 
 /// The programs and libraries of this process.
 pub(crate) struct Loaded {
     modules: Vec<CodeModule>,
-    /// The tables of their functions, in the same order; empty where there is none.
+    /// Tables of their functions, in the same order; empty if a module has none.
     functions: Vec<&'static [u8]>,
 }
 
 impl Loaded {
     pub(crate) fn now() -> Loaded {
         let mut loaded = Loaded { modules: Vec::new(), functions: Vec::new() };
-        // SAFETY: the callback gets what the C library gives, and the list behind `context`.
+        // SAFETY: the callback gets the C library's data, and `context` points to the list.
         unsafe {
             libc::dl_iterate_phdr(Some(add_module), (&raw mut loaded).cast());
         }
         loaded
     }
 
-    /// The module that an address is in.
+    /// Returns the module that contains an address.
     pub(crate) fn at(&self, address: u64) -> Option<&CodeModule> {
         self.modules.iter().find(|m| address.wrapping_sub(m.base) < m.bytes)
     }
 
-    /// Does a function begin at this address?
+    /// Returns true if a function begins at this address.
     pub(crate) fn is_function(&self, address: u64) -> bool {
         let at = self.modules.iter().position(|m| address.wrapping_sub(m.base) < m.bytes);
         at.is_some_and(|at| begins_function(self.functions[at], address))
     }
 
-    /// Is it a function, or the place in a virtual table that objects point to?
+    /// Returns true for a function, and for the entry of a virtual table that objects point to.
     fn leads_to_code(&self, address: u64) -> bool {
         let word = |m: &CodeModule| {
             let inside = address - m.base <= m.bytes - 8 && address.is_multiple_of(8);
-            // Between a module's segments may be gaps where nothing is mapped.
+            // There may be unmapped gaps between a module's segments.
             inside.then(|| read_own_word(address)).flatten()
         };
         self.is_function(address)
             || self.at(address).and_then(word).is_some_and(|word| self.is_function(word))
     }
 
-    /// The program itself, which comes first.
+    /// Returns the program itself, which comes first.
     pub(crate) fn program(&self) -> Option<&CodeModule> {
         self.modules.first()
     }
 }
 
 /// # Safety
-/// `info` is what the C library gives, and `context` a [`Loaded`].
+/// `info` comes from the C library, and `context` is a [`Loaded`].
 unsafe extern "C" fn add_module(
     info: *mut libc::dl_phdr_info,
     _size: usize,
@@ -255,7 +258,7 @@ unsafe extern "C" fn add_module(
 ) -> c_int {
     // SAFETY: as the caller promises.
     let (info, loaded) = unsafe { (&*info, &mut *context.cast::<Loaded>()) };
-    // SAFETY: the headers of a loaded module, as the C library has them.
+    // SAFETY: the C library describes the headers of a loaded module.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let segments = headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
     let first = segments.clone().map(|h| h.p_vaddr).min().unwrap_or(0);
@@ -267,7 +270,7 @@ unsafe extern "C" fn add_module(
         flags: if info.dlpi_addr == 0 { CODE_FIXED } else { 0 },
         ..CodeModule::zeroed()
     };
-    // SAFETY: a name of the C library's, or null.
+    // SAFETY: the name comes from the C library, or is null.
     let name = (!info.dlpi_name.is_null()).then(|| unsafe { CStr::from_ptr(info.dlpi_name) });
     set_name(&mut module, name.map_or(&[], CStr::to_bytes));
     let notes = headers.iter().filter(|h| h.p_type == libc::PT_NOTE);
@@ -299,9 +302,9 @@ unsafe extern "C" fn add_module(
     0
 }
 
-/// Looks for a function that begins at an address in the table for unwinding (`.eh_frame_hdr` of the
-/// Linux Standard Base), in the encoding that linkers use: sorted pairs of offsets from its own
-/// beginning.
+/// Returns true if a function begins at an address. Searches the table for unwinding
+/// (`.eh_frame_hdr` of the Linux Standard Base), in the encoding that linkers use: sorted pairs of
+/// offsets relative to its own start.
 fn begins_function(table: &[u8], address: u64) -> bool {
     const HEAD: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
     let Some((head, rest)) = table.split_at_checked(12) else { return false };
@@ -316,7 +319,7 @@ fn begins_function(table: &[u8], address: u64) -> bool {
     pairs[..count.min(pairs.len())].binary_search_by_key(&offset, begins).is_ok()
 }
 
-/// A word of this process's memory, read by the kernel: `None` where nothing is mapped.
+/// Reads a word of this process's memory through the kernel: `None` if nothing is mapped there.
 fn read_own_word(address: u64) -> Option<u64> {
     use std::os::unix::fs::FileExt;
     let mut word = [0; 8];
@@ -326,7 +329,7 @@ fn read_own_word(address: u64) -> Option<u64> {
 }
 
 /// # Safety
-/// The header is of a loaded module with this bias, and the segment is readable.
+/// The header belongs to a loaded module with this bias, and the segment is readable.
 unsafe fn segment(bias: u64, h: &libc::Elf64_Phdr) -> &'static [u8] {
     let address = bias.wrapping_add(h.p_vaddr) as *const u8;
     // SAFETY: as the caller promises.
@@ -339,7 +342,7 @@ fn set_build(module: &mut CodeModule, build: &[u8]) {
     module.build_length = length as u8;
 }
 
-/// The program's own name is empty where the C library tells it.
+/// The C library reports an empty name for the program itself.
 fn set_name(module: &mut CodeModule, name: &[u8]) {
     let program = if name.is_empty() { std::env::current_exe().ok() } else { None };
     let name = program.as_ref().map_or(name, |program| program.as_os_str().as_encoded_bytes());
@@ -349,7 +352,7 @@ fn set_name(module: &mut CodeModule, name: &[u8]) {
     module.name_length = kept.len() as u8;
 }
 
-/// The build-id in a segment of notes, if it is there: `NT_GNU_BUILD_ID` of the owner `GNU`.
+/// Finds the build-id in a segment of notes: `NT_GNU_BUILD_ID` of the owner `GNU`.
 fn build_id(notes: &[u8]) -> Option<&[u8]> {
     const TYPE: u32 = 3;
     let mut rest = notes;
@@ -373,9 +376,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_running_program_has_a_build_and_is_found_by_an_address_of_it() {
+    fn the_running_program_has_a_build_id_and_is_found_by_an_address_in_it() {
         let loaded = Loaded::now();
-        let here = the_running_program_has_a_build_and_is_found_by_an_address_of_it as fn();
+        let here = the_running_program_has_a_build_id_and_is_found_by_an_address_in_it as fn();
         let module = loaded.at(here as usize as u64).unwrap();
         assert_eq!(Some(module), loaded.program());
         assert!(module.build_length >= 12 && module.name_length > 0, "{}", describe(module));
@@ -385,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_id_is_found_behind_other_notes_and_bad_ones_are_none() {
+    fn a_build_id_is_found_after_other_notes_and_bad_notes_are_rejected() {
         let mut notes = Vec::new();
         for (owner, kind, text) in
             [("GNU\0", 1u32, &b"abc"[..]), ("x\0", 3, b"no"), ("GNU\0", 3, b"0123")]
@@ -417,13 +420,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_changed_anywhere_is_refused() {
+    fn a_record_changed_in_any_bit_is_refused() {
         let (mut s, path) = (superblock(), Path::new("x"));
         let mut code = Code::new(&s).unwrap();
         let loaded = Loaded::now();
-        let here = a_record_that_was_changed_anywhere_is_refused as fn() as usize as u64;
+        let here = a_record_changed_in_any_bit_is_refused as fn() as usize as u64;
         assert!(code.record(&loaded, 0x2000_0001_0000, here));
-        assert!(!code.record(&loaded, 0x2000_0001_0000, here + 8), "it is known");
+        assert!(!code.record(&loaded, 0x2000_0001_0000, here + 8), "it is recorded already");
         code.put(&mut s);
         let read = Code::of(path, &s).unwrap().unwrap();
         assert_eq!(read.modules(), code.modules());
@@ -436,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn another_build_and_another_place_are_refused_with_both_names() {
+    fn a_different_build_or_address_is_refused_and_the_error_names_both() {
         let s = superblock();
         let program = *Loaded::now().program().unwrap();
         let mut other = CodeModule { build_length: 20, ..program };

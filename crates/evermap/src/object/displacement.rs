@@ -1,50 +1,51 @@
-//! Where an object's addresses are in this process.
+//! Translation between an object's addresses and this process's addresses.
 //!
-//! A native object lies at its own addresses. A guest object has addresses of a guest's linear
-//! memory, and lies so much further on as that memory does. Region records are displaced when
-//! a superblock was read, and displaced back when one is sealed: everything between works with
-//! addresses of this process and knows nothing of guests.
+//! For a guest object, host address = guest address + base of the linear memory. A native object is
+//! mapped at its own addresses, so its displacement is zero. Region records are translated when a
+//! superblock is read, and translated back when one is sealed. All code in between uses addresses
+//! of this process.
 
 use crate::format::RegionRecord;
 
-/// What is added to an object's addresses to get this process's.
+/// Offset added to an object's addresses to get this process's addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Displacement(u64);
 
 impl Displacement {
-    /// Of objects in a linear memory whose address zero is `memory_base` here.
+    /// Returns the displacement for a linear memory whose address zero is `memory_base` in this
+    /// process.
     pub(crate) fn by(memory_base: u64) -> Displacement {
         Displacement(memory_base)
     }
 
-    /// An address of this process, from the object's.
+    /// Converts an object's address to this process's.
     pub(crate) fn to_here(self, address: u64) -> u64 {
         address.wrapping_add(self.0)
     }
 
-    /// The object's address, from this process's.
+    /// Converts this process's address to the object's.
     pub(crate) fn to_object(self, address: u64) -> u64 {
         address.wrapping_sub(self.0)
     }
 
-    /// A record of the file, with this process's addresses.
+    /// Converts a record of the file to this process's addresses.
     pub(crate) fn record_here(self, record: &RegionRecord) -> RegionRecord {
         let checksums = if record.checksums == 0 { 0 } else { self.to_here(record.checksums) };
         RegionRecord { base: self.to_here(record.base), checksums, ..*record }
     }
 
-    /// A record as it stands in the file.
+    /// Converts a record to the addresses stored in the file.
     pub(crate) fn record_in_file(self, record: &RegionRecord) -> RegionRecord {
         let checksums = if record.checksums == 0 { 0 } else { self.to_object(record.checksums) };
         RegionRecord { base: self.to_object(record.base), checksums, ..*record }
     }
 
-    /// All records, as they stand in the file.
+    /// Converts all records to the addresses stored in the file.
     pub(crate) fn records_in_file(self, records: &[RegionRecord]) -> Vec<RegionRecord> {
         records.iter().map(|record| self.record_in_file(record)).collect()
     }
 
-    /// All records of a file.
+    /// Converts all records of a file to this process's addresses.
     pub(crate) fn records_here(self, records: &[RegionRecord]) -> Vec<RegionRecord> {
         records.iter().map(|record| self.record_here(record)).collect()
     }
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_comes_back_as_it_was_and_a_missing_table_stays_missing() {
+    fn a_record_survives_the_round_trip_and_a_missing_table_stays_missing() {
         let there = Displacement::by(0x7f00_0000_0000);
         let mut record = RegionRecord {
             base: 0x1000_0000,

@@ -1,14 +1,14 @@
-//! What a forked child has of a writer's session: its memory as of the fork.
+//! Gives a forked child a writer's session: its memory as of the fork.
 //!
-//! Before the fork the object is locked for reading once more, through an open file of its own, and
-//! the session's mappings are opened to children. After it the parent closes that file, so that the
-//! child alone holds the lock: like any reader's it keeps the parent from applying later commits to
-//! the pages that the child still shares with the file. Memory that no commit has is made private
-//! before, as the file's pages behind the last commit are the parent's to change.
+//! Before the fork the session locks the object for reading once more, through a separate open
+//! file, and opens its mappings to children. After the fork the parent closes that file, so only
+//! the child holds the lock. Like any reader's lock, it keeps the parent from applying later
+//! commits to pages that the child shares with the file. Uncommitted memory is made private before
+//! the fork, because the parent may change the file after its last commit.
 //!
-//! Where any of this fails the child does not have the memory: touching it is a fault. Not for files
-//! whose pages are storage themselves (DAX), where a page that a child shares would look unchanged to
-//! the parent's next commit.
+//! If any of this fails, the child does not have the memory and touching it is a fault. That is
+//! always so for files whose pages are storage themselves (DAX): a page that a child shares would
+//! look unchanged to the parent's next commit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,12 +22,12 @@ use crate::commit::{InChildren, locks};
 use crate::error::{Error, Result};
 use crate::storage::File;
 
-/// One session's part in forks.
+/// State of one session across forks.
 struct Inheritance {
     stores: InChildren,
     memory: MemoryInChild,
-    /// Filled from before a fork to after it, and in the child from then on. Declared before what it
-    /// borrows from.
+    /// Filled from before a fork until after it; in the child it stays filled. Declared before the
+    /// fields that it borrows from, so it is dropped first.
     fork: Mutex<Fork>,
     region_set: Arc<RegionSet>,
     heap: HeapLock,
@@ -35,18 +35,18 @@ struct Inheritance {
 
 #[derive(Default)]
 struct Fork {
-    held: Option<OfForkingThread>,
+    held: Option<ForkGuards>,
     /// The object, locked for reading.
     reading: Option<Arc<dyn File>>,
 }
 
-struct OfForkingThread {
+struct ForkGuards {
     region_set: HeldForFork<'static>,
     _heap: HeldHeapLock<'static>,
 }
 
 // SAFETY: made and dropped by the thread that forks; in a child there is no other.
-unsafe impl Send for OfForkingThread {}
+unsafe impl Send for ForkGuards {}
 
 impl Inheritance {
     fn fork(&self) -> MutexGuard<'_, Fork> {
@@ -76,23 +76,23 @@ fn leave_out(held: &[Held]) {
 
 impl Participant for Inheritance {
     fn before(&self) {
-        // In the order in which allocations lock them. A thread that changes metadata is done then, and
-        // a child finds the lock free.
+        // Locked in the same order as by allocations. A thread that changes metadata has finished
+        // by then, and the child finds the lock free.
         let Some(heap) = self.heap.hold() else { return };
         let Some(mut region_set) = self.region_set.hold_for_fork() else { return };
         let reading = match self.prepare(&**region_set.file, &mut region_set.held) {
             Ok(reading) => Some(reading),
             Err(error) => {
                 let path = region_set.file.path().display();
-                debug!(%error, %path, "a child will not have the session");
+                debug!(%error, %path, "a child will not inherit the session");
                 leave_out(&region_set.held);
                 None
             }
         };
-        // SAFETY: the guards are dropped before what they lock: `fork` is declared before it, and the
-        // participant that owns all of it lives while it is called.
+        // SAFETY: the guards are dropped before the locks: `fork` is declared first, and the
+        // participant that owns all fields lives during the call.
         let held = unsafe {
-            OfForkingThread {
+            ForkGuards {
                 region_set: std::mem::transmute::<HeldForFork<'_>, HeldForFork<'static>>(
                     region_set,
                 ),
@@ -115,25 +115,25 @@ impl Participant for Inheritance {
         let held = &forking.region_set.held;
         let made = match &fork.reading {
             Some(_) => RegionSet::make_gained_own(held),
-            None => Err(Error::Unsupported { why: "the child does not have it".to_string() }),
+            None => Err(Error::Unsupported { why: "the child does not inherit it".to_string() }),
         };
         self.memory.0.store(made.is_ok(), Ordering::Relaxed);
         for h in held.iter() {
             let (base, length) = (h.record.base, h.record.length);
-            // What a child does not have keeps its addresses.
+            // Memory that the child does not inherit keeps its addresses.
             let done = match (&made, self.stores) {
                 (Err(_), _) => h.mapping.clear(base, length),
                 (Ok(()), InChildren::ReadOnly) => h.mapping.protect_read_only(base, length),
                 (Ok(()), InChildren::Private) => Ok(()),
             };
             if let Err(error) = done {
-                debug!(%error, base, "a child has its parent's session in another way than asked for");
+                debug!(%error, base, "a child inherits a session with wrong access rights");
             }
         }
     }
 }
 
-/// A session's entry among those that take part in forks.
+/// A session's registration for forks.
 pub(super) struct Inherited {
     memory: MemoryInChild,
     _participation: Participation,

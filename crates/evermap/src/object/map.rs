@@ -1,7 +1,7 @@
-//! What lies where in an object, page by page: for pictures and for watching.
+//! Layout of an object, page by page, for pictures and monitoring.
 //!
-//! Read from the allocator's metadata, which may be damaged: every number is bounded by what the
-//! region has, and a state that does not exist is drawn as such.
+//! It is read from the allocator's metadata, which may be damaged. So every number is bounded by
+//! the region's size, and an unknown state is shown as unknown.
 
 use bytemuck::Zeroable;
 
@@ -14,31 +14,31 @@ use crate::format::{
 
 /// Pages of a chunk.
 pub const PAGES_PER_CHUNK: usize = (CHUNK_BYTES / PAGE_BYTES) as usize;
-/// Chunks whose metadata is read at a time.
+/// Chunks whose metadata is read in one step.
 const CHUNKS_AT_A_TIME: u64 = 4096;
 
-/// An object as it lies in its file: see [`map`](crate::tools::map) and
+/// Layout of an object in its file: see [`map`](crate::tools::map) and
 /// [`Session::map`](crate::Session::map).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ObjectMap {
     /// Its name.
     pub name: String,
-    /// Its id, 32 hexadecimal digits: another one after it was replaced.
+    /// Its id, 32 hexadecimal digits. A replacement has a different one.
     pub uuid: String,
-    /// Number of the commit that is drawn; with `uncommitted`, of the last one.
+    /// Number of the commit shown; with `uncommitted`, of the last one.
     pub sequence: u64,
-    /// Drawn by its writer, with what is not committed yet; dirty pages are known.
+    /// Shown by its writer, including uncommitted changes; dirty pages are known.
     pub uncommitted: bool,
     /// Bytes of its file.
     pub file_bytes: u64,
     /// Bytes of records in its log.
     pub log_bytes: u64,
-    /// Somebody has it open for writing.
+    /// True if a process has it open for writing.
     pub written: bool,
-    /// Somebody else has it open for reading; `None` where that was not looked for.
+    /// True if another session has it open for reading; `None` if unknown.
     pub read: Option<bool>,
-    /// Its regions, in the order of the file.
+    /// Its regions, in file order.
     pub regions: Vec<RegionMap>,
 }
 
@@ -48,39 +48,39 @@ pub struct ObjectMap {
 pub struct RegionMap {
     /// First address.
     pub base: u64,
-    /// Bytes of addresses that it has.
+    /// Bytes of addresses.
     pub capacity_bytes: u64,
-    /// Where in the file it begins.
+    /// Offset in the file.
     pub file_offset: u64,
-    /// Bytes of it that the file holds.
+    /// Bytes that the file holds.
     pub length_bytes: u64,
     /// Superblock (of the first region), chunk map, chunk records, page checksums.
     pub metadata: Vec<PageUse>,
-    /// The chunks that the file holds, in part at least.
+    /// The chunks that the file holds at least partly.
     pub chunks: Vec<Chunk>,
 }
 
 /// 64 KiB of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// What it is used for.
+    /// Content of the chunk.
     pub content: ChunkContent,
     /// Its pages.
     pub pages: [PageUse; PAGES_PER_CHUNK],
 }
 
-/// What a chunk is used for.
+/// Content of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkContent {
-    /// Nothing.
+    /// No block.
     Free,
     /// Blocks of one size.
     Slab {
         /// Bytes of one block.
         block_bytes: u32,
-        /// Blocks that are allocated.
+        /// Allocated blocks.
         blocks: u32,
-        /// Blocks that there are.
+        /// Blocks in the slab.
         blocks_max: u32,
     },
     /// The beginning of a large block.
@@ -88,28 +88,28 @@ pub enum ChunkContent {
         /// Bytes asked for.
         bytes: u64,
     },
-    /// A further part of the large block before.
+    /// Continuation of the preceding large block.
     LargeBody,
-    /// A state that the allocator does not know: damage.
+    /// A state unknown to the allocator: damage.
     Unknown,
 }
 
 /// One page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageUse {
-    /// Bytes of allocated blocks on it; of metadata, all.
+    /// Bytes of allocated blocks on it; for metadata, the whole page.
     pub allocated_bytes: u16,
-    /// The file holds it. Pages behind the file's end are of no chunk's use.
+    /// True if the file holds it. A chunk may extend past the end of the file.
     pub backed: bool,
-    /// Something was written there: the file has no hole.
+    /// True if it was written: the file has no hole there.
     pub stored: bool,
-    /// In memory, in the kernel's cache of the file.
+    /// True if it is in the page cache.
     pub resident: bool,
-    /// Changed since the last commit; known to the writer only.
+    /// True if it changed since the last commit; only the writer knows.
     pub dirty: bool,
 }
 
-/// What an object has of one size of blocks.
+/// Use of one block size in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassUse {
     /// Bytes of one block.
@@ -118,7 +118,7 @@ pub struct ClassUse {
     pub slabs: u64,
     /// Blocks allocated.
     pub blocks: u64,
-    /// Blocks that there are in those slabs.
+    /// Blocks in those slabs.
     pub blocks_max: u64,
 }
 
@@ -134,23 +134,23 @@ pub struct MapTotals {
     pub large_blocks: u64,
     /// Bytes that the owners of large blocks asked for.
     pub large_bytes: u64,
-    /// Chunks in which nothing is allocated.
+    /// Chunks without an allocated block.
     pub free_chunks: u64,
     /// Bytes of metadata.
     pub metadata_bytes: u64,
     /// Bytes of the regions that the file holds.
     pub backed_bytes: u64,
-    /// Bytes of these that are no hole.
+    /// Bytes of these that are not in holes.
     pub stored_bytes: u64,
-    /// Bytes of these in memory.
+    /// Bytes of these in the page cache.
     pub resident_bytes: u64,
     /// Bytes of pages changed since the last commit.
     pub dirty_bytes: u64,
 }
 
 impl RegionMap {
-    /// The chunks of a region, by what its metadata says: `read` reads what lies at an address, and
-    /// says false where nothing does.
+    /// Reads the chunks of a region from its metadata. `read` copies the bytes at an address, and
+    /// returns false if the address is not backed.
     pub(crate) fn read(
         record: &RegionRecord,
         first: bool,
@@ -205,14 +205,14 @@ impl RegionMap {
         self.metadata.iter().chain(data.filter(|page| page.backed))
     }
 
-    /// The same, to be marked.
+    /// Like [`pages`](RegionMap::pages), for changing them.
     pub(crate) fn pages_mut(&mut self) -> impl Iterator<Item = &mut PageUse> {
         let data = self.chunks.iter_mut().flat_map(|chunk| &mut chunk.pages);
         self.metadata.iter_mut().chain(data.filter(|page| page.backed))
     }
 }
 
-/// The large block that the chunks are parts of.
+/// State of the large block that spans the current chunks.
 #[derive(Default)]
 struct Large {
     bytes_left: u64,
@@ -300,7 +300,7 @@ impl ObjectMap {
         totals
     }
 
-    /// What there is of each size of blocks, small ones first; sizes without a slab are left out.
+    /// Returns the use of each block size, ascending; sizes without a slab are left out.
     pub fn classes(&self) -> Vec<ClassUse> {
         let mut classes: Vec<ClassUse> = (0..CLASSES)
             .map(|class| ClassUse {
@@ -323,7 +323,7 @@ impl ObjectMap {
         classes
     }
 
-    /// Marks what the file stores, and what of it is in memory.
+    /// Marks the pages that the file stores, and those in the page cache.
     pub(crate) fn look_at_file(&mut self, file: &dyn crate::storage::File) -> Result<()> {
         for region in &mut self.regions {
             let (start, length) = (region.file_offset, region.length_bytes);
@@ -345,7 +345,7 @@ impl ObjectMap {
         Ok(())
     }
 
-    /// Marks a run of pages, by its first address, as changed.
+    /// Marks a run of pages, given by its first address, as changed.
     pub(crate) fn mark_dirty(&mut self, address: u64, length: u64) {
         for region in &mut self.regions {
             let Some(from) = address.checked_sub(region.base) else { continue };

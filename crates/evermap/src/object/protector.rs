@@ -5,7 +5,7 @@
 //! with `mprotect`, and the last scope protects them again.
 //!
 //! An embedder may have put the object under its own key. Its threads then set their own rights,
-//! and a scope grants none. The library takes the rights only for the duration of its own work.
+//! and a scope grants none. The library takes them only during its own work.
 //!
 //! The rest of the crate does not know which mechanism is used: the program in its scope and the
 //! library in a commit both hold an [`Opened`]. The object gains memory only inside of a scope, so

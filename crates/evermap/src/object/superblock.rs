@@ -1,6 +1,6 @@
-//! Reading a superblock with suspicion and writing one.
+//! Reads and checks superblocks, and writes them.
 //!
-//! Nothing in a file is believed before it was checked: magic, format, features, checksum, identity,
+//! No field of a file is used before it was checked: magic, format, features, checksum, identity,
 //! lengths, region table, root. After [`read`] every field may be used without a further check.
 
 use std::mem::offset_of;
@@ -28,13 +28,13 @@ use crate::storage::{File, OpenMode, Storage};
 pub(crate) struct Loaded {
     pub(crate) superblock: Box<Superblock>,
     pub(crate) log: Option<Log>,
-    /// What those commits add up to.
+    /// The combined lines of those commits.
     pub(crate) overlay: Overlay,
 }
 
-/// Where the log is to be had from, should the object need it.
+/// Source of the log, if the object needs it.
 pub(crate) enum LogSource<'a> {
-    /// Its path, and how to open it.
+    /// Path of the log, and the mode to open it with.
     Path(&'a dyn Storage, &'a Path, OpenMode),
     /// The open file.
     File(&'a Arc<dyn File>),
@@ -66,8 +66,8 @@ pub(crate) fn read(file: &dyn File, log: LogSource<'_>, expected: &Identity) -> 
     Ok(Loaded { superblock, log, overlay })
 }
 
-/// Does the object need its log? The code is read before anything else can be believed: it stands
-/// outside of the checksum, which is why its values are far apart.
+/// Returns true if the object needs its log. This code is read before the checksum is checked and
+/// is not covered by it, which is why its values differ in many bits.
 fn needs_log(path: &Path, s: &Superblock) -> Result<bool> {
     s.needs_log().ok_or_else(|| {
         let found = format!("{:#010x}", s.log_required);
@@ -77,8 +77,8 @@ fn needs_log(path: &Path, s: &Superblock) -> Result<bool> {
 
 const LOG_CODES: &str = "0x00000000 for no, 0x96a5c35a for yes";
 
-/// Why there is no log that the file asks for: a file that was replaced while it was being opened goes
-/// on asking for the log that its successor has done with.
+/// Returns the error for a missing log. A file that was replaced while it was being opened still
+/// asks for the log, which its successor may have removed.
 fn log_missing(file: &dyn File, log_path: &Path) -> Result<Error> {
     let path = file.path();
     if file.has_a_name()? {
@@ -88,10 +88,10 @@ fn log_missing(file: &dyn File, log_path: &Path) -> Result<Error> {
     Ok(Error::from_io(std::io::ErrorKind::NotFound.into(), "open", path))
 }
 
-/// Do the file and its log belong to the same time?
+/// Checks that the file and its log belong together.
 fn check_ages(file: &dyn File, log_path: &Path, file_sequence: u64, log: &Log) -> Result<()> {
-    // Pages are written to the object only after their record is durable: an object that is ahead
-    // of its log has lost a part of it.
+    // Pages are written to the object only after their record is durable: if the object is ahead of
+    // its log, a part of the log is lost.
     if file_sequence > log.sequence() && !mutated(Mutant::AgesIgnored) {
         return Err(damaged(
             log_path,
@@ -103,8 +103,8 @@ fn check_ages(file: &dyn File, log_path: &Path, file_sequence: u64, log: &Log) -
     if log.base_sequence() <= file_sequence {
         return Ok(());
     }
-    // A log is reset only when the object file has caught up, so the file is an old one. Either it
-    // was replaced while we were opening it, or somebody put it back.
+    // A log is reset only when the object file has caught up, so this file is an old one. It was
+    // replaced while it was being opened, or an old copy was put back.
     if !file.has_a_name()? {
         let source = std::io::ErrorKind::NotFound.into();
         return Err(Error::from_io(source, "open", file.path()));
@@ -117,16 +117,17 @@ fn check_ages(file: &dyn File, log_path: &Path, file_sequence: u64, log: &Log) -
     ))
 }
 
-/// The superblock as it stands in the file, head checked only: enough to find the arena. Fields that
-/// never change are right even while a commit is half applied; all others are not to be believed.
+/// Reads the superblock from the file and checks only its head, which is enough to find the arena.
+/// Fields that never change are correct even while a commit is partly applied; all others are not
+/// reliable.
 pub(crate) fn peek(file: &dyn File) -> Result<Box<Superblock>> {
     let head = read_page(file)?;
     check_arena(file.path(), &head)?;
     Ok(head)
 }
 
-/// Page 0, head checked only. It is read to where it stays: a page on the stack, and one more for
-/// each copy of it, are as many page faults when a store is opened.
+/// Reads page 0 and checks only its head. It is read directly into its final place: each copy on
+/// the stack would cost another page fault when a store is opened.
 fn read_page(file: &dyn File) -> Result<Box<Superblock>> {
     let mut page: Box<Superblock> = bytemuck::zeroed_box();
     let bytes = bytemuck::bytes_of_mut(&mut *page);
@@ -135,7 +136,8 @@ fn read_page(file: &dyn File) -> Result<Box<Superblock>> {
     Ok(page)
 }
 
-/// An arena is reserved before the checksum can be believed: it must at least be one.
+/// Checks that the arena is a plausible range, because it is reserved before the checksum can be
+/// checked.
 fn check_arena(path: &Path, s: &Superblock) -> Result<()> {
     let (base, length) = (s.arena_base, s.arena_length);
     let aligned = base.is_multiple_of(PAGE_BYTES) && length.is_multiple_of(PAGE_BYTES);
@@ -147,10 +149,10 @@ fn check_arena(path: &Path, s: &Superblock) -> Result<()> {
     Err(damaged(path, "the arena", found, "a range of addresses that a program can have"))
 }
 
-/// End of what a program can map: 47 bits on x86-64, 48 on others.
+/// End of the addresses that a program can map: 47 bits on x86-64, 48 on others.
 const ADDRESSES_END: u64 = 1 << 48;
 
-/// What can be said before the checksum: is it ours, and do we know the format?
+/// Checks what does not need the checksum: magic and format version.
 fn check_head(path: &Path, bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         return Err(damaged(path, "the file", "an empty file", "a superblock of 4096 bytes"));
@@ -184,8 +186,8 @@ fn check_head(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if the checksum is that of this page with the version that this build writes: then
-/// the version is damaged, and not that of a newer build.
+/// Returns true if the checksum is correct for this page with the version that this build writes.
+/// Then the version field is damaged, and the file is not from a newer build.
 fn is_sound_with_known_version(page: &[u8]) -> bool {
     let mut s: Box<Superblock> = bytemuck::zeroed_box();
     bytemuck::bytes_of_mut(&mut *s).copy_from_slice(&page[..PAGE_BYTES as usize]);
@@ -259,7 +261,7 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
     }
     check_regions(path, s)?;
     check_guest(path, s)?;
-    // A raw object has no root until it is given one.
+    // A raw object has no root until the program sets one.
     if s.root_address == 0 && s.root_bytes == 0 {
         return Ok(());
     }
@@ -268,7 +270,7 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
         let first = if i == 0 { r.base + ROOT_AREA_OFFSET as u64 } else { r.base + r.meta_length };
         s.root_address >= first && root_end.is_some_and(|end| end <= r.base + r.length)
     });
-    // Blocks begin at such multiples, and so does the root area.
+    // Blocks and the root area begin at such multiples.
     let aligned = s.is_guest() || s.root_address.is_multiple_of(BLOCK_BYTES_MIN as u64);
     if !inside || !aligned {
         let found = format!("{:#x} and {} bytes", s.root_address, s.root_bytes);
@@ -277,8 +279,8 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
     Ok(())
 }
 
-/// A guest object's window is one that a linear memory can have, and its regions lie in it; no other
-/// object has one.
+/// Checks that a guest object's window fits a linear memory and contains its regions, and that a
+/// native object has none.
 fn check_guest(path: &Path, s: &Superblock) -> Result<()> {
     let guest = s.guest;
     let sound = match s.is_guest() {
@@ -299,7 +301,7 @@ fn check_guest(path: &Path, s: &Superblock) -> Result<()> {
     Err(damaged(path, "the guest window", format!("{guest:x?}"), "one that has all regions"))
 }
 
-/// A linear memory whose pointers have 32 bits ends here.
+/// End of a linear memory with 32-bit pointers.
 const LINEAR_MEMORY_END: u64 = 1 << 32;
 
 fn check_regions(path: &Path, s: &Superblock) -> Result<()> {
@@ -332,7 +334,8 @@ fn check_regions(path: &Path, s: &Superblock) -> Result<()> {
     Ok(())
 }
 
-/// The table, if there is one, is the end of the metadata and behind what else is there.
+/// Returns true if the table, if there is one, is the end of the metadata and does not overlap the
+/// rest of it.
 fn checksums_fit(r: &RegionRecord) -> bool {
     let table = checksum_table_bytes(r.capacity / PAGE_BYTES);
     let chunks = r.capacity.wrapping_sub(r.meta_length) / CHUNK_BYTES;
@@ -342,7 +345,7 @@ fn checksums_fit(r: &RegionRecord) -> bool {
             && meta_length(r.file_offset == 0, chunks) <= r.meta_length - table)
 }
 
-/// Refuses to write beside features that only reading may ignore.
+/// Refuses writing if the object has unknown features that only reading may ignore.
 pub(crate) fn check_writable(path: &Path, s: &Superblock) -> Result<()> {
     let unknown = s.features_read_only_compatible & !READ_ONLY_COMPATIBLE_KNOWN;
     if unknown == 0 {
@@ -355,9 +358,9 @@ pub(crate) fn check_writable(path: &Path, s: &Superblock) -> Result<()> {
     })
 }
 
-/// The checksum a superblock should carry.
+/// Computes the checksum of a superblock.
 pub(crate) fn checksum(s: &Superblock) -> u32 {
-    // Counted as zeros: a copy without them would be a page more to touch.
+    // These fields count as zeros: a copy without them would touch one more page.
     const UNSIGNED: Range<usize> =
         offset_of!(Superblock, log_required)..offset_of!(Superblock, checksum) + size_of::<u32>();
     const _: () = assert!(UNSIGNED.end - UNSIGNED.start == 2 * size_of::<u32>());
@@ -365,12 +368,12 @@ pub(crate) fn checksum(s: &Superblock) -> u32 {
     crc32c(&[&bytes[..UNSIGNED.start], &[0; 8], &bytes[UNSIGNED.end..]])
 }
 
-/// The checksum of a root area.
+/// Computes the checksum of a root area.
 fn root_checksum(root_area: &[u8]) -> u32 {
     crc32c(&[root_area])
 }
 
-/// A superblock with the constant fields filled in.
+/// Returns a superblock with the constant fields filled in.
 pub(crate) fn blank() -> Superblock {
     Superblock {
         magic: SUPERBLOCK_MAGIC,
@@ -401,7 +404,7 @@ impl Superblock {
         self.schema_length = put_text(&mut self.schema, schema);
     }
 
-    /// Is it a guest object, whose addresses are those of a linear memory?
+    /// Returns true for a guest object, whose addresses are those of a linear memory.
     pub(crate) fn is_guest(&self) -> bool {
         self.has(FEATURE_GUEST)
     }
@@ -410,7 +413,7 @@ impl Superblock {
         self.features_incompatible & feature != 0
     }
 
-    /// Does the object need its log? `None` when the file says neither.
+    /// Returns true if the object needs its log; `None` if the code is invalid.
     pub(crate) fn needs_log(&self) -> Option<bool> {
         match self.log_required {
             0 => Some(false),
@@ -421,8 +424,8 @@ impl Superblock {
         }
     }
 
-    /// Gives the object the features of this build's logs and page 0. `root_area` is what page 0 will
-    /// have behind the head.
+    /// Sets the features of this build's logs and page 0. `root_area` is the part of page 0 after
+    /// the superblock.
     pub(crate) fn seal_root(&mut self, root_area: &[u8]) {
         if mutated(Mutant::EarlierFormat) {
             return;
@@ -431,7 +434,7 @@ impl Superblock {
         self.root_checksum = root_checksum(root_area);
     }
 
-    /// Brings regions, length and checksum up to date; the records are as they stand in the file.
+    /// Updates regions, length and checksum. The records have the addresses stored in the file.
     pub(crate) fn seal(&mut self, records: &[RegionRecord], file_length: u64) {
         debug_assert!(records.len() <= REGIONS_MAX);
         self.file_length = file_length;
@@ -441,7 +444,7 @@ impl Superblock {
         self.checksum = checksum(self);
     }
 
-    /// What a commit of this number has as page 0.
+    /// Prepares page 0 for the commit with this number.
     pub(crate) fn seal_commit(
         &mut self,
         sequence: u64,
@@ -456,23 +459,24 @@ impl Superblock {
         self.lay_over(page);
     }
 
-    /// Says that the object needs its log.
+    /// Marks the object as needing its log.
     pub(crate) fn require_log(&mut self) {
         let earlier = mutated(Mutant::EarlierFormat);
         self.log_required = if earlier { LOG_REQUIRED_OLD } else { LOG_REQUIRED };
     }
 
-    /// Puts it over the checked part of page 0; the root area behind that is the program's.
+    /// Copies the superblock over the checked part of page 0; the root area after it belongs to the
+    /// program.
     pub(crate) fn lay_over(&self, page: &mut [u8; PAGE_BYTES as usize]) {
         let bytes = &bytes_of(self)[..SUPERBLOCK_CHECKED_BYTES];
         page[..SUPERBLOCK_CHECKED_BYTES].copy_from_slice(bytes);
     }
 
-    /// The same for a page that is mapped.
+    /// Like [`lay_over`](Superblock::lay_over), for a mapped page.
     ///
     /// # Safety
-    /// At this address page 0 of the object is mapped and writable, and nobody else refers to its
-    /// head.
+    /// Page 0 of the object is mapped writable at this address, and there is no other reference to
+    /// its superblock.
     pub(crate) unsafe fn lay_at(&self, address: u64) {
         const _: () = assert!(SUPERBLOCK_CHECKED_BYTES <= ROOT_AREA_OFFSET);
         let bytes = &bytes_of(self)[..SUPERBLOCK_CHECKED_BYTES];

@@ -1,7 +1,8 @@
-//! Comparing the pages of a mapped commit with their checksums when they are first used.
+//! Compares the pages of a mapped commit with their checksums when they are first used.
 //!
-//! A program that reads a part of an object pays for that part only, and once: a bit a page notes what was
-//! compared. The bits belong to one mapping of one commit, whose pages do not change.
+//! A program that reads a part of an object pays for that part only, and once: a bit for each page
+//! records that it was compared. The bits belong to one mapping of one commit, whose pages do not
+//! change.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,20 +13,20 @@ use crate::format::{PAGE_BYTES, RegionRecord};
 
 const PAGES_PER_WORD: u64 = 64;
 
-/// The pages of a mapping that were found to be right.
+/// The pages of a mapping that were found correct.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
-    /// A bit a page of the file. Allocated by the first comparison.
+    /// One bit for each page of the file. Allocated by the first comparison.
     right: OnceLock<Box<[AtomicU64]>>,
 }
 
 impl Touched {
-    /// Compares the pages that hold `length` bytes from `address`, except those that were compared
-    /// before. False if one of them has no checksum, or lies outside the regions.
+    /// Compares the pages that hold `length` bytes from `address`, except those compared before.
+    /// Returns false if one of them has no checksum, or lies outside the regions.
     ///
     /// # Safety
-    /// The regions are mapped readable, with the overlay's lines over them (tables may lack theirs), and
-    /// nobody writes to them meanwhile. The regions are the same in every call.
+    /// The regions are mapped readable, with the overlay's lines over them (tables may lack
+    /// theirs). No thread writes to them during the call. The regions are the same in every call.
     pub(super) unsafe fn verify(
         &self,
         regions: &[RegionRecord],
@@ -51,7 +52,8 @@ impl Touched {
                 return Ok(false);
             };
             let bit = 1 << (number % PAGES_PER_WORD);
-            // The bit stands for nothing but itself: the pages were mapped before this value was shared.
+            // Relaxed order suffices: the bit guards no other data, as the pages were mapped before
+            // this value was shared.
             if word.load(Ordering::Relaxed) & bit != 0 {
                 continue;
             }

@@ -1,4 +1,8 @@
-//! One writer's session with an object: the last commit mapped privately, and the next one made.
+//! One writer's session with an object: maps the last commit privately and makes the next one.
+//!
+//! A [`Writer`] owns the writer lock, the engine, the heap and the region set, and keeps them in
+//! step. The superblock in memory is the one that the next commit writes. Protected memory is
+//! stored to only between [`opened`] and the drop of its result.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -28,11 +32,11 @@ use crate::format::{FEATURE_HOLES, PAGE_BYTES, ROOT_AREA_OFFSET, Superblock};
 use crate::mutate::{Mutant, mutated};
 use crate::storage::File;
 
-/// Disk space that an object does not need is given back at close when it is more than one part in
-/// this many of the file: it costs a flush, or three where the log has lines for what goes.
+/// Closing gives unneeded disk space back when it is more than one part in this many of the file.
+/// That costs a flush, or three if the log has lines for the released part.
 const GIVE_BACK_BEYOND_PART: u64 = 8;
-/// One part in so many of a file's end, where that is at least so many bytes: an object that was
-/// built in one go is about as long as what is in it.
+/// Minimum part and minimum bytes of a file's unused end for which cutting is worthwhile: an object
+/// that was built in one go is about as long as its contents.
 const TRIM_LARGE: (u64, u64) = (128, 2 << 20);
 
 fn worth_cutting(spare: u64, file_length: u64) -> bool {
@@ -41,29 +45,29 @@ fn worth_cutting(spare: u64, file_length: u64) -> bool {
         || (spare >= bytes_min && spare > file_length / part)
 }
 
-/// Free chunks are given back at close where at least this many (1 MiB) follow one another: fewer
-/// cost more in extents than they give.
+/// Closing gives free chunks back where at least this many (1 MiB) are adjacent: fewer cost more in
+/// extents than they save.
 const HOLE_CHUNKS_MIN: usize = 16;
 
-/// An object open for writing. Holds the writer lock while it lives; dropping it forgets
-/// what was not committed.
+/// An object open for writing. Holds the writer lock while it lives; dropping it discards
+/// uncommitted changes.
 pub(crate) struct Writer {
     file: Arc<dyn File>,
     engine: Engine,
     heap: Heap,
     region_set: Arc<RegionSet>,
-    /// Children have the memory as of the fork.
+    /// Gives forked children the memory as of the fork.
     in_children: Option<Inherited>,
-    /// Keeps the memory closed to stores, but for scopes.
+    /// Write-protects the memory except while a scope is open.
     protector: Option<Arc<Protector>>,
-    /// The head of page 0 as the next commit will write it, lengths and sequence aside.
+    /// Superblock as the next commit will write it, except for lengths and sequence.
     superblock: Box<Superblock>,
     grew: bool,
-    /// Room was reserved: closing leaves it.
+    /// Room was reserved, so closing keeps it.
     reserved: bool,
-    /// Number of the commit that the session began with.
+    /// Number of the last commit when the session was opened.
     opened_at: u64,
-    /// What becomes of words that lead out of the object, if commits look for them.
+    /// Treatment of foreign pointers, if commits look for them.
     foreign: Option<ForeignCheck>,
 }
 
@@ -113,14 +117,14 @@ impl Writer {
             sequence: superblock.commit_sequence,
         })?;
         let source = Arc::clone(&region_set);
-        // SAFETY: the region_set maps the regions writable and is kept by the heap itself; the
+        // SAFETY: the region set maps the regions writable and is owned by the heap itself; the
         // writer lock keeps other processes away from the metadata.
         let heap = unsafe { Heap::new(source, superblock.regions()) };
-        // A catalog's sessions are short, and no program looks at its memory.
+        // Sessions of the catalog are short, and no program reads their memory.
         let in_children = (policy == LogPolicy::WhileOpen)
             .then(|| Inherited::new(&region_set, heap.shared_lock(), settings.in_children));
         let opened_at = superblock.commit_sequence;
-        // Made with room, and nobody has used it yet: the room is to stay.
+        // The object was created with room that is still unused, so the room must stay.
         let reserved = opened_at == 1
             && superblock.root_address == 0
             && superblock.regions().iter().any(|region| region.length > region.meta_length);
@@ -139,31 +143,31 @@ impl Writer {
         })
     }
 
-    /// Tells a forked child whether it has the memory.
+    /// Returns the flag that tells a forked child whether it has the memory.
     pub(crate) fn memory_in_child(&self) -> MemoryInChild {
         self.in_children.as_ref().map(Inherited::memory).unwrap_or_default()
     }
 
-    /// Closes the object's memory to stores from now on, except in scopes of the protector that is
-    /// given back.
+    /// Write-protects the object's memory from now on, except in scopes of the returned protector.
     pub(crate) fn protect(&mut self, protection: Protection) -> Result<Option<Arc<Protector>>> {
         let embedder = self.protector.as_ref().and_then(|protector| protector.embedder());
         self.protector = Protector::new(protection, &self.region_set, embedder)?;
         Ok(self.protector.clone())
     }
 
-    /// Puts the object's memory under an embedder's key from now on; before it is protected.
+    /// Puts the object's memory under an embedder's key. Call it before
+    /// [`protect`](Writer::protect).
     pub(crate) fn guard_by(&mut self, key: &AccessKey) -> Result<()> {
         self.protector = Protector::of_embedder(key, &self.region_set)?;
         Ok(())
     }
 
-    /// What keeps the memory closed to stores, for who stores by way of the heap.
+    /// Returns the protector, for callers that store through the heap.
     pub(crate) fn protector(&self) -> Option<Arc<Protector>> {
         self.protector.clone()
     }
 
-    /// How the memory is kept closed to stores.
+    /// Returns the write protection in effect.
     pub(crate) fn protection(&self) -> ActiveProtection {
         self.protector.as_ref().map_or(ActiveProtection::Nothing, |protector| protector.active())
     }
@@ -183,7 +187,7 @@ impl Writer {
         &self.superblock
     }
 
-    /// Changes fields of the superblock; they take effect with the next commit.
+    /// Gives access to the superblock; changes take effect with the next commit.
     pub(crate) fn superblock_mut(&mut self) -> &mut Superblock {
         &mut self.superblock
     }
@@ -193,17 +197,18 @@ impl Writer {
         self.engine.sequence()
     }
 
-    /// Does the object file have every commit, in memory at least? Not when a disk refused it.
+    /// Returns true if the object file has every commit, in the page cache at least. False after a
+    /// disk refused an apply.
     pub(crate) fn is_applied(&self) -> bool {
         self.engine.overlay().is_empty()
     }
 
-    /// Fails when nothing can be committed any more, or by this process.
+    /// Fails if no commit is possible any more, or not by this process.
     pub(crate) fn check_usable(&self) -> Result<()> {
         self.engine.check_usable()
     }
 
-    /// The last commit, and where the log stands.
+    /// Number of the last commit, and the log's position.
     pub(crate) fn position(&self) -> (u64, LogPosition) {
         (self.engine.sequence(), self.engine.log_position())
     }
@@ -213,23 +218,24 @@ impl Writer {
         self.engine.log_bytes()
     }
 
-    /// Addresses of regions that the next commit adds: they must be recorded before.
+    /// Leases of regions that the next commit adds: they must be in the catalog before that commit.
     pub(crate) fn new_leases(&self) -> Vec<(u64, u64)> {
         self.region_set.new_leases()
     }
 
-    /// Address ranges that the file backs, uncommitted growth included: base and bytes.
+    /// Address ranges that the file backs, including uncommitted growth: base and bytes.
     pub(crate) fn regions(&self) -> Vec<(u64, u64)> {
         self.region_set.records().iter().map(|r| (r.base, r.length)).collect()
     }
 
-    /// What is allocated.
+    /// Returns the allocator's statistics.
     pub(crate) fn statistics(&self) -> HeapStatistics {
         let _open = self.protector.as_deref().map(Protector::open_for_reading);
         self.heap.statistics()
     }
 
-    /// What lies where, uncommitted changes included. Nobody may change the object meanwhile.
+    /// Returns the object's layout, including uncommitted changes. No other thread may change the
+    /// object during the call.
     pub(crate) fn map(&mut self) -> Result<ObjectMap> {
         let protector = self.protector.clone();
         let _open = protector.as_deref().map(Protector::open_for_reading);
@@ -238,8 +244,8 @@ impl Writer {
             let end = address + bytes.len() as u64;
             let inside = records.iter().any(|r| address >= r.base && end <= r.base + r.length);
             if inside {
-                // SAFETY: the range lies in a region, mapped for as long as the writer lives, and
-                // the caller has stopped everybody who might change it.
+                // SAFETY: the range lies in a region, which is mapped for as long as the writer
+                // lives, and the caller has stopped every thread that might change it.
                 let mapped =
                     unsafe { std::slice::from_raw_parts(address as *const u8, bytes.len()) };
                 bytes.copy_from_slice(mapped);
@@ -282,8 +288,8 @@ impl Writer {
         Ok(map)
     }
 
-    /// Would a commit have something to say? Costs a page-table scan and, up to the first change, a
-    /// comparison of the pages that were stored to.
+    /// Returns true if a commit would change the object. Costs a page-table scan and, up to the
+    /// first change, a comparison of the pages that were stored to.
     pub(crate) fn has_changes(&mut self) -> Result<bool> {
         self.engine.check_usable()?;
         if !self.region_set.growth().fresh.is_empty() {
@@ -299,7 +305,7 @@ impl Writer {
         Ok(changed)
     }
 
-    /// Commits; false when nothing had changed. See [`Engine::commit`].
+    /// Commits. Returns false if nothing had changed. See [`Engine::commit`].
     pub(crate) fn commit(&mut self) -> Result<bool> {
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
@@ -307,12 +313,14 @@ impl Writer {
     }
 
     fn commit_growth(&mut self, growth: Growth) -> Result<bool> {
-        // A forked child has no part in the memory that settling looks at.
+        // Checked first: a forked child must not touch the memory that flushing the thread caches
+        // reads.
         self.engine.check_usable()?;
         self.heap.flush_thread_caches();
         self.region_set.write_private()?;
         if self.region_set.write_deferred()? && !mutated(Mutant::DeferredIsNoHole) {
-            // Builds that do not know of holes would be surprised by a full disk.
+            // Earlier builds, which do not know holes, must not meet a full disk in the middle of a
+            // store.
             self.superblock.features_incompatible |= FEATURE_HOLES;
         }
         let grew = !growth.fresh.is_empty();
@@ -326,7 +334,8 @@ impl Writer {
                 return Ok(());
             };
             if foreign.judge(suspects, heap, &mut superblock, path)? {
-                // SAFETY: the region_set maps page 0 writable, and a raw object's root is not there.
+                // SAFETY: the region set maps page 0 writable, and a raw object's root is not in
+                // it.
                 unsafe { lay_root_area(&superblock, base) };
             }
             Ok(())
@@ -343,7 +352,7 @@ impl Writer {
         Ok(committed)
     }
 
-    /// Has commits look for words that lead out of the object.
+    /// Makes commits look for foreign pointers.
     ///
     /// # Errors
     /// `Damaged` for a record of code that cannot be read.
@@ -360,7 +369,7 @@ impl Writer {
         self.allow_registered_code()
     }
 
-    /// Makes pointers legal that lead into the code which the head has as registered, and no others.
+    /// Makes pointers legal that lead into the code registered in the superblock, and no others.
     fn allow_registered_code(&mut self) -> Result<()> {
         if self.foreign.is_none() {
             return Ok(());
@@ -372,17 +381,17 @@ impl Writer {
         Ok(())
     }
 
-    /// What decides about words that lead out of the object.
+    /// Returns the treatment of foreign pointers.
     pub(crate) fn foreign(&mut self) -> Option<&mut ForeignCheck> {
         self.foreign.as_mut()
     }
 
-    /// Pointers out of the object that were reported since the last call.
+    /// Returns the foreign pointers reported since the last call.
     pub(crate) fn foreign_pointers(&mut self) -> Vec<ForeignPointer> {
         self.foreign.as_mut().map(ForeignCheck::take).unwrap_or_default()
     }
 
-    /// Which builds of programs the object's pointers lead into.
+    /// Returns the record of the program builds that the object's pointers lead into.
     ///
     /// # Errors
     /// `Damaged`, `NewerFormat`.
@@ -390,13 +399,13 @@ impl Writer {
         Code::of(self.file.path(), &self.superblock)
     }
 
-    /// Makes pointers into this program legal, which has to have a fixed address, and records its
-    /// build with the next commit; or takes the record of all builds away.
+    /// Makes pointers into this program legal and records its build with the next commit. The
+    /// program must have a fixed address. With `register` false, removes the record of all builds.
     ///
     /// # Errors
-    /// `Unsupported` for a program that lies elsewhere in each process.
+    /// `Unsupported` for a position-independent program.
     pub(crate) fn register_code(&mut self, register: bool) -> Result<()> {
-        // In a forked child page 0 takes no stores.
+        // In a forked child page 0 is not writable.
         self.engine.check_usable()?;
         if register {
             let loaded = LoadedCode::now();
@@ -427,24 +436,25 @@ impl Writer {
         self.allow_registered_code()
     }
 
-    /// Makes everything committed so far durable, whatever the level.
+    /// Makes everything committed so far durable, at any level.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.engine.sync()
     }
 
-    /// Commits even when only the superblock's own fields changed.
+    /// Commits even if only the superblock's own fields changed.
     pub(crate) fn commit_superblock(&mut self) -> Result<bool> {
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
         let file_length = self.superblock.file_length;
         self.superblock.seal(&self.region_set.records(), file_length);
-        // SAFETY: the region_set maps page 0 writable, and nobody else refers to its head.
+        // SAFETY: the region set maps page 0 writable, and there is no other reference to its
+        // superblock.
         unsafe { self.superblock.lay_at(self.region_set.base()) };
         self.commit()
     }
 
-    /// Goes back to the last commit. Not after a failed flush: the last commit is unknown then, and its
-    /// record, which may be in the log, needs the memory that taking growth back would cut off.
+    /// Returns to the last commit. Fails after a failed flush: the last commit is unknown then, and
+    /// its record, which may be in the log, needs the memory that undoing growth would cut off.
     pub(crate) fn rollback(&mut self) -> Result<()> {
         self.engine.check_usable()?;
         let protector = self.protector.clone();
@@ -458,20 +468,21 @@ impl Writer {
         self.allow_registered_code()
     }
 
-    /// Makes the object file durable and empties the log.
-    /// False while readers are in the way.
+    /// Makes the object file durable and empties the log. Returns false while readers are in the
+    /// way.
     pub(crate) fn checkpoint(&mut self) -> Result<bool> {
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
         self.engine.checkpoint()
     }
 
-    /// Gives the disk space of free chunks back, where at least `chunks_min` of them follow one
-    /// another. Commits what was stored meanwhile. Gives the bytes; 0 while readers of an older
-    /// commit are there, or where the file system has no holes.
+    /// Gives the disk space of free chunks back where at least `chunks_min` of them are adjacent,
+    /// after committing all stores. Returns the number of bytes; 0 while readers of an older commit
+    /// are present, or if the file system has no holes.
     ///
-    /// The order: a commit says that these chunks are holes and that their checksums mean nothing;
-    /// then they are punched, and that is flushed before anything is taken for zeros.
+    /// The order matters. First a commit records that these chunks are holes and that their
+    /// checksums are unknown. Then the holes are punched and flushed, before any page is taken for
+    /// zeros.
     pub(crate) fn give_back(&mut self, chunks_min: usize) -> Result<u64> {
         let holes = self.heap.mark_holes(chunks_min);
         if holes.is_empty() {
@@ -494,8 +505,8 @@ impl Writer {
         verify_now(&*self.file, self.superblock.regions(), self.engine.overlay())
     }
 
-    /// The same in a thread. A writer that could not apply what its predecessor left compares now:
-    /// the file alone is no commit.
+    /// Starts [`verify`](Writer::verify) in a thread. A writer that could not apply its
+    /// predecessor's commits verifies at once, because the file alone is not a commit.
     pub(crate) fn verify_in_background(&self) -> Result<Option<BackgroundVerification>> {
         if !self.engine.overlay().is_empty() {
             return self.verify().map(|()| None);
@@ -505,7 +516,7 @@ impl Writer {
         BackgroundVerification::start(file, regions, Overlay::default(), applies).map(Some)
     }
 
-    /// Ends the session, giving back what growing left unused at the file's end, and large holes.
+    /// Ends the session, and gives back the unused end of the file and large holes.
     pub(crate) fn close(&mut self) -> Result<()> {
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
@@ -525,8 +536,8 @@ impl Writer {
         self.engine.close()
     }
 
-    /// Commits, and gives back all the disk space that the object does not need, with the bytes of
-    /// it. Readers of older commits keep theirs.
+    /// Commits and gives back all disk space that the object does not need. Returns the number of
+    /// bytes. Readers of older commits keep their pages.
     pub(crate) fn shrink(&mut self) -> Result<u64> {
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
@@ -538,17 +549,18 @@ impl Writer {
         Ok(before.saturating_sub(self.file.disk_bytes()?))
     }
 
-    /// Makes room for a block of so many bytes, or for smaller ones.
+    /// Reserves room for a block of `bytes` bytes, or for smaller ones.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
         self.region_set.make_room(|| self.heap.reserve(bytes))
     }
 
-    /// Room was reserved: closing leaves it with the object.
+    /// Notes that room was reserved, so closing keeps it.
     pub(crate) fn reserved(&mut self) {
         self.reserved = true;
     }
 
-    /// Commits, and cuts up to `bytes_max` of the file's unused end off. Gives the bytes.
+    /// Commits, and cuts up to `bytes_max` of unused bytes off the file's end. Returns the number
+    /// of bytes.
     pub(crate) fn release(&mut self, bytes_max: u64) -> Result<u64> {
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
@@ -558,8 +570,8 @@ impl Writer {
         Ok(before.saturating_sub(self.superblock.file_length))
     }
 
-    /// Gives back the unused end of the file, but no more than `bytes_max`, if so many bytes of such a
-    /// file are `worth` it. Everything is committed.
+    /// Cuts up to `bytes_max` of unused bytes off the file's end, if `worth` approves the number
+    /// for a file of this length. Everything must be committed.
     fn trim(&mut self, bytes_max: u64, worth: impl Fn(u64, u64) -> bool) -> Result<()> {
         let mut used = self.heap.flush_and_measure();
         let records = self.region_set.records();
@@ -574,12 +586,12 @@ impl Writer {
         if spare == 0 || !worth(spare, self.superblock.file_length) {
             return Ok(());
         }
-        // Who reads a longer commit uses what would be cut, or given out again by later sessions:
-        // the object gets shorter only while nobody reads it.
+        // A reader of a longer commit uses the part that would be cut, or that later sessions would
+        // allocate again. So the object is made shorter only while there are no readers.
         let file = Arc::clone(&self.file);
         let Some(alone) = locks::hold_alone(&*file)? else { return Ok(()) };
-        // The shorter length is committed before the file is cut: a cut file with a superblock
-        // that speaks of more would be taken for damage.
+        // The shorter length is committed before the file is cut: a cut file whose superblock has
+        // the old length would be taken for damage.
         let mut shorter = records;
         if let Some(last) = shorter.last_mut() {
             last.length -= spare;
@@ -626,15 +638,15 @@ impl Drop for Writer {
     }
 }
 
-/// What the library stores into a protected object, it stores in a scope of its own.
+/// Opens a protected object for the library's own stores.
 fn opened(protector: Option<&Protector>) -> Result<Opened<'_>> {
     protector.map_or_else(|| Ok(Opened::always()), Protector::open_for_library)
 }
 
-/// Puts the root area of a head into page 0 in memory.
+/// Copies the root area of a superblock into the mapped page 0.
 ///
 /// # Safety
-/// Page 0 is mapped writable at `base`, and nobody refers to its root area.
+/// Page 0 is mapped writable at `base`, and there is no reference to its root area.
 unsafe fn lay_root_area(superblock: &Superblock, base: u64) {
     let to = (base + ROOT_AREA_OFFSET as u64) as *mut u8;
     // SAFETY: as the caller promises; the area ends with the page.
@@ -643,7 +655,7 @@ unsafe fn lay_root_area(superblock: &Superblock, base: u64) {
     };
 }
 
-/// Page 0 as it is in memory.
+/// Reads page 0 from memory.
 fn read_head(base: u64) -> Superblock {
     // SAFETY: `base` is the mapped page 0 and any bytes are a superblock.
     unsafe { (base as *const Superblock).read() }

@@ -1,11 +1,13 @@
-//! Large growth that takes no disk space before it is stored to.
+//! Large growth takes no disk space until it is stored to.
 //!
-//! A block of more than [`Deferral::from_bytes`] makes the file longer by a hole, and its memory is zeros of the process's own. A commit
-//! finds the pages that were stored to, reserves the steps of the file that they are in, and writes them there. So 20 GiB of
-//! addresses take neither 20 GiB of disk nor a long flush, and a full disk is an error of the commit: no store can fail.
+//! A block of more than [`Deferral::from_bytes`] extends the file by a hole, and its memory is
+//! anonymous. A commit finds the pages that were stored to, reserves the steps of the file that
+//! contain them, and writes them there. So 20 GiB of addresses take neither 20 GiB of disk nor a
+//! long flush. A full disk is an error of the commit: a store cannot fail.
 //!
-//! Such memory cannot be written out when the machine runs short of memory. So a block that is larger than half of the memory
-//! that can be had is reserved at once and mapped from the file, as small growth is. So is every block on tmpfs.
+//! The kernel cannot write such memory out when the machine runs short of memory. So a block larger
+//! than half of the available memory is reserved at once and mapped from the file, like small
+//! growth, and so is every block on tmpfs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,18 +19,19 @@ use crate::error::Result;
 use crate::format::PAGE_BYTES;
 use crate::storage::File;
 
-/// A deferred block takes at most one part in so many of the memory that can be had.
+/// A deferred block takes at most one part in this many of the available memory.
 const MEMORY_PARTS: u64 = 2;
 static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
 
 impl RegionSet {
-    /// From now on large growth is deferred. Each commit calls [`write_deferred`](RegionSet::write_deferred).
+    /// Defers large growth from now on. Each commit must call
+    /// [`write_deferred`](RegionSet::write_deferred).
     pub(crate) fn defer_large_growth(&mut self, deferral: Deferral) {
         self.deferred_from = Some(deferral.from_bytes);
         self.unreserved = Arc::new(Unreserved::in_steps(deferral.step_bytes));
     }
 
-    /// Whether growth by so many bytes is to take no disk space yet.
+    /// Returns true if growth by `gained` bytes is to be deferred.
     pub(super) fn is_to_be_deferred(&self, file: &dyn File, gained: u64) -> bool {
         self.deferred_from.is_some_and(|from| gained > from)
             && !self.for_room.load(Relaxed)
@@ -39,25 +42,26 @@ impl RegionSet {
             && evermap_observe::available_bytes().is_some_and(|had| gained <= had / MEMORY_PARTS)
     }
 
-    /// Makes a region longer by a hole of the file.
+    /// Extends a region by a hole in the file.
     pub(super) fn defer(&self, file: &dyn File, h: &mut Held, gained: u64) -> Result<()> {
         let from = h.record.file_offset + h.record.length;
         if file.length()? < from + gained {
             file.set_length(from + gained)?;
         }
         h.mapping.map_zeros(h.record.base + h.record.length, gained)?;
-        // As all of a session's memory. A fork opens it to its child.
+        // Like all of a session's memory. A fork opens it to its child.
         h.mapping.leave_out_of_children(h.record.base + h.record.length, gained);
         h.deferred.push((h.record.length, h.record.length + gained));
         self.unreserved.add(from, from + gained);
         Ok(())
     }
 
-    /// Writes the pages of deferred memory that were stored to into the file, which the next commit flushes, and reserves space
-    /// for them before. No thread may store there meanwhile. Says whether there is deferred memory.
+    /// Writes the pages of deferred memory that were stored to into the file, which the next commit
+    /// flushes. Reserves disk space for them first. No thread may store there during the call.
+    /// Returns true if there is deferred memory.
     ///
     /// # Errors
-    /// `DiskFull` and the like: nothing is lost, and it can be done again.
+    /// `DiskFull` and other I/O errors. Nothing is lost, and the call can be repeated.
     pub(crate) fn write_deferred(&self) -> Result<bool> {
         let held = self.lock();
         if held.iter().all(|h| h.deferred.is_empty()) {
@@ -70,14 +74,15 @@ impl RegionSet {
         for run in pages.chunk_by(follows) {
             let (page, address) = run[0];
             let bytes = run.len() * PAGE_BYTES as usize;
-            // SAFETY: the pages are mapped and hold stored bytes, and no thread stores there during a commit.
+            // SAFETY: the pages are mapped and hold stored bytes, and no thread stores there during
+            // a commit.
             let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
             file.write_at(bytes, page * PAGE_BYTES)?;
         }
         Ok(true)
     }
 
-    /// Ranges of addresses with the pages of deferred memory that were stored to.
+    /// Address ranges of the deferred pages that were stored to.
     pub(crate) fn stored_deferred(&self) -> Vec<(u64, u64)> {
         let pages = self.lock().iter().flat_map(stored_pages).collect::<Vec<_>>();
         let ranges = pages.chunk_by(|a, b| a.1 + PAGE_BYTES == b.1);
@@ -85,7 +90,8 @@ impl RegionSet {
     }
 }
 
-/// Pages of deferred memory that hold anything but zeros: number in the file and address, ascending.
+/// Pages of deferred memory that hold anything but zeros: number in the file and address,
+/// ascending.
 fn stored_pages(h: &Held) -> Vec<(u64, u64)> {
     let (mut own, mut pages) = (Vec::new(), Vec::new());
     let scanner = PageScanner::new(false);
@@ -95,7 +101,7 @@ fn stored_pages(h: &Held) -> Vec<(u64, u64)> {
     for address in
         own.into_iter().flat_map(|(first, end)| (first..end).step_by(PAGE_BYTES as usize))
     {
-        // SAFETY: the page is mapped. A store meanwhile is the next commit's.
+        // SAFETY: the page is mapped. A store during the comparison belongs to the next commit.
         let page = unsafe { std::slice::from_raw_parts(address as *const u8, PAGE_BYTES as usize) };
         if page != ZEROS {
             pages.push(((h.record.file_offset + (address - h.record.base)) / PAGE_BYTES, address));

@@ -1,4 +1,7 @@
-//! A region_set around a fork: memory gained since the last commit becomes private, here and in the child.
+//! Forks: memory gained since the last commit becomes private, in the parent and in the child.
+//!
+//! The locks taken by [`RegionSet::hold_for_fork`] are held across the fork, so the regions do not
+//! change between the preparation in the parent and the work in the child.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -9,22 +12,23 @@ use crate::at_fork;
 use crate::error::Result;
 use crate::storage::File;
 
-/// A region_set that does not change.
+/// A locked region set, which does not change.
 pub(in crate::object) struct HeldForFork<'a> {
     pub(in crate::object) file: MutexGuard<'a, Arc<dyn File>>,
     pub(in crate::object) held: MutexGuard<'a, Vec<Held>>,
 }
 
 impl RegionSet {
-    /// The file and the regions, locked for the time of a fork; `None` if they cannot be had soon.
+    /// Locks the file and the regions for the duration of a fork; `None` if the locks are not
+    /// available soon.
     pub(in crate::object) fn hold_for_fork(&self) -> Option<HeldForFork<'_>> {
         let held = at_fork::lock_for_fork(&self.state)?;
         let file = at_fork::lock_for_fork(&self.file)?;
         Some(HeldForFork { file, held })
     }
 
-    /// Makes memory that was gained since the last commit private, with the contents it has. The first
-    /// fork after a growth copies the pages that were stored to; later ones find them private.
+    /// Makes memory gained since the last commit private and keeps its contents. The first fork
+    /// after a growth copies the pages that were stored to; later ones find them private.
     pub(in crate::object) fn make_private(&self, file: &dyn File, held: &mut [Held]) -> Result<()> {
         for h in held {
             for (from, to) in h.shared() {
@@ -38,8 +42,8 @@ impl RegionSet {
     fn make_part_private(&self, file: &dyn File, h: &Held, from: u64, to: u64) -> Result<()> {
         let Held { record, mapping, .. } = h;
         let (at, end) = (record.file_offset + from, record.file_offset + to);
-        // In one step for other threads: what they store before is in the file's pages, which the
-        // mapping shows, and what they store after is in pages of their own.
+        // The switch is atomic for other threads. Earlier stores are in the file's pages, which the
+        // mapping shows; later stores go to private pages.
         mapping.map(file, record.base + from, end - at, at, Sharing::PrivateWritable)?;
         let mut next = at;
         while let Some((start, stop)) = file.next_data(next)?.filter(|(start, _)| *start < end) {
@@ -53,8 +57,8 @@ impl RegionSet {
         Ok(())
     }
 
-    /// Makes memory that was gained since the last commit the child's own: pages that nobody stored to
-    /// before the fork are zeros, and the file's pages in their place belong to the parent.
+    /// Makes memory gained since the last commit the child's own. Pages that were not stored to
+    /// before the fork become zeros, because the file's pages in their place belong to the parent.
     pub(in crate::object) fn make_gained_own(held: &[Held]) -> Result<()> {
         for h in held.iter().filter(|h| h.record.length > h.committed) {
             let (start, end) = (h.record.base + h.committed, h.record.base + h.record.length);
@@ -76,25 +80,26 @@ impl RegionSet {
         Ok(())
     }
 
-    /// Writes what a fork made private of gained memory to the file, which the next commit flushes.
-    /// Nobody stores there meanwhile.
+    /// Writes gained memory that a fork made private to the file, which the next commit flushes. No
+    /// thread may store there during the call.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// The file cannot be written.
     pub(crate) fn write_private(&self) -> Result<()> {
         let file = self.file();
         for h in self.lock().iter().filter(|h| h.private > h.committed) {
             let (start, end) = (h.record.base + h.committed, h.record.base + h.private);
             let mut own = Vec::new();
             PageScanner::new(false).scan(start, end, &mut own);
-            // Deferred memory is written with space reserved for it.
+            // Deferred memory is written by `write_deferred`, which reserves space for it.
             let is_deferred = |address: u64| {
                 let at = address - h.record.base;
                 h.deferred.iter().any(|(from, to)| (*from..*to).contains(&at))
             };
             for (first, behind) in own.into_iter().filter(|(first, _)| !is_deferred(*first)) {
                 let offset = h.record.file_offset + (first - h.record.base);
-                // SAFETY: the range is mapped, and the caller has stopped everybody who stores there.
+                // SAFETY: the range is mapped, and the caller has stopped every thread that stores
+                // there.
                 let pages = unsafe {
                     std::slice::from_raw_parts(first as *const u8, (behind - first) as usize)
                 };

@@ -1,11 +1,11 @@
-//! The regions of an object that a writer has mapped: how it grows and how growth is undone.
+//! The regions of an object that a writer has mapped: growth, and undoing growth.
 //!
-//! Up to its committed length a region is mapped private; what it gained since is mapped shared,
-//! straight over the file, which was reserved first: running out of disk is an error of the
-//! allocation and never a signal. A region grows in place up to its capacity; then the object gets
-//! another region, at least as large as all it has.
+//! Up to its committed length a region is mapped private. Memory gained since is mapped shared,
+//! directly over the file. The file is reserved first, so a full disk is an error of the allocation
+//! and never a signal. A region grows in place up to its capacity; then the object gets another
+//! region, at least as large as all existing ones together.
 //!
-//! A fork makes gained memory private, see `fork`: its pages then go to the file at the commit.
+//! A fork makes gained memory private, see `fork`; the commit writes its pages to the file.
 
 mod deferred;
 mod fork;
@@ -30,30 +30,32 @@ pub(super) use fork::HeldForFork;
 pub(crate) use shape::{RegionPlan, lease_of};
 use shape::{RegionShape, lead_bytes};
 
-/// Smallest and largest step by which the file grows beyond what was asked for.
+/// Minimum and maximum step by which the file grows beyond the requested size.
 const GROW_STEP_BYTES: (u64, u64) = (CHUNK_BYTES, 64 << 20);
-/// What an object gained is touched at once up to this many bytes: it is about to be written, and
-/// populating costs a third less than a fault a page (17.9 ns a node of 64 bytes against 12.9).
+/// Gained memory is populated at once up to this size: it is about to be written, and populating
+/// costs a third less than page faults (12.9 ns for a node of 64 bytes instead of 17.9).
 const POPULATED_BYTES_MAX: u64 = 2 << 20;
-/// An object that has this much grows by whole huge pages, and the kernel is asked for such: filling
-/// 320 MB with nodes of 64 bytes took 5,000 faults and 20 ns a node, in steps that end anywhere
-/// 37,000 and 32 to 57.
+/// From this size on an object grows by whole huge pages, and the kernel is asked for huge pages.
+/// Filling 320 MB with nodes of 64 bytes took 5,000 faults and 20 ns a node; with steps that end
+/// anywhere it took 37,000 faults and 32 to 57 ns.
 const HUGE_STEPS_FROM_BYTES: u64 = 4 << 20;
-/// Growth by at least this much is written back while it is being filled: in objects from 256 MiB
-/// on. Of 320 MB with two threads it cost filling a third, and gained the commit as much.
+/// Growth by at least this much is written back while it is being filled; that is in objects from
+/// 256 MiB on. With 320 MB and two threads, filling took a third longer, and the commit gained as
+/// much.
 const WRITTEN_BEHIND_BYTES_MIN: u64 = 32 << 20;
-/// A further region has four times the chunks there are, up to this many (256 MiB); as many as
-/// there are above. Few regions open quickly: each costs a mapping and a lock.
+/// A further region has four times the existing chunks up to this many (256 MiB), and as many as
+/// exist above. Few regions open quickly: each costs a mapping and a lock.
 const REGION_FACTOR_SMALL_CHUNKS: u64 = 4096;
-/// Chunks of a first region when nobody says how large the object will be: 1 MiB.
+/// Chunks of a first region when the object's size is not known: 1 MiB.
 pub(crate) const FIRST_CHUNKS: u64 = 16;
 
-/// Where an object gets addresses from: its store.
+/// Source of an object's addresses: its store.
 pub(crate) trait Addresses: Send + Sync {
-    /// Leases `bytes` of addresses, chunk-aligned (as a huge page, if they are many), for this
-    /// process: nobody else gets them until they are recorded in the catalog or this process ends.
+    /// Leases `bytes` of addresses for this process, chunk-aligned, or aligned like a huge page if
+    /// they are many. No other process gets them until they are recorded in the catalog or this
+    /// process ends.
     fn lease(&self, bytes: u64) -> Result<u64>;
-    /// Gives a lease up that did not come to be recorded.
+    /// Releases a lease that was not recorded.
     fn give_up(&self, base: u64, bytes: u64);
 }
 
@@ -63,37 +65,37 @@ pub(crate) struct RegionSet {
     space: Arc<AddressSpace>,
     addresses: Arc<dyn Addresses>,
     plan: RegionPlan,
-    /// New regions keep page checksums: all regions of an object do, or none.
+    /// New regions keep page checksums. Either all regions of an object do, or none.
     checksums: bool,
-    /// The file is never made shorter than this: readers of an older commit have it mapped.
+    /// Minimum file length: readers of an older commit have the file mapped up to here.
     length_min: AtomicU64,
     state: Mutex<Vec<Held>>,
     write_behind: WriteBehind,
-    /// New regions get this key.
+    /// Protection key for new regions.
     key: OnceLock<Arc<Key>>,
-    /// What is gained now is room, and not about to be written.
+    /// Memory gained now is reserved room, and not about to be written.
     for_room: AtomicBool,
-    /// Growth by more than so many bytes at once is deferred, see `deferred`.
+    /// Growth by more than this many bytes at once is deferred, see `deferred`.
     deferred_from: Option<u64>,
-    /// What of the file has no disk space yet.
+    /// Parts of the file without disk space.
     unreserved: Arc<Unreserved>,
-    /// Stores fault, but for scopes. Changed under the lock of `state`.
+    /// Stores fault except in scopes. Changed under the lock of `state`.
     closed: AtomicBool,
-    /// Nobody else reads the file while the object is open.
+    /// No other process reads the file while the object is open.
     locked: AtomicBool,
 }
 
-/// What is behind a new region at once, beside its metadata.
+/// Parts of a new region that the file backs at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
-    /// Nothing.
+    /// Metadata only.
     Metadata,
-    /// In a large region, data up to the end of the huge page that the metadata ends in: a huge page
-    /// that another mapping begins in the middle of is none.
+    /// In a large region, also data up to the end of the huge page in which the metadata ends. A
+    /// second mapping that began inside of that page would prevent the huge page.
     HugePage,
-    /// These bytes of chunks, which are about to be written.
+    /// Also this many bytes of chunks, which are about to be written.
     Data(u64),
-    /// These bytes of chunks, which nobody is about to write.
+    /// Also this many bytes of chunks, as reserved room.
     Room(u64),
 }
 
@@ -101,18 +103,18 @@ pub(crate) enum Backing {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) record: RegionRecord,
-    /// Bytes from the base that the last commit has; 0 for a region that is new since.
+    /// Bytes from the base that the last commit has; 0 for a region that is not committed yet.
     committed: u64,
-    /// Bytes from the base that are mapped private, where that is more than is committed.
+    /// Bytes from the base that are mapped private, if that is more than `committed`.
     private: u64,
-    /// Parts that no commit has and that are zeros of this process's own where nothing was stored: from and to, in bytes
-    /// from the base.
+    /// Uncommitted deferred parts: anonymous memory that is zero where the program stored nothing.
+    /// Start and end, in bytes from the base.
     deferred: Vec<(u64, u64)>,
     pub(super) mapping: Arc<Mapping>,
 }
 
 impl RegionSet {
-    /// The region_set of a new object: its first region.
+    /// Creates the region set of a new object, with its first region.
     pub(crate) fn create(
         file: Arc<dyn File>,
         space: Arc<AddressSpace>,
@@ -142,7 +144,7 @@ impl RegionSet {
         Ok(region_set)
     }
 
-    /// The region_set of an object as its last commit left it, mapped private.
+    /// Maps the regions of an object's last commit private.
     pub(crate) fn open(
         file: Arc<dyn File>,
         space: Arc<AddressSpace>,
@@ -187,8 +189,7 @@ impl RegionSet {
         })
     }
 
-    /// Gains memory that nobody is about to write: it is not touched, and nothing follows what is
-    /// written there.
+    /// Gains memory as reserved room: it is not populated, and not written back early.
     pub(crate) fn make_room<R>(&self, gain: impl FnOnce() -> R) -> R {
         self.for_room.store(true, Ordering::Relaxed);
         let gained = gain();
@@ -196,7 +197,7 @@ impl RegionSet {
         gained
     }
 
-    /// Puts all that is mapped, now and later, under a key.
+    /// Puts all present and future mappings under a protection key.
     pub(crate) fn guard_by(&self, key: &Arc<Key>) -> Result<()> {
         let held = self.lock();
         if self.key.set(Arc::clone(key)).is_err() {
@@ -205,21 +206,22 @@ impl RegionSet {
         held.iter().try_for_each(|h| h.mapping.guard_by(key, h.record.length, true))
     }
 
-    /// Closes all that is mapped now to stores.
+    /// Write-protects all current mappings.
     pub(crate) fn close_to_stores(&self) -> Result<()> {
         let held = self.lock();
         self.closed.store(true, Ordering::Relaxed);
         held.iter().try_for_each(|h| h.mapping.protect_read_only(h.record.base, h.record.length))
     }
 
-    /// Opens all that is mapped now to stores again.
+    /// Makes all current mappings writable again.
     pub(crate) fn open_to_stores(&self) -> Result<()> {
         let held = self.lock();
         self.closed.store(false, Ordering::Relaxed);
         held.iter().try_for_each(|h| h.mapping.protect_writable(h.record.base, h.record.length))
     }
 
-    /// Any of the data may have no disk space: the file is a copy, or earlier sessions left holes.
+    /// Notes that any of the data may lack disk space: the file is a copy, or earlier sessions left
+    /// holes.
     pub(crate) fn unreserve_data(&self) {
         for h in self.lock().iter() {
             let at = h.record.file_offset;
@@ -227,17 +229,17 @@ impl RegionSet {
         }
     }
 
-    /// What of the file has no disk space yet.
+    /// Returns the parts of the file without disk space.
     pub(crate) fn unreserved(&self) -> &Arc<Unreserved> {
         &self.unreserved
     }
 
-    /// From now on the file stays at least this long.
+    /// Keeps the file at least this long from now on.
     pub(crate) fn keep_length(&self, length: u64) {
         self.length_min.store(length, Ordering::Relaxed);
     }
 
-    /// Cuts the file behind the regions; what has to stay of it becomes zeros.
+    /// Cuts the file after the last region. Parts that must stay become zeros.
     pub(crate) fn cut(&self) -> Result<()> {
         self.cut_to(file_length(&self.lock()))
     }
@@ -249,8 +251,8 @@ impl RegionSet {
         let mut at = length;
         let longest = file.length()?;
         if longest > length.max(length_min) && !self.is_alone(&*file)? {
-            // Cutting a file takes pages beyond its end out of every mapping, also those that a child
-            // has of its own. A hole leaves them.
+            // Truncation removes the pages beyond the new end from every mapping, including a
+            // child's private copies. A hole leaves those.
             if file.punch_hole(length, longest - length)? {
                 return Ok(());
             }
@@ -263,7 +265,8 @@ impl RegionSet {
         }
         let length = length.max(length_min);
         let there = file.length()?;
-        // Somebody cut it short while it was mapped. Zeros in place of what is gone would hide that.
+        // Another process truncated the file while it was mapped. Zeros in place of the lost part
+        // would hide that.
         if there < length {
             return Err(Error::Damaged {
                 path: file.path().to_path_buf(),
@@ -272,42 +275,43 @@ impl RegionSet {
                 expected: format!("{length} bytes: it was cut short while it was open"),
             });
         }
-        // Setting the length that a file has changes its times on ext4, and that makes its next
-        // flush wait for the journal.
+        // Setting an unchanged length updates the file's times on ext4, and the next flush would
+        // wait for the journal.
         if there == length { Ok(()) } else { file.set_length(length) }
     }
 
-    /// Goes on with the file that the engine has now, which may have replaced the object file by another
-    /// one with the same contents; and so does its owner, with `owners`.
+    /// Switches to the engine's current file, after the engine replaced the object file by a copy
+    /// with the same contents. `owners` is the owner's handle and is switched, too.
     pub(crate) fn follow(&self, owners: &mut Arc<dyn File>, engines: &Arc<dyn File>) {
         if Arc::ptr_eq(owners, engines) {
             return;
         }
         *owners = Arc::clone(engines);
-        // A copy has no more space than the data that it copied.
+        // A copy has disk space only for the data that was copied.
         self.unreserved.file_replaced();
         self.unreserve_data();
         self.length_min.store(0, Ordering::Relaxed);
         self.write_behind.stop();
     }
 
-    /// The file, for the engine that maps it with us.
+    /// The file, shared with the engine that maps it, too.
     pub(crate) fn mapped(&self) -> MappedFile {
         Arc::clone(&self.file)
     }
 
-    /// A child has no part in the file.
+    /// Fails in a forked child, which must not change the file.
     fn refuse_in_child(&self) -> Result<()> {
         at_fork::refuse_in_child(|| "the object's memory".to_string())
     }
 
-    /// Is the file mapped nowhere else?
+    /// Returns true if no other process has the file mapped.
     fn is_alone(&self, file: &dyn File) -> Result<bool> {
-        // A session that locked the content to its end must not give that lock up here.
+        // A session that holds the content lock until it ends must not release it here.
         Ok(self.locked.load(Ordering::Relaxed) || locks::hold_alone(file)?.is_some())
     }
 
-    /// The file's content is locked for as long as the object is open, or nobody knows the file.
+    /// Notes that the content is locked for as long as the object is open, or that no other process
+    /// knows the file.
     pub(crate) fn is_locked(&self) {
         self.locked.store(true, Ordering::Relaxed);
     }
@@ -325,24 +329,24 @@ impl RegionSet {
         self.lock().first().map_or(0, |held| held.record.base)
     }
 
-    /// The regions as they are now.
+    /// The current region records.
     pub(crate) fn records(&self) -> Vec<RegionRecord> {
         self.lock().iter().map(|held| held.record).collect()
     }
 
-    /// Addresses of the regions that no commit knows yet: base of the lease and its bytes.
+    /// Leases of uncommitted regions: base and bytes.
     pub(crate) fn new_leases(&self) -> Vec<(u64, u64)> {
         let held = self.lock();
         held.iter().filter(|h| h.committed == 0).map(|h| lease_of(&h.record)).collect()
     }
 
-    /// What was committed, for the engine.
+    /// The committed parts, for the engine.
     pub(crate) fn committed(&self) -> Vec<Span> {
         let held = self.lock();
         held.iter().filter(|h| h.committed > 0).map(|h| h.span(0, h.committed)).collect()
     }
 
-    /// What the next commit adds.
+    /// The growth that the next commit adds.
     pub(crate) fn growth(&self) -> Growth {
         let held = self.lock();
         let fresh = held
@@ -355,7 +359,7 @@ impl RegionSet {
         Growth { fresh, file_length, regions, given_back: Vec::new(), unreserved }
     }
 
-    /// The pages of the file at ranges of addresses: number of the first, and how many.
+    /// The pages of the file at address ranges: first page number and page count.
     pub(crate) fn pages_of(&self, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let held = self.lock();
         let place = |&(address, bytes): &(u64, u64)| {
@@ -367,7 +371,7 @@ impl RegionSet {
         ranges.iter().filter_map(place).collect()
     }
 
-    /// The last commit has everything there is now.
+    /// Notes that the last commit has everything.
     pub(crate) fn mark_committed(&self) {
         self.write_behind.stop();
         for held in self.lock().iter_mut() {
@@ -376,7 +380,7 @@ impl RegionSet {
         }
     }
 
-    /// Gives everything up that was gained since the last commit.
+    /// Releases everything gained since the last commit.
     pub(crate) fn rollback(&self) -> Result<()> {
         self.write_behind.stop();
         let mut held = self.lock();
@@ -391,12 +395,12 @@ impl RegionSet {
             self.addresses.give_up(base, bytes);
         }
         self.unreserved.shorten(file_length(&held));
-        // What was written there must not be seen by the next growth.
+        // The next growth must not see data that was written there.
         self.cut_to(file_length(&held))
     }
 
-    /// Cuts regions down to the data they use; for a draft that no commit knows yet, and for the
-    /// last region's unused end. Gives the file's length.
+    /// Trims the last region to its used data, for a draft or for an unused end. Returns the file's
+    /// length.
     pub(crate) fn trim(&self, used_data_bytes: &[u64]) -> Result<u64> {
         let mut held = self.lock();
         if let (Some(last), Some(used)) = (held.last_mut(), used_data_bytes.last()) {
@@ -413,13 +417,13 @@ impl RegionSet {
         Ok(file_length(&held))
     }
 
-    /// What a region of at least so many chunks looks like: what a granule leaves over is chunks,
-    /// too.
+    /// Returns the shape of a region with at least `chunks` chunks. The rest of the last granule
+    /// becomes chunks, too.
     fn shape(&self, first: bool, chunks: u64) -> RegionShape {
         let mut shape = RegionShape::of(first, chunks, self.checksums);
         let lease = shape.lease_bytes().next_multiple_of(self.plan.granule_bytes);
         let mut more = chunks + (lease - shape.lease_bytes()) / CHUNK_BYTES;
-        // More chunks have more metadata, which may be a chunk's worth.
+        // More chunks need more metadata, which may take a chunk itself.
         while more > shape.chunks {
             let larger = RegionShape::of(first, more, self.checksums);
             if larger.lease_bytes() <= lease {
@@ -431,8 +435,8 @@ impl RegionSet {
         shape
     }
 
-    /// Makes the object's regions have at least `data_bytes` for data: the last one is backed
-    /// further, up to its capacity, then there is another one. For who allocates elsewhere.
+    /// Grows the object's regions to at least `data_bytes` of data, for callers with their own
+    /// allocator. Backs the last region further, up to its capacity, then adds another one.
     pub(crate) fn grow_to(&self, data_bytes: u64) -> Result<()> {
         loop {
             let records = self.records();
@@ -454,7 +458,7 @@ impl RegionSet {
         }
     }
 
-    /// Adds a region that the file backs as far as `backing` says.
+    /// Adds a region that the file backs as `backing` says.
     fn add_region_at(
         &self,
         held: &mut Vec<Held>,
@@ -499,9 +503,9 @@ impl RegionSet {
             }
             mapping.map(&*file, base, length, offset, Sharing::SharedWritable)?;
             match backing {
-                // Its superblock alone is touched: as a part of a huge page it would be written to
-                // the disk with all of that, and without a word the kernel reads around it, by 8 MiB
-                // on some disks.
+                // Only the superblock is touched. As a part of a huge page it would be written to
+                // disk with the whole huge page. Without the advice the kernel reads around it, up
+                // to 8 MiB on some disks.
                 Backing::Room(_) => mapping.advise_random(base, length),
                 _ if large => mapping.advise_huge(base, length),
                 _ => {}
@@ -518,7 +522,7 @@ impl RegionSet {
             }
             Err(error) => {
                 self.addresses.give_up(lease, bytes);
-                // The file may have grown; its length is set back where it matters, at commit.
+                // The file may have grown; the commit corrects its length where it matters.
                 Err(error)
             }
         }
@@ -569,7 +573,8 @@ impl ChunkSource for RegionSet {
         h.mapping.map(&*file, base, gained, at, Sharing::SharedWritable)?;
         let touched = !self.for_room.load(Ordering::Relaxed);
         if gained > Deferral::DEFAULT.from_bytes && touched {
-            // A block that may be used in few places: the kernel would read 8 MiB of zeros around each.
+            // The program may use only few places of a block this large, and the kernel would read
+            // 8 MiB of zeros around each.
             h.mapping.advise_random(base, gained);
         } else if huge {
             h.mapping.advise_huge(base, gained);
@@ -614,7 +619,7 @@ impl ChunkSource for RegionSet {
 }
 
 impl Held {
-    /// What is mapped shared: from and to, in bytes from the base, ascending.
+    /// The parts that are mapped shared: start and end in bytes from the base, ascending.
     fn shared(&self) -> Vec<(u64, u64)> {
         let mut at = self.committed.max(self.private);
         let mut parts = Vec::new();

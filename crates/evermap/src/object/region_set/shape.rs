@@ -1,21 +1,24 @@
-//! Sizes of regions: their metadata, their addresses, and how large the next one is.
+//! Sizes of regions: metadata, addresses, and the size of the next one.
+//!
+//! These numbers decide where the first chunk of a region lies, in memory and in the file. Regions
+//! of existing files keep their records, so only new regions follow a change here.
 
 use crate::format::{
     CHUNK_BYTES, HUGE_BYTES, LARGE_REGION_BYTES, PAGE_BYTES, RegionRecord, meta_length,
     meta_length_with_checksums,
 };
 
-/// How large further regions are.
+/// Size of further regions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionPlan {
-    /// Addresses are leased in multiples of this.
+    /// Unit in which addresses are leased.
     pub(super) granule_bytes: u64,
-    /// While there are few chunks, a further region has so many times as many as there are.
+    /// While there are few chunks, a further region has this many times the existing ones.
     pub(super) factor: u64,
 }
 
 impl RegionPlan {
-    /// Few regions open quickly, and arenas have room.
+    /// Few regions open quickly, and arenas have enough addresses.
     pub(crate) const NATIVE: RegionPlan = RegionPlan { granule_bytes: CHUNK_BYTES, factor: 4 };
     /// A guest's window is a GiB: the object doubles, in granules of 4 MiB.
     pub(crate) const GUEST: RegionPlan = RegionPlan { granule_bytes: 4 << 20, factor: 1 };
@@ -26,14 +29,14 @@ pub(super) fn lead_bytes(meta: u64) -> u64 {
     meta.next_multiple_of(CHUNK_BYTES)
 }
 
-/// How a region is laid out.
+/// Layout of a region.
 pub(super) struct RegionShape {
     pub(super) chunks: u64,
     /// Bytes before the first chunk.
     pub(super) meta: u64,
-    /// Bytes of these that are the table of page checksums.
+    /// Bytes of `meta` that are the table of page checksums.
     pub(super) table: u64,
-    /// Its place in the file is a multiple of this.
+    /// Alignment of its offset in the file.
     pub(super) align: u64,
 }
 
