@@ -275,7 +275,6 @@ const _: () = assert!(size_of::<CodeRecord>() <= ROOT_AREA_BYTES);
 /// set exactly while block `i` is allocated. In a commit, `used` is the number of set bits, and no
 /// block at or above `carved` is allocated, or was in an earlier commit. The first chunk of a large
 /// block has `large_bytes` and `large_chunks`. The record of any other chunk is all zero or stale.
-/// `large_chunks`. For every other chunk all zero or stale.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct ChunkRecord {

@@ -16,7 +16,7 @@ pub trait Assignable: sealed::Sealed {
     ///
     /// # Errors
     /// Fails if the kernel refuses, or if the object already has a key.
-    fn guard_by(&mut self, key: &AccessKey) -> evermap::Result<()>;
+    fn set_protection_key(&mut self, key: &AccessKey) -> evermap::Result<()>;
 }
 
 mod sealed {
@@ -36,8 +36,8 @@ macro_rules! assignable {
                 <$object>::regions(self)
             }
 
-            fn guard_by(&mut self, key: &AccessKey) -> evermap::Result<()> {
-                <$object>::guard_by(self, key)
+            fn set_protection_key(&mut self, key: &AccessKey) -> evermap::Result<()> {
+                <$object>::set_protection_key(self, key)
             }
         }
     )*};
@@ -58,7 +58,7 @@ pub fn assign<O: Assignable>(object: &mut O, rights: &[(Class, Access)]) -> Resu
     let key = rows::key_of(rights)?;
     let name = object.name();
     object
-        .guard_by(&key)
+        .set_protection_key(&key)
         .map_err(|source| Error::Object { object: name.clone(), source: Box::new(source) })?;
     faults::remember(name, object.regions(), key);
     Ok(())

@@ -190,7 +190,7 @@ impl GuestAddresses for TableAddresses {
         }
     }
 
-    fn give_up(&self, base: u64, bytes: u64) {
+    fn release(&self, base: u64, bytes: u64) {
         let mut in_use = self.in_use();
         // While the object is being created, `release_unused` needs all ranges.
         if in_use.all {

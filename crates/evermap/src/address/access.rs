@@ -40,7 +40,7 @@ pub enum Access {
 /// # let Ok(_) = AccessKey::take() else { return Ok(()) };
 /// let key = AccessKey::take()?;
 /// let mut counter = store.write::<u64>("counter")?;
-/// counter.guard_by(&key)?; // from here on reading the counter is a fault
+/// counter.set_protection_key(&key)?; // from here on reading the counter is a fault
 /// let before = key.rights_here();
 /// before.with(&key, Access::Read).set();
 /// assert_eq!(*counter, 7);
@@ -78,7 +78,7 @@ impl AccessKey {
         register::with(0, self.number(), rights_of(access))
     }
 
-    /// Gives the thread all rights to this key's objects. Returns its previous right.
+    /// Grants the thread all rights to this key's objects. Returns its previous right.
     pub(crate) fn open(&self) -> Access {
         let before = self.rights_here();
         if before.of(self) != Access::Write {

@@ -15,7 +15,7 @@ impl AnonymousRange {
     /// Maps at least `bytes` from a chunk multiple.
     pub(crate) fn new(bytes: u64) -> Result<AnonymousRange> {
         let refuse = |why: String| Error::OutOfAddresses {
-            what: "an object that is not kept".to_string(),
+            what: "an object without a file".to_string(),
             bytes,
             why,
         };

@@ -422,7 +422,12 @@ impl Mapping {
 
     /// Puts the first `length` bytes under a key, and memory that is mapped writable later. The
     /// bytes must be mapped, and writable if `writable` says so. An owner calls this once.
-    pub(crate) fn guard_by(&self, key: &Arc<Key>, length: u64, writable: bool) -> Result<()> {
+    pub(crate) fn set_protection_key(
+        &self,
+        key: &Arc<Key>,
+        length: u64,
+        writable: bool,
+    ) -> Result<()> {
         self.checked(self.base, length);
         if self.key.set(Arc::clone(key)).is_err() {
             return Err(Error::Unsupported { why: "the memory has a key already".to_string() });

@@ -1,17 +1,17 @@
-//! Application keys: whose an object is.
+//! Application keys: which application an object belongs to.
 
 use std::fmt;
 
-use super::inner::Inner;
+use super::inner::StoreInner;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::object::hex;
 
 /// Names the application that an object belongs to.
 ///
-/// An object that was made under a key opens for that key only; one made without opens for
-/// everybody. Keys keep the honest out of each other's way: they are no secret, and the tools
-/// (`check`, `backup`, `audit`, ...) do not ask for them.
+/// An object created with a key opens only with that key. An object created without one opens with
+/// any key. Keys prevent accidents and are not a secret: the tools (`check`, `backup`, `audit`,
+/// ...) ignore them.
 ///
 /// ```
 /// use evermap::{ApplicationKey, Error, Store};
@@ -27,17 +27,17 @@ use crate::object::hex;
 pub struct ApplicationKey([u8; 16]);
 
 impl ApplicationKey {
-    /// The key of a name: its XXH3 hash of 128 bits, little-endian.
+    /// Derives a key from a name: its XXH3 hash of 128 bits, little-endian.
     pub fn named(name: &str) -> ApplicationKey {
         ApplicationKey(xxhash_rust::xxh3::xxh3_128(name.as_bytes()).to_le_bytes())
     }
 
-    /// A key of the caller's own making; sixteen zeros are no key.
+    /// Returns the key with these bytes, or `None` for sixteen zeros, which stand for "no key".
     pub fn from_bytes(bytes: [u8; 16]) -> Option<ApplicationKey> {
         (bytes != [0; 16]).then_some(ApplicationKey(bytes))
     }
 
-    /// Its bytes, as in the superblock.
+    /// Returns the bytes of the key, as stored in the superblock.
     pub fn bytes(&self) -> [u8; 16] {
         self.0
     }
@@ -51,7 +51,7 @@ impl fmt::Debug for ApplicationKey {
 
 /// Refuses an object that belongs to another application.
 pub(super) fn check_application(
-    inner: &Inner,
+    inner: &StoreInner,
     name: &str,
     superblock: &Superblock,
     application: Option<ApplicationKey>,

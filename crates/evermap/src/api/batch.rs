@@ -1,4 +1,6 @@
-//! Many objects made or replaced at one durable point.
+//! Batches: many objects created or replaced in one durable catalog commit. A batch owns its
+//! unfinished files and their leases until [`commit`](Batch::commit). The files must be durable
+//! before the catalog names them.
 
 use std::collections::HashSet;
 use std::ptr::NonNull;
@@ -6,7 +8,7 @@ use std::sync::Arc;
 
 use super::application::ApplicationKey;
 use super::home::{Home, Use};
-use super::inner::{BUILDING, Inner};
+use super::inner::{BUILDING, StoreInner};
 use super::publish::Finished;
 use crate::at_fork;
 use crate::catalog::Lease;
@@ -17,8 +19,8 @@ use crate::object::{Draft, DraftOptions, Environment, GuestDraft, RootType, now_
 use crate::persist::{Build, Persist, build_root, type_description, type_id};
 use crate::storage::{File, FileSystem};
 
-/// Objects flushed one by one up to this many; beyond, one flush of the file system is cheaper
-/// and needs no open file an object.
+/// Largest batch whose files are flushed one by one. For more objects, one flush of the file system
+/// is cheaper and needs no open file per object.
 const FLUSHED_SINGLY_MAX: usize = 64;
 
 /// Objects that appear in the store together, or not at all.
@@ -42,7 +44,7 @@ const FLUSHED_SINGLY_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Batch {
     home: Arc<Home>,
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
     application: Option<ApplicationKey>,
     finished: Vec<Finished>,
     names: HashSet<String>,
@@ -50,12 +52,12 @@ pub struct Batch {
     file_system: Box<dyn FileSystem>,
 }
 
-/// How large a new object will be, as far as anybody knows.
+/// Expected size of a new object.
 #[derive(Default)]
 struct Size {
     expected_bytes: Option<u64>,
     room_bytes: u64,
-    /// It is a guest's.
+    /// Set for a guest object.
     guest: Option<GuestDraft>,
 }
 
@@ -75,15 +77,15 @@ impl Batch {
         })
     }
 
-    pub(super) fn inner(&self) -> &Arc<Inner> {
+    pub(super) fn inner(&self) -> &Arc<StoreInner> {
         &self.inner
     }
 
     /// Adds a new object; its root is built from `source`.
     ///
     /// # Errors
-    /// `AlreadyExists`, `InvalidName`, `DiskFull`, and what building returns. The batch is as it
-    /// was then.
+    /// `AlreadyExists`, `InvalidName`, `DiskFull`, and the errors of building the root. The batch
+    /// is unchanged after an error.
     pub fn create<T, S>(&mut self, name: &str, source: S) -> Result<()>
     where
         T: Persist + Build<S>,
@@ -91,10 +93,10 @@ impl Batch {
         self.add::<T, S>(name, source, None, false)
     }
 
-    /// Adds an object that takes the place of one of the same name, if there is one.
+    /// Adds an object that replaces an existing object of the same name.
     ///
     /// # Errors
-    /// As [`create`](Batch::create), without `AlreadyExists`.
+    /// Same errors as [`create`](Batch::create), without `AlreadyExists`.
     pub fn replace<T, S>(&mut self, name: &str, source: S) -> Result<()>
     where
         T: Persist + Build<S>,
@@ -102,11 +104,11 @@ impl Batch {
         self.add::<T, S>(name, source, None, true)
     }
 
-    /// As [`replace`](Batch::replace), for an object whose data are known to take about
-    /// `expected_bytes`: its file is reserved at once and made to measure.
+    /// Like [`replace`](Batch::replace), for an object whose data will take about `expected_bytes`.
+    /// Its file is allocated at once, with that size.
     ///
     /// # Errors
-    /// As [`replace`](Batch::replace).
+    /// Same errors as [`replace`](Batch::replace).
     pub fn replace_sized<T, S>(&mut self, name: &str, source: S, expected_bytes: u64) -> Result<()>
     where
         T: Persist + Build<S>,
@@ -136,7 +138,7 @@ impl Batch {
             })?;
             let root: NonNull<T> = root.cast();
             // SAFETY: the draft's root place has the size and alignment of a `T`, lies in the
-            // draft's object, and nobody else knows it.
+            // draft's object, and no other reference to it exists.
             unsafe { build_root(draft.heap(), root, source) }
         })
     }
@@ -144,7 +146,7 @@ impl Batch {
     /// Adds an object without a root.
     ///
     /// # Errors
-    /// As [`create`](Batch::create).
+    /// Same errors as [`create`](Batch::create).
     pub fn create_raw(&mut self, name: &str) -> Result<()> {
         self.create_raw_sized(name, 0)
     }
@@ -153,7 +155,7 @@ impl Batch {
     /// [`Store::create_raw_sized`](crate::Store::create_raw_sized) makes it.
     ///
     /// # Errors
-    /// As [`create`](Batch::create).
+    /// Same errors as [`create`](Batch::create).
     pub fn create_raw_sized(&mut self, name: &str, bytes: u64) -> Result<()> {
         let size = Size { room_bytes: bytes, ..Size::default() };
         let environment = self.inner.environment();
@@ -207,7 +209,7 @@ impl Batch {
             Ok((Arc::clone(draft.file()), leases))
         });
         let (file, leases) = built.inspect_err(|_| {
-            // Best effort: an unfinished file is swept away later.
+            // Best effort: a later sweep removes unfinished files.
             let _ = inner.storage.remove(&path);
         })?;
         self.names.insert(name.to_string());
@@ -226,21 +228,21 @@ impl Batch {
         Ok(())
     }
 
-    /// Number of objects added.
+    /// Returns the number of objects added.
     pub fn len(&self) -> usize {
         self.finished.len()
     }
 
-    /// Was nothing added?
+    /// Returns true if the batch has no objects.
     pub fn is_empty(&self) -> bool {
         self.finished.is_empty()
     }
 
-    /// Makes all objects durable and visible, together.
+    /// Makes all objects durable and visible, all of them or none.
     ///
     /// # Errors
-    /// `AlreadyExists` when somebody else took a name meanwhile, `Busy` when an object that is to
-    /// be replaced is being written, `DiskFull`. No object was added or replaced then.
+    /// `AlreadyExists` if another process took a name since, `Busy` if an object to be replaced is
+    /// open for writing, `DiskFull`. After an error, no object was added or replaced.
     pub fn commit(mut self) -> Result<()> {
         let directory = &self.inner.directory;
         at_fork::refuse_in_child(|| format!("store {}", directory.display()))?;
@@ -268,10 +270,11 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // In a child they are its parent's: the storage removes nothing there, and nothing is given up.
+        // In a forked child the files and leases belong to the parent, so
+        // `storage` and `lease_table` do nothing there.
         for object in &self.finished {
             let _ = self.inner.storage.remove(&self.inner.path_in(BUILDING, object.uuid));
-            self.inner.book.give_up(&object.leases);
+            self.inner.lease_table.release(&object.leases);
         }
     }
 }

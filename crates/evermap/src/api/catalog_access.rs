@@ -1,15 +1,15 @@
 //! Reading and changing the catalog while other processes do the same.
 //!
-//! Readers hold the catalog's content lock for the moment of a look-up and copy out what they need;
-//! their mapping stays between look-ups and is renewed when the catalog has moved on. Changes are
-//! short sessions under the exclusive lock, each one commit. The catalog's log is permanent, so
-//! such a session costs one flush; it is emptied now and then, and when a store is closed.
+//! Readers hold the catalog's content lock only during a look-up and copy out what they need. Their
+//! mapping stays between look-ups and is renewed after the catalog has changed. Each change is a
+//! short session of one commit, under the exclusive lock. The catalog's log is permanent, so such a
+//! session costs one flush. A checkpoint empties the log now and then, and when a store is closed.
 
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::leases::LeaseBook;
+use super::leases::LeaseTable;
 use crate::address::AddressSpace;
 use crate::catalog::{self, Arena, Catalog, Lease};
 use crate::commit::{Log, LogPolicy, LogPosition, WriteOptions};
@@ -23,31 +23,32 @@ use crate::persist::{Mut, type_description};
 use crate::storage::{File, LockKind, OpenMode, Storage};
 use std::time::Duration;
 
-/// Bytes of log after which a catalog change is followed by a checkpoint. Who opens the store reads
-/// the log: a hundred records cost it 300 us, a checkpoint costs two flushes.
+/// Log size above which a catalog change is followed by a checkpoint. Opening a store reads the
+/// log: a hundred records cost 300 us. A checkpoint costs two flushes.
 const CHECKPOINT_AFTER_BYTES: u64 = 32 * 1024;
 
 /// The catalog of one open store, as this process knows it.
 pub(super) struct CatalogAccess {
     environment: Environment,
     paths: ObjectPaths,
-    /// For locks and for finding out whether anything changed.
+    /// Used for locks, and to check whether the catalog changed.
     file: Arc<dyn File>,
     log_file: Arc<dyn File>,
     reader: Option<Reader>,
     timeout: Duration,
     own_addresses: Arc<CatalogAddresses>,
-    book: Arc<LeaseBook>,
-    /// The commit whose pages this process has compared with their checksums, or has made of one
-    /// that it had, and where the log stood then: no page has changed as long as that is the last.
+    lease_table: Arc<LeaseTable>,
+    /// The commit that this process has verified against its checksums, or made itself on top of a
+    /// verified one, and the log position after it. No page has changed while that is the last
+    /// commit.
     verified: Option<(u64, LogPosition)>,
-    /// This process has had the log replayed once.
+    /// This process has replayed the log once.
     replayed: bool,
-    /// This process changed the catalog and may owe it a checkpoint.
+    /// This process changed the catalog, so it checkpoints the log at the end.
     pub(super) changed: bool,
 }
 
-/// A commit of the catalog, as it was looked at.
+/// Commit of the catalog that a look-up used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CatalogVersion {
     sequence: u64,
@@ -61,43 +62,43 @@ impl CatalogVersion {
     }
 }
 
-/// Tells whether the catalog has changed, without locking it and without waiting for who does.
+/// Checks whether the catalog has changed, without taking or waiting for its lock.
 #[derive(Debug)]
 pub(super) struct CatalogWatch {
     log_file: Arc<dyn File>,
 }
 
 impl CatalogWatch {
-    /// Was this the last commit when it was asked? Every change is a record of the log before it
-    /// is seen anywhere else. Two small reads; false also when nobody knows.
+    /// Returns true if `version` is still the last commit. Every change is written to the log
+    /// before it is visible elsewhere. Costs two small reads. Returns false if the reads fail.
     pub(super) fn is_last(&self, version: CatalogVersion) -> bool {
         let CatalogVersion { sequence, position } = version;
         Log::stands_at(&*self.log_file, position, sequence).unwrap_or(false)
     }
 }
 
-/// Where the catalog itself gets addresses from when it outgrows its region.
+/// Source of addresses for the catalog itself when it outgrows its region.
 struct CatalogAddresses {
-    book: Arc<LeaseBook>,
+    lease_table: Arc<LeaseTable>,
     arenas: Mutex<Vec<Arena>>,
 }
 
 impl Addresses for CatalogAddresses {
     fn lease(&self, bytes: u64) -> Result<u64> {
         let arenas = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
-        self.book.take_above(&arenas, bytes)?.ok_or_else(|| Error::OutOfAddresses {
+        self.lease_table.take_above(&arenas, bytes)?.ok_or_else(|| Error::OutOfAddresses {
             what: "the catalog".to_string(),
             bytes,
             why: "every arena is used up to its end".to_string(),
         })
     }
 
-    fn give_up(&self, base: u64, bytes: u64) {
-        self.book.give_up(&[Lease { base, bytes }]);
+    fn release(&self, base: u64, bytes: u64) {
+        self.lease_table.release(&[Lease { base, bytes }]);
     }
 }
 
-/// Unlocks the catalog's content when a look-up ends, however it ends.
+/// Guard that unlocks the catalog's content at the end of a look-up.
 struct ContentLock<'a>(&'a dyn File);
 
 impl Drop for ContentLock<'_> {
@@ -106,7 +107,7 @@ impl Drop for ContentLock<'_> {
     }
 }
 
-/// What the file of every catalog says of itself.
+/// Identity stored in the file of every catalog.
 const IDENTITY: Identity = Identity { store_uuid: None, object_uuid: None, kind: KIND_CATALOG };
 
 impl CatalogAccess {
@@ -114,7 +115,7 @@ impl CatalogAccess {
     pub(super) fn open(
         storage: Arc<dyn Storage>,
         space: Arc<AddressSpace>,
-        book: Arc<LeaseBook>,
+        lease_table: Arc<LeaseTable>,
         file: Arc<dyn File>,
         log_path: PathBuf,
         timeout: Duration,
@@ -126,8 +127,10 @@ impl CatalogAccess {
             }
             Error::LogMissing { path: path.clone(), log: log_path.clone() }
         })?;
-        let own_addresses =
-            Arc::new(CatalogAddresses { book: Arc::clone(&book), arenas: Mutex::default() });
+        let own_addresses = Arc::new(CatalogAddresses {
+            lease_table: Arc::clone(&lease_table),
+            arenas: Mutex::default(),
+        });
         let addresses: Arc<dyn Addresses> = own_addresses.clone();
         Ok(CatalogAccess {
             environment: Environment { storage, space, addresses, guest: None },
@@ -142,14 +145,14 @@ impl CatalogAccess {
             reader: None,
             timeout,
             own_addresses,
-            book,
+            lease_table,
             verified: None,
             replayed: false,
             changed: false,
         })
     }
 
-    /// For asking whether it has changed.
+    /// Returns a handle that checks whether the catalog has changed.
     pub(super) fn watch(&self) -> CatalogWatch {
         CatalogWatch { log_file: Arc::clone(&self.log_file) }
     }
@@ -172,7 +175,7 @@ impl CatalogAccess {
 
     /// Calls `look` with the catalog as of its last commit.
     ///
-    /// Costs two system calls for the lock and three small reads when nothing changed.
+    /// Costs two system calls for the lock and three small reads if nothing changed.
     pub(super) fn look<R>(&mut self, look: impl FnOnce(&Catalog, &Reader) -> R) -> Result<R> {
         let file = Arc::clone(&self.file);
         let timeout = self.timeout;
@@ -188,8 +191,9 @@ impl CatalogAccess {
                 let log = LogSource::File(&self.log_file);
                 let reader = Reader::from_locked(&self.environment, &self.paths, file, log)?;
                 let seen = (reader.superblock().commit_sequence, reader.log_position());
-                // Its pointers are about to be followed, whoever opens the store: a damaged page has
-                // to be found before. The catalog is small (some 20 us for a few objects).
+                // The look-up is about to follow pointers in the catalog, so find damaged pages
+                // first, whatever `Verify` says. The catalog is small (some 20 us for a few
+                // objects).
                 if self.verified != Some(seen) {
                     reader.verify_mapped()?;
                     check_type(&reader, &self.paths)?;
@@ -209,7 +213,7 @@ impl CatalogAccess {
         Ok(result)
     }
 
-    /// Changes the catalog in one durable commit; nothing is changed when `change` fails.
+    /// Changes the catalog in one durable commit. Changes nothing if `change` fails.
     pub(super) fn change<R>(
         &mut self,
         change: impl FnOnce(Mut<'_, Catalog>) -> Result<R>,
@@ -222,8 +226,8 @@ impl CatalogAccess {
         let before = writer.position();
         let root = root_of(&writer)?;
         {
-            // SAFETY: the type id was checked when the catalog was first looked at, and the
-            // identity of the file since; the writer has the object to itself.
+            // SAFETY: the type id was checked at the first look-up, and the identity of the file
+            // since. The writer has exclusive access to the object.
             let mut catalog = unsafe { Mut::from_raw(writer.heap(), root) };
             let arenas: Vec<Arena> = catalog.fields().arenas.iter().copied().collect();
             *self.own_addresses.arenas.lock().unwrap_or_else(PoisonError::into_inner) = arenas;
@@ -238,13 +242,13 @@ impl CatalogAccess {
             catalog::raise_high_water(unsafe { Mut::from_raw(writer.heap(), root) }, lease);
         }
         self.changed = true;
-        // After a flush that failed the kernel takes pages for clean that never reached the disk:
-        // the next change writes them anew from the log.
+        // After a failed flush, the kernel marks pages clean that never reached the disk. The next
+        // change writes them again from the log.
         writer.commit().inspect_err(|_| self.replayed = false)?;
-        // A disk that was full half-way through page 0 may have left its sequence number and not
-        // the rest: the log has it.
+        // If the disk filled up in the middle of page 0, the page may have the new sequence number
+        // but not the rest. The log has all of it.
         self.replayed &= writer.is_applied();
-        self.book.give_up(&own);
+        self.lease_table.release(&own);
         if writer.log_bytes() > CHECKPOINT_AFTER_BYTES {
             writer.checkpoint().inspect_err(|_| self.replayed = false)?;
         }
@@ -252,7 +256,7 @@ impl CatalogAccess {
         Ok(result)
     }
 
-    /// Empties the log if nobody else is using the catalog right now.
+    /// Empties the log unless another process is using the catalog.
     pub(super) fn checkpoint(&mut self) -> Result<()> {
         self.reader = None;
         self.timeout = Duration::ZERO;
@@ -267,7 +271,7 @@ impl CatalogAccess {
         Ok(writer)
     }
 
-    /// Does the mapping show the last commit?
+    /// Returns true if the mapping shows the last commit.
     fn is_current(&self) -> Result<bool> {
         let Some(reader) = &self.reader else {
             return Ok(false);
@@ -307,7 +311,7 @@ fn check_type(reader: &Reader, paths: &ObjectPaths) -> Result<()> {
     })
 }
 
-/// The addresses of the catalog's own regions.
+/// Returns the addresses of the catalog's own regions.
 pub(super) fn own_leases(reader: &Reader) -> Vec<Lease> {
     let regions = reader.superblock().regions().iter();
     regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect()

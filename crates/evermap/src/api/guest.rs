@@ -1,9 +1,10 @@
-//! Guest objects: mapped into a sandbox's linear memory, where a guest's own program uses them.
+//! Guest objects: objects mapped into a sandbox's linear memory, where the guest program uses them.
 //!
-//! A host opens them here and says where the memory is; which guest may have which object is its
-//! own concern. In one process the same object may be mapped into several memories, one of them for
-//! writing, as it may be by several processes. Addresses of guest objects are guest addresses and no
-//! concern of the catalog: whoever hands them out is given as [`GuestAddresses`].
+//! The host opens objects here and passes the guest's memory. The host also decides which guest may
+//! use which object. One process may map the same object into several memories, one of them for
+//! writing, as several processes may. Guest objects have guest addresses, which the catalog does
+//! not record. The host's [`GuestAddresses`] hands them out, and must never hand out one address
+//! twice.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -14,7 +15,7 @@ use super::batch::Batch;
 pub use super::guest_readers::GuestReaders;
 use super::home::Use;
 use super::info::ObjectInfo;
-use super::inner::Inner;
+use super::inner::StoreInner;
 use super::options::Verify;
 use super::store::Store;
 use crate::address::{AddressSpace, AnonymousRange, Mapping, Vacancy};
@@ -29,10 +30,10 @@ use crate::object::{
 
 /// Bytes of a pointer in a guest object.
 const POINTER_BYTES: u32 = 4;
-/// Version of what guests rely on.
+/// Version of the layout that guests rely on.
 const GUEST_VERSION: u32 = 1;
 
-/// The guest addresses that objects may have.
+/// Range of guest addresses for objects.
 ///
 /// ```
 /// let window = evermap::guest::GuestWindow::default();
@@ -52,7 +53,7 @@ impl Default for GuestWindow {
 }
 
 impl GuestWindow {
-    /// First address, and the one behind the last.
+    /// Returns the addresses of the window.
     pub fn addresses(&self) -> Range<u64> {
         self.base..self.base + self.bytes
     }
@@ -68,23 +69,23 @@ impl GuestWindow {
     }
 }
 
-/// Hands out guest addresses. They are given for good: who hands them out records them durably
-/// before it returns, and never gives them twice to those who could meet.
+/// Hands out guest addresses. A lease is permanent: the implementation records it durably before it
+/// returns, and never leases the same addresses to two objects that one guest could open.
 pub trait GuestAddresses: Send + Sync {
-    /// `bytes` addresses of the window, a multiple of 4 MiB from a multiple of 4 MiB.
+    /// Leases `bytes` addresses of the window. Size and base are multiples of 4 MiB.
     ///
     /// # Errors
     /// `OutOfAddresses` when the window or a quota is used up.
     fn lease(&self, bytes: u64) -> Result<u64>;
 
-    /// The object does not have this lease after all: no commit of it ever had, and nothing is mapped
-    /// there. The same object may be given it again, and no other.
-    fn give_up(&self, _base: u64, _bytes: u64) {}
+    /// Takes back a lease that the object does not need. No commit of the object ever used it, and
+    /// nothing is mapped there. Only the same object may get these addresses again.
+    fn release(&self, _base: u64, _bytes: u64) {}
 }
 
 /// The window of one guest's linear memory, into which objects are mapped.
 ///
-/// Clones are the same memory.
+/// Clones share the same memory.
 #[derive(Clone, Debug)]
 pub struct GuestMemory {
     space: Arc<AddressSpace>,
@@ -92,10 +93,10 @@ pub struct GuestMemory {
     window: GuestWindow,
 }
 
-/// What a guest finds in its window where no object is.
+/// Contents of the window where no object is mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unmapped {
-    /// Zeros, and memory of its own once it stores there, as anywhere in a linear memory.
+    /// Zeros, and private memory after the first store, as elsewhere in a linear memory.
     #[default]
     Zeros,
     /// A fault.
@@ -103,16 +104,16 @@ pub enum Unmapped {
 }
 
 impl GuestMemory {
-    /// The window of a linear memory whose address zero is at `memory_base` in this process. Nothing
-    /// is mapped yet.
+    /// Wraps the window of a linear memory whose address zero is at `memory_base` in this process.
+    /// Maps nothing yet.
     ///
     /// # Errors
-    /// `Unsupported` when the memory does not begin at a page.
+    /// `Unsupported` if the memory does not begin at a page.
     ///
     /// # Safety
-    /// The window's part of the memory is mapped, private and anonymous, and stays so, at this place,
-    /// as long as this value, its clones and what is opened with them live. Nobody in this
-    /// process has a Rust reference into it.
+    /// The window's part of the memory is a private anonymous mapping. It stays mapped at this
+    /// place while this value, its clones, and any session or snapshot opened with them live. No
+    /// Rust reference into it exists in this process.
     pub unsafe fn new(
         memory_base: NonNull<u8>,
         window: GuestWindow,
@@ -132,24 +133,24 @@ impl GuestMemory {
         // SAFETY: the caller's promise.
         let space = unsafe { AddressSpace::lent("the guest window", base, window.bytes, vacancy) };
         if unmapped == Unmapped::Hole {
-            // A claim that ends leaves what the space has where nothing is mapped.
+            // A claim that ends leaves the space's vacant state there, which is a hole.
             drop(space.claim(base, window.bytes)?);
         }
         Ok(GuestMemory { space, memory_base, window })
     }
 
-    /// Which guest addresses it has.
+    /// Returns the window of guest addresses.
     pub fn window(&self) -> GuestWindow {
         self.window
     }
 
-    /// Ends snapshots of this memory all at once, which costs less than one by one: for a guest that
-    /// has ended. What it stored between them, where no object is, goes as well.
+    /// Ends all these snapshots of this memory at once, which costs less than one by one. Use it
+    /// when the guest has ended: it also clears what the guest stored between the objects.
     pub fn end_all(&self, snapshots: Vec<GuestSnapshot>) {
         self.space.clear_all(snapshots.iter().flat_map(GuestSnapshot::mappings));
     }
 
-    /// Maps what is ready; `None` where it is to be opened anew.
+    /// Maps a ready object. Returns `None` if the object must be opened again.
     pub(super) fn map_ready(
         &self,
         ready: &Arc<ReadyObject>,
@@ -160,7 +161,11 @@ impl GuestMemory {
         Ok(mapped.map(|snapshot| GuestSnapshot(Mapped::Ready(snapshot))))
     }
 
-    fn environment(&self, inner: &Arc<Inner>, addresses: &Arc<dyn GuestAddresses>) -> Environment {
+    fn environment(
+        &self,
+        inner: &Arc<StoreInner>,
+        addresses: &Arc<dyn GuestAddresses>,
+    ) -> Environment {
         let here = Displacement::by(self.memory_base);
         Environment {
             storage: Arc::clone(&inner.storage),
@@ -171,7 +176,7 @@ impl GuestMemory {
     }
 }
 
-/// Guest addresses where they are in this process.
+/// Translates guest addresses to addresses of this process.
 struct Displaced {
     here: Displacement,
     addresses: Arc<dyn GuestAddresses>,
@@ -182,12 +187,12 @@ impl Addresses for Displaced {
         self.addresses.lease(bytes).map(|address| self.here.to_here(address))
     }
 
-    fn give_up(&self, base: u64, bytes: u64) {
-        self.addresses.give_up(self.here.to_object(base), bytes);
+    fn release(&self, base: u64, bytes: u64) {
+        self.addresses.release(self.here.to_object(base), bytes);
     }
 }
 
-/// For opening what does not grow.
+/// Address source for objects that do not grow.
 struct NoAddresses;
 
 impl GuestAddresses for NoAddresses {
@@ -200,10 +205,10 @@ impl GuestAddresses for NoAddresses {
     }
 }
 
-/// A linear memory that no guest has: for looking at guest objects and for making them.
+/// Linear memory without a guest, used to create and inspect guest objects.
 struct OwnMemory {
     memory: GuestMemory,
-    // Unmapped after what is mapped over it.
+    // Declared last, so that it is unmapped after the objects in it.
     _range: AnonymousRange,
 }
 
@@ -211,8 +216,8 @@ impl OwnMemory {
     fn new(window: GuestWindow) -> Result<OwnMemory> {
         let range = AnonymousRange::new(window.bytes)?;
         let memory_base = range.base().wrapping_sub(window.base);
-        // SAFETY: the range is ours, is as long as the window and lives as long as the space:
-        // both go together, and what is mapped is closed before.
+        // SAFETY: this value owns the range, which is as long as the window and lives as long as
+        // the space. Objects in it are closed before both are dropped.
         let space = unsafe {
             AddressSpace::lent("a guest object", range.base(), window.bytes, Vacancy::Zeros)
         };
@@ -220,27 +225,27 @@ impl OwnMemory {
     }
 }
 
-/// One region of a guest object, as the file has it: 48 bytes.
+/// One region of a guest object, as stored in the file: 48 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestRegion(RegionRecord);
 
 impl GuestRegion {
-    /// First guest address.
+    /// Returns the first guest address.
     pub fn base(&self) -> u64 {
         self.0.base
     }
 
-    /// Bytes that the file backs.
+    /// Returns the bytes that the file backs.
     pub fn length_bytes(&self) -> u64 {
         self.0.length
     }
 
-    /// The guest addresses that were leased for it: first, and bytes.
+    /// Returns the leased guest addresses: first address, and bytes.
     pub fn lease(&self) -> (u64, u64) {
         lease_of(&self.0)
     }
 
-    /// The record as it stands in the superblock's region table.
+    /// Returns the record as stored in the superblock's region table.
     pub fn to_bytes(&self) -> [u8; 48] {
         let mut bytes = [0; 48];
         bytes.copy_from_slice(bytemuck::bytes_of(&self.0));
@@ -248,8 +253,8 @@ impl GuestRegion {
     }
 }
 
-/// A guest object that its guest writes. Dropping it forgets what was not committed, and takes the
-/// mapping out of the guest's memory.
+/// A guest object open for writing. Dropping it discards uncommitted changes and unmaps the object
+/// from the guest's memory.
 pub struct GuestSession {
     writer: Option<GuestWriter>,
 }
@@ -260,32 +265,33 @@ impl GuestSession {
         self.writer().records().first().map_or(0, |r| r.base)
     }
 
-    /// Its id, as in the catalog.
+    /// Returns the object's id, as in the catalog.
     pub fn uuid(&self) -> [u8; 16] {
         self.writer().superblock().object_uuid
     }
 
-    /// Its regions, uncommitted growth included.
+    /// Returns the regions, including uncommitted growth.
     pub fn regions(&self) -> Vec<GuestRegion> {
         self.writer().records().into_iter().map(GuestRegion).collect()
     }
 
-    /// Makes its regions have at least `data_bytes` for data, from the first chunk of each to its
-    /// backed end. What was gained is part of the object with the next commit.
+    /// Grows the object until its regions have at least `data_bytes` for data, counted from the
+    /// first chunk of each region to its backed end. The new space becomes part of the object with
+    /// the next commit.
     ///
     /// # Errors
-    /// `DiskFull`, `OutOfAddresses`; what was gained before stays.
+    /// `DiskFull`, `OutOfAddresses`. Space gained before the error stays.
     pub fn grow_to(&self, data_bytes: u64) -> Result<()> {
         self.writer().grow_to(data_bytes)
     }
 
-    /// Makes everything that the guest stored since the last commit durable, all of it or nothing;
-    /// false when nothing had changed. A guest's threads that store meanwhile harm nothing but their
-    /// own object.
+    /// Makes everything that the guest stored since the last commit durable, all of it or nothing.
+    /// Returns false if nothing had changed. Guest threads that store during the commit can damage
+    /// only their own object.
     ///
     /// # Errors
-    /// As [`Session::commit`](crate::Session::commit); `BadGuestRoot` when the guest wrote a root
-    /// that is none: nothing was committed.
+    /// Same errors as [`Session::commit`](crate::Session::commit); `BadGuestRoot` if the guest
+    /// stored an invalid root. In that case nothing was committed.
     pub fn commit(&mut self) -> Result<bool> {
         self.writer_mut().commit()
     }
@@ -295,17 +301,17 @@ impl GuestSession {
         self.writer().sequence()
     }
 
-    /// Ends the session, forgetting what was not committed.
+    /// Ends the session and discards uncommitted changes.
     ///
     /// # Errors
-    /// What was committed is durable whatever this returns.
+    /// Commits are durable whatever this returns.
     pub fn close(mut self) -> Result<()> {
         self.end()
     }
 
     fn end(&mut self) -> Result<()> {
         match self.writer.take() {
-            // A child gives up its copy. The session is the parent's.
+            // A forked child only drops its copy, because the session belongs to the parent.
             Some(mut writer) if !at_fork::is_child() => writer.close(),
             _ => Ok(()),
         }
@@ -324,7 +330,7 @@ impl GuestSession {
 impl Drop for GuestSession {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            tracing::warn!(%error, "closing a guest's session");
+            tracing::warn!(%error, "cannot close a guest's session");
         }
     }
 }
@@ -332,11 +338,11 @@ impl Drop for GuestSession {
 /// One commit of a guest object, mapped into a guest's memory.
 pub struct GuestSnapshot(pub(super) Mapped);
 
-/// How a snapshot came to be mapped.
+/// Way in which a snapshot was mapped.
 pub(super) enum Mapped {
-    /// By opening the object.
+    /// The object was opened.
     Opened(Box<Reader>),
-    /// From a file that was open.
+    /// The object's file was already open.
     Ready(ReadySnapshot),
 }
 
@@ -346,7 +352,7 @@ impl GuestSnapshot {
         self.superblock().regions[0].base
     }
 
-    /// Its regions.
+    /// Returns the regions.
     pub fn regions(&self) -> Vec<GuestRegion> {
         self.superblock().regions().iter().copied().map(GuestRegion).collect()
     }
@@ -371,12 +377,12 @@ impl GuestSnapshot {
     }
 }
 
-/// What a guest may do with an object that it does not write.
+/// Access of a guest to an object that it cannot write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestReading {
-    /// Read. Its stores fault.
+    /// Read only. Stores fault.
     ReadOnly,
-    /// Read, and store for itself: nobody else sees that, and it is gone with the mapping.
+    /// Read, and store privately. The stores are not visible elsewhere and end with the mapping.
     Private,
 }
 
@@ -390,8 +396,8 @@ impl GuestReading {
 }
 
 impl Store {
-    /// Makes a guest object, with addresses for at least `data_bytes` from `addresses`. It has no
-    /// root. Durable when this returns.
+    /// Creates a guest object without a root, with addresses for at least
+    /// `data_bytes` from `addresses`. The object is durable when this returns.
     ///
     /// # Errors
     /// `AlreadyExists`, `InvalidName`, `DiskFull`, `OutOfAddresses`.
@@ -414,8 +420,9 @@ impl Store {
     /// Maps a guest object's last commit into a guest's memory, for the guest to write.
     ///
     /// # Errors
-    /// `NotFound`, `Busy` when somebody else writes it, `OtherApplication`, `OtherKind`, `Damaged`,
-    /// `AddressTaken` when the guest has something else at its addresses.
+    /// `NotFound`, `Busy` if the object is already open for writing,
+    /// `OtherApplication`, `OtherKind`, `Damaged`, `AddressTaken` if the guest has something else
+    /// at the object's addresses.
     pub fn write_guest(
         &self,
         name: &str,
@@ -429,7 +436,7 @@ impl Store {
 
     fn write_guest_of(
         &self,
-        inner: &Arc<Inner>,
+        inner: &Arc<StoreInner>,
         name: &str,
         memory: &GuestMemory,
         addresses: &Arc<dyn GuestAddresses>,
@@ -456,7 +463,7 @@ impl Store {
     /// Maps a guest object's last commit into a guest's memory, for the guest to read.
     ///
     /// # Errors
-    /// As [`write_guest`](Store::write_guest), without `Busy`.
+    /// Same errors as [`write_guest`](Store::write_guest), without `Busy`.
     pub fn read_guest(
         &self,
         name: &str,
@@ -467,14 +474,14 @@ impl Store {
         let reader = self
             .home
             .run(Use::Read, |inner| read_guest_of(inner, name, application, memory, reading))?;
-        // Large, and a guest has few.
+        // Boxed because it is large, and a guest has few of them.
         Ok(GuestSnapshot(Mapped::Opened(Box::new(reader))))
     }
 }
 
 /// Opens a guest object of this store for reading.
 pub(super) fn read_guest_of(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreInner>,
     name: &str,
     application: Option<ApplicationKey>,
     memory: &GuestMemory,
@@ -495,8 +502,8 @@ pub(super) fn read_guest_of(
     })
 }
 
-/// What is known about a guest object, which nobody has to have a guest for.
-pub(super) fn info(inner: &Arc<Inner>, name: &str) -> Result<ObjectInfo> {
+/// Returns information about a guest object. Needs no guest.
+pub(super) fn info(inner: &Arc<StoreInner>, name: &str) -> Result<ObjectInfo> {
     let own = OwnMemory::new(GuestWindow::default())?;
     let none: Arc<dyn GuestAddresses> = Arc::new(NoAddresses);
     let environment = own.memory.environment(inner, &none);
@@ -507,7 +514,7 @@ pub(super) fn info(inner: &Arc<Inner>, name: &str) -> Result<ObjectInfo> {
     })
 }
 
-/// Refuses an object for other pointers, or for another window.
+/// Refuses an object made for another pointer width or another window.
 pub(super) fn check_window(name: &str, found: &GuestRecord, window: GuestWindow) -> Result<()> {
     if *found == window.record() {
         return Ok(());

@@ -1,9 +1,9 @@
-//! Guest objects that were read, kept open for the next guest that reads them.
+//! Cache of open guest objects, for hosts that start many guests.
 //!
-//! A host that starts many guests opens the same objects again and again. What it looks up, opens
-//! and checks the first time is kept here, and each further snapshot costs only the questions whether
-//! it is all still so: is the catalog as it was, are the file and its page 0? Whatever has changed is
-//! looked up, opened and checked as ever. No data and no locks are kept.
+//! Such a host opens the same objects again and again. This module keeps the result of the first
+//! look-up, opening and check. Each further snapshot only checks that the catalog, the file and its
+//! page 0 are unchanged. If one of them has changed, the object is looked up, opened and checked
+//! again. The cache holds no data and no locks.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,20 +13,20 @@ use super::application::{ApplicationKey, check_application};
 use super::catalog_access::{CatalogVersion, CatalogWatch};
 use super::guest::{GuestMemory, GuestReading, GuestSnapshot, Mapped, check_window, read_guest_of};
 use super::home::Use;
-use super::inner::{Inner, lock};
+use super::inner::{StoreInner, lock};
 use super::options::Verify;
 use super::store::Store;
 use crate::error::Result;
 use crate::object::{Reader, ReadyObject};
 
-/// Objects kept open: each has a descriptor, and some 5 KiB.
+/// Maximum number of open objects. Each takes a file descriptor and some 5 KiB.
 const OPEN_MAX: usize = 64;
 
 /// Guest objects of one store, kept open for reading.
 ///
-/// At most 64 are: 64 file descriptors and 320 KiB, given back with this value. An object that was
-/// removed takes its space on the disk until it is asked for again, another one is opened, or
-/// this value goes.
+/// Keeps at most 64 objects open, which take 64 file descriptors and 320 KiB until this value is
+/// dropped. A removed object keeps its disk space until it is requested again, another object is
+/// opened, or this value is dropped.
 ///
 /// ```
 /// let directory = tempfile::tempdir()?;
@@ -44,26 +44,27 @@ pub struct GuestReaders {
 
 #[derive(Default)]
 struct Open {
-    /// The store that the objects are of, and for asking whether its catalog has changed.
-    of: Option<(Weak<Inner>, Arc<CatalogWatch>)>,
-    /// By name.
+    /// Store of the objects, and a handle that checks whether its catalog has changed.
+    of: Option<(Weak<StoreInner>, Arc<CatalogWatch>)>,
+    /// Open objects by name.
     objects: HashMap<String, Kept>,
-    /// Counts what is asked for.
+    /// Number of requests so far.
     clock: u64,
 }
 
 #[derive(Clone)]
 struct Kept {
     object: Arc<ReadyObject>,
-    /// When the name led to it.
+    /// Catalog version in which the name led to this object.
     seen: CatalogVersion,
-    /// When it was asked for last.
+    /// Value of `clock` at the last request.
     used: u64,
 }
 
 impl Open {
-    /// For asking whether the catalog has changed. Forgets the objects of another store.
-    fn watch(&mut self, inner: &Arc<Inner>) -> Arc<CatalogWatch> {
+    /// Returns a handle that checks whether the catalog has changed. Drops the objects of another
+    /// store.
+    fn watch(&mut self, inner: &Arc<StoreInner>) -> Arc<CatalogWatch> {
         if let Some((of, watch)) = &self.of
             && std::ptr::eq(of.as_ptr(), Arc::as_ptr(inner))
         {
@@ -77,27 +78,28 @@ impl Open {
 }
 
 impl GuestReaders {
-    /// Keeps objects of this store open. None is yet.
+    /// Creates an empty cache for a store.
     pub fn new(store: &Store) -> GuestReaders {
         let (open, reused) = Default::default();
         GuestReaders { store: store.clone(), open, reused }
     }
 
-    /// Objects that are kept open now.
+    /// Returns the number of objects that are open now.
     pub fn open_count(&self) -> usize {
         lock(&self.open).objects.len()
     }
 
-    /// Snapshots so far that took no opening.
+    /// Returns the number of snapshots made without opening an object.
     pub fn reused_count(&self) -> u64 {
         self.reused.load(Ordering::Relaxed)
     }
 
-    /// As [`Store::read_guest`](crate::Store::read_guest) of a store for this application. An object
-    /// that was read before, and has not changed since, costs eight system calls and a mapping.
+    /// Like [`Store::read_guest`](crate::Store::read_guest) of a store for this application. For an
+    /// object that was read before and has not changed since, this costs eight system calls and a
+    /// mapping.
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`Store::read_guest`](crate::Store::read_guest).
     pub fn read(
         &self,
         name: &str,
@@ -112,13 +114,13 @@ impl GuestReaders {
 
     fn read_of(
         &self,
-        inner: &Arc<Inner>,
+        inner: &Arc<StoreInner>,
         name: &str,
         application: Option<ApplicationKey>,
         memory: &GuestMemory,
         reading: GuestReading,
     ) -> Result<GuestSnapshot> {
-        // Who wants each page compared at each opening has it opened.
+        // Any other setting verifies pages at every opening, so open the object each time.
         let keeps = inner.options.verify == Verify::Superblock;
         let kept = if keeps { self.ready(inner, name) } else { None };
         if let Some(kept) = kept {
@@ -131,8 +133,8 @@ impl GuestReaders {
             }
             self.forget(name);
         }
-        // The catalog first: should the name lead elsewhere by the time that it is opened, then
-        // this version is not the last one.
+        // Read the catalog first. If the name leads elsewhere by the time the object is opened,
+        // this version is no longer the last one.
         let seen = if keeps { look_up(inner, name)? } else { None };
         let reader = read_guest_of(inner, name, application, memory, reading)?;
         let uuid = reader.superblock().object_uuid;
@@ -142,8 +144,8 @@ impl GuestReaders {
         Ok(GuestSnapshot(Mapped::Opened(Box::new(reader))))
     }
 
-    /// What is open under this name, if the name leads there still.
-    fn ready(&self, inner: &Arc<Inner>, name: &str) -> Option<Arc<ReadyObject>> {
+    /// Returns the open object of this name, if the name still leads to it.
+    fn ready(&self, inner: &Arc<StoreInner>, name: &str) -> Option<Arc<ReadyObject>> {
         let (kept, watch) = {
             let mut open = lock(&self.open);
             let watch = open.watch(inner);
@@ -156,14 +158,14 @@ impl GuestReaders {
         if watch.is_last(kept.seen) {
             return Some(kept.object);
         }
-        // Perhaps another name's entry has changed.
+        // The change may concern another name.
         let found = look_up(inner, name).ok().flatten();
         let same = found.filter(|(uuid, _)| *uuid == kept.object.superblock().object_uuid);
         let Some((_, seen)) = same else {
             self.forget(name);
             return None;
         };
-        // Unless another thread has found another object meanwhile.
+        // Another thread may have stored another object since.
         if let Some(known) = lock(&self.open).objects.get_mut(name)
             && Arc::ptr_eq(&known.object, &kept.object)
         {
@@ -173,17 +175,17 @@ impl GuestReaders {
     }
 
     fn forget(&self, name: &str) {
-        // The file is closed after the list is unlocked.
+        // Dropped at the end of the function, so the file is closed after the list is unlocked.
         let _forgotten = lock(&self.open).objects.remove(name);
     }
 
-    /// Keeps what was opened open. It is a matter of cost: what goes wrong is no error.
-    fn keep(&self, inner: &Arc<Inner>, name: &str, reader: &Reader, seen: CatalogVersion) {
+    /// Adds an opened object to the cache. Ignores errors, because the cache only saves time.
+    fn keep(&self, inner: &Arc<StoreInner>, name: &str, reader: &Reader, seen: CatalogVersion) {
         let opened = ReadyObject::open(&*inner.storage, reader.file().path(), reader.superblock());
         let Ok(Some(object)) = opened else { return };
         let mut open = lock(&self.open);
         open.watch(inner);
-        // Files without a name keep disk space from others.
+        // Unlinked files still take disk space.
         open.objects.retain(|_, kept| kept.object.has_a_name());
         if open.objects.len() >= OPEN_MAX {
             let oldest = open.objects.iter().min_by_key(|(_, kept)| kept.used);
@@ -196,8 +198,8 @@ impl GuestReaders {
     }
 }
 
-/// Where a name leads, and when.
-fn look_up(inner: &Inner, name: &str) -> Result<Option<([u8; 16], CatalogVersion)>> {
+/// Returns the id that a name leads to, with the version of the catalog.
+fn look_up(inner: &StoreInner, name: &str) -> Result<Option<([u8; 16], CatalogVersion)>> {
     inner.catalog()?.look(|catalog, reader| {
         catalog.find(name).map(|found| (found.uuid, CatalogVersion::of(reader)))
     })
@@ -214,17 +216,18 @@ mod tests {
     use super::*;
     use crate::catalog::Catalog;
 
-    /// So many that the catalog's log is emptied more than twice, after which its headers are again
-    /// where they were.
+    /// Enough changes to empty the catalog's log more than twice, after which its headers are at
+    /// their first positions again.
     const CHANGES: usize = 300;
 
     #[test]
-    fn every_change_of_the_catalog_is_seen_however_often_its_log_was_emptied() {
+    fn every_catalog_change_is_seen_however_often_its_log_was_emptied() {
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let store = Store::create_new(directory.path().join("store")).unwrap();
         store.create::<u64, _>("number", 7).unwrap();
         let look = |_: &Catalog, reader: &Reader| CatalogVersion::of(reader);
-        let run = |call: fn(&Arc<Inner>) -> Result<Arc<Inner>>| store.home.run(Use::Read, call);
+        let run =
+            |call: fn(&Arc<StoreInner>) -> Result<Arc<StoreInner>>| store.home.run(Use::Read, call);
         let inner = run(|inner| Ok(Arc::clone(inner))).unwrap();
         let watch = inner.watch_catalog();
         let version = || inner.catalog().unwrap().look(look).unwrap();

@@ -1,14 +1,14 @@
-//! The store that a [`Store`](super::Store) handle leads to.
+//! Finds the store that a [`Store`](super::Store) handle leads to.
 //!
-//! A store is its directory, and not the path of it: all of its files are looked up in the directory
-//! that was opened, so a process never reads the catalog of one store and an object of another. What
-//! the path leads to can change: `restore --force`, a rebase and `mv` put another directory there.
-//! So each call compares the file that the path of the catalog leads to with the catalog that it used,
-//! which costs one system call. If the two differ, the call opens the store anew and runs again.
+//! A store is a directory, not a path. All of its files are looked up in the directory that was
+//! opened, so a process never reads the catalog of one store and an object of another. The path can
+//! lead to another directory later: `restore --force`, a rebase and `mv` change it. So each call
+//! compares the file at the catalog's path with the catalog that it used, which costs one system
+//! call. If the two differ, it opens the store again and runs again.
 //!
-//! The new store often has the addresses of the old one, and this process can map only one of the two.
-//! While it has objects of the old store open, it goes on with that store if it cannot open the new one:
-//! reading works, and changes are refused.
+//! The new store often has the addresses of the old one, and this process can map only one of the
+//! two. While it has objects of the old store open and cannot open the new one, it keeps using the
+//! old store: reading works, and changes are refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
@@ -16,18 +16,18 @@ use std::time::Duration;
 
 use tracing::debug;
 
-use super::inner::{CATALOG, Inner, lock};
+use super::inner::{CATALOG, StoreInner, lock};
 use super::options::Options;
 use crate::at_fork;
 use crate::error::{Error, Result};
 
-/// Handles of this process, so that one that renews its store can have the others let go of the old one.
+/// Handles of this process. A handle that opens a store again makes the others release the old one.
 static HOMES: Mutex<Vec<Weak<Home>>> = Mutex::new(Vec::new());
-/// Locked while a thread opens a store anew.
+/// Locked while a thread opens a store again.
 static RENEWING: Mutex<()> = Mutex::new(());
 
-/// A call runs at most so many times. Each further run needs a process that replaced the store during the
-/// call, or a thread of this process that still uses the old store.
+/// Maximum number of runs of a call. Each further run means that a process replaced the store
+/// during the call, or that a thread of this process still uses the old store.
 const ATTEMPTS_MAX: usize = 200;
 /// Pause for threads of this process that use the old store.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -35,24 +35,24 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Looks at it.
+    /// The call only reads.
     Read,
-    /// Opens an object for writing: nothing has changed when that is undone.
+    /// The call opens an object for writing. Undoing that leaves no change.
     Open,
-    /// Changes it.
+    /// The call changes the store.
     Change,
 }
 
-/// The path of a store, and the store that it led to last.
+/// Path of a store, and the store that it led to last.
 pub(super) struct Home {
     /// The path that the caller gave.
     path: PathBuf,
-    /// Does not depend on the working directory.
+    /// Absolute form of `path`, independent of the working directory.
     absolute: PathBuf,
     catalog: PathBuf,
     pub(super) options: Options,
-    /// `None` while a thread opens the store anew, and after that failed.
-    current: Mutex<Option<Arc<Inner>>>,
+    /// `None` while a thread opens the store again, and after a failure to do so.
+    current: Mutex<Option<Arc<StoreInner>>>,
 }
 
 impl std::fmt::Debug for Home {
@@ -62,9 +62,9 @@ impl std::fmt::Debug for Home {
 }
 
 impl Home {
-    /// Opens the store in a directory. `named` as for [`Inner::open`].
+    /// Opens the store in a directory. See [`StoreInner::open`] for `named`.
     pub(super) fn open(path: &Path, options: &Options, named: bool) -> Result<Arc<Home>> {
-        let inner = Inner::open(path, options, named)?;
+        let inner = StoreInner::open(path, options, named)?;
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         let home = Arc::new(Home {
             path: path.to_path_buf(),
@@ -83,11 +83,11 @@ impl Home {
         &self.path
     }
 
-    /// Runs a call, again if the store was replaced while it ran.
+    /// Runs a call. Runs it again if the store was replaced in between.
     pub(super) fn run<R>(
         &self,
         purpose: Use,
-        call: impl Fn(&Arc<Inner>) -> Result<R>,
+        call: impl Fn(&Arc<StoreInner>) -> Result<R>,
     ) -> Result<R> {
         at_fork::refuse_in_child(|| format!("store {}", self.path.display()))?;
         let mut inner = self.current()?;
@@ -100,7 +100,7 @@ impl Home {
                 return result;
             }
             debug!(path = %self.path.display(), "the store was replaced");
-            // It may hold addresses of the old store.
+            // The result may hold addresses of the old store.
             drop(result);
             if purpose == Use::Read {
                 let (next, is_new) = self.renew(inner)?;
@@ -122,20 +122,20 @@ impl Home {
     }
 
     /// Refuses to go on with a store that was replaced.
-    pub(super) fn check(&self, inner: &Inner) -> Result<()> {
+    pub(super) fn check(&self, inner: &StoreInner) -> Result<()> {
         match self.leads_to(inner) {
             true => Ok(()),
             false => Err(self.busy("another process replaced it during this call")),
         }
     }
 
-    /// Does the path lead to this store? If it leads to no store at all, nothing took its place.
-    fn leads_to(&self, inner: &Inner) -> bool {
+    /// Returns true if the path leads to this store, or to no store at all.
+    fn leads_to(&self, inner: &StoreInner) -> bool {
         let found = self.options.storage.file_identity(&self.catalog);
         found.map_or(true, |found| found == inner.identity())
     }
 
-    fn current(&self) -> Result<Arc<Inner>> {
+    fn current(&self) -> Result<Arc<StoreInner>> {
         if let Some(inner) = &*lock(&self.current) {
             return Ok(Arc::clone(inner));
         }
@@ -143,20 +143,20 @@ impl Home {
         self.reopen()
     }
 
-    fn reopen(&self) -> Result<Arc<Inner>> {
+    fn reopen(&self) -> Result<Arc<StoreInner>> {
         let mut current = lock(&self.current);
         if let Some(inner) = &*current {
             return Ok(Arc::clone(inner));
         }
-        let inner = Inner::open(&self.absolute, &self.options, false)?;
+        let inner = StoreInner::open(&self.absolute, &self.options, false)?;
         Ok(Arc::clone(current.insert(inner)))
     }
 
-    /// The store that took the place of this one.
+    /// Returns the store that replaced this one.
     ///
     /// # Errors
     /// `Busy` while this process has objects of the old one open.
-    fn changeable(&self, mut inner: Arc<Inner>) -> Result<Arc<Inner>> {
+    fn changeable(&self, mut inner: Arc<StoreInner>) -> Result<Arc<StoreInner>> {
         for _ in 0..ATTEMPTS_MAX {
             let (next, is_new) = self.renew(inner)?;
             if is_new {
@@ -172,9 +172,9 @@ impl Home {
         Error::Busy { what: format!("store {}", self.path.display()), holder: holder.to_string() }
     }
 
-    /// Opens the store that the path leads to now, and returns true; or returns the old one and false
-    /// while this process uses that and it has the addresses of the new one.
-    fn renew(&self, inner: Arc<Inner>) -> Result<(Arc<Inner>, bool)> {
+    /// Opens the store that the path leads to now and returns it with true. Returns the old store
+    /// and false if this process still uses the old one, and the two overlap.
+    fn renew(&self, inner: Arc<StoreInner>) -> Result<(Arc<StoreInner>, bool)> {
         let _renewing = lock(&RENEWING);
         let current = lock(&self.current).clone();
         if let Some(current) = current.filter(|current| !Arc::ptr_eq(current, &inner)) {
@@ -195,14 +195,14 @@ impl Home {
         }
     }
 
-    /// Forgets a store that the path no longer leads to.
-    fn let_go(&self, old: &Weak<Inner>) {
+    /// Releases a store that the path no longer leads to.
+    fn let_go(&self, old: &Weak<StoreInner>) {
         let mut current = lock(&self.current);
         let is_old = current.as_ref().is_some_and(|inner| {
             std::ptr::eq(Arc::as_ptr(inner), old.as_ptr()) && !self.leads_to(inner)
         });
         let old = if is_old { current.take() } else { None };
-        // The end of a store locks the list of open stores.
+        // Dropping a store locks the list of open stores.
         drop(current);
         drop(old);
     }

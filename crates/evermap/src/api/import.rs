@@ -1,31 +1,33 @@
-//! An object's file that comes from elsewhere: it gets an id, addresses and a name in this store.
+//! Imports of object files: an imported object gets an id, addresses and a name in this store. An
+//! import owns its unfinished files and leases until it is published.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::catalog_access::own_leases;
 use super::home::{Home, Use};
-use super::inner::{BUILDING, Inner};
+use super::inner::{BUILDING, StoreInner};
 use super::publish::Finished;
 use super::store::Store;
 use crate::catalog::Lease;
 use crate::error::Result;
 use crate::storage::{File, Storage};
 
-/// An object that is being taken in. Dropping it gives everything up.
+/// An object being imported. Dropping it before it is published removes its files and releases its
+/// leases.
 pub(crate) struct Import {
     home: Arc<Home>,
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
     pub(crate) name: String,
     pub(crate) uuid: [u8; 16],
-    /// Id of a file for what is not yet in order.
+    /// Id of a temporary file.
     pub(crate) stage: [u8; 16],
     leases: Vec<Lease>,
     is_done: bool,
 }
 
 impl Store {
-    /// Begins to take an object in.
+    /// Begins to import an object.
     pub(crate) fn begin_import(&self, name: &str) -> Result<Import> {
         self.home.run(Use::Open, |inner| {
             inner.check_new(name, false)?;
@@ -38,12 +40,12 @@ impl Store {
 }
 
 impl Import {
-    /// For the files in that folder.
+    /// Returns the storage of the store.
     pub(crate) fn storage(&self) -> Arc<dyn Storage> {
         Arc::clone(&self.inner.storage)
     }
 
-    /// Where objects are made.
+    /// Returns the folder for unfinished objects.
     pub(crate) fn folder(&self) -> PathBuf {
         self.inner.directory.join(BUILDING)
     }
@@ -56,10 +58,10 @@ impl Import {
         self.inner.arena
     }
 
-    /// Takes these very addresses, all or none; false when they are not the store's, or
-    /// somebody's.
+    /// Leases exactly these addresses, all or none. Returns false if some of them lie outside the
+    /// store's arenas or are in use.
     pub(crate) fn lease_exactly(&mut self, wanted: &[Lease]) -> Result<bool> {
-        let book = &self.inner.book;
+        let lease_table = &self.inner.lease_table;
         let taken = self.inner.catalog()?.look(|catalog, reader| {
             let used = [catalog.used(), own_leases(reader)].concat();
             let is_free = |lease: &Lease| {
@@ -73,8 +75,8 @@ impl Import {
                 return Ok(false);
             }
             for (done, lease) in wanted.iter().enumerate() {
-                if !book.take_exactly(lease)? {
-                    book.give_up(&wanted[..done]);
+                if !lease_table.take_exactly(lease)? {
+                    lease_table.release(&wanted[..done]);
                     return Ok(false);
                 }
             }
@@ -86,14 +88,14 @@ impl Import {
         Ok(taken)
     }
 
-    /// Takes some addresses that nobody has.
+    /// Leases any free addresses.
     pub(crate) fn lease(&mut self, bytes: u64) -> Result<u64> {
         let base = self.inner.lease(bytes)?;
         self.leases.push(Lease { base, bytes });
         Ok(base)
     }
 
-    /// Names the object, whose file is complete, flushed, and locked as `made`.
+    /// Names the object in the catalog. Its file, `made`, is complete, flushed and locked.
     pub(crate) fn publish(mut self, created_ns: u64, made: Arc<dyn File>) -> Result<()> {
         self.inner.storage.sync_directory(&self.folder())?;
         let finished = Finished {
@@ -116,7 +118,7 @@ impl Drop for Import {
         let _ = self.inner.storage.remove(&self.inner.path_in(BUILDING, self.stage));
         if !self.is_done {
             let _ = self.inner.storage.remove(&self.inner.path_in(BUILDING, self.uuid));
-            self.inner.book.give_up(&self.leases);
+            self.inner.lease_table.release(&self.leases);
         }
     }
 }

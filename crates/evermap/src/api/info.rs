@@ -1,4 +1,5 @@
-//! What can be said about an object without knowing its type.
+//! Information about an object that does not depend on its type. Read from the superblock and the
+//! allocator's metadata.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,33 +8,33 @@ use crate::error::Result;
 use crate::format::Superblock;
 use crate::object::{ActiveProtection, Reader, Writer, hex};
 
-/// What is known about one object.
+/// Information about one object.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObjectInfo {
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Its id, 32 hexadecimal digits; also the name of its file.
+    /// Id of the object, 32 hexadecimal digits. Also the name of its file.
     pub uuid: String,
-    /// When it was made.
+    /// Time of creation.
     pub created: SystemTime,
-    /// Bytes of its file.
+    /// Size of the file.
     pub file_bytes: u64,
     /// First address.
     pub base_address: u64,
     /// Address ranges, with the bytes of each that the file holds.
     pub regions: Vec<(u64, u64)>,
-    /// Number of its last commit.
+    /// Number of the last commit.
     pub sequence: u64,
-    /// Description of the root's type, cut at 1024 bytes.
+    /// Description of the root's type, truncated to 1024 bytes.
     pub root_type: String,
     /// Id of the root's type, 32 hexadecimal digits.
     pub root_type_id: String,
-    /// Bytes of the root itself.
+    /// Size of the root itself.
     pub root_bytes: u64,
-    /// What its allocator has handed out.
+    /// Statistics of the object's allocator.
     pub heap: HeapStatistics,
-    /// How its memory is kept closed to stores, in a protected session.
+    /// How a protected session blocks stores to the object's memory.
     pub protection: ActiveProtection,
 }
 

@@ -1,8 +1,8 @@
-//! What all handles of one open store share.
+//! State that all handles of one open store share.
 //!
-//! A process has one [`Inner`] a store, however often the store is opened: the arena can be
-//! reserved once. It finds objects by name and keeps the list of what this process has open; its
-//! further methods stand beside what they are about, in `arenas`, `publish` and `sweep`.
+//! A process has one [`StoreInner`] per store, however often it opens the store, because it can
+//! reserve the store's arena only once. A [`StoreInner`] finds objects by name and keeps the list
+//! of objects that this process has open. Its other methods are in `arenas`, `publish` and `sweep`.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use super::arenas::StoreAddresses;
 use super::catalog_access::{CatalogAccess, CatalogWatch};
-use super::leases::{LeaseBook, SharedLeases};
+use super::leases::{LeaseTable, SharedLeases};
 use super::options::Options;
 use super::share::SharedCore;
 use crate::address::AddressSpace;
@@ -26,15 +26,16 @@ use crate::mutate::{Mutant, mutated};
 use crate::object::{Environment, Identity, ObjectPaths, hex, lease_of};
 use crate::storage::{File, FileIdentity, OpenMode, Storage, parent_of};
 
-/// Open stores of this process by identity of their catalog's file, which each keeps open.
-static OPEN: Mutex<Vec<(FileIdentity, Weak<Inner>)>> = Mutex::new(Vec::new());
+/// Open stores of this process, by the identity of their catalog's file. Each store keeps that file
+/// open.
+static OPEN: Mutex<Vec<(FileIdentity, Weak<StoreInner>)>> = Mutex::new(Vec::new());
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Refuses to go on where this process has the store open: what is about to replace its files it
-/// would not notice.
+/// Fails if this process has the store open. The caller is about to replace files of the store,
+/// which an open store would not notice.
 pub(crate) fn refuse_open_here(storage: &dyn Storage, directory: &Path) -> Result<()> {
     at_fork::refuse_in_child(|| format!("store {}", directory.display()))?;
     let identity = match storage.file_identity(&directory.join(CATALOG)) {
@@ -50,20 +51,20 @@ pub(crate) fn refuse_open_here(storage: &dyn Storage, directory: &Path) -> Resul
     }
 }
 
-/// What this process has open of one object.
+/// State of one object in this process.
 pub(super) enum OpenObject {
-    /// The mapping that its snapshots share.
+    /// Open for reading: the mapping that its snapshots share.
     Reading(Weak<dyn Any + Send + Sync>),
-    /// One session.
+    /// Open for writing by one session.
     Writing,
-    /// One session that threads share.
+    /// Open for writing by one session that threads share.
     Shared(Weak<SharedCore>),
 }
 
-/// The list of what is open, locked.
+/// Locked list of open objects.
 pub(super) type OpenObjects<'a> = MutexGuard<'a, HashMap<[u8; 16], OpenObject>>;
 
-/// What is open of one object while the list is locked.
+/// State of one object while the list is locked.
 pub(super) enum Current {
     Closed,
     Writing,
@@ -71,33 +72,34 @@ pub(super) enum Current {
     Shared(Arc<SharedCore>),
 }
 
-pub(super) struct Inner {
+pub(super) struct StoreInner {
     pub(super) directory: PathBuf,
     pub(super) uuid: [u8; 16],
-    /// The first arena: base and length.
+    /// First arena: base and length.
     pub(super) arena: (u64, u64),
     pub(super) options: Options,
     pub(super) storage: Arc<dyn Storage>,
     pub(super) space: Arc<AddressSpace>,
-    pub(super) book: Arc<LeaseBook>,
+    pub(super) lease_table: Arc<LeaseTable>,
     catalog: Mutex<CatalogAccess>,
     open: Mutex<HashMap<[u8; 16], OpenObject>>,
-    /// Held while an object is opened for sharing.
+    /// Locked while an object is opened for sharing.
     pub(super) sharing: Mutex<()>,
-    /// First bytes of the ids of all objects made here: while the byte of the lock file at this
-    /// offset is locked, their maker lives, and nobody sweeps their unfinished files away.
+    /// First bytes of the ids of all objects made by this process. While this process lives, it
+    /// holds the byte of the lock file at this offset locked, so that no process sweeps its
+    /// unfinished files.
     pub(super) token: Mutex<Option<u64>>,
     pub(super) swept: Mutex<bool>,
-    /// Last, so that the addresses are given back before the entry in [`OPEN`] goes.
+    /// Declared last, so that the addresses are released before the entry in [`OPEN`] is removed.
     registration: Registration,
 }
 
-/// A store's entry in [`OPEN`]; takes it out when dropped.
+/// Entry of a store in [`OPEN`]. Removes it when dropped.
 struct Registration(FileIdentity);
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // The list of a child may be locked for ever, and says nothing that counts there.
+        // In a forked child the list may be locked forever. The child does not need it.
         if at_fork::is_child() {
             return;
         }
@@ -105,31 +107,35 @@ impl Drop for Registration {
     }
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for StoreInner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store").field("directory", &self.directory).finish()
     }
 }
 
-impl Inner {
-    /// The store in `directory`, opened now or already open in this process. `named` says that this
-    /// process has just made it, and its name durable.
+impl StoreInner {
+    /// Returns the store in `directory`, which may already be open in this process. `named` is true
+    /// if this process has just created the store and made its name durable.
     ///
-    /// All files are those of one directory, also when another directory takes its place meanwhile. If
-    /// that happens before the store is open, the new one is opened.
-    pub(super) fn open(directory: &Path, options: &Options, named: bool) -> Result<Arc<Inner>> {
+    /// All files come from one directory, even if another directory replaces it during the call. If
+    /// that happens before the store is open, this opens the new store.
+    pub(super) fn open(
+        directory: &Path,
+        options: &Options,
+        named: bool,
+    ) -> Result<Arc<StoreInner>> {
         at_fork::refuse_in_child(|| format!("store {}", directory.display()))?;
         let storage = &options.storage;
         for _ in 1..OPENINGS_MAX {
-            // Paths are all there is where it cannot be entered.
+            // Storage that cannot enter a directory uses paths.
             let entered = storage.enter(directory).map_err(|e| no_store_at(directory, e))?;
             let inside = entered.as_ref().unwrap_or(storage);
-            match Inner::open_in(inside, directory, options, named) {
+            match StoreInner::open_in(inside, directory, options, named) {
                 Err(_) if was_replaced(&**storage, entered.as_deref(), directory) => {}
                 opened => return opened,
             }
         }
-        Inner::open_in(storage, directory, options, named)
+        StoreInner::open_in(storage, directory, options, named)
     }
 
     fn open_in(
@@ -137,12 +143,13 @@ impl Inner {
         directory: &Path,
         options: &Options,
         named: bool,
-    ) -> Result<Arc<Inner>> {
+    ) -> Result<Arc<StoreInner>> {
         let catalog = directory.join(CATALOG);
         loop {
-            // Held to the end: two threads that open one store must not both reserve its arena.
+            // Locked to the end, so that two threads which open one store do not both reserve its
+            // arena.
             let mut open = lock(&OPEN);
-            // A catalog that is open keeps its identity.
+            // An open catalog keeps its identity.
             let identity = match open.is_empty() {
                 true => None,
                 false => storage.file_identity(&catalog).ok(),
@@ -150,7 +157,8 @@ impl Inner {
             let known = open.iter().find(|(known, _)| Some(*known) == identity);
             match known.map(|(_, weak)| weak.upgrade()) {
                 Some(Some(inner)) => return Ok(inner),
-                // Another thread is just closing it: its addresses are free when the entry is gone.
+                // Another thread is closing the store. Its addresses are free once the entry is
+                // removed.
                 Some(None) => {
                     drop(open);
                     std::thread::yield_now();
@@ -163,10 +171,10 @@ impl Inner {
                 .map_err(|e| no_store_without_catalog(directory, e))?;
             let identity = file.identity()?;
             if open.iter().any(|(known, _)| *known == identity) {
-                // It was replaced between the two looks.
+                // The catalog was replaced since its identity was read.
                 continue;
             }
-            let opened = Inner::open_new(Arc::clone(storage), directory, options, file, named);
+            let opened = StoreInner::open_new(Arc::clone(storage), directory, options, file, named);
             let inner = opened.map_err(|e| no_store_without_catalog(directory, e))?;
             open.push((identity, Arc::downgrade(&inner)));
             return Ok(inner);
@@ -179,7 +187,7 @@ impl Inner {
         options: &Options,
         catalog_file: Arc<dyn File>,
         named: bool,
-    ) -> Result<Arc<Inner>> {
+    ) -> Result<Arc<StoreInner>> {
         crate::address::check_page_size()?;
         let display_name = format!("store {}", directory.display());
         let space = AddressSpace::new(&display_name);
@@ -190,17 +198,17 @@ impl Inner {
             debug!(base = head.arena_base, "the store's arena lies outside the window given");
         }
         let locks = open_lock_file(&*storage, &directory.join(ADDRESSES))?;
-        let book = Arc::new(LeaseBook::new(locks));
+        let lease_table = Arc::new(LeaseTable::new(locks));
         let mut catalog = CatalogAccess::open(
             Arc::clone(&storage),
             Arc::clone(&space),
-            Arc::clone(&book),
+            Arc::clone(&lease_table),
             catalog_file,
             directory.join(CATALOG_LOG),
             options.catalog_timeout,
         )?;
         if let Err(refused) = space.reserve(head.arena_base, head.arena_length) {
-            // The range was not checked yet: damage is the better reason.
+            // The arena was read unverified. If page 0 is damaged, report that instead.
             catalog.check_page_0()?;
             return Err(refused);
         }
@@ -208,19 +216,19 @@ impl Inner {
             let superblock = reader.superblock();
             (superblock.store_uuid, superblock.commit_sequence)
         })?;
-        // As its maker left it, who may have been killed before the name was durable: what is built
-        // on it would go with it.
+        // Unchanged since its creation. The creator may have been killed before the name was
+        // durable, and then later changes would be lost with the store.
         if sequence == 1 && !named && !mutated(Mutant::NewStoreTrustedUnflushed) {
             flush_name(&*storage, directory)?;
         }
-        Ok(Arc::new(Inner {
+        Ok(Arc::new(StoreInner {
             directory: directory.to_path_buf(),
             uuid,
             arena: (head.arena_base, head.arena_length),
             options: options.clone(),
             storage,
             space,
-            book,
+            lease_table,
             catalog: Mutex::new(catalog),
             open: Mutex::default(),
             sharing: Mutex::default(),
@@ -230,7 +238,8 @@ impl Inner {
         }))
     }
 
-    /// Identity of the catalog's file, which no other file has while this store is open.
+    /// Returns the identity of the catalog's file, which no other file has while this store is
+    /// open.
     pub(super) fn identity(&self) -> FileIdentity {
         self.registration.0
     }
@@ -244,7 +253,7 @@ impl Inner {
         }
     }
 
-    /// The catalog, for this thread.
+    /// Locks the catalog for this thread.
     ///
     /// # Errors
     /// `Forked` in a child.
@@ -253,7 +262,7 @@ impl Inner {
         Ok(lock(&self.catalog))
     }
 
-    /// For asking whether the catalog has changed.
+    /// Returns a handle that checks whether the catalog has changed.
     pub(super) fn watch_catalog(&self) -> CatalogWatch {
         lock(&self.catalog).watch()
     }
@@ -262,8 +271,9 @@ impl Inner {
         lock(&self.open)
     }
 
-    /// The same, with what is open of one object. Waits for another thread that is just closing
-    /// its last snapshot or shared handle: the addresses are free only after that.
+    /// Locks the list of open objects and returns the state of one object. Waits if another thread
+    /// is closing the last snapshot or shared handle of it, because the addresses are free only
+    /// after that.
     pub(super) fn open_object(&self, uuid: [u8; 16]) -> (OpenObjects<'_>, Current) {
         loop {
             let open = self.open_objects();
@@ -283,7 +293,7 @@ impl Inner {
         }
     }
 
-    /// The entry of a name.
+    /// Returns the catalog entry of a name.
     pub(super) fn find(&self, name: &str) -> Result<Found> {
         catalog::check_name(name)?;
         self.catalog()?.look(|catalog, _| catalog.find(name))?.ok_or_else(|| self.not_found(name))
@@ -297,7 +307,7 @@ impl Inner {
         self.directory.join(folder).join(hex(&uuid))
     }
 
-    /// Where the files of an object are.
+    /// Returns the paths of an object's files.
     pub(super) fn paths(&self, name: &str, uuid: [u8; 16]) -> ObjectPaths {
         let path = self.path_in(OBJECTS, uuid);
         ObjectPaths {
@@ -312,9 +322,9 @@ impl Inner {
         }
     }
 
-    /// Opens an object by whichever of its two homes its file is in. Its maker may have died between
-    /// naming it in the catalog and moving it, or may be about to move it: so the second home is
-    /// looked at twice.
+    /// Opens an object in whichever of the two folders its file is. Its creator names the object in
+    /// the catalog before moving the file, and may have died in between or may move the file now.
+    /// So this tries the first folder again after the second.
     pub(super) fn with_paths<R>(
         &self,
         name: &str,
@@ -336,9 +346,10 @@ impl Inner {
         }
     }
 
-    /// Finds an object and opens it. Between the two the object may be replaced or removed, and an
-    /// error about the old object says nothing about the one that has the name now. So every error
-    /// is held against the catalog: it counts only if the name still leads to the same object.
+    /// Finds an object and opens it. The object may be replaced or removed between the two steps,
+    /// and an error about the old object does not apply to the new one. So after every error this
+    /// checks the catalog again, and returns the error only if the name still leads to the same
+    /// object.
     pub(super) fn find_and_open<R>(
         &self,
         name: &str,
@@ -350,7 +361,7 @@ impl Inner {
             let located = self.locate(name)?;
             let uuid = located.uuid;
             if let Some((_, error)) = last.take_if(|(before, _)| *before == uuid) {
-                // The file of an object may be replaced by a copy of it: that is the same object.
+                // The file of an object may be replaced by a copy, which has the same id.
                 same += 1;
                 if !error.is_missing_file() {
                     return Err(error);
@@ -370,13 +381,13 @@ impl Inner {
         })
     }
 
-    /// Finds a name and shares the addresses of its object, in one look at the catalog. From then on no
-    /// other object gets them.
+    /// Finds a name and shares the leases of its object in one look-up. From then on no other
+    /// object gets these addresses.
     fn locate(&self, name: &str) -> Result<Located> {
         catalog::check_name(name)?;
         let located = self.catalog()?.look(|catalog, _| {
             let Some(found) = catalog.find(name) else { return Ok(None) };
-            let leases = self.book.share(&found.leases)?;
+            let leases = self.lease_table.share(&found.leases)?;
             Ok(Some(Located { uuid: found.uuid, leases }))
         })?;
         located?.ok_or_else(|| self.not_found(name))
@@ -392,26 +403,26 @@ impl Inner {
     }
 }
 
-/// An object that was found by its name.
+/// An object found by its name.
 pub(super) struct Located {
     pub(super) uuid: [u8; 16],
-    /// The addresses that the catalog gave it then.
+    /// Leases recorded in the catalog at that time.
     pub(super) leases: SharedLeases,
 }
 
 impl Located {
-    /// Shares the addresses of all regions of the object, which was opened meanwhile. An object that
-    /// grew since the catalog was read has more.
+    /// Shares the leases of all regions of the object, which has been opened since. It may have
+    /// grown since the catalog was read.
     pub(super) fn into_leases(
         mut self,
-        inner: &Inner,
+        inner: &StoreInner,
         superblock: &Superblock,
     ) -> Result<SharedLeases> {
         let regions = superblock.regions().iter().map(lease_of);
         let wanted: Vec<Lease> = regions.map(|(base, bytes)| Lease { base, bytes }).collect();
         let grew = self.leases.add(&wanted)?;
-        // They were shared without a look at the catalog. If the object was removed before that, the
-        // next look-up finds what has its name now.
+        // The new leases were shared without the catalog's lock. If the object was removed before
+        // that, fail, so that the next look-up finds the object that has its name now.
         if grew && !inner.catalog()?.look(|catalog, _| catalog.has_uuid(self.uuid))? {
             let path = inner.path_in(OBJECTS, self.uuid);
             return Err(Error::from_io(std::io::ErrorKind::NotFound.into(), "open", &path));
@@ -420,14 +431,16 @@ impl Located {
     }
 }
 
-/// Openings of one call. Each further one needs another store that took the place of the last.
+/// Maximum number of openings in one call. Each further one means that the store was replaced
+/// again.
 const OPENINGS_MAX: usize = 100;
-/// Look-ups of one call. Each further one needs another process that replaced the object meanwhile.
+/// Maximum number of look-ups in one call. Each further one means that another process replaced the
+/// object again.
 const LOOK_UPS_MAX: usize = 1000;
-/// Look-ups that find the same object without its file, before that is damage.
+/// Number of look-ups that find the same object without its file before that counts as damage.
 const SAME_FILE_MAX: usize = 8;
 
-impl Drop for Inner {
+impl Drop for StoreInner {
     fn drop(&mut self) {
         let catalog = self.catalog.get_mut().unwrap_or_else(PoisonError::into_inner);
         if !catalog.changed || at_fork::is_child() {
@@ -435,7 +448,7 @@ impl Drop for Inner {
         }
         match catalog.checkpoint() {
             Ok(()) | Err(Error::Busy { .. }) => {}
-            Err(error) => warn!(%error, "the catalog's log is left for the next user"),
+            Err(error) => warn!(%error, "cannot empty the catalog's log; the next process will"),
         }
     }
 }
@@ -457,7 +470,7 @@ fn no_store_without_catalog(directory: &Path, error: Error) -> Error {
     Error::NoStore { path: directory.to_path_buf(), why }
 }
 
-/// Does the path lead to another directory than the one that was entered?
+/// Returns true if the path leads to another directory than the one entered.
 pub(crate) fn was_replaced(
     storage: &dyn Storage,
     entered: Option<&dyn Storage>,
@@ -468,8 +481,9 @@ pub(crate) fn was_replaced(
     now.is_some_and(|now| entered.directory_identity(directory).is_ok_and(|then| now != then))
 }
 
-/// Makes the names of a store's catalog and of its directory durable, as far as this user may and
-/// the file system knows how: one that is only read has nothing to flush, and may say so by an error.
+/// Makes the names of a store's catalog and of its directory durable. Ignores missing permission
+/// and file systems that cannot flush a directory: a read-only one has nothing to flush, and may
+/// return an error.
 fn flush_name(storage: &dyn Storage, directory: &Path) -> Result<()> {
     for folder in [directory, &parent_of(directory)] {
         match storage.sync_directory(folder) {
@@ -481,13 +495,14 @@ fn flush_name(storage: &dyn Storage, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Does the error say that there is no such operation here, and not that it failed?
+/// Returns true if the error means that the file system lacks the operation.
 fn has_no_flush(error: &std::io::Error) -> bool {
     let code = error.raw_os_error();
     [libc::EINVAL, libc::EROFS, libc::ENOTSUP, libc::ENOSYS].iter().any(|c| code == Some(*c))
 }
 
-/// The file whose byte locks are address leases; who may not write it reads it.
+/// Opens the file whose byte locks are the address leases. Opens it read-only if this user may not
+/// write it.
 fn open_lock_file(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn File>> {
     match storage.open(path, OpenMode::ReadWrite) {
         Err(Error::NotPermitted { .. }) => storage.open(path, OpenMode::Read),
@@ -503,7 +518,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_that_flushes_no_directories_is_no_error_and_a_missing_directory_is() {
+    fn a_file_system_without_directory_flush_is_accepted_and_a_missing_directory_fails() {
         let storage = Options::new().storage;
         storage.sync_directory(Path::new("/proc/self")).unwrap_err();
         flush_name(&*storage, Path::new("/proc/self")).unwrap();

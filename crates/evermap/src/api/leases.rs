@@ -1,17 +1,18 @@
-//! Address leases: who may put what where, between processes that share nothing but files.
+//! Address leases: the address ranges that objects use, agreed between processes that share nothing
+//! but files.
 //!
-//! A range of addresses is free when the catalog gives it to no object and no process holds a lock
-//! on it. The locks are on one file, on the bytes whose offsets are the addresses themselves, and
-//! the kernel frees them when their holder dies: a process that was killed while it made an object
-//! leaks no addresses. A process that has an object open holds its ranges shared, so the addresses
-//! of a removed object are not given out while a process still reads it.
+//! An address range is free if the catalog assigns it to no object and no process holds a lock on
+//! it. The locks are byte locks on one file, at offsets equal to the addresses. The kernel releases
+//! them when their holder dies, so a process that is killed while it creates an object leaks no
+//! addresses. A process that has an object open holds shared locks on its ranges, so the addresses
+//! of a removed object are not reused while a process still reads it.
 //!
-//! The order that keeps look-ups from failing: a maker holds a new range exclusively only until the
-//! catalog change that records it, and makes it shared inside of that change. A reader shares an
-//! object's ranges inside of the look-up that finds it. Look-ups and changes exclude each other, so a
-//! range that the catalog gives to an object can always be shared, and belongs to that object for as
-//! long as it is. The one exception is a process that replaces the whole store: it holds all ranges
-//! exclusively for that moment, and the others wait for it.
+//! Invariant: a range that the catalog assigns to an object can always be locked shared, and
+//! belongs to that object while it is locked. It holds because a creator keeps a new range locked
+//! exclusively only until the catalog change that records it, and downgrades the lock within that
+//! change. A reader shares an object's ranges within the look-up that finds it. Look-ups and
+//! changes exclude each other. The one exception is a process that replaces the whole store: it
+//! locks all ranges exclusively for a short time, and the others wait for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,21 +24,22 @@ use crate::error::{Error, Result};
 use crate::format::{HUGE_BYTES, LARGE_REGION_BYTES};
 use crate::storage::{File, LockKind};
 
-/// How long to wait for a process that replaces the store. It takes milliseconds, unless it is stopped.
+/// Timeout for a process that replaces the store. A replacement takes milliseconds unless the
+/// process is stopped.
 const REPLACEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two looks.
+/// Pause between two attempts.
 const REPLACEMENT_PAUSE: Duration = Duration::from_millis(1);
 
-/// The lock file of one open store and what this process holds of it.
+/// Lock file of one open store, and the ranges that this process holds.
 #[derive(Debug)]
-pub(super) struct LeaseBook {
+pub(super) struct LeaseTable {
     file: Arc<dyn File>,
-    /// Ranges that this process has locked, by base. Its own locks do not stop it, so it has to know
-    /// them.
+    /// Ranges that this process has locked, by base. A process does not conflict with its own
+    /// locks, so it has to record them.
     held: Mutex<BTreeMap<u64, HeldRange>>,
 }
 
-/// A locked range, and how many parts of this process use it.
+/// Locked range, with the number of its users in this process.
 #[derive(Clone, Copy, Debug)]
 struct HeldRange {
     bytes: u64,
@@ -50,31 +52,31 @@ impl HeldRange {
     }
 }
 
-/// Ranges of an object that is open, held shared. Dropping it gives them up.
+/// Shared locks on the ranges of an open object. Dropping it releases them.
 #[derive(Debug)]
 pub(super) struct SharedLeases {
-    book: Arc<LeaseBook>,
+    lease_table: Arc<LeaseTable>,
     leases: Vec<Lease>,
 }
 
 impl SharedLeases {
-    /// The ranges.
+    /// Returns the ranges.
     pub(super) fn all(&self) -> &[Lease] {
         &self.leases
     }
 
-    /// Shares those of `wanted` that are not among them. Returns false when all of them were.
+    /// Shares the ranges of `wanted` that are not held yet. Returns false if all of them were.
     pub(super) fn add(&mut self, wanted: &[Lease]) -> Result<bool> {
         let missing: Vec<Lease> =
             wanted.iter().filter(|lease| !self.leases.contains(lease)).copied().collect();
         for lease in &missing {
-            self.book.share_one(lease)?;
+            self.lease_table.share_one(lease)?;
             self.leases.push(*lease);
         }
         Ok(!missing.is_empty())
     }
 
-    /// Takes over ranges that this process took for the object and has made shared.
+    /// Adds ranges that this process took for the object and has already made shared.
     pub(super) fn adopt(&mut self, taken: Vec<Lease>) {
         self.leases.extend(taken);
     }
@@ -82,28 +84,29 @@ impl SharedLeases {
 
 impl Drop for SharedLeases {
     fn drop(&mut self) {
-        self.book.give_up(&self.leases);
+        self.lease_table.release(&self.leases);
     }
 }
 
-impl LeaseBook {
-    pub(super) fn new(file: Arc<dyn File>) -> LeaseBook {
-        LeaseBook { file, held: Mutex::default() }
+impl LeaseTable {
+    pub(super) fn new(file: Arc<dyn File>) -> LeaseTable {
+        LeaseTable { file, held: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<u64, HeldRange>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes `bytes` addresses that nobody has, above every arena's high-water mark.
+    /// Takes `bytes` free addresses above the high-water mark of an arena.
     ///
-    /// The caller holds the catalog locked, at least for reading: nobody can record addresses
-    /// between the look at it and the lock.
+    /// The caller holds the catalog locked, at least for reading, so no process can record
+    /// addresses between reading the catalog and locking the range.
     pub(super) fn take_above(&self, arenas: &[Arena], bytes: u64) -> Result<Option<u64>> {
         let mut held = self.held();
         for arena in arenas {
             let end = arena.base + arena.length;
-            // Behind what this process took last: a batch of thousands must not walk over its own.
+            // Start after the last range of this process, so that a batch of thousands does not
+            // step over its own ranges.
             let last = held.range(arena.base..end).next_back().map_or(0, |(b, h)| b + h.bytes);
             let from = arena.high_water.max(last);
             if let Some(base) = self.take_between(&mut held, from, end, bytes)? {
@@ -113,8 +116,8 @@ impl LeaseBook {
         Ok(None)
     }
 
-    /// Takes `bytes` addresses from a gap that removed objects left between the ranges `used`,
-    /// which are in order. The caller holds the catalog locked.
+    /// Takes `bytes` addresses from a gap between the ranges `used`, which are sorted. Removed
+    /// objects leave such gaps. The caller holds the catalog locked.
     pub(super) fn take_gap(
         &self,
         arenas: &[Arena],
@@ -136,8 +139,8 @@ impl LeaseBook {
         Ok(None)
     }
 
-    /// Takes these very addresses; false when another process, or this one, has some of them. The
-    /// caller holds the catalog locked and knows that it gives them to nobody.
+    /// Takes exactly these addresses. Returns false if this or another process has some of them.
+    /// The caller holds the catalog locked and has checked that it assigns them to no object.
     pub(super) fn take_exactly(&self, lease: &Lease) -> Result<bool> {
         let mut held = self.held();
         let end = lease.base + lease.bytes;
@@ -151,7 +154,7 @@ impl LeaseBook {
         Ok(true)
     }
 
-    /// Locks the first free range in `from..end`; one for a large region begins at a huge page.
+    /// Locks the first free range in `from..end`. A range for a large region begins at a huge page.
     fn take_between(
         &self,
         held: &mut BTreeMap<u64, HeldRange>,
@@ -177,10 +180,10 @@ impl LeaseBook {
         }
     }
 
-    /// Shares an object's ranges. The caller holds the catalog locked and has found them there, or
-    /// verifies afterwards that they are still the object's.
+    /// Shares an object's ranges. The caller holds the catalog locked and has found the ranges
+    /// there, or checks afterwards that they still belong to the object.
     pub(super) fn share(self: &Arc<Self>, leases: &[Lease]) -> Result<SharedLeases> {
-        let mut shared = SharedLeases { book: Arc::clone(self), leases: Vec::new() };
+        let mut shared = SharedLeases { lease_table: Arc::clone(self), leases: Vec::new() };
         shared.add(leases)?;
         Ok(shared)
     }
@@ -205,19 +208,19 @@ impl LeaseBook {
         Ok(())
     }
 
-    /// Makes ranges that this process took shared, in the catalog change that records them: whoever
-    /// finds them there can share them.
+    /// Downgrades ranges that this process took to shared locks. The caller does this within the
+    /// catalog change that records them, so that any process that finds them there can share them.
     pub(super) fn make_shared(&self, taken: &[Lease]) -> Result<()> {
         for lease in taken {
-            // The kernel changes the lock in place: no other process can take it in between.
+            // The kernel changes the lock in place, so no other process can take it in between.
             self.file.try_lock(LockKind::Shared, lease.base, lease.bytes)?;
         }
         Ok(())
     }
 
-    /// Gives ranges up.
-    pub(super) fn give_up(&self, leases: &[Lease]) {
-        // The locks are the parent's, and the list may be locked here for ever.
+    /// Releases ranges.
+    pub(super) fn release(&self, leases: &[Lease]) {
+        // In a forked child the locks belong to the parent, and the list may be locked forever.
         if at_fork::is_child() {
             return;
         }
@@ -227,18 +230,18 @@ impl LeaseBook {
             range.uses -= 1;
             if range.uses == 0 {
                 held.remove(&lease.base);
-                // The kernel does it at exit if it cannot now.
+                // After a failure, the kernel unlocks the range when this process exits.
                 let _ = self.file.unlock(lease.base, lease.bytes);
             }
         }
     }
 
-    /// Locks a token for as long as the book lives; false when it is taken.
+    /// Locks a token until this table is dropped. Returns false if another process has it.
     pub(super) fn lock_token(&self, token: u64) -> Result<bool> {
         self.file.try_lock(LockKind::Exclusive, token, 1)
     }
 
-    /// Does another process hold this token?
+    /// Returns true if another process holds this token.
     pub(super) fn token_is_locked(&self, token: u64) -> Result<bool> {
         Ok(self.file.lock_holder(token, 1)?.is_some())
     }

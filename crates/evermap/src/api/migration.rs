@@ -1,9 +1,9 @@
-//! Schema evolution: opening an object whose root is of an older type, and building the root of the new
+//! Schema evolution: opens an object whose root has an older type, and builds a root of the new
 //! type from it, in one commit.
 //!
-//! Each step builds a root in a new block of the same object and releases the old one. The superblock's
-//! root, type id and description change with the commit that has all of it; whatever fails before that
-//! ends the session, which forgets everything.
+//! Each step builds a root in a new block of the same object and releases the old one. The
+//! superblock's root, type id and description change in the same commit. An error before that
+//! commit ends the session, which discards all changes.
 
 use std::ptr::NonNull;
 
@@ -22,10 +22,10 @@ use crate::persist::{
     type_id,
 };
 
-/// How to get from older types of a root to newer ones, for [`Store::write_migrating`].
+/// Steps from older types of a root to newer ones, for [`Store::write_migrating`].
 ///
-/// Steps are found by the id of the type that the object holds, and follow one another until the type
-/// asked for is reached: list a step from each old version to the newest, or one from each version to the
+/// Steps are found by the id of the stored type, and run one after the other until the requested
+/// type is reached. Add a step from each old version to the newest, or one from each version to the
 /// next, or both.
 #[derive(Default)]
 pub struct Migrations {
@@ -37,16 +37,16 @@ struct Step {
     to: TypeId128,
     description: &'static str,
     bytes: usize,
-    /// The root as the older type, after a look at size and alignment.
+    /// Checks size and alignment of a root of the older type.
     check: fn(&Superblock) -> bool,
-    /// Builds the new root from the old one, which is released.
+    /// Builds the new root from the old one and releases the old one.
     run: Box<Run>,
 }
 
 type Run = dyn Fn(&Heap, NonNull<u8>) -> Result<NonNull<u8>> + Send + Sync;
 
 impl Migrations {
-    /// No steps.
+    /// Creates an empty list of steps.
     ///
     /// ```
     /// let migrations = evermap::Migrations::new();
@@ -77,10 +77,11 @@ impl Migrations {
             check: fits::<Old>,
             run: Box::new(move |heap, old| {
                 let old = old.cast::<Old>();
-                // SAFETY: the session's root, whose type was compared; nobody else reaches it.
+                // SAFETY: the session's root, whose type was compared. No other reference to it
+                // exists.
                 let cursor = unsafe { Mut::from_raw(heap, old) };
                 let new = build_block_with(heap, |slot| migrate(cursor, slot))?;
-                // SAFETY: what is left of the old root, which nobody uses any more.
+                // SAFETY: the rest of the old root, which is no longer in use.
                 unsafe { release_value(heap, old) };
                 Ok(new.cast())
             }),
@@ -88,9 +89,10 @@ impl Migrations {
         self
     }
 
-    /// The steps from a stored type to one asked for, if they lead there; each at most once.
+    /// Returns the steps from the stored type to the requested one, if there are such steps. Uses
+    /// each step at most once.
     fn path(&self, stored: TypeId128, wanted: TypeId128) -> Option<Vec<&Step>> {
-        // Breadth first: the shortest way, so that a direct step is preferred.
+        // Breadth first, so that the shortest path is found and a direct step is preferred.
         let mut ways: Vec<(TypeId128, Vec<&Step>)> = vec![(stored, Vec::new())];
         let mut next = 0;
         while let Some((at, way)) = ways.get(next).cloned() {
@@ -122,13 +124,13 @@ fn fits<T: Persist>(superblock: &Superblock) -> bool {
 }
 
 impl Store {
-    /// Opens an object for writing, and first, if its root is of an older type, builds the root anew
-    /// as a `T`: in one commit, which is durable when this returns. An object that holds a `T` already
-    /// is opened like any other.
+    /// Opens an object for writing. If its root has an older type, first builds a new root of type
+    /// `T` from it, in one commit that is durable when this returns. If the root already is a `T`,
+    /// this is like [`write`](Store::write).
     ///
-    /// Costs what the steps do, and one commit of what they wrote; the object grows by what is built
-    /// before the old root is released. Readers of older commits are not disturbed: they hold the
-    /// old type. Programs that know the old type only can't open the object afterwards.
+    /// Costs the steps and one commit of what they wrote. The object grows, because the new root is
+    /// built before the old one is released. Readers of older commits keep the old type. Programs
+    /// that know only the old type cannot open the object afterwards.
     ///
     /// ```
     /// use evermap::{Migrations, PBTree, PString, PVec, Persist, Store};
@@ -161,8 +163,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// As [`write`](Store::write); `SchemaMismatch` when no steps lead from the stored type to `T`;
-    /// what a step returns. The object is then as it was.
+    /// Same errors as [`write`](Store::write). `SchemaMismatch` if no steps lead from the stored
+    /// type to `T`. Errors that a step returns. The object is unchanged after an error.
     pub fn write_migrating<T: Persist>(
         &self,
         name: &str,
@@ -171,10 +173,10 @@ impl Store {
         self.write_migrating_with(name, migrations, &self.home.options.write)
     }
 
-    /// As [`write_migrating`](Store::write_migrating), with choices of its own for the session.
+    /// Like [`write_migrating`](Store::write_migrating), with write options for this session.
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`write_migrating`](Store::write_migrating).
     pub fn write_migrating_with<T: Persist>(
         &self,
         name: &str,
@@ -191,7 +193,7 @@ impl Store {
             })
         })?;
         if !way.is_empty() {
-            // An error on the way drops the session, and nothing has happened.
+            // An error in a step drops the session, which discards the changes.
             migrate(&mut open, &way)?;
             open.commit()?;
         }
@@ -218,9 +220,10 @@ fn migrate(open: &mut OpenSession, way: &[&Step]) -> Result<()> {
             bytes: open.superblock().root_bytes,
         })?;
         let new = (step.run)(open.heap(), old)?;
-        // A small root made with the object lies in its first page and is no block.
+        // A small root created with the object lies in its first page and is not an allocated
+        // block.
         if open.heap().usable_size(old) != 0 {
-            // SAFETY: the old root's own block; what it owned is released.
+            // SAFETY: the old root's own block. The blocks that it owned are released.
             unsafe { open.heap().free(old) };
         }
         let superblock = open.superblock_mut();

@@ -1,5 +1,5 @@
-//! Writing a whole catalog: an empty one for a new store, or a full one for a store whose catalog
-//! is lost.
+//! Writes a whole catalog: an empty one for a new store, or a full one for a store whose catalog is
+//! lost. The new catalog gets its name only when it is durable.
 
 use std::path::Path;
 use std::ptr::NonNull;
@@ -16,25 +16,25 @@ use crate::mutate::{Mutant, mutated};
 use crate::object::{Addresses, Draft, DraftOptions, Environment, RootType};
 use crate::persist::{Mut, PMap, PVec, build_root, type_description};
 
-/// What a new catalog is to say.
+/// Contents of a new catalog.
 #[derive(Debug, Default)]
 pub(crate) struct NewCatalog {
-    /// The store's id; `None` for a new one.
+    /// Id of the store. `None` to choose a new one.
     pub(crate) store_uuid: Option<[u8; 16]>,
-    /// The store's arenas; the catalog goes to the first addresses of the first one, which no
-    /// object may have. With none, a new one is taken.
+    /// Arenas of the store. The catalog gets the first addresses of the first arena, which no
+    /// object may have. If empty, a new arena is taken.
     pub(crate) arenas: Vec<Arena>,
     /// Names and entries, in order of creation.
     pub(crate) objects: Vec<(String, Found)>,
 }
 
-/// Addresses for the catalog in the making: the first ones of the first arena, then whatever lies
-/// above everything that was ever given out.
+/// Address source for the new catalog: the first addresses of the first arena, then addresses above
+/// every high-water mark.
 struct Leases(Mutex<State>);
 
 struct State {
     arenas: Vec<Arena>,
-    /// Where the first lease of objects begins.
+    /// Base of the first lease of an object.
     first_used: u64,
     given: Vec<Lease>,
 }
@@ -75,11 +75,11 @@ impl Addresses for Leases {
         Ok(base)
     }
 
-    fn give_up(&self, _base: u64, _bytes: u64) {}
+    fn release(&self, _base: u64, _bytes: u64) {}
 }
 
-/// Writes a catalog and puts it in its place, durably. Until then the directory has the catalog
-/// that it had, or none.
+/// Writes a catalog and renames it into place, durably. Until the rename, the directory keeps its
+/// old catalog, or has none.
 pub(crate) fn write_catalog(
     directory: &Path,
     options: &Options,
@@ -145,10 +145,10 @@ pub(crate) fn write_catalog(
         objects: PMap::new(),
         doomed: PVec::new(),
     };
-    // SAFETY: the place is the root's, of its size and alignment, and nobody else knows it.
+    // SAFETY: the place has the root's size and alignment, and no other reference to it exists.
     unsafe { build_root(draft.heap(), root, source)? };
     for (name, found) in &contents.objects {
-        // SAFETY: the root was built above, and nobody else knows it.
+        // SAFETY: the root was built above, and no other reference to it exists.
         catalog::insert(unsafe { Mut::from_raw(draft.heap(), root) }, name, found)?;
     }
     for lease in &leases.state().given {

@@ -1,7 +1,8 @@
-//! One writer's time with an object, whatever its root is: what typed and raw sessions share.
+//! Object open for writing, independent of the root's type. Typed and raw sessions are built on it.
 //!
-//! Owns the mapping, the writer lock and the addresses from opening to closing, and the order of
-//! catalog and object commits when the object grew.
+//! Owns the mapping, the writer lock and the leases from opening to closing. Keeps the order of
+//! catalog and object commits when the object grew: addresses are recorded in the catalog before
+//! the object uses them.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use tracing::warn;
 
 use super::application::{ApplicationKey, check_application};
 use super::info::ObjectInfo;
-use super::inner::{Current, Inner, Located, OpenObject};
+use super::inner::{Current, Located, OpenObject, StoreInner};
 use super::leases::SharedLeases;
 use super::options::Verify;
 use super::snapshot::busy_here;
@@ -24,26 +25,27 @@ use crate::object::{
     BackgroundVerification, ForeignPointer, MemoryInChild, ObjectMap, Protection, Protector, Writer,
 };
 
-/// An object open for writing. Dropping it forgets what was not committed.
+/// An object open for writing. Dropping it discards uncommitted changes.
 pub(super) struct OpenSession {
     verification: Option<BackgroundVerification>,
-    /// Everything was compared when the object was opened.
+    /// All pages were verified when the object was opened.
     verified: bool,
-    // Declared before `inner`: its mappings go before the object is marked as closed.
+    // Declared before `inner`, so that the mappings are removed before the object is marked as
+    // closed.
     writer: Option<Writer>,
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
     uuid: [u8; 16],
     name: String,
     /// Addresses of the committed regions; `None` only while the session is being dropped.
     leases: Option<SharedLeases>,
-    /// The next commit has something to say even if no page changed.
+    /// The superblock changed, so the next commit writes a record even if no page changed.
     head_changed: bool,
 }
 
 impl OpenSession {
-    /// Opens the object of this name; `look` sees its superblock and may refuse it.
+    /// Opens the object of this name. `look` checks its superblock and may refuse it.
     pub(super) fn open<R>(
-        inner: &Arc<Inner>,
+        inner: &Arc<StoreInner>,
         name: &str,
         options: &WriteOptions,
         application: Option<ApplicationKey>,
@@ -54,9 +56,9 @@ impl OpenSession {
         })
     }
 
-    /// As [`open`](OpenSession::open), for an object that was found.
+    /// Like [`open`](OpenSession::open), for an object that is already located.
     pub(super) fn open_located<R>(
-        inner: &Arc<Inner>,
+        inner: &Arc<StoreInner>,
         name: &str,
         options: &WriteOptions,
         application: Option<ApplicationKey>,
@@ -69,19 +71,19 @@ impl OpenSession {
         let session = opened.inspect_err(|_| {
             inner.open_objects().remove(&uuid);
         })?;
-        // From here on dropping the session takes the mark away.
+        // From here on, dropping the session removes the mark.
         check_application(inner, name, session.writer().superblock(), application)?;
         let looked = look(session.writer().superblock())?;
         Ok((session, looked))
     }
 
-    /// Fails when nothing can be committed any more, or by this process.
+    /// Fails if no commit is possible any more, or none by this process.
     pub(super) fn check_usable(&self) -> Result<()> {
         self.writer().check_usable()
     }
 
     fn open_writer(
-        inner: &Arc<Inner>,
+        inner: &Arc<StoreInner>,
         name: &str,
         options: &WriteOptions,
         located: Located,
@@ -113,7 +115,7 @@ impl OpenSession {
         })
     }
 
-    pub(super) fn inner(&self) -> &Arc<Inner> {
+    pub(super) fn inner(&self) -> &Arc<StoreInner> {
         &self.inner
     }
 
@@ -129,8 +131,8 @@ impl OpenSession {
         self.writer_mut().protect(protection)
     }
 
-    /// What a session of a raw object does before its program uses it: refuses code of another build,
-    /// and has commits look for words that lead out of the object.
+    /// Prepares a raw session: refuses code of another build, and makes commits search for pointers
+    /// out of the object.
     pub(super) fn look_for_foreign(&mut self, options: &WriteOptions) -> Result<()> {
         if !self.inner.options.other_builds {
             let code = self.writer().code()?;
@@ -151,19 +153,20 @@ impl OpenSession {
     }
 
     pub(super) fn register_code(&mut self, register: bool) -> Result<()> {
-        // It changes page 0 in memory, so the commit finds it by itself.
+        // This changes page 0 in memory, so the next commit finds it.
         self.writer_mut().register_code(register)
     }
 
-    pub(super) fn guard_by(&mut self, key: &AccessKey) -> Result<()> {
-        self.writer_mut().guard_by(key)
+    pub(super) fn set_protection_key(&mut self, key: &AccessKey) -> Result<()> {
+        self.writer_mut().set_protection_key(key)
     }
 
     pub(super) fn superblock(&self) -> &Superblock {
         self.writer().superblock()
     }
 
-    /// Changes fields of the superblock, with the next commit, even if that is all it has.
+    /// Returns the superblock for changes. The next commit writes them, even if nothing else
+    /// changed.
     pub(super) fn superblock_mut(&mut self) -> &mut Superblock {
         self.head_changed = true;
         self.writer_mut().superblock_mut()
@@ -174,15 +177,15 @@ impl OpenSession {
         let new: Vec<Lease> =
             self.writer().new_leases().iter().map(|&(base, bytes)| Lease { base, bytes }).collect();
         if !new.is_empty() {
-            // First the catalog, then the object: addresses may be recorded and unused, but never
-            // used and unrecorded.
+            // The catalog comes first: addresses may be recorded and unused, but never used and
+            // unrecorded.
             let known: Vec<Lease> =
                 self.leases.as_ref().map_or_else(Vec::new, |leases| leases.all().to_vec());
             let all = [&known, &*new].concat();
-            let (uuid, book) = (self.uuid, Arc::clone(&self.inner.book));
+            let (uuid, lease_table) = (self.uuid, Arc::clone(&self.inner.lease_table));
             let known = self.inner.catalog()?.change(|catalog| {
-                // A process that finds them in the catalog needs to share them.
-                book.make_shared(&new)?;
+                // A process that finds the leases in the catalog must be able to share them.
+                lease_table.make_shared(&new)?;
                 catalog::set_leases(catalog, uuid, &all)
             })?;
             if !known {
@@ -200,7 +203,7 @@ impl OpenSession {
         Ok(committed)
     }
 
-    /// Returns true if there are changes that no commit has. See [`Writer::has_changes`].
+    /// Returns true if there are uncommitted changes. See [`Writer::has_changes`].
     pub(super) fn has_changes(&mut self) -> Result<bool> {
         Ok(self.head_changed || self.writer_mut().has_changes()?)
     }
@@ -274,21 +277,22 @@ impl OpenSession {
         self.writer.as_mut().unwrap_or_else(|| unreachable!("a session in use has a writer"))
     }
 
-    /// Ends the session, once; dropping it has nobody to tell about errors.
+    /// Ends the session. Does nothing if it has ended already. Dropping the session also ends it,
+    /// but cannot return errors.
     pub(super) fn end(&mut self) -> Result<()> {
         if self.writer.is_some() && matches!(self.has_changes(), Ok(true)) {
             warn!(
                 object = self.name,
-                "changes that were not committed are forgotten: commit or roll back before the session ends"
+                "uncommitted changes are discarded: commit or roll back before the session ends"
             );
         }
         let Some(mut writer) = self.writer.take() else {
             return Ok(());
         };
-        // It looks at the file, which is about to be cut.
+        // The verification reads the file, which is about to be truncated.
         self.verification = None;
         if at_fork::is_child() {
-            // Gives up the child's copy. The session is the parent's.
+            // Only drops the child's copy, because the session belongs to the parent.
             return Ok(());
         }
         let ended = writer.rollback().and_then(|()| writer.close());
@@ -299,8 +303,8 @@ impl OpenSession {
     }
 }
 
-/// Marks an object as written by this process, which must not have it open.
-fn mark_as_written(inner: &Inner, name: &str, uuid: [u8; 16]) -> Result<()> {
+/// Marks an object as open for writing. Fails if this process has it open.
+fn mark_as_written(inner: &StoreInner, name: &str, uuid: [u8; 16]) -> Result<()> {
     let (mut open, current) = inner.open_object(uuid);
     match current {
         Current::Closed => {
@@ -309,7 +313,7 @@ fn mark_as_written(inner: &Inner, name: &str, uuid: [u8; 16]) -> Result<()> {
         }
         Current::Writing => Err(busy_here(inner, name, "written")),
         Current::Reading(shared) => {
-            // The list is unlocked first: the last snapshot's end locks it.
+            // Unlock the list first, because dropping the last snapshot locks it.
             drop(open);
             drop(shared);
             Err(busy_here(inner, name, "read"))
@@ -325,7 +329,7 @@ fn mark_as_written(inner: &Inner, name: &str, uuid: [u8; 16]) -> Result<()> {
 impl Drop for OpenSession {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            warn!(%error, object = self.name, "closing a session");
+            warn!(%error, object = self.name, "cannot close a session");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a store is opened or made.
+//! Options for opening and creating stores.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use crate::address::Window;
 use crate::commit::WriteOptions;
 use crate::storage::{Disk, Storage};
 
-/// Bytes of addresses a store takes at creation when not told otherwise.
+/// Default size of a new store's first arena, in bytes of addresses.
 pub const ARENA_BYTES_DEFAULT: u64 = 64 << 30;
 
-/// How much of an object is checked when it is opened.
+/// Amount of checking when an object is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
-    /// What is needed to open it: superblock, regions, root, log. Some microseconds.
+    /// Checks what opening needs: superblock, regions, root, log. Takes some microseconds.
     #[default]
     Superblock,
-    /// The same; a thread compares every page with its checksum meanwhile. What it finds is
-    /// returned by the next `commit`, `refresh` or `verified`.
+    /// Like `Superblock`, and a thread compares every page with its checksum in the background. The
+    /// next `commit`, `refresh` or `verified` returns what it finds.
     Background,
-    /// Every page is compared with its checksum before the object is open: as fast as it can be
-    /// read, some 0.2 s a GiB from the page cache.
+    /// Compares every page with its checksum before the object is open. This is as fast as reading
+    /// the object, some 0.2 s per GiB from the page cache.
     Full,
 }
 
-/// Choices for opening and making stores. The defaults suit almost everybody.
+/// Options for opening and creating stores. The defaults suit most programs.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,7 +38,7 @@ pub enum Verify {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where files are: the disk, or a simulated one in tests.
+    /// The disk, or a simulated one in tests.
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) window: Window,
     pub(crate) arena_bytes: u64,
@@ -58,7 +58,8 @@ impl Default for Options {
             arena_bytes: ARENA_BYTES_DEFAULT,
             arena_registry: RegistryChoice::OfUser,
             busy_timeout: Duration::ZERO,
-            // Catalog changes take milliseconds; who waits longer waits for a stopped process.
+            // Catalog changes take milliseconds. A longer wait means that the other process is
+            // stopped.
             catalog_timeout: Duration::from_secs(10),
             verify: Verify::Superblock,
             write: WriteOptions::default(),
@@ -68,34 +69,35 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Options {
         Options::default()
     }
 
-    /// Where in the address space a *new* store takes its arena; an existing one has its own.
+    /// Sets the part of the address space in which a *new* store takes its arena. An existing store
+    /// keeps its arena.
     pub fn window(mut self, window: Window) -> Options {
         self.window = window;
         self
     }
 
-    /// Bytes of addresses a new store takes at first (rounded up to 1 GiB). It takes more when
-    /// these are used up. Addresses cost nothing until something lies there.
+    /// Sets the size of a new store's first arena, rounded up to 1 GiB. The store takes another
+    /// arena when this one is used up. Addresses cost nothing until something is mapped there.
     pub fn arena_bytes(mut self, bytes: u64) -> Options {
         self.arena_bytes = bytes.max(1).next_multiple_of(crate::address::ARENA_ALIGN_BYTES);
         self
     }
 
-    /// The file in which stores note the addresses they have, or none. Default:
+    /// Sets the file in which stores record their addresses, or turns it off. Default:
     /// `$XDG_STATE_HOME/evermap/arenas`, or else `~/.local/state/evermap/arenas`.
     ///
-    /// Two stores whose addresses overlap cannot be open in one process at a time. At random places
-    /// that is so for one pair in 283; so a new arena goes where no store in the file has one.
-    /// Where the file cannot be used (another user's, a full disk, another process holds it for a
-    /// second) a random place is taken, with nothing but a `tracing` event at debug level to say
-    /// so. A store that was moved or copied is not known by its new directory; its old place is
-    /// given to others only when there is no other left. A file that is no registry is left as it
-    /// is. Opening a store does not touch it.
+    /// Two stores whose addresses overlap cannot be open in one process at the same time. At random
+    /// places, one pair in 283 overlaps. So a new arena is placed where no store in the file has
+    /// one. If the file cannot be used (it belongs to another user, the disk is full, another
+    /// process holds it for a second), the arena gets a random place, and a `tracing` event at
+    /// debug level reports it. A moved or copied store is not known under its new directory. Its
+    /// old place is used only if no other is left. A file that is not a registry is left unchanged.
+    /// Opening a store does not touch the file.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -111,34 +113,35 @@ impl Options {
         self
     }
 
-    /// How long to wait for an object that somebody else has open in a way that excludes ours.
-    /// Default: not at all, [`Error::Busy`](crate::Error::Busy) at once.
+    /// Sets how long to wait for an object that is open elsewhere in a conflicting way. Default: no
+    /// wait, [`Error::Busy`](crate::Error::Busy) at once.
     pub fn busy_timeout(mut self, timeout: Duration) -> Options {
         self.busy_timeout = timeout;
         self
     }
 
-    /// How long to wait for another process that changes the catalog. Default: ten seconds.
+    /// Sets how long to wait for another process that changes the catalog. Default: ten seconds.
     pub fn catalog_timeout(mut self, timeout: Duration) -> Options {
         self.catalog_timeout = timeout;
         self
     }
 
-    /// How much of an object is checked when it is opened. Default: [`Verify::Superblock`].
+    /// Sets how much of an object is checked when it is opened. Default: [`Verify::Superblock`].
     pub fn verify(mut self, verify: Verify) -> Options {
         self.verify = verify;
         self
     }
 
-    /// What sessions of this store use when they are not told otherwise.
+    /// Sets the default options for sessions of this store.
     pub fn write_options(mut self, options: WriteOptions) -> Options {
         self.write = options;
         self
     }
 
-    /// Opens raw objects with pointers into a program or library also where this process has another
-    /// build of it, or has it elsewhere. Calling through such a pointer then runs whatever is there.
-    /// Default: false, [`Error::OtherBuild`](crate::Error::OtherBuild).
+    /// Allows opening raw objects with pointers into a program or library of which this process has
+    /// another build, or has it at another address. Calling through such a pointer then runs
+    /// unrelated code. Default: false, which returns
+    /// [`Error::OtherBuild`](crate::Error::OtherBuild).
     pub fn other_builds(mut self, open: bool) -> Options {
         self.other_builds = open;
         self

@@ -1,8 +1,8 @@
-//! Sessions whose object is closed to stores, except in write scopes.
+//! Protected sessions: the object is closed to stores, except in write scopes.
 //!
-//! A store that goes astray faults where it happens. Cursors and the heap are reached through a
-//! scope only, so safe code that keeps to its thread never meets a fault: what a scope gives cannot
-//! outlive it. `docs/protection.md` has what a scope costs, and what threads have to know.
+//! A stray store faults where it happens. Cursors and the heap are available only through a scope
+//! and cannot outlive it, so safe code on one thread never faults. `docs/protection.md` describes
+//! the cost of a scope and the rules for threads.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -19,20 +19,20 @@ use crate::object::{ActiveProtection, ForeignPointer, ObjectMap, Opened, Protect
 use crate::persist::{Mut, Persist};
 
 impl Protection {
-    /// Takes memory protection keys from the kernel now, for objects that are protected later;
-    /// false where there are none.
+    /// Allocates memory protection keys now, for objects that are protected later. Returns false if
+    /// there are none.
     ///
-    /// Keys can be taken only while the process has a single thread: the kernel lets no thread that
-    /// was there before even read what a key protects. A program that starts threads before it
-    /// protects its first object calls this at the beginning of `main`.
+    /// Keys can be allocated only while the process has a single thread, because the kernel denies
+    /// earlier threads even reading what a key protects. If a program starts threads before it
+    /// protects its first object, call this at the beginning of `main`.
     pub fn prepare_keys() -> bool {
         prepare_keys().is_ok()
     }
 }
 
 impl<T: Persist> Session<T> {
-    /// Closes the object to stores, except in write scopes. What is in force then is told by
-    /// [`ProtectedSession::protection`].
+    /// Closes the object to stores, except in write scopes. [`ProtectedSession::protection`]
+    /// returns the protection in force.
     ///
     /// ```
     /// use evermap::{ActiveProtection, Protection};
@@ -67,10 +67,10 @@ impl RawSession {
     /// let mut session = store.write_raw("numbers")?.protect(Protection::Keys)?;
     /// let scope = session.scope()?;
     /// let block = scope.heap().allocate(80, 8)?;
-    /// // SAFETY: ten numbers fit the block, which is nobody else's; the scope is open.
+    /// // SAFETY: ten numbers fit the block, nothing else uses it, and the scope is open.
     /// unsafe { block.cast::<[u64; 10]>().write([7; 10]) };
     /// drop(scope); // from here on, storing to the block is a fault
-    /// // SAFETY: the tag is no Rust type's.
+    /// // SAFETY: the tag is not the id of a Rust type.
     /// unsafe { session.set_root(Some(block), 80, [0; 16], "ten numbers") }?;
     /// session.commit()?;
     /// session.close()?;
@@ -101,32 +101,32 @@ pub struct ProtectedRawSession {
     protector: Option<Arc<Protector>>,
 }
 
-/// The time in which a protected object may be changed; see [`ProtectedSession::scope`].
-/// Dereferences to the root.
+/// Scope in which a protected object may be changed. See [`ProtectedSession::scope`]. Dereferences
+/// to the root.
 #[must_use = "the object is closed again when this is dropped"]
 pub struct WriteScope<'a, T> {
     session: &'a mut Session<T>,
     _opened: Opened<'a>,
 }
 
-/// The time in which a protected object may be changed; see [`ProtectedRawSession::scope`].
+/// Scope in which a protected object may be changed. See [`ProtectedRawSession::scope`].
 #[must_use = "the object is closed again when this is dropped"]
 pub struct RawWriteScope<'a> {
     session: &'a RawSession,
     _opened: Opened<'a>,
 }
 
-/// Opens a protected object for other threads: see [`ProtectedSession::pass`].
+/// Opens a protected object for other threads. See [`ProtectedSession::pass`].
 #[derive(Clone)]
 pub struct WritePass {
     protector: Option<Arc<Protector>>,
 }
 
-/// A thread's permission to store to a protected object; from [`WritePass::enter`].
+/// Permission of a thread to store to a protected object. Returned by [`WritePass::enter`].
 #[must_use = "the object is closed again when this is dropped"]
 pub struct WritePermit<'a> {
     _opened: Opened<'a>,
-    // What `Opened` says already, said again where users look.
+    // Repeats what `Opened` implies, where users look for it: permits are not `Send`.
     of_this_thread: PhantomData<*const ()>,
 }
 
@@ -134,111 +134,111 @@ fn open(protector: &Option<Arc<Protector>>) -> Result<Opened<'_>> {
     protector.as_deref().map_or_else(|| Ok(Opened::always()), Protector::open)
 }
 
-/// What both kinds of protected session hand on to the session inside.
-macro_rules! hand_on {
+/// Methods that both kinds of protected session delegate to the session inside.
+macro_rules! delegate {
     () => {
-        /// How the object is kept closed to stores.
+        /// Returns how the object is closed to stores.
         pub fn protection(&self) -> ActiveProtection {
             self.protector
                 .as_ref()
                 .map_or(ActiveProtection::Nothing, |protector| protector.active())
         }
 
-        /// For threads that are to store to the object and were not started inside of the scope:
-        /// with [`ActiveProtection::Keys`] each thread has rights of its own.
+        /// Returns a pass for threads that store to the object and were not started inside the
+        /// scope. With [`ActiveProtection::Keys`], each thread has its own rights.
         pub fn pass(&self) -> WritePass {
             WritePass { protector: self.protector.clone() }
         }
 
-        /// As [`Session::commit`]; no scope is needed.
+        /// Like [`Session::commit`]; no scope is needed.
         ///
         /// # Errors
-        /// As there.
+        /// Same errors as [`Session::commit`].
         pub fn commit(&mut self) -> Result<bool> {
             self.session.commit()
         }
 
-        /// As [`Session::rollback`]; no scope is needed.
+        /// Like [`Session::rollback`]; no scope is needed.
         ///
         /// # Errors
-        /// As there.
+        /// Same errors as [`Session::rollback`].
         pub fn rollback(&mut self) -> Result<()> {
             self.session.rollback()
         }
 
-        /// As [`Session::sync`].
+        /// Like [`Session::sync`].
         ///
         /// # Errors
-        /// As there.
+        /// Same errors as [`Session::sync`].
         pub fn sync(&mut self) -> Result<()> {
             self.session.sync()
         }
 
-        /// As [`Session::checkpoint`].
+        /// Like [`Session::checkpoint`].
         ///
         /// # Errors
-        /// As there.
+        /// Same errors as [`Session::checkpoint`].
         pub fn checkpoint(&mut self) -> Result<bool> {
             self.session.checkpoint()
         }
 
-        /// As [`Session::reserve`]; no scope is needed.
+        /// Like [`Session::reserve`]; no scope is needed.
         ///
         /// # Errors
-        /// As there.
+        /// Same errors as [`Session::reserve`].
         pub fn reserve(&mut self, bytes: u64) -> Result<()> {
             self.session.reserve(bytes)
         }
 
-        /// As [`Session::release`]; no scope is needed.
+        /// Like [`Session::release`]; no scope is needed.
         ///
         /// # Errors
-        /// As there.
+        /// Same errors as [`Session::release`].
         pub fn release(&mut self, bytes_max: u64) -> Result<u64> {
             self.session.release(bytes_max)
         }
 
-        /// As [`Session::shrink`]; no scope is needed.
+        /// Like [`Session::shrink`]; no scope is needed.
         ///
         /// # Errors
-        /// As there.
+        /// Same errors as [`Session::shrink`].
         pub fn shrink(&mut self) -> Result<u64> {
             self.session.shrink()
         }
 
-        /// As [`Session::verified`].
+        /// Like [`Session::verified`].
         ///
         /// # Errors
-        /// As there.
+        /// Same errors as [`Session::verified`].
         pub fn verified(&self) -> Result<bool> {
             self.session.verified()
         }
 
-        /// As [`Session::map`].
+        /// Like [`Session::map`].
         ///
         /// # Errors
-        /// As there.
+        /// Same errors as [`Session::map`].
         pub fn map(&mut self) -> Result<ObjectMap> {
             self.session.map()
         }
 
-        /// Number of the last commit; at level `Close`, of the last durable one.
+        /// Returns the number of the last commit. At level `Close`, of the last durable one.
         pub fn sequence(&self) -> u64 {
             self.session.sequence()
         }
 
-        /// What is known about the object, uncommitted allocations included.
+        /// Returns information about the object, including uncommitted allocations.
         ///
         /// # Errors
-        /// When its file cannot be looked at.
+        /// When the file's length cannot be read.
         pub fn info(&self) -> Result<ObjectInfo> {
             self.session.info()
         }
 
-        /// As [`Session::close`].
+        /// Like [`Session::close`].
         ///
         /// # Errors
-        /// As there.
+        /// Same errors as [`Session::close`].
         pub fn close(self) -> Result<()> {
             self.session.close()
         }
@@ -246,9 +246,9 @@ macro_rules! hand_on {
 }
 
 impl<T: Persist> ProtectedSession<T> {
-    /// Opens the object to stores until the scope is dropped. With [`ActiveProtection::Keys`] for this
-    /// thread and those that it starts meanwhile, in some 20 ns; with [`ActiveProtection::Pages`] for all
-    /// threads, in two system calls.
+    /// Opens the object to stores until the scope is dropped. With [`ActiveProtection::Keys`], this
+    /// affects this thread and the threads that it starts in the scope, and takes some 20 ns. With
+    /// [`ActiveProtection::Pages`], it affects all threads, and takes two system calls.
     ///
     /// ```compile_fail
     /// # let store = evermap::Store::open("store")?;
@@ -264,21 +264,22 @@ impl<T: Persist> ProtectedSession<T> {
         Ok(WriteScope { session: &mut self.session, _opened: open(&self.protector)? })
     }
 
-    hand_on!();
+    delegate!();
 }
 
 impl ProtectedRawSession {
-    /// Are there changes that no commit has? See [`RawSession::has_changes`].
+    /// Returns true if there are uncommitted changes. See [`RawSession::has_changes`].
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`RawSession::has_changes`].
     pub fn has_changes(&mut self) -> Result<bool> {
         self.session.has_changes()
     }
 
-    /// Opens the object to stores until the scope is dropped. With [`ActiveProtection::Keys`] for this
-    /// thread and those that it starts meanwhile, in some 20 ns; with [`ActiveProtection::Pages`] for all
-    /// threads, in two system calls. Scopes nest, and several threads may have one each.
+    /// Opens the object to stores until the scope is dropped. With [`ActiveProtection::Keys`], this
+    /// affects this thread and the threads that it starts in the scope, and takes some 20 ns. With
+    /// [`ActiveProtection::Pages`], it affects all threads, and takes two system calls. Scopes
+    /// nest, and several threads may have one each.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -286,9 +287,9 @@ impl ProtectedRawSession {
         Ok(RawWriteScope { session: &self.session, _opened: open(&self.protector)? })
     }
 
-    /// Opens the object as a scope does, until [`end_write`](ProtectedRawSession::end_write) is
-    /// called as often: for languages without scopes. With [`ActiveProtection::Keys`] a thread ends what it
-    /// began itself.
+    /// Opens the object as a scope does, until the matching call of
+    /// [`end_write`](ProtectedRawSession::end_write). For languages without scopes. Calls nest.
+    /// With [`ActiveProtection::Keys`], the same thread must call both.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -296,64 +297,65 @@ impl ProtectedRawSession {
         self.protector.as_deref().map_or(Ok(()), Protector::begin)
     }
 
-    /// Ends what [`begin_write`](ProtectedRawSession::begin_write) began; false when nothing was.
+    /// Ends what [`begin_write`](ProtectedRawSession::begin_write) began. Returns false if there
+    /// was nothing to end.
     pub fn end_write(&self) -> bool {
         self.protector.as_deref().is_none_or(Protector::end)
     }
 
-    /// The object's name when it was opened.
+    /// Returns the object's name when it was opened.
     pub fn name(&self) -> &str {
         self.session.name()
     }
 
-    /// The root, uncommitted changes of it included.
+    /// Returns the root, including uncommitted changes of it.
     pub fn root(&self) -> RawRoot {
         self.session.root()
     }
 
-    /// As [`RawSession::foreign_pointers`].
+    /// Like [`RawSession::foreign_pointers`].
     pub fn foreign_pointers(&mut self) -> Vec<ForeignPointer> {
         self.session.foreign_pointers()
     }
 
-    /// As [`RawSession::expect_foreign`].
+    /// Like [`RawSession::expect_foreign`].
     pub fn expect_foreign(&mut self, address: usize, bytes: usize) {
         self.session.expect_foreign(address, bytes);
     }
 
-    /// As [`RawSession::register_code`].
+    /// Like [`RawSession::register_code`].
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`RawSession::register_code`].
     pub fn register_code(&mut self) -> Result<()> {
         self.session.register_code()
     }
 
-    /// As [`RawSession::forget_code`].
+    /// Like [`RawSession::forget_code`].
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`RawSession::forget_code`].
     pub fn forget_code(&mut self) -> Result<()> {
         self.session.forget_code()
     }
 
-    /// As [`RawSession::regions`].
+    /// Like [`RawSession::regions`].
     pub fn regions(&self) -> Vec<(u64, u64)> {
         self.session.regions()
     }
 
-    /// As [`Heap::usable_size`]; no scope is needed.
+    /// Like [`Heap::usable_size`]; no scope is needed.
     pub fn usable_size(&self, block: NonNull<u8>) -> usize {
         self.session.heap().usable_size(block)
     }
 
-    /// As [`RawSession::set_root`]; no scope is needed.
+    /// Like [`RawSession::set_root`]; no scope is needed.
     ///
     /// # Safety
-    /// As there.
+    /// Same conditions as [`RawSession::set_root`].
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`RawSession::set_root`].
     pub unsafe fn set_root(
         &mut self,
         root: Option<NonNull<u8>>,
@@ -365,11 +367,11 @@ impl ProtectedRawSession {
         unsafe { self.session.set_root(root, bytes, tag, description) }
     }
 
-    hand_on!();
+    delegate!();
 }
 
 impl<T: Persist> WriteScope<'_, T> {
-    /// The root, for editing, for as long as the scope lasts.
+    /// Returns the root for editing while the scope lasts.
     pub fn root_mut(&mut self) -> Mut<'_, T> {
         self.session.root_mut()
     }
@@ -381,15 +383,15 @@ impl<T: Persist> WriteScope<'_, T> {
 }
 
 impl RawWriteScope<'_> {
-    /// The object's allocator. (What only asks, as [`Heap::usable_size`] does, needs no scope.)
+    /// Returns the object's allocator. Queries such as [`Heap::usable_size`] need no scope.
     pub fn heap(&self) -> &Heap {
         self.session.heap()
     }
 }
 
 impl WritePass {
-    /// Opens the object for this thread until the permit is dropped. After the end of the session
-    /// there is nothing to open, and that is no error.
+    /// Opens the object for this thread until the permit is dropped. Does nothing after the end of
+    /// the session.
     ///
     /// ```
     /// use evermap::{PVec, Protection};

@@ -1,15 +1,16 @@
-//! New objects get their names here, and old ones lose or change theirs: one catalog commit each.
+//! Changes of names in the catalog: publishing, removing and renaming objects. Each is one catalog
+//! commit.
 //!
-//! The files of a new object are durable before the commit that names it, and those of a removed one
-//! go after the commit that forgets it; a crash in between leaves litter and never a name without
-//! its file.
+//! The files of a new object are durable before the commit that names it. The files of a removed
+//! object are deleted after the commit that removes its name. A crash in between can leave unused
+//! files, but never a name without its file.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 
-use super::inner::{BUILDING, Current, Inner, OBJECTS, OpenObject};
+use super::inner::{BUILDING, Current, OBJECTS, OpenObject, StoreInner};
 use crate::catalog::{self, Catalog, Found, Lease};
 use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::{Error, Result};
@@ -25,18 +26,18 @@ pub(super) struct Finished {
     pub(super) uuid: [u8; 16],
     pub(super) created_ns: u64,
     pub(super) leases: Vec<Lease>,
-    /// An object of this name may be there and is replaced then.
+    /// If true, replaces an existing object of this name.
     pub(super) replace: bool,
 }
 
-/// An object whose files are to go, and the lock that keeps writers away until they are gone.
+/// An object whose files will be deleted, and the lock that excludes writers until then.
 type Doomed = ([u8; 16], Option<Arc<dyn File>>);
 
-impl Inner {
-    /// Names finished objects, whose files are durable, in the catalog: all of them at once.
+impl StoreInner {
+    /// Names finished objects in the catalog, all of them in one commit. Their files are durable.
     ///
-    /// `made` are the files that their maker holds locked. They are given up inside of the catalog
-    /// change: a process that finds an object there can write or replace it.
+    /// `made` are the files, which the creator holds locked. They are unlocked within the catalog
+    /// change, so that a process that finds an object there can write or replace it.
     pub(super) fn publish(&self, finished: &[Finished], made: Vec<Arc<dyn File>>) -> Result<()> {
         let mut made = Some(made);
         let names = || finished.iter().filter(|o| o.replace).map(|o| &*o.name);
@@ -44,8 +45,8 @@ impl Inner {
             let mut replaced = Vec::new();
             made = None;
             for object in finished {
-                // A process that finds the object in the catalog needs to share its addresses.
-                self.book.make_shared(&object.leases)?;
+                // A process that finds the object in the catalog must be able to share its leases.
+                self.lease_table.make_shared(&object.leases)?;
                 if let Some(old) = catalog.find(&object.name) {
                     if !object.replace {
                         return Err(self.exists(&object.name));
@@ -63,10 +64,10 @@ impl Inner {
             Ok(replaced)
         })?;
         for object in finished {
-            self.book.give_up(&object.leases);
+            self.lease_table.release(&object.leases);
             let from = self.path_in(BUILDING, object.uuid);
             if let Err(error) = self.storage.rename(&from, &self.path_in(OBJECTS, object.uuid)) {
-                warn!(%error, "a new object stays in its first place");
+                warn!(%error, "cannot move a new object; it stays in the folder for unfinished objects");
             }
         }
         for (uuid, _lock) in &replaced {
@@ -86,7 +87,7 @@ impl Inner {
             if mutated(Mutant::RemovalBeforeCommit) {
                 self.remove_files(found.uuid);
             }
-            // A longer list of them would take space, which there may be none of.
+            // Growing the list takes disk space, which may have run out.
             let doomed = &catalog.doomed;
             if !doomed.is_empty() && doomed.len() == doomed.capacity() {
                 self.finish_removals(catalog.reborrow())?;
@@ -99,8 +100,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives an object another name, in the catalog and (as far as nobody else is in the way) in
-    /// its own superblock.
+    /// Renames an object in the catalog and, unless the object is in use, in its own superblock.
     pub(super) fn rename(self: &Arc<Self>, from: &str, to: &str) -> Result<()> {
         catalog::check_name(from)?;
         catalog::check_name(to)?;
@@ -116,10 +116,10 @@ impl Inner {
             }
             Ok(found.uuid)
         })?;
-        // The name in the object file matters only should the catalog be lost. An object that is
-        // in use keeps the old one there until its next commit.
+        // The name in the object file is needed only if the catalog is lost. An object that is in
+        // use keeps the old name there until its next commit.
         if let Err(error) = self.rename_inside(to, uuid) {
-            debug!(%error, "the object file learns its new name later");
+            debug!(%error, "the object file keeps its old name until the next commit");
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Inner {
         {
             let (mut open, current) = self.open_object(uuid);
             if !matches!(current, Current::Closed) {
-                // The list is unlocked first: the last snapshot's end locks it.
+                // Unlock the list first, because dropping the last snapshot locks it.
                 drop(open);
                 return Ok(());
             }
@@ -150,11 +150,11 @@ impl Inner {
         writer.close()
     }
 
-    /// Changes the catalog when the objects of some names are locked for removal, which waits for
-    /// their writers up to the busy timeout.
+    /// Changes the catalog while the objects of some names are locked for removal. Waits for their
+    /// writers up to the busy timeout.
     ///
-    /// The waiting is done before the catalog is locked: readers need the catalog, and so does a
-    /// writer whose object grows. `change` locks what was replaced in between, and without waiting.
+    /// It waits before it locks the catalog, because readers need the catalog, and so does a writer
+    /// whose object grows. `change` locks objects that were replaced in between, without waiting.
     fn change_locked<'a, R, N: Iterator<Item = &'a str>>(
         &self,
         names: impl Fn() -> N,
@@ -171,7 +171,7 @@ impl Inner {
                 for (name, uuid) in found {
                     let left = timeout.saturating_sub(since.elapsed());
                     match self.lock_for_removal(name, uuid, left) {
-                        // Perhaps it is another process that removes it: the catalog will tell.
+                        // Another process may be removing the object. The catalog change finds out.
                         Err(Error::Busy { .. }) => {}
                         result => locked.push(result?),
                     }
@@ -185,7 +185,7 @@ impl Inner {
         }
     }
 
-    /// The lock of an object that is about to go: one of those that were taken, or a new one.
+    /// Returns the lock of an object to be removed: one of `locked`, or a new one.
     fn lock_now(&self, name: &str, uuid: [u8; 16], locked: &mut Vec<Doomed>) -> Result<Doomed> {
         match locked.iter().position(|(known, _)| *known == uuid) {
             Some(at) => Ok(locked.swap_remove(at)),
@@ -193,8 +193,8 @@ impl Inner {
         }
     }
 
-    /// Makes sure that nobody writes an object that is about to go. Readers may stay: they keep
-    /// the file's pages, and its addresses, until they close it.
+    /// Locks an object to be removed against writers. Readers may stay: they keep the file's pages
+    /// and leases until they close it.
     fn lock_for_removal(&self, name: &str, uuid: [u8; 16], timeout: Duration) -> Result<Doomed> {
         let opened = self.with_paths(name, uuid, |paths| {
             let file = self.storage.open(&paths.path, OpenMode::ReadWrite)?;
@@ -203,7 +203,7 @@ impl Inner {
         });
         match opened {
             Ok(file) => Ok((uuid, Some(file))),
-            // A file that is gone already is no reason to keep its name.
+            // The name can be removed even if the file is gone.
             Err(e) if e.is_missing_file() => Ok((uuid, None)),
             Err(Error::Foreign { .. }) => Ok((uuid, None)),
             Err(e) => Err(e),
@@ -214,7 +214,9 @@ impl Inner {
         let path = self.path_in(OBJECTS, uuid);
         for path in [path.with_extension("log"), self.path_in(BUILDING, uuid), path] {
             match self.storage.remove(&path) {
-                Err(error) if !error.is_missing_file() => warn!(%error, "a file is left behind"),
+                Err(error) if !error.is_missing_file() => {
+                    warn!(%error, "cannot remove a file of a removed object")
+                }
                 _ => {}
             }
         }
@@ -224,7 +226,7 @@ impl Inner {
         Error::AlreadyExists { store: self.directory.clone(), object: name.to_string() }
     }
 
-    /// Fails early when a new object's name is bad or taken.
+    /// Fails early if a new object's name is invalid or taken.
     pub(super) fn check_new(&self, name: &str, replace: bool) -> Result<()> {
         catalog::check_name(name)?;
         let taken = self.catalog()?.look(|catalog, _| catalog.find(name).is_some())?;

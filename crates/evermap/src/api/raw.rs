@@ -1,16 +1,16 @@
-//! Objects without a Rust type: for code that manages its own memory in an object, and for other
-//! languages.
+//! Raw objects, which have no Rust type: for code that manages its own memory in an object, and for
+//! other languages.
 //!
-//! A raw object has a heap and one root pointer, which is null until somebody sets it. What the
-//! root points at is between the programs that use the object; a *tag* of 16 bytes and a text say
-//! what it is, for programs that want to be sure and for people who look at the object.
+//! A raw object has a heap and one root pointer, which is null at first. The programs that use the
+//! object define what the root points to. A *tag* of 16 bytes lets programs check the type, and a
+//! text describes it for people. Nothing here reads the program's data in the object.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::application::ApplicationKey;
 use super::info::ObjectInfo;
-use super::inner::Inner;
+use super::inner::StoreInner;
 use super::open_session::OpenSession;
 use super::snapshot::Shared;
 use crate::alloc::Heap;
@@ -19,16 +19,16 @@ use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::object::{ForeignPointer, ObjectMap};
 
-/// What an object's superblock says of its root.
+/// Root of an object, as recorded in its superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawRoot {
-    /// First byte of the root; null for none.
+    /// First byte of the root. Null if there is no root.
     pub address: *mut u8,
-    /// Bytes that were said to belong to it.
+    /// Size of the root that was passed when it was set.
     pub bytes: u64,
-    /// The tag: the id of a Rust type, or what [`RawSession::set_root`] was given; zeros for none.
+    /// Tag: the id of a Rust type, or the argument of [`RawSession::set_root`]. Zeros for none.
     pub tag: [u8; 16],
-    /// Description that belongs to the tag, cut at 1024 bytes.
+    /// Description of the type, truncated to 1024 bytes.
     pub description: String,
 }
 
@@ -43,8 +43,8 @@ impl RawRoot {
     }
 }
 
-/// One writer's time with an object, whatever its root is. See [`Session`](crate::Session) for
-/// what the methods promise; none of them looks at what the program put into the object.
+/// An object open for writing, independent of the root's type. See [`Session`](crate::Session) for
+/// what the methods guarantee. None of them reads the program's data in the object.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -52,9 +52,9 @@ impl RawRoot {
 /// store.create_raw("numbers")?;
 /// let mut session = store.write_raw("numbers")?;
 /// let block = session.heap().allocate(80, 8)?;
-/// // SAFETY: ten numbers fit the block, which is nobody else's.
+/// // SAFETY: ten numbers fit the block, and nothing else uses it.
 /// unsafe { block.cast::<[u64; 10]>().write([7; 10]) };
-/// // SAFETY: the tag is no Rust type's.
+/// // SAFETY: the tag is not the id of a Rust type.
 /// unsafe { session.set_root(Some(block), 80, [0; 16], "ten numbers") }?;
 /// session.commit()?;
 /// session.close()?;
@@ -72,7 +72,7 @@ pub struct RawSession {
 
 impl RawSession {
     pub(super) fn open(
-        inner: &Arc<Inner>,
+        inner: &Arc<StoreInner>,
         name: &str,
         options: &WriteOptions,
         application: Option<ApplicationKey>,
@@ -82,42 +82,43 @@ impl RawSession {
         Ok(RawSession { open })
     }
 
-    /// What both kinds of session share.
+    /// Returns the part that both kinds of session share.
     pub(super) fn open_session(&mut self) -> &mut OpenSession {
         &mut self.open
     }
 
-    /// The object's name when it was opened.
+    /// Returns the object's name when it was opened.
     pub fn name(&self) -> &str {
         self.open.name()
     }
 
-    /// The object's allocator.
+    /// Returns the object's allocator.
     pub fn heap(&self) -> &Heap {
         self.open.heap()
     }
 
-    /// The root, uncommitted changes of it included.
+    /// Returns the root, including uncommitted changes of it.
     pub fn root(&self) -> RawRoot {
         RawRoot::of(self.open.superblock())
     }
 
-    /// Address ranges of the object that its file backs now: base and bytes of each. They grow
-    /// with the heap.
+    /// Returns the address ranges that the object's file backs now: base and bytes of each. They
+    /// grow with the heap.
     pub fn regions(&self) -> Vec<(u64, u64)> {
         self.open.regions()
     }
 
-    /// Makes `root` the object's root, with the next commit: an allocated block of the object, of
-    /// at least `bytes` bytes; `None` for no root. The old root's memory is left alone.
+    /// Sets the object's root, with the next commit.
+    /// `root` is an allocated block of the object of at least `bytes` bytes, or `None` for no root.
+    /// Does not free the old root's memory.
     ///
     /// # Safety
-    /// Who uses another tag than a Rust type's [`type_id`](crate::type_id) has nothing to promise.
-    /// Else `root` holds a valid value of that type, which owns blocks of this object alone, and nobody
-    /// frees or changes it but through sessions that open the object as of that type.
+    /// There are no conditions unless `tag` is the [`type_id`](crate::type_id) of a Rust type. In
+    /// that case, `root` holds a valid value of that type, which owns blocks of this object only.
+    /// It is freed and changed only through sessions that open the object with that type.
     ///
     /// # Errors
-    /// `BadRoot` when it is not such a block.
+    /// `BadRoot` if `root` is not such a block.
     pub unsafe fn set_root(
         &mut self,
         root: Option<NonNull<u8>>,
@@ -134,74 +135,75 @@ impl RawSession {
         Ok(())
     }
 
-    /// Makes everything done since the last commit durable, all of it or nothing; false when
-    /// nothing had changed. No other thread may use the object's memory or heap meanwhile.
+    /// Makes all changes since the last commit durable, all of them or none. Returns false if
+    /// nothing had changed. No other thread may use the object's memory or heap during the call.
     ///
     /// # Errors
-    /// As [`Session::commit`](crate::Session::commit).
+    /// Same errors as [`Session::commit`](crate::Session::commit).
     pub fn commit(&mut self) -> Result<bool> {
         self.open.commit()
     }
 
-    /// Forgets everything done since the last commit; pointers to what was allocated since are
-    /// dangling then.
+    /// Discards all changes since the last commit. Pointers to blocks allocated since then dangle.
     ///
     /// # Errors
-    /// As [`Session::rollback`](crate::Session::rollback).
+    /// Same errors as [`Session::rollback`](crate::Session::rollback).
     pub fn rollback(&mut self) -> Result<()> {
         self.open.rollback()
     }
 
-    /// Makes everything committed so far durable, at any level.
+    /// Makes all commits durable, at any durability level.
     ///
     /// # Errors
-    /// As [`Session::sync`](crate::Session::sync).
+    /// Same errors as [`Session::sync`](crate::Session::sync).
     pub fn sync(&mut self) -> Result<()> {
         self.open.sync()
     }
 
-    /// Writes all commits to the object file and empties the log; false while readers of older
-    /// commits are in the way.
+    /// Writes all commits to the object file and empties the log. Returns false while readers of
+    /// older commits prevent that.
     ///
     /// # Errors
-    /// As [`Session::checkpoint`](crate::Session::checkpoint).
+    /// Same errors as [`Session::checkpoint`](crate::Session::checkpoint).
     pub fn checkpoint(&mut self) -> Result<bool> {
         self.open.checkpoint()
     }
 
-    /// Makes room for a block of `bytes`, or many that are smaller: addresses and disk space, so
-    /// that allocating them meets no full disk. Commits, and closing leaves the room with the object.
+    /// Reserves addresses and disk space for a block of `bytes`, or many smaller ones, so that
+    /// allocating them does not fail on a full disk. Commits. Closing keeps the reserved space.
     ///
     /// # Errors
-    /// `DiskFull`, `OutOfAddresses`, and those of [`commit`](RawSession::commit).
+    /// `DiskFull`, `OutOfAddresses`, and the errors of [`commit`](RawSession::commit).
     pub fn reserve(&mut self, bytes: u64) -> Result<()> {
         self.open.reserve(bytes)
     }
 
-    /// Commits, and gives up to `bytes_max` of the file's unused end back to the file system. Gives
-    /// the bytes: fewer when less is unused, or readers of older commits use it. What is free in the
-    /// middle is for [`shrink`](RawSession::shrink).
+    /// Commits, and returns up to `bytes_max` of the file's unused end to the file system. Returns
+    /// the number of bytes released, which is lower if less is unused or if readers of older
+    /// commits use it. To release free space in the middle of the file, use
+    /// [`shrink`](RawSession::shrink).
     ///
     /// # Errors
-    /// As [`commit`](RawSession::commit).
+    /// Same errors as [`commit`](RawSession::commit).
     pub fn release(&mut self, bytes_max: u64) -> Result<u64> {
         self.open.release(bytes_max)
     }
 
-    /// Commits, and gives back all the disk space that the object does not need: its unused end,
-    /// and holes where chunks of 64 KiB are free. Gives the bytes; space that readers of older
-    /// commits use is left to a later call. Nothing moves. (Closing a session does the same for
-    /// what is large beside the object.)
+    /// Commits, and releases all disk space that the object does not need: the unused end of its
+    /// file, and free chunks of 64 KiB, which become holes. Returns the number of bytes released.
+    /// Space that readers of older commits use remains for a later call. Does not move data.
+    /// Closing a session also does this if the unused space is large compared to the object.
     ///
-    /// Costs up to four flushes and a look at the chunk map.
+    /// Costs up to four flushes and a scan of the chunk map.
     ///
     /// # Errors
-    /// As [`commit`](RawSession::commit).
+    /// Same errors as [`commit`](RawSession::commit).
     pub fn shrink(&mut self) -> Result<u64> {
         self.open.shrink()
     }
 
-    /// Was every page compared with its checksum? See [`Session::verified`](crate::Session::verified).
+    /// Returns true if every page was compared with its checksum. See
+    /// [`Session::verified`](crate::Session::verified).
     ///
     /// # Errors
     /// `Damaged`, with the first bad page.
@@ -209,19 +211,20 @@ impl RawSession {
         self.open.verified()
     }
 
-    /// What lies where in the object, what is not committed yet included, with the pages that were
-    /// changed since the last commit: for pictures. Costs a look at the allocator's metadata, and a
-    /// comparison of the changed pages. No other thread may use the
-    /// object's memory or heap meanwhile.
+    /// Returns a map of the object for visualisation: its blocks, including uncommitted ones, and
+    /// the pages changed since the last commit. Costs a scan of the allocator's metadata and a
+    /// comparison of the changed pages. No other thread may use the object's memory or heap during
+    /// the call.
     ///
     /// # Errors
-    /// When the object's file cannot be looked at.
+    /// When the object's file cannot be read.
     pub fn map(&mut self) -> Result<ObjectMap> {
         self.open.map()
     }
 
-    /// Pointers out of the object that commits reported since the last call, each place once a
-    /// session, the first 1,000. See [`ForeignPointers`](crate::ForeignPointers).
+    /// Returns the pointers out of the object that commits found since the last call. Reports each
+    /// place once per session, and at most 1,000 places. See
+    /// [`ForeignPointers`](crate::ForeignPointers).
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -241,25 +244,26 @@ impl RawSession {
         self.open.foreign_pointers()
     }
 
-    /// Has commits of this session leave a range of the object alone that has addresses of the
-    /// process by design, such as a table of functions that each process writes anew.
+    /// Excludes a range of the object from the search for foreign pointers in this session. Use it
+    /// for data that holds addresses of the process by design, such as a table of functions that
+    /// each process rewrites.
     pub fn expect_foreign(&mut self, address: usize, bytes: usize) {
         self.open.expect_foreign(address as u64, bytes as u64);
     }
 
-    /// Makes pointers into this program's code and static data legal in the object, and records the
-    /// program's build with the next commit. The program has to be linked at a fixed address
-    /// (`-no-pie`). Processes that have another build refuse the object with
+    /// Allows pointers into this program's code and static data in the object, and records the
+    /// program's build with the next commit. The program must be linked at a fixed address
+    /// (`-no-pie`). Processes with another build refuse the object with
     /// [`Error::OtherBuild`](crate::Error::OtherBuild).
     ///
     /// # Errors
-    /// `Unsupported` for a program whose address is another one in each process.
+    /// `Unsupported` for a position-independent program.
     pub fn register_code(&mut self) -> Result<()> {
         self.open.register_code(true)
     }
 
-    /// Takes away, with the next commit, what is recorded of the builds that pointers of the object
-    /// lead into: for a program that has removed or replaced them.
+    /// Deletes the record of builds that pointers of the object lead into, with the next commit.
+    /// For a program that has removed or replaced these pointers.
     ///
     /// # Errors
     /// `Damaged` when the record cannot be read.
@@ -267,22 +271,22 @@ impl RawSession {
         self.open.register_code(false)
     }
 
-    /// Number of the last commit; at level `Close`, of the last durable one.
+    /// Returns the number of the last commit. At level `Close`, of the last durable one.
     pub fn sequence(&self) -> u64 {
         self.open.sequence()
     }
 
-    /// What is known about the object, uncommitted allocations included.
+    /// Returns information about the object, including uncommitted allocations.
     ///
     /// # Errors
-    /// When its file cannot be looked at.
+    /// When the file's length cannot be read.
     pub fn info(&self) -> Result<ObjectInfo> {
         self.open.info()
     }
 
-    /// Returns true if there are changes that no commit has. Costs a page-table scan and, up to the first change, a
-    /// comparison of the pages that were stored to. No other thread may use the object's memory or heap
-    /// meanwhile.
+    /// Returns true if there are uncommitted changes. Costs a page-table scan and, up to the first
+    /// change, a comparison of the pages that were stored to. No other thread may use the object's
+    /// memory or heap during the call.
     ///
     /// # Errors
     /// `DurabilityUnknown` after a failed flush.
@@ -290,17 +294,17 @@ impl RawSession {
         self.open.has_changes()
     }
 
-    /// Ends the session. Changes that were not committed are forgotten, with a `tracing` event at warn
-    /// level if there are any.
+    /// Ends the session and discards uncommitted changes. Emits a `tracing` event at warn level if
+    /// there are any.
     ///
     /// # Errors
-    /// As [`Session::close`](crate::Session::close).
+    /// Same errors as [`Session::close`](crate::Session::close).
     pub fn close(mut self) -> Result<()> {
         self.open.end()
     }
 }
 
-/// Address and bytes of what is to be a root, if it is an allocated block that is large enough.
+/// Returns address and size of a new root, if it is an allocated block that is large enough.
 pub(super) fn check_root(
     heap: &Heap,
     name: &str,
@@ -322,8 +326,9 @@ impl std::fmt::Debug for RawSession {
     }
 }
 
-/// One commit of an object, for reading, whatever its root is. Its memory is mapped read-only at
-/// the object's addresses for as long as the value lives. See [`Snapshot`](crate::Snapshot).
+/// One commit of an object, open for reading, independent of the root's type. Its memory is mapped
+/// read-only at the object's addresses until the last clone is dropped. See
+/// [`Snapshot`](crate::Snapshot).
 #[derive(Clone)]
 pub struct RawSnapshot {
     shared: Arc<Shared>,
@@ -331,7 +336,7 @@ pub struct RawSnapshot {
 
 impl RawSnapshot {
     pub(super) fn open(
-        inner: &Arc<Inner>,
+        inner: &Arc<StoreInner>,
         name: &str,
         application: Option<ApplicationKey>,
     ) -> Result<RawSnapshot> {
@@ -342,46 +347,46 @@ impl RawSnapshot {
         Ok(RawSnapshot { shared })
     }
 
-    /// The mapping.
+    /// Returns the mapping.
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    /// The object's name when it was opened.
+    /// Returns the object's name when it was opened.
     pub fn name(&self) -> &str {
         self.shared.name()
     }
 
-    /// The root.
+    /// Returns the root.
     pub fn root(&self) -> RawRoot {
         RawRoot::of(self.shared.superblock())
     }
 
-    /// Address ranges of the object: base and bytes of each.
+    /// Returns the address ranges of the object: base and bytes of each.
     pub fn regions(&self) -> Vec<(u64, u64)> {
         self.shared.superblock().regions().iter().map(|r| (r.base, r.length)).collect()
     }
 
-    /// Lays bytes over what the object has at `address`, for this process only, until the mapping
-    /// that its snapshots share ends. For what has to be the process's own in an object, such as
-    /// addresses of its code. The pages they lie in become the process's own.
+    /// Overwrites bytes at `address` for this process only, until the mapping that its snapshots
+    /// share ends. For data that must differ between processes, such as addresses of their code.
+    /// The pages become private copies.
     ///
     /// # Errors
     /// When the kernel refuses.
     ///
     /// # Panics
-    /// When the bytes do not lie in the object's data; ask [`contains`](Self::contains).
+    /// If the bytes do not lie in the object's data. Check with [`contains`](Self::contains) first.
     ///
     /// # Safety
-    /// No reference to the bytes there lives, and nobody reads them meanwhile.
+    /// No reference to these bytes exists, and no thread reads them during the call.
     pub unsafe fn patch(&self, address: usize, bytes: &[u8]) -> Result<()> {
-        assert!(self.contains(address, bytes.len()), "a patch lies in the object's data");
+        assert!(self.contains(address, bytes.len()), "the patch must lie in the object's data");
         // SAFETY: the caller's promise.
         unsafe { self.shared.patch(address as u64, bytes) }
     }
 
-    /// Compares the page that holds the root with its checksum, before anything in it is followed. See
-    /// [`Snapshot::verify_bytes`](crate::Snapshot::verify_bytes).
+    /// Compares the page that holds the root with its checksum. Call it before following pointers
+    /// in the root. See [`Snapshot::verify_bytes`](crate::Snapshot::verify_bytes).
     ///
     /// # Errors
     /// `Damaged`.
@@ -389,7 +394,7 @@ impl RawSnapshot {
         self.shared.verify_root()
     }
 
-    /// Do `length` bytes from `address` lie in the object's data?
+    /// Returns true if `length` bytes from `address` lie in the object's data.
     pub fn contains(&self, address: usize, length: usize) -> bool {
         self.shared.superblock().regions().iter().any(|region| {
             let (first, end) = (region.base + region.meta_length, region.base + region.length);
@@ -398,7 +403,7 @@ impl RawSnapshot {
         })
     }
 
-    /// Is this the newest commit? Costs some small reads.
+    /// Returns true if this is the newest commit. Costs some small reads.
     ///
     /// # Errors
     /// When the files cannot be read.
@@ -406,7 +411,8 @@ impl RawSnapshot {
         self.shared.is_current()
     }
 
-    /// Was every page compared with its checksum? See [`Snapshot::verified`](crate::Snapshot::verified).
+    /// Returns true if every page was compared with its checksum. See
+    /// [`Snapshot::verified`](crate::Snapshot::verified).
     ///
     /// # Errors
     /// `Damaged`, with the first bad page.
@@ -414,15 +420,15 @@ impl RawSnapshot {
         self.shared.verified()
     }
 
-    /// Number of the commit this is.
+    /// Returns the number of this commit.
     pub fn sequence(&self) -> u64 {
         self.shared.superblock().commit_sequence
     }
 
-    /// What is known about the object.
+    /// Returns information about the object.
     ///
     /// # Errors
-    /// When its file cannot be looked at.
+    /// When the file's length cannot be read.
     pub fn info(&self) -> Result<ObjectInfo> {
         self.shared.info()
     }

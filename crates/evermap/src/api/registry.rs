@@ -1,15 +1,15 @@
-//! The arena registry: a file in which the stores of one user note the addresses they have, so that
-//! a new arena is put where no other store has one, and any two of them can be open in one process.
+//! The arena registry: a file that records the addresses of one user's stores. A new arena is
+//! placed where no other store has one, so that any two stores can be open in one process.
 //!
-//! A convenience and no more: an arena at a random place is as good unless it meets another one.
-//! So nothing here is an error for its caller, and nothing waits for long; whoever cannot use the
-//! file goes on without it. Opening a store does not look at it.
+//! The registry is optional: an arena at a random place works as well, unless it overlaps another
+//! one. So a failure here is no error for the caller, and nothing waits for long. Without the file,
+//! a store uses a random place. Opening a store does not read the registry.
 //!
-//! Invariants. The file is read and written under an exclusive lock on a file beside it, which is
-//! never replaced: a kernel lock, so that a killed holder is none. Notes are appended, or the file
-//! is replaced as a whole by rename: a kill leaves at most a torn last line, which is passed over
-//! and ended by whoever appends next. A store is noted before it has a catalog, and counts as there
-//! for as long as it has its directory `objects`, which is made before it asks for an arena.
+//! Invariants. The file is read and written under an exclusive lock on a separate lock file, which
+//! is never replaced. It is a kernel lock, so it ends with its holder. Entries are appended, or the
+//! whole file is replaced by rename. A kill leaves at most a torn last line, which readers skip and
+//! the next append terminates. A store is recorded before it has a catalog, and counts as existing
+//! while it has its directory `objects`, which is created before the store asks for an arena.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -26,40 +26,42 @@ use crate::layout::OBJECTS;
 use crate::object::lock_byte;
 use crate::storage::{File, LockKind, OpenMode, Storage};
 
-/// How long to wait for the lock. Its holder needs a tenth of a millisecond.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How long to look for stores that are gone: one of them may lie where nobody answers.
+/// Timeout for the lock. Its holder needs a tenth of a millisecond.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time limit of a sweep for deleted stores. One of them may be on a file system that does not
+/// respond.
 const SWEEP_TIME: Duration = Duration::from_millis(500);
-/// So many notes are made between two looks at which stores are gone, if places last so long.
+/// Number of entries after which a sweep is due, if none was needed before.
 const SWEEP_EVERY: usize = 1024;
-/// Of a longer file only the end is read, and what is written back is half of it at most.
+/// Size limit. Of a longer file only the end is read, and at most half of the limit is written
+/// back.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Which file is used.
+/// File to use as the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RegistryChoice {
-    /// The one of the user.
+    /// The user's file.
     OfUser,
     At(PathBuf),
     Without,
 }
 
-/// The registry, locked; what it says is what it says until this value goes.
+/// The locked registry. It does not change until this value is dropped.
 pub(super) struct ArenaRegistry {
     storage: Arc<dyn Storage>,
     path: PathBuf,
     file: Option<Arc<dyn File>>,
     length_bytes: u64,
-    /// The last note was cut.
+    /// The last line is torn.
     is_torn: bool,
-    /// What is known cannot be said by adding to the file.
+    /// The file must be rewritten, because appending cannot bring it up to date.
     is_stale: bool,
     entries: Vec<Entry>,
     _lock: Arc<dyn File>,
 }
 
 impl ArenaRegistry {
-    /// Locks and reads the registry that the options name; `None` where that cannot be done.
+    /// Locks and reads the registry that the options select. Returns `None` if that fails.
     pub(super) fn lock(options: &Options) -> Option<ArenaRegistry> {
         let path = match &options.arena_registry {
             RegistryChoice::Without => return None,
@@ -75,8 +77,8 @@ impl ArenaRegistry {
         }
     }
 
-    /// What the user's registry says just now, for looking and not for choosing: a note that is
-    /// being added may be missing.
+    /// Reads the user's registry without a lock. For display only: an entry that is being added may
+    /// be missing.
     pub(super) fn peek(storage: &dyn Storage) -> Vec<Entry> {
         let read = || -> Option<Vec<Entry>> {
             let path = storage.state_directory()?.join("evermap/arenas");
@@ -94,7 +96,7 @@ impl ArenaRegistry {
         if path.file_name().is_none() {
             return Err(Error::Foreign { path: path.into(), found: "a directory".to_string() });
         }
-        let lock_path = beside(path, ".lock");
+        let lock_path = with_ending(path, ".lock");
         let lock = match storage.open(&lock_path, OpenMode::OpenOrCreate) {
             Err(e) if e.is_missing_file() => {
                 make_private_directory(&**storage, &crate::storage::parent_of(path))?;
@@ -102,7 +104,7 @@ impl ArenaRegistry {
             }
             other => other?,
         };
-        lock_byte(&*lock, LockKind::Exclusive, 0, PATIENCE, "the arena registry")?;
+        lock_byte(&*lock, LockKind::Exclusive, 0, LOCK_TIMEOUT, "the arena registry")?;
         let mut registry = ArenaRegistry {
             storage: Arc::clone(storage),
             path: path.to_path_buf(),
@@ -134,8 +136,8 @@ impl ArenaRegistry {
                 self.is_stale = true;
                 return Ok(());
             }
-            // Somebody else's file, or one that a newer program keeps in its own way.
-            Heading::Strange => {
+            // A file of another program, or of a newer version.
+            Heading::Foreign => {
                 let found = String::from_utf8_lossy(&head[..got]).into_owned();
                 return Err(Error::Foreign { path: self.path.clone(), found });
             }
@@ -152,20 +154,21 @@ impl ArenaRegistry {
         Ok(())
     }
 
-    /// Base and length of every arena that was noted.
+    /// Returns base and length of every recorded arena.
     pub(super) fn arenas(&self) -> Vec<(u64, u64)> {
         self.entries.iter().map(|entry| (entry.base, entry.length)).collect()
     }
 
-    /// Takes out what was noted for a store: another one is made in its directory.
+    /// Removes the entries of a store, because another one is created in its directory.
     pub(super) fn forget(&mut self, store: &Path) {
         self.keep_only(|entry| entry.store != store);
     }
 
-    /// Takes out the stores that are gone. Who cannot be asked in time is taken to be there.
+    /// Removes the entries of deleted stores. A store that cannot be checked in time counts as
+    /// existing.
     ///
-    /// A microsecond a store; so it is done when there is no other place left, and not earlier: a
-    /// store that is not there may have been moved, or be on a disk that will be mounted again.
+    /// Takes a microsecond per store. Done only when no other place is left, because a missing
+    /// store may have been moved, or may be on a disk that will be mounted again.
     pub(super) fn sweep(&mut self) {
         let stores: HashSet<PathBuf> = self.entries.iter().map(|e| e.store.clone()).collect();
         let gone = gone_among(&self.storage, stores);
@@ -178,7 +181,7 @@ impl ArenaRegistry {
         self.is_stale |= self.entries.len() < before;
     }
 
-    /// Notes an arena. After this somebody else may use the registry.
+    /// Records arenas of a store, and unlocks the registry.
     pub(super) fn note(mut self, arenas: &[(u64, u64)], store: &Path) {
         for &(base, length) in arenas {
             let entry = Entry { base, length, store: store.to_path_buf() };
@@ -191,14 +194,14 @@ impl ArenaRegistry {
             let added = if self.is_stale { Ok(()) } else { self.append(&entry) };
             self.entries.push(entry);
             if let Err(error) = added {
-                debug!(path = %self.path.display(), %error, "no note in the arena registry");
+                debug!(path = %self.path.display(), %error, "cannot add to the arena registry");
                 return;
             }
         }
         if self.is_stale
             && let Err(error) = self.replace()
         {
-            debug!(path = %self.path.display(), %error, "the arena registry stays as it was");
+            debug!(path = %self.path.display(), %error, "cannot rewrite the arena registry");
         }
     }
 
@@ -212,8 +215,8 @@ impl ArenaRegistry {
         Ok(())
     }
 
-    /// Writes all of it anew, flushed before it takes the old one's place: after a power cut an
-    /// empty file in that place would have forgotten every store.
+    /// Rewrites the file. Flushes the new file before the rename, because after a power failure an
+    /// empty file there would have lost every entry.
     fn replace(&mut self) -> Result<()> {
         let lines: Vec<String> = self.entries.iter().map(Entry::line).collect();
         let mut bytes = 0;
@@ -223,7 +226,7 @@ impl ArenaRegistry {
         };
         let kept = lines.iter().rev().take_while(fits).count();
         let text = HEADER.to_string() + &lines[lines.len() - kept..].concat();
-        let new = beside(&self.path, ".new");
+        let new = with_ending(&self.path, ".new");
         match self.storage.remove(&new) {
             Err(e) if !e.is_missing_file() => return Err(e),
             _ => {}
@@ -235,14 +238,14 @@ impl ArenaRegistry {
     }
 }
 
-/// A name in the same directory.
-fn beside(path: &Path, ending: &str) -> PathBuf {
+/// Appends an ending to a file's name.
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);
     name.into()
 }
 
-/// Makes a directory and what is missing above it, for the owner only.
+/// Creates a directory and its missing parents, accessible to the owner only.
 fn make_private_directory(storage: &dyn Storage, path: &Path) -> Result<()> {
     match storage.create_directory(path) {
         Err(e) if e.is_missing_file() => {}
@@ -263,21 +266,21 @@ fn make_private_directory(storage: &dyn Storage, path: &Path) -> Result<()> {
     }
 }
 
-/// Which of the stores are certainly not there any more. A thread of its own asks, because a
-/// network file system that does not answer keeps whoever asks for as long as it likes.
+/// Returns the stores that certainly no longer exist. A separate thread checks them, because a
+/// network file system that does not respond can block its caller without limit.
 fn gone_among(storage: &Arc<dyn Storage>, stores: HashSet<PathBuf>) -> HashSet<PathBuf> {
     let storage = Arc::clone(storage);
     let (found, gone) = mpsc::channel();
     let asking = std::thread::Builder::new().name("evermap-sweep".to_string()).spawn(move || {
         for store in stores {
-            // Nobody listens any more: time is over.
+            // The receiver is gone, because the time limit has passed.
             if is_gone(&*storage, &store) && found.send(store).is_err() {
                 return;
             }
         }
     });
     if let Err(error) = asking {
-        debug!(%error, "no look at which stores are gone");
+        debug!(%error, "cannot check which stores are gone");
     }
     let deadline = Instant::now() + SWEEP_TIME;
     let next = || gone.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok();

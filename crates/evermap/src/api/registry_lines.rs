@@ -1,13 +1,13 @@
-//! What the arena registry looks like: a heading, then a line an arena.
+//! Text format of the arena registry: a heading, then one line per arena.
 //!
 //! ```text
 //! evermap arenas 1
 //! 0x2a4dc0000000 0x1000000000 /home/me/.local/share/evermap/store
 //! ```
 //!
-//! Base, length and the store's directory, apart by one space. In the directory every byte that is
-//! not a printable character of ASCII, and `%`, is `%` with two hexadecimal digits, so that any
-//! path is one word. A line that cannot be read so is passed over, whoever wrote it.
+//! A line has base, length and the store's directory, separated by one space. In the directory,
+//! `%` and every byte that is not a printable ASCII character is written as `%` and two hexadecimal
+//! digits, so that any path is one word. Readers skip lines that they cannot parse.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -17,13 +17,13 @@ use std::path::PathBuf;
 /// The first line.
 pub(super) const HEADER: &str = "evermap arenas 1\n";
 
-/// What a file's beginning says.
+/// Kind of file, according to its first line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Heading {
     Known,
-    /// Nothing was ever written, or a power cut took it.
+    /// Empty or all zeros: never written, or lost in a power failure.
     Unwritten,
-    Strange,
+    Foreign,
 }
 
 pub(super) fn heading_of(head: &[u8]) -> Heading {
@@ -32,7 +32,7 @@ pub(super) fn heading_of(head: &[u8]) -> Heading {
     } else if head.iter().all(|byte| *byte == 0) {
         Heading::Unwritten
     } else {
-        Heading::Strange
+        Heading::Foreign
     }
 }
 
@@ -74,7 +74,7 @@ impl Entry {
     }
 }
 
-/// The lines that say something.
+/// Parses the valid lines.
 pub(super) fn parse_entries(text: &[u8]) -> Vec<Entry> {
     text.split(|byte| *byte == b'\n').filter_map(Entry::parse).collect()
 }
@@ -98,7 +98,7 @@ fn path(mut word: &[u8]) -> Option<PathBuf> {
             _ => return None,
         });
     }
-    // The kernel knows no such path.
+    // A path cannot contain a zero byte.
     (!bytes.contains(&0)).then(|| OsString::from_vec(bytes).into())
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_where_an_arena_is_and_whose() {
+    fn a_line_has_the_place_and_store_of_an_arena() {
         let store = OsString::from_vec(b"/home/me/50 % \n\xff".to_vec()).into();
         let entry = Entry { base: 0x2000_0000_0000, length: 1 << 30, store };
         let line = "0x200000000000 0x40000000 /home/me/50%20%25%20%0a%ff\n";
@@ -118,8 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_say_nothing_are_passed_over() {
-        let strange = [
+    fn invalid_lines_are_skipped() {
+        let invalid = [
             "",
             "0x1000 0x1000",
             "0x1000 0x1000 relative",
@@ -137,24 +137,24 @@ mod tests {
             "0x1000 0x1000 /\0",
             "\0\0\0\0",
         ];
-        let text = strange.join("\n") + "\n0x1000 0x1000 /store\n0x2000 0x10";
+        let text = invalid.join("\n") + "\n0x1000 0x1000 /store\n0x2000 0x10";
         let entries = parse_entries(text.as_bytes());
         assert_eq!(entries, [Entry { base: 0x1000, length: 0x1000, store: "/store".into() }]);
     }
 
     #[test]
-    fn a_heading_of_another_kind_is_not_taken_for_an_empty_file() {
+    fn a_foreign_heading_is_not_mistaken_for_an_empty_file() {
         assert_eq!(heading_of(HEADER.as_bytes()), Heading::Known);
         assert_eq!(heading_of(b""), Heading::Unwritten);
         assert_eq!(heading_of(&[0; HEADER.len()]), Heading::Unwritten);
-        for strange in ["evermap arenas 2\n", "evermap arenas 1", "dear diary", "\n"] {
-            assert_eq!(heading_of(strange.as_bytes()), Heading::Strange, "{strange:?}");
+        for foreign in ["evermap arenas 2\n", "evermap arenas 1", "dear diary", "\n"] {
+            assert_eq!(heading_of(foreign.as_bytes()), Heading::Foreign, "{foreign:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn any_path_is_found_again_and_any_bytes_can_be_read(
+        fn any_path_survives_and_any_bytes_can_be_parsed(
             base in any::<u64>(),
             length in 1u64..,
             name in proptest::collection::vec(1u8.., 0..40),

@@ -1,4 +1,5 @@
-//! Writing: one writer's time with an object whose root is a Rust type.
+//! Typed sessions: an object open for writing whose root is a Rust type. The borrow checker keeps
+//! references into the object from outliving a commit.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 
 use super::application::ApplicationKey;
 use super::info::ObjectInfo;
-use super::inner::{Inner, OBJECTS};
+use super::inner::{OBJECTS, StoreInner};
 use super::open_session::OpenSession;
 use super::snapshot::{check_root, root_as};
 use crate::alloc::Heap;
@@ -15,11 +16,11 @@ use crate::error::Result;
 use crate::object::ObjectMap;
 use crate::persist::{Mut, Persist};
 
-/// One writer's time with an object, from opening to closing. Dereferences to the root.
+/// An object open for writing. Dereferences to the root.
 ///
-/// Stores go to this process's own copies of the pages; nothing reaches the file before
-/// [`commit`](Session::commit), which makes all of it durable at once. What was not committed when
-/// the session ends, by drop, by a kill or by a power cut, never happened.
+/// Stores go to private copies of the pages. Nothing reaches the file before
+/// [`commit`](Session::commit), which makes all changes durable at once. If the session ends by
+/// drop, kill or power failure, uncommitted changes are lost.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -51,14 +52,15 @@ pub struct Session<T> {
     root: NonNull<T>,
 }
 
-// SAFETY: a session owns its mapping; the root is reached through it only.
+// SAFETY: a session owns its mapping, and the root is accessible only through it.
 unsafe impl<T: Send> Send for Session<T> {}
-// SAFETY: a shared session gives `&T` and the heap, which is thread-safe.
+// SAFETY: a shared reference to a session gives access to `&T` and to the heap, which is
+// thread-safe.
 unsafe impl<T: Sync> Sync for Session<T> {}
 
 impl<T: Persist> Session<T> {
     pub(super) fn open(
-        inner: &Arc<Inner>,
+        inner: &Arc<StoreInner>,
         name: &str,
         options: &WriteOptions,
         application: Option<ApplicationKey>,
@@ -77,121 +79,122 @@ impl<T: Persist> Session<T> {
         Ok(Session { open, root })
     }
 
-    /// An open object whose root is a `T`.
+    /// Wraps an open object whose root is a `T`.
     pub(super) fn of(open: OpenSession, root: NonNull<T>) -> Session<T> {
         Session { open, root }
     }
 
-    /// The same, for looking at.
+    /// Returns the part that both kinds of session share, for reading.
     pub(super) fn session(&self) -> &OpenSession {
         &self.open
     }
 
-    /// What both kinds of session share.
+    /// Returns the part that both kinds of session share.
     pub(super) fn open_session(&mut self) -> &mut OpenSession {
         &mut self.open
     }
 
-    /// The root, for editing.
+    /// Returns the root for editing.
     pub fn root_mut(&mut self) -> Mut<'_, T> {
         // SAFETY: the root's type was checked at opening, the mapping lives in the session, and
         // its exclusive borrow covers the whole object.
         unsafe { Mut::from_raw(self.open.heap(), self.root) }
     }
 
-    /// The object's allocator, for code that manages its own memory in the object.
+    /// Returns the object's allocator, for code that manages its own memory in the object.
     pub fn heap(&self) -> &Heap {
         self.open.heap()
     }
 
-    /// Makes everything done since the last commit part of the object, all of it or nothing, and
-    /// durable at the level that the session was opened with (by default: when this returns).
-    /// Returns false when nothing had changed.
+    /// Commits all changes since the last commit, all of them or none. They are durable according
+    /// to the level that the session was opened with, by default when this returns. Returns false
+    /// if nothing had changed.
     ///
-    /// Costs a page-table scan, a comparison of the changed pages and one flush; a second flush
-    /// if the object grew, and some more at the first commit of a session. Now and then a commit is
-    /// followed by a checkpoint, see [`WriteOptions`].
+    /// Costs a page-table scan, a comparison of the changed pages and one flush. Needs a second
+    /// flush if the object grew, and some more at the first commit of a session. Now and then a
+    /// checkpoint follows a commit, see [`WriteOptions`].
     ///
     /// # Errors
-    /// `DiskFull`, `LogFull` and other errors before the commit point leave everything as it was:
-    /// make room and commit again, or roll back. After `DurabilityUnknown` the session is of no more
-    /// use; opening the object again finds the last durable commit. `Damaged` when a verification in
-    /// the background found damage: nothing was committed.
+    /// `DiskFull`, `LogFull` and other errors before the commit point change nothing: make room and
+    /// commit again, or roll back. After `DurabilityUnknown` the session is unusable. Opening the
+    /// object again finds the last durable commit. `Damaged` if background verification found
+    /// damage. In that case nothing was committed.
     pub fn commit(&mut self) -> Result<bool> {
         self.open.commit()
     }
 
-    /// Forgets everything done since the last commit.
+    /// Discards all changes since the last commit.
     ///
     /// # Errors
-    /// When the kernel refuses to give the pages back; the session is of no more use then.
+    /// When the kernel refuses to release the pages. After that, the session is unusable.
     pub fn rollback(&mut self) -> Result<()> {
         self.open.rollback()
     }
 
-    /// Ends the session. Changes that were not committed are forgotten, with a `tracing` event at warn
-    /// level if there are any: commit them or [roll back](Session::rollback) first. Dropping the session
-    /// does the same, but cannot return errors.
+    /// Ends the session and discards uncommitted changes. Emits a `tracing` event at warn level if
+    /// there are any: commit or [roll back](Session::rollback) first. Dropping the session does the
+    /// same, but cannot return errors.
     ///
     /// # Errors
-    /// What was committed is durable whatever this returns; after an error the next opening
-    /// finishes the work.
+    /// Commits are durable whatever this returns. After an error, the next opening finishes the
+    /// work.
     pub fn close(mut self) -> Result<()> {
         self.open.end()
     }
 
-    /// Makes everything committed so far durable, at any level. At level `Commit` it is already.
+    /// Makes all commits durable, at any durability level. At level `Commit` they already are.
     ///
     /// # Errors
-    /// `DiskFull` and the like: nothing was lost, try again. `DurabilityUnknown` as for
+    /// `DiskFull` and other errors that lose nothing: try again. `DurabilityUnknown` as for
     /// [`commit`](Session::commit).
     pub fn sync(&mut self) -> Result<()> {
         self.open.sync()
     }
 
-    /// Writes all commits to the object file and empties the log, as a long session does by itself
-    /// now and then. False while readers of older commits are in the way.
+    /// Writes all commits to the object file and empties the log. A long session does this by
+    /// itself now and then. Returns false while readers of older commits prevent it.
     ///
     /// # Errors
-    /// As [`sync`](Session::sync).
+    /// Same errors as [`sync`](Session::sync).
     pub fn checkpoint(&mut self) -> Result<bool> {
         self.open.checkpoint()
     }
 
-    /// Makes room for a block of `bytes`, or many that are smaller: addresses and disk space, so
-    /// that allocating them meets no full disk. Commits, and closing leaves the room with the object.
+    /// Reserves addresses and disk space for a block of `bytes`, or many smaller ones, so that
+    /// allocating them does not fail on a full disk. Commits. Closing keeps the reserved space.
     ///
     /// # Errors
-    /// `DiskFull`, `OutOfAddresses`, and those of [`commit`](Session::commit).
+    /// `DiskFull`, `OutOfAddresses`, and the errors of [`commit`](Session::commit).
     pub fn reserve(&mut self, bytes: u64) -> Result<()> {
         self.open.reserve(bytes)
     }
 
-    /// Commits, and gives up to `bytes_max` of the file's unused end back to the file system. Gives
-    /// the bytes: fewer when less is unused, or readers of older commits use it. What is free in the
-    /// middle is for [`shrink`](Session::shrink).
+    /// Commits, and returns up to `bytes_max` of the file's unused end to the file system. Returns
+    /// the number of bytes released, which is lower if less is unused or if readers of older
+    /// commits use it. To release free space in the middle of the file, use
+    /// [`shrink`](Session::shrink).
     ///
     /// # Errors
-    /// As [`commit`](Session::commit).
+    /// Same errors as [`commit`](Session::commit).
     pub fn release(&mut self, bytes_max: u64) -> Result<u64> {
         self.open.release(bytes_max)
     }
 
-    /// Commits, and gives back all the disk space that the object does not need: its unused end,
-    /// and holes where chunks of 64 KiB are free. Gives the bytes; space that readers of older
-    /// commits use is left to a later call. Nothing moves. (Closing a session does the same for
-    /// what is large beside the object.)
+    /// Commits, and releases all disk space that the object does not need: the unused end of its
+    /// file, and free chunks of 64 KiB, which become holes. Returns the number of bytes released.
+    /// Space that readers of older commits use remains for a later call. Does not move data.
+    /// Closing a session also does this if the unused space is large compared to the object.
     ///
-    /// Costs up to four flushes and a look at the chunk map.
+    /// Costs up to four flushes and a scan of the chunk map.
     ///
     /// # Errors
-    /// As [`commit`](Session::commit).
+    /// Same errors as [`commit`](Session::commit).
     pub fn shrink(&mut self) -> Result<u64> {
         self.open.shrink()
     }
 
-    /// Was every page compared with its checksum? True when that is done, false while it is going
-    /// on or when it was not asked for, see [`Verify`](crate::Verify).
+    /// Returns true if every page was compared with its checksum. Returns false while that is in
+    /// progress, or if it was not requested, see [`Verify`](crate::Verify).
     ///
     /// # Errors
     /// `Damaged`, with the first bad page.
@@ -199,22 +202,22 @@ impl<T: Persist> Session<T> {
         self.open.verified()
     }
 
-    /// What lies where in the object, what is not committed yet included, with the pages that were
-    /// changed since the last commit: for pictures. Costs a look at the allocator's metadata, and a
+    /// Returns a map of the object for visualisation: its blocks, including uncommitted ones, and
+    /// the pages changed since the last commit. Costs a scan of the allocator's metadata and a
     /// comparison of the changed pages.
     ///
     /// # Errors
-    /// When the object's file cannot be looked at.
+    /// When the object's file cannot be read.
     pub fn map(&mut self) -> Result<ObjectMap> {
         self.open.map()
     }
 
-    /// Number of the last commit; at level `Close`, of the last durable one.
+    /// Returns the number of the last commit. At level `Close`, of the last durable one.
     pub fn sequence(&self) -> u64 {
         self.open.sequence()
     }
 
-    /// What is known about the object, uncommitted allocations included.
+    /// Returns information about the object, including uncommitted allocations.
     pub fn info(&self) -> Result<ObjectInfo> {
         self.open.info()
     }

@@ -1,4 +1,5 @@
-//! Reading: one commit of an object, mapped for as long as somebody looks at it.
+//! Typed snapshots: one commit of an object, mapped read-only. The snapshots of one commit in a
+//! process share one mapping, which ends with the last of them.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use super::application::{ApplicationKey, check_application};
 use super::info::ObjectInfo;
-use super::inner::{Current, Inner, Located, OpenObject};
+use super::inner::{Current, Located, OpenObject, StoreInner};
 use super::leases::SharedLeases;
 use super::options::Verify;
 use crate::address::AccessKey;
@@ -20,12 +21,12 @@ use crate::format::Superblock;
 use crate::object::{BackgroundVerification, Code, Reader};
 use crate::persist::{Bounds, Persist, SchemaDifference, type_description, type_id};
 
-/// One commit of an object, for reading. Dereferences to the root.
+/// One commit of an object, open for reading. Dereferences to the root.
 ///
-/// Opening costs the same for every size of object: some ten system calls; pages are read when
-/// they are touched. Snapshots of one object in one process share one mapping. Other processes may
-/// write the object meanwhile; a snapshot stays what it is until it is [refreshed](Snapshot::refresh).
-/// In the same process, a session and a snapshot of one object exclude each other.
+/// Opening costs some ten system calls, whatever the object's size. Pages are read when they are
+/// touched. Snapshots of one object in one process share one mapping. Other processes may write the
+/// object at the same time: a snapshot does not change until it is [refreshed](Snapshot::refresh).
+/// Within one process, a session and a snapshot of one object exclude each other.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -41,14 +42,14 @@ pub struct Snapshot<T> {
     root_type: PhantomData<T>,
 }
 
-// SAFETY: a snapshot gives `&T` only, to memory that nobody in this process writes.
+// SAFETY: a snapshot gives only `&T`, to memory that this process does not write.
 unsafe impl<T: Sync> Send for Snapshot<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Snapshot<T> {}
 
 /// A mapped object, shared by its snapshots.
 pub(super) struct Shared {
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
     uuid: [u8; 16],
     name: String,
     verification: Option<BackgroundVerification>,
@@ -60,13 +61,13 @@ pub(super) struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.verification = None;
-        // SAFETY: each is dropped once, here, and not used after. The addresses have to be free
-        // before the entry goes: whoever waits for that maps the object again.
+        // SAFETY: each is dropped once, here, and not used afterwards. The addresses must be free
+        // before the entry is removed, because a thread that waits for that maps the object again.
         unsafe {
             ManuallyDrop::drop(&mut self.reader);
             ManuallyDrop::drop(&mut self.leases);
         }
-        // In a child the list is the parent's, and may be locked for ever.
+        // In a forked child the list belongs to the parent, and may be locked forever.
         if !at_fork::is_child() {
             self.inner.open_objects().remove(&self.uuid);
         }
@@ -75,7 +76,7 @@ impl Drop for Shared {
 
 impl<T: Persist> Snapshot<T> {
     pub(super) fn open(
-        inner: &Arc<Inner>,
+        inner: &Arc<StoreInner>,
         name: &str,
         application: Option<ApplicationKey>,
     ) -> Result<Snapshot<T>> {
@@ -87,19 +88,19 @@ impl<T: Persist> Snapshot<T> {
         Ok(Snapshot { shared, root, root_type: PhantomData })
     }
 
-    /// The mapping.
+    /// Returns the mapping.
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    /// What is known about the object.
+    /// Returns information about the object.
     ///
-    /// Counts blocks by reading the allocator's metadata: some microseconds a GiB.
+    /// Counts blocks by reading the allocator's metadata, which takes some microseconds per GiB.
     pub fn info(&self) -> Result<ObjectInfo> {
         ObjectInfo::of_reader(&self.shared.name, &self.shared.reader)
     }
 
-    /// Is this the newest commit? Costs some small reads.
+    /// Returns true if this is the newest commit. Costs some small reads.
     ///
     /// # Errors
     /// When the files cannot be read.
@@ -107,7 +108,7 @@ impl<T: Persist> Snapshot<T> {
         self.shared.is_current()
     }
 
-    /// The object's newest commit: this snapshot if it is that, else one opened anew. While its
+    /// Returns a snapshot of the newest commit: this one if it is current, or a new one. While
     /// readers never refresh, a writer's log grows (see [`WriteOptions`](crate::WriteOptions)).
     ///
     /// ```
@@ -122,9 +123,9 @@ impl<T: Persist> Snapshot<T> {
     /// ```
     ///
     /// # Errors
-    /// `Busy` when this process has other snapshots of the older commit; `Damaged` when a
-    /// verification in the background found damage; what [`Store::read`](crate::Store::read)
-    /// returns. The snapshot is closed then.
+    /// `Busy` if this process has other snapshots of the older commit. `Damaged` if background
+    /// verification found damage. Also the errors of [`Store::read`](crate::Store::read). The
+    /// snapshot is closed after an error.
     pub fn refresh(self) -> Result<Snapshot<T>> {
         self.verified()?;
         if self.is_current()? {
@@ -139,8 +140,8 @@ impl<T: Persist> Snapshot<T> {
         Snapshot::open(&inner, &name, application)
     }
 
-    /// Was every page compared with its checksum? True when that is done, false while it is going
-    /// on or when it was not asked for, see [`Verify`](crate::Verify).
+    /// Returns true if every page was compared with its checksum. Returns false while that is in
+    /// progress, or if it was not requested, see [`Verify`](crate::Verify).
     ///
     /// # Errors
     /// `Damaged`, with the first bad page.
@@ -148,10 +149,11 @@ impl<T: Persist> Snapshot<T> {
         self.shared.verified()
     }
 
-    /// Compares the pages that hold `bytes` with their checksums. Each page is compared once in the life
-    /// of this process's mapping of the commit, so a program that calls this before it uses a part of an
-    /// object pays for the parts that it uses: some 0.2 us a page that is in memory. Returns false if
-    /// the object keeps no checksums, or the bytes are not its own: then nothing vouches for them.
+    /// Compares the pages that hold `bytes` with their checksums. Each page is compared once during
+    /// the life of this process's mapping of the commit, so a program that calls this before it
+    /// uses a part of an object pays only for that part: some 0.2 us per page in memory. Returns
+    /// false if the object has no checksums, or if the bytes are not part of it. In both cases the
+    /// bytes are unverified.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -169,7 +171,7 @@ impl<T: Persist> Snapshot<T> {
         self.shared.verify_range(bytes.as_ptr() as u64, bytes.len() as u64)
     }
 
-    /// Compares the page that holds the root with its checksum; see
+    /// Compares the page that holds the root with its checksum. See
     /// [`verify_bytes`](Snapshot::verify_bytes).
     ///
     /// # Errors
@@ -178,8 +180,9 @@ impl<T: Persist> Snapshot<T> {
         self.shared.verify_root()
     }
 
-    /// Has all of it in memory now, and mapped: looking at it afterwards waits for no disk and takes no page fault, unless memory gets short.
-    /// Waits until that is done: costs what the disk takes to read what is not in the page cache, and a page table entry for each page.
+    /// Prefaults the whole object, so that later reads wait for no disk and take no page fault
+    /// unless memory is reclaimed. Blocks until all pages are mapped. Costs reading what is not in
+    /// the page cache, and a page table entry per page.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -196,7 +199,7 @@ impl<T: Persist> Snapshot<T> {
         self.shared.reader.warm()
     }
 
-    /// Number of the commit this is.
+    /// Returns the number of this commit.
     pub fn sequence(&self) -> u64 {
         self.shared.reader.superblock().commit_sequence
     }
@@ -206,8 +209,8 @@ impl<T> Deref for Snapshot<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the root's type, place and alignment were checked at opening; the mapping
-        // lives in `shared`, is read-only and is one commit's for as long as that lives.
+        // SAFETY: the root's type, place and alignment were checked at opening; the mapping lives
+        // in `shared`, is read-only, and shows one commit while `shared` lives.
         unsafe { self.root.as_ref() }
     }
 }
@@ -219,25 +222,25 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Snapshot<T> {
 }
 
 impl Shared {
-    /// Maps an object, or gives the mapping that this process has already.
-    pub(super) fn open(inner: &Arc<Inner>, name: &str) -> Result<Arc<Shared>> {
+    /// Maps an object, or returns the mapping that this process already has.
+    pub(super) fn open(inner: &Arc<StoreInner>, name: &str) -> Result<Arc<Shared>> {
         inner.find_and_open(name, |located| Shared::open_located(inner, name, located))
     }
 
-    fn open_located(inner: &Arc<Inner>, name: &str, located: Located) -> Result<Arc<Shared>> {
+    fn open_located(inner: &Arc<StoreInner>, name: &str, located: Located) -> Result<Arc<Shared>> {
         let uuid = located.uuid;
         let (mut open, current) = inner.open_object(uuid);
         match current {
             Current::Closed => {}
             Current::Writing => return Err(busy_here(inner, name, "written")),
             Current::Shared(core) => {
-                // The list is unlocked first: the end of the last handle locks it.
+                // Unlock the list first, because dropping the last handle locks it.
                 drop(open);
                 drop(core);
                 return Err(busy_here(inner, name, "shared"));
             }
             Current::Reading(any) => {
-                // The list is unlocked first: the last snapshot's end locks it.
+                // Unlock the list first, because dropping the last snapshot locks it.
                 drop(open);
                 return any.downcast::<Shared>().map_err(|_| busy_here(inner, name, "read"));
             }
@@ -264,9 +267,9 @@ impl Shared {
         Ok(shared)
     }
 
-    /// The same for a program of this application, which the object may not be for.
+    /// Like [`open`](Shared::open), and refuses an object of another application.
     pub(super) fn open_for(
-        inner: &Arc<Inner>,
+        inner: &Arc<StoreInner>,
         name: &str,
         application: Option<ApplicationKey>,
     ) -> Result<Arc<Shared>> {
@@ -283,24 +286,24 @@ impl Shared {
         self.reader.superblock()
     }
 
-    /// Refuses code of another build than this process has.
+    /// Refuses an object whose pointers lead into another build of the code in this process.
     ///
     /// # Errors
-    /// `OtherBuild`, and `Damaged` for a record that cannot be read.
+    /// `OtherBuild`. `Damaged` if the record of builds cannot be read.
     pub(super) fn check_code(&self) -> Result<()> {
         let code = Code::of(self.reader.file().path(), self.superblock())?;
         code.map_or(Ok(()), |code| code.check(&self.name))
     }
 
     /// Puts the mapping under an embedder's key.
-    pub(super) fn guard_by(&self, key: &AccessKey) -> Result<()> {
-        self.reader.guard_by(key)
+    pub(super) fn set_protection_key(&self, key: &AccessKey) -> Result<()> {
+        self.reader.set_protection_key(key)
     }
 
-    /// Lays bytes over the object's own, for this process.
+    /// Overwrites bytes of the object, for this process only.
     ///
     /// # Safety
-    /// They lie in the object's data, and nobody reads what is there meanwhile.
+    /// The bytes lie in the object's data, and no thread reads them during the call.
     pub(super) unsafe fn patch(&self, address: u64, bytes: &[u8]) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.reader.patch(address, bytes) }
@@ -329,8 +332,8 @@ impl Shared {
     }
 }
 
-/// The object is open in this process in a way that excludes what was asked for.
-pub(super) fn busy_here(inner: &Inner, name: &str, how: &str) -> Error {
+/// Returns the error for an object that this process has open in a conflicting way.
+pub(super) fn busy_here(inner: &StoreInner, name: &str, how: &str) -> Error {
     Error::Busy {
         what: format!("object `{name}` of store {}", inner.directory.display()),
         holder: format!(
@@ -339,9 +342,9 @@ pub(super) fn busy_here(inner: &Inner, name: &str, how: &str) -> Error {
     }
 }
 
-/// The object's root is no `T`.
+/// Returns the error for an object whose root is not a `T`.
 pub(super) fn schema_mismatch<T: Persist>(
-    inner: &Inner,
+    inner: &StoreInner,
     name: &str,
     superblock: &Superblock,
 ) -> Error {
@@ -355,9 +358,9 @@ pub(super) fn schema_mismatch<T: Persist>(
     }
 }
 
-/// The root, after its type was compared.
+/// Returns the root after comparing its type.
 pub(super) fn root_as<T: Persist>(
-    inner: &Inner,
+    inner: &StoreInner,
     name: &str,
     superblock: &Superblock,
 ) -> Result<NonNull<T>> {
@@ -381,7 +384,7 @@ pub(super) fn root_as<T: Persist>(
 /// Refuses a root whose pointers lead out of its object.
 ///
 /// # Safety
-/// The regions of the superblock are mapped for reading, and `root` is of [`root_as`].
+/// The regions of the superblock are mapped for reading, and `root` was returned by [`root_as`].
 pub(super) unsafe fn check_root<T: Persist>(
     root: NonNull<T>,
     superblock: &Superblock,
@@ -392,8 +395,8 @@ pub(super) unsafe fn check_root<T: Persist>(
         .iter()
         .map(|region| (region.base + region.meta_length, region.base + region.length))
         .collect();
-    // SAFETY: no superblock is read whose root lies outside the regions, which are mapped. `root_as` compared the root's
-    // bytes and alignment with those of `T`.
+    // SAFETY: a superblock whose root lies outside its regions is refused when it is read, and the
+    // regions are mapped. `root_as` compared the root's bytes and alignment with those of `T`.
     match unsafe { T::is_bounded(root, &Bounds::of(&data)) } {
         true => Ok(()),
         false => Err(Error::Damaged {

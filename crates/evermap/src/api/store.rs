@@ -1,4 +1,5 @@
-//! The store: a directory of named objects.
+//! Stores: the public handle for a directory of named objects. Also creates new stores. The catalog
+//! of a new store gets its name last, so a directory without a catalog is not a store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ use crate::object::{Reader, lock_byte};
 use crate::persist::{Build, Persist};
 use crate::storage::{LockKind, OpenMode, Storage};
 
-/// A directory of named objects. Cheap to clone; one process has one mapping of each object,
-/// however often its store is opened.
+/// A directory of named objects. Cheap to clone. A process has one mapping of each object, however
+/// often it opens the store.
 ///
 /// ```
 /// use evermap::{PVec, PString, Store};
@@ -47,18 +48,18 @@ pub struct Store {
 impl Store {
     /// Opens the store in a directory.
     ///
-    /// Reserves its addresses; maps nothing but the catalog, and compares that with its checksums:
-    /// some 80 us the first time in a small process. A store that nobody has changed since it was
-    /// made has its directory flushed, should its maker have been killed before that.
+    /// Reserves the store's addresses, maps only the catalog and verifies its checksums. Takes some
+    /// 80 us the first time in a small process. If the store has not changed since its creation,
+    /// also flushes its directory, because the creator may have been killed before it did so.
     ///
     /// # Errors
-    /// `NoStore`; `AddressTaken` when something else lies at the store's addresses (a copy of the
-    /// store that is open already, for example); `Foreign`, `Damaged`, `NewerFormat`.
+    /// `NoStore`. `AddressTaken` if something else is mapped at the store's addresses, for example
+    /// an open copy of the store. `Foreign`, `Damaged`, `NewerFormat`.
     pub fn open(directory: impl AsRef<Path>) -> Result<Store> {
         Options::new().open(directory)
     }
 
-    /// Makes a store in a directory, which must be empty or not exist.
+    /// Creates a store in a directory, which must be empty or not exist.
     ///
     /// # Errors
     /// `StoreExists`, `NotPermitted`, `DiskFull`.
@@ -66,35 +67,35 @@ impl Store {
         Options::new().create_new(directory)
     }
 
-    /// Opens the store in a directory; makes one if there is none.
+    /// Opens the store in a directory. Creates a store if there is none.
     ///
     /// # Errors
-    /// As [`open`](Store::open) and [`create_new`](Store::create_new).
+    /// Same errors as [`open`](Store::open) and [`create_new`](Store::create_new).
     pub fn open_or_create(directory: impl AsRef<Path>) -> Result<Store> {
         Options::new().open_or_create(directory)
     }
 
-    /// Where its files are.
+    /// Returns the storage of the store's files.
     pub(crate) fn storage(&self) -> Arc<dyn Storage> {
         Arc::clone(&self.home.options.storage)
     }
 
-    /// The store's directory.
+    /// Returns the store's directory.
     pub fn path(&self) -> &Path {
         self.home.path()
     }
 
-    /// This store for an application: what is made through the handle belongs to it, and what
-    /// belongs to it can be opened. See [`ApplicationKey`].
+    /// Returns a handle for an application. It can open objects that belong to the application, and
+    /// objects created through it belong to the application. See [`ApplicationKey`].
     pub fn for_application(&self, key: ApplicationKey) -> Store {
         Store { home: Arc::clone(&self.home), application: Some(key) }
     }
 
-    /// Makes an object; its root is built from `source`, in place. Durable on return.
+    /// Creates an object and builds its root from `source`, in place. Durable on return.
     ///
     /// # Errors
-    /// `AlreadyExists`, `InvalidName`, `DiskFull`, and what building returns. The store is as it
-    /// was then.
+    /// `AlreadyExists`, `InvalidName`, `DiskFull`, and the errors of building the root. The store
+    /// is unchanged after an error.
     pub fn create<T, S>(&self, name: &str, source: S) -> Result<()>
     where
         T: Persist + Build<S>,
@@ -104,11 +105,11 @@ impl Store {
         batch.commit()
     }
 
-    /// Makes an object that takes the place of one of the same name, if there is one. Readers
-    /// keep what they have open.
+    /// Creates an object, and replaces an existing object of the same name. Readers of the old
+    /// object keep it open.
     ///
     /// # Errors
-    /// As [`create`](Store::create); `Busy` when the old one is being written.
+    /// Same errors as [`create`](Store::create); and `Busy` if the old object is open for writing.
     pub fn replace<T, S>(&self, name: &str, source: S) -> Result<()>
     where
         T: Persist + Build<S>,
@@ -118,7 +119,7 @@ impl Store {
         batch.commit()
     }
 
-    /// Begins a batch: many objects made or replaced at one durable point.
+    /// Begins a batch: many objects created or replaced in one durable commit.
     ///
     /// # Errors
     /// When the directory cannot be opened.
@@ -126,51 +127,52 @@ impl Store {
         Batch::new(&self.home, self.application)
     }
 
-    /// Opens an object for reading: its last commit. Works beside a writer in another process, and
-    /// waits for nobody.
+    /// Opens the last commit of an object for reading. Never waits, even if another process is
+    /// writing the object.
     ///
     /// # Errors
-    /// `NotFound`, `SchemaMismatch` when its root is not a `T`, `Busy` while this process is writing
-    /// it, `Damaged`, `LogMissing`, `AddressTaken`.
+    /// `NotFound`, `SchemaMismatch` if the root is not a `T`, `Busy` while this process has the
+    /// object open for writing, `Damaged`, `LogMissing`, `AddressTaken`.
     pub fn read<T: Persist>(&self, name: &str) -> Result<Snapshot<T>> {
         self.home.run(Use::Read, |inner| Snapshot::open(inner, name, self.application))
     }
 
-    /// Opens an object for writing. There is one writer at a time; readers in other processes may
-    /// stay and come.
+    /// Opens an object for writing. There is one writer at a time. Other processes may read the
+    /// object.
     ///
-    /// An object whose last writer was killed is recovered first: what was committed is there.
+    /// If the last writer was killed, recovers the object first, to its last durable commit.
     ///
     /// # Errors
-    /// As [`read`](Store::read), `Busy` also while another process is writing it, and `NotPermitted`.
+    /// Same errors as [`read`](Store::read). `Busy` also while another process has it open for
+    /// writing, and `NotPermitted`.
     pub fn write<T: Persist>(&self, name: &str) -> Result<Session<T>> {
         self.write_with(name, &self.home.options.write)
     }
 
-    /// As [`write`](Store::write), with choices of its own.
+    /// Like [`write`](Store::write), with options for this session.
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`write`](Store::write).
     pub fn write_with<T: Persist>(&self, name: &str, options: &WriteOptions) -> Result<Session<T>> {
         let application = self.application;
         self.home.run(Use::Open, |inner| Session::open(inner, name, options, application))
     }
 
-    /// Makes an object without a root, for [`write_raw`](Store::write_raw). Durable on return.
+    /// Creates an object without a root, for [`write_raw`](Store::write_raw). Durable on return.
     ///
     /// # Errors
-    /// `AlreadyExists`, `InvalidName`, `DiskFull`. The store is as it was then.
+    /// `AlreadyExists`, `InvalidName`, `DiskFull`. The store is unchanged after an error.
     pub fn create_raw(&self, name: &str) -> Result<()> {
         let mut batch = self.batch()?;
         batch.create_raw(name)?;
         batch.commit()
     }
 
-    /// As [`create_raw`](Store::create_raw), with room for a block of `bytes`, or many that are
-    /// smaller: disk space that nobody else can take, and addresses for as much again. Costs the
-    /// same three flushes; [`RawSession::reserve`](crate::RawSession::reserve) afterwards costs up
-    /// to five more. The object's first session leaves the room with it, used or not; later ones
-    /// give back what is free, as [`reserve`](crate::RawSession::reserve) says.
+    /// Like [`create_raw`](Store::create_raw), and reserves room for a block of `bytes`, or many
+    /// smaller ones: allocated disk space, and addresses for twice as much. Costs the same three
+    /// flushes. A later [`RawSession::reserve`](crate::RawSession::reserve) would cost up to five
+    /// more. The object's first session keeps the room, used or not. Later sessions release what is
+    /// free, as [`reserve`](crate::RawSession::reserve) describes.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -183,40 +185,41 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// As there, and `OutOfAddresses`.
+    /// Same errors as [`create_raw`](Store::create_raw), and `OutOfAddresses`.
     pub fn create_raw_sized(&self, name: &str, bytes: u64) -> Result<()> {
         let mut batch = self.batch()?;
         batch.create_raw_sized(name, bytes)?;
         batch.commit()
     }
 
-    /// Opens an object for reading, whatever its root is. As [`read`](Store::read) otherwise.
+    /// Like [`read`](Store::read), independent of the root's type.
     ///
     /// # Errors
-    /// As [`read`](Store::read), without `SchemaMismatch`.
+    /// Same errors as [`read`](Store::read), without `SchemaMismatch`.
     pub fn read_raw(&self, name: &str) -> Result<RawSnapshot> {
         self.home.run(Use::Read, |inner| RawSnapshot::open(inner, name, self.application))
     }
 
-    /// Opens an object for writing, whatever its root is. As [`write`](Store::write) otherwise.
+    /// Like [`write`](Store::write), independent of the root's type.
     ///
     /// # Errors
-    /// As [`write`](Store::write), without `SchemaMismatch`.
+    /// Same errors as [`write`](Store::write), without `SchemaMismatch`.
     pub fn write_raw(&self, name: &str) -> Result<RawSession> {
         self.write_raw_with(name, &self.home.options.write)
     }
 
-    /// As [`write_raw`](Store::write_raw), with choices of its own.
+    /// Like [`write_raw`](Store::write_raw), with options for this session.
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`write_raw`](Store::write_raw).
     pub fn write_raw_with(&self, name: &str, options: &WriteOptions) -> Result<RawSession> {
         let application = self.application;
         self.home.run(Use::Open, |inner| RawSession::open(inner, name, options, application))
     }
 
-    /// The object of this store that `address` belongs to, by the catalog, whether it is open or
-    /// not; `None` when none does. Costs a look at every object's entry.
+    /// Returns the object that has
+    /// `address`, according to the catalog. The object need not be open. Returns `None` if no
+    /// object has it. Scans the entries of all objects.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -229,16 +232,16 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// What reading the catalog returns.
+    /// Errors of reading the catalog.
     pub fn object_at(&self, address: usize) -> Result<Option<String>> {
         let holder = |catalog: &Catalog, _: &Reader| catalog.holder(address as u64);
         self.home.run(Use::Read, |inner| inner.catalog()?.look(holder))
     }
 
-    /// Is there an object of this name?
+    /// Returns true if there is an object of this name.
     ///
     /// # Errors
-    /// `InvalidName`, and what reading the catalog returns.
+    /// `InvalidName`, and errors of reading the catalog.
     pub fn contains(&self, name: &str) -> Result<bool> {
         match self.home.run(Use::Read, |inner| inner.find(name)) {
             Ok(_) => Ok(true),
@@ -247,17 +250,17 @@ impl Store {
         }
     }
 
-    /// Names of the objects, in the order they were made.
+    /// Returns the names of the objects, in the order of their creation.
     ///
     /// # Errors
-    /// What reading the catalog returns.
+    /// Errors of reading the catalog.
     pub fn list(&self) -> Result<Vec<String>> {
         let list = |catalog: &Catalog, _: &Reader| catalog.list();
         let entries = self.home.run(Use::Read, |inner| inner.catalog()?.look(list))?;
         Ok(entries.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Gives an object another name, durably. Sessions and snapshots of it go on.
+    /// Renames an object, durably. Sessions and snapshots of it stay valid.
     ///
     /// # Errors
     /// `NotFound`, `AlreadyExists`, `InvalidName`.
@@ -268,15 +271,15 @@ impl Store {
     /// Removes an object, durably. Snapshots of it stay valid.
     ///
     /// # Errors
-    /// `NotFound`, `Busy` when it is being written.
+    /// `NotFound`, `Busy` if the object is open for writing.
     pub fn remove(&self, name: &str) -> Result<()> {
         self.home.run(Use::Change, |inner| inner.remove(name))
     }
 
-    /// What is known about an object, whatever its type.
+    /// Returns information about an object, independent of its type.
     ///
     /// # Errors
-    /// As [`read`](Store::read).
+    /// Same errors as [`read`](Store::read).
     pub fn info(&self, name: &str) -> Result<ObjectInfo> {
         self.home.run(Use::Read, |inner| match Shared::open(inner, name) {
             Err(Error::OtherKind { .. }) => guest::info(inner, name),
@@ -286,10 +289,10 @@ impl Store {
 }
 
 impl Options {
-    /// As [`Store::open`], with these options.
+    /// Like [`Store::open`], with these options.
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`Store::open`].
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<Store> {
         self.open_named(directory.as_ref(), false)
     }
@@ -298,19 +301,19 @@ impl Options {
         Ok(Store { home: Home::open(directory, self, named)?, application: None })
     }
 
-    /// As [`Store::create_new`], with these options.
+    /// Like [`Store::create_new`], with these options.
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`Store::create_new`].
     pub fn create_new(&self, directory: impl AsRef<Path>) -> Result<Store> {
         create_store(directory.as_ref(), self)?;
         self.open_named(directory.as_ref(), true)
     }
 
-    /// As [`Store::open_or_create`], with these options.
+    /// Like [`Store::open_or_create`], with these options.
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`Store::open_or_create`].
     pub fn open_or_create(&self, directory: impl AsRef<Path>) -> Result<Store> {
         match self.open(&directory) {
             Err(Error::NoStore { .. }) => {}
@@ -318,7 +321,7 @@ impl Options {
         }
         match create_store(directory.as_ref(), self) {
             Ok(()) => self.open_named(directory.as_ref(), true),
-            // Perhaps somebody else was quicker.
+            // Another process may have created the store first.
             Err(exists @ Error::StoreExists { .. }) => self.open(directory).map_err(|e| match e {
                 Error::NoStore { .. } => exists,
                 other => other,
@@ -328,8 +331,8 @@ impl Options {
     }
 }
 
-/// Makes the files of an empty store. The catalog comes last and gets its name when it is
-/// durable: a directory without it is no store.
+/// Creates the files of an empty store. The catalog comes last and gets its name when it is
+/// durable.
 fn create_store(directory: &Path, options: &Options) -> Result<()> {
     crate::address::check_page_size()?;
     let storage = Arc::clone(&options.storage);
@@ -351,9 +354,9 @@ fn create_store(directory: &Path, options: &Options) -> Result<()> {
             if names.iter().any(|name| name == CATALOG) {
                 return exists(STORE_THERE);
             }
-            // What a creation that was killed left behind may be used again.
-            if let Some(stranger) = names.iter().find(|name| !known.contains(&name.as_str())) {
-                return exists(&format!("the directory holds `{stranger}`"));
+            // Files that a killed creation left can be reused.
+            if let Some(other) = names.iter().find(|name| !known.contains(&name.as_str())) {
+                return exists(&format!("the directory holds `{other}`"));
             }
         }
         Err(e) => return Err(e),
@@ -371,7 +374,7 @@ fn create_store(directory: &Path, options: &Options) -> Result<()> {
         }
     }
     write_catalog(directory, options, NewCatalog::default())?;
-    debug!(directory = %directory.display(), "made a store");
+    debug!(directory = %directory.display(), "created a store");
     Ok(())
 }
 

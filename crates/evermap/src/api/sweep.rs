@@ -1,25 +1,27 @@
-//! Tidying up after the dead: what killed processes left half-made or half-removed.
+//! Removes files that killed processes left: unfinished objects, and objects not completely
+//! removed.
 //!
-//! Done once a process, after its first change of the store. An unfinished file is told from one
-//! that is being made by its maker's token, a lock that ends with its holder.
+//! Runs once per process and store, after the first change of the store. A file in progress differs
+//! from an abandoned one by its creator's token, a lock that ends with its holder.
 
 use tracing::{debug, warn};
 
-use super::inner::{BUILDING, Inner, OBJECTS, lock};
+use super::inner::{BUILDING, OBJECTS, StoreInner, lock};
 use crate::address::random_uuid;
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::layout::{TOKEN_BYTES, parse_uuid, token_of};
 use crate::persist::Mut;
 
-impl Inner {
-    /// Once a process: finishes what killed processes left half-done. Failures wait for the next.
+impl StoreInner {
+    /// Finishes what killed processes left unfinished, once per process. After a failure, the next
+    /// process tries again.
     pub(super) fn sweep(&self) {
         if std::mem::replace(&mut *lock(&self.swept), true) {
             return;
         }
         if let Err(error) = self.sweep_building().and_then(|()| self.sweep_doomed()) {
-            warn!(%error, "leftovers of other processes stay for now");
+            warn!(%error, "cannot remove files that killed processes left");
         }
     }
 
@@ -34,7 +36,8 @@ impl Inner {
                 self.storage.rename(&path, &self.path_in(OBJECTS, uuid))?;
                 continue;
             }
-            // Its maker may have published it and ended in between: look again.
+            // The creator may have published the object and ended in between, so check the catalog
+            // again.
             if !self.maker_lives(uuid)?
                 && !self.catalog()?.look(|catalog, _| catalog.has_uuid(uuid))?
             {
@@ -53,7 +56,7 @@ impl Inner {
         self.catalog()?.change(|catalog| self.finish_removals(catalog))
     }
 
-    /// Removes the files of removed objects, durably, and the notes that they are to go.
+    /// Deletes the files of removed objects durably, and then clears the list of them.
     pub(super) fn finish_removals(&self, mut catalog: Mut<'_, Catalog>) -> Result<()> {
         for uuid in catalog.doomed.iter() {
             self.remove_files(*uuid);
@@ -63,7 +66,7 @@ impl Inner {
         Ok(())
     }
 
-    /// An id for a new object: our token, then random bits.
+    /// Returns an id for a new object: this process's token, then random bits.
     pub(super) fn new_uuid(&self) -> Result<[u8; 16]> {
         let mut own = lock(&self.token);
         let mut uuid = random_uuid()?;
@@ -71,7 +74,7 @@ impl Inner {
             Some(token) => token,
             None => loop {
                 let token = token_of(random_uuid()?);
-                if self.book.lock_token(token)? {
+                if self.lease_table.lock_token(token)? {
                     break *own.insert(token);
                 }
             },
@@ -82,6 +85,6 @@ impl Inner {
 
     fn maker_lives(&self, uuid: [u8; 16]) -> Result<bool> {
         let token = token_of(uuid);
-        Ok(*lock(&self.token) == Some(token) || self.book.token_is_locked(token)?)
+        Ok(*lock(&self.token) == Some(token) || self.lease_table.token_is_locked(token)?)
     }
 }

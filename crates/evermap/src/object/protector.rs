@@ -112,7 +112,7 @@ impl Protector {
         key: &AccessKey,
         region_set: &RegionSet,
     ) -> Result<Option<Arc<Protector>>> {
-        region_set.guard_by(key.key())?;
+        region_set.set_protection_key(key.key())?;
         info!(key = key.number(), base = region_set.base(), "under an embedder's key");
         Ok(Some(Arc::new(Protector { way: Way::Nothing, embedder: Some(key.clone()) })))
     }
@@ -201,7 +201,7 @@ impl Protector {
 
 impl Way {
     fn of_key(key: Arc<Key>, region_set: &RegionSet) -> Result<Way> {
-        region_set.guard_by(&key)?;
+        region_set.set_protection_key(&key)?;
         Ok(Way::Keys(key))
     }
 

@@ -197,10 +197,10 @@ impl Reader {
     }
 
     /// Puts the mappings under an embedder's protection key.
-    pub(crate) fn guard_by(&self, key: &AccessKey) -> Result<()> {
+    pub(crate) fn set_protection_key(&self, key: &AccessKey) -> Result<()> {
         let regions = self.superblock.regions().iter().zip(&self.mappings);
         for (region, mapping) in regions {
-            mapping.guard_by(key.key(), region.length, false)?;
+            mapping.set_protection_key(key.key(), region.length, false)?;
         }
         Ok(())
     }

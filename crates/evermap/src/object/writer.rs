@@ -157,7 +157,7 @@ impl Writer {
 
     /// Puts the object's memory under an embedder's key. Call it before
     /// [`protect`](Writer::protect).
-    pub(crate) fn guard_by(&mut self, key: &AccessKey) -> Result<()> {
+    pub(crate) fn set_protection_key(&mut self, key: &AccessKey) -> Result<()> {
         self.protector = Protector::of_embedder(key, &self.region_set)?;
         Ok(())
     }

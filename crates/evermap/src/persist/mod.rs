@@ -4,7 +4,7 @@
 //! their own object. One rule makes that safe: **safe code never gets a `&mut` to, nor a non-empty
 //! value of, a type that holds such pointers.** Readers get `&T`; writers get [`Mut`], a cursor
 //! that edits in place. A pointer-bearing value therefore can't outlive its mapping, can't move
-//! into another object and can't be freed twice. `docs/persist.md` gives the whole argument.
+//! into another object and can't be freed twice. `docs/persist.md` has the whole argument.
 //!
 //! Layouts are given with pointers of eight bytes. In a guest's object they have four, and
 //! everything else keeps its size and alignment.

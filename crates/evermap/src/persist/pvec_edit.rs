@@ -449,8 +449,8 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         unsafe { slice::from_raw_parts_mut(vec.first().as_ptr(), vec.len as usize) }
     }
 
-    /// Gives the vector a block for `capacity` elements, which must be at least its length and not
-    /// zero.
+    /// Allocates a block of `capacity` elements for the vector, which must be at least its length
+    /// and not zero.
     #[cold]
     fn resize_block(&mut self, capacity: usize) -> Result<(), Error> {
         let size = capacity

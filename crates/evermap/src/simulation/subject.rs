@@ -52,7 +52,7 @@ impl Addresses for Leases {
         Ok(self.next.fetch_add(bytes, Ordering::Relaxed))
     }
 
-    fn give_up(&self, _base: u64, _bytes: u64) {}
+    fn release(&self, _base: u64, _bytes: u64) {}
 }
 
 impl Worker {

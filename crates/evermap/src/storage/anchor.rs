@@ -1,8 +1,8 @@
-//! A directory that is held open.
+//! Directory handle for looking up names.
 //!
-//! Names in it are looked up in the directory itself, and not by its path: they lead to the same files
-//! when the directory was moved, and when another one has its path. The descriptor also keeps the
-//! file system from giving the directory's inode number to a new directory.
+//! Names are looked up in the open directory, not through its path. They lead to the same files
+//! after the directory was moved, or another one took its path. The open descriptor also prevents
+//! the file system from reusing the directory's inode number.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,7 +20,7 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// Opens the directory of this name, for looking names up in it. It is the one that `path` leads to.
+    /// Opens the directory `name`, which `path` leads to as well.
     pub(super) fn open(at: BorrowedFd<'_>, name: &Path, path: &Path) -> Result<Anchor> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = fs::openat(at, name, flags, Mode::empty())
@@ -28,7 +28,8 @@ impl Anchor {
         Ok(Anchor { descriptor, path: path.to_path_buf() })
     }
 
-    /// Where to look `path` up: in this directory if it begins with the directory's own path.
+    /// Returns the directory and the name to look `path` up: this directory if `path` begins with
+    /// the directory's own path.
     pub(super) fn resolve<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
         let own = self.path.as_os_str().as_bytes();
         let Some(rest) = path.as_os_str().as_bytes().strip_prefix(own) else {
@@ -39,7 +40,7 @@ impl Anchor {
         if name.is_empty() {
             return (self.descriptor.as_fd(), Path::new("."));
         }
-        // `store2` begins with `store`, and is no name in it.
+        // `store2` begins with `store`, but does not lie in it.
         if slashes == 0 && !own.ends_with(b"/") {
             return (CWD, path);
         }
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_in_the_directory_are_its_own_and_other_paths_are_not() {
+    fn only_paths_below_the_directory_are_resolved_in_it() {
         let directory = tempfile::tempdir().unwrap();
         let at = |own: &str, path: &str| {
             let own = directory.path().join(own).into_os_string();

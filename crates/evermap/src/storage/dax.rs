@@ -164,7 +164,7 @@ impl Window {
                 true
             }
             Err(error) => {
-                debug!(%error, "no synchronous mapping: writing by system calls");
+                debug!(%error, "no synchronous mapping, so writes use system calls");
                 self.refused = true;
                 false
             }

@@ -26,7 +26,7 @@ use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 
-/// How often a directory is emptied that other processes make files in.
+/// Maximum number of attempts to empty a directory in which other processes create files.
 const REMOVALS_MAX: usize = 10;
 
 /// The kernel's file systems.
@@ -46,7 +46,7 @@ pub(super) struct DiskFile {
 }
 
 impl Disk {
-    /// Where to look a path up.
+    /// Returns the directory and the name to look a path up.
     fn at<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
         self.anchor.as_ref().map_or((fs::CWD, path), |anchor| anchor.resolve(path))
     }
@@ -177,7 +177,7 @@ impl Storage for Disk {
         trace!(path = %path.display(), "remove all");
         for _ in 1..REMOVALS_MAX {
             match std::fs::remove_dir_all(path) {
-                // Another process made a file in it meanwhile.
+                // Another process has created a file in it since.
                 Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {}
                 removed => return removed.map_err(|e| Error::from_io(e, "remove", path)),
             }

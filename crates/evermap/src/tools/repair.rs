@@ -202,7 +202,7 @@ impl Repairer<'_> {
     }
 
     fn forget(&mut self, name: &str, uuid: [u8; 16]) -> Result<Option<String>> {
-        let done = self.store()?.mend_missing(name, uuid)?;
+        let done = self.store()?.repair_missing(name, uuid)?;
         Ok(done.then(|| format!("took `{name}` out of the catalog: its file is gone")))
     }
 
@@ -218,7 +218,7 @@ impl Repairer<'_> {
         let s = image.superblock();
         let found = Found { uuid, created_ns: s.created_ns, leases: leases_of(&image) };
         let own = s.name();
-        let name = self.store()?.mend_unnamed(&own, &found)?;
+        let name = self.store()?.repair_unnamed(&own, &found)?;
         Ok(Some(match name {
             Some(name) => format!("named {OBJECTS}/{} `{name}` in the catalog", hex(&uuid)),
             None => return Ok(None),
@@ -227,7 +227,7 @@ impl Repairer<'_> {
 
     fn record_leases(&mut self, uuid: [u8; 16]) -> Result<Option<String>> {
         let leases = leases_of(&self.image(uuid)?);
-        let done = self.store()?.mend_leases(uuid, &leases)?;
+        let done = self.store()?.repair_leases(uuid, &leases)?;
         Ok(done.then(|| format!("recorded the addresses of {OBJECTS}/{}", hex(&uuid))))
     }
 
@@ -257,7 +257,7 @@ impl Repairer<'_> {
             other => other.ok(),
         };
         if let Some(name) = name
-            && !self.store()?.mend_take_out(name, uuid)?
+            && !self.store()?.repair_take_out(name, uuid)?
         {
             return Ok(None);
         }

@@ -258,7 +258,7 @@ impl Lockstep {
         self.insert(new, size, fill);
     }
 
-    /// Checks that freeing a free block or the middle of a block is refused, whoever owns it.
+    /// Checks that freeing a free block or the middle of a block fails, whichever thread owns it.
     fn free_wrongly(&mut self, worker: usize) {
         let nth = self.random.below(self.freed.len());
         let Some(&address) = self.freed.get(nth) else { return };

@@ -1,20 +1,21 @@
-//! One session of an object that threads of this process share, and who may use it when.
+//! Session of an object that threads of this process share, and the rules for its use.
 //!
-//! Readers read the session's own mapping: the last commit, and over it the stores of the writer.
-//! A writer closes the lock before its first store and opens it when there is nothing that readers must
-//! not see. Readers may be inside while a commit looks at memory, writes its record, flushes, applies
-//! and checkpoints, because none of these changes a byte that a program can read:
+//! Readers read the session's own mapping, which holds the last commit and the writer's stores. A
+//! writer closes the lock before its first store, and opens it when there is nothing that readers
+//! must not see. Readers may be inside while a commit scans memory, writes its record, flushes,
+//! applies and checkpoints, because none of these steps changes a byte that a program can read:
 //!
-//! * The scan of the page table and the write protection that it sets concern stores alone.
-//! * Sealing a commit writes the head of page 0, which is not the program's; the root area behind it
-//!   stays as it is, but for the record of code of an object whose root is not there. Allocator metadata change too: readers have no access to them.
-//! * New memory is mapped anew at its place, of the same file: a page has the same bytes in both
-//!   mappings, and a fault in between waits for the kernel's lock of the address space.
-//! * An apply writes to the file what the private pages hold already. A private page is given back
-//!   only after that; the page of the file has the same bytes then. So has the copy of a file that
-//!   takes the file's place.
+//! * The page-table scan and the write protection that it sets affect only stores.
+//! * Sealing a commit writes the superblock in page 0, which programs do not read. The root area
+//!   after it stays unchanged, except for the code record of an object whose root is elsewhere.
+//!   Allocator metadata change too, but readers have no access to them.
+//! * Growth maps a range again in place, from the same file. A page has the same bytes in both
+//!   mappings, and a fault in between waits for the kernel's address space lock.
+//! * An apply writes to the file what the private pages already hold. A private page is released
+//!   only after that, when the page of the file has the same bytes. The same holds for a copy that
+//!   replaces the file.
 //!
-//! Rollback changes the mapping and takes growth back: it happens with the lock closed.
+//! Rollback changes the mapping and undoes growth, so it happens with the lock closed.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -26,11 +27,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tracing::warn;
 
 use super::facts::{Facts, Public};
-use super::held::{self, GivenUp, Held};
+use super::held::{self, Held, Released};
 use super::lock::{Refused, SlotLock};
 use super::options::{Reads, ShareOptions};
 use crate::api::application::{ApplicationKey, check_application};
-use crate::api::inner::{Current, Inner, OpenObject, lock};
+use crate::api::inner::{Current, OpenObject, StoreInner, lock};
 use crate::api::open_session::OpenSession;
 use crate::api::snapshot::busy_here;
 use crate::at_fork;
@@ -38,9 +39,9 @@ use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::object::MemoryInChild;
 
-/// An object that is open for sharing. Dropping it forgets what was not committed.
+/// An object open for sharing. Dropping it discards uncommitted changes.
 pub(in crate::api) struct SharedCore {
-    /// Only the writer whose turn it is touches it.
+    /// Accessed only by the writer whose turn it is.
     writing: UnsafeCell<Writing>,
     lock: SlotLock,
     options: ShareOptions,
@@ -48,9 +49,9 @@ pub(in crate::api) struct SharedCore {
     memory_in_child: MemoryInChild,
     /// The superblock when the object was opened.
     superblock: Box<Superblock>,
-    /// Identifies the lock in the list of what a thread holds. No number is used twice.
+    /// Identifies this lock in a thread's list of holdings. No number is used twice.
     number: u64,
-    /// Commits look for words that lead out of the object: a raw handle was opened.
+    /// Commits search for pointers out of the object, because a raw handle was opened.
     looks: AtomicBool,
     public: Public,
     /// The object and its file, for messages.
@@ -60,35 +61,35 @@ pub(in crate::api) struct SharedCore {
 
 struct Writing {
     open: OpenSession,
-    /// There may be stores that no commit has.
+    /// There may be uncommitted stores.
     stored: bool,
     /// The lock is open although a writer has its turn.
     readers_in: bool,
 }
 
-// SAFETY: `writing` is reached by a `Turn`, of which there is one at a time, or by whoever has the
-// core for itself. The session itself may be used by one thread after the other.
+// SAFETY: `writing` is accessed through a `Turn`, of which there is one at a time, or by the sole
+// owner of the core. The session may be used by one thread after the other.
 unsafe impl Send for SharedCore {}
-// SAFETY: as above; everything else is made for sharing.
+// SAFETY: as above. All other fields are `Sync`.
 unsafe impl Sync for SharedCore {}
 
 impl SharedCore {
-    /// Opens an object for sharing, or finds it open. `check` sees a newly mapped object and the path of
-    /// its file, and may refuse it.
+    /// Opens an object for sharing, or returns the open one. `check` gets a newly mapped object and
+    /// the path of its file, and may refuse it.
     pub(in crate::api) fn open(
-        inner: &Arc<Inner>,
+        inner: &Arc<StoreInner>,
         name: &str,
         options: &ShareOptions,
         application: Option<ApplicationKey>,
         check: impl Fn(&OpenSession, &Path) -> Result<()>,
     ) -> Result<Arc<SharedCore>> {
         at_fork::refuse_in_child(|| format!("store {}", inner.directory.display()))?;
-        // One after the other: the second call finds what the first one opens.
+        // Serialise openings, so that a second call finds the object that the first one opens.
         let _opening = lock(&inner.sharing);
         inner.find_and_open(name, |located| {
             let uuid = located.uuid;
             let (open, current) = inner.open_object(uuid);
-            // The list is unlocked first: the end of a snapshot or of a shared object locks it.
+            // Unlock the list first, because dropping a snapshot or a shared object locks it.
             drop(open);
             if let Current::Shared(core) = current {
                 check_application(inner, name, &core.superblock, application)?;
@@ -131,14 +132,15 @@ impl SharedCore {
         })
     }
 
-    /// Refuses code of another build, and has commits look for words that lead out of the object: for
-    /// the first raw handle. Readers stay; a writer is waited for.
+    /// Refuses code of another build, and makes commits search for pointers out of the object.
+    /// Called for each raw handle, and does the work for the first one. Waits for a writer. Readers
+    /// may stay.
     pub(super) fn look_for_foreign(&self) -> Result<()> {
         if self.looks.load(Ordering::Acquire) {
             return Ok(());
         }
         self.upkeep(|open| {
-            // Another handle may have come first, and the program may rely on what it told that one.
+            // Another handle may have come first, and the program may rely on its result.
             if !self.looks.load(Ordering::Acquire) {
                 open.look_for_foreign(&self.options.write)?;
                 self.looks.store(true, Ordering::Release);
@@ -147,7 +149,7 @@ impl SharedCore {
         })
     }
 
-    /// The superblock as it was when the object was opened.
+    /// Returns the superblock as of the opening of the object.
     pub(in crate::api) fn superblock(&self) -> &Superblock {
         &self.superblock
     }
@@ -162,8 +164,8 @@ impl SharedCore {
         self.lock.is_in_use()
     }
 
-    /// Begins to read in the calling thread. Each success is ended once, by
-    /// [`end_read`](SharedCore::end_read) in the same thread.
+    /// Begins a read in the calling thread. The same thread ends each successful call once, with
+    /// [`end_read`](SharedCore::end_read).
     #[inline]
     pub(in crate::api) fn begin_read(&self) -> Result<()> {
         match held::read_again(self.number) {
@@ -181,7 +183,7 @@ impl SharedCore {
         }
     }
 
-    /// Begins to read if that takes no waiting.
+    /// Begins a read if that needs no waiting.
     #[inline]
     pub(super) fn try_begin_read(&self) -> Result<bool> {
         match held::read_again(self.number) {
@@ -198,35 +200,36 @@ impl SharedCore {
         Ok(place.is_some())
     }
 
-    /// Ends one read of the calling thread; false when it does not read.
+    /// Ends one read of the calling thread. Returns false if the thread does not read.
     #[inline]
     pub(in crate::api) fn end_read(&self) -> bool {
-        match held::give_up(self.number, true) {
-            GivenUp::Nothing => return false,
-            GivenUp::Last(Some(place)) => self.lock.leave(place),
-            GivenUp::OneOfSeveral | GivenUp::Last(None) => {}
+        match held::release(self.number, true) {
+            Released::Nothing => return false,
+            Released::Last(Some(place)) => self.lock.leave(place),
+            Released::OneOfSeveral | Released::Last(None) => {}
         }
         true
     }
 
-    /// Begins to write in the calling thread: waits for earlier writers, then for readers to leave.
+    /// Begins a write in the calling thread. Waits for earlier writers, then for readers to leave.
     pub(in crate::api) fn begin_write(&self) -> Result<Turn<'_>> {
         let turn = self.take_turn()?;
         self.lock.close();
         Ok(turn)
     }
 
-    /// Makes what is committed durable. Readers stay.
+    /// Makes all commits durable. Readers may stay.
     pub(super) fn sync(&self) -> Result<()> {
         self.upkeep(OpenSession::sync)
     }
 
-    /// Writes commits to the object file and empties the log. Readers stay.
+    /// Writes commits to the object file and empties the log. Readers may stay.
     pub(super) fn checkpoint(&self) -> Result<bool> {
         self.upkeep(OpenSession::checkpoint)
     }
 
-    /// A writer's turn with the lock open: for calls that change nothing that readers see.
+    /// Runs a call in a writer's turn with the lock open. For calls that change nothing that
+    /// readers see.
     fn upkeep<R>(&self, call: impl FnOnce(&mut OpenSession) -> Result<R>) -> Result<R> {
         let mut turn = self.take_turn()?;
         turn.writing().readers_in = true;
@@ -246,17 +249,17 @@ impl SharedCore {
         Ok(Turn { core: self, of_this_thread: PhantomData })
     }
 
-    /// Ends the session. Everything else has been dropped.
+    /// Ends the session. No other handle exists.
     pub(in crate::api) fn close(mut self) -> Result<()> {
         self.writing.get_mut().open.end()
     }
 
-    /// Refuses what a child must not do, also in the thread that had the turn when it forked.
+    /// Fails in a forked child, also in the thread that had the turn when it forked.
     pub(super) fn refuse_in_child(&self) -> Result<()> {
         at_fork::refuse_in_child(|| self.display_name.clone())
     }
 
-    /// Refuses to read in a child that does not have the object's memory.
+    /// Fails in a forked child that does not have the object's memory.
     #[inline]
     fn check_memory(&self) -> Result<()> {
         match at_fork::is_child() && !self.memory_in_child.is_here() {
@@ -279,15 +282,15 @@ impl SharedCore {
     }
 }
 
-/// The turn of the calling thread as the writer of a shared object.
+/// Turn of the calling thread as the writer of a shared object.
 pub(in crate::api) struct Turn<'a> {
     core: &'a SharedCore,
-    /// It ends in the thread that has it noted.
+    /// Must end in the thread that recorded it.
     of_this_thread: PhantomData<*const ()>,
 }
 
 impl<'a> Turn<'a> {
-    /// The turn that the calling thread has already, for callers that cannot keep a guard.
+    /// Returns the turn that the calling thread already has, for callers that cannot keep a guard.
     pub(super) fn resume(core: &'a SharedCore) -> Option<ManuallyDrop<Turn<'a>>> {
         (held::held(core.number) == Held::Writing)
             .then(|| ManuallyDrop::new(Turn { core, of_this_thread: PhantomData }))
@@ -298,18 +301,18 @@ impl<'a> Turn<'a> {
         unsafe { &mut *self.core.writing.get() }
     }
 
-    /// The session, for looking at.
+    /// Returns the session for reading.
     pub(in crate::api) fn session(&self) -> &OpenSession {
         // SAFETY: there is one turn at a time, and it is borrowed here.
         unsafe { &(*self.core.writing.get()).open }
     }
 
-    /// The session, for calls that change nothing that readers see.
+    /// Returns the session for calls that change nothing that readers see.
     pub(super) fn session_mut(&mut self) -> &mut OpenSession {
         &mut self.writing().open
     }
 
-    /// The session, for storing to the object: no reader is inside from now on.
+    /// Returns the session for stores to the object. No reader is inside from now on.
     pub(in crate::api) fn storing(&mut self) -> &mut OpenSession {
         self.exclude_readers();
         let writing = self.writing();
@@ -337,7 +340,7 @@ impl<'a> Turn<'a> {
         committed
     }
 
-    /// Runs a call that commits, and then changes what is mapped.
+    /// Runs a call that commits and then changes the mapping.
     pub(super) fn with_readers_out<R>(
         &mut self,
         call: impl FnOnce(&mut OpenSession) -> Result<R>,
@@ -351,10 +354,11 @@ impl<'a> Turn<'a> {
         result
     }
 
-    /// Are there changes that no commit has? Looks at memory, see [`OpenSession::has_changes`].
+    /// Returns true if there are uncommitted changes. Scans memory, see
+    /// [`OpenSession::has_changes`].
     pub(super) fn has_changes(&mut self) -> bool {
         let writing = self.writing();
-        // After a failed flush there is nothing that could be committed or rolled back.
+        // After a failed flush, nothing can be committed or rolled back.
         let changed = writing.open.has_changes().unwrap_or(false);
         writing.stored = changed;
         changed
@@ -368,7 +372,7 @@ impl<'a> Turn<'a> {
                 self.writing().stored = false;
                 self.publish();
             }
-            // What is mapped is neither the last commit nor what was stored.
+            // The mapping now shows neither the last commit nor the stores since.
             Err(error) => self.core.lock.break_down(error.to_string()),
         }
         self.break_if_unusable();
@@ -380,8 +384,8 @@ impl<'a> Turn<'a> {
         self.core.public.renew(self.session());
     }
 
-    /// After a failed flush nobody can tell whether what is mapped will be there after a crash: no
-    /// reader may see it any more.
+    /// Breaks the lock after a failed flush. It is then unknown whether the mapped state survives a
+    /// crash, so no further reader may see it.
     fn break_if_unusable(&mut self) {
         if let Err(error) = self.session().check_usable() {
             let why = match error {
@@ -394,18 +398,19 @@ impl<'a> Turn<'a> {
 }
 
 impl Drop for Turn<'_> {
-    /// Forgets what was not committed, also while a panic unwinds: readers find the last commit.
+    /// Discards uncommitted changes, also while a panic unwinds, so that readers find the last
+    /// commit.
     fn drop(&mut self) {
         if self.writing().stored && self.session().check_usable().is_ok() {
-            warn!(object = self.core.display_name, "changes that were not committed are forgotten");
+            warn!(object = self.core.display_name, "uncommitted changes are discarded");
             if let Err(error) = self.rollback() {
-                warn!(%error, object = self.core.display_name, "changes cannot be taken back");
+                warn!(%error, object = self.core.display_name, "cannot roll back changes");
             }
         }
         if !std::mem::take(&mut self.writing().readers_in) {
             self.core.lock.open();
         }
-        held::give_up(self.core.number, false);
+        held::release(self.core.number, false);
         self.core.lock.end_turn();
     }
 }

@@ -1,8 +1,8 @@
-//! Facts about a shared object that need no turn: any thread may read them at any time, in a forked
-//! child too.
+//! Facts about a shared object that any thread may read at any time, without a turn, also in a
+//! forked child.
 //!
-//! They are kept twice, each under a lock of its own. The writer changes one after the other, so a
-//! fork finds at least one of the locks free of it: a child reads that one and never waits.
+//! There are two copies, each with its own lock. The writer changes one after the other, so at a
+//! fork it holds at most one of the locks. A child reads the other copy and never waits.
 
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 
@@ -33,7 +33,7 @@ impl Facts {
     }
 }
 
-/// The newest facts.
+/// Newest facts, in two copies.
 pub(super) struct Public {
     copies: [RwLock<Arc<Facts>>; 2],
 }
@@ -55,7 +55,7 @@ impl Public {
         self.read_either()
     }
 
-    /// Reads a copy that the writer was not changing, without waiting for a thread.
+    /// Reads a copy that the writer was not changing. Never waits for another thread.
     fn read_either(&self) -> Arc<Facts> {
         loop {
             for copy in &self.copies {
@@ -68,7 +68,7 @@ impl Public {
         }
     }
 
-    /// Renews them; by the writer whose turn it is. A child changes nothing.
+    /// Renews both copies. Called by the writer whose turn it is. Does nothing in a forked child.
     pub(super) fn renew(&self, open: &OpenSession) {
         if at_fork::is_child() {
             return;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_reads_the_copy_that_its_parents_writer_had_not_locked() {
+    fn a_child_reads_the_copy_that_the_writer_had_not_locked() {
         let facts = Facts {
             root_address: 1,
             root_bytes: 2,

@@ -1,26 +1,27 @@
 //! List of the shared objects that the calling thread reads or writes.
 //!
-//! A thread that reads may read again without a look at the lock, so that a waiting writer cannot
-//! come between the two. A thread that would wait for itself is refused instead.
+//! A thread that reads may read again without taking the lock, so that a waiting writer cannot come
+//! in between. A thread that would wait for itself gets an error instead. A holding must be
+//! released in the thread that recorded it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::lock::Place;
 
-/// A thread's part in one lock, known by the lock's number.
+/// Holding of a thread in one lock, identified by the lock's number.
 #[derive(Clone, Copy, Debug)]
 struct Holding {
     lock: u64,
-    /// Guards of this thread for reading; they share one place.
+    /// Number of read guards of this thread. They share one place.
     reads: u64,
-    /// The place; `None` for a writer.
+    /// Place in the lock. `None` for a writer.
     place: Option<Place>,
 }
 
 thread_local! {
     static HOLDINGS: RefCell<Vec<Holding>> = const { RefCell::new(Vec::new()) };
-    /// The thread's number, from one on; zero before it is asked for.
+    /// Number of the thread, from one. Zero before the first use.
     static NUMBER: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -32,7 +33,7 @@ pub(super) enum Held {
     Writing,
 }
 
-/// The calling thread's number: threads have different ones, and neighbours follow each other.
+/// Returns the calling thread's number. Numbers are unique and consecutive.
 #[inline]
 pub(super) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
@@ -53,7 +54,7 @@ pub(super) fn held(lock: u64) -> Held {
     })
 }
 
-/// Counts a further read of a thread that holds the lock. Says how it did before.
+/// Counts a further read if the calling thread already reads. Returns the thread's state before.
 #[inline]
 pub(super) fn read_again(lock: u64) -> Held {
     HOLDINGS.with_borrow_mut(|holdings| match holdings.iter_mut().find(|h| h.lock == lock) {
@@ -66,36 +67,36 @@ pub(super) fn read_again(lock: u64) -> Held {
     })
 }
 
-/// Notes that the calling thread reads, or with no place, that it writes.
+/// Records that the calling thread reads or, without a place, that it writes.
 #[inline]
 pub(super) fn note(lock: u64, place: Option<Place>) {
     HOLDINGS.with_borrow_mut(|holdings| holdings.push(Holding { lock, reads: 1, place }));
 }
 
-/// Result of giving a lock up.
+/// Result of releasing a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GivenUp {
-    /// It did not hold the lock that way.
+pub(super) enum Released {
+    /// The thread did not hold the lock in this way.
     Nothing,
-    /// It still reads.
+    /// The thread still reads.
     OneOfSeveral,
-    /// Its last read, or its write.
+    /// Released the thread's last read, or its write.
     Last(Option<Place>),
 }
 
-/// Forgets one read of the calling thread, or its write.
+/// Releases one read of the calling thread, or its write.
 #[inline]
-pub(super) fn give_up(lock: u64, reading: bool) -> GivenUp {
+pub(super) fn release(lock: u64, reading: bool) -> Released {
     HOLDINGS.with_borrow_mut(|holdings| {
         let found = holdings
             .iter()
             .position(|h| h.lock == lock)
             .filter(|&at| holdings[at].place.is_some() == reading);
-        let Some(at) = found else { return GivenUp::Nothing };
+        let Some(at) = found else { return Released::Nothing };
         holdings[at].reads -= 1;
         match holdings[at].reads {
-            0 => GivenUp::Last(holdings.swap_remove(at).place),
-            _ => GivenUp::OneOfSeveral,
+            0 => Released::Last(holdings.swap_remove(at).place),
+            _ => Released::OneOfSeveral,
         }
     })
 }

@@ -1,53 +1,54 @@
 //! The lock of a shared object: many readers, one writer at a time, and neither starves.
 //!
-//! A reader counts itself in a slot of its own cache line, so that readers on different processors
-//! share no line that changes. With no writer there, entering and leaving cost one atomic addition
-//! each. A writer closes the lock and waits until every slot is empty. While it is closed, readers
-//! wait; the writer lets all that wait in when it opens the lock, before the next writer can close
-//! it. Writers take turns in the order in which they came.
+//! A reader counts itself in a slot with its own cache line, so that readers on different
+//! processors do not write to the same line. Without a writer, entering and leaving cost one atomic
+//! addition each. A writer closes the lock and waits until every slot is empty. Readers wait while
+//! the lock is closed. When the writer opens the lock, it lets in all waiting readers before the
+//! next writer can close it. Writers take turns in the order of their arrival.
 //!
-//! A writer can also open the lock and keep its turn: readers come in, other writers do not. That is
-//! how readers run beside a flush.
+//! A writer can also open the lock and keep its turn: readers enter, other writers do not. This
+//! lets readers run during a flush.
 //!
-//! The module around this file says what an atomic and a mutex are: `tests/share_lock.rs` has loom
-//! try every interleaving.
+//! The parent module defines the atomics and the mutex, so that `tests/share_lock.rs` can run this
+//! file under loom, which tries every interleaving.
 //!
-//! Invariants: `closed` changes only under the mutex, by the writer whose turn it is. After a writer
-//! has seen a slot empty while the lock is closed, no reader enters by that slot: a reader that counts
-//! itself there sees `closed` and leaves. The writer that opens counts the readers in that waited.
+//! Invariants: `closed` changes only under the mutex, by the writer whose turn it is. After a
+//! writer has seen a slot empty while the lock is closed, no reader enters through that slot,
+//! because a reader that counts itself there sees `closed` and leaves. The writer that opens the
+//! lock counts the waiting readers in.
 
 use super::sync::{
     AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, PoisonError, order,
 };
 
-/// Slots of readers; threads beyond that share them. A power of two.
+/// Number of reader slots, a power of two. Further threads share them.
 pub(super) const SLOTS: usize = if cfg!(evermap_loom) { 2 } else { 32 };
-/// The slot of readers that a writer counted in.
+/// Slot of readers that a writer counted in.
 const LET_IN: usize = SLOTS;
 
-/// Readers that count themselves here. Two lines: the processor fetches lines in pairs.
+/// Reader slot. Takes two cache lines, because the processor fetches lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Slot(AtomicU64);
 
-/// Why a lock cannot be had.
+/// Reason for refusing a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It was [broken](SlotLock::break_down), for this reason.
+    /// The lock was [broken](SlotLock::break_down), for this reason.
     Broken(String),
-    /// This process was forked from the one that made the lock. Nobody writes here, and a writer of the
-    /// parent that had the lock closed will never open it here.
+    /// This process was forked from the creator of the lock. No thread writes here, and if a writer
+    /// of the parent had closed the lock, no thread opens it here.
     Forked,
 }
 
-/// A place in the lock that a reader has.
+/// Place of a reader in the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(usize);
 
 #[derive(Debug)]
 pub(super) struct SlotLock {
     slots: [Slot; SLOTS + 1],
-    /// A writer stores, or waits for readers to leave.
+    /// True while a writer stores or waits for readers to leave.
     closed: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -55,12 +56,12 @@ pub(super) struct SlotLock {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The ticket that the next writer gets, and the one whose turn it is.
+    /// Ticket for the next writer, and `serving`, the ticket whose turn it is.
     next_ticket: u64,
     serving: u64,
-    /// Readers that wait until the lock is opened.
+    /// Number of readers that wait for the lock to open.
     waiting: u64,
-    /// Number of openings.
+    /// Number of times that the lock was opened.
     openings: u64,
     broken: Option<String>,
 }
@@ -75,13 +76,13 @@ impl SlotLock {
         }
     }
 
-    /// Enters as a reader. `number` is the thread's own.
+    /// Enters as a reader. `number` is the thread's number.
     #[inline]
     pub(super) fn enter(&self, number: usize) -> Result<Place, Refused> {
         let place = Place(number % SLOTS);
         self.slots[place.0].0.fetch_add(1, Ordering::SeqCst);
-        // The addition above comes before this load, as a writer's closing comes before its look at
-        // the slots: either it sees us, or we see that it has closed.
+        // The addition above precedes this load, and a writer's store to `closed` precedes its
+        // loads of the slots. So either the writer sees this reader, or the reader sees `closed`.
         order();
         if !self.closed.load(Ordering::SeqCst) {
             return Ok(place);
@@ -89,7 +90,7 @@ impl SlotLock {
         self.wait_to_enter(place)
     }
 
-    /// Enters as a reader if no writer is in the way; `None` if one is.
+    /// Enters as a reader if no writer has closed the lock. Returns `None` otherwise.
     #[inline]
     pub(super) fn try_enter(&self, number: usize) -> Result<Option<Place>, Refused> {
         let place = Place(number % SLOTS);
@@ -144,13 +145,13 @@ impl SlotLock {
     #[cold]
     fn tell_writer(&self) {
         if self.check_process().is_ok() {
-            // With the mutex: the writer has not looked at the slots yet, or it waits already.
+            // Holding the mutex: the writer either has not read the slots yet, or already waits.
             let _state = self.lock();
             self.changed.notify_all();
         }
     }
 
-    /// Waits for the turn of the calling thread as a writer. Readers may be inside.
+    /// Waits for the calling thread's turn as a writer. Readers may be inside.
     pub(super) fn take_turn(&self) -> Result<(), Refused> {
         self.check_process()?;
         let mut state = self.lock();
@@ -170,10 +171,11 @@ impl SlotLock {
         }
     }
 
-    /// Closes the lock to readers and waits until none is inside. By the writer whose turn it is.
+    /// Closes the lock to readers and waits until none is inside. Called by the writer whose turn
+    /// it is.
     pub(super) fn close(&self) {
         if self.check_process().is_err() {
-            // A forked child has the calling thread alone: no reader is there to leave.
+            // A forked child has only the calling thread, so there is no reader to wait for.
             return;
         }
         let mut state = self.lock();
@@ -184,7 +186,8 @@ impl SlotLock {
         }
     }
 
-    /// Lets readers in, those that wait before the next writer can close the lock again.
+    /// Opens the lock to readers. Waiting readers enter before the next writer can close the lock
+    /// again.
     pub(super) fn open(&self) {
         if self.check_process().is_err() {
             return;
@@ -208,8 +211,8 @@ impl SlotLock {
         }
     }
 
-    /// Closes the lock for good: every thread that wants it from now on is refused. By the writer whose
-    /// turn it is; readers that are inside stay.
+    /// Closes the lock permanently, so that every later attempt to take it fails. Called by the
+    /// writer whose turn it is. Readers that are inside stay.
     pub(super) fn break_down(&self, why: String) {
         if self.check_process().is_ok() {
             let mut state = self.lock();
@@ -219,7 +222,7 @@ impl SlotLock {
         }
     }
 
-    /// Returns true while threads are inside or wait. False in a forked child.
+    /// Returns true while threads are inside or waiting. Returns false in a forked child.
     pub(super) fn is_in_use(&self) -> bool {
         if self.check_process().is_err() {
             return false;
@@ -230,7 +233,7 @@ impl SlotLock {
             || self.slots.iter().any(|slot| slot.0.load(Ordering::SeqCst) != 0)
     }
 
-    /// In a forked child the mutex may have been locked by a thread that is not there.
+    /// Fails in a forked child, where the mutex may be locked by a thread that does not exist.
     fn check_process(&self) -> Result<(), Refused> {
         match super::sync::is_child() {
             false => Ok(()),

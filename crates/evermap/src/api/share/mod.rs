@@ -1,7 +1,8 @@
-//! Objects that the threads of one process share: many read, one writes, all in one mapping.
+//! Shared objects: many threads of a process read, one writes, all in one mapping.
 //!
-//! `docs/durability.md` has what a reader sees and when. The lock is in `lock`, what a thread holds in
-//! `held`, the session behind it in `core`; here are the types that make Rust's borrows follow it.
+//! `docs/durability.md` describes what a reader sees and when. The lock is in `lock`, the holdings
+//! of a thread in `held`, and the session in `core`. The types here make Rust's borrow checker
+//! enforce the lock.
 
 mod core;
 mod facts;
@@ -10,14 +11,14 @@ mod lock;
 mod options;
 mod raw;
 
-/// The atomics and locks of the lock; under loom `tests/share_lock.rs` has others.
+/// Atomics and mutex of the lock. `tests/share_lock.rs` replaces them under loom.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     pub(super) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
     pub(super) use crate::at_fork::is_child;
 
-    /// Sequentially consistent accesses are ordered by themselves.
+    /// Does nothing: sequentially consistent accesses are ordered by themselves.
     #[inline(always)]
     pub(super) fn order() {}
 }
@@ -41,13 +42,12 @@ use crate::api::home::Use;
 use crate::error::Result;
 use crate::persist::{Mut, Persist};
 
-/// An object that the threads of this process read and write. Cheap to clone; all clones, and all that
-/// [`Store::share`] gives for one object, are the same.
+/// An object that threads of this process read and write. Cheap to clone. All clones, and all
+/// handles that [`Store::share`] returns for one object, share one session.
 ///
-/// [`read`](Shared::read) waits while a writer stores, and for its commit;
-/// [`write`](Shared::write) waits for the readers that are inside and for earlier writers. While no
-/// writer is there, a read takes an atomic addition to begin and one to end. Other processes may read
-/// the object as ever.
+/// [`read`](Shared::read) waits while a writer stores, and for its commit. [`write`](Shared::write)
+/// waits for readers that are inside and for earlier writers. Without a writer, a read costs one
+/// atomic addition to begin and one to end. Other processes may read the object as usual.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -74,7 +74,7 @@ pub struct Shared<T> {
     root: NonNull<T>,
 }
 
-// SAFETY: a handle gives `&T` to readers of several threads, and `Mut<T>` to one writer at a time.
+// SAFETY: a handle gives `&T` to readers in several threads, and `Mut<T>` to one writer at a time.
 unsafe impl<T: Send + Sync> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
@@ -88,25 +88,26 @@ impl<T> Clone for Shared<T> {
 impl Store {
     /// Opens an object for the threads of this process to read and write.
     ///
-    /// While a handle lives, [`read`](Store::read) and [`write`](Store::write) of the object in this
-    /// process are `Busy`; to other processes this one is its writer.
+    /// While a handle exists, [`read`](Store::read) and [`write`](Store::write) of the object in
+    /// this process return `Busy`. For other processes, this process is the object's writer.
     ///
     /// # Errors
-    /// As [`write`](Store::write); `Busy` also when it is shared here with other options.
+    /// Same errors as [`write`](Store::write); `Busy` also if it is shared here with other options.
     pub fn share<T: Persist>(&self, name: &str) -> Result<Shared<T>> {
         let write = self.home.options.write.clone();
         self.share_with(name, &ShareOptions::new().write_options(write))
     }
 
-    /// As [`share`](Store::share), with choices of its own.
+    /// Like [`share`](Store::share), with options for this object.
     ///
     /// # Errors
-    /// As [`share`](Store::share).
+    /// Same errors as [`share`](Store::share).
     pub fn share_with<T: Persist>(&self, name: &str, options: &ShareOptions) -> Result<Shared<T>> {
         self.home.run(Use::Open, |inner| {
             let core = SharedCore::open(inner, name, options, self.application, |open, path| {
                 let root = root_as::<T>(inner, name, open.superblock())?;
-                // SAFETY: the session maps the object as of its superblock, and no writer is there yet.
+                // SAFETY: the session maps the object as of its superblock, and no writer is there
+                // yet.
                 unsafe { check_root(root, open.superblock(), path) }
             })?;
             let root = root_as::<T>(inner, name, core.superblock())?;
@@ -116,15 +117,16 @@ impl Store {
 }
 
 impl<T: Persist> Shared<T> {
-    /// Begins to read: waits while a writer stores and, with [`Reads::Acknowledged`], while it commits.
+    /// Begins a read. Waits while a writer stores and, with [`Reads::Acknowledged`], while it
+    /// commits.
     ///
-    /// A thread that reads already reads on at once, also while a writer waits. The longest wait is one
-    /// write section, with its commit unless [`Reads::EarlyRead`] was chosen, and before that the reads
-    /// that were under way when that writer came.
+    /// A thread that already reads does not wait, even while a writer waits. The longest wait is
+    /// the reads in progress when a writer came, and then that write section, with its commit
+    /// unless [`Reads::EarlyRead`] was chosen.
     ///
     /// # Errors
-    /// `WouldDeadlock` when the calling thread writes the object; `DurabilityUnknown` after a flush
-    /// failed: drop all handles and share the object again, which finds its last durable commit;
+    /// `WouldDeadlock` if the calling thread writes the object. `DurabilityUnknown` after a failed
+    /// flush: drop all handles and share the object again, which finds its last durable commit.
     /// `Forked` in a child that was forked while a thread was storing to the object.
     #[inline]
     pub fn read(&self) -> Result<SharedRead<'_, T>> {
@@ -132,38 +134,39 @@ impl<T: Persist> Shared<T> {
         Ok(SharedRead { shared: self, of_this_thread: PhantomData })
     }
 
-    /// Begins to write: waits for earlier writers, then for the readers that are inside. Readers that
-    /// come meanwhile wait, so that a writer does not starve.
+    /// Begins a write. Waits for earlier writers, then for readers that are inside. Later readers
+    /// wait, so that a writer does not starve.
     ///
     /// # Errors
-    /// As [`read`](Shared::read); `WouldDeadlock` also when the calling thread reads the object.
+    /// Same errors as [`read`](Shared::read); `WouldDeadlock` also if the calling thread reads the
+    /// object.
     pub fn write(&self) -> Result<SharedWrite<'_, T>> {
         Ok(SharedWrite { turn: self.core.begin_write()?, root: self.root })
     }
 
-    /// Makes everything committed so far durable, beside readers. See
-    /// [`Session::sync`](crate::Session::sync).
+    /// Makes all commits durable. Readers may stay. See [`Session::sync`](crate::Session::sync).
     ///
     /// # Errors
-    /// As [`write`](Shared::write), and those of `Session::sync`.
+    /// Same errors as [`write`](Shared::write) and `Session::sync`.
     pub fn sync(&self) -> Result<()> {
         self.core.sync()
     }
 
-    /// Writes all commits to the object file and empties the log, beside readers of this process. See
-    /// [`Session::checkpoint`](crate::Session::checkpoint).
+    /// Writes all commits to the object file and empties the log. Readers of this process may stay.
+    /// See [`Session::checkpoint`](crate::Session::checkpoint).
     ///
     /// # Errors
-    /// As [`sync`](Shared::sync).
+    /// Same errors as [`sync`](Shared::sync).
     pub fn checkpoint(&self) -> Result<bool> {
         self.core.checkpoint()
     }
 
-    /// Gives this handle up. The last one ends the session, as [`Session::close`](crate::Session::close)
-    /// does; dropping it does the same, but has no way to report errors.
+    /// Releases this handle. The last one ends the session, as
+    /// [`Session::close`](crate::Session::close) does. Dropping it does the same, but cannot return
+    /// errors.
     ///
     /// # Errors
-    /// What was committed is durable whatever this returns; after an error the next opening finishes the
+    /// Commits are durable whatever this returns. After an error, the next opening finishes the
     /// work.
     pub fn close(self) -> Result<()> {
         Arc::into_inner(self.core).map_or(Ok(()), SharedCore::close)
@@ -176,8 +179,8 @@ impl<T> std::fmt::Debug for Shared<T> {
     }
 }
 
-/// A read of a [`Shared`] object by one thread. Dereferences to the root. Writers wait until it is
-/// dropped.
+/// Read guard of a [`Shared`] object for one thread. Dereferences to the root. Writers wait until
+/// it is dropped.
 ///
 /// References into the object cannot outlive it:
 ///
@@ -193,7 +196,7 @@ impl<T> std::fmt::Debug for Shared<T> {
 #[must_use = "writers wait only while the guard lives"]
 pub struct SharedRead<'a, T: Persist> {
     shared: &'a Shared<T>,
-    /// A thread's reads are noted in that thread.
+    /// A read is recorded in its thread.
     of_this_thread: PhantomData<*const ()>,
 }
 
@@ -202,8 +205,8 @@ impl<T: Persist> Deref for SharedRead<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the root's type, place and alignment were checked at opening; the mapping lives in
-        // the handle that is borrowed, and no writer stores to it while a reader is inside.
+        // SAFETY: the root's type, place and alignment were checked at opening; the mapping lives
+        // in the borrowed handle, and no writer stores to it while a reader is inside.
         unsafe { self.shared.root.as_ref() }
     }
 }
@@ -221,11 +224,10 @@ impl<T: Persist + std::fmt::Debug> std::fmt::Debug for SharedRead<'_, T> {
     }
 }
 
-/// A write section of a [`Shared`] object, by one thread. Dereferences to the root.
+/// Write guard of a [`Shared`] object for one thread. Dereferences to the root.
 ///
-/// [`commit`](SharedWrite::commit) makes what was stored part of the object; dropping the guard forgets
-/// what was not committed, also when a panic drops it, and leaves a line in the log. Readers never see
-/// it then.
+/// [`commit`](SharedWrite::commit) makes the changes part of the object. Dropping the guard, also
+/// by a panic, discards uncommitted changes and logs a warning. Readers never see them.
 #[must_use = "readers wait only while the guard lives; what is not committed is forgotten"]
 pub struct SharedWrite<'a, T> {
     turn: Turn<'a>,
@@ -233,67 +235,68 @@ pub struct SharedWrite<'a, T> {
 }
 
 impl<T: Persist> SharedWrite<'_, T> {
-    /// The root, for editing. After a commit with [`Reads::EarlyRead`] this waits for the readers that
-    /// came meanwhile.
+    /// Returns the root for editing. After a commit with [`Reads::EarlyRead`], waits for the
+    /// readers that have entered since.
     pub fn root_mut(&mut self) -> Mut<'_, T> {
         let root = self.root;
         // SAFETY: the root's type was checked at opening, the mapping lives in the session, and the
-        // turn is borrowed exclusively: no reader and no other writer has a reference into the object.
+        // turn is borrowed exclusively: no reader and no other writer has a reference into the
+        // object.
         unsafe { Mut::from_raw(self.turn.storing().heap(), root) }
     }
 
-    /// The object's allocator, for code that manages its own memory in the object.
+    /// Returns the object's allocator, for code that manages its own memory in the object.
     pub fn heap(&mut self) -> &Heap {
         self.turn.storing().heap()
     }
 
-    /// Makes everything done since the last commit part of the object. As
-    /// [`Session::commit`](crate::Session::commit) otherwise.
+    /// Commits all changes since the last commit, like [`Session::commit`](crate::Session::commit).
     ///
-    /// With [`Reads::EarlyRead`] readers come in when this begins. Should it fail before the commit
-    /// point, they have seen changes that are not committed; commit again, or roll back, which waits for
-    /// them to leave.
+    /// With [`Reads::EarlyRead`], readers enter when this begins. If it fails before the commit
+    /// point, they have seen uncommitted changes. Commit again, or roll back, which waits for them
+    /// to leave.
     ///
     /// # Errors
-    /// As `Session::commit`. After `DurabilityUnknown` every further read and write returns that too.
+    /// Same errors as `Session::commit`. After `DurabilityUnknown`, every further read and write
+    /// returns the same error.
     pub fn commit(&mut self) -> Result<bool> {
         self.turn.commit()
     }
 
-    /// Forgets everything done since the last commit.
+    /// Discards all changes since the last commit.
     ///
     /// # Errors
-    /// When the kernel refuses to give the pages back: every further read and write returns
-    /// `DurabilityUnknown` then.
+    /// When the kernel refuses to release the pages. After that, every further read and write
+    /// returns `DurabilityUnknown`.
     pub fn rollback(&mut self) -> Result<()> {
         self.turn.rollback()
     }
 
-    /// As [`Session::reserve`](crate::Session::reserve).
+    /// Like [`Session::reserve`](crate::Session::reserve).
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`Session::reserve`](crate::Session::reserve).
     pub fn reserve(&mut self, bytes: u64) -> Result<()> {
         self.turn.with_readers_out(|open| open.reserve(bytes))
     }
 
-    /// As [`Session::shrink`](crate::Session::shrink).
+    /// Like [`Session::shrink`](crate::Session::shrink).
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`Session::shrink`](crate::Session::shrink).
     pub fn shrink(&mut self) -> Result<u64> {
         self.turn.with_readers_out(OpenSession::shrink)
     }
 
-    /// Number of the last commit; at level `Close`, of the last durable one.
+    /// Returns the number of the last commit. At level `Close`, of the last durable one.
     pub fn sequence(&self) -> u64 {
         self.turn.session().sequence()
     }
 
-    /// What is known about the object, uncommitted allocations included.
+    /// Returns information about the object, including uncommitted allocations.
     ///
     /// # Errors
-    /// When the file cannot be looked at.
+    /// When the file's length cannot be read.
     pub fn info(&self) -> Result<ObjectInfo> {
         self.turn.session().info()
     }

@@ -1,23 +1,24 @@
-//! Choices for sharing an object.
+//! Options for sharing an object. They decide when readers see the writer's stores, so all handles
+//! of one object must have the same options.
 
 use crate::commit::WriteOptions;
 
-/// The moment from which readers of a shared object see the stores of its writer.
+/// Time from which readers of a shared object see the stores of its writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
-    /// The acknowledgement of the commit: readers wait while it is flushed. A state that was seen never
-    /// goes back, as far as the session's [`Durability`](crate::Durability) promises.
+    /// From the acknowledgement of the commit. Readers wait for its flush. A state that was read is
+    /// never undone, as far as the session's [`Durability`](crate::Durability) guarantees.
     #[default]
     Acknowledged,
-    /// The beginning of the commit: readers run beside the flush.
+    /// From the beginning of the commit. Readers run during the flush.
     ///
-    /// Such a state can go back. If the commit fails (a full disk, a failed flush), is rolled back, or
-    /// the machine stops before the flush is done, the next reader sees the state before it, although
-    /// others have seen the newer one and may have told of it.
+    /// Such a state can be undone. If the commit fails (a full disk, a failed flush) or is rolled
+    /// back, or the machine stops before the flush ends, the next reader sees the earlier state,
+    /// although other readers have seen the newer one and may have acted on it.
     EarlyRead,
 }
 
-/// Choices for [`Store::share_with`](crate::Store::share_with).
+/// Options for [`Store::share_with`](crate::Store::share_with).
 ///
 /// ```
 /// use evermap::{Reads, ShareOptions};
@@ -36,18 +37,18 @@ pub struct ShareOptions {
 }
 
 impl ShareOptions {
-    /// Returns the defaults: [`Reads::Acknowledged`], and those of [`WriteOptions`].
+    /// Returns the defaults: [`Reads::Acknowledged`] and the default [`WriteOptions`].
     pub fn new() -> ShareOptions {
         ShareOptions::default()
     }
 
-    /// Sets the moment from which readers see stores. Default: [`Reads::Acknowledged`].
+    /// Sets the time from which readers see stores. Default: [`Reads::Acknowledged`].
     pub fn reads(mut self, reads: Reads) -> ShareOptions {
         self.reads = reads;
         self
     }
 
-    /// Sets the choices of the session. Default: those of [`WriteOptions`].
+    /// Sets the options of the session. Default: the default [`WriteOptions`].
     pub fn write_options(mut self, options: WriteOptions) -> ShareOptions {
         self.write = options;
         self

@@ -1,4 +1,5 @@
-//! Sharing an object without a Rust type, and without guards: for other languages.
+//! Shared raw objects without guards, for other languages. Each `begin` must be ended in the same
+//! thread.
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -15,9 +16,9 @@ use crate::api::store::Store;
 use crate::error::{Error, Result};
 use crate::object::ForeignPointer;
 
-/// An object that threads of this process share, whatever its root is. What [`Shared`](crate::Shared)
-/// does with guards is done here with calls: each `begin` is ended once, in the same thread. Clones are
-/// the same object.
+/// An object that threads of this process share, independent of the root's type. Calls replace the
+/// guards of [`Shared`](crate::Shared): the same thread ends each `begin` once. Clones share one
+/// session.
 ///
 /// ```
 /// use evermap::{ShareOptions, Store};
@@ -27,7 +28,7 @@ use crate::object::ForeignPointer;
 /// let numbers = store.share_raw("numbers", &ShareOptions::new())?;
 /// numbers.begin_write()?;
 /// let block = numbers.on_heap(|heap| heap.allocate_zeroed(80, 8))??;
-/// // SAFETY: the tag is no Rust type's.
+/// // SAFETY: the tag is not the id of a Rust type.
 /// unsafe { numbers.set_root(Some(block), 80, [0; 16], "ten numbers") }?;
 /// numbers.commit()?;
 /// numbers.end_write()?;
@@ -44,11 +45,11 @@ pub struct RawShared {
 }
 
 impl Store {
-    /// As [`share_with`](Store::share_with), whatever the object's root is.
+    /// Like [`share_with`](Store::share_with), independent of the root's type.
     ///
     /// # Errors
-    /// As [`share`](Store::share), without `SchemaMismatch`; `OtherBuild`, see
-    /// [`Options::other_builds`](crate::Options::other_builds).
+    /// Same errors as [`share`](Store::share), without `SchemaMismatch`;
+    /// `OtherBuild`, see [`Options::other_builds`](crate::Options::other_builds).
     pub fn share_raw(&self, name: &str, options: &ShareOptions) -> Result<RawShared> {
         self.home.run(Use::Open, |inner| {
             let core = SharedCore::open(inner, name, options, self.application, |_, _| Ok(()))?;
@@ -59,12 +60,12 @@ impl Store {
 }
 
 impl RawShared {
-    /// The object's name when it was opened.
+    /// Returns the object's name when it was opened.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The root, as the last writer set it. To follow it, read or write.
+    /// Returns the root, as the last writer set it. Begin a read or a write before following it.
     pub fn root(&self) -> RawRoot {
         let facts = self.core.facts();
         RawRoot {
@@ -75,13 +76,13 @@ impl RawShared {
         }
     }
 
-    /// First byte of the root; 0 for none.
+    /// Returns the address of the root, or 0 for none.
     pub fn root_address(&self) -> usize {
         self.core.facts().root_address as usize
     }
 
-    /// Address ranges of the object: base and bytes of each. To the thread that writes, as its file
-    /// backs them now; to others, as of the last commit.
+    /// Returns the address ranges of the object: base and bytes of each. The thread that writes
+    /// gets the ranges that the file backs now. Other threads get those of the last commit.
     pub fn regions(&self) -> Vec<(u64, u64)> {
         match Turn::resume(&self.core) {
             Some(turn) => turn.session().regions(),
@@ -89,26 +90,26 @@ impl RawShared {
         }
     }
 
-    /// Number of the last commit.
+    /// Returns the number of the last commit.
     pub fn sequence(&self) -> u64 {
         self.core.facts().sequence
     }
 
-    /// Returns true while threads read or write the object, or wait to.
+    /// Returns true while threads read or write the object, or wait for it.
     pub fn is_in_use(&self) -> bool {
         self.core.is_in_use()
     }
 
-    /// Begins to read, as [`Shared::read`](crate::Shared::read) does.
+    /// Begins a read, like [`Shared::read`](crate::Shared::read).
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`Shared::read`](crate::Shared::read).
     #[inline]
     pub fn begin_read(&self) -> Result<()> {
         self.core.begin_read()
     }
 
-    /// Begins to read if no writer is in the way. Returns false, at once, if one is.
+    /// Begins a read if no writer has closed the lock. Otherwise returns false at once.
     ///
     /// # Errors
     /// `WouldDeadlock` when the calling thread writes the object.
@@ -129,21 +130,21 @@ impl RawShared {
         }
     }
 
-    /// Begins to write, as [`Shared::write`](crate::Shared::write) does.
+    /// Begins a write, like [`Shared::write`](crate::Shared::write).
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`Shared::write`](crate::Shared::write).
     pub fn begin_write(&self) -> Result<()> {
         let mut turn = self.core.begin_write()?;
-        // Stores to the object's memory are not seen: assume that there are some.
+        // Stores to the object's memory cannot be observed, so assume that there are some.
         turn.storing();
-        // The calls below resume it, and `end_write` ends it.
+        // The calls below resume the turn, and `end_write` ends it.
         std::mem::forget(turn);
         Ok(())
     }
 
-    /// Ends the write section of the calling thread. Changes that were not committed are forgotten, with
-    /// a `tracing` event at warn level if there are any.
+    /// Ends the write of the calling thread and discards uncommitted changes. Emits a `tracing`
+    /// event at warn level if there are any.
     ///
     /// # Errors
     /// `NotLocked` when the thread does not write.
@@ -153,10 +154,11 @@ impl RawShared {
         Ok(())
     }
 
-    /// Returns true if there are changes that no commit has. See [`RawSession::has_changes`](crate::RawSession::has_changes).
+    /// Returns true if there are uncommitted changes. See
+    /// [`RawSession::has_changes`](crate::RawSession::has_changes).
     ///
     /// # Errors
-    /// `NotLocked` when the calling thread does not write.
+    /// `NotLocked` if the calling thread does not write.
     pub fn has_changes(&self) -> Result<bool> {
         Ok(self.turn()?.has_changes())
     }
@@ -164,18 +166,19 @@ impl RawShared {
     /// Calls `call` with the object's allocator.
     ///
     /// # Errors
-    /// `NotLocked` when the calling thread does not write.
+    /// `NotLocked` if the calling thread does not write.
     pub fn on_heap<R>(&self, call: impl FnOnce(&Heap) -> R) -> Result<R> {
         Ok(call(self.turn()?.storing().heap()))
     }
 
-    /// Sets the root, see [`RawSession::set_root`](crate::RawSession::set_root).
+    /// Sets the root like [`RawSession::set_root`](crate::RawSession::set_root).
     ///
     /// # Safety
-    /// As there.
+    /// Same conditions as [`RawSession::set_root`](crate::RawSession::set_root).
     ///
     /// # Errors
-    /// As there, and `NotLocked` when the calling thread does not write.
+    /// `BadRoot` as for [`RawSession::set_root`](crate::RawSession::set_root), and `NotLocked` if
+    /// the calling thread does not write.
     pub unsafe fn set_root(
         &self,
         root: Option<NonNull<u8>>,
@@ -195,125 +198,134 @@ impl RawShared {
         Ok(())
     }
 
-    /// As [`RawSession::foreign_pointers`](crate::RawSession::foreign_pointers), of all handles.
+    /// Like [`RawSession::foreign_pointers`](crate::RawSession::foreign_pointers), of all handles.
     ///
     /// # Errors
-    /// `NotLocked` when the calling thread does not write.
+    /// `NotLocked` if the calling thread does not write.
     pub fn foreign_pointers(&self) -> Result<Vec<ForeignPointer>> {
         Ok(self.turn()?.session_mut().foreign_pointers())
     }
 
-    /// As [`RawSession::expect_foreign`](crate::RawSession::expect_foreign), for all handles.
+    /// Like [`RawSession::expect_foreign`](crate::RawSession::expect_foreign), for all handles.
     ///
     /// # Errors
-    /// `NotLocked` when the calling thread does not write.
+    /// `NotLocked` if the calling thread does not write.
     pub fn expect_foreign(&self, address: usize, bytes: usize) -> Result<()> {
         self.turn()?.session_mut().expect_foreign(address as u64, bytes as u64);
         Ok(())
     }
 
-    /// As [`RawSession::register_code`](crate::RawSession::register_code).
+    /// Like [`RawSession::register_code`](crate::RawSession::register_code).
     ///
     /// # Errors
-    /// As there, and `NotLocked` when the calling thread does not write.
+    /// Same errors as
+    /// [`RawSession::register_code`](crate::RawSession::register_code), and `NotLocked` when the
+    /// calling thread does not write.
     pub fn register_code(&self) -> Result<()> {
         self.turn()?.storing().register_code(true)
     }
 
-    /// As [`RawSession::forget_code`](crate::RawSession::forget_code).
+    /// Like [`RawSession::forget_code`](crate::RawSession::forget_code).
     ///
     /// # Errors
-    /// As there, and `NotLocked` when the calling thread does not write.
+    /// Same errors as [`RawSession::forget_code`](crate::RawSession::forget_code), and `NotLocked`
+    /// if the calling thread does not write.
     pub fn forget_code(&self) -> Result<()> {
         self.turn()?.storing().register_code(false)
     }
 
-    /// Says that the calling thread stores to the object's memory after a commit, which may have let
-    /// readers in: waits until they have left.
+    /// Waits until readers have left. Call it before storing to the object's memory after a commit,
+    /// because the commit may have let readers in.
     ///
     /// # Errors
-    /// `NotLocked` when the calling thread does not write.
+    /// `NotLocked` if the calling thread does not write.
     pub fn exclude_readers(&self) -> Result<()> {
         let _session = self.turn()?.storing();
         Ok(())
     }
 
-    /// As [`SharedWrite::commit`](crate::SharedWrite::commit).
+    /// Like [`SharedWrite::commit`](crate::SharedWrite::commit).
     ///
     /// # Errors
-    /// As there, and `NotLocked` when the calling thread does not write.
+    /// Same errors as [`SharedWrite::commit`](crate::SharedWrite::commit), and `NotLocked` when the
+    /// calling thread does not write.
     pub fn commit(&self) -> Result<bool> {
         self.turn()?.commit()
     }
 
-    /// As [`SharedWrite::rollback`](crate::SharedWrite::rollback).
+    /// Like [`SharedWrite::rollback`](crate::SharedWrite::rollback).
     ///
     /// # Errors
-    /// As there, and `NotLocked` when the calling thread does not write.
+    /// Same errors as [`SharedWrite::rollback`](crate::SharedWrite::rollback), and `NotLocked` when
+    /// the calling thread does not write.
     pub fn rollback(&self) -> Result<()> {
         self.turn()?.rollback()
     }
 
-    /// As [`RawSession::reserve`](crate::RawSession::reserve).
+    /// Like [`RawSession::reserve`](crate::RawSession::reserve).
     ///
     /// # Errors
-    /// As there, and `NotLocked` when the calling thread does not write.
+    /// Same errors as [`RawSession::reserve`](crate::RawSession::reserve), and `NotLocked` when the
+    /// calling thread does not write.
     pub fn reserve(&self, bytes: u64) -> Result<()> {
         self.turn()?.with_readers_out(|open| open.reserve(bytes))
     }
 
-    /// As [`RawSession::release`](crate::RawSession::release).
+    /// Like [`RawSession::release`](crate::RawSession::release).
     ///
     /// # Errors
-    /// As there, and `NotLocked` when the calling thread does not write.
+    /// Same errors as [`RawSession::release`](crate::RawSession::release), and `NotLocked` when the
+    /// calling thread does not write.
     pub fn release(&self, bytes_max: u64) -> Result<u64> {
         self.turn()?.with_readers_out(|open| open.release(bytes_max))
     }
 
-    /// As [`RawSession::shrink`](crate::RawSession::shrink).
+    /// Like [`RawSession::shrink`](crate::RawSession::shrink).
     ///
     /// # Errors
-    /// As there, and `NotLocked` when the calling thread does not write.
+    /// Same errors as [`RawSession::shrink`](crate::RawSession::shrink), and `NotLocked` when the
+    /// calling thread does not write.
     pub fn shrink(&self) -> Result<u64> {
         self.turn()?.with_readers_out(OpenSession::shrink)
     }
 
-    /// Was every page compared with its checksum? See [`Session::verified`](crate::Session::verified).
+    /// Returns true if every page was compared with its checksum. See
+    /// [`Session::verified`](crate::Session::verified).
     ///
     /// # Errors
-    /// `Damaged`, with the first bad page; `NotLocked` when the calling thread does not write.
+    /// `Damaged`, with the first bad page; `NotLocked` if the calling thread does not write.
     pub fn verified(&self) -> Result<bool> {
         self.turn()?.session().verified()
     }
 
-    /// As [`Shared::sync`](crate::Shared::sync).
+    /// Like [`Shared::sync`](crate::Shared::sync).
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`Shared::sync`](crate::Shared::sync).
     pub fn sync(&self) -> Result<()> {
         self.core.sync()
     }
 
-    /// As [`Shared::checkpoint`](crate::Shared::checkpoint).
+    /// Like [`Shared::checkpoint`](crate::Shared::checkpoint).
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`Shared::checkpoint`](crate::Shared::checkpoint).
     pub fn checkpoint(&self) -> Result<bool> {
         self.core.checkpoint()
     }
 
-    /// What is known about the object, uncommitted allocations included.
+    /// Returns information about the object, including uncommitted allocations.
     ///
     /// # Errors
-    /// `NotLocked` when the calling thread does not write.
+    /// `NotLocked` if the calling thread does not write.
     pub fn info(&self) -> Result<ObjectInfo> {
         self.turn()?.session().info()
     }
 
-    /// As [`Shared::close`](crate::Shared::close).
+    /// Like [`Shared::close`](crate::Shared::close).
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`Shared::close`](crate::Shared::close).
     pub fn close(self) -> Result<()> {
         Arc::into_inner(self.core).map_or(Ok(()), SharedCore::close)
     }

@@ -56,7 +56,7 @@ pub(crate) trait Addresses: Send + Sync {
     /// process ends.
     fn lease(&self, bytes: u64) -> Result<u64>;
     /// Releases a lease that was not recorded.
-    fn give_up(&self, base: u64, bytes: u64);
+    fn release(&self, base: u64, bytes: u64);
 }
 
 /// The mapped regions of one object.
@@ -198,12 +198,12 @@ impl RegionSet {
     }
 
     /// Puts all present and future mappings under a protection key.
-    pub(crate) fn guard_by(&self, key: &Arc<Key>) -> Result<()> {
+    pub(crate) fn set_protection_key(&self, key: &Arc<Key>) -> Result<()> {
         let held = self.lock();
         if self.key.set(Arc::clone(key)).is_err() {
             return Err(Error::Unsupported { why: "the object has a key already".to_string() });
         }
-        held.iter().try_for_each(|h| h.mapping.guard_by(key, h.record.length, true))
+        held.iter().try_for_each(|h| h.mapping.set_protection_key(key, h.record.length, true))
     }
 
     /// Write-protects all current mappings.
@@ -392,7 +392,7 @@ impl RegionSet {
         }
         while let Some(last) = held.pop_if(|h| h.committed == 0) {
             let (base, bytes) = lease_of(&last.record);
-            self.addresses.give_up(base, bytes);
+            self.addresses.release(base, bytes);
         }
         self.unreserved.shorten(file_length(&held));
         // The next growth must not see data that was written there.
@@ -499,7 +499,7 @@ impl RegionSet {
         let mapped = file.allocate(offset, length).and_then(|()| {
             let mapping = Arc::new(self.space.claim(base, record.capacity)?);
             if let Some(key) = self.key.get() {
-                mapping.guard_by(key, 0, true)?;
+                mapping.set_protection_key(key, 0, true)?;
             }
             mapping.map(&*file, base, length, offset, Sharing::SharedWritable)?;
             match backing {
@@ -521,7 +521,7 @@ impl RegionSet {
                 Ok(record)
             }
             Err(error) => {
-                self.addresses.give_up(lease, bytes);
+                self.addresses.release(lease, bytes);
                 // The file may have grown; the commit corrects its length where it matters.
                 Err(error)
             }
@@ -536,7 +536,7 @@ impl Drop for RegionSet {
         }
         for h in self.lock().iter().filter(|h| h.committed == 0) {
             let (base, bytes) = lease_of(&h.record);
-            self.addresses.give_up(base, bytes);
+            self.addresses.release(base, bytes);
         }
     }
 }

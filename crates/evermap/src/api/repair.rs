@@ -1,7 +1,8 @@
-//! What a repair changes in the catalog: each a commit of its own, decided under the catalog's lock.
+//! Catalog changes of a repair. Each is one commit, and checks its conditions under the catalog's
+//! lock.
 
 use super::home::Use;
-use super::inner::{BUILDING, Inner, OBJECTS};
+use super::inner::{BUILDING, OBJECTS, StoreInner};
 use super::store::Store;
 use crate::catalog::{self, Catalog, Found, Lease};
 use crate::error::Result;
@@ -12,15 +13,15 @@ use crate::storage::OpenMode;
 impl Store {
     fn change_catalog<R>(
         &self,
-        change: impl Fn(&Inner, Mut<'_, Catalog>) -> Result<R>,
+        change: impl Fn(&StoreInner, Mut<'_, Catalog>) -> Result<R>,
     ) -> Result<R> {
         self.home
             .run(Use::Change, |inner| inner.catalog()?.change(|catalog| change(inner, catalog)))
     }
 
-    /// Takes out a name whose file is gone; false when it turns out to be there, or the name to be
-    /// another's.
-    pub(crate) fn mend_missing(&self, name: &str, uuid: [u8; 16]) -> Result<bool> {
+    /// Removes a name whose file is missing. Returns false if the file exists after all, or the
+    /// name belongs to another object.
+    pub(crate) fn repair_missing(&self, name: &str, uuid: [u8; 16]) -> Result<bool> {
         self.change_catalog(|inner, mut catalog| {
             let missing = [OBJECTS, BUILDING].iter().all(|folder| {
                 let opened = inner.storage.open(&inner.path_in(folder, uuid), OpenMode::Read);
@@ -34,9 +35,9 @@ impl Store {
         })
     }
 
-    /// Gives an object file a name: the one it has for itself, or one made from its id when that
-    /// is taken. `None` when it has a name, or its addresses are another object's.
-    pub(crate) fn mend_unnamed(&self, own_name: &str, found: &Found) -> Result<Option<String>> {
+    /// Names an object file: with the name stored in the file, or one made from its id if that is
+    /// taken. Returns `None` if the object already has a name, or another object has its addresses.
+    pub(crate) fn repair_unnamed(&self, own_name: &str, found: &Found) -> Result<Option<String>> {
         self.change_catalog(|_, catalog| {
             let used = catalog.used();
             let taken = found.leases.iter().any(|lease| used.iter().any(|u| overlap(u, lease)));
@@ -53,8 +54,8 @@ impl Store {
         })
     }
 
-    /// Records the addresses that an object has; false when they are another object's.
-    pub(crate) fn mend_leases(&self, uuid: [u8; 16], leases: &[Lease]) -> Result<bool> {
+    /// Records the leases of an object. Returns false if they overlap those of another object.
+    pub(crate) fn repair_leases(&self, uuid: [u8; 16], leases: &[Lease]) -> Result<bool> {
         self.change_catalog(|_, catalog| {
             let others = catalog.list();
             let others = others.iter().filter(|(_, entry)| entry.uuid != uuid);
@@ -66,8 +67,9 @@ impl Store {
         })
     }
 
-    /// Takes a name out whose file goes elsewhere; false when the name is another's by now.
-    pub(crate) fn mend_take_out(&self, name: &str, uuid: [u8; 16]) -> Result<bool> {
+    /// Removes a name whose file was moved out of the store. Returns false if the name now belongs
+    /// to another object.
+    pub(crate) fn repair_take_out(&self, name: &str, uuid: [u8; 16]) -> Result<bool> {
         self.change_catalog(|_, mut catalog| {
             let named = catalog.find(name).is_some_and(|found| found.uuid == uuid);
             if named {
