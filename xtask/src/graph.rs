@@ -99,12 +99,7 @@ impl Crate {
         }
     }
 
-    fn descend_from_super(
-        &self,
-        from: ModuleId,
-        path: &[String],
-        hops: usize,
-    ) -> Option<ModuleId> {
+    fn descend_from_super(&self, from: ModuleId, path: &[String], hops: usize) -> Option<ModuleId> {
         let ups = path.iter().take_while(|name| *name == "super").count();
         let mut at = from;
         for _ in 0..ups {

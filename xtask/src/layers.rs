@@ -147,3 +147,94 @@ impl Rules {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// A crate of these files, with the module `low` below `high`.
+    fn problems(files: &[(&str, &str)]) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let rules = Rules {
+            source: PathBuf::new(),
+            layers: vec![vec!["high".to_string()], vec!["low".to_string()]],
+            circles: BTreeMap::new(),
+        };
+        let source = Crate::read(folder.path()).unwrap();
+        let graph = Graph::new(&source);
+        let top: Vec<&str> = source.modules[0].children.keys().map(String::as_str).collect();
+        let mut found = rules.misfits(&top);
+        found.extend(rules.upward(&graph));
+        found.extend(rules.circling(&graph));
+        found
+    }
+
+    const ROOT: (&str, &str) = ("lib.rs", "mod high; mod low; pub use low::Low;");
+
+    #[test]
+    fn imports_from_a_lower_layer_are_in_order() {
+        let found = problems(&[
+            ROOT,
+            ("high.rs", "use crate::Low; pub struct High(Low);"),
+            ("low.rs", "pub struct Low;"),
+        ]);
+        assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_import_from_a_higher_layer_is_found_behind_a_reexport() {
+        let found = problems(&[
+            ("lib.rs", "mod high; mod low; pub use high::High;"),
+            ("high.rs", "pub struct High;"),
+            ("low.rs", "use crate::High; pub struct Low(High);"),
+        ]);
+        assert_eq!(found, ["low.rs imports from high.rs, a layer above it"]);
+    }
+
+    #[test]
+    fn a_path_in_an_expression_or_a_macro_counts() {
+        for body in ["crate::high::call()", "println!(\"{}\", crate::high::call())"] {
+            let low = format!("pub struct Low; fn f() {{ {body}; }}");
+            let found = problems(&[ROOT, ("high.rs", "pub fn call() {}"), ("low.rs", &low)]);
+            assert_eq!(found, ["low.rs imports from high.rs, a layer above it"], "{body}");
+        }
+    }
+
+    #[test]
+    fn code_for_tests_does_not_count() {
+        let low = "pub struct Low; #[cfg(test)] mod tests { use crate::high::call; }";
+        let found = problems(&[ROOT, ("high.rs", "pub fn call() {}"), ("low.rs", low)]);
+        assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_circle_of_siblings_is_found_and_parents_are_excepted() {
+        let found = problems(&[
+            ROOT,
+            ("low.rs", "pub struct Low;"),
+            ("high/mod.rs", "mod one; mod two; pub struct Shared; use one::One;"),
+            ("high/one.rs", "use super::{Shared, two::Two}; pub struct One(Two, Shared);"),
+            ("high/two.rs", "use super::one::One; pub struct Two(Box<One>);"),
+        ]);
+        assert_eq!(found, ["circle of files: high/one.rs, high/two.rs"]);
+    }
+
+    #[test]
+    fn a_module_without_a_layer_is_named() {
+        let found = problems(&[
+            ("lib.rs", "mod high; mod other;"),
+            ("high.rs", "pub struct High;"),
+            ("other.rs", ""),
+        ]);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("module other is in no layer"), "{found:?}");
+        assert!(found[1].ends_with("names a missing module low"), "{found:?}");
+    }
+}
