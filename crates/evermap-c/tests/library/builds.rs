@@ -46,7 +46,8 @@ fn code_at_a_fixed_address_is_called_by_the_same_build_and_refused_by_another() 
             let written = run(&place, &one, verb);
             assert!(written.status.success(), "{name}: {}", said(&written));
             // Unless it is registered, it is reported as well.
-            let reported = String::from_utf8_lossy(&written.stderr).contains("leads nowhere");
+            let reported =
+                String::from_utf8_lossy(&written.stderr).contains("is invalid in the next process");
             assert_eq!(reported, verb != "register", "{name}, {verb}: {}", said(&written));
             assert_eq!(ok(&place, &one, "call"), "43 a literal\n", "{name}, {verb}");
             let text = refused(&place, &two, "call");

@@ -133,13 +133,13 @@ impl OpenSession {
 
     /// Prepares a raw session: refuses code of another build, and makes commits search for pointers
     /// out of the object.
-    pub(super) fn look_for_foreign(&mut self, options: &WriteOptions) -> Result<()> {
+    pub(super) fn search_for_foreign(&mut self, options: &WriteOptions) -> Result<()> {
         if !self.inner.options.other_builds {
             let code = self.writer().code()?;
             code.map_or(Ok(()), |code| code.check(&self.name))?;
         }
         let space = Arc::clone(&self.inner.space);
-        self.writer_mut().look_for_foreign(options.foreign_pointers, space)
+        self.writer_mut().search_for_foreign(options.foreign_pointers, space)
     }
 
     pub(super) fn foreign_pointers(&mut self) -> Vec<ForeignPointer> {

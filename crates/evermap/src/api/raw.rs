@@ -78,7 +78,7 @@ impl RawSession {
         application: Option<ApplicationKey>,
     ) -> Result<RawSession> {
         let (mut open, ()) = OpenSession::open(inner, name, options, application, |_| Ok(()))?;
-        open.look_for_foreign(options)?;
+        open.search_for_foreign(options)?;
         Ok(RawSession { open })
     }
 

@@ -1,10 +1,9 @@
-//! What becomes of commits after they are in the log: applied to the object file, checkpointed, and
-//! at the end of a session gone from memory and log.
+//! Brings logged commits into the object file: apply, checkpoint, replacement, and close.
 //!
-//! Invariants: nothing is applied before it is durable in the log, nor while somebody reads an
-//! older commit; the log is reset, or removed, only when the object file was flushed after an
-//! apply. Failing to apply loses nothing: overlay, private pages and log stay, and it is tried
-//! again.
+//! Invariants: a commit is applied only after it is durable in the log, and not while a reader has
+//! an older commit mapped. The log is reset or removed only after the object file was flushed
+//! following an apply. A failed apply loses nothing: overlay, private pages and log stay, and a
+//! later commit tries again.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -13,7 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::engine::{Engine, LogPolicy, Span};
 use super::locks;
-use super::recovery::{let_go_of_log, renew_code, write_page_overlay};
+use super::recovery::{release_log, renew_code, write_page_overlay};
 use super::settings::WhenLogFull;
 use crate::address::Sharing;
 use crate::error::{Error, Result};
@@ -21,11 +20,11 @@ use crate::format::PAGE_BYTES;
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, OpenMode, copy_contents, parent_of};
 
-/// Added to the name of an object file's copy until it takes the object's place.
+/// File name extension of an object file's copy until it replaces the object.
 const REPLACEMENT_EXTENSION: &str = "new";
 
 impl Engine {
-    /// Keeps memory and log within their bounds.
+    /// Keeps memory and log within their limits.
     pub(super) fn after_commit(&mut self) -> Result<()> {
         if let LogPolicy::Permanent { .. } = self.policy {
             return self.try_apply().map(drop);
@@ -41,13 +40,13 @@ impl Engine {
         let held = retained + self.overlay.bytes() as u64;
         if !self.retained.allowed || held > self.settings.hot_bytes_max {
             let also_latest = !self.retained.allowed || latest > self.settings.hot_bytes_max / 2;
-            self.cool(also_latest)?;
+            self.evict_retained(also_latest)?;
         }
         Ok(())
     }
 
-    /// Applies, and gives private pages back: those that the last commit had not, or all.
-    fn cool(&mut self, also_latest: bool) -> Result<()> {
+    /// Applies, and evicts retained pages: those that were not in the last commit, or all.
+    fn evict_retained(&mut self, also_latest: bool) -> Result<()> {
         if self.try_apply()? {
             let addresses = self.retained.take(also_latest);
             self.drop_pages(&addresses)?;
@@ -55,22 +54,25 @@ impl Engine {
         Ok(())
     }
 
-    /// As [`apply`](Engine::apply), but a disk that refuses is no reason to end the session: the
-    /// commits are safe in the log.
+    /// Like [`apply`](Engine::apply), but does not end the session if the disk refuses: the commits
+    /// are safe in the log.
     fn try_apply(&mut self) -> Result<bool> {
         let applied = self.apply();
-        self.or_later(applied)
+        self.postpone_on_error(applied)
     }
 
-    /// Writes what others applied: if their flush failed, this one's makes it durable.
-    fn apply_anew(&self) -> Result<bool> {
+    /// Writes the lines that other processes applied. If their flush failed, this makes the lines
+    /// durable.
+    fn rewrite_applied(&self) -> Result<bool> {
         if mutated(Mutant::AppliedElsewhereTrusted) {
             return Ok(true);
         }
-        self.or_later(write_page_overlay(&self.applied_elsewhere, &*self.object).map(|()| true))
+        self.postpone_on_error(
+            write_page_overlay(&self.applied_elsewhere, &*self.object).map(|()| true),
+        )
     }
 
-    fn or_later(&self, applied: Result<bool>) -> Result<bool> {
+    fn postpone_on_error(&self, applied: Result<bool>) -> Result<bool> {
         match applied {
             Err(error)
                 if error.is_lack_of_room()
@@ -83,13 +85,13 @@ impl Engine {
         }
     }
 
-    /// Writes the overlay to the object file, without a flush. False while readers of an older
-    /// commit are there.
+    /// Writes the overlay to the object file, without a flush. Returns false while readers of an
+    /// older commit are present.
     fn apply(&mut self) -> Result<bool> {
         if self.overlay.is_empty() {
             return Ok(true);
         }
-        // No page before its record.
+        // A page must not reach the file before its record is durable.
         if !mutated(Mutant::ApplyBeforeRecord) {
             self.log_and_flush()?;
         }
@@ -116,20 +118,21 @@ impl Engine {
         Ok(true)
     }
 
-    /// Makes the object file durable and empties the log. False while readers are in the way.
+    /// Makes the object file durable and empties the log. Returns false while readers are in the
+    /// way.
     pub(crate) fn checkpoint(&mut self) -> Result<bool> {
         self.check_usable()?;
         self.sync()?;
         self.checkpoint_logged()
     }
 
-    /// The same for what is in the log already.
+    /// Like [`checkpoint`](Engine::checkpoint), for commits that are already in the log.
     pub(super) fn checkpoint_logged(&mut self) -> Result<bool> {
         if self.log_bytes() == 0 {
             return Ok(true);
         }
         debug!(path = %self.object.path().display(), sequence = self.sequence(), "checkpoint");
-        if !self.try_apply()? || !self.apply_anew()? {
+        if !self.try_apply()? || !self.rewrite_applied()? {
             return Ok(false);
         }
         if !mutated(Mutant::ObjectNotFlushedBeforeReset) {
@@ -157,26 +160,26 @@ impl Engine {
         }
     }
 
-    /// Makes sure that nothing in the log is for what lies behind `length` bytes of the file, which
-    /// is about to be cut there: replayed after a crash, it would lie over what has grown there
-    /// since. False while readers are in the way of that.
-    pub(crate) fn forget_behind(&mut self, length: u64) -> Result<bool> {
+    /// Ensures that the log has no lines after `length` bytes of the file, which is about to be cut
+    /// there. Otherwise a replay after a crash would overwrite later growth. Returns false while
+    /// readers are in the way.
+    pub(crate) fn forget_after(&mut self, length: u64) -> Result<bool> {
         if self.logged_end <= length / PAGE_BYTES || mutated(Mutant::CutUnderTheLog) {
             return Ok(true);
         }
         self.checkpoint()
     }
 
-    /// Puts a copy of the object file, with everything applied, in its place: readers keep the old
-    /// file, and the log can be emptied. Nothing may have been stored since the last commit.
+    /// Replaces the object file by a copy with everything applied. Readers keep the old file, and
+    /// the log can be emptied. There must be no stores since the last commit.
     fn replace_object(&mut self) -> Result<()> {
         let path = self.object.path().to_path_buf();
-        info!(path = %path.display(), "replacing the object file beside its readers");
+        info!(path = %path.display(), "replacing the object file while it is read");
         let copy_path = path.with_extension(REPLACEMENT_EXTENSION);
         self.remove_half_made_copy()?;
         self.sync()?;
         if self.log_bytes() == 0 {
-            // The readers left meanwhile.
+            // The readers have left in the meantime.
             return Ok(());
         }
         let copy = self.storage.open(&copy_path, OpenMode::CreateNew)?;
@@ -186,17 +189,18 @@ impl Engine {
             if !error.is_lack_of_room() && !matches!(error, Error::Io { .. }) {
                 return Err(error);
             }
-            warn!(%error, "no copy of the object file: the log grows past its bound");
+            warn!(%error, "cannot copy the object file: the log grows past its limit");
             return Ok(());
         }
-        // Nobody knows the copy yet: the lock is there when somebody does.
+        // Lock the copy before the rename makes it visible.
         copy.try_lock_for_good(locks::WRITER_BYTE)?;
         self.storage.rename(&copy_path, &path)?;
         if !mutated(Mutant::ReplacementNotFlushed) {
             self.storage.sync_directory(&parent_of(&path))?;
         }
         let old = self.switch_to(copy.with_path(&path)?)?;
-        // Who has the old file open but not read the log yet has to be through, or find out.
+        // A reader that has the old file open and has not read the log yet must finish first, or
+        // notice the replacement.
         let object = Arc::clone(&self.object);
         let locks = (locks::hold_log_for_reset(&*old)?, locks::hold_log_for_reset(&*object)?);
         if let (Some(_), Some(_)) = locks {
@@ -205,7 +209,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What a kill in the middle of [`replace_object`](Engine::replace_object) left.
+    /// Removes the copy that a kill during [`replace_object`](Engine::replace_object) left.
     pub(super) fn remove_half_made_copy(&self) -> Result<()> {
         let path = self.object.path().with_extension(REPLACEMENT_EXTENSION);
         match self.storage.remove(&path) {
@@ -216,14 +220,14 @@ impl Engine {
 
     fn make_copy(&self, copy: &dyn File) -> Result<()> {
         copy.advise_random()?;
-        // What lies behind the last commit is left to the readers of the old file: growing takes
-        // what was reserved for this file alone, and no block that is shared.
+        // The part after the last commit stays with the readers of the old file: growth uses space
+        // reserved for this file alone, not shared blocks.
         copy_contents(&*self.object, copy, self.file_length)?;
         write_page_overlay(&self.overlay, copy)?;
         if mutated(Mutant::CopyNotFlushed) { Ok(()) } else { copy.sync_data() }
     }
 
-    /// Maps another file that holds the last commit. Gives the old one.
+    /// Maps another file that holds the last commit. Returns the old file.
     fn switch_to(&mut self, object: Arc<dyn File>) -> Result<Arc<dyn File>> {
         object.advise_random()?;
         let mapped = Arc::clone(&self.mapped);
@@ -246,8 +250,8 @@ impl Engine {
         Ok(std::mem::replace(&mut self.object, object))
     }
 
-    /// Ends the session: checkpoint, and the log goes unless it is permanent. While readers are in
-    /// the way the log stays, and has everything.
+    /// Ends the session: makes a checkpoint, and removes the log unless it is permanent. While
+    /// readers are in the way, the log stays and has everything.
     pub(crate) fn close(&mut self) -> Result<()> {
         if self.policy != LogPolicy::WhileOpen {
             return self.checkpoint().map(drop);
@@ -257,7 +261,7 @@ impl Engine {
         if self.log.is_none() || !self.apply()? {
             return Ok(());
         }
-        // A checkpoint flushed all that an empty log had.
+        // If the log is empty, the last checkpoint flushed everything.
         if self.log_bytes() > 0 && !mutated(Mutant::CloseBeforeFlush) {
             self.object.sync_data().map_err(|e| self.poison(e))?;
         }
@@ -268,6 +272,6 @@ impl Engine {
         self.flusher = None;
         let large = self.file_length >= self.settings.log_kept_from_bytes;
         let keep = self.log.take().is_some_and(|log| log.is_small()) && large;
-        let_go_of_log(&*self.storage, &*object, &self.log_path, keep)
+        release_log(&*self.storage, &*object, &self.log_path, keep)
     }
 }

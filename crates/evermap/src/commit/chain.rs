@@ -1,21 +1,23 @@
-//! Reading the chain of a log's records, and deciding what its end is.
+//! Reads the chain of a log's records, and decides where it ends.
 //!
-//! A record that cannot be read is either the write that a crash tore, which never happened, or
-//! damage to a commit that was acknowledged. [`Chain::next`] reads a record or says what is wrong with
-//! what stands there, and [`Chain::end`] decides, in one place for every opening and every check:
+//! An unreadable record is either a write torn by a crash, which then never happened, or damage to
+//! an acknowledged commit. [`Chain::next`] reads a record or names its unreadable part.
+//! [`Chain::end`] decides, in one place for every opening and every check:
 //!
-//! 1. The log's progress counts the record among the durable ones: damage.
-//! 2. The progress was written in this run of the machine. Then it is the newest: a record that it
-//!    counts is damaged, and no other was acknowledged, so the log ends here.
-//! 3. A whole head further on says that the record was durable: damage.
-//! 4. The record's first sector is nearly that of the expected record: damage. Disks write sectors as
-//!    a whole, so a crash leaves none like that.
-//! 5. Nothing of that: the log ends here.
+//! 1. The log's progress counts the record as durable: damage.
+//! 2. The progress was written in this run of the machine, so it is the newest. If it counts the
+//!    record as written, the record is damaged. Otherwise no further record was acknowledged, and
+//!    the log ends here.
+//! 3. A valid head later in the log says that the record was durable: damage.
+//! 4. The record's first sector almost matches the expected record: damage. Disks write whole
+//!    sectors, so a crash leaves no such sector.
+//! 5. Otherwise the log ends here.
 //!
-//! 3 looks through the whole rest of the log, which costs something after a restart only.
+//! Step 3 reads the whole rest of the log, which costs something only after a restart.
 //!
-//! Should the newest header be damaged, the one before it counts. Its generation had records, of which
-//! the next one overwrote the first: a log that ends before the object file's own commit is damage too.
+//! If the newest header is damaged, the one before it counts. Its generation had records, and the
+//! next generation overwrote the first of them. So a log that ends before the object file's own
+//! commit is damaged, too.
 
 use std::sync::Arc;
 
@@ -33,8 +35,8 @@ use crate::format::{
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{Boot, File};
 
-/// Bytes read at once when a log is opened: both headers and the first record, or a small one that
-/// an earlier generation left in its place.
+/// Bytes read at once when a log is opened: both headers and the first record, or a small record
+/// that an earlier generation left there.
 const OPENING_BYTES: usize = LOG_RECORDS_OFFSET as usize + 4096;
 /// Bytes read at once further on: a log of many small records costs few system calls.
 const WINDOW_BYTES: usize = 64 * 1024;
@@ -43,7 +45,7 @@ const HEAD: usize = size_of::<LogRecord>();
 const HEAD_1: usize = size_of::<LogRecord1>();
 const SECTOR: usize = LOG_ALIGN as usize;
 
-/// The header of a log that counts, the slot it is in, and what the log says of its progress.
+/// The valid header of a log, its slot, and the log's progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     pub(super) header: LogHeader,
@@ -59,32 +61,32 @@ pub(super) struct Chain {
     window: Window,
     /// Bytes of the file.
     pub(super) length: u64,
-    /// Where the next record begins.
+    /// Offset of the next record.
     pub(super) tail: u64,
     /// Records read.
     pub(super) index: u64,
-    /// Commit of the last one; of the base before the first.
+    /// Commit number of the last record; of the base before the first.
     pub(super) sequence: u64,
     /// Its checksum.
     pub(super) previous: u32,
 }
 
-/// What stands where the next record is looked for.
+/// Result of reading the next record.
 pub(super) enum Next {
     Commit(Commit),
-    /// No record that can be read: which part of one is wrong.
+    /// No readable record: names the part that is wrong.
     Unreadable(&'static str),
 }
 
-/// How a record is known to have been acknowledged.
+/// Evidence that a record was acknowledged.
 struct Proof {
     expected: String,
-    /// Those who prove it came after it: it was whole in the page cache then.
+    /// The evidence was written later: the record was complete in the page cache then.
     is_certain: bool,
 }
 
 impl Chain {
-    /// Reads the headers.
+    /// Opens a log and reads its headers.
     pub(super) fn open(file: Arc<dyn File>, object_uuid: [u8; 16]) -> Result<Chain> {
         let mut window = Window::default();
         window.load(&*file, 0, OPENING_BYTES)?;
@@ -109,7 +111,7 @@ impl Chain {
     /// Reads all records up to the end of the chain, oldest first.
     ///
     /// # Errors
-    /// `Damaged` when a record that was acknowledged cannot be read.
+    /// `Damaged` if an acknowledged record cannot be read.
     pub(super) fn read_all(&mut self) -> Result<Vec<Commit>> {
         let mut commits = Vec::new();
         loop {
@@ -121,8 +123,9 @@ impl Chain {
                 Next::Unreadable(wrong) => wrong,
             };
             let Some(proof) = self.end()? else { return Ok(commits) };
-            // A writer may have gone on meanwhile: a record that was half written when it was read is
-            // whole now, or the progress is newer. It is written before a writer's first record.
+            // A writer may have continued in the meantime: a record that was half written is
+            // complete now, or the progress is newer. The progress is written before a writer's
+            // first record.
             self.window = Window::default();
             if let Next::Commit(commit) = self.next()? {
                 commits.push(commit);
@@ -134,7 +137,7 @@ impl Chain {
         }
     }
 
-    /// Reads the headers again. True if the progress is no longer what it was.
+    /// Reads the headers again. Returns true if the progress has changed.
     fn has_newer_progress(&mut self) -> Result<bool> {
         let mut window = Window::default();
         window.load(&*self.file, 0, HEADERS_BYTES)?;
@@ -145,7 +148,7 @@ impl Chain {
         Ok(is_newer)
     }
 
-    /// Reads the record at the tail and moves behind it.
+    /// Reads the record at the tail and moves past it.
     fn next(&mut self) -> Result<Next> {
         match self.start.header.format_version {
             1 => self.next_1(),
@@ -156,7 +159,7 @@ impl Chain {
     fn next_2(&mut self) -> Result<Next> {
         let header = self.start.header;
         let Some(sector) = self.window.get(&*self.file, self.tail, SECTOR)? else {
-            return Ok(Next::Unreadable("its first sector, which the file lacks"));
+            return Ok(Next::Unreadable("its first sector, which is after the file's end"));
         };
         let Some(head) = whole_head(sector) else {
             return Ok(Next::Unreadable("its head"));
@@ -167,7 +170,7 @@ impl Chain {
             && (head.previous == self.previous || mutated(Mutant::PreviousIgnored))
             && head.object_uuid == header.object_uuid;
         if !chains {
-            return Ok(Next::Unreadable("its head, where another record's stands"));
+            return Ok(Next::Unreadable("its head, which is another record's"));
         }
         if head.kind != RECORD_OF_LINES || head.flags != 0 {
             return Err(Error::NewerFormat {
@@ -178,11 +181,11 @@ impl Chain {
         }
         let room = self.room_for(head.body_length, HEAD)?;
         if head.body_length > room {
-            return Err(self.cut(room, head.body_length));
+            return Err(self.truncated(room, head.body_length));
         }
         let bytes = (HEAD + head.body_length as usize).next_multiple_of(SECTOR);
         let Some(record) = self.window.get(&*self.file, self.tail, bytes)? else {
-            return Ok(Next::Unreadable("its end, which the file lacks"));
+            return Ok(Next::Unreadable("its end, which is after the file's end"));
         };
         let right = rest_checksum(record) == head.rest_checksum;
         if !right && !mutated(Mutant::RecordChecksumIgnored) {
@@ -190,7 +193,9 @@ impl Chain {
         }
         let body = record[HEAD..HEAD + head.body_length as usize].to_vec();
         let Some(commit) = Commit::parse(head.file_length, head.page_count, body) else {
-            return Ok(Next::Unreadable("its body, which has a right checksum and makes no sense"));
+            return Ok(Next::Unreadable(
+                "its body, which has a correct checksum and invalid contents",
+            ));
         };
         self.tail += bytes as u64;
         self.previous = head.checksum;
@@ -201,7 +206,7 @@ impl Chain {
 
     fn next_1(&mut self) -> Result<Next> {
         let Some(bytes) = self.window.get(&*self.file, self.tail, HEAD_1)? else {
-            return Ok(Next::Unreadable("its head, which the file lacks"));
+            return Ok(Next::Unreadable("its head, which is after the file's end"));
         };
         let head: LogRecord1 = pod_read_unaligned(bytes);
         let chains = head.magic == LOG_RECORD_1_MAGIC
@@ -213,7 +218,7 @@ impl Chain {
         }
         let room = self.room_for(head.body_length, HEAD_1)?;
         if head.body_length > room {
-            return Err(self.cut(room, head.body_length));
+            return Err(self.truncated(room, head.body_length));
         }
         let body_at = self.tail + HEAD_1 as u64;
         let body = self.window.get(&*self.file, body_at, head.body_length as usize)?;
@@ -221,7 +226,9 @@ impl Chain {
             return Ok(Next::Unreadable("its body"));
         };
         let Some(commit) = Commit::parse(head.file_length, head.page_count, body.to_vec()) else {
-            return Ok(Next::Unreadable("its body, which has a right checksum and makes no sense"));
+            return Ok(Next::Unreadable(
+                "its body, which has a correct checksum and invalid contents",
+            ));
         };
         self.tail = (body_at + head.body_length).next_multiple_of(LOG_ALIGN);
         self.previous = head.checksum;
@@ -230,18 +237,17 @@ impl Chain {
         Ok(Next::Commit(commit))
     }
 
-    /// Bytes of the file behind a head at the tail.
+    /// Returns the bytes of the file after a head at the tail.
     fn room_for(&mut self, body_length: u64, head_bytes: usize) -> Result<u64> {
         let body_at = self.tail + head_bytes as u64;
         if body_length > self.length.saturating_sub(body_at) {
-            // A writer may have gone on since it was opened.
+            // A writer may have appended since the log was opened.
             self.length = self.file.length()?;
         }
         Ok(self.length.saturating_sub(body_at))
     }
 
-    /// Decides what the record at the tail is, which cannot be read: the end of the log (`None`), or
-    /// damage.
+    /// Decides whether the unreadable record at the tail is the end of the log (`None`) or damage.
     fn end(&mut self) -> Result<Option<Proof>> {
         let certain = |expected: String| Ok(Some(Proof { expected, is_certain: true }));
         if let Some(progress) = self.start.progress {
@@ -261,12 +267,11 @@ impl Chain {
             return certain(expected);
         }
         let is_damaged = self.has_a_damaged_head()? && !mutated(Mutant::DamagedHeadIsAnEnd);
-        let expected = "a record that is whole, or none".to_string();
+        let expected = "a complete record, or none".to_string();
         Ok(is_damaged.then_some(Proof { expected, is_certain: false }))
     }
 
-    /// Looks through the rest of the log for a head that says of the record at the tail that it was
-    /// durable.
+    /// Searches the rest of the log for a head that says that the record at the tail was durable.
     fn find_proof(&mut self) -> Result<Option<String>> {
         let mut at = self.tail;
         let length = self.file.length()?;
@@ -302,7 +307,8 @@ impl Chain {
         }))
     }
 
-    /// The same for format 1, whose heads have no checksum of their own: only a whole record counts.
+    /// Like [`proof_in`](Chain::proof_in) for format 1, whose heads have no checksum: only a
+    /// complete record counts.
     fn proof_in_1(&self, sector: &[u8; SECTOR], offset: u64) -> Result<Option<String>> {
         let head: LogRecord1 = pod_read_unaligned(&sector[..HEAD_1]);
         let body_at = offset + HEAD_1 as u64;
@@ -316,11 +322,11 @@ impl Chain {
         let mut body = vec![0; head.body_length as usize];
         let got = self.file.read_at(&mut body, body_at)?;
         let whole = got == body.len() && checksum_1(&head, &body) == head.checksum;
-        Ok(whole.then(|| format!("what commit {} at byte {offset} follows", head.sequence)))
+        Ok(whole.then(|| format!("the record before commit {} at byte {offset}", head.sequence)))
     }
 
-    /// Is the sector at the tail nearly the first one of the expected record? Four of the five
-    /// things that name it are right, and its checksum is not.
+    /// Returns true if the sector at the tail is almost the first one of the expected record: four
+    /// of the five fields that identify it are correct, but its checksum is not.
     fn has_a_damaged_head(&mut self) -> Result<bool> {
         let header = self.start.header;
         if header.format_version == 1 || !self.file.keeps_sectors_whole() {
@@ -343,9 +349,9 @@ impl Chain {
         Ok(right.into_iter().filter(|right| *right).count() >= 4)
     }
 
-    fn cut(&self, room: u64, needed: u64) -> Error {
+    fn truncated(&self, room: u64, needed: u64) -> Error {
         let expected = format!("{needed} bytes of it");
-        self.damaged(format!("{room} bytes of its body: the log was cut"), expected)
+        self.damaged(format!("{room} bytes of its body: the log was truncated"), expected)
     }
 
     fn broken(&self, wrong: &'static str, expected: String) -> Error {
@@ -363,7 +369,7 @@ impl Chain {
     }
 }
 
-/// The head of a record whose first sector is this, if the sector's checksum is right.
+/// Returns the head in a record's first sector if the sector's checksum is correct.
 fn whole_head(sector: &[u8]) -> Option<LogRecord> {
     let head: LogRecord = pod_read_unaligned(sector.get(..HEAD)?);
     if head.magic != LOG_RECORD_MAGIC {
@@ -389,13 +395,13 @@ impl Window {
         Ok(())
     }
 
-    /// Bytes that are in memory already.
+    /// Returns bytes that are already in memory.
     pub(super) fn loaded(&self, offset: u64, length: usize) -> Option<&[u8]> {
         let start = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
         self.bytes.get(start..start.checked_add(length)?)
     }
 
-    /// Bytes of the file; `None` where it ends before.
+    /// Returns bytes of the file, read if necessary; `None` after its end.
     fn get(&mut self, file: &dyn File, offset: u64, length: usize) -> Result<Option<&[u8]>> {
         if self.loaded(offset, length).is_none() {
             self.load(file, offset, length.max(WINDOW_BYTES))?;
@@ -404,10 +410,10 @@ impl Window {
     }
 }
 
-/// Bytes at the beginning of a log that have both headers and their progress.
+/// Bytes at the beginning of a log that contain both headers and their progress.
 pub(super) const HEADERS_BYTES: usize = LOG_SLOT_BYTES as usize + LOG_SLOT_WRITTEN_BYTES;
 
-/// The valid header slot with the higher generation.
+/// Returns the valid header with the higher generation.
 pub(super) fn newest_header(
     window: &Window,
     file: &dyn File,
@@ -434,7 +440,7 @@ pub(super) fn newest_header(
             });
         }
         if header.generation.max(header.base_sequence) >= COUNT_MAX {
-            found = "a header of numbers that no log reaches".to_string();
+            found = "a header with impossible numbers".to_string();
             continue;
         }
         if header.object_uuid != object_uuid && !mutated(Mutant::LogIdentityIgnored) {
@@ -453,7 +459,7 @@ pub(super) fn newest_header(
             path: file.path().to_path_buf(),
             what: "the log's header",
             found,
-            expected: "a header that belongs to the object beside it".to_string(),
+            expected: "a header with this object's id".to_string(),
         });
     };
     let at = slot * LOG_SLOT_BYTES + LOG_PROGRESS_OFFSET;

@@ -1,9 +1,9 @@
-//! The tables of page checksums: where a page's entry is, and what a commit changes in them.
+//! Tables of page checksums: the position of a page's entry, and changes by a commit.
 //!
-//! A line of a table is 15 entries and its own checksum, so that a damaged table is told from damaged
-//! data. Tables are changed as committed pages, never through the program's mapping: a page and its
-//! entry change together or not at all, and nothing is to be undone when a commit fails. The
-//! entry of a page of zeros is zero: memory that was never written needs no work.
+//! A line of a table has 15 entries and its own checksum, so a damaged table is distinguished from
+//! damaged data. Tables are changed as committed pages, never through the program's mapping. So a
+//! page and its entry change together or not at all, and a failed commit has nothing to undo. The
+//! entry of a page of zeros is zero: memory that was never written needs no entry.
 
 use super::diff::Page;
 use crate::format::{
@@ -16,14 +16,14 @@ const ZERO_PAGE: u32 = 0x98f9_4189;
 /// CRC32C of 60 zero bytes.
 const ZERO_ENTRIES: u32 = 0x5a0b_0531;
 
-/// The entry of a page. Of the superblock's page only the root area counts: the rest has a checksum
-/// of its own and changes outside commits.
+/// Computes the entry of a page. For the superblock's page only the root area counts: the rest has
+/// its own checksum and changes outside of commits.
 pub(crate) fn entry_of(number: u64, page: &Page) -> u32 {
     entry_by(number, page, crc32c::crc32c)
 }
 
-/// The same for few pages: in the way of small parts (see `checksum`), and without looking twice at
-/// pages of zeros.
+/// Like [`entry_of`], for few pages: uses the checksum code for small parts (see `checksum`), and
+/// skips pages of zeros.
 pub(crate) fn entry_of_few(number: u64, page: &Page) -> u32 {
     if page == &[0; PAGE_BYTES as usize] {
         return 0;
@@ -40,12 +40,12 @@ fn entry_by(number: u64, page: &Page, crc: impl Fn(&[u8]) -> u32) -> u32 {
     crc(&root_area) ^ ZERO_PAGE
 }
 
-/// A line of a table: entries, and a checksum over them.
+/// A line of a table: entries and a checksum over them.
 pub(crate) type TableLine = [u8; LINE_BYTES];
 
 const SEAL_AT: usize = CHECKSUMS_PER_LINE as usize;
 
-/// The entry at an index of a line.
+/// Reads an entry of a line.
 pub(crate) fn entry_at(line: &TableLine, index: usize) -> u32 {
     let bytes = &line[index * 4..index * 4 + 4];
     u32::from_le_bytes(bytes.try_into().unwrap_or_default())
@@ -56,7 +56,7 @@ pub(crate) fn set_entry(line: &mut TableLine, index: usize, entry: u32) {
     line[index * 4..index * 4 + 4].copy_from_slice(&entry.to_le_bytes());
 }
 
-/// The checksum of a line over its entries. A line of zeros is right as it is.
+/// Computes a line's own checksum. The checksum of a line of zeros is zero.
 fn seal_of(line: &TableLine) -> u32 {
     if line == &[0; LINE_BYTES] {
         return 0;
@@ -70,7 +70,7 @@ pub(crate) fn seal(line: &mut TableLine) {
     set_entry(line, SEAL_AT, seal);
 }
 
-/// Is a line's own checksum right?
+/// Returns true if a line's own checksum is correct.
 pub(crate) fn is_sealed(line: &TableLine) -> bool {
     seal_of(line) == entry_at(line, SEAL_AT)
 }
@@ -80,7 +80,7 @@ pub(crate) fn is_sealed(line: &TableLine) -> bool {
 pub(crate) struct Table {
     /// First page of the region.
     first: u64,
-    /// Pages the region has addresses for.
+    /// Pages of the region's capacity.
     pages: u64,
     /// First page of the table.
     table: u64,
@@ -91,7 +91,7 @@ pub(crate) struct Table {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tables(Vec<Table>);
 
-/// Where the entry of a page is: page number of the table page, line in it, index in that.
+/// Position of a page's entry: page number of the table page, line in it, index in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EntryPlace {
     pub(crate) table_page: u64,
@@ -100,15 +100,15 @@ pub(crate) struct EntryPlace {
 }
 
 impl EntryPlace {
-    /// Pages from this one on that have their entries in the same page of the table, unless the
-    /// region, or the run of pages before its table, ends before.
+    /// Number of pages from this one on whose entries are in the same table page, unless the
+    /// region, or the run of pages before its table, ends first.
     pub(crate) fn left_in_page(&self) -> u64 {
         CHECKSUMS_PER_PAGE - (self.line as u64 * CHECKSUMS_PER_LINE + self.index as u64)
     }
 }
 
 impl Tables {
-    /// The tables of regions that were checked.
+    /// Returns the tables of checked regions.
     pub(crate) fn of(regions: &[RegionRecord]) -> Tables {
         let kept = regions.iter().filter(|r| r.checksums != 0);
         Tables(
@@ -129,7 +129,8 @@ impl Tables {
         self.0.iter().find(|t| page >= t.first && page - t.first < t.pages)
     }
 
-    /// The place of a page's entry; `None` for pages of tables and of regions that keep none.
+    /// Returns the position of a page's entry; `None` for pages of tables and of regions without
+    /// one.
     pub(crate) fn place(&self, page: u64) -> Option<EntryPlace> {
         let table = self.table_of(page)?;
         if (table.table..table.table + table.table_pages).contains(&page) {
@@ -144,12 +145,12 @@ impl Tables {
         })
     }
 
-    /// Is this a page of a table?
+    /// Returns true for a page of a table.
     pub(crate) fn is_table_page(&self, page: u64) -> bool {
         self.table_of(page).is_some_and(|t| (t.table..t.table + t.table_pages).contains(&page))
     }
 
-    /// No region keeps checksums?
+    /// Returns true if no region has checksums.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -171,7 +172,7 @@ mod tests {
         assert_ne!(entry_of(5, &one), 0);
         assert_eq!(entry_of(5, &one), entry_of_few(5, &one));
         assert_eq!(entry_of_few(5, &zero), 0);
-        assert_eq!(entry_of(0, &one), 0, "the superblock has a checksum of its own");
+        assert_eq!(entry_of(0, &one), 0, "the superblock has its own checksum");
         let mut line = [0; LINE_BYTES];
         set_entry(&mut line, 3, 77);
         assert!(!is_sealed(&line));

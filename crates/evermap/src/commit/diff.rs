@@ -1,12 +1,14 @@
-//! Which 64-byte lines of a page changed.
+//! Finds the 64-byte lines of a page that changed.
+//!
+//! The unit of the log is a line, so a mask of lines describes every change of a page.
 
 use crate::format::{LINE_BYTES, PAGE_BYTES, PAGE_LINES};
 
 /// A page's bytes.
 pub(super) type Page = [u8; PAGE_BYTES as usize];
 
-/// One bit a line, set where the two pages differ. Costs less than a checksum of the page: the
-/// comparison compiles to vector instructions.
+/// Returns a bit for each line, set if the two pages differ there. Costs less than a checksum of
+/// the page: the comparison compiles to vector instructions.
 pub(super) fn changed_lines(now: &Page, clean: &Page) -> u64 {
     let mut mask = 0;
     for line in 0..PAGE_LINES {

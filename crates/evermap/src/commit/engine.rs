@@ -1,7 +1,8 @@
-//! One writer's commits to one object: what a commit does up to its end, and rollback.
+//! One writer's commits to one object: the commit itself, and rollback.
 //!
-//! What happens to commits afterwards (apply, checkpoint, close) is in `apply`; which pages are
-//! private and what they are compared with, in `pages`.
+//! An [`Engine`] owns the log, the overlay and the list of changed pages. `apply` writes commits to
+//! the file and closes the log; `pages` finds and compares private pages. A failed flush poisons
+//! the engine: it must never commit again, because the kernel may have dropped the unwritten pages.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ use super::pages::{RetainedPages, Run};
 use super::record::RecordBuilder;
 use super::recovery::{announce_log, has_page_zero_of, set_log_required};
 use super::settings::{Durability, WhenLogFull, WriteOptions};
-use super::suspects::{Look, Suspect, Suspects};
+use super::suspects::{Suspect, SuspectSearch, Suspects};
 use super::unreserved::Unreserved;
 use crate::address::{Mapping, PageScanner, Sharing, View};
 use crate::at_fork;
@@ -31,12 +32,11 @@ use crate::format::{CHECKSUM_UNKNOWN, PAGE_BYTES, RegionRecord};
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, OpenMode, Storage};
 
-/// Fresh memory of at least this many bytes is on its way to the disk while its checksums are
-/// computed.
-const WRITTEN_MEANWHILE_BYTES_MIN: u64 = 32 << 20;
+/// Write-back of at least this much fresh memory starts while its checksums are computed.
+const EARLY_WRITE_BACK_BYTES_MIN: u64 = 32 << 20;
 
-/// The file that an object's memory is mapped from. Locked while mappings change to another file, or
-/// to another kind, so that a fork on another thread sees the one or the other.
+/// File that an object's memory is mapped from. Locked while mappings change to another file, or to
+/// another kind, so a fork on another thread sees either the old or the new state.
 pub(crate) type MappedFile = Arc<Mutex<Arc<dyn File>>>;
 
 /// A contiguous part of the file at a contiguous range of addresses.
@@ -48,15 +48,15 @@ pub(crate) struct Span {
     pub(crate) length: u64,
 }
 
-/// Whether the log outlives the session.
+/// Lifetime of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogPolicy {
-    /// Made at the first commit, removed at close. Readers may come beside the writer.
+    /// Created at the first commit, removed at close. Readers can be present.
     WhileOpen,
-    /// Kept beside the object for good: many short sessions pay for it once. The session holds the
-    /// content lock and applies each commit at once. What the log holds is replayed when the object
-    /// is opened for writing, unless `applied` says that this process has seen that done: from
-    /// then on there was no power cut, so a page that was applied is still what everybody reads.
+    /// Kept permanently, so that many short sessions pay for it only once. The session holds the
+    /// content lock and applies each commit at once. Opening the object for writing replays the
+    /// log, unless `applied` says that this process has already seen it replayed: there was no
+    /// power failure since then, so the applied pages are still in the page cache.
     Permanent { applied: bool },
 }
 
@@ -71,26 +71,28 @@ pub(crate) struct Engine {
     pub(super) settings: WriteOptions,
     pub(super) log: Option<Log>,
     pub(super) writer_kind: WriterKind,
-    /// Page 0 as it was when the commit that is going on began, of a guest's memory.
+    /// Copy of a guest's page 0, made when the current commit began.
     pub(super) page_zero_copied: Option<Box<Page>>,
     pub(super) mapped: MappedFile,
-    /// What is mapped private; the first one begins with page 0 of the file.
+    /// Parts mapped private; the first one begins with page 0 of the file.
     pub(super) spans: Vec<Span>,
-    /// The same parts of the file as they are in the kernel's cache.
+    /// Read-only views of the same parts of the file, as they are in the page cache.
     pub(super) views: Vec<View>,
     pub(super) tables: Tables,
     pub(super) overlay: Overlay,
-    /// What a log that is kept for good has beyond the overlay. Whoever applied it may have failed
-    /// to flush it, and the kernel takes such pages for clean: a checkpoint writes all of it anew.
+    /// Lines of a permanent log that are not in the overlay. The process that applied them may have
+    /// failed to flush them, and the kernel then takes such pages for clean. So a checkpoint writes
+    /// all of them again.
     pub(super) applied_elsewhere: Overlay,
-    /// Committed at level `Close` and not in the log yet: lines by page, all in the overlay.
+    /// Lines by page that are committed at level `Close` and not yet in the log; all are in the
+    /// overlay.
     pub(super) staged: BTreeMap<u64, u64>,
-    /// Memory that staged commits gained is not flushed.
+    /// True if memory gained by staged commits is not flushed.
     staged_growth: bool,
     /// Bytes of the file at the last commit.
     pub(super) file_length: u64,
-    /// No page from this number on is in the log: lines there would be replayed over what grows
-    /// there after the file was cut.
+    /// No page from this number on is in the log. Otherwise replaying the log would overwrite pages
+    /// that grow there after the file was cut.
     pub(super) logged_end: u64,
     pub(super) scanner: PageScanner,
     /// Runs that a scan found and no commit has taken yet.
@@ -98,15 +100,16 @@ pub(crate) struct Engine {
     pub(super) retained: RetainedPages,
     pub(super) folios: Folios,
     sequence: u64,
-    /// For the next record.
+    /// Buffer for the next record.
     record_buffer: Vec<u8>,
-    /// Why nothing may be committed any more.
+    /// Reason why no further commit is possible.
     pub(super) poisoned: Option<String>,
-    /// Counted up before and after each apply: odd while the file's pages change.
+    /// Incremented before and after each apply: odd while the file's pages change.
     pub(super) applies: Arc<AtomicU64>,
-    /// What looks for words that lead out of the object, if it is to be looked for.
+    /// Search for foreign pointers, if enabled.
     suspects: Option<Suspects>,
-    /// As the last commit's growth had it: space of the file that a record relies on.
+    /// Parts of the file without disk space, from the last commit's growth: a record relies on
+    /// reserved space.
     unreserved: Arc<Unreserved>,
     pub(super) flusher: Option<Flusher>,
     pub(super) last_checkpoint: Instant,
@@ -120,51 +123,51 @@ pub(crate) struct Target {
     pub(crate) log_path: PathBuf,
     pub(crate) policy: LogPolicy,
     pub(crate) settings: WriteOptions,
-    /// The log that is there already.
+    /// Existing log.
     pub(crate) log: Option<Log>,
-    /// What it has and the file lacks.
+    /// Lines that are in the log and not in the file.
     pub(crate) overlay: Overlay,
-    /// Lines of the log that are applied already, but were not flushed by this session.
+    /// Lines of the log that another process applied and this session did not flush.
     pub(crate) applied_elsewhere: Overlay,
     pub(crate) mapped: MappedFile,
-    /// What is mapped private; the first span begins with page 0 of the file.
+    /// Parts mapped private; the first span begins with page 0 of the file.
     pub(crate) committed: Vec<Span>,
     pub(crate) regions: Vec<RegionRecord>,
     pub(crate) file_length: u64,
-    /// Who stores into the mapped memory.
+    /// Writer of the mapped memory.
     pub(crate) writer_kind: WriterKind,
-    /// The commit that the file and the log hold.
+    /// Number of the commit that the file and the log hold.
     pub(crate) sequence: u64,
 }
 
-/// Whose stores the mapped memory sees while a commit looks at it.
+/// Kind of code that may store into the mapped memory during a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriterKind {
-    /// Nobody's: who calls `commit` has stopped every writer, as Rust's borrows see to. Pages are
-    /// looked at where they are.
+    /// This process's own code, which the caller of `commit` has stopped, as Rust's borrows ensure.
+    /// Pages are read in place.
     Host,
-    /// Maybe those of a guest's threads, which nobody stops. Each page is copied and looked at once:
-    /// what is logged is then what its checksum says, whatever they store meanwhile.
+    /// A guest's threads, which may go on storing. Each page is copied once, and only the copy is
+    /// used, so the logged bytes always match their checksum.
     Guest,
 }
 
-/// What a commit is to contain besides the changed pages of the committed spans.
+/// Content of a commit besides the changed pages of the committed spans.
 pub(crate) struct Growth {
     /// Ranges mapped shared since the last commit.
     pub(crate) fresh: Vec<Span>,
-    /// Bytes the file has now.
+    /// Current bytes of the file.
     pub(crate) file_length: u64,
     /// The regions after the commit.
     pub(crate) regions: Vec<RegionRecord>,
-    /// Pages of the file whose contents mean nothing from now on: number of the first, and how many.
+    /// Pages of the file whose contents are unspecified from now on: first page number and page
+    /// count.
     pub(crate) given_back: Vec<(u64, u64)>,
-    /// What of the file has no disk space yet.
+    /// Parts of the file without disk space.
     pub(crate) unreserved: Arc<Unreserved>,
 }
 
 impl Engine {
-    /// An engine for what `target` describes. When the overlay is not empty, its lines are laid
-    /// over the private pages.
+    /// Creates the engine for `target`. Lays the overlay's lines over the private pages.
     pub(crate) fn new(target: Target) -> Result<Engine> {
         let direct = target.object.is_direct();
         let logged_end = target.overlay.end().max(target.applied_elsewhere.end());
@@ -205,27 +208,27 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Number of the last commit that left this process.
+    /// Number of the last commit that is in the log.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// The object file, which is another one after it was replaced.
+    /// The object file. Changes when the file is replaced.
     pub(crate) fn object(&self) -> &Arc<dyn File> {
         &self.object
     }
 
-    /// A count of the beginnings and ends of applies.
+    /// Number of starts and ends of applies.
     pub(crate) fn applies(&self) -> &Arc<AtomicU64> {
         &self.applies
     }
 
-    /// What the log has and the file lacks.
+    /// Lines that are in the log and not in the file.
     pub(crate) fn overlay(&self) -> &Overlay {
         &self.overlay
     }
 
-    /// Where the log stands.
+    /// Position of the log.
     pub(crate) fn log_position(&self) -> LogPosition {
         self.log.as_ref().map(Log::position).unwrap_or_default()
     }
@@ -235,16 +238,19 @@ impl Engine {
         self.log.as_ref().map_or(0, Log::records_bytes)
     }
 
-    /// Makes everything stored since the last commit part of the object, at once, and durably at
-    /// the level that was chosen.
+    /// Commits all stores since the last commit, atomically, with the durability level of the
+    /// settings.
     ///
-    /// `approve` is called with the words found that lead out of the object, if any, once or more often;
-    /// its error ends the commit. `seal` is called when something changed, with the new commit's number and page 0,
-    /// which it brings up to date. Returns false when nothing had changed.
+    /// `approve` is called with the foreign pointers found, if any, possibly several times; its
+    /// error ends the commit. `seal` is called if something changed, with the number of the new
+    /// commit and page 0, which it updates. Returns false if nothing had changed.
+    ///
+    /// The numbered steps in the code follow "A commit" in `docs/durability.md`.
     ///
     /// # Errors
-    /// `DiskFull`, `LogFull` and the like before the commit point: nothing happened, the changes
-    /// are still there. `DurabilityUnknown` at it: the session is over, reopening decides.
+    /// `DiskFull`, `LogFull` and other errors before the commit point: nothing happened, and the
+    /// changes remain. `DurabilityUnknown` at the commit point: the session is over, and reopening
+    /// decides.
     pub(crate) fn commit(
         &mut self,
         growth: Growth,
@@ -253,32 +259,35 @@ impl Engine {
     ) -> Result<bool> {
         self.check_usable()?;
         let mut suspects = self.suspects.take();
-        let look = suspects.as_mut().map(|suspects| {
+        let search = suspects.as_mut().map(|suspects| {
             suspects.begin(&growth.regions);
-            Look { suspects, judge: &mut approve }
+            SuspectSearch { suspects, judge: &mut approve }
         });
-        let committed = self.commit_looking(growth, look, seal);
+        let committed = self.commit_changes(growth, search, seal);
         self.suspects = suspects;
         committed
     }
 
-    fn commit_looking(
+    fn commit_changes(
         &mut self,
         growth: Growth,
-        mut look: Option<Look<'_>>,
+        mut search: Option<SuspectSearch<'_>>,
         seal: impl FnOnce(u64, &mut Page),
     ) -> Result<bool> {
+        // 1. Scan.
         self.copy_page_zero();
         self.find_changed();
+
+        // 2. Compare.
         self.tables = Tables::of(&growth.regions);
-        let memory = std::mem::take(&mut self.record_buffer);
-        let mut record = RecordBuilder::new(growth.file_length, self.settings.full_pages, memory);
+        let buffer = std::mem::take(&mut self.record_buffer);
+        let mut record = RecordBuilder::new(growth.file_length, self.settings.full_pages, buffer);
         let mut entries = Vec::new();
-        self.compare(&mut record, &mut entries, look.as_mut())?;
+        self.compare(&mut record, &mut entries, search.as_mut())?;
         let given_back = growth.given_back.iter().flat_map(|(first, pages)| *first..first + pages);
         let mut forgets = false;
         for page in given_back {
-            // The chunk map may have it as a hole already: then this entry is all that changes.
+            // The chunk map may record it as a hole already; then this entry is the only change.
             forgets = forgets || !self.has_unknown_checksum(page)?;
             entries.push((page, CHECKSUM_UNKNOWN));
         }
@@ -287,21 +296,24 @@ impl Engine {
             self.retained.keep(std::mem::take(&mut self.pending));
             return Ok(false);
         }
-        // Handing bytes to the disk waits for the disk: it does its part while checksums are made.
+
+        // 3. Fresh memory. Its flush comes in `write_record`.
+        // Starting write-back can block, so threads do it while the checksums are computed.
         let page_zero = std::thread::scope(|scope| {
-            let large = |span: &&Span| span.length >= WRITTEN_MEANWHILE_BYTES_MIN;
+            let large = |span: &&Span| span.length >= EARLY_WRITE_BACK_BYTES_MIN;
             for span in growth.fresh.iter().filter(large) {
                 let object = Arc::clone(&self.object);
                 let write_back = move || object.start_write_back(span.file_offset, span.length);
-                // Without a thread the flush does it.
+                // If no thread can be started, the flush writes the memory.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, write_back);
             }
             for span in &growth.fresh {
-                self.add_fresh_entries(span, &mut entries, look.as_mut())?;
+                self.add_fresh_entries(span, &mut entries, search.as_mut())?;
             }
-            if let Some(look) = &mut look {
-                look.end()?;
+            if let Some(search) = &mut search {
+                search.end()?;
             }
+            // 4. Seal page 0.
             self.seal_page_zero(seal);
             self.add_page_zero_entry(&mut entries);
             self.add_table_lines(&entries, &mut record)?;
@@ -311,12 +323,15 @@ impl Engine {
         self.unreserved = Arc::clone(&growth.unreserved);
         self.unreserved.reserve(&*self.object, record.page_numbers())?;
 
+        // 5. Append: the commit point. At level `Close` the record stays in memory.
         match self.settings.durability {
             Durability::Close => self.staged_growth |= !growth.fresh.is_empty(),
             Durability::Commit | Durability::Interval(_) => {
                 self.append(&mut record, !growth.fresh.is_empty())?;
             }
         }
+
+        // 6. Merge.
         let (bytes, pages) = record.into_parts();
         let bytes = Arc::new(bytes);
         for (page, mask, at) in pages {
@@ -334,39 +349,39 @@ impl Engine {
             Ok(()) => {}
             Err(error @ Error::DurabilityUnknown { .. }) => return Err(error),
             Err(error) => {
-                // The commit is in the log; only this session cannot go on.
-                warn!(%error, path = %self.object.path().display(), "cannot go on after a commit");
+                // The commit is in the log; only this session cannot continue.
+                warn!(%error, path = %self.object.path().display(), "a session cannot continue after its commit");
                 self.poisoned = Some(error.to_string());
             }
         }
         Ok(true)
     }
 
-    /// Has commits look for words that lead out of the object.
-    pub(crate) fn look_for_suspects(&mut self, suspects: Suspects) {
+    /// Makes commits search for foreign pointers.
+    pub(crate) fn search_for_suspects(&mut self, suspects: Suspects) {
         self.suspects = Some(suspects);
     }
 
-    /// What looks for them.
+    /// The search for foreign pointers.
     pub(crate) fn suspects(&mut self) -> Option<&mut Suspects> {
         self.suspects.as_mut()
     }
 
-    /// Makes everything committed so far durable, whatever the level.
+    /// Makes everything committed so far durable, at any level.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.log_and_flush()?;
         if self.log_bytes() > self.settings.log_bytes_max {
-            // Staged commits had no room made for them. Readers may be in the way: the next
-            // commit sees to that.
+            // Staged commits did not check the log's length. If readers are in the way, the next
+            // commit tries again.
             self.checkpoint_logged()?;
         }
         Ok(())
     }
 
-    /// The same without a look at how long the log has become.
+    /// Like [`sync`](Engine::sync), but does not check the log's length.
     ///
-    /// What is staged cannot wait for the log to be emptied: that takes an apply, which is for what
-    /// is in the log only.
+    /// Staged commits cannot wait until the log is emptied: that needs an apply, and only logged
+    /// commits can be applied.
     pub(super) fn log_and_flush(&mut self) -> Result<()> {
         self.check_usable()?;
         self.check_named()?;
@@ -374,7 +389,7 @@ impl Engine {
             if self.is_full_beside_readers()? {
                 return Err(self.log_full(self.log_bytes()));
             }
-            // The file may have got shorter since a page was staged.
+            // The file may have become shorter since a page was staged.
             let mut record =
                 RecordBuilder::new(self.file_length, self.settings.full_pages, Vec::new());
             for (page, mask) in &self.staged {
@@ -394,7 +409,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Forgets everything stored since the last commit in the committed spans.
+    /// Discards all stores since the last commit in the committed spans.
     pub(crate) fn rollback(&mut self) -> Result<()> {
         self.check_process()?;
         self.find_changed();
@@ -405,13 +420,13 @@ impl Engine {
         self.restore(&runs)
     }
 
-    /// Gives ranges of committed memory back to the file system, by address and length: nothing in
-    /// them means anything in the last commit, whose checksum table says so. False while readers of
-    /// an older commit are there, or where the file system cannot.
+    /// Gives ranges of committed memory (address and length) back to the file system. Their
+    /// contents are unspecified in the last commit, and its checksum table says so. Returns false
+    /// while readers of an older commit are present, or if the file system does not support holes.
     ///
     /// # Errors
-    /// `DurabilityUnknown` when the flush fails: a page that the disk still has as it was must not
-    /// be taken for zeros by the next commit.
+    /// `DurabilityUnknown` if the flush fails: the disk may still have the old pages, and the next
+    /// commit must not take them for zeros.
     pub(crate) fn punch_holes(&mut self, ranges: &[(u64, u64)]) -> Result<bool> {
         if !self.checkpoint()? {
             return Ok(false);
@@ -430,7 +445,7 @@ impl Engine {
             let offset = span.file_offset + (run.address - span.address);
             Ok(all && object.punch_hole(offset, run.length)?)
         });
-        // Also what was punched before an error.
+        // Also flushes holes punched before an error.
         if !mutated(Mutant::HolesNotFlushed) {
             object.sync_data().map_err(|e| self.poison(e))?;
         }
@@ -438,7 +453,7 @@ impl Engine {
         punched
     }
 
-    /// Forgets what lies behind the regions, which a commit has made shorter.
+    /// Shortens the spans to the regions, which a commit has made shorter.
     pub(crate) fn shorten(&mut self, regions: &[RegionRecord]) {
         for span in &mut self.spans {
             let region = regions
@@ -452,16 +467,16 @@ impl Engine {
         self.spans.retain(|span| span.length > 0);
     }
 
-    /// Writes a record to the log, in which room is made for it first.
+    /// Writes a record to the log after making room for it.
     fn append(&mut self, record: &mut RecordBuilder, grew: bool) -> Result<()> {
-        // Two calls of `fstat`, little beside a flush of the disk. Other commits are cheaper, so
-        // only `sync` and the end of their session check.
+        // Two calls of `fstat` cost little compared with a flush. At other levels commits are
+        // cheaper, so only `sync` and `close` check.
         if self.settings.durability == Durability::Commit && !self.object.is_direct() {
             self.check_named()?;
         }
         self.make_room(record.bytes_in_log())?;
         match self.write_record(record, grew) {
-            // The log cannot grow. Emptied, it has room for what it had room for before.
+            // The log cannot grow. After emptying it, it has room for records again.
             Err(error)
                 if error.is_lack_of_room()
                     && self.log_bytes() > 0
@@ -473,7 +488,8 @@ impl Engine {
         }
     }
 
-    /// Writes a record to the log: the commit point. Grown memory and reserved space are flushed before.
+    /// Writes a record to the log: the commit point. Flushes gained memory and reserved space
+    /// first.
     fn write_record(&mut self, record: &mut RecordBuilder, grew: bool) -> Result<()> {
         let grew = grew || self.unreserved.needs_flush();
         match self.log {
@@ -503,7 +519,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses to commit to files that were removed: no later opening would find the commit.
+    /// Refuses to commit to removed files: no later opening would find the commit.
     fn check_named(&self) -> Result<()> {
         let log = self.log.as_ref().map(Log::file);
         for file in [Some(&self.object), log].into_iter().flatten() {
@@ -512,7 +528,7 @@ impl Engine {
                     path: file.path().to_path_buf(),
                     doing: "commit to",
                     source: std::io::Error::other(
-                        "the file was removed while it was open; copy what is needed out of the session, then restore the object from a backup",
+                        "the file was removed while it was open; copy what you need out of the session, then restore the object from a backup",
                     ),
                 });
             }
@@ -520,8 +536,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Before a record is written: a log that would outgrow its bound is emptied first, if readers
-    /// let it be.
+    /// Empties a log that the next record would make too long, if readers permit.
     fn make_room(&mut self, bytes: u64) -> Result<()> {
         let used = self.log_bytes();
         if used == 0 || used + bytes <= self.settings.log_bytes_max {
@@ -534,8 +549,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Is the log past its bound, and somebody there who keeps it from being emptied, where that is
-    /// a reason to refuse?
+    /// Returns true if the log exceeds its limit, readers keep it from being emptied, and the
+    /// settings refuse commits then.
     fn is_full_beside_readers(&self) -> Result<bool> {
         let full = self.log_bytes() > self.settings.log_bytes_max;
         let refuse = self.settings.when_log_full == WhenLogFull::Refuse;
@@ -553,7 +568,7 @@ impl Engine {
         }
     }
 
-    /// Memory that the object gained has to be durable before the record that speaks of it.
+    /// Flushes gained memory, which must be durable before the record that refers to it.
     fn flush_fresh(&mut self) -> Result<()> {
         if mutated(Mutant::FreshNotFlushed) {
             return Ok(());
@@ -563,16 +578,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Finds a log or makes one, and says so in the object file, durably, before the first record.
-    /// Where the object file is flushed anyway because it grew, that is one flush.
+    /// Finds or creates the log and records it in the object file, durably, before the first
+    /// record. If the object file is flushed anyway because it grew, that is one flush.
     fn begin_log(&mut self, grew: bool) -> Result<()> {
         self.remove_half_made_copy()?;
         let log = match self.find_log()? {
             Some(log) => log,
             None => Log::create(&*self.storage, &self.log_path, self.object_uuid, self.sequence)?,
         };
-        // The object file itself is durable up to here: creation, recovery and close saw to it. Of
-        // what it gained no record speaks yet: a log that ends before it is as good as none.
+        // The object file itself is durable up to here: creation, recovery and close flushed it. No
+        // record refers to the gained memory yet, and a log without records changes nothing.
         if !grew {
             set_log_required(&*self.object, true).map_err(|e| self.poison(e))?;
         } else if mutated(Mutant::LogAnnouncedLate) {
@@ -586,11 +601,11 @@ impl Engine {
         Ok(())
     }
 
-    /// The log that the last session left for this one, if there is one that can be gone on with.
+    /// Finds the log that the last session left, if this session can continue it.
     ///
-    /// Another one is not needed, but a process that was killed at its close may have left that in
-    /// the page cache only: to the disk, the object may need it still. That it does not has to be
-    /// durable before the log makes room for another.
+    /// An unusable log is replaced. The object does not need it, but a process that was killed
+    /// during its close may have recorded that in the page cache only, and on disk the object may
+    /// still need the log. So that flag must be durable before the log is replaced.
     fn find_log(&mut self) -> Result<Option<Log>> {
         let file = match self.storage.open(&self.log_path, OpenMode::ReadWrite) {
             Err(e) if e.is_missing_file() => return Ok(None),
@@ -608,15 +623,15 @@ impl Engine {
         Ok(None)
     }
 
-    /// A log whose last record is of the commit that the object file has: the next record goes
-    /// behind it.
+    /// Opens a log whose last record belongs to the object file's commit: the next record follows
+    /// it.
     ///
-    /// Neither its records nor the file's word that it is not needed have to be flushed. Should the
-    /// disk have the file say that it is, replaying it changes nothing; and it *was* needed once,
-    /// which is said only when log and name are durable, as its records were when they were
-    /// applied. All that is not known of a log of the first generation without records: its maker
-    /// may have been killed before the flush. (The header of a later one without records is flushed
-    /// before the first, as always.)
+    /// Neither its records nor the cleared flag in the file need a flush. If the disk still has the
+    /// flag set, replaying the log changes nothing. The log *was* needed once, which was recorded
+    /// only after log and name were durable, and its records were durable when they were applied.
+    /// None of that is certain for a log of the first generation without records: the process that
+    /// created it may have been killed before the flush. (The header of a later generation without
+    /// records is flushed before its first record, as always.)
     fn kept_log(&mut self, file: Arc<dyn File>) -> Result<Option<Log>> {
         let (log, commits) = match Log::open(file, self.object_uuid, self.sequence) {
             Ok(opened) => opened,
@@ -636,7 +651,7 @@ impl Engine {
         Ok(Some(log))
     }
 
-    /// Turns fresh ranges into committed ones: from now on stores there are private.
+    /// Turns fresh ranges into committed ones: stores there are private from now on.
     fn adopt(&mut self, growth: Growth) -> Result<()> {
         let mapped = Arc::clone(&self.mapped);
         let _mapped = mapped.lock().unwrap_or_else(PoisonError::into_inner);
@@ -663,7 +678,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A forked child reads its parent's session and has no part in its commits.
+    /// Fails in a forked child, which can read its parent's session but not commit.
     fn check_process(&self) -> Result<()> {
         at_fork::refuse_in_child(|| self.object.path().display().to_string())
     }

@@ -1,8 +1,9 @@
-//! The thread behind `Durability::Interval`: flushes the log some time after a record was written.
+//! Background thread of `Durability::Interval`: flushes the log some time after a record was
+//! written.
 //!
-//! A flush that fails is never tried again, by nobody: the kernel forgets what it could not write,
-//! and a second flush would return success over a hole. So all flushes go through one lock, behind
-//! which the first failure is remembered.
+//! A failed flush must never be retried: the kernel drops the pages it could not write, and a
+//! second flush would succeed although they are lost. So all flushes take one lock, and the first
+//! failure is remembered.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -30,16 +31,16 @@ struct Shared {
     interval: Duration,
     state: Mutex<State>,
     wake: Condvar,
-    /// Held while the log is being flushed: one flush after the other.
+    /// Held during a flush, so there is one flush at a time.
     flushing: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Records that were written, and those of them that were flushed.
+    /// Number of records written, and of those flushed.
     written: u64,
     flushed: u64,
-    /// The newest of them: salt and index.
+    /// Salt and index of the newest record.
     newest: (u64, u64),
     failed: Option<String>,
     stopped: bool,
@@ -68,7 +69,7 @@ impl Flusher {
         Ok(Flusher { shared, thread: Some(thread) })
     }
 
-    /// A record was written, with this salt and index: it is flushed within the interval.
+    /// Notes that a record with this salt and index was written; it is flushed within the interval.
     pub(super) fn written(&self, record: (u64, u64)) {
         let mut state = lock(&self.shared.state);
         state.written += 1;
@@ -77,12 +78,12 @@ impl Flusher {
         self.shared.wake.notify_one();
     }
 
-    /// Why a flush failed, if one did.
+    /// Returns the error of the first failed flush.
     pub(super) fn failed(&self) -> Option<String> {
         lock(&self.shared.state).failed.clone()
     }
 
-    /// Flushes now what is not flushed yet.
+    /// Flushes all written records now.
     pub(super) fn flush(&self) -> Result<()> {
         self.shared.flush();
         match self.failed() {
@@ -125,7 +126,7 @@ impl Shared {
             self.progress.flushed(salt, index);
         }
         let mut state = lock(&self.state);
-        // Also after a failure: there is nothing more to wait for.
+        // Also after a failure: there is nothing more to flush.
         state.flushed = written;
         if let Err(error) = result {
             error!(%error, "the log could not be flushed");
@@ -137,7 +138,7 @@ impl Shared {
 impl Drop for Flusher {
     fn drop(&mut self) {
         if at_fork::is_child() {
-            // There is no such thread here, and nobody to give its locks back.
+            // A forked child does not have the thread, so it must not wait for it or for its locks.
             std::mem::forget(self.thread.take());
             return;
         }

@@ -1,8 +1,9 @@
-//! The cure for large page-cache folios: those that are written to again and again are split.
+//! Splits large page-cache folios that are written to repeatedly.
 //!
-//! Folios of 2 MiB are good for reading, and they are what bulk builds leave behind. Writing single
-//! pages into them is not: see [`View::split_folio`]. So an apply counts what it writes to each
-//! 2 MiB of the file, and has those split that get more than a few pages.
+//! Folios of 2 MiB are good for reading, and bulk builds create them. Writing single pages into
+//! them is slow: see [`View::split_folio`]. So an apply counts its writes to each 2 MiB of the file
+//! and splits the folios that get more than a few pages. This is an optimization only: splitting
+//! may fail without harm.
 
 use std::collections::HashMap;
 
@@ -14,14 +15,14 @@ const FOLIO_BYTES: u64 = 2 << 20;
 /// Pages written to a folio before it is worth splitting: a write costs 30 us, splitting 100.
 const PAGES_BEFORE_SPLIT: u32 = 3;
 
-/// Pages written in this session by the number of the 2 MiB they are in.
+/// Number of pages written in this session, by the number of their 2 MiB range.
 #[derive(Debug, Default)]
 pub(super) struct Folios {
     written: HashMap<u64, u32>,
 }
 
 impl Folios {
-    /// Splits what these pages (ascending) are going to be written to once too often.
+    /// Splits the folios that have had enough writes. `pages` are about to be written, ascending.
     pub(super) fn prepare(&mut self, pages: &[u64], views: &[View]) {
         let folio_of = |page: &u64| page * PAGE_BYTES / FOLIO_BYTES;
         for of_folio in pages.chunk_by(|a, b| folio_of(a) == folio_of(b)) {
@@ -33,7 +34,7 @@ impl Folios {
             }
             let offset = of_folio[0] * PAGE_BYTES;
             if let Some(view) = views.iter().find(|view| view.contains(offset)) {
-                // SAFETY: only pages that were committed are applied: the file has them.
+                // SAFETY: only committed pages are applied, and the file has them.
                 unsafe { view.split_folio(offset) };
             }
         }

@@ -1,14 +1,15 @@
-//! Who may read, and when the file's pages may change: locks on bytes of the object file.
+//! Locks on bytes of the object file: they decide who may read, and when the file's pages may
+//! change.
 //!
-//! [`WRITER_BYTE`] is held by whoever changes the object or removes its file. A reader holds one of
-//! the two content bytes for as long as it has the object mapped; a writer holds the first one
-//! while it applies. A reader may come during an apply: it reads the log to its end, and that holds
-//! everything that is being applied. It takes the second byte then, so that the *next* apply, which
-//! would change pages under it, finds it. [`LOG_BYTE`] keeps a log from being reset or removed
-//! while somebody reads it.
+//! [`WRITER_BYTE`] is held by the process that changes the object or removes its file. A reader
+//! holds one of the two content bytes for as long as it has the object mapped, and a writer holds
+//! the first one while it applies. A reader may arrive during an apply: it reads the log to its
+//! end, which contains everything that is being applied. It then takes the second byte, so that the
+//! *next* apply, which would change pages under it, is held off. [`LOG_BYTE`] keeps a log from
+//! being reset or removed while it is read.
 //!
-//! All are kernel locks: they end with their holder. Forked children hold those of snapshots and of
-//! inherited sessions, and no others: see [`File::leave_locks_to_children`].
+//! All are kernel locks: they end with their holder. Forked children hold the locks of snapshots
+//! and inherited sessions, and no others: see [`File::leave_locks_to_children`].
 
 use std::time::{Duration, Instant};
 
@@ -16,20 +17,19 @@ use crate::error::{Error, Result};
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, LockKind};
 
-/// Held exclusively by the one who changes the object.
+/// Held exclusively by the writer.
 pub(crate) const WRITER_BYTE: u64 = 0;
 /// Held shared by readers.
 pub(crate) const CONTENT_BYTE: u64 = 1;
-/// Held shared by readers that came during an apply.
+/// Held shared by readers that arrived during an apply.
 pub(crate) const CONTENT_BYTE_SECOND: u64 = 2;
-/// Held shared by who is reading the log.
+/// Held shared while a log is read.
 pub(crate) const LOG_BYTE: u64 = 3;
 
-/// How long somebody who came between two locks waits for the other to get on: microseconds as a
-/// rule.
+/// Timeout for locks that are held only briefly, usually for microseconds.
 const INSTANT: Duration = Duration::from_secs(2);
 
-/// A byte that is unlocked when this is dropped.
+/// A locked byte, unlocked on drop.
 pub(crate) struct Held<'a> {
     file: &'a dyn File,
     byte: u64,
@@ -56,14 +56,14 @@ pub(crate) fn lock_byte(
     wait_for(timeout, display_name, holder, || file.try_lock(kind, byte, 1))
 }
 
-/// Locks the writer's byte, as [`lock_byte`] does, for as long as the file is open: children of this
-/// process, however they were made, do not have it.
+/// Like [`lock_byte`] for the writer's byte, for as long as the file is open. No child process
+/// inherits the lock, however it was created.
 pub(crate) fn lock_writer(file: &dyn File, timeout: Duration, display_name: &str) -> Result<()> {
     let holder = "another session or process is writing it";
     wait_for(timeout, display_name, holder, || file.try_lock_for_good(WRITER_BYTE))
 }
 
-/// Tries until it works or the timeout ends.
+/// Retries with growing pauses until it succeeds or the timeout expires.
 fn wait_for(
     timeout: Duration,
     display_name: &str,
@@ -82,8 +82,8 @@ fn wait_for(
     Ok(())
 }
 
-/// Locks the content for reading; gives the byte to unlock. Waits for nobody: both bytes are taken
-/// only for an instant.
+/// Locks the content for reading and returns the byte to unlock. Does not wait for sessions: both
+/// bytes are taken exclusively only for an instant.
 pub(crate) fn begin_reading(file: &dyn File, display_name: &str) -> Result<u64> {
     let mut taken = CONTENT_BYTE;
     wait_for(INSTANT, display_name, "its writer is busy with it", || {
@@ -98,7 +98,7 @@ pub(crate) fn begin_reading(file: &dyn File, display_name: &str) -> Result<u64> 
     Ok(taken)
 }
 
-/// Locks the log for reading it.
+/// Locks the log for reading.
 pub(crate) fn hold_log_for_reading<'a>(file: &'a dyn File, display_name: &str) -> Result<Held<'a>> {
     wait_for(INSTANT, display_name, "its log is being reset", || {
         file.try_lock(LockKind::Shared, LOG_BYTE, 1)
@@ -106,7 +106,8 @@ pub(crate) fn hold_log_for_reading<'a>(file: &'a dyn File, display_name: &str) -
     Ok(Held { file, byte: LOG_BYTE })
 }
 
-/// Locks the log for resetting or removing it; readers hold it for as long as it takes to read.
+/// Locks the log for resetting or removing it. `None` if readers keep it longer than reading a log
+/// takes.
 pub(crate) fn hold_log_for_reset(file: &dyn File) -> Result<Option<Held<'_>>> {
     let locked = wait_for(INSTANT, "", "", || file.try_lock(LockKind::Exclusive, LOG_BYTE, 1));
     match locked {
@@ -117,7 +118,7 @@ pub(crate) fn hold_log_for_reset(file: &dyn File) -> Result<Option<Held<'_>>> {
 }
 
 /// Locks the content for changing the file's pages; `None` while readers of an older commit have it
-/// mapped. From now on readers may come, up to the end of the log as it is.
+/// mapped. New readers may arrive during the apply and read up to the log's current end.
 pub(crate) fn begin_apply(file: &dyn File) -> Result<Option<Held<'_>>> {
     let second = file.try_lock(LockKind::Exclusive, CONTENT_BYTE_SECOND, 1)?
         || mutated(Mutant::SecondByteIgnored);
@@ -130,8 +131,8 @@ pub(crate) fn begin_apply(file: &dyn File) -> Result<Option<Held<'_>>> {
     Ok(alone.then_some(Held { file, byte: CONTENT_BYTE }))
 }
 
-/// Locks the content against everybody, also against readers of the newest commit; `None` while there
-/// are any. Who comes meanwhile waits.
+/// Locks the content against all readers, also those of the newest commit. Returns `None` while any
+/// reader holds it. New readers wait.
 pub(crate) fn hold_alone(file: &dyn File) -> Result<Option<[Held<'_>; 2]>> {
     let mut held = Vec::with_capacity(2);
     for byte in [CONTENT_BYTE_SECOND, CONTENT_BYTE] {

@@ -1,13 +1,14 @@
-//! The redo log: a file of its own beside the object, two header slots and a chain of records.
+//! The redo log: one file per object, with two header slots and a chain of records.
 //!
-//! A commit is durable when its record is. Records chain by the salt of their generation, by
-//! consecutive numbers and by the checksum of the record before, so records that an earlier
-//! generation left behind a shorter one are not taken for part of it. The log is pre-written with
-//! zeros: a later record changes no metadata of the file, which saves the flushes that extending
-//! it would need.
+//! A commit is durable once its record is. Records chain by the salt of their generation, by
+//! consecutive numbers and by the checksum of the previous record, so leftover records of an
+//! earlier generation are never taken for part of a shorter one. The log is pre-written with zeros:
+//! a later record changes no file metadata, which saves the flushes that extending the file would
+//! need.
 //!
-//! Beside the header that counts stands the log's [`Progress`], and each head repeats how far the log
-//! was durable: both tell damage from the write that a crash tore. [`super::chain`] reads them.
+//! The log's [`Progress`] is next to the current header, and each record head repeats how far the
+//! log was durable: both distinguish damage from a write torn by a crash. [`super::chain`] reads
+//! them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,45 +30,45 @@ use crate::format::{
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{Boot, File, OpenMode, Storage, parent_of};
 
-/// Bytes a new log is pre-written to: enough for the small commits of a short session.
+/// Pre-written length of a new log: enough for the small commits of a short session.
 const PREWRITTEN_BYTES_FIRST: u64 = 64 * 1024;
-/// Bytes of records that a log may have that is left for the next session.
+/// Maximum bytes of records in a log that is left for the next session.
 const KEPT_RECORDS_BYTES_MAX: u64 = PREWRITTEN_BYTES_FIRST / 2;
-/// The log doubles when it is full, by at most this when it is pre-written: zeros cost as much as
+/// A full log doubles, but grows by at most this when it is pre-written: zeros cost as much as
 /// records.
 const PREWRITTEN_STEP_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// The same when blocks are only reserved.
+/// Maximum growth when blocks are only reserved.
 const RESERVED_STEP_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Records of at least this many bytes are not worth writing zeros for first. Blocks are reserved
-/// for them and the file made longer, durably. For smaller ones zeros pay: a record of 400 KiB took
-/// 1.4 ms into zeros and 2.0 into reserved blocks, whose metadata changes.
+/// From this size on a record is not worth pre-writing zeros. Blocks are reserved for it, and the
+/// file is made longer, durably. For smaller records zeros pay: a record of 400 KiB took 1.4 ms
+/// into zeros and 2.0 ms into reserved blocks, whose metadata changes.
 const RESERVED_FOR_BYTES_MIN: u64 = 1024 * 1024;
-/// A log that has grown past this is cut when it is emptied, to this or to what was used of it
-/// last.
+/// A log that has grown past this is shortened when it is emptied, to this or to the length that
+/// was used last.
 const TRIM_BEYOND_BYTES: u64 = 16 * 1024 * 1024;
 
-/// An open log, positioned behind its last valid record.
+/// An open log, positioned after its last valid record.
 #[derive(Debug)]
 pub(crate) struct Log {
     file: Arc<dyn File>,
     header: LogHeader,
     slot: u64,
     tail: u64,
-    /// Bytes of the file, all of which have blocks.
+    /// Bytes of the file, all with blocks.
     prepared: u64,
     /// Records of this generation.
     index: u64,
     previous: u32,
     sequence: u64,
     progress: Arc<Progress>,
-    /// The progress in the file is of this run of the machine.
+    /// True if the progress in the file is from this run of the machine.
     has_progress_of_this_run: bool,
-    /// This process flushed the header that counts. Of one that another process wrote, only the
-    /// page cache may know, as long as no record follows it.
+    /// True if this process flushed the current header. A header written by another process may be
+    /// in the page cache only, until a record follows it.
     header_flushed: bool,
 }
 
-/// Where a log stood when it was last looked at; tells cheaply whether it has moved on.
+/// Position of a log at one time; shows cheaply if the log has advanced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogPosition {
     salt: u64,
@@ -80,15 +81,15 @@ pub(crate) struct LogPosition {
 
 #[cfg(test)]
 impl LogPosition {
-    /// How often the log was emptied, and one.
+    /// Number of the generation: one more than the number of resets.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 }
 
 impl Log {
-    /// Makes an empty log for an object whose file holds commit `base_sequence` durably. Replaces
-    /// a stale one. The log and its name are durable on return.
+    /// Creates an empty log for an object whose file holds commit `base_sequence` durably. Replaces
+    /// a stale log. The log and its name are durable on return.
     pub(crate) fn create(
         storage: &dyn Storage,
         path: &Path,
@@ -134,12 +135,12 @@ impl Log {
 
     /// Opens a log and reads its committed records, oldest first.
     ///
-    /// `durable_sequence` is the newest commit known to be durable already: the log is flushed
-    /// before anything newer is believed, because after a kill the page cache may show a record
-    /// whose flush never finished.
+    /// `durable_sequence` is the newest commit known to be durable. The log is flushed before a
+    /// newer commit is used, because after a kill the page cache may have a record whose flush
+    /// never finished.
     ///
     /// # Errors
-    /// `Damaged` when the header cannot be read, or a record that was acknowledged.
+    /// `Damaged` if the header, or an acknowledged record, cannot be read.
     pub(crate) fn open(
         file: Arc<dyn File>,
         object_uuid: [u8; 16],
@@ -171,9 +172,10 @@ impl Log {
         Ok((log, commits))
     }
 
-    /// Has anything been appended or reset since `position`? Two small reads, and no lock: what has no
-    /// header is taken for a log that its writer is just making, whose header comes last. Who then
-    /// opens it, with the log held, says what is wrong if something is.
+    /// Returns true if the log was appended to or reset since `position`. Costs two small reads and
+    /// takes no lock. A log without a header is taken for one that its writer is just creating,
+    /// because the header is written last. If it is damaged, opening it under the log's lock
+    /// reports that.
     pub(crate) fn moved_since(
         file: &dyn File,
         object_uuid: [u8; 16],
@@ -181,7 +183,7 @@ impl Log {
         sequence: u64,
     ) -> Result<bool> {
         let mut window = Window::default();
-        window.load(file, 0, GLANCE_BYTES)?;
+        window.load(file, 0, MOVED_CHECK_BYTES)?;
         let start = match newest_header(&window, file, object_uuid) {
             Ok(start) => start,
             Err(Error::Damaged { .. }) => return Ok(true),
@@ -191,7 +193,7 @@ impl Log {
         let same = header.salt == position.salt;
         let (tail, index) =
             if same { (position.tail, position.index) } else { (LOG_RECORDS_OFFSET, 0) };
-        // Also when the record cannot be read: then opening says so.
+        // True even if the record cannot be read: opening then reports the error.
         let here = |progress: &LogProgress| file.boot().is(Boot(progress.boot));
         if start.progress.is_some_and(|progress| progress.written > index && here(&progress)) {
             return Ok(true);
@@ -204,15 +206,15 @@ impl Log {
         Ok(is_head_of(head, header.format_version, header.salt, next))
     }
 
-    /// Does the log stand where it stood, without another record and without a reset? Two small
-    /// reads, and no lock: what a commit that is going on has half written counts as none. True
-    /// says that no commit had been made when it was asked; false may be said too often.
+    /// Returns true if the log has neither another record nor a reset since `position`. Costs two
+    /// small reads and takes no lock; a half-written record does not count. True means that no
+    /// commit had been made at the time of the call; false can be returned without need.
     pub(crate) fn stands_at(file: &dyn File, position: LogPosition, sequence: u64) -> Result<bool> {
         let mut bytes = [0; HEADERS_BYTES];
         if file.read_at(&mut bytes, 0)? < HEADERS_BYTES {
             return Ok(false);
         }
-        // A reset writes the header that was not in use, with a higher generation.
+        // A reset writes the unused header slot, with a higher generation.
         let slot_at = |slot: u64| (slot * LOG_SLOT_BYTES) as usize;
         let other = slot_at(1 - position.slot);
         let header: LogHeader = pod_read_unaligned(&bytes[other..other + size_of::<LogHeader>()]);
@@ -221,7 +223,7 @@ impl Log {
         }
         let progress_at = slot_at(position.slot) + LOG_PROGRESS_OFFSET as usize;
         let progress = progress::parse(&bytes[progress_at..], position.salt);
-        // A log of format 1 has none.
+        // A log of format 1 has no progress.
         let stands = progress.is_some_and(|progress| progress.written <= position.index);
         if !stands && position.format_version > 1 {
             return Ok(false);
@@ -231,24 +233,24 @@ impl Log {
         Ok(!is_head_of(&head, position.format_version, position.salt, sequence + 1))
     }
 
-    /// Was it made by an earlier build, and not emptied since? A session that begins beside readers
-    /// goes on with it as it is.
+    /// Returns true if an earlier build created the log, and it was not emptied since. A session
+    /// that begins beside readers continues it as it is.
     pub(crate) fn is_old(&self) -> bool {
         self.header.format_version < version_written()
     }
 
-    /// An object asked for this log once, and so log and name are durable: it has records, or was
-    /// emptied, and neither happens before.
+    /// Returns true if the object needed this log once, so log and name are durable. That is so if
+    /// it has records or was emptied: neither happens earlier.
     pub(crate) fn was_needed(&self) -> bool {
         self.tail > LOG_RECORDS_OFFSET || self.header.generation > 1
     }
 
-    /// Is it small enough to be left for the next session, which reads it?
+    /// Returns true if the log is small enough to be left for the next session, which reads it.
     pub(crate) fn is_small(&self) -> bool {
         self.prepared <= PREWRITTEN_BYTES_FIRST && self.records_bytes() <= KEPT_RECORDS_BYTES_MAX
     }
 
-    /// Where the log stands.
+    /// Current position of the log.
     pub(crate) fn position(&self) -> LogPosition {
         let LogHeader { salt, generation, format_version, .. } = self.header;
         let (tail, index, slot) = (self.tail, self.index, self.slot);
@@ -265,32 +267,32 @@ impl Log {
         &self.file
     }
 
-    /// The log's progress, for whoever flushes what was written.
+    /// The log's progress, for the thread that flushes the log.
     pub(super) fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 
-    /// The last record: salt of its generation, and its number in that.
+    /// The last record: salt of its generation, and its index.
     pub(super) fn last_record(&self) -> (u64, u64) {
         (self.header.salt, self.index)
     }
 
-    /// The commit that the object file had durably when this generation of the log began.
+    /// Number of the commit that the object file had durably when this generation began.
     pub(crate) fn base_sequence(&self) -> u64 {
         self.header.base_sequence
     }
 
-    /// Sequence of the last commit in the log; of the base when it is empty.
+    /// Number of the last commit in the log; of the base if the log is empty.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Appends a record: the commit point. Returns when it is durable, or at once when `durable`
-    /// is false; then somebody flushes the file later.
+    /// Appends a record: the commit point. Returns when it is durable, or at once if `durable` is
+    /// false; the caller flushes the file later.
     ///
     /// # Errors
-    /// Before anything of the record reaches the file: `DiskFull` and the like, nothing happened.
-    /// After: `DurabilityUnknown`, and the log must not be used again.
+    /// Before the record's first byte reaches the file: `DiskFull` and other errors, and nothing
+    /// happened. After that: `DurabilityUnknown`, and the log must not be used again.
     pub(crate) fn append(&mut self, record: &mut RecordBuilder, durable: bool) -> Result<()> {
         let (sequence, index) = (self.sequence + 1, self.index + 1);
         let sealing = Sealing {
@@ -321,7 +323,8 @@ impl Log {
             self.header_flushed = true;
         }
         if !self.has_progress_of_this_run {
-            // Who reads half of the record finds that no record behind the last one was acknowledged.
+            // Written first, so that a reader of a half-written record sees that it was not
+            // acknowledged.
             self.progress.announce();
             self.has_progress_of_this_run = true;
         }
@@ -339,11 +342,12 @@ impl Log {
         Ok(())
     }
 
-    /// Starts a new generation, of this build's format: the object file holds everything up to the
-    /// last commit durably.
+    /// Starts a new generation in this build's format. The object file must hold everything up to
+    /// the last commit durably.
     ///
-    /// A log without records is not emptied. So a generation that another one follows has records, and
-    /// its successor's overwrite them: should the newer header be damaged, the older one is missing some.
+    /// A log without records is never emptied. So a generation that was followed by another one has
+    /// records, and the next generation overwrites them: if the newer header is damaged, records of
+    /// the older one are missing.
     pub(crate) fn reset(&mut self) -> Result<()> {
         debug_assert!(self.index > 0 || self.is_old(), "nothing to empty");
         let LogHeader { object_uuid, generation, .. } = self.header;
@@ -357,7 +361,7 @@ impl Log {
         };
         written.map_err(|e| unknown(&*self.file, e))?;
         if was_old && !mutated(Mutant::OldHeaderKept) {
-            // It may have had no records.
+            // The old generation may have had no records, so erase its header.
             let old = self.slot * LOG_SLOT_BYTES;
             let blank = [0; size_of::<LogHeader>()];
             let written = self.file.write_at_durable(&blank, old);
@@ -376,8 +380,8 @@ impl Log {
         Ok(())
     }
 
-    /// Bytes of a header slot when its generation begins. The header and its progress may be torn apart:
-    /// a progress of another salt is none.
+    /// Returns the bytes of a header slot for a new generation. A crash may tear header and
+    /// progress apart: a progress with another salt is ignored.
     fn beginning_of(&self, header: &LogHeader) -> [u8; LOG_SLOT_WRITTEN_BYTES] {
         let mut bytes = [0; LOG_SLOT_WRITTEN_BYTES];
         bytes[..size_of::<LogHeader>()].copy_from_slice(bytes_of(header));
@@ -388,9 +392,8 @@ impl Log {
         bytes
     }
 
-    /// Gives back what one large commit made the log grow to, when the commits up to this reset,
-    /// which ended at `used`, needed less. The log is empty: cutting it loses nothing, and failing
-    /// to cut it does no harm.
+    /// Shortens a log that one large commit made long, if the commits up to this reset, which ended
+    /// at `used`, needed less. The log is empty, so nothing is lost, and an error is harmless.
     fn trim(&mut self, used: u64) {
         let length = used.max(TRIM_BEYOND_BYTES).next_multiple_of(PREWRITTEN_BYTES_FIRST);
         if self.prepared <= length {
@@ -398,12 +401,12 @@ impl Log {
         }
         match self.file.set_length(length) {
             Ok(()) => self.prepared = length,
-            Err(error) => warn!(%error, "a log stays longer than it needs to be"),
+            Err(error) => warn!(%error, "an emptied log could not be shortened"),
         }
     }
 
-    /// Reserves blocks up to `end` and, if asked to, writes zeros into them, so that later records
-    /// find blocks that are written already.
+    /// Reserves blocks up to `end` and, if `zeros` is set, writes zeros into them, so that later
+    /// records overwrite written blocks.
     fn lengthen(&mut self, end: u64, zeros: bool) -> Result<()> {
         static ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
         self.file.allocate(self.prepared, end - self.prepared)?;
@@ -418,8 +421,8 @@ impl Log {
     }
 }
 
-/// What a failed write or flush of the log comes to. A limit was looked at before anything was
-/// written.
+/// Converts the error of a failed write or flush of the log. A size limit is checked before
+/// anything is written, so it stays as it is.
 fn unknown(file: &dyn File, error: Error) -> Error {
     if let Error::FileSizeLimit { .. } = error {
         return error;
@@ -428,10 +431,10 @@ fn unknown(file: &dyn File, error: Error) -> Error {
 }
 
 const HEAD_BYTES: usize = size_of::<LogRecord>();
-/// Bytes read to see whether a log has moved on: both headers and the head of a first record.
-const GLANCE_BYTES: usize = LOG_RECORDS_OFFSET as usize + HEAD_BYTES;
+/// Bytes read to check if a log has advanced: both headers and the head of a first record.
+const MOVED_CHECK_BYTES: usize = LOG_RECORDS_OFFSET as usize + HEAD_BYTES;
 
-/// Is this the head of a record of this generation and commit, as far as a glance tells?
+/// Returns true if this looks like the head of a record of this generation and commit.
 fn is_head_of(head: &[u8], format_version: u32, salt: u64, sequence: u64) -> bool {
     if head.len() < HEAD_BYTES {
         return false;
@@ -444,7 +447,7 @@ fn is_head_of(head: &[u8], format_version: u32, salt: u64, sequence: u64) -> boo
     (head.magic, head.salt, head.sequence) == (LOG_RECORD_MAGIC, salt, sequence)
 }
 
-/// The format of logs that this build makes, or an earlier one made for a test.
+/// Format of new logs: this build's, or an earlier one for a test.
 fn version_written() -> u32 {
     if mutated(Mutant::EarlierFormat) { 1 } else { LOG_VERSION }
 }

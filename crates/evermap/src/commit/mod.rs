@@ -1,17 +1,18 @@
-//! The commit engine: between commits the program runs at raw memory speed, and the file holds
-//! only commits.
+//! The commit engine: the program runs at raw memory speed between commits, and the file holds only
+//! commits.
 //!
-//! There are three copies of a page: the file's, the overlay (lines that the log has and the file's
-//! page lacks) and the private page that the program stores into. *Committed page = file's page with
-//! the overlay's lines over it.* [`Engine`] compares private pages with that, appends what differs to
-//! the redo [`Log`] with one durable write, and adds it to the [`Overlay`]; writing it to the object
-//! file is put off to a checkpoint. `docs/durability.md` has the whole of it, crash by crash.
+//! There are three copies of a page: the file's page, the overlay (lines that are in the log and
+//! not in the file's page), and the private page that the program stores into. *Committed page =
+//! file's page with the overlay's lines over it.* [`Engine`] compares private pages with it,
+//! appends the changed lines to the redo [`Log`] with one durable write, and adds them to the
+//! [`Overlay`]. A checkpoint writes them to the object file later. `docs/durability.md` describes
+//! all of it, crash by crash.
 //!
-//! Invariants: no line reaches the object file before the record that has it is durable;
-//! `log_required` is durable in the file before the first record is; a log is reset only after the
-//! object file was flushed; the file's pages change only while nobody reads an older commit
-//! ([`locks`]). The engine takes the mapping's address as a parameter and knows nothing of what lies
-//! there, except that page 0 of the file is sealed last.
+//! Invariants: no line reaches the object file before its record is durable. `log_required` is
+//! durable in the file before the first record is. A log is reset only after the object file was
+//! flushed. The file's pages change only while no reader has an older commit mapped ([`locks`]).
+//! The engine takes the mapping's address as a parameter and does not know the contents, except
+//! that page 0 of the file is sealed last.
 
 mod apply;
 mod chain;
@@ -20,12 +21,12 @@ mod diff;
 mod engine;
 mod flusher;
 mod folios;
-#[cfg(target_arch = "x86_64")]
-mod glance;
 pub(crate) mod locks;
 mod log;
 mod overlay;
 mod pages;
+#[cfg(target_arch = "x86_64")]
+mod prefilter;
 mod progress;
 mod ranges;
 mod record;
@@ -42,7 +43,7 @@ pub(crate) use pages::{first_bad_mapped, judge_mapped, write_tables};
 #[cfg(test)]
 pub(crate) use progress::sealed as seal_progress;
 pub(crate) use record::for_each_run;
-pub(crate) use recovery::{let_go_of_log, recover, set_log_required};
+pub(crate) use recovery::{recover, release_log, set_log_required};
 pub(crate) use settings::Deferral;
 pub use settings::{Durability, ForeignPointers, InChildren, WhenLogFull, WriteOptions};
 pub(crate) use suspects::{Suspect, Suspects};

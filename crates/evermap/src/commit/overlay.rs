@@ -1,9 +1,9 @@
-//! The lines that a log has and the object file lacks, per page.
+//! The lines that are in a log and not in the object file, by page.
 //!
-//! It is what a log's records add up to: the newest image of every changed line. A committed page
-//! is the file's page with the overlay's lines over it; writers compare with that and go back to
-//! it, readers and recovery build it. Laying an overlay over pages that have a part of it already
-//! changes nothing more, which is why a crash at any point of an apply is harmless.
+//! An overlay holds the newest image of every line in a log's records. A committed page is the
+//! file's page with the overlay's lines over it: writers compare with it and roll back to it,
+//! readers and recovery build it. Laying an overlay over pages that already have part of it changes
+//! nothing more, so a crash at any point of an apply is harmless. Page 0 must be written last.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -16,8 +16,8 @@ use crate::format::{LINE_BYTES, PAGE_BYTES};
 use crate::mutate::{Mutant, mutated};
 use crate::storage::File;
 
-/// Bytes of neighbouring pages that are put together for one write. Page-cache folios that such a
-/// write makes are no larger, which keeps later small writes into them cheap on ext4.
+/// Maximum bytes of adjacent pages that are combined into one write. This bounds the page-cache
+/// folios that such a write creates, which keeps later small writes into them cheap on ext4.
 const WRITE_BYTES_MAX: usize = 64 * 1024;
 
 /// Newest lines by page number in the object file.
@@ -30,25 +30,25 @@ pub(crate) struct Overlay {
 /// Some lines of one page.
 #[derive(Clone, Debug)]
 struct Lines {
-    /// Bit `i`: line `i` is there.
+    /// Bit `i` is set if line `i` is present.
     mask: u64,
     bytes: Bytes,
 }
 
-/// The bytes of lines, lowest first.
+/// Bytes of lines, lowest line first.
 #[derive(Clone, Debug)]
 enum Bytes {
     Own(Vec<u8>),
-    /// A part of a record: from where on.
+    /// Part of a record, from this offset on.
     OfRecord(Arc<Vec<u8>>, usize),
 }
 
-/// Lines that come in a record and have at least this many bytes stay there. The record lives as
-/// long as one of them is the newest; all of them together are no longer than the log.
+/// Lines of at least this many bytes stay in their record instead of being copied. The record lives
+/// as long as one of them is the newest. All such records together fit in the log.
 const SHARED_BYTES_MIN: usize = 1024;
 
 impl Overlay {
-    /// What these records add up to, oldest first.
+    /// Combines these records, oldest first.
     pub(crate) fn of_commits(commits: &[Commit]) -> Overlay {
         let mut overlay = Overlay::default();
         for commit in commits {
@@ -64,14 +64,14 @@ impl Overlay {
         }
     }
 
-    /// Adds what a newer overlay has.
+    /// Adds a newer overlay.
     pub(super) fn add_all(&mut self, newer: &Overlay) {
         for (page, lines) in &newer.pages {
             self.add(*page, lines.mask, lines.bytes());
         }
     }
 
-    /// Adds newer lines of one page: `lines` holds those that `mask` names.
+    /// Adds newer lines of one page: `lines` holds the lines in `mask`.
     pub(crate) fn add(&mut self, page: u64, mask: u64, lines: &[u8]) {
         if mask == 0 {
             return;
@@ -90,8 +90,8 @@ impl Overlay {
         }
     }
 
-    /// Adds newer lines that lie in a record, from byte `at` on. Does not copy them when they are
-    /// many and replace all that was there of the page.
+    /// Adds newer lines from a record, starting at byte `at`. Does not copy them if they are many
+    /// and replace all existing lines of the page.
     pub(super) fn add_shared(&mut self, page: u64, mask: u64, record: &Arc<Vec<u8>>, at: usize) {
         let length = mask.count_ones() as usize * LINE_BYTES;
         let replaces = self.pages.get(&page).is_none_or(|held| held.mask & !mask == 0);
@@ -103,7 +103,7 @@ impl Overlay {
         self.bytes = self.bytes + length - before.map_or(0, |held| held.bytes().len());
     }
 
-    /// Lays the page's lines over a copy of it.
+    /// Lays the page's lines over a copy of the page.
     pub(crate) fn patch(&self, number: u64, page: &mut Page) {
         if let Some(lines) = self.pages.get(&number) {
             for_each_run(lines.mask, lines.bytes(), |at, run| {
@@ -112,12 +112,12 @@ impl Overlay {
         }
     }
 
-    /// The lines of one page: mask and bytes.
+    /// Returns the lines of one page: mask and bytes.
     pub(crate) fn lines(&self, page: u64) -> Option<(u64, &[u8])> {
         self.pages.get(&page).map(|lines| (lines.mask, lines.bytes()))
     }
 
-    /// One line, if the overlay has it.
+    /// Returns one line, if it is present.
     pub(crate) fn line(&self, page: u64, index: usize) -> Option<&[u8; LINE_BYTES]> {
         let lines = self.pages.get(&page)?;
         if lines.mask >> index & 1 == 0 {
@@ -127,8 +127,8 @@ impl Overlay {
         lines.bytes()[before * LINE_BYTES..].first_chunk()
     }
 
-    /// Lines in which `now` differs from the committed page, of which `stored` is what the file
-    /// has.
+    /// Returns the lines in which `now` differs from the committed page; `stored` is the file's
+    /// page.
     pub(crate) fn changed_lines(&self, number: u64, now: &Page, stored: &Page) -> u64 {
         match self.pages.get(&number) {
             None => changed_lines(now, stored),
@@ -140,38 +140,38 @@ impl Overlay {
         }
     }
 
-    /// No lines at all?
+    /// Returns true if the overlay is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
-    /// Bytes of lines held.
+    /// Bytes of all lines.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Forgets everything.
+    /// Removes all lines.
     pub(crate) fn clear(&mut self) {
         self.pages.clear();
         self.bytes = 0;
     }
 
-    /// No page from this number on has lines.
+    /// Returns the page number after the last page with lines.
     pub(crate) fn end(&self) -> u64 {
         self.pages.keys().max().map_or(0, |last| last + 1)
     }
 
-    /// Page numbers, ascending.
+    /// Returns the page numbers, ascending.
     pub(crate) fn page_numbers(&self) -> Vec<u64> {
         let mut numbers: Vec<u64> = self.pages.keys().copied().collect();
         numbers.sort_unstable();
         numbers
     }
 
-    /// Writes all lines to their place in `object`, those of page 0 last, without a flush: a
-    /// sequence number in the file never runs ahead of the pages that this process wrote.
+    /// Writes all lines to `object`, page 0 last, without a flush. So the sequence number in the
+    /// file never runs ahead of the pages that this process wrote.
     ///
-    /// `stored` copies a page of the file as it is now.
+    /// `stored` reads a page of the file.
     pub(crate) fn write_to(
         &self,
         object: &dyn File,
@@ -204,7 +204,7 @@ impl Overlay {
         }
     }
 
-    /// Writes one page: a single run of lines as it is, else the whole page in one call.
+    /// Writes one page: a single run of lines alone, otherwise the whole page in one call.
     fn write_page(
         &self,
         page: u64,
@@ -220,7 +220,7 @@ impl Overlay {
         object.write_at(&self.committed(page, stored)?, offset)
     }
 
-    /// The whole page; what the file has of it is asked for only when it is needed.
+    /// Returns the committed page; reads the file's page only if needed.
     fn committed(&self, page: u64, stored: &impl Fn(u64, &mut Page) -> Result<()>) -> Result<Page> {
         let mut image = [0; PAGE_BYTES as usize];
         if self.pages.get(&page).is_none_or(|lines| lines.mask != u64::MAX) {
@@ -269,7 +269,8 @@ impl Lines {
     }
 }
 
-/// Page numbers are small integers that nobody chooses to collide: one multiplication spreads them.
+/// Page numbers are small integers and not chosen by an attacker, so one multiplication spreads
+/// them well enough.
 #[derive(Default)]
 pub(crate) struct PageHasher(u64);
 
@@ -285,7 +286,7 @@ impl Hasher for PageHasher {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // The golden ratio's bits; the table takes the top seven and the low bits.
+        // The bits of the golden ratio. The table uses the top seven bits and the low bits.
         let product = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = product ^ product >> 32;
     }
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_image_of_every_line_counts() {
+    fn the_newest_image_of_every_line_wins() {
         let mut overlay = Overlay::default();
         overlay.add(7, 0b101, &[line(1), line(2)].concat());
         overlay.add(7, 0b110, &[line(3), line(4)].concat());
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_stay_in_a_record_are_the_same_as_lines_of_ones_own() {
+    fn shared_lines_read_like_copied_lines() {
         let record = Arc::new((0..4096).map(|i| (i / 64) as u8).collect::<Vec<u8>>());
         let mut overlay = Overlay::default();
         overlay.add_shared(3, 0xffff << 4, &record, 256);
@@ -325,8 +326,8 @@ mod tests {
         assert_eq!(overlay.line(3, 4), Some(&line(4)));
         assert_eq!(overlay.bytes(), 1024);
         overlay.add_shared(4, 0b11, &record, 0);
-        assert_eq!(Arc::strong_count(&record), 2, "few are");
-        // A record that does not replace all is merged with what is there.
+        assert_eq!(Arc::strong_count(&record), 2, "few lines are copied");
+        // Lines that do not replace all existing ones are merged with them.
         overlay.add_shared(3, 0xffff << 8, &record, 2048);
         assert_eq!(overlay.lines(3).unwrap().0, 0xf_ffff << 4);
         assert_eq!((overlay.line(3, 4), overlay.line(3, 8)), (Some(&line(4)), Some(&line(32))));
@@ -339,12 +340,12 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_compared_with_what_was_committed_and_not_with_what_the_file_has() {
+    fn a_page_is_compared_with_the_committed_page_and_not_with_the_file_s_page() {
         let mut overlay = Overlay::default();
         let stored = [0; PAGE_BYTES as usize];
         overlay.add(1, 0b10, &line(1));
         let mut now = stored;
-        assert_eq!(overlay.changed_lines(1, &now, &stored), 0b10, "line 1 went back");
+        assert_eq!(overlay.changed_lines(1, &now, &stored), 0b10, "line 1 was reset");
         now[LINE_BYTES..2 * LINE_BYTES].fill(1);
         assert_eq!(overlay.changed_lines(1, &now, &stored), 0);
         assert_eq!(overlay.changed_lines(2, &now, &stored), 0b10);

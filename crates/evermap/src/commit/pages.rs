@@ -1,7 +1,10 @@
-//! Which pages are private, what they are compared with, and what a commit notes about them.
+//! Finds private pages, compares them with their committed pages, and produces the checksums of a
+//! commit.
 //!
-//! This file is where the engine looks at memory: the private pages of the mapping, and through the
-//! views at the file's. Everything else in `commit` handles numbers and byte slices.
+//! This file is the only one in `commit` that reads and writes mapped memory: the mapping's private
+//! pages, and the file's pages through views. The rest of `commit` handles numbers and byte slices.
+//! Unsafe code here relies on stopped writers ([`WriterKind::Host`]) or on copies
+//! ([`WriterKind::Guest`]).
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -11,7 +14,7 @@ use super::diff::Page;
 use super::engine::{Engine, Span, WriterKind};
 use super::overlay::{Overlay, PageHasher};
 use super::record::{RecordBuilder, for_each_run};
-use super::suspects::Look;
+use super::suspects::SuspectSearch;
 use super::verify::BadPage;
 use crate::address::{Mapping, View, drop_private_runs};
 use crate::error::{Error, Result};
@@ -22,7 +25,7 @@ use crate::format::{
 use crate::mutate::{Mutant, mutated};
 use crate::storage::File;
 
-/// A run of pages that are private, or may be.
+/// A run of pages that may be private.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) span: usize,
@@ -30,14 +33,14 @@ pub(super) struct Run {
     pub(super) length: u64,
 }
 
-/// The private pages that were left private after their commit.
+/// Pages that stay private after their commit, so that storing to them again is cheap.
 #[derive(Debug)]
 pub(super) struct RetainedPages {
-    /// Address to the number of the last commit that had it.
+    /// Number of the last commit that had each page, by address.
     pages: HashMap<u64, u64, BuildHasherDefault<PageHasher>>,
     commits: u64,
     latest: usize,
-    /// May pages be kept? Only where scans find what was stored to again.
+    /// True if pages may be retained. Requires that scans can find later stores to them.
     pub(super) allowed: bool,
 }
 
@@ -46,7 +49,7 @@ impl RetainedPages {
         RetainedPages { pages: HashMap::default(), commits: 0, latest: 0, allowed }
     }
 
-    /// Notes what a commit had.
+    /// Notes the pages of a commit.
     pub(super) fn committed(&mut self, runs: Vec<Run>) {
         self.commits += 1;
         self.latest = 0;
@@ -58,7 +61,7 @@ impl RetainedPages {
         }
     }
 
-    /// Notes pages that turned out to be unchanged.
+    /// Notes pages that were found unchanged.
     pub(super) fn keep(&mut self, runs: Vec<Run>) {
         for run in runs {
             for address in (run.address..run.address + run.length).step_by(PAGE_BYTES as usize) {
@@ -67,17 +70,17 @@ impl RetainedPages {
         }
     }
 
-    /// Commits so far.
+    /// Number of commits so far.
     pub(super) fn commits(&self) -> u64 {
         self.commits
     }
 
-    /// Bytes of pages kept, and of those among them that the last commit had.
+    /// Bytes of retained pages, and of those that were in the last commit.
     pub(super) fn bytes(&self) -> (u64, u64) {
         (self.pages.len() as u64 * PAGE_BYTES, self.latest as u64 * PAGE_BYTES)
     }
 
-    /// Takes out what the last commit had not, or everything; ascending.
+    /// Removes and returns the pages that were not in the last commit, or all; ascending.
     pub(super) fn take(&mut self, also_latest: bool) -> Vec<u64> {
         let latest = self.commits;
         let mut taken = Vec::new();
@@ -97,7 +100,7 @@ impl RetainedPages {
 }
 
 impl Engine {
-    /// Adds to `pending` what a scan finds, page 0 left out.
+    /// Adds the private pages that a scan finds to `pending`, except page 0.
     pub(super) fn find_changed(&mut self) {
         if self.retained.allowed && self.retained.commits() > 0 && !self.scanner.is_watching() {
             let ranges: Vec<(u64, u64)> =
@@ -121,14 +124,14 @@ impl Engine {
         }
     }
 
-    /// Adds to the record what differs in the pending pages, and to `entries` their checksums.
+    /// Adds the changed lines of the pending pages to the record, and their checksums to `entries`.
     pub(super) fn compare(
         &mut self,
         record: &mut RecordBuilder,
         entries: &mut Vec<(u64, u32)>,
-        mut look: Option<&mut Look<'_>>,
+        mut search: Option<&mut SuspectSearch<'_>>,
     ) -> Result<()> {
-        self.look_at_all_spans()?;
+        self.create_views()?;
         let had_holes = self.has_or_had_holes();
         let mut page_copy = [0; PAGE_BYTES as usize];
         let mut copy = [0; PAGE_BYTES as usize];
@@ -138,14 +141,15 @@ impl Engine {
             for address in (run.address..run.address + run.length).step_by(PAGE_BYTES as usize) {
                 let offset = span.file_offset + (address - span.address);
                 let number = offset / PAGE_BYTES;
-                // Tables are changed below the program's mapping, whose pages of them are stale.
+                // Tables are changed through the file, not through the program's mapping, whose
+                // copies of them are stale.
                 if self.tables.is_table_page(number) {
                     continue;
                 }
                 // SAFETY: the run lies in a span that is mapped for as long as the engine holds it.
-                let now = unsafe { self.look_at(address, &mut page_copy) };
+                let now = unsafe { self.current_page(address, &mut page_copy) };
                 let stored = match view {
-                    // SAFETY: the page is of the committed length, which the file has; its
+                    // SAFETY: the page is within the committed length, which the file has; its
                     // bytes change only in an apply, by this engine.
                     Some(view) => unsafe { view.page(offset) },
                     None => {
@@ -154,14 +158,14 @@ impl Engine {
                     }
                 };
                 let mut lines = self.overlay.changed_lines(number, now, stored);
-                // Of a hole that is used again the file may have anything after a crash.
+                // After a crash the file may have any contents where a hole is used again.
                 if had_holes && self.has_unknown_checksum(number)? {
                     lines = u64::MAX;
                 }
                 if lines != 0 {
                     record.push(number, lines, now);
-                    if let Some(look) = &mut look {
-                        look.at((address, number), lines, now, (stored, &self.overlay))?;
+                    if let Some(search) = &mut search {
+                        search.at((address, number), lines, now, (stored, &self.overlay))?;
                     }
                     if !self.tables.is_empty() {
                         entries.push((number, checksums::entry_of(number, now)));
@@ -172,7 +176,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Were chunks of the object given back to the file system, now or earlier?
+    /// Returns true if chunks of the object were ever given back to the file system.
     fn has_or_had_holes(&self) -> bool {
         const AT: usize = std::mem::offset_of!(Superblock, features_incompatible);
         let mut features = [0; size_of::<u64>()];
@@ -181,16 +185,19 @@ impl Engine {
         has && !mutated(Mutant::UsedHolesUnknown)
     }
 
-    /// Is the page one whose contents meant nothing in the last commit?
+    /// Returns true if the page's contents were unspecified in the last commit.
     pub(super) fn has_unknown_checksum(&self, number: u64) -> Result<bool> {
         let Some(place) = self.tables.place(number) else { return Ok(false) };
         let line = self.committed_line(place.table_page, place.line)?;
         Ok(checksums::entry_at(&line, place.index) == CHECKSUM_UNKNOWN)
     }
 
-    /// Calls `each` with the address of every page that differs from the last commit's, of what is
-    /// mapped private, until it returns false. What was found is remembered for the next commit.
-    pub(crate) fn look_at_changes(&mut self, mut each: impl FnMut(u64) -> bool) -> Result<()> {
+    /// Calls `each` with the address of every private page that differs from the last commit, until
+    /// it returns false. The pages found are remembered for the next commit.
+    pub(crate) fn for_each_changed_page(
+        &mut self,
+        mut each: impl FnMut(u64) -> bool,
+    ) -> Result<()> {
         self.check_usable()?;
         self.find_changed();
         let mut stored = [0; PAGE_BYTES as usize];
@@ -204,7 +211,7 @@ impl Engine {
                 }
                 self.read_stored(number, &mut stored)?;
                 // SAFETY: the run lies in a span that is mapped for as long as the engine holds it.
-                let now = unsafe { self.look_at(address, &mut page_copy) };
+                let now = unsafe { self.current_page(address, &mut page_copy) };
                 if self.overlay.changed_lines(number, now, &stored) != 0 && !each(address) {
                     return Ok(());
                 }
@@ -216,14 +223,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds the checksums of memory that no commit had yet: of what was touched. The rest is zeros.
+    /// Adds the checksums of uncommitted memory that was touched. The rest is zeros.
     pub(super) fn add_fresh_entries(
         &self,
         span: &Span,
         entries: &mut Vec<(u64, u32)>,
-        mut look: Option<&mut Look<'_>>,
+        mut search: Option<&mut SuspectSearch<'_>>,
     ) -> Result<()> {
-        if self.tables.is_empty() && look.is_none() {
+        if self.tables.is_empty() && search.is_none() {
             return Ok(());
         }
         let (mut at, end) = (span.file_offset, span.file_offset + span.length);
@@ -233,9 +240,9 @@ impl Engine {
             for offset in (start..stop).step_by(PAGE_BYTES as usize) {
                 let address = span.address + (offset - span.file_offset);
                 // SAFETY: the span is mapped and backed by the file.
-                let now = unsafe { self.look_at(address, &mut page_copy) };
-                if let Some(look) = &mut look {
-                    look.at_fresh(address, now)?;
+                let now = unsafe { self.current_page(address, &mut page_copy) };
+                if let Some(search) = &mut search {
+                    search.at_fresh(address, now)?;
                 }
                 if !self.tables.is_empty() {
                     let number = offset / PAGE_BYTES;
@@ -247,8 +254,8 @@ impl Engine {
         self.add_zero_entries(at, end, entries)
     }
 
-    /// The same for pages that nobody touched, between two offsets of the file. They may have been
-    /// something else in an earlier life of the region: then the table has entries of theirs.
+    /// Adds the checksums of untouched pages between two offsets of the file. Earlier contents of
+    /// the region may have left entries in the table.
     fn add_zero_entries(&self, from: u64, to: u64, entries: &mut Vec<(u64, u32)>) -> Result<()> {
         let (mut page, end) = (from / PAGE_BYTES, to / PAGE_BYTES);
         let mut table = [0; PAGE_BYTES as usize];
@@ -268,7 +275,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds the lines of tables that change with these entries.
+    /// Adds the table lines that these entries change.
     pub(super) fn add_table_lines(
         &self,
         entries: &[(u64, u32)],
@@ -287,16 +294,16 @@ impl Engine {
             for of_line in of_page.chunk_by(|a, b| a.0.line == b.0.line) {
                 let index = of_line[0].0.line;
                 let committed = self.committed_line(number, index)?;
-                // Sealing it anew would hide the damage.
+                // Sealing the line again would hide the damage.
                 if !checksums::is_sealed(&committed) {
                     return Err(Error::Damaged {
                         path: self.object.path().to_path_buf(),
                         what: "a line of the checksum table",
                         found: format!(
-                            "a line at byte {} that contradicts itself",
+                            "a line at byte {} with a wrong checksum",
                             number * PAGE_BYTES + (index * LINE_BYTES) as u64
                         ),
-                        expected: "its own checksum".to_string(),
+                        expected: "a line that matches its checksum".to_string(),
                     });
                 }
                 let mut now = committed;
@@ -316,7 +323,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A line of a page of the last commit.
+    /// Reads a line of a committed page.
     fn committed_line(&self, number: u64, index: usize) -> Result<TableLine> {
         if let Some(line) = self.overlay.line(number, index) {
             return Ok(*line);
@@ -325,8 +332,8 @@ impl Engine {
         let offset = number * PAGE_BYTES;
         match self.view_of(offset) {
             Some(view) => {
-                // SAFETY: tables lie in the regions' metadata, which the file has from the
-                // start; pages change only in an apply, by this engine.
+                // SAFETY: tables lie in the regions' metadata, which the file always has; pages
+                // change only in an apply, by this engine.
                 let page = unsafe { view.page(offset) };
                 line.copy_from_slice(&page[index * LINE_BYTES..(index + 1) * LINE_BYTES]);
             }
@@ -337,7 +344,7 @@ impl Engine {
         Ok(line)
     }
 
-    /// Page 0 as it is in memory; of a guest's, as it was when the commit began.
+    /// Page 0 in memory; for a guest, the copy made when the commit began.
     pub(super) fn page_zero(&self) -> &Page {
         match &self.page_zero_copied {
             Some(copied) => copied,
@@ -346,7 +353,7 @@ impl Engine {
         }
     }
 
-    /// At the beginning of a commit: what page 0 of a guest's memory is from now on.
+    /// Copies a guest's page 0 at the beginning of a commit; only the copy is used from then on.
     pub(super) fn copy_page_zero(&mut self) {
         if self.writer_kind == WriterKind::Guest {
             let mut page = Box::new([0; PAGE_BYTES as usize]);
@@ -356,14 +363,15 @@ impl Engine {
         }
     }
 
-    /// Has page 0 brought up to date, in memory as well.
+    /// Seals page 0, in memory as well.
     pub(super) fn seal_page_zero(&mut self, seal: impl FnOnce(u64, &mut Page)) {
         let (sequence, address) = (self.sequence() + 1, self.spans[0].address);
         match &mut self.page_zero_copied {
             Some(copied) => {
                 seal(sequence, copied);
                 let to = address as *mut u8;
-                // SAFETY: page 0 is mapped writable; nobody has a reference into a guest's memory.
+                // SAFETY: page 0 is mapped writable, and no Rust reference points into a guest's
+                // memory.
                 unsafe { to.copy_from_nonoverlapping(copied.as_ptr(), SUPERBLOCK_CHECKED_BYTES) };
             }
             // SAFETY: page 0 is mapped writable, and writers are stopped.
@@ -371,14 +379,13 @@ impl Engine {
         }
     }
 
-    /// A page of the program's memory: where it is, or, where somebody may be storing to it, as it
-    /// was at one moment.
+    /// Returns a page of the program's memory: in place, or copied if other code may store to it.
     ///
     /// # Safety
     /// `address` begins a mapped page of one of the engine's spans.
-    unsafe fn look_at<'a>(&self, address: u64, copy: &'a mut Page) -> &'a Page {
+    unsafe fn current_page<'a>(&self, address: u64, copy: &'a mut Page) -> &'a Page {
         match self.writer_kind {
-            // SAFETY: as the caller promises, and who called `commit` has stopped every writer.
+            // SAFETY: as the caller promises; the caller of `commit` has stopped every writer.
             WriterKind::Host => unsafe { page_at(address) },
             WriterKind::Guest => {
                 // SAFETY: as the caller promises.
@@ -388,11 +395,11 @@ impl Engine {
         }
     }
 
-    /// Lines in which page 0 differs from the last commit's.
+    /// Returns the lines in which page 0 differs from the last commit.
     pub(super) fn changes_of_page_zero(&self) -> Result<u64> {
         if let Some(view) = self.view_of(0) {
-            // SAFETY: the file has its first page; its bytes change only in an apply, by this
-            // engine, and in a switch of the flag for the log that is not going on now.
+            // SAFETY: the file has its first page. Its bytes change only in an apply by this
+            // engine, and when the log's flag is switched, which does not happen now.
             let stored = unsafe { view.page(0) };
             return Ok(self.overlay.changed_lines(0, self.page_zero(), stored));
         }
@@ -405,14 +412,14 @@ impl Engine {
         Ok(self.changes_of_page_zero()? != 0)
     }
 
-    /// Copies a page of the file as it is.
+    /// Reads a page of the file.
     pub(super) fn read_stored(&self, number: u64, page: &mut Page) -> Result<()> {
         let got = self.object.read_at(page, number * PAGE_BYTES)?;
         page[got..].fill(0);
         Ok(())
     }
 
-    /// Makes pages what they were at the last commit.
+    /// Restores pages to the last commit.
     pub(super) fn restore(&mut self, runs: &[Run]) -> Result<()> {
         self.drop_runs(runs)?;
         for run in runs {
@@ -421,7 +428,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lays what the log has over private pages: for a writer that could not apply it.
+    /// Lays the overlay's lines over the private pages, for a writer that could not apply them.
     pub(super) fn lay_overlay_over_private_pages(&mut self) -> Result<()> {
         if self.overlay.is_empty() {
             return Ok(());
@@ -452,21 +459,21 @@ impl Engine {
             let page = address + (number - first) * PAGE_BYTES;
             for_each_run(mask, lines, |at, bytes| {
                 let to = (page + at as u64) as *mut u8;
-                // SAFETY: the page lies in a span that is mapped writable and private; writers
-                // are stopped and no reference into it lives. A run ends inside its page.
+                // SAFETY: the page lies in a span that is mapped writable and private. Writers are
+                // stopped, and the page is not referenced elsewhere. A run ends inside its page.
                 unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
             });
         }
     }
 
-    /// Gives private copies back: the file's pages show again.
+    /// Drops private copies, so the mapping shows the file's pages again.
     pub(super) fn drop_runs(&self, runs: &[Run]) -> Result<()> {
         let ranges: Vec<(&Mapping, u64, u64)> =
             runs.iter().map(|r| (&*self.spans[r.span].mapping, r.address, r.length)).collect();
         drop_private_runs(&ranges)
     }
 
-    /// The same for single pages, ascending.
+    /// Like [`drop_runs`](Engine::drop_runs), for single pages, ascending.
     pub(super) fn drop_pages(&self, addresses: &[u64]) -> Result<()> {
         let mut runs = Vec::new();
         for run in addresses.chunk_by(|a, b| a + PAGE_BYTES == *b) {
@@ -482,16 +489,17 @@ impl Engine {
         self.drop_runs(&runs)
     }
 
-    /// Makes sure that there is a view of every span. Not for guests: should somebody cut their file
-    /// short, looking at it through memory would end the host, and reading is an error.
-    fn look_at_all_spans(&mut self) -> Result<()> {
+    /// Creates missing views, so that every span has one. Not for guests: if another process
+    /// truncates their file, reading through a view would kill the host, while a read call only
+    /// fails.
+    fn create_views(&mut self) -> Result<()> {
         if self.pending.is_empty() || self.writer_kind == WriterKind::Guest {
             return Ok(());
         }
         for span in &self.spans {
             let needed = span.file_offset + span.length - PAGE_BYTES;
             if !self.views.iter().any(|v| v.contains(span.file_offset) && v.contains(needed)) {
-                // Over the region's whole capacity: the file may grow into it.
+                // The view covers the region's whole capacity, into which the file may grow.
                 let capacity = span.mapping.length() - (span.address - span.mapping.base());
                 self.views.push(View::new(&*self.object, span.file_offset, capacity)?);
             }
@@ -520,8 +528,9 @@ fn merge(runs: &mut Vec<Run>) {
     *runs = merged;
 }
 
-/// The ranges of a file between two offsets that may hold anything but zeros. All of them before the
-/// first is looked at: looking makes the kernel read ahead, and what it has read counts as data.
+/// Returns the ranges of a file between two offsets that may hold anything but zeros. Finds all
+/// ranges before any page is read: reading triggers read-ahead, and the pages that were read then
+/// count as data.
 fn data_ranges(object: &dyn File, from: u64, to: u64) -> Result<Vec<(u64, u64)>> {
     let mut ranges = Vec::new();
     let mut at = from;
@@ -534,29 +543,29 @@ fn data_ranges(object: &dyn File, from: u64, to: u64) -> Result<Vec<(u64, u64)>>
 }
 
 /// # Safety
-/// `address` begins a mapped page that nobody writes to while the reference lives.
+/// `address` begins a mapped page that is not written to while the reference lives.
 unsafe fn page_at<'a>(address: u64) -> &'a Page {
     // SAFETY: as the caller promises; a page has no invalid bit patterns.
     unsafe { &*(address as *const Page) }
 }
 
-/// Copies a page that others may be storing to, word by word.
+/// Copies a page that other code may be storing to, word by word.
 ///
 /// # Safety
 /// `address` begins a mapped page.
 unsafe fn copy_page(address: u64, copy: &mut Page) {
     let words = address as *const u64;
     for (index, word) in copy.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        // SAFETY: the word lies in the page. What stores there is no Rust code; a volatile access
-        // is one load of what is there now.
+        // SAFETY: the word lies in the page. Only non-Rust code stores there, and a volatile access
+        // is one load of the current value.
         *word = unsafe { words.add(index).read_volatile() }.to_ne_bytes();
     }
 }
 
-/// Fills the checksum tables of an object that is being made, in its mapping.
+/// Fills the checksum tables of a new object, in its mapping.
 ///
 /// # Safety
-/// The regions are mapped writable at their addresses, and nobody else touches them.
+/// The regions are mapped writable at their addresses, and no other code accesses them.
 pub(crate) unsafe fn write_tables(object: &dyn File, regions: &[RegionRecord]) -> Result<()> {
     let tables = Tables::of(regions);
     for region in regions.iter().filter(|r| r.checksums != 0) {
@@ -570,8 +579,8 @@ pub(crate) unsafe fn write_tables(object: &dyn File, regions: &[RegionRecord]) -
                 let page = unsafe { page_at(region.base + (offset - region.file_offset)) };
                 let entry = checksums::entry_of(number, page);
                 let line = line_address(region, place);
-                // SAFETY: tables are a part of the region's metadata; no other reference to the
-                // line lives here.
+                // SAFETY: tables are a part of the region's metadata, and the line is not
+                // referenced elsewhere.
                 checksums::set_entry(unsafe { &mut *line }, place.index, entry);
                 if touched.last() != Some(&line) {
                     touched.push(line);
@@ -586,12 +595,12 @@ pub(crate) unsafe fn write_tables(object: &dyn File, regions: &[RegionRecord]) -
     Ok(())
 }
 
-/// The first bad page of a small object that is mapped, with the overlay's lines over its pages. Costs
-/// no read and no copy: some 20 us for a catalog of a few objects.
+/// Returns the first bad page of a small mapped object with the overlay's lines over its pages.
+/// Reads and copies nothing: some 20 us for a catalog of a few objects.
 ///
 /// # Safety
-/// The regions are mapped readable, with the overlay's lines over them (tables may lack theirs), and
-/// nobody writes to them meanwhile.
+/// The regions are mapped readable, with the overlay's lines over them (tables may lack theirs),
+/// and no thread writes to them during the call.
 pub(crate) unsafe fn first_bad_mapped(
     regions: &[RegionRecord],
     overlay: &Overlay,
@@ -611,11 +620,11 @@ pub(crate) unsafe fn first_bad_mapped(
     None
 }
 
-/// Compares a mapped page with its checksum. False if it has none: a page of a table, of a region
-/// without a table, or of a hole.
+/// Compares a mapped page with its checksum. Returns false if it has none: a page of a table, of a
+/// region without a table, or of a hole.
 ///
 /// # Safety
-/// As [`first_bad_mapped`]; the page, by its number in the file, lies in the region.
+/// As for [`first_bad_mapped`]; the page `number` of the file lies in the region.
 pub(crate) unsafe fn judge_mapped(
     region: &RegionRecord,
     tables: &Tables,
@@ -643,7 +652,7 @@ pub(crate) unsafe fn judge_mapped(
     }
 }
 
-/// Where a line of a region's table is mapped.
+/// Returns the address of a line of a region's table.
 fn line_address(region: &RegionRecord, place: EntryPlace) -> *mut TableLine {
     let page = region.base + (place.table_page * PAGE_BYTES - region.file_offset);
     (page + (place.line * LINE_BYTES) as u64) as *mut TableLine

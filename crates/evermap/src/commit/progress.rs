@@ -1,9 +1,11 @@
-//! How far a log has come, beside its header: written after each record, and flushed by nobody.
+//! Progress of a log, stored beside its header: written after each record, and never flushed by
+//! itself.
 //!
-//! As long as the machine runs, everybody reads the newest progress, so a record that it names and
-//! that cannot be read is damaged, whatever its bytes look like. After a power cut it may be an older
-//! one: then it says what was durable at least. A log without readable progress is judged by its
-//! records alone.
+//! While the machine runs, every process reads the newest progress, so a record that it counts and
+//! that cannot be read is damaged, whatever its bytes look like. After a power failure the progress
+//! may be an older one: then it is a lower bound of the durable records. A log without readable
+//! progress is judged by its records alone. The progress must never claim a record as durable
+//! before its flush.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +19,7 @@ use crate::format::{
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{Boot, File};
 
-/// The progress of an open log. Shared with whoever flushes the log in the background.
+/// Progress of an open log. Shared with the thread that flushes the log in the background.
 #[derive(Debug)]
 pub(super) struct Progress {
     file: Arc<dyn File>,
@@ -26,7 +28,7 @@ pub(super) struct Progress {
 
 #[derive(Clone, Copy, Debug)]
 struct State {
-    /// Where it lies in the file; a log of format 1 has no place for it.
+    /// Offset in the file; a log of format 1 has none.
     at: Option<u64>,
     salt: u64,
     written: u64,
@@ -34,7 +36,7 @@ struct State {
 }
 
 impl Progress {
-    /// The progress of a generation of which `records` records are there, all durable.
+    /// Creates the progress of a generation with `records` records, all durable.
     pub(super) fn new(
         file: Arc<dyn File>,
         header: &LogHeader,
@@ -55,12 +57,12 @@ impl Progress {
         self.lock().durable
     }
 
-    /// Writes the progress before the first record that this run of the machine adds.
+    /// Writes the progress before the first record of this run of the machine.
     pub(super) fn announce(&self) {
         self.store(*self.lock());
     }
 
-    /// Notes that a record was written, and whether that made it durable.
+    /// Notes that a record was written, and if that made it durable.
     pub(super) fn wrote(&self, index: u64, durable: bool) {
         let mut state = self.lock();
         state.written = index;
@@ -79,13 +81,13 @@ impl Progress {
         }
     }
 
-    /// A new generation began, without records. Its header and its progress are written already.
+    /// Starts a new generation, without records. Its header and progress are already written.
     pub(super) fn begin(&self, header: &LogHeader, slot: u64) {
         *self.lock() = State::begin(header, slot);
     }
 
-    /// Writes it to its place. The record is what was promised: a progress that cannot be written
-    /// makes damage harder to tell from a torn write, and nothing else.
+    /// Writes the progress. An error is only logged: without it, damage is harder to distinguish
+    /// from a torn write, but no promise depends on it.
     fn store(&self, state: State) {
         let Some(at) = state.at.filter(|_| !mutated(Mutant::ProgressNotWritten)) else { return };
         let progress = sealed(state.salt, self.file.boot(), state.written, state.durable);
@@ -103,7 +105,7 @@ impl State {
     }
 }
 
-/// A progress with its checksum.
+/// Returns a progress record with its checksum.
 pub(crate) fn sealed(salt: u64, boot: Boot, written: u64, durable: u64) -> LogProgress {
     let magic = LOG_PROGRESS_MAGIC;
     let zeroed = LogProgress::zeroed();
@@ -112,7 +114,7 @@ pub(crate) fn sealed(salt: u64, boot: Boot, written: u64, durable: u64) -> LogPr
     progress
 }
 
-/// Reads the progress of a generation; `None` where nothing of that kind is to be read.
+/// Reads the progress of a generation; `None` if it is invalid or of another generation.
 pub(super) fn parse(bytes: &[u8], salt: u64) -> Option<LogProgress> {
     if mutated(Mutant::ProgressIgnored) {
         return None;

@@ -1,37 +1,38 @@
-//! The first look at a page: does a word of it lie in one of a few ranges of addresses?
+//! First test of a page for [suspects](super::suspects): does it have a word in one of a few ranges
+//! of addresses?
 //!
-//! A commit asks that of every line that changed, and for most pages the answer ends the search for
-//! [suspects](super::suspects). So it costs as little as can be: where the processor has AVX2, a
-//! [glance](super::glance) at half of each word, and for lines of the few pages that pass it, two comparisons of
-//! vectors of four words, without branches.
+//! A commit tests every changed line, and most pages end the search here, so the test must be
+//! cheap. With AVX2, a [prefilter](super::prefilter) tests half of each word, and lines of the few
+//! remaining pages are compared four words at a time, without branches. A false positive only costs
+//! time; a false negative would let a foreign pointer pass.
 
 use super::diff::Page;
 #[cfg(target_arch = "x86_64")]
-use super::glance::Glance;
+use super::prefilter::Prefilter;
 use crate::address::ADDRESS_END;
 use crate::format::LINE_BYTES;
 
-/// Ranges that a page is compared with. One is enough for most programs.
+/// Number of ranges that a page is compared with. One is enough for most programs.
 pub(super) const RANGES_MAX: usize = 3;
-/// Pages with more changed lines than this are looked at as a whole first.
+/// Pages with more changed lines than this are first tested as a whole.
 const LINES_BEFORE_WHOLE_PAGE: u32 = 16;
-/// Most numbers that programs use are below.
+/// Most numbers that programs use are smaller.
 const NUMBERS_END: u64 = 1 << 40;
 const WORD_BYTES: usize = size_of::<u64>();
 const SIGN: u64 = 1 << 63;
 
-/// A range of addresses, so that one addition and one signed comparison tell whether a word is in it:
+/// A range of addresses, encoded so that one addition and one signed comparison test a word:
 /// processors lack unsigned comparisons of vectors.
 #[derive(Clone, Copy, Debug)]
 struct Range {
-    /// Added to a word.
+    /// Value added to a word.
     shift: u64,
-    /// Limit of that sum for words of the range.
+    /// Upper bound of that sum for words in the range.
     bound: i64,
 }
 
 impl Range {
-    /// No word is in it.
+    /// Contains no word.
     const EMPTY: Range = Range { shift: 0, bound: i64::MIN };
 
     fn new(first: u64, end: u64) -> Range {
@@ -44,25 +45,25 @@ impl Range {
     }
 }
 
-/// A few ranges with all addresses that lead to what the process has mapped, and few others.
+/// A few ranges that cover all mapped addresses of the process, and few others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranges {
     /// The first `count` are in use.
     ranges: [Range; RANGES_MAX],
     count: usize,
     #[cfg(target_arch = "x86_64")]
-    glance: Glance,
+    prefilter: Prefilter,
 }
 
 impl Ranges {
-    /// `parts` are any ranges, `legal` has those that count as nothing: first and end of each.
+    /// Covers `parts` except the `legal` ranges: first and end of each.
     pub(super) fn new(parts: impl Iterator<Item = (u64, u64)>, legal: &[(u64, u64)]) -> Ranges {
         let parts = joined(parts, legal);
         let mut ranges = Ranges {
             ranges: [Range::EMPTY; RANGES_MAX],
             count: parts.len(),
             #[cfg(target_arch = "x86_64")]
-            glance: Glance::new(&parts),
+            prefilter: Prefilter::new(&parts),
         };
         for (range, (first, end)) in ranges.ranges.iter_mut().zip(parts) {
             *range = Range::new(first, end);
@@ -74,9 +75,9 @@ impl Ranges {
         self.ranges.iter().any(|range| range.has(word))
     }
 
-    /// Returns the lines, of some of a page, that have a word in one of the ranges. A bit is a line.
+    /// Returns the given lines that have a word in one of the ranges, as a mask.
     #[inline]
-    pub(super) fn lines_that_may_lead(&self, page: &Page, lines: u64) -> u64 {
+    pub(super) fn lines_with_suspects(&self, page: &Page, lines: u64) -> u64 {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
             // SAFETY: the processor has these instructions.
@@ -88,30 +89,34 @@ impl Ranges {
     fn lines_by_words(&self, page: &Page, lines: u64) -> u64 {
         let any = |bytes: &[u8]| {
             let words = bytes.as_chunks::<WORD_BYTES>().0;
-            // Without branches, for compilers that find vector instructions.
-            words.iter().fold(false, |any, word| any | self.has_plainly(u64::from_le_bytes(*word)))
+            // Without branches, so that the compiler uses vector instructions.
+            words
+                .iter()
+                .fold(false, |any, word| any | self.has_branchless(u64::from_le_bytes(*word)))
         };
         lines_with(page, lines, |page| any(page), any)
     }
 
     #[inline(always)]
-    fn has_plainly(&self, word: u64) -> bool {
+    fn has_branchless(&self, word: u64) -> bool {
         self.ranges.iter().fold(false, |any, range| any | range.has(word))
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,popcnt")]
     fn lines_by_avx2(&self, page: &Page, lines: u64) -> u64 {
-        let glance = &self.glance;
+        let prefilter = &self.prefilter;
         match self.ranges {
-            [a, ..] if self.count <= 1 => avx2::lines_with_words_in(page, lines, glance, [a]),
-            [a, b, _] if self.count == 2 => avx2::lines_with_words_in(page, lines, glance, [a, b]),
-            all => avx2::lines_with_words_in(page, lines, glance, all),
+            [a, ..] if self.count <= 1 => avx2::lines_with_words_in(page, lines, prefilter, [a]),
+            [a, b, _] if self.count == 2 => {
+                avx2::lines_with_words_in(page, lines, prefilter, [a, b])
+            }
+            all => avx2::lines_with_words_in(page, lines, prefilter, all),
         }
     }
 }
 
-/// Lines that have what `any` looks for. Pages without what `may` looks for have none.
+/// Returns the lines for which `any` is true. Returns none if `may` is false for the page.
 #[inline(always)]
 fn lines_with(
     page: &Page,
@@ -139,7 +144,7 @@ mod avx2 {
         _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_testz_si256,
     };
 
-    use super::{Glance, Page, Range, WORD_BYTES, lines_with};
+    use super::{Page, Prefilter, Range, WORD_BYTES, lines_with};
 
     const WORDS: usize = 4;
 
@@ -148,12 +153,17 @@ mod avx2 {
     pub(super) fn lines_with_words_in<const N: usize>(
         page: &Page,
         lines: u64,
-        glance: &Glance,
+        prefilter: &Prefilter,
         ranges: [Range; N],
     ) -> u64 {
         let ranges =
             ranges.map(|r| (_mm256_set1_epi64x(r.shift as i64), _mm256_set1_epi64x(r.bound)));
-        lines_with(page, lines, |page| glance.may_have(page), |bytes| has_word_in(bytes, &ranges))
+        lines_with(
+            page,
+            lines,
+            |page| prefilter.may_have(page),
+            |bytes| has_word_in(bytes, &ranges),
+        )
     }
 
     #[target_feature(enable = "avx2")]
@@ -173,7 +183,8 @@ mod avx2 {
     }
 }
 
-/// At most [`RANGES_MAX`] ranges that have every part outside of the legal ones, ascending.
+/// Returns at most [`RANGES_MAX`] ranges that cover every part outside of the legal ones,
+/// ascending.
 fn joined(parts: impl Iterator<Item = (u64, u64)>, legal: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut parts: Vec<_> = parts.map(|(first, end)| (first, end.min(ADDRESS_END))).collect();
     for (legal_first, legal_end) in legal {
@@ -188,7 +199,7 @@ fn joined(parts: impl Iterator<Item = (u64, u64)>, legal: &[(u64, u64)]) -> Vec<
     let legal_between = |a: (u64, u64), b: (u64, u64)| {
         legal.iter().any(|(first, end)| *first >= a.1 && *end <= b.0)
     };
-    // Parts that touch are one, and so are those at addresses that few numbers look like.
+    // Join parts that touch, and parts at addresses that few numbers look like.
     parts.dedup_by(|next, last| {
         let few_between = last.1 >= NUMBERS_END && !legal_between(*last, *next);
         let joined = next.0 <= last.1 || few_between;
@@ -197,7 +208,7 @@ fn joined(parts: impl Iterator<Item = (u64, u64)>, legal: &[(u64, u64)]) -> Vec<
         }
         joined
     });
-    // Then those with the smallest gaps, but not across legal ones if that can be had.
+    // Then join those with the smallest gaps, but not across legal ranges if that is possible.
     let gap = |a: (u64, u64), b: (u64, u64)| match legal_between(a, b) {
         true => u64::MAX,
         false => b.0 - a.1,
@@ -216,7 +227,7 @@ mod tests {
     use crate::format::PAGE_BYTES;
 
     #[test]
-    fn the_first_look_lets_every_word_in_its_ranges_pass_and_no_other() {
+    fn exactly_the_words_in_the_ranges_are_found() {
         let low = [(0x40_0000, 0x50_1238), (0x7000_0000, 0x1_2345_6000)];
         let high = [(0x1500_0000_0000, 0x1600_0000_1000), (0x5555_5555_4000, 0x7fff_ffff_f000)];
         let legal = [(0x1700_0000_0000, 0x1800_0000_0000)];
@@ -251,7 +262,7 @@ mod tests {
                     let line = 1 << (at / LINE_BYTES);
                     let expected = if is_in { line } else { 0 };
                     for lines in [line, u64::MAX, u64::MAX ^ line] {
-                        let found = ranges.lines_that_may_lead(&page, lines);
+                        let found = ranges.lines_with_suspects(&page, lines);
                         assert_eq!(found, expected & lines, "{word:#x} at {at}");
                         let plain = ranges.lines_by_words(&page, lines);
                         assert_eq!(found, plain, "with vector instructions and without");
@@ -262,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_have_every_part_but_legal_ones_and_join_over_the_smallest_gaps() {
+    fn ranges_cover_every_part_but_legal_ones_and_join_over_the_smallest_gaps() {
         let parts = [(100, 200), (150, 260), (300, 400), (1000, 1100), (5000, 6000), (9000, 9500)];
         let legal = [(320, 330), (6500, 7000)];
         let joined = |parts: &[(u64, u64)]| joined(parts.iter().copied(), &legal);

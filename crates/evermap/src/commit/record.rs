@@ -1,7 +1,8 @@
-//! One log record: the changed lines of one commit, built in memory and read back.
+//! A log record: the changed lines of one commit, built in memory and read back.
 //!
-//! A record is physical (absolute images of lines), so applying it twice, or over a page that a
-//! power cut left half old and half new, gives the same page.
+//! A record is physical (absolute images of lines). So applying it twice, or over a page that a
+//! power failure left partly written, gives the same page. Every byte of a record, including its
+//! padding, must be under a checksum.
 
 use std::mem::offset_of;
 
@@ -15,26 +16,26 @@ use crate::format::{
 };
 use crate::mutate::{Mutant, mutated};
 
-/// A page with more changed lines than this is logged whole: a contiguous copy is cheaper.
+/// A page with more changed lines than this is logged whole: one contiguous copy is cheaper.
 const LINES_BEFORE_WHOLE_PAGE: u32 = 48;
 
-/// Collects changed pages; `seal` turns them into the bytes to append.
+/// Collects changed pages; `seal` produces the bytes to append.
 ///
-/// Pages behind the end that the commit gives the file are left out: they mean nothing from then on,
-/// and a record that has one is refused when it is read, with all else that it has.
+/// Pages after the new end of the file are left out: they are unused from then on, and a reader
+/// rejects the whole record if it has such a page.
 #[derive(Debug)]
 pub(crate) struct RecordBuilder {
     bytes: Vec<u8>,
     pages: Vec<(LogPage, usize)>,
     /// Bytes of the file from this commit on.
     file_length: u64,
-    /// Log every changed page whole.
+    /// True to log every changed page whole.
     full_pages: bool,
 }
 
 impl RecordBuilder {
-    /// An empty record of a commit that makes the file `file_length` bytes long, in the memory of an
-    /// earlier one: fresh memory costs a page fault a page.
+    /// Creates an empty record of a commit that makes the file `file_length` bytes long. Reuses the
+    /// buffer of an earlier record: fresh memory costs a page fault for each page.
     pub(super) fn new(file_length: u64, full_pages: bool, mut reused: Vec<u8>) -> RecordBuilder {
         reused.clear();
         reused.resize(size_of::<LogRecord>(), 0);
@@ -54,12 +55,12 @@ impl RecordBuilder {
         self.pages.iter().map(|(page, _)| page.page)
     }
 
-    /// Bytes the record will take in the log.
+    /// Bytes that the record takes in the log.
     pub(super) fn bytes_in_log(&self) -> u64 {
         (self.bytes.len() as u64).next_multiple_of(LOG_ALIGN)
     }
 
-    /// Adds the given lines of a page; nothing when no line is named, or the page lies behind the end.
+    /// Adds the given lines of a page. Ignores an empty mask, and pages after the end of the file.
     pub(super) fn push(&mut self, page: u64, lines: u64, now: &Page) {
         if lines == 0 || self.is_behind_the_end(page) {
             return;
@@ -80,7 +81,7 @@ impl RecordBuilder {
         }
     }
 
-    /// Adds lines of a page that are known without the page: those of `mask`, lowest first.
+    /// Adds the lines of `mask`, lowest first, without having the whole page.
     pub(super) fn push_lines(&mut self, page: u64, mask: u64, lines: &[u8]) {
         debug_assert_eq!(lines.len(), mask.count_ones() as usize * LINE_BYTES);
         if self.is_behind_the_end(page) {
@@ -91,13 +92,13 @@ impl RecordBuilder {
         self.bytes.extend_from_slice(lines);
     }
 
-    /// The bytes, and what was pushed: page, mask, and where in the bytes its lines begin.
+    /// Returns the bytes, and for each page its number, its mask, and the offset of its lines.
     pub(super) fn into_parts(self) -> (Vec<u8>, Vec<(u64, u64, usize)>) {
         let pages = self.pages.iter().map(|(page, at)| (page.page, page.lines, *at)).collect();
         (self.bytes, pages)
     }
 
-    /// Writes the head and gives the record's bytes, padded to the log's alignment, and the checksum
+    /// Writes the head. Returns the record's bytes, padded to the log's alignment, and the checksum
     /// that the next record chains to.
     pub(super) fn seal(&mut self, place: &Sealing) -> (&[u8], u32) {
         let head_bytes = size_of::<LogRecord>();
@@ -130,8 +131,8 @@ impl RecordBuilder {
 }
 
 impl RecordBuilder {
-    /// The same in format 1, for a log that an earlier build made and that cannot be emptied yet. The
-    /// head is shorter: it ends where that of format 2 does.
+    /// Like [`seal`](RecordBuilder::seal) in format 1, for a log of an earlier build that cannot be
+    /// emptied yet. Its head is shorter and ends at the same offset as in format 2.
     pub(super) fn seal_1(&mut self, place: &Sealing) -> (&[u8], u32) {
         let (head_bytes, head_at) = (size_of::<LogRecord1>(), HEAD_1_AT);
         let body_at = head_at + head_bytes;
@@ -160,7 +161,7 @@ impl RecordBuilder {
     }
 }
 
-/// Where a head of format 1 lies in the bytes of a record, which have room for one of format 2.
+/// Offset of a head of format 1 in a record's bytes, which have room for one of format 2.
 const HEAD_1_AT: usize = size_of::<LogRecord>() - size_of::<LogRecord1>();
 
 /// CRC32C of a record of format 1: its head with a zero checksum, then its body.
@@ -168,7 +169,7 @@ pub(super) fn checksum_1(head: &LogRecord1, body: &[u8]) -> u32 {
     crc32c(&[bytes_of(&LogRecord1 { checksum: 0, ..*head }), body])
 }
 
-/// What a record's head says beside what the record has.
+/// Fields of a record's head that do not come from its contents.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sealing {
     pub(super) sequence: u64,
@@ -179,7 +180,7 @@ pub(super) struct Sealing {
     pub(super) durable: u64,
 }
 
-/// The checksum in a head: of the record's first sector, the checksum itself left out.
+/// Computes the checksum in a head: of the record's first sector without the checksum itself.
 pub(super) fn sector_checksum(record: &[u8]) -> u32 {
     const AT: std::ops::Range<usize> =
         offset_of!(LogRecord, checksum)..offset_of!(LogRecord, checksum) + size_of::<u32>();
@@ -187,7 +188,7 @@ pub(super) fn sector_checksum(record: &[u8]) -> u32 {
     crc32c(&[&sector[..AT.start], &[0; AT.end - AT.start], &sector[AT.end..]])
 }
 
-/// The checksum of what lies behind the first sector.
+/// Computes the checksum of the record after its first sector.
 pub(super) fn rest_checksum(record: &[u8]) -> u32 {
     match record.get(LOG_ALIGN as usize..) {
         None | Some([]) => 0,
@@ -195,12 +196,12 @@ pub(super) fn rest_checksum(record: &[u8]) -> u32 {
     }
 }
 
-/// Pages of a file of so many bytes that a record may have.
+/// Number of pages that a record of a file of this length may refer to.
 fn pages_of(file_length: u64) -> u64 {
     file_length.min(FILE_BYTES_MAX) / PAGE_BYTES
 }
 
-/// A commit read back from a log, its checksum found right.
+/// A commit read from a log, with a correct checksum.
 #[derive(Debug)]
 pub(crate) struct Commit {
     pages: Vec<(LogPage, usize)>,
@@ -208,8 +209,8 @@ pub(crate) struct Commit {
 }
 
 impl Commit {
-    /// Takes a checked body apart; `None` when its pages do not add up to its length, or do not
-    /// lie in the object.
+    /// Parses a checked body; `None` if its pages do not match its length, or are outside of the
+    /// object.
     pub(super) fn parse(file_length: u64, page_count: u64, body: Vec<u8>) -> Option<Commit> {
         let mut pages = Vec::new();
         let mut at = 0;
@@ -226,7 +227,7 @@ impl Commit {
         complete.then_some(Commit { pages, body })
     }
 
-    /// The changed lines: page number in the file, mask, and their bytes, lowest line first.
+    /// Returns the changed lines: page number in the file, mask, and bytes, lowest line first.
     pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, u64, &[u8])> {
         self.pages.iter().map(|(page, at)| {
             let length = page.lines.count_ones() as usize * LINE_BYTES;
@@ -257,8 +258,8 @@ pub(crate) fn for_each_run(mask: u64, lines: &[u8], mut each: impl FnMut(usize, 
 mod tests {
     use super::*;
 
-    /// Seals a record and takes it apart again.
-    fn there_and_back(mut builder: RecordBuilder) -> (LogRecord, Vec<u8>, Option<Commit>) {
+    /// Seals a record and parses it again.
+    fn seal_and_parse(mut builder: RecordBuilder) -> (LogRecord, Vec<u8>, Option<Commit>) {
         let (bytes, crc) = builder.seal(&Sealing { sequence: 5, index: 3, ..Sealing::default() });
         assert!(bytes.len().is_multiple_of(LOG_ALIGN as usize));
         let head_bytes = size_of::<LogRecord>();
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_gives_back_what_was_pushed() {
+    fn a_parsed_record_has_the_lines_that_were_pushed() {
         let mut page = [0u8; PAGE_BYTES as usize];
         for (i, byte) in page.iter_mut().enumerate() {
             *byte = (i / LINE_BYTES) as u8 + 1;
@@ -279,7 +280,7 @@ mod tests {
         builder.push(3, 0b1011, &page);
         builder.push(4, 0, &page);
         builder.push(9, u64::MAX >> 10, &page);
-        let (head, _, commit) = there_and_back(builder);
+        let (head, _, commit) = seal_and_parse(builder);
         assert_eq!((head.sequence, head.index, head.file_length), (5, 3, 40960));
         let mut seen = Vec::new();
         for (number, mask, lines) in commit.unwrap().pages() {
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_behind_the_end_of_the_file_is_left_out_as_its_record_could_not_be_read() {
+    fn pages_after_the_end_of_the_file_are_left_out_so_the_record_stays_readable() {
         let page = [7; PAGE_BYTES as usize];
         for whole in [false, true] {
             let mut builder = RecordBuilder::new(4 * PAGE_BYTES, whole, Vec::new());
@@ -307,7 +308,7 @@ mod tests {
                 builder.push(number, 0b11, &page);
                 builder.push_lines(number, 0b11, &page[..2 * LINE_BYTES]);
             }
-            let (head, _, commit) = there_and_back(builder);
+            let (head, _, commit) = seal_and_parse(builder);
             let commit = commit.unwrap();
             assert_eq!(commit.pages().map(|(number, ..)| number).collect::<Vec<_>>(), [3, 3]);
             assert_eq!(head.file_length, 4 * PAGE_BYTES);
@@ -318,7 +319,7 @@ mod tests {
     fn a_body_that_does_not_add_up_is_refused() {
         let mut builder = RecordBuilder::new(8192, false, Vec::new());
         builder.push(1, 1, &[1; PAGE_BYTES as usize]);
-        let (head, body, _) = there_and_back(builder);
+        let (head, body, _) = seal_and_parse(builder);
         let parse = |pages, body: &[u8]| Commit::parse(head.file_length, pages, body.to_vec());
         assert!(parse(1, &body).is_some());
         assert!(parse(1, &body[..body.len() - 1]).is_none());
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_of_a_record_is_under_a_checksum_its_padding_included() {
+    fn every_byte_of_a_record_is_under_a_checksum_including_its_padding() {
         let mut builder = RecordBuilder::new(40960, false, Vec::new());
         builder.push(3, 0xff_ffff, &[5; PAGE_BYTES as usize]);
         let (bytes, _) = builder.seal(&Sealing::default());

@@ -1,6 +1,7 @@
-//! What follows a kill or a power cut: the log's commits are applied to the object file.
+//! Recovery after a kill or a power failure: applies the log's commits to the object file.
 //!
-//! Idempotent at every step: a crash in here is followed by the same recovery again.
+//! Every step is idempotent: after a crash during recovery, the same recovery runs again. The
+//! object file must be flushed before the log is reset.
 
 use std::path::Path;
 
@@ -13,9 +14,9 @@ use crate::format::{LOG_REQUIRED, LOG_REQUIRED_OFFSET, LOG_REQUIRED_OLD, PAGE_BY
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, Storage};
 
-/// Applies what `log` holds to the object file, makes it durable and empties the log. The log was
-/// flushed when it was opened, if it had anything that the file lacks. A log of an earlier build becomes
-/// one of this build.
+/// Applies the log's commits to the object file, makes the file durable and empties the log. The
+/// log was flushed when it was opened, if it had commits that the file lacks. A log of an earlier
+/// build gets this build's format.
 pub(crate) fn recover(
     object: &dyn File,
     log: &mut Log,
@@ -37,8 +38,8 @@ pub(crate) fn recover(
     log.reset()
 }
 
-/// Before a log of an earlier build is emptied and becomes one of this build: writes this build's code
-/// for "required" over the old one, durably. Commits from then on are of an object for which the old
+/// Replaces an earlier build's code for "required" by this build's, durably, before that build's
+/// log is emptied and gets this build's format. Later commits belong to an object for which the old
 /// code is damage, and may reach page 0 in part.
 pub(super) fn renew_code(object: &dyn File, log: &Log) -> Result<()> {
     match log.is_old() && !mutated(Mutant::OldCodeKept) {
@@ -47,8 +48,8 @@ pub(super) fn renew_code(object: &dyn File, log: &Log) -> Result<()> {
     }
 }
 
-/// Writes an overlay over pages that are read from the same file where only a part of them is
-/// known.
+/// Writes an overlay to the object file. Pages of which only some lines are known are read from the
+/// same file first.
 pub(super) fn write_page_overlay(overlay: &Overlay, object: &dyn File) -> Result<()> {
     overlay.write_to(object, |number, page| {
         let got = object.read_at(page, number * PAGE_BYTES)?;
@@ -57,7 +58,7 @@ pub(super) fn write_page_overlay(overlay: &Overlay, object: &dyn File) -> Result
     })
 }
 
-/// Switches the flag that says whether the log belongs to the object, durably.
+/// Sets or clears the flag that the object needs its log, durably.
 pub(crate) fn set_log_required(object: &dyn File, required: bool) -> Result<()> {
     let missing =
         if required { Mutant::LogRequiredNotFlushed } else { Mutant::LogRequiredClearedUnflushed };
@@ -68,7 +69,7 @@ pub(crate) fn set_log_required(object: &dyn File, required: bool) -> Result<()> 
     }
 }
 
-/// Says in the object file that the log belongs to it. Durable with the file's next flush.
+/// Sets the flag that the object needs its log. Durable with the file's next flush.
 pub(super) fn announce_log(object: &dyn File) -> Result<()> {
     object.write_at(&code_of(true), LOG_REQUIRED_OFFSET)
 }
@@ -78,10 +79,10 @@ fn code_of(required: bool) -> [u8; 4] {
     if required { code.to_le_bytes() } else { [0; 4] }
 }
 
-/// Ends the use of a log that the object file has caught up with durably: from now on a reader does
-/// not ask for it. It goes, unless it is to be kept for the next session. Its removal need not be
-/// durable: once the flag is cleared, a log that is still there is ignored.
-pub(crate) fn let_go_of_log(
+/// Releases a log with which the object file has caught up durably: readers do not open it from now
+/// on. Removes it unless `keep` is set. The removal need not be durable: once the flag is cleared,
+/// a remaining log is ignored.
+pub(crate) fn release_log(
     storage: &dyn Storage,
     object: &dyn File,
     log_path: &Path,
@@ -95,8 +96,8 @@ pub(crate) fn let_go_of_log(
     if early || keep { Ok(()) } else { storage.remove(log_path) }
 }
 
-/// Is page 0 of the file as these lines of a log, its newest ones, left it? The flag that says
-/// whether the log is needed is not looked at.
+/// Returns true if page 0 of the file has these newest lines of a log. Ignores the flag for the
+/// log.
 pub(super) fn has_page_zero_of(object: &dyn File, overlay: &Overlay) -> Result<bool> {
     let mut stored = [0; PAGE_BYTES as usize];
     object.read_at(&mut stored, 0)?;

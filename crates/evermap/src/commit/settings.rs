@@ -1,68 +1,71 @@
-//! What a writer chooses: how durable a commit is when it returns, and how much is kept back.
+//! Options of a writer: when a commit is durable, and how much a session keeps in memory and log.
+//!
+//! [`WriteOptions`] holds the defaults of every tunable of the engine. Changing a default changes
+//! what existing programs get.
 
 use std::time::Duration;
 
-/// When a commit is durable. At every level commits are atomic and ordered.
+/// Time at which a commit is durable. At every level commits are atomic and ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When [`commit`](crate::Session::commit) returns: it survives a kill and a power cut.
+    /// When [`commit`](crate::Session::commit) returns: it survives a kill and a power failure.
     #[default]
     Commit,
-    /// A commit survives the end of the process, however it ends, at once. A power cut loses at
-    /// most the commits of the last interval (and of the flush that was going on).
+    /// A commit survives the end of the process, however it ends, at once. A power failure loses at
+    /// most the commits of the last interval, and of a flush in progress.
     Interval(Duration),
-    /// At [`close`](crate::Session::close), and whenever [`sync`](crate::Session::sync) is called:
-    /// commits before that are steps to which a rollback returns. A kill or a power cut goes back
-    /// to the last durable one.
+    /// At [`close`](crate::Session::close), and at each [`sync`](crate::Session::sync). Commits
+    /// before that are steps to which a rollback returns. A kill or a power failure returns to the
+    /// last durable one.
     Close,
 }
 
-/// What happens to a commit when the log is full and readers keep the writer from emptying it.
+/// Action of a commit when the log is full and readers keep the writer from emptying it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenLogFull {
-    /// The object's file is replaced by a copy that has everything; readers keep the old file until
-    /// they refresh or close. Costs a copy of the file, or next to nothing where the file system
-    /// shares blocks (xfs, btrfs).
+    /// Replaces the object's file by a copy that has everything. Readers keep the old file until
+    /// they refresh or close. Costs a copy of the file, or almost nothing on file systems that
+    /// share blocks (xfs, btrfs).
     #[default]
     Replace,
-    /// The commit returns [`Error::LogFull`](crate::Error::LogFull); nothing is lost.
+    /// Fails with [`Error::LogFull`](crate::Error::LogFull); nothing is lost.
     Refuse,
 }
 
-/// What a child that the program forks may do with a session's memory, which it has as of the fork.
+/// Access of forked children to a session's memory, which they have as of the fork.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InChildren {
-    /// Read it. Stores fault.
+    /// Children can read it. Stores fault.
     #[default]
     ReadOnly,
-    /// Read it, and store for itself: nobody else sees that, and nothing of it is committed.
+    /// Children can read it and store to private copies, which no other process sees and which are
+    /// never committed.
     Private,
 }
 
-/// What a commit does about pointers that lead out of the object, into memory that the next process
+/// Action of a commit on pointers that lead out of the object, into memory that the next process
 /// does not have: the C heap, a stack, a library, another store.
 ///
-/// Commits of raw sessions, and of programs in C and C++, look for them in the lines that changed.
-/// Sessions of a Rust type do not: no safe code can follow such a pointer there, as references and
-/// pointers are not [`Persist`](crate::Persist), and following a [`Ptr`](crate::Ptr) takes `unsafe`.
+/// Commits of raw sessions, and of programs in C and C++, search the changed lines. Sessions of a
+/// Rust type do not: no safe code can follow such a pointer there, because references and pointers
+/// are not [`Persist`](crate::Persist), and following a [`Ptr`](crate::Ptr) takes `unsafe`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForeignPointers {
-    /// The commit fails with [`Error::ForeignPointer`](crate::Error::ForeignPointer), and nothing is
-    /// committed.
+    /// Fails with [`Error::ForeignPointer`](crate::Error::ForeignPointer), and commits nothing.
     Refuse,
-    /// The commit succeeds, and each place is reported once a session, as a `tracing` warning and by
+    /// Commits, and reports each address once a session, as a `tracing` warning and by
     /// [`RawSession::foreign_pointers`](crate::RawSession::foreign_pointers). If a pointer leads
-    /// into a program or library, its build is recorded, and processes that have another one refuse
-    /// the object.
+    /// into a program or library, its build is recorded, and processes with a different build
+    /// refuse the object.
     ///
-    /// The default, because a number can look like an address.
+    /// This is the default, because a number can look like an address.
     #[default]
     Report,
-    /// Commits do not look.
+    /// Does not search.
     Allow,
 }
 
-/// Choices of one writer's session. The defaults suit almost everybody.
+/// Options of one writer's session. The defaults suit almost all programs.
 ///
 /// ```
 /// use std::time::Duration;
@@ -89,23 +92,23 @@ pub struct WriteOptions {
     pub(crate) full_pages: bool,
     pub(crate) in_children: InChildren,
     pub(crate) foreign_pointers: ForeignPointers,
-    /// Objects of at least so many bytes keep their log for the next session.
+    /// Objects of at least this many bytes keep their log for the next session.
     pub(crate) log_kept_from_bytes: u64,
     /// Limits of deferred growth.
     pub(crate) deferral: Deferral,
 }
 
-/// Growth that takes disk space in steps, where it is stored to.
+/// Limits of growth that takes disk space in steps, when it is stored to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deferral {
     /// Growth by more than this at once is deferred.
     pub(crate) from_bytes: u64,
-    /// Space is reserved in steps of so many bytes of the file.
+    /// Space is reserved in steps of this many bytes of the file.
     pub(crate) step_bytes: u64,
 }
 
 impl Deferral {
-    /// The values of every session. Tests set smaller ones.
+    /// The values of every session. Tests use smaller ones.
     pub(crate) const DEFAULT: Deferral = Deferral { from_bytes: 64 << 20, step_bytes: 2 << 20 };
 }
 
@@ -114,14 +117,15 @@ impl Default for WriteOptions {
         WriteOptions {
             durability: Durability::Commit,
             when_log_full: WhenLogFull::Replace,
-            // Recovery and readers beside the writer read all of it.
+            // Recovery reads all of it, and so does each reader that opens the object during a
+            // session.
             log_bytes_max: 256 << 20,
             hot_bytes_max: 256 << 20,
             checkpoint_after: Duration::from_secs(60),
             full_pages: false,
             in_children: InChildren::ReadOnly,
             foreign_pointers: ForeignPointers::default(),
-            // The log is 64 KiB: a sixteenth of the object, at most.
+            // The log has 64 KiB: at most a sixteenth of the object.
             log_kept_from_bytes: 1 << 20,
             deferral: Deferral::DEFAULT,
         }
@@ -129,46 +133,47 @@ impl Default for WriteOptions {
 }
 
 impl WriteOptions {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> WriteOptions {
         WriteOptions::default()
     }
 
-    /// When commits are durable. Default: [`Durability::Commit`].
+    /// Sets when commits are durable. Default: [`Durability::Commit`].
     pub fn durability(mut self, durability: Durability) -> WriteOptions {
         self.durability = durability;
         self
     }
 
-    /// What to do when the log is full and cannot be emptied. Default: [`WhenLogFull::Replace`].
+    /// Sets the action when the log is full and cannot be emptied. Default:
+    /// [`WhenLogFull::Replace`].
     pub fn when_log_full(mut self, action: WhenLogFull) -> WriteOptions {
         self.when_log_full = action;
         self
     }
 
-    /// Bytes of log after which a commit is followed by a checkpoint. Default: 256 MiB. One commit
-    /// larger than this is taken all the same.
+    /// Sets the bytes of log after which a commit is followed by a checkpoint. Default: 256 MiB. A
+    /// single larger commit is accepted.
     pub fn log_bytes_max(mut self, bytes: u64) -> WriteOptions {
         self.log_bytes_max = bytes;
         self
     }
 
-    /// Bytes of changed pages, and of their changes, that a session may keep in memory after their
-    /// commit: storing to such a page again costs less than half. Default: 256 MiB. Readers beside
-    /// the writer can keep more in memory, up to what the log holds.
+    /// Sets the bytes of changed pages, and of their changes, that a session may keep in memory
+    /// after their commit: storing to such a page again costs less than half. Default: 256 MiB.
+    /// While readers have an older commit open it can keep more, up to the size of the log.
     pub fn hot_bytes_max(mut self, bytes: u64) -> WriteOptions {
         self.hot_bytes_max = bytes;
         self
     }
 
-    /// A commit that comes this long after the last checkpoint is followed by one, so that the log
-    /// that a crash would leave stays short. Default: one minute.
+    /// Sets the time after which a commit is followed by a checkpoint, so that a crash leaves a
+    /// short log. Default: one minute.
     pub fn checkpoint_after(mut self, time: Duration) -> WriteOptions {
         self.checkpoint_after = time;
         self
     }
 
-    /// What forked children may do with the session's memory. Default: read it.
+    /// Sets the access of forked children to the session's memory. Default: read only.
     ///
     /// ```
     /// use evermap::{InChildren, WriteOptions};
@@ -180,14 +185,14 @@ impl WriteOptions {
         self
     }
 
-    /// Logs changed pages whole instead of their changed lines. For disks whose sectors can be
-    /// unreadable, and not just old or new, after a power cut. Default: false.
+    /// Logs changed pages whole instead of their changed lines. For disks whose sectors can become
+    /// unreadable in a power failure, instead of having old or new contents. Default: false.
     pub fn log_full_pages(mut self, full: bool) -> WriteOptions {
         self.full_pages = full;
         self
     }
 
-    /// What commits of raw sessions do about pointers that lead out of the object. Default:
+    /// Sets the action of raw sessions' commits on pointers that lead out of the object. Default:
     /// [`ForeignPointers::Report`].
     pub fn foreign_pointers(mut self, action: ForeignPointers) -> WriteOptions {
         self.foreign_pointers = action;

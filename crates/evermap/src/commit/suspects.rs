@@ -1,9 +1,9 @@
-//! Words of changed lines that lead out of the object, into other memory of the process.
+//! Finds words of changed lines that look like pointers to other memory of the process.
 //!
-//! Such a word is an address that means nothing in the next process, or a number that looks like
-//! one. A commit looks only at lines that changed, and first compares them with a few
-//! [ranges](super::ranges) that have all such addresses: most pages end there. What passes is looked up
-//! in the table of the process's mappings.
+//! Such a word is an address that is invalid in the next process, or a number that looks like an
+//! address. A commit tests only changed lines, first against a few [ranges](super::ranges) that
+//! cover all such addresses: most pages end there. The remaining words are looked up in the table
+//! of the process's mappings, which must be read again if a word may belong to a new mapping.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::address::{Elsewhere, Leads, heap_end};
 use crate::error::Result;
 use crate::format::{LINE_BYTES, RegionRecord};
 
-/// Words remembered before they are judged.
+/// Suspects collected before they are judged.
 const SUSPECTS_MAX: usize = 4096;
 const WORD_BYTES: usize = size_of::<u64>();
 const WORDS_OF_LINE: usize = LINE_BYTES / WORD_BYTES;
 
-/// A word that leads out of the object.
+/// A word that looks like a pointer out of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Suspect {
     /// Address of the word in the object.
@@ -33,15 +33,15 @@ pub(crate) struct Suspect {
 /// Decides about suspects; an error ends the commit.
 type Judge<'a> = dyn FnMut(Vec<Suspect>) -> Result<()> + 'a;
 
-/// One commit's look for suspects. They are judged a few thousand at a time.
-pub(super) struct Look<'a> {
+/// One commit's search for suspects. They are judged a few thousand at a time.
+pub(super) struct SuspectSearch<'a> {
     pub(super) suspects: &'a mut Suspects,
     pub(super) judge: &'a mut Judge<'a>,
 }
 
-impl Look<'_> {
-    /// Looks at the lines of a page that changed. `page` is its address, `number` that in the file,
-    /// `stored` what the file has.
+impl SuspectSearch<'_> {
+    /// Searches the changed lines of a page. `page` is its address and its number in the file;
+    /// `stored` is the file's page and the overlay.
     pub(super) fn at(
         &mut self,
         page: (u64, u64),
@@ -49,13 +49,13 @@ impl Look<'_> {
         now: &Page,
         stored: (&Page, &Overlay),
     ) -> Result<()> {
-        self.suspects.look_at(page, lines, now, stored);
+        self.suspects.search_lines(page, lines, now, stored);
         self.judge_if_many()
     }
 
-    /// Looks at a page that no commit had yet.
+    /// Searches a page that no commit had yet.
     pub(super) fn at_fresh(&mut self, page: u64, now: &Page) -> Result<()> {
-        self.suspects.look_at_fresh(page, now);
+        self.suspects.search_fresh(page, now);
         self.judge_if_many()
     }
 
@@ -66,7 +66,7 @@ impl Look<'_> {
         }
     }
 
-    /// Has the rest judged.
+    /// Judges the rest.
     pub(super) fn end(&mut self) -> Result<()> {
         self.suspects.judge(self.judge)
     }
@@ -78,20 +78,21 @@ pub(crate) struct Suspects {
     table: Arc<Elsewhere>,
     /// End of the C heap when `ranges` were made.
     heap_end: u64,
-    /// Addresses of the store, which are legal. First and end.
+    /// Addresses of the store, which are legal: first and end.
     arenas: Vec<(u64, u64)>,
-    /// Registered code, which is legal too.
+    /// Registered code, which is legal, too.
     registered: Vec<(u64, u64)>,
-    /// The objects' data, without the library's own bookkeeping. First and end.
+    /// The object's data, without the library's own metadata: first and end.
     data: Vec<(u64, u64)>,
     ranges: Ranges,
     found: Vec<Suspect>,
-    /// Words near a mapping: address and word. A newer table may know them.
+    /// Words near a mapping: address and word. A newer table may have a mapping for them.
     near: Vec<(u64, u64)>,
 }
 
 impl Suspects {
-    /// For an object of a store with these arenas. The first commit reads the table: a session may make none.
+    /// Creates the search for an object of a store with these arenas. The first commit reads the
+    /// table of mappings, because a session may make none.
     pub(crate) fn new(arenas: Vec<(u64, u64)>) -> Suspects {
         Suspects {
             table: Arc::new(Elsewhere::unread()),
@@ -105,7 +106,7 @@ impl Suspects {
         }
     }
 
-    /// Makes these addresses legal, beside the store's, and no others.
+    /// Makes these addresses legal in addition to the store's, and no others.
     pub(crate) fn set_registered(&mut self, registered: Vec<(u64, u64)>) {
         self.registered = registered;
         self.take_ranges();
@@ -124,7 +125,7 @@ impl Suspects {
         }
     }
 
-    /// A commit begins, of an object with these regions.
+    /// Begins a commit of an object with these regions.
     pub(super) fn begin(&mut self, regions: &[RegionRecord]) {
         self.take_table(Elsewhere::now());
         self.found.clear();
@@ -134,43 +135,43 @@ impl Suspects {
     }
 
     #[inline]
-    fn look_at(
+    fn search_lines(
         &mut self,
         (page, number): (u64, u64),
         lines: u64,
         now: &Page,
         (stored, overlay): (&Page, &Overlay),
     ) {
-        let leading = self.ranges.lines_that_may_lead(now, lines);
+        let leading = self.ranges.lines_with_suspects(now, lines);
         for line in bits(leading) {
             let at = line * LINE_BYTES;
             let committed = match overlay.line(number, line) {
                 Some(line) => &line[..],
                 None => &stored[at..at + LINE_BYTES],
             };
-            self.look_at_line(page + at as u64, &now[at..at + LINE_BYTES], committed);
+            self.search_line(page + at as u64, &now[at..at + LINE_BYTES], committed);
         }
     }
 
-    fn look_at_fresh(&mut self, page: u64, now: &Page) {
-        for line in bits(self.ranges.lines_that_may_lead(now, u64::MAX)) {
+    fn search_fresh(&mut self, page: u64, now: &Page) {
+        for line in bits(self.ranges.lines_with_suspects(now, u64::MAX)) {
             let at = line * LINE_BYTES;
-            self.look_at_line(page + at as u64, &now[at..at + LINE_BYTES], &[0; LINE_BYTES]);
+            self.search_line(page + at as u64, &now[at..at + LINE_BYTES], &[0; LINE_BYTES]);
         }
     }
 
-    fn look_at_line(&mut self, line: u64, now: &[u8], committed: &[u8]) {
+    fn search_line(&mut self, line: u64, now: &[u8], committed: &[u8]) {
         let (now, committed) = (now.as_chunks::<WORD_BYTES>().0, committed.as_chunks().0);
         for (index, (word, before)) in now.iter().zip(committed).enumerate() {
             let value = u64::from_le_bytes(*word);
             if word != before && self.ranges.has(value) {
-                self.look_up(line + (index * WORD_BYTES) as u64, value);
+                self.check_word(line + (index * WORD_BYTES) as u64, value);
             }
         }
         const _: () = assert!(WORDS_OF_LINE * WORD_BYTES == LINE_BYTES);
     }
 
-    fn look_up(&mut self, at: u64, word: u64) {
+    fn check_word(&mut self, at: u64, word: u64) {
         let is_in = |ranges: &[(u64, u64)], address: u64| {
             ranges.iter().any(|(first, end)| address >= *first && address < *end)
         };
@@ -187,7 +188,7 @@ impl Suspects {
         }
     }
 
-    /// Gives what was found to `judge`, by address.
+    /// Passes the suspects to `judge`, ordered by address.
     fn judge(&mut self, judge: &mut Judge<'_>) -> Result<()> {
         let near = std::mem::take(&mut self.near);
         if !near.is_empty()
@@ -209,7 +210,7 @@ impl Suspects {
     }
 }
 
-/// Numbers of the bits that are set.
+/// Returns the numbers of the set bits.
 fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = mask.trailing_zeros();
@@ -263,38 +264,38 @@ mod tests {
         let (now, none) = (page_of(word, 128), Overlay::default());
         let zeros = [0; PAGE_BYTES as usize];
         let mut suspects = suspects();
-        let mut look = |page: u64, lines: u64, stored: &Page| {
+        let mut search = |page: u64, lines: u64, stored: &Page| {
             suspects.begin(&[REGION]);
-            suspects.look_at((page, 16), lines, &now, (stored, &none));
+            suspects.search_lines((page, 16), lines, &now, (stored, &none));
             found(&mut suspects).iter().map(|s| (s.at, s.word)).collect::<Vec<_>>()
         };
-        assert_eq!(look(PAGE, 1 << 2, &zeros), [(PAGE + 128, word)]);
-        assert_eq!(look(PAGE, u64::MAX, &zeros), [(PAGE + 128, word)]);
-        assert_eq!(look(PAGE, 1 << 3, &zeros), []);
-        assert_eq!(look(PAGE, u64::MAX, &now), [], "it was there before");
-        assert_eq!(look(REGION.base + 8192, u64::MAX, &zeros), [], "the library's own");
+        assert_eq!(search(PAGE, 1 << 2, &zeros), [(PAGE + 128, word)]);
+        assert_eq!(search(PAGE, u64::MAX, &zeros), [(PAGE + 128, word)]);
+        assert_eq!(search(PAGE, 1 << 3, &zeros), []);
+        assert_eq!(search(PAGE, u64::MAX, &now), [], "the word is unchanged");
+        assert_eq!(search(REGION.base + 8192, u64::MAX, &zeros), [], "the library's metadata");
     }
 
     #[test]
-    fn memory_that_is_mapped_while_a_commit_looks_is_found() {
+    fn memory_mapped_during_a_commit_is_found() {
         let mut suspects = suspects();
-        // Larger than what malloc keeps, so it is mapped now.
+        // Larger than the memory that malloc keeps, so it is mapped now.
         let new = vec![1u8; 96 << 20];
         let word = new.as_ptr() as u64 + 4096;
-        suspects.look_at_fresh(PAGE, &page_of(word, 8));
+        suspects.search_fresh(PAGE, &page_of(word, 8));
         let found = found(&mut suspects);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].at, found[0].word), (PAGE + 8, word));
     }
 
     #[test]
-    fn addresses_of_the_store_and_allowed_ones_are_legal() {
+    fn addresses_of_the_store_and_registered_ones_are_legal() {
         let local = 7u64;
         let word = &raw const local as u64;
         let mut suspects = suspects();
-        suspects.look_at_fresh(PAGE, &page_of(0x2000_0004_0000, 8));
+        suspects.search_fresh(PAGE, &page_of(0x2000_0004_0000, 8));
         suspects.set_registered(vec![(word, word + 8)]);
-        suspects.look_at_fresh(PAGE, &page_of(word, 8));
+        suspects.search_fresh(PAGE, &page_of(word, 8));
         assert_eq!(found(&mut suspects), []);
     }
 }

@@ -1,10 +1,13 @@
-//! Parts of an object file that may have no disk space: a commit reserves it before it logs a change there.
+//! Parts of an object file that may have no disk space: a commit reserves it before it logs a
+//! change there.
 //!
-//! A log can be applied only if the file has room for it. Most of an object file is reserved when the object grows. A
-//! large block is not: its space is reserved in steps, when a commit has pages of it.
+//! A log can be applied only if the file has room for it. Most of an object file is reserved when
+//! the object grows. Large blocks are not: their space is reserved in steps, when a commit has
+//! pages of them.
 //!
-//! What was reserved has to be durable before the record is. A flush of the file sees to that. Space that is there
-//! already may have been reserved by a dead session, so it needs one flush in each session, and no more.
+//! A reservation must be durable before the record is; a flush of the file ensures that. Existing
+//! space may have been reserved by a dead session without a flush, so each session flushes the file
+//! once for it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,17 +19,17 @@ use crate::format::PAGE_BYTES;
 use crate::mutate::{Mutant, mutated};
 use crate::storage::File;
 
-/// The parts without disk space, for as long as one session has the object open.
+/// The parts without disk space, tracked for one session.
 #[derive(Debug)]
 pub(crate) struct Unreserved {
     step_bytes: u64,
-    /// Start and end of each part in the file, in bytes; they neither overlap nor touch pages of each other.
+    /// Start and end of each part in the file, in bytes; parts do not overlap and share no page.
     parts: Mutex<BTreeMap<u64, u64>>,
-    /// There are parts. For a look without the lock.
+    /// True if there are parts; readable without the lock.
     any: AtomicBool,
-    /// Space was reserved that may be gone after a power cut.
+    /// True if reserved space may be lost in a power failure.
     unflushed: AtomicBool,
-    /// The file was flushed since it was opened.
+    /// True if the file was flushed since it was opened.
     flushed_once: AtomicBool,
 }
 
@@ -37,7 +40,7 @@ impl Default for Unreserved {
 }
 
 impl Unreserved {
-    /// No parts. Space is reserved in steps of so many bytes of the file.
+    /// Creates an empty set. Space is reserved in steps of this many bytes of the file.
     pub(crate) fn in_steps(step_bytes: u64) -> Unreserved {
         Unreserved {
             step_bytes,
@@ -48,7 +51,7 @@ impl Unreserved {
         }
     }
 
-    /// A part of the file, in whole pages, may have no space from now on.
+    /// Adds a part of the file, in whole pages, that may have no space from now on.
     pub(crate) fn add(&self, start: u64, end: u64) {
         let mut parts = self.lock();
         cut(&mut parts, start, end);
@@ -58,14 +61,14 @@ impl Unreserved {
         self.any.store(!parts.is_empty(), Ordering::Release);
     }
 
-    /// Nothing from `length` on is part of the file.
+    /// Removes everything from `length` on.
     pub(crate) fn shorten(&self, length: u64) {
         let mut parts = self.lock();
         cut(&mut parts, length, u64::MAX);
         self.any.store(!parts.is_empty(), Ordering::Release);
     }
 
-    /// Returns true if the file must be flushed before a record relies on what was reserved.
+    /// Returns true if the file must be flushed before a record relies on the reserved space.
     pub(crate) fn needs_flush(&self) -> bool {
         if mutated(Mutant::ReservedNotFlushed) {
             return false;
@@ -73,22 +76,22 @@ impl Unreserved {
         self.unflushed.load(Ordering::Acquire)
     }
 
-    /// Notes that the file was flushed, after everything that was reserved so far.
+    /// Notes that the file was flushed after all reservations so far.
     pub(crate) fn flushed(&self) {
         self.unflushed.store(false, Ordering::Release);
         self.flushed_once.store(true, Ordering::Release);
     }
 
-    /// Another file takes the place of this one. What it has space for is added again.
+    /// Notes that another file replaced this one. The caller adds its parts again.
     pub(crate) fn file_replaced(&self) {
         self.flushed_once.store(false, Ordering::Release);
     }
 
-    /// Reserves space for pages of the file, in whole steps; their numbers ascend. Afterwards
-    /// [`needs_flush`](Unreserved::needs_flush) tells what is to be done before the record is written.
+    /// Reserves space for pages of the file, in whole steps; the page numbers ascend. Afterwards
+    /// [`needs_flush`](Unreserved::needs_flush) says if a flush must precede the record.
     ///
     /// # Errors
-    /// `DiskFull` and the like. What was reserved stays reserved.
+    /// `DiskFull` and other I/O errors. Space that was reserved stays reserved.
     pub(crate) fn reserve(
         &self,
         file: &dyn File,
@@ -98,7 +101,7 @@ impl Unreserved {
             return Ok(());
         }
         let mut parts = self.lock();
-        // The range to reserve next: neighbouring steps take one call.
+        // The range to reserve next: adjacent steps take one call.
         let mut pending = (0, 0);
         for page in pages {
             let at = page * PAGE_BYTES;
@@ -133,7 +136,8 @@ impl Unreserved {
             self.give_back(file, start, end);
             return Err(error);
         }
-        // Only this session changes what the file has: the same number of blocks are the same blocks.
+        // Only this session changes the file's blocks, so an equal number of blocks means the same
+        // blocks.
         let known =
             self.flushed_once.load(Ordering::Acquire) || mutated(Mutant::DeadReservationTrusted);
         let was_there = file.disk_bytes()? == before && known;
@@ -144,7 +148,7 @@ impl Unreserved {
         Ok(())
     }
 
-    /// Gives back what a reservation got before the disk was full. Steps with data keep theirs.
+    /// Gives back the space of a reservation that failed halfway. Steps with data keep theirs.
     fn give_back(&self, file: &dyn File, start: u64, end: u64) {
         let mut at = start;
         while at < end {
@@ -152,7 +156,7 @@ impl Unreserved {
             if let Ok(data) = file.next_data(at)
                 && data.is_none_or(|(first, _)| first >= step_end)
             {
-                // What cannot be given back stays reserved.
+                // Space that cannot be given back stays reserved.
                 let _ = file.punch_hole(at, step_end - at);
             }
             at = step_end;
@@ -164,13 +168,13 @@ impl Unreserved {
     }
 }
 
-/// The part that a byte of the file is in.
+/// Returns the part that contains a byte of the file.
 fn part_of(parts: &BTreeMap<u64, u64>, at: u64) -> Option<(u64, u64)> {
     let (start, end) = parts.range(..=at).next_back()?;
     (at < *end).then_some((*start, *end))
 }
 
-/// Takes a range out of all parts.
+/// Removes a range from all parts.
 fn cut(parts: &mut BTreeMap<u64, u64>, start: u64, end: u64) {
     let before = part_of(parts, start);
     if let Some((from, to)) = before {
@@ -220,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_reserve_the_steps_that_they_are_in() {
+    fn pages_reserve_the_steps_that_contain_them() {
         let unreserved = Unreserved::default();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("object");
@@ -240,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_flushed_once_for_space_that_was_there_and_always_for_space_that_was_not() {
+    fn a_file_is_flushed_once_for_existing_space_and_each_time_for_new_space() {
         let unreserved = Unreserved::default();
         let directory = tempfile::tempdir().unwrap();
         let file =
@@ -251,7 +255,7 @@ mod tests {
             unreserved.add(0, steps);
             unreserved.reserve(&*file, pages.iter().copied()).unwrap();
             let flush = unreserved.needs_flush();
-            // The commit may fail here: the next one has to know.
+            // The commit may fail here, so the flag must persist for the next one.
             assert_eq!(unreserved.needs_flush(), flush);
             if flush {
                 unreserved.flushed();
@@ -263,7 +267,8 @@ mod tests {
         assert!(file.punch_hole(STEP_BYTES, STEP_BYTES).unwrap());
         assert!(!commit(&[0]), "the hole is elsewhere");
         assert!(commit(&[0, page(STEP_BYTES)]) && !commit(&[0, page(STEP_BYTES)]));
-        // Another step is reserved by a commit that fails, the next one finds all space there.
+        // Another step is reserved by a commit that fails; the next commit finds all space
+        // reserved.
         assert!(file.punch_hole(2 * STEP_BYTES, STEP_BYTES).unwrap());
         unreserved.reserve(&*file, [page(2 * STEP_BYTES)]).unwrap();
         assert!(commit(&[0]) && !commit(&[0]));

@@ -1,4 +1,7 @@
-//! Comparing pages with their checksums: by reading the file, without mapping anything.
+//! Compares pages with their checksums by reading the file, without mapping anything.
+//!
+//! A page whose checksum is unknown, or whose table line is damaged, is never reported as damaged
+//! data.
 
 use super::checksums::{self, TableLine, Tables};
 use super::diff::Page;
@@ -10,21 +13,21 @@ use crate::storage::File;
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 * 1024;
 
-/// A page that is not what its checksum says.
+/// A mismatch between a page and its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadPage {
     /// A page of the object, by its number in the file.
     Data { number: u64, found: u32, expected: u32 },
-    /// A line of a checksum table, by its page and its number in it: it contradicts itself. Whether
-    /// the pages are right that its entries stand for is unknown.
+    /// A line of a checksum table whose own checksum is wrong: page number and line. The pages that
+    /// its entries describe may be good or bad.
     Table { number: u64, line: usize },
 }
 
-/// Compares every page of the regions, with the overlay's lines over it, with its checksum, and calls
-/// `each_bad` for those that differ until it returns false. `each_step` is called with the bytes
-/// done, some times a MiB. Pages of regions without checksums are not looked at.
+/// Compares every page of the regions, with the overlay's lines over it, with its checksum. Calls
+/// `each_bad` for those that differ until it returns false. Calls `each_step` with the bytes done,
+/// several times a MiB, until it returns false. Skips regions without checksums.
 ///
-/// Reads everything that was ever written once: as fast as the disk, or some 5 GB/s from the cache.
+/// Reads everything once: as fast as the disk, or some 5 GB/s from the page cache.
 pub(crate) fn verify_pages(
     file: &dyn File,
     regions: &[RegionRecord],
@@ -72,21 +75,21 @@ pub(crate) fn verify_pages(
     Ok(())
 }
 
-/// The first line of a table page that contradicts itself.
+/// Returns the first line of a table page whose own checksum is wrong.
 fn bad_line(number: u64, page: &Page) -> Option<BadPage> {
     let lines: &[TableLine] = page.as_chunks().0;
     let line = lines.iter().position(|line| !checksums::is_sealed(line))?;
     Some(BadPage::Table { number, line })
 }
 
-/// Is the page another one than its entry says? A line that contradicts itself says nothing.
+/// Compares a page with its entry. A line whose own checksum is wrong proves nothing.
 fn bad_data(number: u64, found: u32, line: &TableLine, index: usize) -> Option<BadPage> {
     let expected = checksums::entry_at(line, index);
     let bad = found != expected && expected != CHECKSUM_UNKNOWN && checksums::is_sealed(line);
     bad.then_some(BadPage::Data { number, found, expected })
 }
 
-/// Looks at something bad again.
+/// Repeats the comparison for a page that was bad.
 pub(crate) fn is_still_bad(
     file: &dyn File,
     regions: &[RegionRecord],
@@ -107,7 +110,7 @@ pub(crate) fn is_still_bad(
     Ok(bad_data(number, checksums::entry_of(number, &page), line, place.index).is_some())
 }
 
-/// A page of a table, with the overlay's lines over it.
+/// A page with the overlay's lines over it.
 struct TablePage {
     number: u64,
     page: Page,

@@ -12,7 +12,7 @@ use super::region_set::RegionSet;
 use super::superblock::{self, Loaded, LogSource};
 use super::{CONTENT_BYTE, Environment, ObjectPaths, WRITER_BYTE, lock_byte};
 use crate::commit::{
-    Log, LogPolicy, Overlay, WriteOptions, let_go_of_log, locks, recover, set_log_required,
+    Log, LogPolicy, Overlay, WriteOptions, locks, recover, release_log, set_log_required,
 };
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, Superblock};
@@ -147,7 +147,7 @@ fn recover_beside_readers(
     let Some(_log) = locks::hold_log_for_reset(file)? else { return Ok(false) };
     recover(file, log, overlay, recovery.file_length)?;
     let keep = recovery.keep_log && log.is_small() && log.was_needed();
-    let_go_of_log(storage, file, log.file().path(), keep)?;
+    release_log(storage, file, log.file().path(), keep)?;
     Ok(true)
 }
 

@@ -26,7 +26,7 @@ fn has_room(s: &Superblock) -> bool {
     !s.is_guest() && s.root_address.wrapping_sub(area) >= ROOT_AREA_BYTES as u64
 }
 
-/// Reads the record in an object's root area; `None` if there is none.
+/// Reads the record in an object's root area, if there is one.
 ///
 /// # Errors
 /// `Damaged`, and `NewerFormat` for a record of a later version.
@@ -60,7 +60,7 @@ fn read(path: &Path, s: &Superblock) -> Result<Option<CodeRecord>> {
     };
     let count = record.count as usize;
     if count > CODE_MODULES_MAX || !record.modules[..count].iter().all(sound) {
-        return Err(damaged(format!("{count} modules"), "at most 10 sound ones"));
+        return Err(damaged(format!("{count} modules"), "at most 10 valid modules"));
     }
     Ok(Some(record))
 }
@@ -84,7 +84,7 @@ impl Code {
         Ok(read(path, s)?.map(|record| Code { record }))
     }
 
-    /// Creates an empty record for an object without one; `None` if there is no room for it.
+    /// Creates an empty record for an object, if there is room for it.
     pub(crate) fn new(s: &Superblock) -> Option<Code> {
         let record =
             CodeRecord { magic: CODE_MAGIC, version: CODE_VERSION, ..CodeRecord::zeroed() };
@@ -120,7 +120,7 @@ impl Code {
             return Err(Error::OtherBuild {
                 object: object.to_string(),
                 recorded: describe(recorded),
-                found: instead.map_or("nothing of that name".to_string(), describe),
+                found: instead.map_or("no module of that name".to_string(), describe),
             });
         }
         Ok(())

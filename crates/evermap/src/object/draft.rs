@@ -158,9 +158,9 @@ impl Draft {
         Ok(place)
     }
 
-    /// Trims the file to what is used, or keeps its reserved room, and writes the superblock. After
-    /// that only a flush is missing. Creates the permanent log too, if one is asked for. Returns
-    /// the leases that the object occupies.
+    /// Trims the file to the used part, or keeps its reserved room, and writes the superblock.
+    /// After that only a flush is missing. Creates the permanent log too, if one is asked for.
+    /// Returns the leases that the object occupies.
     pub(crate) fn finish(
         &mut self,
         environment: &Environment,
@@ -194,7 +194,7 @@ impl Draft {
         Ok(leases)
     }
 
-    /// Notes that the catalog has the object: its addresses are no longer only leased.
+    /// Notes that the object is in the catalog, which now records its addresses.
     pub(crate) fn published(&self) {
         self.region_set.mark_committed();
     }

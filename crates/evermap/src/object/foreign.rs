@@ -41,7 +41,7 @@ impl fmt::Display for ForeignPointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the word at {:#x} holds {:#x}, an address in {}; it leads nowhere in the next process: {}",
+            "the word at {:#x} holds {:#x}, an address in {}; it is invalid in the next process: {}",
             self.at,
             self.word,
             self.into,

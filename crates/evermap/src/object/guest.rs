@@ -140,7 +140,7 @@ impl GuestWriter {
             path: self.file.path().to_path_buf(),
             what: "the file's length",
             found: format!("{length} bytes"),
-            expected: format!("{needed} bytes: it was cut short while it was open"),
+            expected: format!("{needed} bytes: it was truncated while it was open"),
         })
     }
 
@@ -190,6 +190,6 @@ impl GuestWriter {
     }
 }
 
-// A guest writes its root to the place where the superblock has it.
+// Offsets at which a guest writes the description of its root.
 const _: () = assert!(offset_of!(Superblock, root_address) == 104);
 const _: () = assert!(offset_of!(Superblock, root_type_id) == 120);

@@ -34,9 +34,9 @@ pub struct ObjectMap {
     pub file_bytes: u64,
     /// Bytes of records in its log.
     pub log_bytes: u64,
-    /// True if a process has it open for writing.
+    /// True while it is open for writing.
     pub written: bool,
-    /// True if another session has it open for reading; `None` if unknown.
+    /// True while another session reads it; `None` if unknown.
     pub read: Option<bool>,
     /// Its regions, in file order.
     pub regions: Vec<RegionMap>,
@@ -324,7 +324,7 @@ impl ObjectMap {
     }
 
     /// Marks the pages that the file stores, and those in the page cache.
-    pub(crate) fn look_at_file(&mut self, file: &dyn crate::storage::File) -> Result<()> {
+    pub(crate) fn mark_stored_pages(&mut self, file: &dyn crate::storage::File) -> Result<()> {
         for region in &mut self.regions {
             let (start, length) = (region.file_offset, region.length_bytes);
             let mut resident = Vec::new();

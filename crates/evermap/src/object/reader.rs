@@ -2,8 +2,8 @@
 //!
 //! A reader never writes to the store: lines that are in the log and not in the object file are
 //! patched into private pages. So it works without write permission, on a read-only mount and
-//! beside a writer, and its cost does not depend on the object's size. The content lock must be
-//! held for as long as anything is mapped.
+//! during commits, and its cost does not depend on the object's size. The content lock must be held
+//! for as long as anything is mapped.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, RegionRecord, Superblock};
 use crate::storage::{File, OpenMode, Storage};
 
-/// What happens to stores into a commit that is mapped for reading.
+/// Effect of stores into a commit that is mapped for reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
     /// They fault.
@@ -254,8 +254,8 @@ impl Reader {
     }
 }
 
-/// Writes the log's lines over the private pages, except those of checksum tables: tables are never
-/// read through a mapping.
+/// Writes the log's lines over the private pages. Skips checksum tables, which are never read
+/// through a mapping.
 fn patch(
     regions: &[RegionRecord],
     mappings: &[Mapping],

@@ -113,7 +113,7 @@ fn check_ages(file: &dyn File, log_path: &Path, file_sequence: u64, log: &Log) -
         file.path(),
         "the object file",
         format!("commit {file_sequence}"),
-        format!("commit {} at least, after which its log begins", log.base_sequence()),
+        format!("at least commit {}, with which its log begins", log.base_sequence()),
     ))
 }
 
@@ -146,7 +146,7 @@ fn check_arena(path: &Path, s: &Superblock) -> Result<()> {
         return Ok(());
     }
     let found = format!("{length} bytes from {base:#x}");
-    Err(damaged(path, "the arena", found, "a range of addresses that a program can have"))
+    Err(damaged(path, "the arena", found, "an address range that a program can map"))
 }
 
 /// End of the addresses that a program can map: 47 bits on x86-64, 48 on others.
@@ -226,7 +226,7 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
     if unknown != 0 {
         return Err(Error::NewerFormat {
             path: path.to_path_buf(),
-            found: format!("features {unknown:#x} that this build lacks"),
+            found: format!("features {unknown:#x}, which this build does not support"),
             known: format!("features {INCOMPATIBLE_KNOWN:#x}"),
         });
     }
@@ -246,14 +246,14 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
     }
     if s.commit_sequence >= COUNT_MAX {
         let found = s.commit_sequence.to_string();
-        return Err(damaged(path, "the commit's number", found, "a number that can be reached"));
+        return Err(damaged(path, "the commit's number", found, "a plausible number"));
     }
     if s.file_length > file_length {
         return Err(damaged(
             path,
             "the file's length",
             format!("{file_length} bytes"),
-            format!("{} bytes: it was cut short", s.file_length),
+            format!("{} bytes: it was truncated", s.file_length),
         ));
     }
     if s.name_length as usize > s.name.len() || s.schema_length as usize > SCHEMA_BYTES_MAX {
@@ -274,7 +274,7 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
     let aligned = s.is_guest() || s.root_address.is_multiple_of(BLOCK_BYTES_MIN as u64);
     if !inside || !aligned {
         let found = format!("{:#x} and {} bytes", s.root_address, s.root_bytes);
-        return Err(damaged(path, "the root", found, "an aligned place inside the object"));
+        return Err(damaged(path, "the root", found, "an aligned address inside the object"));
     }
     Ok(())
 }
@@ -298,7 +298,12 @@ fn check_guest(path: &Path, s: &Superblock) -> Result<()> {
     if sound {
         return Ok(());
     }
-    Err(damaged(path, "the guest window", format!("{guest:x?}"), "one that has all regions"))
+    Err(damaged(
+        path,
+        "the guest window",
+        format!("{guest:x?}"),
+        "a window that contains all regions",
+    ))
 }
 
 /// End of a linear memory with 32-bit pointers.
@@ -327,7 +332,7 @@ fn check_regions(path: &Path, s: &Superblock) -> Result<()> {
             && r.file_offset >= file_end
             && r.file_offset + r.length <= s.file_length;
         if !sound {
-            return Err(damaged(path, "the region table", format!("{r:?}"), "a sound region"));
+            return Err(damaged(path, "the region table", format!("{r:?}"), "a valid region"));
         }
         file_end = r.file_offset + r.capacity;
     }
@@ -404,7 +409,7 @@ impl Superblock {
         self.schema_length = put_text(&mut self.schema, schema);
     }
 
-    /// Returns true for a guest object, whose addresses are those of a linear memory.
+    /// Returns true for a guest object, which has the addresses of a linear memory.
     pub(crate) fn is_guest(&self) -> bool {
         self.has(FEATURE_GUEST)
     }
@@ -475,8 +480,8 @@ impl Superblock {
     /// Like [`lay_over`](Superblock::lay_over), for a mapped page.
     ///
     /// # Safety
-    /// Page 0 of the object is mapped writable at this address, and there is no other reference to
-    /// its superblock.
+    /// Page 0 of the object is mapped writable at this address, and its superblock is not
+    /// referenced elsewhere.
     pub(crate) unsafe fn lay_at(&self, address: u64) {
         const _: () = assert!(SUPERBLOCK_CHECKED_BYTES <= ROOT_AREA_OFFSET);
         let bytes = &bytes_of(self)[..SUPERBLOCK_CHECKED_BYTES];

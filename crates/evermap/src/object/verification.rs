@@ -46,10 +46,10 @@ pub(super) fn damage(file: &dyn File, page: BadPage) -> Error {
         BadPage::Table { number, line } => (
             "a line of the checksum table",
             format!(
-                "a line at byte {} that contradicts itself",
+                "a line at byte {} with a wrong checksum",
                 number * PAGE_BYTES + line as u64 * LINE_BYTES as u64
             ),
-            "its own checksum".to_string(),
+            "a line that matches its checksum".to_string(),
         ),
     };
     Error::Damaged { path: file.path().to_path_buf(), what, found, expected }

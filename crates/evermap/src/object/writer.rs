@@ -268,8 +268,8 @@ impl Writer {
             read: None,
             regions: regions?,
         };
-        map.look_at_file(&*self.file)?;
-        self.engine.look_at_changes(|address| {
+        map.mark_stored_pages(&*self.file)?;
+        self.engine.for_each_changed_page(|address| {
             map.mark_dirty(address, PAGE_BYTES);
             true
         })?;
@@ -298,7 +298,7 @@ impl Writer {
         let protector = self.protector.clone();
         let _open = protector.as_deref().map(Protector::open_for_reading);
         let mut changed = false;
-        self.engine.look_at_changes(|_| {
+        self.engine.for_each_changed_page(|_| {
             changed = true;
             false
         })?;
@@ -356,7 +356,7 @@ impl Writer {
     ///
     /// # Errors
     /// `Damaged` for a record of code that cannot be read.
-    pub(crate) fn look_for_foreign(
+    pub(crate) fn search_for_foreign(
         &mut self,
         action: ForeignPointers,
         space: Arc<AddressSpace>,
@@ -364,7 +364,7 @@ impl Writer {
         if action == ForeignPointers::Allow {
             return Ok(());
         }
-        self.engine.look_for_suspects(Suspects::new(space.arenas()));
+        self.engine.search_for_suspects(Suspects::new(space.arenas()));
         self.foreign = Some(ForeignCheck::new(action, space));
         self.allow_registered_code()
     }
@@ -447,8 +447,8 @@ impl Writer {
         let _open = opened(protector.as_deref())?;
         let file_length = self.superblock.file_length;
         self.superblock.seal(&self.region_set.records(), file_length);
-        // SAFETY: the region set maps page 0 writable, and there is no other reference to its
-        // superblock.
+        // SAFETY: the region set maps page 0 writable, and its superblock is not referenced
+        // elsewhere.
         unsafe { self.superblock.lay_at(self.region_set.base()) };
         self.commit()
     }
@@ -476,7 +476,7 @@ impl Writer {
         self.engine.checkpoint()
     }
 
-    /// Gives the disk space of free chunks back where at least `chunks_min` of them are adjacent,
+    /// Punches holes in place of free chunks where at least `chunks_min` of them are adjacent,
     /// after committing all stores. Returns the number of bytes; 0 while readers of an older commit
     /// are present, or if the file system has no holes.
     ///
@@ -587,7 +587,7 @@ impl Writer {
             return Ok(());
         }
         // A reader of a longer commit uses the part that would be cut, or that later sessions would
-        // allocate again. So the object is made shorter only while there are no readers.
+        // allocate again. So the object is made shorter only without readers.
         let file = Arc::clone(&self.file);
         let Some(alone) = locks::hold_alone(&*file)? else { return Ok(()) };
         // The shorter length is committed before the file is cut: a cut file whose superblock has
@@ -615,7 +615,7 @@ impl Writer {
         self.engine.commit(growth, |_| Ok(()), seal)?;
         self.engine.sync()?;
         drop(alone);
-        if !self.engine.forget_behind(length)? {
+        if !self.engine.forget_after(length)? {
             return Ok(());
         }
         self.engine.shorten(&shorter);
@@ -646,7 +646,7 @@ fn opened(protector: Option<&Protector>) -> Result<Opened<'_>> {
 /// Copies the root area of a superblock into the mapped page 0.
 ///
 /// # Safety
-/// Page 0 is mapped writable at `base`, and there is no reference to its root area.
+/// Page 0 is mapped writable at `base`, and its root area is not referenced elsewhere.
 unsafe fn lay_root_area(superblock: &Superblock, base: u64) {
     let to = (base + ROOT_AREA_OFFSET as u64) as *mut u8;
     // SAFETY: as the caller promises; the area ends with the page.

@@ -59,6 +59,6 @@ fn of_image(image: &Image, name: &str) -> Result<ObjectMap> {
         read: Some(is_held(CONTENT_BYTE)? || is_held(locks::CONTENT_BYTE_SECOND)?),
         regions: regions?,
     };
-    map.look_at_file(file)?;
+    map.mark_stored_pages(file)?;
     Ok(map)
 }

@@ -135,14 +135,14 @@ impl SharedCore {
     /// Refuses code of another build, and makes commits search for pointers out of the object.
     /// Called for each raw handle, and does the work for the first one. Waits for a writer. Readers
     /// may stay.
-    pub(super) fn look_for_foreign(&self) -> Result<()> {
+    pub(super) fn search_for_foreign(&self) -> Result<()> {
         if self.looks.load(Ordering::Acquire) {
             return Ok(());
         }
         self.upkeep(|open| {
             // Another handle may have come first, and the program may rely on its result.
             if !self.looks.load(Ordering::Acquire) {
-                open.look_for_foreign(&self.options.write)?;
+                open.search_for_foreign(&self.options.write)?;
                 self.looks.store(true, Ordering::Release);
             }
             Ok(())

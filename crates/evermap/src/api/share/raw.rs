@@ -53,7 +53,7 @@ impl Store {
     pub fn share_raw(&self, name: &str, options: &ShareOptions) -> Result<RawShared> {
         self.home.run(Use::Open, |inner| {
             let core = SharedCore::open(inner, name, options, self.application, |_, _| Ok(()))?;
-            core.look_for_foreign()?;
+            core.search_for_foreign()?;
             Ok(RawShared { core, name: name.to_string() })
         })
     }

@@ -31,7 +31,7 @@ impl RegionSet {
         self.unreserved = Arc::new(Unreserved::in_steps(deferral.step_bytes));
     }
 
-    /// Returns true if growth by `gained` bytes is to be deferred.
+    /// Returns true if growth by `gained` bytes takes no disk space yet.
     pub(super) fn is_to_be_deferred(&self, file: &dyn File, gained: u64) -> bool {
         self.deferred_from.is_some_and(|from| gained > from)
             && !self.for_room.load(Relaxed)

@@ -272,7 +272,7 @@ impl RegionSet {
                 path: file.path().to_path_buf(),
                 what: "the file's length",
                 found: format!("{there} bytes"),
-                expected: format!("{length} bytes: it was cut short while it was open"),
+                expected: format!("{length} bytes: it was truncated while it was open"),
             });
         }
         // Setting an unchanged length updates the file's times on ext4, and the next flush would

@@ -1,8 +1,9 @@
-//! Half of a look at a page: are 32 bits of a word in a range? It says yes too often and never no too often.
+//! Fast test whether a page may have a word in a range, by 32 bits of each word. It has false
+//! positives and must never have a false negative.
 //!
-//! Eight words are looked at in four instructions: two that take the bits of all, a subtraction, and a
-//! minimum that remembers the word which comes nearest to the range. Vectors of 64-bit words take eight
-//! for one range, as processors have neither their minimum nor their unsigned comparison.
+//! Eight words take four instructions: two that extract the bits, a subtraction, and a minimum that
+//! keeps the word nearest to the range. With vectors of 64-bit words, one range takes eight
+//! instructions, because processors lack a minimum and an unsigned comparison for them.
 
 use std::arch::x86_64::{
     __m256i, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_min_epu32,
@@ -14,14 +15,14 @@ use super::diff::Page;
 use super::ranges::RANGES_MAX;
 use crate::format::LINE_BYTES;
 
-/// Ranges from here on are told by the upper half of a word.
+/// Ranges from here on are tested by the upper half of a word.
 const HIGH: u64 = 1 << 40;
-/// The bits that tell words in lower ranges begin here. Those above are not looked at.
+/// Position of the bits that are tested for lower ranges. Higher bits are ignored.
 const LOW_SHIFT: u32 = 16;
 const HIGH_SHIFT: u32 = 32;
 const VECTOR_BYTES: usize = 32;
 
-/// What is looked for in some bits of a word: the first value, and how many follow it.
+/// Range of values of the tested bits: the first value, and how many follow it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     first: u32,
@@ -35,9 +36,9 @@ impl Span {
     }
 }
 
-/// The ranges of a look, by the bits that tell words in them.
+/// The ranges of a search, by the bits that are tested.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Glance {
+pub(super) struct Prefilter {
     high: Spans,
     low: Spans,
 }
@@ -60,17 +61,18 @@ impl Spans {
     }
 }
 
-impl Glance {
-    /// For at most [`RANGES_MAX`] ranges of addresses, none empty: first and end of each.
-    pub(super) fn new(ranges: &[(u64, u64)]) -> Glance {
-        let mut glance = Glance::default();
+impl Prefilter {
+    /// Creates the test for at most [`RANGES_MAX`] ranges of addresses, none empty: first and end
+    /// of each.
+    pub(super) fn new(ranges: &[(u64, u64)]) -> Prefilter {
+        let mut prefilter = Prefilter::default();
         for (first, end) in ranges {
             match *first >= HIGH {
-                true => glance.high.push(Span::new(*first, *end, HIGH_SHIFT)),
-                false => glance.low.push(Span::new(*first, *end, LOW_SHIFT)),
+                true => prefilter.high.push(Span::new(*first, *end, HIGH_SHIFT)),
+                false => prefilter.low.push(Span::new(*first, *end, LOW_SHIFT)),
             }
         }
-        glance
+        prefilter
     }
 
     /// Returns false only if no word of the page lies in a range.
@@ -106,8 +108,8 @@ fn has<const H: usize, const L: usize>(page: &Page, high: [Span; H], low: [Span;
         for (least, first) in high_least.iter_mut().zip(&high_first) {
             *least = _mm256_min_epu32(*least, _mm256_sub_epi32(bits, *first));
         }
-        // Four words of the first vector begin at its even places, and of the second at its odd ones:
-        // so neither reaches beyond the line.
+        // The four words of the first vector are at its even positions, and the words of the second
+        // at its odd positions, so neither load reaches past the line.
         let bits = halves::<FIRST_LOWER_THEN_UPPER>(line, AT, VECTOR_BYTES - AT);
         for (least, first) in low_least.iter_mut().zip(&low_first) {
             *least = _mm256_min_epu32(*least, _mm256_sub_epi32(bits, *first));
@@ -120,7 +122,7 @@ fn has<const H: usize, const L: usize>(page: &Page, high: [Span; H], low: [Span;
     high_least.iter().zip(&high).any(is_in) || low_least.iter().zip(&low).any(is_in)
 }
 
-/// Takes 32 bits of each word of a line: halves of two vectors, which begin at `a` and `b`.
+/// Extracts 32 bits of each word of a line, from two vectors that start at `a` and `b`.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn halves<const WHICH: i32>(line: &[u8; LINE_BYTES], a: usize, b: usize) -> __m256i {
@@ -147,12 +149,12 @@ mod tests {
         for (index, word) in page.as_chunks_mut().0.iter_mut().enumerate() {
             *word = words(index as u64).to_le_bytes();
         }
-        // SAFETY: the processor was asked.
-        is_x86_feature_detected!("avx2") && unsafe { Glance::new(ranges).may_have(&page) }
+        // SAFETY: AVX2 was detected.
+        is_x86_feature_detected!("avx2") && unsafe { Prefilter::new(ranges).may_have(&page) }
     }
 
     #[test]
-    fn most_pages_are_done_with_at_a_glance() {
+    fn most_pages_need_no_further_search() {
         if !is_x86_feature_detected!("avx2") {
             eprintln!("SKIPPED: the processor has no AVX2");
             return;
