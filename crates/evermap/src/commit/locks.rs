@@ -133,7 +133,7 @@ pub(crate) fn begin_apply(file: &dyn File) -> Result<Option<Held<'_>>> {
 
 /// Locks the content against all readers, also those of the newest commit. Returns `None` while any
 /// reader holds it. New readers wait.
-pub(crate) fn hold_alone(file: &dyn File) -> Result<Option<[Held<'_>; 2]>> {
+pub(crate) fn lock_exclusively(file: &dyn File) -> Result<Option<[Held<'_>; 2]>> {
     let mut held = Vec::with_capacity(2);
     for byte in [CONTENT_BYTE_SECOND, CONTENT_BYTE] {
         if !file.try_lock(LockKind::Exclusive, byte, 1)? {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::debug;
 
-use super::region_set::{Held, HeldForFork, RegionSet};
+use super::region_set::{LockedForFork, MappedRegion, RegionSet};
 use crate::alloc::{HeapLock, HeldHeapLock};
 use crate::at_fork::{self, Participant, Participation};
 use crate::commit::{InChildren, locks};
@@ -41,7 +41,7 @@ struct Fork {
 }
 
 struct ForkGuards {
-    region_set: HeldForFork<'static>,
+    region_set: LockedForFork<'static>,
     _heap: HeldHeapLock<'static>,
 }
 
@@ -53,7 +53,7 @@ impl Inheritance {
         self.fork.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn prepare(&self, file: &dyn File, held: &mut [Held]) -> Result<Arc<dyn File>> {
+    fn prepare(&self, file: &dyn File, held: &mut [MappedRegion]) -> Result<Arc<dyn File>> {
         if file.is_direct() {
             return Err(Error::Unsupported { why: "the file is storage itself".to_string() });
         }
@@ -68,7 +68,7 @@ impl Inheritance {
     }
 }
 
-fn leave_out(held: &[Held]) {
+fn leave_out(held: &[MappedRegion]) {
     for h in held {
         h.mapping.leave_out_of_children(h.record.base, h.record.length);
     }
@@ -93,7 +93,7 @@ impl Participant for Inheritance {
         // participant that owns all fields lives during the call.
         let held = unsafe {
             ForkGuards {
-                region_set: std::mem::transmute::<HeldForFork<'_>, HeldForFork<'static>>(
+                region_set: std::mem::transmute::<LockedForFork<'_>, LockedForFork<'static>>(
                     region_set,
                 ),
                 _heap: std::mem::transmute::<HeldHeapLock<'_>, HeldHeapLock<'static>>(heap),

@@ -91,7 +91,7 @@ impl Writer {
         )?;
         match policy {
             LogPolicy::WhileOpen => region_set.defer_large_growth(settings.deferral),
-            _ => region_set.is_locked(),
+            _ => region_set.note_locked(),
         }
         let region_set = Arc::new(region_set);
         if superblock.features_incompatible & FEATURE_HOLES != 0 {
@@ -589,7 +589,7 @@ impl Writer {
         // A reader of a longer commit uses the part that would be cut, or that later sessions would
         // allocate again. So the object is made shorter only without readers.
         let file = Arc::clone(&self.file);
-        let Some(alone) = locks::hold_alone(&*file)? else { return Ok(()) };
+        let Some(exclusive) = locks::lock_exclusively(&*file)? else { return Ok(()) };
         // The shorter length is committed before the file is cut: a cut file whose superblock has
         // the old length would be taken for damage.
         let mut shorter = records;
@@ -614,7 +614,7 @@ impl Writer {
         let seal = |number, page: &mut _| superblock.seal_commit(number, page, &shorter, length);
         self.engine.commit(growth, |_| Ok(()), seal)?;
         self.engine.sync()?;
-        drop(alone);
+        drop(exclusive);
         if !self.engine.forget_after(length)? {
             return Ok(());
         }

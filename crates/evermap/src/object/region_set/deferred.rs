@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Held, RegionSet};
+use super::{MappedRegion, RegionSet};
 use crate::address::PageScanner;
 use crate::commit::{Deferral, Unreserved};
 use crate::error::Result;
@@ -43,7 +43,7 @@ impl RegionSet {
     }
 
     /// Extends a region by a hole in the file.
-    pub(super) fn defer(&self, file: &dyn File, h: &mut Held, gained: u64) -> Result<()> {
+    pub(super) fn defer(&self, file: &dyn File, h: &mut MappedRegion, gained: u64) -> Result<()> {
         let from = h.record.file_offset + h.record.length;
         if file.length()? < from + gained {
             file.set_length(from + gained)?;
@@ -92,7 +92,7 @@ impl RegionSet {
 
 /// Pages of deferred memory that hold anything but zeros: number in the file and address,
 /// ascending.
-fn stored_pages(h: &Held) -> Vec<(u64, u64)> {
+fn stored_pages(h: &MappedRegion) -> Vec<(u64, u64)> {
     let (mut own, mut pages) = (Vec::new(), Vec::new());
     let scanner = PageScanner::new(false);
     for (start, end) in &h.deferred {

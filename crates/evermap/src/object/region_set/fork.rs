@@ -6,30 +6,34 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use super::{Held, RegionSet};
+use super::{MappedRegion, RegionSet};
 use crate::address::{PageScanner, Sharing};
 use crate::at_fork;
 use crate::error::Result;
 use crate::storage::File;
 
 /// A locked region set, which does not change.
-pub(in crate::object) struct HeldForFork<'a> {
+pub(in crate::object) struct LockedForFork<'a> {
     pub(in crate::object) file: MutexGuard<'a, Arc<dyn File>>,
-    pub(in crate::object) held: MutexGuard<'a, Vec<Held>>,
+    pub(in crate::object) held: MutexGuard<'a, Vec<MappedRegion>>,
 }
 
 impl RegionSet {
     /// Locks the file and the regions for the duration of a fork; `None` if the locks are not
     /// available soon.
-    pub(in crate::object) fn hold_for_fork(&self) -> Option<HeldForFork<'_>> {
+    pub(in crate::object) fn hold_for_fork(&self) -> Option<LockedForFork<'_>> {
         let held = at_fork::lock_for_fork(&self.state)?;
         let file = at_fork::lock_for_fork(&self.file)?;
-        Some(HeldForFork { file, held })
+        Some(LockedForFork { file, held })
     }
 
     /// Makes memory gained since the last commit private and keeps its contents. The first fork
     /// after a growth copies the pages that were stored to; later ones find them private.
-    pub(in crate::object) fn make_private(&self, file: &dyn File, held: &mut [Held]) -> Result<()> {
+    pub(in crate::object) fn make_private(
+        &self,
+        file: &dyn File,
+        held: &mut [MappedRegion],
+    ) -> Result<()> {
         for h in held {
             for (from, to) in h.shared() {
                 self.make_part_private(file, h, from, to)?;
@@ -39,8 +43,14 @@ impl RegionSet {
         Ok(())
     }
 
-    fn make_part_private(&self, file: &dyn File, h: &Held, from: u64, to: u64) -> Result<()> {
-        let Held { record, mapping, .. } = h;
+    fn make_part_private(
+        &self,
+        file: &dyn File,
+        h: &MappedRegion,
+        from: u64,
+        to: u64,
+    ) -> Result<()> {
+        let MappedRegion { record, mapping, .. } = h;
         let (at, end) = (record.file_offset + from, record.file_offset + to);
         // The switch is atomic for other threads. Earlier stores are in the file's pages, which the
         // mapping shows; later stores go to private pages.
@@ -59,7 +69,7 @@ impl RegionSet {
 
     /// Makes memory gained since the last commit the child's own. Pages that were not stored to
     /// before the fork become zeros, because the file's pages in their place belong to the parent.
-    pub(in crate::object) fn make_gained_own(held: &[Held]) -> Result<()> {
+    pub(in crate::object) fn make_gained_own(held: &[MappedRegion]) -> Result<()> {
         for h in held.iter().filter(|h| h.record.length > h.committed) {
             let (start, end) = (h.record.base + h.committed, h.record.base + h.record.length);
             let scanner = PageScanner::new(false);

@@ -26,7 +26,7 @@ use crate::format::{
     CHUNK_BYTES, HUGE_BYTES, LARGE_REGION_BYTES, PAGE_BYTES, REGIONS_MAX, RegionRecord,
 };
 use crate::storage::File;
-pub(super) use fork::HeldForFork;
+pub(super) use fork::LockedForFork;
 pub(crate) use shape::{RegionPlan, lease_of};
 use shape::{RegionShape, lead_bytes};
 
@@ -69,7 +69,7 @@ pub(crate) struct RegionSet {
     checksums: bool,
     /// Minimum file length: readers of an older commit have the file mapped up to here.
     length_min: AtomicU64,
-    state: Mutex<Vec<Held>>,
+    state: Mutex<Vec<MappedRegion>>,
     write_behind: WriteBehind,
     /// Protection key for new regions.
     key: OnceLock<Arc<Key>>,
@@ -99,9 +99,9 @@ pub(crate) enum Backing {
     Room(u64),
 }
 
-/// One region.
+/// A region with its mapping.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct MappedRegion {
     pub(super) record: RegionRecord,
     /// Bytes from the base that the last commit has; 0 for a region that is not committed yet.
     committed: u64,
@@ -158,7 +158,7 @@ impl RegionSet {
             let (base, length) = (record.base, record.length);
             mapping.map(&*file, base, length, record.file_offset, Sharing::PrivateWritable)?;
             mapping.advise_random(base, length);
-            held.push(Held {
+            held.push(MappedRegion {
                 record: *record,
                 committed: length,
                 private: 0,
@@ -250,7 +250,7 @@ impl RegionSet {
         let mut length_min = self.length_min.load(Ordering::Relaxed);
         let mut at = length;
         let longest = file.length()?;
-        if longest > length.max(length_min) && !self.is_alone(&*file)? {
+        if longest > length.max(length_min) && !self.is_exclusive(&*file)? {
             // Truncation removes the pages beyond the new end from every mapping, including a
             // child's private copies. A hole leaves those.
             if file.punch_hole(length, longest - length)? {
@@ -305,14 +305,14 @@ impl RegionSet {
     }
 
     /// Returns true if no other process has the file mapped.
-    fn is_alone(&self, file: &dyn File) -> Result<bool> {
+    fn is_exclusive(&self, file: &dyn File) -> Result<bool> {
         // A session that holds the content lock until it ends must not release it here.
-        Ok(self.locked.load(Ordering::Relaxed) || locks::hold_alone(file)?.is_some())
+        Ok(self.locked.load(Ordering::Relaxed) || locks::lock_exclusively(file)?.is_some())
     }
 
     /// Notes that the content is locked for as long as the object is open, or that no other process
     /// knows the file.
-    pub(crate) fn is_locked(&self) {
+    pub(crate) fn note_locked(&self) {
         self.locked.store(true, Ordering::Relaxed);
     }
 
@@ -320,7 +320,7 @@ impl RegionSet {
         Arc::clone(&self.file.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<MappedRegion>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -363,7 +363,7 @@ impl RegionSet {
     pub(crate) fn pages_of(&self, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let held = self.lock();
         let place = |&(address, bytes): &(u64, u64)| {
-            let within = |h: &&Held| address.wrapping_sub(h.record.base) < h.record.length;
+            let within = |h: &&MappedRegion| address.wrapping_sub(h.record.base) < h.record.length;
             let record = held.iter().find(within)?.record;
             let offset = record.file_offset + (address - record.base);
             Some((offset / PAGE_BYTES, bytes / PAGE_BYTES))
@@ -461,7 +461,7 @@ impl RegionSet {
     /// Adds a region that the file backs as `backing` says.
     fn add_region_at(
         &self,
-        held: &mut Vec<Held>,
+        held: &mut Vec<MappedRegion>,
         chunks: u64,
         backing: Backing,
     ) -> Result<RegionRecord> {
@@ -517,7 +517,13 @@ impl RegionSet {
         });
         match mapped {
             Ok(mapping) => {
-                held.push(Held { record, committed: 0, private: 0, deferred: Vec::new(), mapping });
+                held.push(MappedRegion {
+                    record,
+                    committed: 0,
+                    private: 0,
+                    deferred: Vec::new(),
+                    mapping,
+                });
                 Ok(record)
             }
             Err(error) => {
@@ -618,7 +624,7 @@ impl ChunkSource for RegionSet {
     }
 }
 
-impl Held {
+impl MappedRegion {
     /// The parts that are mapped shared: start and end in bytes from the base, ascending.
     fn shared(&self) -> Vec<(u64, u64)> {
         let mut at = self.committed.max(self.private);
@@ -642,6 +648,6 @@ impl Held {
     }
 }
 
-fn file_length(held: &[Held]) -> u64 {
+fn file_length(held: &[MappedRegion]) -> u64 {
     held.iter().map(|h| h.record.file_offset + h.record.length).max().unwrap_or(0)
 }
