@@ -67,14 +67,14 @@ pub(crate) enum Mutant {
     /// The directory is not flushed after the log was created.
     LogDirectoryNotFlushed,
     /// A stale log is removed though the file on disk may still require it.
-    StaleLogNotDisowned,
+    StaleLogRemovedEarly,
     /// A log that was created and never needed is continued, though it may exist only in the page
     /// cache.
     NewLogTrustedUnflushed,
     /// The file is truncated though the log has lines for the part that is cut off.
-    CutUnderTheLog,
+    TruncatedUnderTheLog,
     /// A record has pages past the end that its commit gives the file.
-    RecordBehindTheEnd,
+    RecordPastTheEnd,
     /// A log that was extended is not flushed before it is used.
     LogGrowthNotFlushed,
     /// Fresh memory is not flushed before the record that refers to it.
@@ -160,7 +160,7 @@ pub(crate) const fn mutated(_mutant: Mutant) -> bool {
 
 /// Disables exactly these safeguards in this thread.
 #[cfg(test)]
-pub(crate) fn take_away(mutants: &'static [Mutant]) {
+pub(crate) fn disable(mutants: &'static [Mutant]) {
     DISABLED.set(mutants);
 }
 

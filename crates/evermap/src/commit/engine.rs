@@ -617,7 +617,7 @@ impl Engine {
         {
             return Ok(Some(log));
         }
-        if !mutated(Mutant::StaleLogNotDisowned) {
+        if !mutated(Mutant::StaleLogRemovedEarly) {
             set_log_required(&*self.object, false).map_err(|e| self.poison(e))?;
         }
         Ok(None)

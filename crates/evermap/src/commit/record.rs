@@ -43,7 +43,7 @@ impl RecordBuilder {
     }
 
     fn is_behind_the_end(&self, page: u64) -> bool {
-        page >= pages_of(self.file_length) && !mutated(Mutant::RecordBehindTheEnd)
+        page >= pages_of(self.file_length) && !mutated(Mutant::RecordPastTheEnd)
     }
 
     pub(super) fn is_empty(&self) -> bool {

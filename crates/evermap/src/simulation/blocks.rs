@@ -1,17 +1,17 @@
 //! The pages of a file that have disk space.
 //!
-//! A hole has none. A write into a hole takes space, and fails on a full disk.
+//! A hole has no disk space. A write into a hole allocates it, and fails on a full disk.
 
 use std::collections::BTreeSet;
 
 use super::pages::{PAGE, Pages};
 use super::random::Random;
 
-/// Numbers of the pages with space.
+/// Numbers of the pages that have disk space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Blocks(BTreeSet<u64>);
 
-/// Pages that a range touches.
+/// Returns the pages that a range touches.
 fn pages(offset: u64, length: u64) -> std::ops::Range<u64> {
     if length == 0 { 0..0 } else { offset / PAGE..(offset + length).div_ceil(PAGE) }
 }
@@ -21,18 +21,18 @@ impl Blocks {
         self.0.extend(pages(offset, length));
     }
 
-    /// Pages that the range has in part keep their space.
-    pub(super) fn give_back(&mut self, offset: u64, length: u64) {
+    /// Pages that are only partly in the range keep their space.
+    pub(super) fn free_space(&mut self, offset: u64, length: u64) {
         let gone = offset.div_ceil(PAGE)..(offset + length) / PAGE;
         self.0.retain(|page| !gone.contains(page));
     }
 
-    /// The file ends here.
+    /// Drops the space after the end of the file.
     pub(super) fn shorten(&mut self, length: u64) {
         self.0.split_off(&length.div_ceil(PAGE));
     }
 
-    /// Has every page of a range space?
+    /// Returns true if every page of a range has space.
     pub(super) fn has(&self, offset: u64, length: u64) -> bool {
         pages(offset, length).all(|page| self.0.contains(&page))
     }
@@ -41,8 +41,8 @@ impl Blocks {
         self.0.len() as u64 * PAGE
     }
 
-    /// The space after a power cut, which keeps or loses each change by itself.
-    pub(super) fn cut(&self, newest: &Blocks, random: &mut Random) -> Blocks {
+    /// Returns the space after a power failure, which keeps or loses each change independently.
+    pub(super) fn after_power_failure(&self, newest: &Blocks, random: &mut Random) -> Blocks {
         let mut kept = self.clone();
         for page in self.0.symmetric_difference(&newest.0) {
             if random.chance(1, 2) && !kept.0.remove(page) {
@@ -52,7 +52,8 @@ impl Blocks {
         kept
     }
 
-    /// Fits the space to a file's contents: every page with contents has space, and no page behind the end has.
+    /// Adjusts the space to a file's contents: pages with contents have space, pages past the end
+    /// have none.
     pub(super) fn of_file(mut self, content: &Pages) -> Blocks {
         self.0.extend(content.filled());
         self.shorten(content.length());

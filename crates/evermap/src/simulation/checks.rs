@@ -1,9 +1,9 @@
-//! `check` and `check --repair` on disks that fail, and on what killed processes leave.
+//! `check` and `check --repair` on failing disks, and on the leftovers of killed processes.
 
 use super::disk::{Failure, Fault, SimulatedDisk};
 use super::image::Image;
-use super::platter::Medium;
-use super::store::{Act, Program, new_window};
+use super::store::{Program, StoreStep, new_window};
+use super::versions::Medium;
 use crate::error::Error;
 use crate::tools::{CheckOptions, Severity, check};
 use crate::{Options, PVec, Store};
@@ -12,7 +12,7 @@ fn options(disk: &SimulatedDisk) -> CheckOptions {
     CheckOptions::new().on(disk.storage())
 }
 
-/// The store of a disk, opened in a window of its own.
+/// Opens the store of a disk in its own window.
 fn store(disk: &SimulatedDisk, window: crate::address::Window) -> Store {
     let storage = disk.storage();
     let options = Options { storage, ..Options::new() }.window(window).arena_bytes(1);
@@ -20,10 +20,10 @@ fn store(disk: &SimulatedDisk, window: crate::address::Window) -> Store {
 }
 
 #[test]
-fn a_creation_killed_at_any_call_is_a_leftover_and_the_next_one_goes_on() {
+fn a_killed_creation_leaves_only_leftovers_and_can_be_repeated() {
     let window = new_window();
     let mut program = Program::new(Image::new(Medium::DISK), window, Vec::new());
-    program.act(Act::Make).unwrap();
+    program.step(StoreStep::Make).unwrap();
     let trace = program.disk.trace();
     drop(program);
     let mut before = trace.start.clone();
@@ -31,7 +31,7 @@ fn a_creation_killed_at_any_call_is_a_leftover_and_the_next_one_goes_on() {
     for (at, next) in trace.operations.iter().enumerate() {
         let disk = SimulatedDisk::new(before.clone());
         match check("/s", &options(&disk)) {
-            // Not even a directory, or an empty one.
+            // The directory is missing or empty.
             Err(Error::NoStore { .. }) => {
                 assert!(disk.storage().list("/s".as_ref()).map_or(true, |n| n.is_empty()))
             }
@@ -41,7 +41,7 @@ fn a_creation_killed_at_any_call_is_a_leftover_and_the_next_one_goes_on() {
                 let has_catalog =
                     disk.storage().list("/s".as_ref()).unwrap().contains(&"catalog".to_string());
                 let leftover = report.findings.iter().any(|f| f.severity == Severity::Leftover);
-                assert!(leftover || has_catalog, "killed at {at}: nothing is said");
+                assert!(leftover || has_catalog, "killed at {at}: no leftover is reported");
                 leftovers += u32::from(leftover);
                 let repaired = SimulatedDisk::new(before.clone());
                 check("/s", &options(&repaired).repair(true)).unwrap();
@@ -55,18 +55,23 @@ fn a_creation_killed_at_any_call_is_a_leftover_and_the_next_one_goes_on() {
         made.create::<u64, _>("a", 1).unwrap();
         drop(made);
         let report = check("/s", &options(&disk)).unwrap();
-        assert!(report.findings.is_empty(), "killed at {at}, gone on: {report:?}");
-        before.happen(next);
+        assert!(report.findings.is_empty(), "killed at {at}, created again: {report:?}");
+        before.apply(next);
     }
     assert!(leftovers > 8, "{leftovers}");
 }
 
-/// Disks with three objects, one of which learnt a new name that its file does not know.
+/// Disks with three objects. One was renamed, and its file still has the old name.
 fn damaged_disks() -> Vec<(&'static str, Image)> {
     let window = new_window();
     let mut program = Program::new(Image::new(Medium::DISK), window, Vec::new());
-    for act in [Act::Make, Act::Batch(&["a", "b", "c"]), Act::Write("a"), Act::Rename("b", "d")] {
-        program.act(act).unwrap();
+    for step in [
+        StoreStep::Make,
+        StoreStep::Batch(&["a", "b", "c"]),
+        StoreStep::Write("a"),
+        StoreStep::Rename("b", "d"),
+    ] {
+        program.step(step).unwrap();
     }
     let disk = program.disk.clone();
     drop(program);
@@ -90,7 +95,7 @@ fn damaged_disks() -> Vec<(&'static str, Image)> {
 }
 
 #[test]
-fn one_read_error_at_any_call_of_a_repair_loses_nothing() {
+fn a_read_error_at_any_call_of_a_repair_loses_nothing() {
     let mut runs = 0;
     for (damage, image) in damaged_disks() {
         let disk = SimulatedDisk::new(image.clone());
@@ -99,8 +104,8 @@ fn one_read_error_at_any_call_of_a_repair_loses_nothing() {
         let window = new_window();
         for at_call in (0..calls.len()).filter(|call| !calls[*call]) {
             let disk = SimulatedDisk::new(image.clone());
-            disk.fail(Some(Fault { at_call, failure: Failure::Device, stays: false }));
-            // An error, or a report of what is left to do.
+            disk.fail(Some(Fault { at_call, failure: Failure::Device, persistent: false }));
+            // Either an error, or a report of the remaining problems.
             let first = check("/s", &options(&disk).repair(true));
             disk.fail(None);
             disk.forget_failed_flushes();

@@ -1,7 +1,7 @@
-//! The simulated disk: [`Storage`] over an [`Image`], with a memory file behind each open file.
+//! Simulated disk: [`Storage`] over an [`Image`], with a memory file for each open file.
 //!
-//! Memory files make mapping, private copies and locks the kernel's own. Every call is written
-//! down, so that a cut can be made at any of them afterwards; any call can be made to fail.
+//! Memory files let the kernel provide mappings, private copies and locks. Every call is recorded,
+//! so that a crash at any call can be derived later. Any call can be made to fail.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,63 +17,63 @@ use super::image::{Image, Operation};
 use super::model::Mark;
 use super::names::Node;
 use super::pages::PAGE;
-use super::platter::Medium;
+use super::versions::Medium;
 use crate::error::{Error, Result};
 use crate::storage::{Boot, File, FileIdentity, FileSystem, OpenMode, Storage};
 
-/// What goes wrong at a call.
+/// Kind of failure of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The device reports an error; nothing was done.
     Device,
-    /// No room. Calls that take none fail as by `Device`.
+    /// No space. Calls that allocate none fail as with `Device`.
     Full,
-    /// A write stops half-way with no room; other calls as by `Full`.
+    /// A write stops half-way for lack of space; other calls fail as with `Full`.
     Short,
 }
 
-/// When calls fail.
+/// The call that fails, and how.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     pub(super) at_call: usize,
     pub(super) failure: Failure,
-    /// Every call of the kind from then on, as on a disk that stays full.
-    pub(super) stays: bool,
+    /// All later calls that allocate fail too, as on a disk that stays full.
+    pub(super) persistent: bool,
 }
 
-/// What happened to a disk: where it began and each step since.
+/// The start of a disk and all operations since.
 #[derive(Clone, Debug)]
 pub(super) struct Trace {
     pub(super) start: Image,
     pub(super) operations: Vec<Operation>,
 }
 
-/// A file that was opened since the disk was switched on.
-struct Live {
+/// A file that was opened since the disk was powered on.
+struct OpenedFile {
     memory: OwnedFd,
-    /// Somebody may have mapped it for writing: stores have to be looked for.
+    /// The file may be mapped writable, so stores must be detected.
     mapped: bool,
-    /// A flush of it failed, and the kernel holds its pages for clean.
+    /// A flush failed, and the kernel treats the pages as clean.
     flush_failed: bool,
 }
 
 struct State {
     image: Image,
-    live: BTreeMap<u64, Live>,
+    live: BTreeMap<u64, OpenedFile>,
     trace: Vec<Operation>,
-    /// Of each call that can fail, whether it takes room.
+    /// For each call that can fail: true if it allocates space.
     calls: Vec<bool>,
     fault: Option<Fault>,
     /// Calls that were made to fail.
     faults: Vec<String>,
-    /// Flushes that were tried again after they had failed.
-    second_tries: Vec<PathBuf>,
-    /// Not one more block is to be had.
+    /// Files whose failed flush was retried.
+    retried_flushes: Vec<PathBuf>,
+    /// No free blocks are left.
     full: bool,
 }
 
 impl State {
-    fn look_for_stores(&mut self) {
+    fn detect_stores(&mut self) {
         let sector = self.image.medium.sector as usize;
         let mut buffer = Vec::new();
         for (id, live) in self.live.iter().filter(|(_, live)| live.mapped) {
@@ -90,17 +90,17 @@ impl State {
                 }
             }
             for operation in found {
-                self.image.happen(&operation);
+                self.image.apply(&operation);
                 self.trace.push(operation);
             }
         }
     }
 }
 
-/// Called before something happens to the disk; what it does itself is not announced.
+/// Hook that runs before each operation. Its own operations do not trigger it.
 pub(super) type BeforeEach = Box<dyn FnMut() + Send>;
 
-/// What all handles of one disk share.
+/// State shared by all handles of one disk.
 pub(super) struct Shared {
     state: Mutex<State>,
     before_each: Mutex<Option<BeforeEach>>,
@@ -114,11 +114,11 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// A disk that is switched on. Cheap to clone.
+/// A disk that is powered on. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedDisk(Arc<Shared>);
 
-/// Disks are told apart by their numbers, in the process-wide list of open stores too.
+/// Device numbers are unique, also in the process-wide list of open stores.
 static NEXT_DEVICE: AtomicU64 = AtomicU64::new(0xe4e7_0000_0000);
 
 impl SimulatedDisk {
@@ -130,7 +130,7 @@ impl SimulatedDisk {
             calls: Vec::new(),
             fault: None,
             faults: Vec::new(),
-            second_tries: Vec::new(),
+            retried_flushes: Vec::new(),
             full: false,
         };
         let device = NEXT_DEVICE.fetch_add(1, Ordering::Relaxed);
@@ -146,47 +146,47 @@ impl SimulatedDisk {
         Arc::new(self.clone())
     }
 
-    /// What happened since the disk was switched on.
+    /// Returns all operations since the disk was powered on.
     pub(super) fn trace(&self) -> Trace {
-        self.0.look_for_stores();
+        self.0.detect_stores();
         let operations = self.0.lock().trace.clone();
         Trace { start: self.0.start.clone(), operations }
     }
 
-    /// The disk as it is now, for a kill.
+    /// Returns the disk as a kill at this moment leaves it.
     pub(super) fn image(&self) -> Image {
-        self.0.look_for_stores();
+        self.0.detect_stores();
         self.0.lock().image.clone()
     }
 
-    /// Writes down what the program promised or saw.
+    /// Records a promise or an observation of the program.
     pub(super) fn mark(&self, mark: Mark) {
         let mut state = self.0.lock();
-        state.image.happen(&Operation::Mark(mark));
+        state.image.apply(&Operation::Mark(mark));
         state.trace.push(Operation::Mark(mark));
     }
 
-    /// Which run of the machine this is.
+    /// Returns the boot id.
     pub(super) fn boot(&self) -> Boot {
         self.0.boot()
     }
 
-    /// What it writes at once.
+    /// Returns the sizes that the disk writes atomically.
     pub(super) fn medium(&self) -> Medium {
         self.0.medium()
     }
 
-    /// Has something done before each operation, as another process might.
+    /// Sets a hook that runs before each operation, as another process might.
     pub(super) fn before_each(&self, call: Option<BeforeEach>) {
         *self.0.before_each() = call;
     }
 
-    /// Calls so far that can fail: of each, whether it takes room.
+    /// Returns the calls so far that can fail, each with true if it allocates space.
     pub(super) fn calls(&self) -> Vec<bool> {
         self.0.lock().calls.clone()
     }
 
-    /// Another program begins: it knows nothing of flushes that failed.
+    /// Starts another program, which does not know of failed flushes.
     pub(super) fn forget_failed_flushes(&self) {
         self.0.lock().live.values_mut().for_each(|live| live.flush_failed = false);
     }
@@ -195,19 +195,19 @@ impl SimulatedDisk {
         self.0.lock().fault = fault;
     }
 
-    /// From now on files keep the blocks that they have, and get no more.
+    /// Fills the disk: files keep their blocks and get no more.
     pub(super) fn fill(&self) {
         self.0.lock().full = true;
     }
 
-    /// Calls that were made to fail.
+    /// Returns the calls that were made to fail.
     pub(super) fn faults(&self) -> Vec<String> {
         self.0.lock().faults.clone()
     }
 
-    /// Files of which a failed flush was tried again.
-    pub(super) fn second_tries(&self) -> Vec<PathBuf> {
-        self.0.lock().second_tries.clone()
+    /// Returns the files whose failed flush was retried.
+    pub(super) fn retried_flushes(&self) -> Vec<PathBuf> {
+        self.0.lock().retried_flushes.clone()
     }
 }
 
@@ -224,44 +224,44 @@ impl Shared {
         self.before_each.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call and says how it fails, if it does.
+    /// Counts a call, and returns how it fails, if it does.
     pub(super) fn enter(
         &self,
-        takes_room: bool,
+        allocates: bool,
         doing: &'static str,
         path: &Path,
     ) -> Option<Failure> {
         let mut state = self.lock();
         let call = state.calls.len();
-        state.calls.push(takes_room);
+        state.calls.push(allocates);
         let fault = state.fault?;
-        // A full disk flushes all the same.
-        let fits = takes_room || fault.failure == Failure::Device;
-        let hit =
-            call == fault.at_call && fits || (fault.stays && call > fault.at_call && takes_room);
+        // A full disk can still flush.
+        let fits = allocates || fault.failure == Failure::Device;
+        let hit = call == fault.at_call && fits
+            || (fault.persistent && call > fault.at_call && allocates);
         if !hit {
             return None;
         }
         state.faults.push(format!("{doing} {}", path.display()));
-        Some(if takes_room { fault.failure } else { Failure::Device })
+        Some(if allocates { fault.failure } else { Failure::Device })
     }
 
-    /// The same for calls that fail wholly or not at all.
-    pub(super) fn enter_whole(
+    /// Like [`enter`](Self::enter), for calls that fail completely or not at all.
+    pub(super) fn enter_or_fail(
         &self,
-        takes_room: bool,
+        allocates: bool,
         doing: &'static str,
         path: &Path,
     ) -> Result<()> {
-        match self.enter(takes_room, doing, path) {
+        match self.enter(allocates, doing, path) {
             None => Ok(()),
             Some(Failure::Device) => Err(io_error(libc::EIO, doing, path)),
             Some(Failure::Full | Failure::Short) => Err(io_error(libc::ENOSPC, doing, path)),
         }
     }
 
-    /// Fails where an operation takes blocks and there are none.
-    pub(super) fn take_blocks(&self, doing: &'static str, path: &Path) -> Result<()> {
+    /// Fails if the disk has no free blocks.
+    pub(super) fn check_free_blocks(&self, doing: &'static str, path: &Path) -> Result<()> {
         let mut state = self.lock();
         if !state.full {
             return Ok(());
@@ -270,29 +270,29 @@ impl Shared {
         Err(io_error(libc::ENOSPC, doing, path))
     }
 
-    /// Does an operation and writes it down.
-    pub(super) fn happen(&self, operation: Operation) -> u64 {
-        self.happen_with(operation, || {})
+    /// Applies an operation and records it.
+    pub(super) fn apply(&self, operation: Operation) -> u64 {
+        self.apply_with(operation, || {})
     }
 
-    /// The same; `body` does it to the memory file before anybody else looks.
-    pub(super) fn happen_with(&self, operation: Operation, body: impl FnOnce()) -> u64 {
+    /// Like `apply`. `body` applies the operation to the memory file before any other call.
+    pub(super) fn apply_with(&self, operation: Operation, body: impl FnOnce()) -> u64 {
         let call = self.before_each().take();
         if let Some(mut call) = call {
             call();
             *self.before_each() = Some(call);
         }
         let mut state = self.lock();
-        state.look_for_stores();
-        let id = state.image.happen(&operation);
+        state.detect_stores();
+        let id = state.image.apply(&operation);
         state.trace.push(operation);
         body();
         id
     }
 
-    /// Writes down what was stored through shared mappings since the last look.
-    pub(super) fn look_for_stores(&self) {
-        self.lock().look_for_stores();
+    /// Records stores through shared mappings since the last check.
+    pub(super) fn detect_stores(&self) {
+        self.lock().detect_stores();
     }
 
     pub(super) fn length(&self, id: u64) -> u64 {
@@ -303,7 +303,7 @@ impl Shared {
         FileIdentity { device: self.device, inode: id }
     }
 
-    /// Has every page of a range disk space?
+    /// Returns true if every page of a range has disk space.
     pub(super) fn is_reserved(&self, id: u64, offset: u64, length: u64) -> bool {
         let state = self.lock();
         state.image.file(id).is_some_and(|file| file.is_reserved(offset, length))
@@ -323,26 +323,26 @@ impl Shared {
         }
     }
 
-    /// A flush begins. One that follows a failed one is written down as a second try.
+    /// Notes the start of a flush. Records a retry if the previous flush failed.
     pub(super) fn flush_begins(&self, id: u64, path: &Path) {
         let mut state = self.lock();
         if state.live.get(&id).is_some_and(|live| live.flush_failed) {
-            state.second_tries.push(path.to_path_buf());
+            state.retried_flushes.push(path.to_path_buf());
         }
     }
 
     pub(super) fn flush_failed(&self, id: u64) {
         let mut state = self.lock();
-        state.look_for_stores();
+        state.detect_stores();
         if let Some(live) = state.live.get_mut(&id) {
             live.flush_failed = true;
         }
         let operation = Operation::FlushFailed { file: id };
-        state.image.happen(&operation);
+        state.image.apply(&operation);
         state.trace.push(operation);
     }
 
-    /// A descriptor of its own for a file: locks through it exclude those of all others.
+    /// Opens a new descriptor of a file. Its locks exclude those of all other descriptors.
     fn descriptor(&self, id: u64, writable: bool) -> io::Result<OwnedFd> {
         let mut state = self.lock();
         let state = &mut *state;
@@ -353,7 +353,7 @@ impl Shared {
                 if let Some(file) = state.image.file(id) {
                     fill(&memory, file.cache())?;
                 }
-                entry.insert(Live { memory, mapped: false, flush_failed: false })
+                entry.insert(OpenedFile { memory, mapped: false, flush_failed: false })
             }
         };
         let path = format!("/proc/self/fd/{}", live.memory.as_raw_fd());
@@ -361,12 +361,12 @@ impl Shared {
         Ok(fs::open(path, access | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// Which run of the machine this is.
+    /// Returns the boot id.
     pub(super) fn boot(&self) -> Boot {
         Boot(u128::from(self.start.boot).to_be_bytes())
     }
 
-    /// What it writes at once.
+    /// Returns the sizes that the disk writes atomically.
     pub(super) fn medium(&self) -> Medium {
         self.start.medium
     }
@@ -385,9 +385,9 @@ impl Shared {
 
     fn open_new(self: &Arc<Self>, path: &Path) -> Result<u64> {
         self.directory(&crate::storage::parent_of(path), "create")?;
-        self.enter_whole(true, "create", path)?;
-        self.take_blocks("create", path)?;
-        Ok(self.happen(Operation::Create(path.to_path_buf())))
+        self.enter_or_fail(true, "create", path)?;
+        self.check_free_blocks("create", path)?;
+        Ok(self.apply(Operation::Create(path.to_path_buf())))
     }
 }
 
@@ -412,7 +412,7 @@ fn fill(memory: &OwnedFd, content: &super::pages::Pages) -> io::Result<()> {
             let slices: Vec<io::IoSlice<'_>> =
                 part.iter().map(|page| io::IoSlice::new(page)).collect();
             let written = rustix::io::pwritev(memory, &slices, at)?;
-            assert_eq!(written as u64, part.len() as u64 * PAGE, "a memory file takes all");
+            assert_eq!(written as u64, part.len() as u64 * PAGE, "short write to a memory file");
             at += written as u64;
         }
     }
@@ -420,7 +420,7 @@ fn fill(memory: &OwnedFd, content: &super::pages::Pages) -> io::Result<()> {
     Ok(())
 }
 
-/// Ranges of a memory file that have pages, up to `length`.
+/// Returns the ranges of a memory file that have pages, up to `length`.
 pub(super) fn data_ranges(memory: &impl AsFd, length: u64) -> Vec<(u64, u64)> {
     let mut ranges = Vec::new();
     let mut at = 0;
@@ -431,7 +431,7 @@ pub(super) fn data_ranges(memory: &impl AsFd, length: u64) -> Vec<(u64, u64)> {
     ranges
 }
 
-/// The next range that has pages.
+/// Returns the next range that has pages.
 pub(super) fn next_data(memory: &impl AsFd, offset: u64) -> Option<(u64, u64)> {
     let start = fs::seek(memory, fs::SeekFrom::Data(offset)).ok()?;
     let end = fs::seek(memory, fs::SeekFrom::Hole(start)).ok()?;
@@ -447,7 +447,7 @@ impl Storage for SimulatedDisk {
                 return Err(io_error(libc::EEXIST, "create", path));
             }
             (Some(Node::File(id)), _) => {
-                shared.enter_whole(false, "open", path)?;
+                shared.enter_or_fail(false, "open", path)?;
                 id
             }
             (None, OpenMode::CreateNew | OpenMode::OpenOrCreate) => shared.open_new(path)?,
@@ -465,9 +465,9 @@ impl Storage for SimulatedDisk {
         if self.0.find(path).is_some() {
             return Err(io_error(libc::EEXIST, "create", path));
         }
-        self.0.enter_whole(true, "create", path)?;
-        self.0.take_blocks("create", path)?;
-        self.0.happen(Operation::MakeDirectory(path.to_path_buf()));
+        self.0.enter_or_fail(true, "create", path)?;
+        self.0.check_free_blocks("create", path)?;
+        self.0.apply(Operation::MakeDirectory(path.to_path_buf()));
         Ok(())
     }
 
@@ -482,8 +482,8 @@ impl Storage for SimulatedDisk {
             return Err(io_error(libc::ENOENT, "rename", from));
         }
         self.0.directory(&crate::storage::parent_of(to), "rename")?;
-        self.0.enter_whole(true, "rename", from)?;
-        self.0.happen(Operation::Rename(from.to_path_buf(), to.to_path_buf()));
+        self.0.enter_or_fail(true, "rename", from)?;
+        self.0.apply(Operation::Rename(from.to_path_buf(), to.to_path_buf()));
         Ok(())
     }
 
@@ -491,21 +491,21 @@ impl Storage for SimulatedDisk {
         if !matches!(self.0.find(path), Some(Node::File(_))) {
             return Err(io_error(libc::ENOENT, "remove", path));
         }
-        self.0.enter_whole(false, "remove", path)?;
-        self.0.happen(Operation::Remove(path.to_path_buf()));
+        self.0.enter_or_fail(false, "remove", path)?;
+        self.0.apply(Operation::Remove(path.to_path_buf()));
         Ok(())
     }
 
     fn list(&self, path: &Path) -> Result<Vec<String>> {
         self.0.directory(path, "list")?;
-        self.0.enter_whole(false, "list", path)?;
+        self.0.enter_or_fail(false, "list", path)?;
         Ok(self.0.lock().image.names.list(path))
     }
 
     fn sync_directory(&self, path: &Path) -> Result<()> {
         self.0.directory(path, "sync directory")?;
-        self.0.enter_whole(false, "sync directory", path)?;
-        self.0.happen(Operation::SyncDirectory(path.to_path_buf()));
+        self.0.enter_or_fail(false, "sync directory", path)?;
+        self.0.apply(Operation::SyncDirectory(path.to_path_buf()));
         Ok(())
     }
 
@@ -522,19 +522,19 @@ impl Storage for SimulatedDisk {
     fn file_identity(&self, path: &Path) -> Result<FileIdentity> {
         match self.0.find(path) {
             Some(Node::File(id)) => Ok(self.0.identity(id)),
-            _ => Err(io_error(libc::ENOENT, "look at", path)),
+            _ => Err(io_error(libc::ENOENT, "stat", path)),
         }
     }
 }
 
-/// All of the disk.
+/// The whole disk.
 #[derive(Debug)]
 struct Whole(Arc<Shared>, PathBuf);
 
 impl FileSystem for Whole {
     fn sync(&self) -> Result<()> {
-        self.0.enter_whole(false, "sync the file system of", &self.1)?;
-        self.0.happen(Operation::SyncAll);
+        self.0.enter_or_fail(false, "sync the file system of", &self.1)?;
+        self.0.apply(Operation::SyncAll);
         Ok(())
     }
 }

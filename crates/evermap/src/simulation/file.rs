@@ -1,4 +1,7 @@
-//! One open file of the simulated disk.
+//! An open file of the simulated disk.
+//!
+//! Reads, locks and mappings use a memory file. Each change is recorded by the disk, and each call
+//! may be made to fail.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -9,11 +12,11 @@ use rustix::fs::{self, FallocateFlags};
 use super::disk::{Failure, Shared, io_error, next_data};
 use super::image::Operation;
 use super::pages::PAGE;
-use super::platter::Medium;
+use super::versions::Medium;
 use crate::error::{Error, Result};
 use crate::storage::{Boot, File, FileIdentity, LockKind};
 
-/// A handle with locks of its own.
+/// A file handle with its own locks.
 #[derive(Debug)]
 pub(super) struct SimulatedFile {
     disk: Arc<Shared>,
@@ -38,7 +41,7 @@ impl SimulatedFile {
         io_error(code, doing, &self.path)
     }
 
-    /// Brings bytes into the memory file and into the image.
+    /// Writes bytes to the memory file and the image.
     fn put(&self, bytes: &[u8], offset: u64, durable: bool) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -46,7 +49,7 @@ impl SimulatedFile {
         let operation =
             Operation::Write { file: self.id, offset, bytes: Arc::from(bytes), durable };
         let mut written = Ok(());
-        self.disk.happen_with(operation, || {
+        self.disk.apply_with(operation, || {
             let mut done = 0;
             while done < bytes.len() && written.is_ok() {
                 let at = offset + done as u64;
@@ -68,13 +71,13 @@ impl SimulatedFile {
         }
         let doing = if durable { "write durably" } else { "write" };
         if !self.disk.is_reserved(self.id, offset, bytes.len() as u64) {
-            self.disk.take_blocks(doing, &self.path)?;
+            self.disk.check_free_blocks(doing, &self.path)?;
         }
         let Some(failure) = self.disk.enter(true, doing, &self.path) else {
             return self.put(bytes, offset, durable);
         };
         match failure {
-            // A flush that fails has written to the cache all the same.
+            // A failed flush has still written to the page cache.
             Failure::Device if durable => {
                 self.put(bytes, offset, false)?;
                 self.disk.flush_failed(self.id);
@@ -83,7 +86,7 @@ impl SimulatedFile {
             Failure::Device => Err(self.error(libc::EIO, "write")),
             Failure::Full => Err(self.error(libc::ENOSPC, "write")),
             Failure::Short => {
-                // File systems take whole blocks.
+                // File systems allocate whole blocks.
                 let middle = (offset + bytes.len() as u64 / 2) / PAGE * PAGE;
                 let half = middle.saturating_sub(offset) as usize;
                 self.put(&bytes[..half], offset, false)?;
@@ -95,7 +98,7 @@ impl SimulatedFile {
     fn resize(&self, length: u64) -> Result<()> {
         let mut done = Ok(());
         let operation = Operation::SetLength { file: self.id, length };
-        self.disk.happen_with(operation, || done = fs::ftruncate(&self.descriptor, length));
+        self.disk.apply_with(operation, || done = fs::ftruncate(&self.descriptor, length));
         done.map_err(|e| Error::from_io(e.into(), "set the length of", &self.path))
     }
 
@@ -126,7 +129,7 @@ impl File for SimulatedFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        self.disk.enter_whole(false, "read", &self.path)?;
+        self.disk.enter_or_fail(false, "read", &self.path)?;
         let mut done = 0;
         while done < buffer.len() {
             let at = offset + done as u64;
@@ -148,14 +151,14 @@ impl File for SimulatedFile {
     }
 
     fn allocate(&self, offset: u64, length: u64) -> Result<()> {
-        self.disk.enter_whole(true, "extend", &self.path)?;
+        self.disk.enter_or_fail(true, "extend", &self.path)?;
         if self.disk.is_reserved(self.id, offset, length) {
             return Ok(());
         }
-        self.disk.take_blocks("extend", &self.path)?;
+        self.disk.check_free_blocks("extend", &self.path)?;
         let longer = offset + length > self.disk.length(self.id);
         let mut done = Ok(());
-        self.disk.happen_with(Operation::Reserve { file: self.id, offset, length }, || {
+        self.disk.apply_with(Operation::Reserve { file: self.id, offset, length }, || {
             if longer {
                 done = fs::ftruncate(&self.descriptor, offset + length);
             }
@@ -164,18 +167,18 @@ impl File for SimulatedFile {
     }
 
     fn punch_hole(&self, offset: u64, length: u64) -> Result<bool> {
-        self.disk.enter_whole(false, "punch a hole in", &self.path)?;
-        // To the disk a hole is zeros, sector by sector there or not there until a flush.
+        self.disk.enter_or_fail(false, "punch a hole in", &self.path)?;
+        // On the disk, a hole is a write of zeros: until a flush, each sector may have them or not.
         self.put(&vec![0; length as usize], offset, false)?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let punched = fs::fallocate(&self.descriptor, flags, offset, length);
         punched.map_err(|e| Error::from_io(e.into(), "punch a hole in", &self.path))?;
-        self.disk.happen(Operation::GiveBack { file: self.id, offset, length });
+        self.disk.apply(Operation::FreeSpace { file: self.id, offset, length });
         Ok(true)
     }
 
     fn set_length(&self, length: u64) -> Result<()> {
-        self.disk.enter_whole(false, "set the length of", &self.path)?;
+        self.disk.enter_or_fail(false, "set the length of", &self.path)?;
         self.resize(length)
     }
 
@@ -189,11 +192,11 @@ impl File for SimulatedFile {
 
     fn sync_data(&self) -> Result<()> {
         self.disk.flush_begins(self.id, &self.path);
-        if let Err(error) = self.disk.enter_whole(false, "sync", &self.path) {
+        if let Err(error) = self.disk.enter_or_fail(false, "sync", &self.path) {
             self.disk.flush_failed(self.id);
             return Err(error);
         }
-        self.disk.happen(Operation::Sync { file: self.id });
+        self.disk.apply(Operation::Sync { file: self.id });
         Ok(())
     }
 

@@ -1,20 +1,20 @@
-//! Every flipped bit of page 0 and of a log is an error, or changes nothing.
+//! Each flipped bit of page 0 or of a log causes an error or changes nothing.
 //!
-//! Each scene is an object with its log, as its last user left it. A bit is flipped, the object is
-//! opened as every reader and every check does, and the bit is flipped back. What comes out is the
-//! newest state or a typed error. The one exception is the one that [`Vouched`] states.
+//! Each scene is an object with its log, as its last process left it. The test flips a bit, opens
+//! the object like a reader or a check, and flips the bit back. The result must be the newest state
+//! or a typed error. [`ExcusedLoss`] defines the only exception.
 
 use std::sync::Arc;
 
 use bytemuck::{bytes_of, pod_read_unaligned};
 
-use super::platter::Medium;
+use super::excused_loss::{ExcusedLoss, progress_at};
 use super::random::Random;
 use super::runner::Step::{self, *};
 use super::runner::{Choice, Runner, fresh_image};
 use super::state::Edit;
 use super::subject::{LOG, OBJECT, Worker};
-use super::vouched::{Vouched, progress_at};
+use super::versions::Medium;
 use crate::commit::seal_progress;
 use crate::error::Error;
 use crate::format::{
@@ -31,63 +31,65 @@ use crate::{PVec, Store};
 struct Scene {
     name: &'static str,
     object: Vec<u8>,
-    /// Empty when there is none.
+    /// Empty if there is no log.
     log: Vec<u8>,
     kind: u32,
 }
 
-/// When the object is opened.
+/// Boot in which the object is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum When {
-    /// In the run of the machine in which the log was written.
+enum BootState {
+    /// The boot in which the log was written.
     SameRun,
-    /// In another one, with the log as it was.
+    /// A later boot, with the log unchanged.
     AfterRestart,
-    /// In another one, and the power cut took the progress.
+    /// A later boot after a power failure that lost the progress.
     ProgressLost,
 }
 
-const WHENS: [When; 3] = [When::SameRun, When::AfterRestart, When::ProgressLost];
+const BOOTS: [BootState; 3] =
+    [BootState::SameRun, BootState::AfterRestart, BootState::ProgressLost];
 const OTHER_RUN: Boot = Boot([0xb0; 16]);
 
-/// What an opening found: page 0 and the lines that the log adds.
+/// Result of opening: page 0, and the lines that the log adds.
 type State = (Vec<u8>, Vec<(u64, u64, Vec<u8>)>);
 
-/// Files of a scene that a flip changes and changes back.
+/// Files of a scene. A flip changes them and changes them back.
 struct Opened<'s> {
     scene: &'s Scene,
-    when: When,
+    boot_state: BootState,
     object: Arc<MemoryFile>,
     log: Arc<MemoryFile>,
     newest: State,
-    vouched: Vouched,
+    excused_loss: ExcusedLoss,
     records: Vec<usize>,
-    /// By the number of records that a power cut may have left, the state then. An error where the
-    /// object file has more.
+    /// State for each number of records that a power failure may have left. `None` if the object
+    /// file contains later commits.
     older: Vec<Option<State>>,
 }
 
 impl Opened<'_> {
-    fn new(scene: &Scene, when: When) -> Opened<'_> {
+    fn new(scene: &Scene, boot_state: BootState) -> Opened<'_> {
         let mut log = scene.log.clone();
         let at = progress_at(&log);
         let own = at.map(|at| pod_read_unaligned::<LogProgress>(&log[at..at + 64]));
-        let boot = match (when, own) {
-            (When::SameRun, Some(progress)) => Boot(progress.boot),
+        let boot = match (boot_state, own) {
+            (BootState::SameRun, Some(progress)) => Boot(progress.boot),
             _ => OTHER_RUN,
         };
-        if let (When::ProgressLost, Some(at), Some(own)) = (when, at, own) {
+        if let (BootState::ProgressLost, Some(at), Some(own)) = (boot_state, at, own) {
             let lost = seal_progress(own.salt, Boot(own.boot), 0, 0);
             log[at..at + 64].copy_from_slice(bytes_of(&lost));
         }
-        let vouched = Vouched::of(&log, boot, Medium::DISK);
-        let records = vouched.starts();
+        let excused_loss = ExcusedLoss::of(&log, boot, Medium::DISK);
+        let records = excused_loss.starts();
         let object = MemoryFile::of_run("object", &scene.object, boot);
         let log = MemoryFile::of_run("log", &log, boot);
         let (newest, older) = ((Vec::new(), Vec::new()), Vec::new());
-        let mut opened = Opened { scene, when, object, log, newest, vouched, records, older };
+        let mut opened =
+            Opened { scene, boot_state, object, log, newest, excused_loss, records, older };
         opened.newest = opened.open().unwrap();
-        if when == When::ProgressLost {
+        if boot_state == BootState::ProgressLost {
             opened.older = opened.records.iter().map(|at| opened.ending_at(*at)).collect();
             let is_needed = !opened.newest.1.is_empty();
             assert!(!is_needed || !opened.older.contains(&Some(opened.newest.clone())));
@@ -95,7 +97,7 @@ impl Opened<'_> {
         opened
     }
 
-    /// The state when the log ends there.
+    /// Returns the state when the log ends at `at`.
     fn ending_at(&self, at: usize) -> Option<State> {
         let length = self.log.length().unwrap() as usize;
         let kept = self.log.replace(at as u64, &vec![0; length - at]);
@@ -104,7 +106,7 @@ impl Opened<'_> {
         state
     }
 
-    /// Opens the object, as reading, writing and checking it begin.
+    /// Runs the part of opening that reading, writing and checking share.
     fn open(&self) -> Result<State, Error> {
         let log: Arc<dyn File> = self.log.clone();
         let identity = Identity { store_uuid: None, object_uuid: None, kind: self.scene.kind };
@@ -117,28 +119,28 @@ impl Opened<'_> {
         Ok((bytes_of(&*superblock).to_vec(), lines.collect()))
     }
 
-    /// Judges what an opening found.
+    /// Judges the result of opening.
     fn judge(&self, damaged: &Damage) -> Result<(), String> {
         let says = |what: &str| {
-            let (name, when) = (self.scene.name, self.when);
-            Err(format!("{name}, {when:?}, {damaged:?}: {what}"))
+            let (name, boot_state) = (self.scene.name, self.boot_state);
+            Err(format!("{name}, {boot_state:?}, {damaged:?}: {what}"))
         };
         match self.open() {
             Err(Error::Damaged { .. } | Error::Foreign { .. } | Error::NewerFormat { .. }) => {
                 Ok(())
             }
             Err(Error::LogMissing { .. }) => Ok(()),
-            Err(other) => says(&format!("an error that does not speak of damage: {other}")),
+            Err(other) => says(&format!("the error does not report damage: {other}")),
             Ok(state) if state == self.newest => Ok(()),
             Ok(state) if self.is_excused(damaged, &state) => Ok(()),
             Ok(_) => says("another state, without an error"),
         }
     }
 
-    /// Is it the state that the exception leaves?
+    /// Returns true if the exception allows this state.
     fn is_excused(&self, damaged: &Damage, state: &State) -> bool {
         let Damage::Log { at, bytes, is_bit } = damaged else { return false };
-        let kept = self.vouched.silent_end(&(*at..at + bytes), *is_bit);
+        let kept = self.excused_loss.silent_end(&(*at..at + bytes), *is_bit);
         kept.is_some_and(|kept| self.older.get(kept).is_some_and(|s| s.as_ref() == Some(state)))
     }
 
@@ -156,7 +158,7 @@ impl Opened<'_> {
         judged.map_err(|why| format!("bit {}: {why}", flip.bit))
     }
 
-    /// Damages a part of the log, judges, and mends it.
+    /// Overwrites a part of the log, judges the result, and restores the bytes.
     fn overwrite(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
         let kept = self.log.replace(at as u64, bytes);
         let judged = self.judge(&Damage::Log { at, bytes: bytes.len(), is_bit: false });
@@ -175,7 +177,7 @@ enum Damage {
         bytes: usize,
         is_bit: bool,
     },
-    /// A bit in each of several records.
+    /// One bit in each of several records.
     Several,
 }
 
@@ -185,13 +187,13 @@ struct Flip {
     bit: u8,
 }
 
-/// Where the records of the newest generation are.
+/// Returns the positions of the records of the newest generation.
 fn records_of(log: &[u8]) -> Vec<usize> {
-    Vouched::of(log, OTHER_RUN, Medium::DISK).starts()
+    ExcusedLoss::of(log, OTHER_RUN, Medium::DISK).starts()
 }
 
-/// Bits to flip: of page 0 every one; of a log every one of headers, heads, padding, and of the first
-/// and last 4 KiB of records; one of every other 64 bytes.
+/// Lists the bits to flip: all of page 0; in a log, all bits of headers, heads, padding, and the
+/// first and last 4 KiB of each record, and otherwise one bit per 64 bytes.
 fn flips_of(scene: &Scene) -> Vec<Flip> {
     let mut flips = Vec::new();
     let all = |damage: Damage, flips: &mut Vec<Flip>| {
@@ -215,7 +217,7 @@ fn flips_of(scene: &Scene) -> Vec<Flip> {
     flips
 }
 
-/// A scene out of a simulated program.
+/// Creates a scene with a simulated program.
 fn simulated(name: &'static str, steps: &[Step]) -> Scene {
     let worker = Worker::new();
     let mut runner = Runner::new(&worker, fresh_image(Medium::DISK), 5);
@@ -224,7 +226,7 @@ fn simulated(name: &'static str, steps: &[Step]) -> Scene {
     Scene { name, object, log, kind: KIND_OBJECT }
 }
 
-/// The object and its log.
+/// Returns the object and its log.
 fn files_of(runner: &Runner<'_>) -> (Vec<u8>, Vec<u8>) {
     let storage = runner.disk.storage();
     let read = |path: &str| {
@@ -240,7 +242,8 @@ fn contents(file: &dyn File) -> Vec<u8> {
     bytes
 }
 
-/// Scenes out of a store's files: its catalog, a guest object, one without a root.
+/// Creates scenes from a store's files: the catalog, a guest object, an object without a root, and
+/// one with a vector.
 fn stored() -> Vec<Scene> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
@@ -318,14 +321,14 @@ fn large_records() -> Scene {
     simulated("records of 2.4 MB", &steps)
 }
 
-/// A log that an earlier build made and this one emptied and wrote to, beside a file of which a power
-/// cut left the state before.
+/// A log of an earlier build that this build emptied and wrote to. A power failure left the object
+/// file in its previous state.
 fn emptied_by_this_build() -> Scene {
     let worker = Worker::new();
     let mut runner = Runner::new(&worker, fresh_image(Medium::DISK), 5);
     let steps = [MakePermanent { room: 64 * 1024 }];
     without(&[Mutant::EarlierFormat], || runner.run(&steps)).unwrap();
-    let mut runner = runner.moved_to_another_process();
+    let mut runner = runner.into_another_process();
     let (mut object, _) = files_of(&runner);
     runner.run(&[Open, SAME, Commit]).unwrap();
     let (_, log) = files_of(&runner);
@@ -334,7 +337,7 @@ fn emptied_by_this_build() -> Scene {
     Scene { name: "emptied by this build", object, log, kind: KIND_OBJECT }
 }
 
-/// Six kinds of objects, and logs of small records and of records of 2.4 MB.
+/// Six kinds of objects, and logs with small records and with records of 2.4 MB.
 fn scenes() -> Vec<Scene> {
     let mut scenes = vec![closed(), small_records(), large_records(), emptied_by_this_build()];
     scenes.extend(stored());
@@ -342,20 +345,20 @@ fn scenes() -> Vec<Scene> {
     scenes
 }
 
-/// Tries a share of all flips, evenly spread: of scenes with large logs fewer, for each opening reads
-/// all of them.
+/// Tries a share of all flips, evenly spread. Large logs get fewer, because each open reads the
+/// whole log.
 fn try_flips(wanted: Option<usize>) -> usize {
     let seed = super::first_seed();
     println!("EVERMAP_SIM_SEED={seed}");
     let mut random = Random::of(&[seed, 0xf11b]);
     let scenes = scenes();
     let is_large = |scene: &Scene| scene.log.len() > 1 << 20;
-    let small = scenes.iter().filter(|scene| !is_large(scene)).count() * WHENS.len();
+    let small = scenes.iter().filter(|scene| !is_large(scene)).count() * BOOTS.len();
     let mut tried = 0;
     for scene in &scenes {
         let flips = flips_of(scene);
-        for when in WHENS {
-            let opened = Opened::new(scene, when);
+        for boot_state in BOOTS {
+            let opened = Opened::new(scene, boot_state);
             let share = wanted.map_or(flips.len(), |all| match is_large(scene) {
                 true => all / 200,
                 false => all.div_ceil(small),
@@ -382,14 +385,14 @@ fn every_flipped_bit_of_page_0_and_of_logs_is_an_error_or_changes_nothing() {
     assert!(try_flips(None) > 1_000_000);
 }
 
-/// Damage of many bits to one record, and one bit in each of several.
+/// Damages many bits of one record, and one bit in each of several records.
 #[test]
-fn noise_and_zeros_on_heads_and_bits_in_several_records_are_errors() {
+fn noise_zeros_and_flips_in_several_records_are_detected() {
     let mut random = Random::of(&[super::first_seed(), 0x4015e]);
     let scenes = scenes();
     for scene in scenes.iter().filter(|scene| !records_of(&scene.log).is_empty()) {
-        for when in WHENS {
-            let opened = Opened::new(scene, when);
+        for boot_state in BOOTS {
+            let opened = Opened::new(scene, boot_state);
             for (number, at) in opened.records.iter().enumerate() {
                 for bytes in [512, 4096] {
                     let bytes = bytes.min(scene.log.len() - at);
@@ -397,7 +400,7 @@ fn noise_and_zeros_on_heads_and_bits_in_several_records_are_errors() {
                     opened.overwrite(*at, &noise).unwrap();
                     opened.overwrite(*at, &vec![0; bytes]).unwrap();
                 }
-                // One bit in each record from here on, the last one excepted.
+                // Flip one bit in each record from here on, except the last one.
                 let several = &opened.records[number..opened.records.len() - 1];
                 for behind in [8, 41, 520] {
                     let flip = |at: usize| {
@@ -416,13 +419,13 @@ fn noise_and_zeros_on_heads_and_bits_in_several_records_are_errors() {
     }
 }
 
-/// Damage to the log of a closed object harms nobody: it is not needed.
+/// The log of a closed object is not needed, so damage to it has no effect.
 #[test]
-fn a_kept_log_of_a_closed_object_is_never_damage() {
+fn damage_to_the_log_of_a_closed_object_is_harmless() {
     let scenes = scenes();
     let scene = scenes.iter().find(|scene| scene.name.contains("kept log")).unwrap();
     assert!(!records_of(&scene.log).is_empty());
-    let opened = Opened::new(scene, When::SameRun);
+    let opened = Opened::new(scene, BootState::SameRun);
     for flip in flips_of(scene).iter().step_by(97) {
         if let Damage::Log { at, .. } = flip.damage {
             let at = at.min(scene.log.len() - 64);
@@ -433,8 +436,8 @@ fn a_kept_log_of_a_closed_object_is_never_damage() {
     }
 }
 
-/// Safeguards of which a flip tells that they are missing.
-const OF_FLIPS: &[Mutant] = &[
+/// Safeguards that detect flips.
+const CAUGHT_BY_FLIPS: &[Mutant] = &[
     Mutant::ProgressIgnored,
     Mutant::ProgressNotWritten,
     Mutant::LaterHeadsIgnored,
@@ -445,16 +448,16 @@ const OF_FLIPS: &[Mutant] = &[
 ];
 
 #[test]
-fn every_safeguard_against_flips_is_missed_by_a_flip() {
-    for mutant in OF_FLIPS {
+fn every_safeguard_against_flips_is_needed() {
+    for mutant in CAUGHT_BY_FLIPS {
         let missed = without(std::slice::from_ref(mutant), || {
             [closed(), small_records(), emptied_by_this_build()].iter().any(|scene| {
-                WHENS.iter().any(|when| {
-                    let opened = Opened::new(scene, *when);
+                BOOTS.iter().any(|boot_state| {
+                    let opened = Opened::new(scene, *boot_state);
                     flips_of(scene).iter().any(|flip| opened.flip(flip).is_err())
                 })
             })
         });
-        assert!(missed, "{mutant:?} is not missed");
+        assert!(missed, "{mutant:?} is not detected");
     }
 }

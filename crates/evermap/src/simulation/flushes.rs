@@ -1,12 +1,13 @@
-//! How many flushes each operation costs: what `docs/durability.md` says of it.
+//! Counts the flushes of each operation, as documented in `docs/durability.md`.
 
 use super::image::Operation;
-use super::platter::Medium;
 use super::runner::{Choice, Runner, Step, fresh_image};
 use super::state::Edit;
 use super::subject::Worker;
+use super::versions::Medium;
 
-/// Runs the steps, the last one counted: flushes of files and folders, and writes that flush.
+/// Runs the steps and returns the number of flushes of the last one: syncs of files and
+/// directories, and durable writes.
 fn flushes_of_the_last(steps: &[Step]) -> usize {
     let worker = Worker::new();
     let mut runner = Runner::new(&worker, fresh_image(Medium::DISK), 1);
@@ -23,7 +24,7 @@ fn flushes_of_the_last(steps: &[Step]) -> usize {
 }
 
 #[test]
-fn each_operation_costs_as_many_flushes_as_the_documentation_says() {
+fn each_operation_costs_the_documented_number_of_flushes() {
     use Step::*;
     const MAKE: Step = Make { room: 64 * 1024 };
     const KEEP: Step = OpenWith(Choice::KeepLog);
@@ -36,42 +37,34 @@ fn each_operation_costs_as_many_flushes_as_the_documentation_says() {
     const ONE: Step = Change(Edit::SameLine);
     const MANY: Step = Change(Edit::Lines { blocks: 8, lines: 2 });
     let cases: &[(&str, usize, &[Step])] = &[
-        ("creation, but for the catalog's", 2, &[MAKE]),
-        ("a first commit that makes a log", 4, &[MAKE, Open, FEW, Commit]),
-        ("the same of an object that grew", 4, &[MAKE, Open, GAIN, Commit]),
+        ("creation, without the catalog", 2, &[MAKE]),
+        ("a first commit that creates a log", 4, &[MAKE, Open, FEW, Commit]),
+        ("the same after growth", 4, &[MAKE, Open, GAIN, Commit]),
         ("a further commit", 1, &[MAKE, Open, FEW, Commit, FEW, Commit]),
-        ("a further commit of an object that grew", 2, &[MAKE, Open, FEW, Commit, GAIN, Commit]),
+        ("a further commit after growth", 2, &[MAKE, Open, FEW, Commit, GAIN, Commit]),
         ("close", 2, &[MAKE, Open, FEW, Commit, Close]),
         ("close after a checkpoint", 1, &[MAKE, Open, FEW, Commit, Checkpoint, Close]),
         ("close of a session without a commit", 0, &[MAKE, Open, Close]),
+        ("a first commit with a kept log", 2, &[MAKE, KEEP, FEW, Commit, Close, KEEP, FEW, Commit]),
+        ("the same after growth", 2, &[MAKE, KEEP, FEW, Commit, Close, KEEP, GAIN, Commit]),
         (
-            "a first commit beside a kept log",
-            2,
-            &[MAKE, KEEP, FEW, Commit, Close, KEEP, FEW, Commit],
-        ),
-        (
-            "the same of an object that grew",
-            2,
-            &[MAKE, KEEP, FEW, Commit, Close, KEEP, GAIN, Commit],
-        ),
-        (
-            "a first commit beside a kept log that was emptied",
+            "a first commit with a kept log that was emptied",
             3,
             &[MAKE, KEEP, FEW, Commit, Checkpoint, Close, KEEP, FEW, Commit],
         ),
         (
-            "a further commit to parts of an object with holes that have space",
+            "a further commit to allocated parts of an object with holes",
             1,
             &[MAKE, DEFER, LARGE, Commit, ALL, Commit, Close, DEFER, ONE, Commit, MANY, Commit],
         ),
         (
-            "the same of parts that have none",
+            "the same to unallocated parts",
             2,
             &[MAKE, DEFER, LARGE, Commit, Close, DEFER, ONE, Commit, MANY, Commit],
         ),
-        ("a shorter object", 1, &[MAKE, Open, GAIN, Commit, LOSE, Commit, Release]),
+        ("truncation", 1, &[MAKE, Open, GAIN, Commit, LOSE, Commit, Release]),
         (
-            "a shorter object of which the log has pages that go",
+            "truncation with pages of the removed part in the log",
             3,
             &[MAKE, Open, GAIN, Commit, Change(Edit::Everything), Commit, LOSE, Commit, Release],
         ),

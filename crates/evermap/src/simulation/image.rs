@@ -1,7 +1,7 @@
-//! A whole simulated disk as a value: names, files, and what of both is durable.
+//! A complete simulated disk as a value: names, files, and which parts of both are durable.
 //!
-//! Operations change it; [`Image::power_cut`] makes the disk of it that a machine finds when it is
-//! switched on again. It is cheap to copy, so one recorded history gives thousands of cuts.
+//! Operations change it. [`Image::power_failure`] derives the disk that the machine finds at the
+//! next boot. Copies are cheap, so one recorded workload yields thousands of crash points.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use super::model::Mark;
 use super::names::{Change, Names, Node};
 use super::pages::PAGE;
-use super::platter::{Keep, Medium, Platter};
 use super::random::Random;
+use super::versions::{FileVersions, Keep, Medium};
 
-/// One thing that happened to a disk, with its data.
+/// An operation on a disk, with its data.
 #[derive(Clone, Debug)]
 pub(super) enum Operation {
     MakeDirectory(PathBuf),
@@ -28,7 +28,7 @@ pub(super) enum Operation {
         bytes: Arc<[u8]>,
         durable: bool,
     },
-    /// Stores through a shared mapping, found when something else happened.
+    /// Stores through a shared mapping, detected at the next operation.
     Stored {
         file: u64,
         offset: u64,
@@ -38,14 +38,14 @@ pub(super) enum Operation {
         file: u64,
         length: u64,
     },
-    /// Disk space for a range, which makes the file longer if it has to.
+    /// Allocates disk space for a range and extends the file if necessary.
     Reserve {
         file: u64,
         offset: u64,
         length: u64,
     },
-    /// The disk space of a range is free again. Its bytes were written over with zeros before.
-    GiveBack {
+    /// Frees the disk space of a range, which was overwritten with zeros before.
+    FreeSpace {
         file: u64,
         offset: u64,
         length: u64,
@@ -53,16 +53,17 @@ pub(super) enum Operation {
     Sync {
         file: u64,
     },
-    /// A flush returned an error.
+    /// A flush that returned an error.
     FlushFailed {
         file: u64,
     },
-    /// Nothing the disk knows of: what the program promised or saw.
+    /// A promise or an observation of the program. No effect on the disk.
     Mark(Mark),
 }
 
 impl Operation {
-    /// Could a cut in the middle of it leave anything that a cut before or after does not?
+    /// Returns true if a crash in the middle can leave other states than a crash before or after
+    /// it.
     pub(super) fn is_long(&self) -> bool {
         match self {
             Operation::Write { bytes, durable, .. } => *durable || bytes.len() > 512,
@@ -71,14 +72,14 @@ impl Operation {
         }
     }
 
-    /// Does it change what a cut can leave?
+    /// Returns true if the operation changes what a crash can leave.
     pub(super) fn matters(&self) -> bool {
         !matches!(self, Operation::Mark(_))
     }
 }
 
-/// Bytes of a write that the kernel had copied when the process was killed: it stops between two
-/// pages only.
+/// Returns how many bytes of a write the kernel copied before the process was killed. A kill stops
+/// a write only between pages.
 pub(super) fn whole_pages(offset: u64, length: usize, random: &mut Random) -> usize {
     let first = offset / PAGE;
     let last = (offset + length as u64).div_ceil(PAGE);
@@ -90,19 +91,19 @@ pub(super) fn whole_pages(offset: u64, length: usize, random: &mut Random) -> us
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     pub(super) names: Arc<Names>,
-    files: BTreeMap<u64, Arc<Platter>>,
+    files: BTreeMap<u64, Arc<FileVersions>>,
     next: u64,
     pub(super) medium: Medium,
-    /// Which run of the machine it is: one more after each power cut.
+    /// Boot number: increases with each power failure.
     pub(super) boot: u64,
-    /// The object's log is kept for good.
+    /// The object has a permanent log.
     pub(super) permanent_log: bool,
-    /// A process that may be alive has seen that log replayed since the last power cut.
+    /// Since the last power failure, a process that may still run had that log replayed.
     pub(super) replayed: bool,
 }
 
 impl Image {
-    /// An empty disk: a root directory.
+    /// Creates an empty disk with a root directory.
     pub(super) fn new(medium: Medium) -> Image {
         Image {
             names: Arc::new(Names::new(0)),
@@ -115,8 +116,8 @@ impl Image {
         }
     }
 
-    /// A file by its number.
-    pub(super) fn file(&self, id: u64) -> Option<&Platter> {
+    /// Returns a file by its number.
+    pub(super) fn file(&self, id: u64) -> Option<&FileVersions> {
         self.files.get(&id).map(|file| &**file)
     }
 
@@ -124,7 +125,7 @@ impl Image {
         Arc::make_mut(&mut self.names)
     }
 
-    fn file_mut(&mut self, id: u64) -> &mut Platter {
+    fn file_mut(&mut self, id: u64) -> &mut FileVersions {
         Arc::make_mut(self.files.entry(id).or_default())
     }
 
@@ -135,8 +136,8 @@ impl Image {
         id
     }
 
-    /// Does what an operation does when it comes to its end. Gives a new file's number.
-    pub(super) fn happen(&mut self, operation: &Operation) -> u64 {
+    /// Applies a complete operation. Returns the number of a new file.
+    pub(super) fn apply(&mut self, operation: &Operation) -> u64 {
         let medium = self.medium;
         match operation {
             Operation::MakeDirectory(path) => return self.make(path, Node::Directory),
@@ -157,10 +158,10 @@ impl Image {
                 }
             }
             Operation::Write { file, offset, bytes, durable } => {
-                let platter = self.file_mut(*file);
-                platter.write(*offset, Arc::clone(bytes));
+                let versions = self.file_mut(*file);
+                versions.write(*offset, Arc::clone(bytes));
                 if *durable {
-                    platter.settle(*offset, bytes.len() as u64, medium);
+                    versions.make_durable(*offset, bytes.len() as u64, medium);
                 }
             }
             Operation::Stored { file, offset, bytes } => {
@@ -170,8 +171,8 @@ impl Image {
             Operation::Reserve { file, offset, length } => {
                 self.file_mut(*file).reserve(*offset, *length);
             }
-            Operation::GiveBack { file, offset, length } => {
-                self.file_mut(*file).give_back(*offset, *length);
+            Operation::FreeSpace { file, offset, length } => {
+                self.file_mut(*file).free_space(*offset, *length);
             }
             Operation::Sync { file } => self.file_mut(*file).sync(medium),
             Operation::FlushFailed { file } => self.file_mut(*file).flush_failed(),
@@ -183,14 +184,9 @@ impl Image {
         0
     }
 
-    /// Does what an operation may have done when the machine, or the process, stops in the middle
-    /// of it. `kill`: the kernel had copied a part of the bytes, in order, and nothing was flushed.
-    pub(super) fn happen_in_part(
-        &mut self,
-        operation: &Operation,
-        kill: bool,
-        random: &mut Random,
-    ) {
+    /// Applies an operation that a crash interrupted. With `kill`, the kernel had copied a part of
+    /// the bytes, in order, and nothing was flushed.
+    pub(super) fn apply_partly(&mut self, operation: &Operation, kill: bool, random: &mut Random) {
         match operation {
             Operation::Write { file, offset, bytes, .. } => {
                 let reach =
@@ -202,17 +198,18 @@ impl Image {
             }
             Operation::Sync { .. } | Operation::SyncAll | Operation::SyncDirectory(_) => {}
             other => {
-                self.happen(other);
+                self.apply(other);
             }
         }
     }
 
-    /// The disk after a power cut. `keep` for everything, or each file its own.
-    pub(super) fn power_cut(&self, keep: Option<Keep>, random: &mut Random) -> Image {
+    /// Returns the disk after a power failure. `keep` applies to all files; with `None`, each file
+    /// may differ.
+    pub(super) fn power_failure(&self, keep: Option<Keep>, random: &mut Random) -> Image {
         let common = if random.chance(1, 2) { Some(Keep::pick(random)) } else { None };
         let common = keep.or(common);
         let choose = |random: &mut Random| common.unwrap_or_else(|| Keep::pick(random));
-        let names = self.names.cut(choose(random), random);
+        let names = self.names.after_power_failure(choose(random), random);
         let reachable = names.files();
         let mut files = BTreeMap::new();
         for (id, file) in self.files.iter().filter(|(id, _)| reachable.contains(id)) {
@@ -220,7 +217,7 @@ impl Image {
             let kept = if file.is_durable() {
                 Arc::clone(file)
             } else {
-                Arc::new(file.cut(keep, self.medium, random))
+                Arc::new(file.after_power_failure(keep, self.medium, random))
             };
             files.insert(*id, kept);
         }
@@ -228,10 +225,10 @@ impl Image {
         Image { names: Arc::new(names), files, boot, replayed: false, ..self.clone() }
     }
 
-    /// Everything is durable: what a careful copy of the disk would be.
-    pub(super) fn settled(&self) -> Image {
+    /// Returns the disk with everything flushed.
+    pub(super) fn flushed(&self) -> Image {
         let mut settled = self.clone();
-        settled.happen(&Operation::SyncAll);
+        settled.apply(&Operation::SyncAll);
         settled
     }
 }

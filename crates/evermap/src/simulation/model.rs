@@ -1,10 +1,10 @@
-//! The judge: which states an object may be in when it is opened again.
+//! Judges which state an object may have when it is reopened.
 //!
-//! Each commit that is tried is a state with a stamp of its own. What was promised or seen moves a
-//! floor up; a reopening must find a state between the floor and the last one tried, and what it
-//! finds ends the others for good: a commit that was lost must not come back.
+//! Each attempted commit is a state with its own stamp. A promise or an observation raises a floor.
+//! A reopened object must be in a state between the floor and the last attempt. The state that is
+//! found discards all later ones: a lost commit must not come back.
 
-/// Names one state: its number in the object's life, and a number that no other attempt has.
+/// Identifies one state: its number in the object's life, and a nonce unique to the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) number: u64,
@@ -17,81 +17,82 @@ impl std::fmt::Display for Stamp {
     }
 }
 
-/// What a commit that returned has to outlive, by its level.
+/// The crash that an acknowledged commit must survive, by its durability level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Outlives {
+pub(super) enum Survives {
     Nothing,
     Kill,
-    PowerCut,
+    PowerFailure,
 }
 
-/// How a program's life ends.
+/// How a program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Kill,
-    PowerCut,
+    PowerFailure,
 }
 
-/// What a program did, as far as promises go.
+/// An event that matters for the promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// A commit begins.
     Attempt(Stamp),
-    /// It returned success.
-    Acknowledged(Stamp, Outlives),
+    /// The commit returned success.
+    Acknowledged(Stamp, Survives),
     /// Everything acknowledged so far was made durable.
     Synced,
-    /// It returned an error that says nothing happened.
+    /// The commit returned an error that promises no effect.
     Refused(Stamp),
-    /// The object that is being made has a log that is kept for good.
+    /// The object being created has a permanent log.
     LogIsPermanent,
-    /// That log was replayed for a session.
+    /// The permanent log was replayed for a session.
     Replayed,
     /// A reader or a new session found this state.
     Seen(Stamp),
-    /// A reader beside a session found this state: what came after it goes on.
-    SeenBeside(Stamp),
+    /// A reader found this state during a session, so later states stay possible.
+    SeenByReader(Stamp),
 }
 
-/// The states there may be.
+/// The states that a reopened object may have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     states: Vec<Stamp>,
-    /// States before these indices are over; without one, there may be no object.
+    /// Index of the oldest allowed state. If `None`, the object may be missing.
     after_kill: Option<usize>,
-    after_power_cut: Option<usize>,
+    after_power_failure: Option<usize>,
 }
 
 impl Model {
-    /// Follows what a program did; an error when it found what it must not find.
+    /// Updates the model with one event. Returns an error if the program found a state that is not
+    /// allowed.
     pub(super) fn follow(&mut self, mark: Mark) -> Result<(), String> {
         match mark {
             Mark::Attempt(stamp) => self.states.push(stamp),
-            Mark::Acknowledged(stamp, outlives) => {
+            Mark::Acknowledged(stamp, survives) => {
                 if self.states.last() != Some(&stamp) {
                     return Err(format!("{stamp} was acknowledged, {self} was expected"));
                 }
                 let newest = Some(self.states.len() - 1);
-                if outlives >= Outlives::Kill {
+                if survives >= Survives::Kill {
                     self.after_kill = newest;
                 }
-                if outlives >= Outlives::PowerCut {
-                    self.after_power_cut = newest;
+                if survives >= Survives::PowerFailure {
+                    self.after_power_failure = newest;
                 }
             }
             Mark::LogIsPermanent | Mark::Replayed => {}
             Mark::Synced => {
                 self.after_kill = self.states.len().checked_sub(1);
-                self.after_power_cut = self.after_kill;
+                self.after_power_failure = self.after_kill;
             }
             Mark::Refused(stamp) => {
                 if self.states.pop() != Some(stamp) {
-                    return Err(format!("{stamp} was refused and is not the last of {self}"));
+                    return Err(format!("{stamp} was refused but is not the last state; {self}"));
                 }
             }
-            Mark::Seen(stamp) | Mark::SeenBeside(stamp) => {
+            Mark::Seen(stamp) | Mark::SeenByReader(stamp) => {
                 let Some(index) = self.states.iter().position(|state| *state == stamp) else {
-                    return Err(format!("found {stamp}, which is over or never was; {self}"));
+                    return Err(format!("found {stamp}, which is outdated or unknown; {self}"));
                 };
                 if self.after_kill.is_some_and(|floor| index < floor) {
                     return Err(format!("found {stamp}, which is too old; {self}"));
@@ -100,26 +101,26 @@ impl Model {
                     self.states.truncate(index + 1);
                 }
                 self.after_kill = Some(index);
-                self.after_power_cut = self.after_power_cut.max(Some(index));
+                self.after_power_failure = self.after_power_failure.max(Some(index));
             }
         }
         Ok(())
     }
 
-    /// Was an object made? Until its name is durable nobody looks for it.
+    /// Returns true if the object was created. Until its name is durable, it is not opened.
     pub(super) fn has_object(&self) -> bool {
         self.after_kill.is_some()
     }
 
-    /// May this state be found?
+    /// Returns true if this state may be found.
     pub(super) fn allows(&self, stamp: Stamp) -> bool {
         self.clone().follow(Mark::Seen(stamp)).is_ok()
     }
 
-    /// The program's life ended.
+    /// The program has ended in this way.
     pub(super) fn ended(&mut self, end: End) {
-        if end == End::PowerCut {
-            self.after_kill = self.after_power_cut;
+        if end == End::PowerFailure {
+            self.after_kill = self.after_power_failure;
         }
     }
 }
@@ -146,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_promise_a_step_back_and_a_commit_that_comes_back_are_noticed() {
+    fn lost_commits_older_states_and_resurrected_commits_are_detected() {
         let mut model = Model::default();
         for n in 1..=3 {
             model.follow(Mark::Attempt(stamp(n))).unwrap();
-            model.follow(Mark::Acknowledged(stamp(n), Outlives::PowerCut)).unwrap();
+            model.follow(Mark::Acknowledged(stamp(n), Survives::PowerFailure)).unwrap();
         }
         model.follow(Mark::Attempt(stamp(4))).unwrap();
-        model.ended(End::PowerCut);
+        model.ended(End::PowerFailure);
         assert!(model.clone().follow(Mark::Seen(stamp(2))).is_err());
         assert!(model.clone().follow(Mark::Seen(stamp(5))).is_err());
         let mut lucky = model.clone();
@@ -164,16 +165,16 @@ mod tests {
     }
 
     #[test]
-    fn what_outlives_a_kill_only_may_be_lost_in_a_power_cut() {
+    fn a_commit_that_only_survives_kills_may_be_lost_on_power_failure() {
         let mut model = Model::default();
         model.follow(Mark::Attempt(stamp(1))).unwrap();
-        model.follow(Mark::Acknowledged(stamp(1), Outlives::PowerCut)).unwrap();
+        model.follow(Mark::Acknowledged(stamp(1), Survives::PowerFailure)).unwrap();
         model.follow(Mark::Attempt(stamp(2))).unwrap();
-        model.follow(Mark::Acknowledged(stamp(2), Outlives::Kill)).unwrap();
+        model.follow(Mark::Acknowledged(stamp(2), Survives::Kill)).unwrap();
         let mut killed = model.clone();
         killed.ended(End::Kill);
         assert!(killed.follow(Mark::Seen(stamp(1))).is_err());
-        model.ended(End::PowerCut);
+        model.ended(End::PowerFailure);
         model.follow(Mark::Seen(stamp(1))).unwrap();
     }
 }

@@ -1,17 +1,17 @@
-//! The tests are tested: without any one of its safeguards the engine must fail.
+//! Tests the tests: with any one safeguard disabled, some test must fail.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::deferred::explore_full_disks;
-use super::explore::{Tally, explore_history, explore_twice};
+use super::explore::{Tally, explore_twice, explore_workload};
 use super::faults::fail_every_call;
-use super::history::HISTORIES;
 use super::store::explore_stores;
 use super::subject::Worker;
-use crate::mutate::{Mutant, take_away};
+use super::workload::WORKLOADS;
+use crate::mutate::{Mutant, disable};
 
-/// Safeguards of the commit engine: cuts catch their absence.
-const OF_CUTS: &[Mutant] = &[
+/// Safeguards of the commit engine. Crash points detect their absence.
+const CAUGHT_BY_CRASHES: &[Mutant] = &[
     Mutant::RecordNotFlushed,
     Mutant::ObjectNotFlushedBeforeReset,
     Mutant::ObjectNotFlushedInRecovery,
@@ -36,46 +36,47 @@ const OF_CUTS: &[Mutant] = &[
     Mutant::ReplacementNotFlushed,
     Mutant::TrimBeforeCommit,
     Mutant::HolesBeforeCommit,
-    Mutant::CutUnderTheLog,
-    Mutant::RecordBehindTheEnd,
+    Mutant::TruncatedUnderTheLog,
+    Mutant::RecordPastTheEnd,
     Mutant::ProgressOfAnotherBootTrusted,
     Mutant::DurableClaimedEarly,
     Mutant::OldCodeKept,
 ];
 
-/// Safeguards against what a kill left in the page cache: a power cut after the next program
-/// catches their absence.
-const OF_SECOND_CUTS: &[Mutant] = &[
+/// Safeguards against data that a kill left only in the page cache. A power failure during the next
+/// program detects their absence.
+const CAUGHT_BY_SECOND_CRASHES: &[Mutant] = &[
     Mutant::LogRequiredTrustedUnflushed,
     Mutant::NameTrustedUnflushed,
     Mutant::HeaderTrustedUnflushed,
     Mutant::NewLogTrustedUnflushed,
 ];
 
-/// Safeguards of which each stands in for the other: only the absence of both is caught. A record
-/// of an earlier generation of the log is told by its salt and by its number; one of the same
-/// generation that a crash had cut off, by its number and by the checksum of the record before. A hole that a
-/// power cut undid does no harm where its pages are logged whole when they are used again.
-const OF_CUTS_TOGETHER: &[&[Mutant]] = &[
+/// Safeguards that back each other up: a test fails only if all of a group are disabled. A record
+/// of an earlier generation is recognized by its salt and its number. A record of the same
+/// generation that a crash cut off is recognized by its number and by the previous record's
+/// checksum. A hole that a power failure undid is harmless if its pages are logged completely when
+/// they are reused.
+const CAUGHT_BY_CRASHES_TOGETHER: &[&[Mutant]] = &[
     &[Mutant::SaltIgnored, Mutant::SequenceIgnored],
     &[Mutant::SaltIgnored, Mutant::PreviousIgnored, Mutant::SequenceIgnored],
     &[Mutant::HolesNotFlushed, Mutant::UsedHolesUnknown],
 ];
 
-/// Safeguards that nothing can miss, and why they stand all the same.
+/// Safeguards whose absence no test can detect, and the reason to keep them.
 const KEPT_FOR_A_REASON: &[(Mutant, &str)] = &[
     (
         Mutant::LogGrowthNotFlushed,
-        "a durable write flushes the length it needs; flushing the zeros first keeps that off later commits",
+        "a durable write also flushes the length; flushing the zeros first saves later commits that cost",
     ),
     (
-        Mutant::StaleLogNotDisowned,
-        "what a kill at a close leaves is gone on with; a log that is not comes from elsewhere",
+        Mutant::StaleLogRemovedEarly,
+        "a log left by a kill during close is continued; another log comes from outside the store",
     ),
 ];
 
 /// Safeguards of a store's names.
-const OF_STORES: &[Mutant] = &[
+const CAUGHT_BY_STORES: &[Mutant] = &[
     Mutant::NamesBeforeFiles,
     Mutant::BuildingNotFlushed,
     Mutant::RemovalBeforeCommit,
@@ -83,83 +84,88 @@ const OF_STORES: &[Mutant] = &[
     Mutant::NewStoreTrustedUnflushed,
 ];
 
-/// Safeguards of large blocks: a disk that is full after a cut catches their absence.
-const OF_FULL_DISKS: &[Mutant] = &[
+/// Safeguards of large blocks. A full disk after a crash detects their absence.
+const CAUGHT_BY_FULL_DISKS: &[Mutant] = &[
     Mutant::ChangesNotReserved,
     Mutant::ReservedNotFlushed,
     Mutant::DeadReservationTrusted,
     Mutant::DeferredIsNoHole,
 ];
 
-/// Safeguards whose absence errors catch.
-const OF_FAULTS: &[Mutant] = &[Mutant::PoisonForgotten, Mutant::AppliedElsewhereTrusted];
+/// Safeguards whose absence injected errors detect.
+const CAUGHT_BY_FAULTS: &[Mutant] = &[Mutant::PoisonForgotten, Mutant::AppliedElsewhereTrusted];
 
-/// Seeds that a mutant gets at most.
+/// Maximum number of seeds per mutant.
 const SEEDS: u64 = 5;
 
-/// How a mutant was caught, and after how many cuts.
-fn catch_by_cuts(worker: &Worker) -> (Option<String>, u64) {
+/// Returns how a mutant was caught, and the number of crash points explored.
+fn catch_by_crashes(worker: &Worker) -> (Option<String>, u64) {
     let mut tally = Tally::default();
     for seed in 0..SEEDS {
-        for index in 0..HISTORIES.len() {
-            let caught = explore_history(worker, index, seed..seed + 1, || true, &mut tally);
+        for index in 0..WORKLOADS.len() {
+            let caught = explore_workload(worker, index, seed..seed + 1, || true, &mut tally);
             if let Err(failed) = caught {
-                return (Some(failed.case.to_string()), tally.cuts);
+                return (Some(failed.case.to_string()), tally.crash_points);
             }
         }
     }
-    (None, tally.cuts)
+    (None, tally.crash_points)
 }
 
-fn catch_by_second_cuts(worker: &Worker) -> (Option<String>, u64) {
+fn catch_by_second_crashes(worker: &Worker) -> (Option<String>, u64) {
     let mut tally = Tally::default();
-    for index in super::cut_twice() {
+    for index in super::short_workloads() {
         if let Err(failed) = explore_twice(worker, index, || true, &mut tally) {
             let line = failed.why.lines().next().unwrap_or_default().to_string();
-            return (Some(line), tally.cuts);
+            return (Some(line), tally.crash_points);
         }
     }
-    (None, tally.cuts)
+    (None, tally.crash_points)
 }
 
 fn catch_by_faults(worker: &Worker) -> (Option<String>, u64) {
     let mut tally = Tally::default();
     for seed in 0..SEEDS {
-        for history in HISTORIES {
-            if let Err(why) = fail_every_call(worker, history, seed, &mut tally) {
-                return (Some(why.lines().next().unwrap_or_default().to_string()), tally.cuts);
+        for workload in WORKLOADS {
+            if let Err(why) = fail_every_call(worker, workload, seed, &mut tally) {
+                return (
+                    Some(why.lines().next().unwrap_or_default().to_string()),
+                    tally.crash_points,
+                );
             }
         }
     }
-    (None, tally.cuts)
+    (None, tally.crash_points)
 }
 
 fn catch_by_stores(_: &Worker) -> (Option<String>, u64) {
     let mut tally = Tally::default();
     let caught = explore_stores(0..SEEDS, &mut tally).err();
-    (caught.map(|why| why.lines().next().unwrap_or_default().to_string()), tally.cuts)
+    (caught.map(|why| why.lines().next().unwrap_or_default().to_string()), tally.crash_points)
 }
 
 fn catch_by_full_disks(worker: &Worker) -> (Option<String>, u64) {
     let mut tally = Tally::default();
     let caught = explore_full_disks(worker, &mut tally).err();
-    (caught.map(|why| why.lines().next().unwrap_or_default().to_string()), tally.cuts)
+    (caught.map(|why| why.lines().next().unwrap_or_default().to_string()), tally.crash_points)
 }
 
-/// How a mutant is caught.
+/// Function that tries to catch a mutant.
 type Catch = fn(&Worker) -> (Option<String>, u64);
 
 #[test]
-fn every_safeguard_that_is_taken_away_is_missed_by_a_test() {
+fn every_safeguard_is_needed() {
     let alone = |mutants: &'static [Mutant], catch: Catch| {
         mutants.iter().map(move |mutant| (std::slice::from_ref(mutant), catch))
     };
-    let all: Vec<(&'static [Mutant], Catch)> = alone(OF_CUTS, catch_by_cuts)
-        .chain(OF_CUTS_TOGETHER.iter().map(|mutants| (*mutants, catch_by_cuts as Catch)))
-        .chain(alone(OF_SECOND_CUTS, catch_by_second_cuts))
-        .chain(alone(OF_STORES, catch_by_stores))
-        .chain(alone(OF_FAULTS, catch_by_faults))
-        .chain(alone(OF_FULL_DISKS, catch_by_full_disks))
+    let all: Vec<(&'static [Mutant], Catch)> = alone(CAUGHT_BY_CRASHES, catch_by_crashes)
+        .chain(
+            CAUGHT_BY_CRASHES_TOGETHER.iter().map(|mutants| (*mutants, catch_by_crashes as Catch)),
+        )
+        .chain(alone(CAUGHT_BY_SECOND_CRASHES, catch_by_second_crashes))
+        .chain(alone(CAUGHT_BY_STORES, catch_by_stores))
+        .chain(alone(CAUGHT_BY_FAULTS, catch_by_faults))
+        .chain(alone(CAUGHT_BY_FULL_DISKS, catch_by_full_disks))
         .collect();
     let only = std::env::var("EVERMAP_MUTANT").ok();
     let wanted = |name: &str| only.as_ref().is_none_or(|only| name.contains(only));
@@ -175,13 +181,15 @@ fn every_safeguard_that_is_taken_away_is_missed_by_a_test() {
             if !wanted(&name) {
                 continue;
             }
-            take_away(mutants);
-            let (caught, cuts) = catch(&worker);
-            take_away(&[]);
+            disable(mutants);
+            let (caught, crash_points) = catch(&worker);
+            disable(&[]);
             match caught {
-                Some(how) => println!("{name:32} caught after {cuts:6} cuts by {how}"),
+                Some(how) => {
+                    println!("{name:32} caught after {crash_points:6} crash points by {how}")
+                }
                 None => {
-                    println!("{name:32} not caught in {cuts} cuts");
+                    println!("{name:32} not caught in {crash_points} crash points");
                     missed.push(name);
                 }
             }
@@ -192,5 +200,5 @@ fn every_safeguard_that_is_taken_away_is_missed_by_a_test() {
         let handles: Vec<_> = (0..super::threads()).map(|_| scope.spawn(run)).collect();
         handles.into_iter().flat_map(|handle| handle.join().unwrap()).collect()
     });
-    assert!(missed.is_empty(), "nothing misses these safeguards: {missed:?}");
+    assert!(missed.is_empty(), "no test detects the absence of these safeguards: {missed:?}");
 }

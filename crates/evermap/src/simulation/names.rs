@@ -1,17 +1,17 @@
-//! What a power cut leaves of the names: directories, files, renames.
+//! Derives directories, files and renames after a power failure.
 //!
-//! An operation on names is durable once every directory it changed was synced. Until then it may
-//! have happened or not, whatever others did, except that operations on one name keep their order,
-//! a rename happens wholly or not at all, and nothing happens in a directory that does not exist.
+//! An operation on names is durable once every directory that it changed was synced. Until then it
+//! may be lost, independently of other operations, with three exceptions. Operations on one name
+//! keep their order, a rename is atomic, and an operation needs its directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::platter::Keep;
 use super::random::Random;
+use super::versions::Keep;
 use crate::storage::parent_of;
 
-/// What a name leads to.
+/// The target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     Directory(u64),
@@ -29,11 +29,11 @@ pub(super) enum Change {
 #[derive(Clone, Debug)]
 struct Pending {
     change: Change,
-    /// Directories that were not synced since.
+    /// Changed directories that were not synced since.
     waiting: Vec<PathBuf>,
 }
 
-/// A tree of names as everybody sees it and as the disk may have it.
+/// A tree of names: current state, durable state, and pending changes.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     current: BTreeMap<PathBuf, Node>,
@@ -41,7 +41,7 @@ pub(super) struct Names {
     pending: Vec<Pending>,
 }
 
-fn happen(names: &mut BTreeMap<PathBuf, Node>, change: &Change) {
+fn apply(names: &mut BTreeMap<PathBuf, Node>, change: &Change) {
     match change {
         Change::Make(path, node) => {
             names.insert(path.clone(), *node);
@@ -65,7 +65,7 @@ impl Change {
         }
     }
 
-    /// Must `earlier` have happened before this can?
+    /// Returns true if `earlier` must be applied before this change.
     fn needs(&self, earlier: &Change) -> bool {
         let earlier = earlier.paths();
         self.paths()
@@ -75,7 +75,7 @@ impl Change {
 }
 
 impl Names {
-    /// A root directory and nothing in it.
+    /// Creates a tree with only a root directory.
     pub(super) fn new(root: u64) -> Names {
         let current = BTreeMap::from([(PathBuf::from("/"), Node::Directory(root))]);
         Names { durable: current.clone(), current, pending: Vec::new() }
@@ -89,7 +89,7 @@ impl Names {
         self.current.values().any(|node| *node == Node::File(id))
     }
 
-    /// Files that have a name now or may have one after a cut.
+    /// Returns the files that have a name now or may have one after a crash.
     pub(super) fn files(&self) -> BTreeSet<u64> {
         let made = self.pending.iter().filter_map(|p| match &p.change {
             Change::Make(_, node) => Some(node),
@@ -109,13 +109,13 @@ impl Names {
     }
 
     pub(super) fn change(&mut self, change: Change) {
-        happen(&mut self.current, &change);
+        apply(&mut self.current, &change);
         let mut waiting: Vec<PathBuf> = change.paths().iter().map(|p| parent_of(p)).collect();
         waiting.dedup();
         self.pending.push(Pending { change, waiting });
     }
 
-    /// Makes what was done to a directory durable, and what that rests on.
+    /// Makes the changes of a directory durable, and the changes that they depend on.
     pub(super) fn sync(&mut self, directory: &Path) {
         for pending in &mut self.pending {
             pending.waiting.retain(|d| d != directory);
@@ -134,21 +134,21 @@ impl Names {
         let durable = &mut self.durable;
         self.pending.retain(|pending| {
             if done[index] {
-                happen(durable, &pending.change);
+                apply(durable, &pending.change);
             }
             index += 1;
             !done[index - 1]
         });
     }
 
-    /// Everything is durable.
+    /// Makes all changes durable.
     pub(super) fn sync_all(&mut self) {
         self.durable = self.current.clone();
         self.pending.clear();
     }
 
-    /// The names after a power cut.
-    pub(super) fn cut(&self, keep: Keep, random: &mut Random) -> Names {
+    /// Returns the names after a power failure.
+    pub(super) fn after_power_failure(&self, keep: Keep, random: &mut Random) -> Names {
         let mut names = self.durable.clone();
         let mut missing: Vec<&Change> = Vec::new();
         let end = random.below(self.pending.len() + 1);
@@ -162,7 +162,7 @@ impl Names {
                 Keep::Little => random.chance(1, 16),
             };
             if wanted && !missing.iter().any(|m| pending.change.needs(m)) {
-                happen(&mut names, &pending.change);
+                apply(&mut names, &pending.change);
             } else {
                 missing.push(&pending.change);
             }

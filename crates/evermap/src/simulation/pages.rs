@@ -1,15 +1,16 @@
-//! What a file holds: pages that copies share until one of them is written to.
+//! Contents of a file as pages that copies share until one of them is written.
 //!
-//! A cut makes a whole disk out of another one; sharing makes that cost a few pointers a file.
+//! Deriving a disk from another copies a whole disk. Sharing reduces that to a few pointers per
+//! file.
 
 use std::sync::Arc;
 
-/// Bytes of a page.
+/// Page size in bytes.
 pub(super) const PAGE: u64 = 4096;
 
 type Page = [u8; PAGE as usize];
 
-/// A file's bytes. A page that is `None` is a hole and reads as zeros.
+/// Contents of a file. A page that is `None` is a hole and reads as zeros.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pages {
     pages: Vec<Option<Arc<Page>>>,
@@ -25,7 +26,7 @@ impl Pages {
         self.length
     }
 
-    /// Cuts, or extends by a hole; what was cut off is gone for good.
+    /// Truncates the file, or extends it by a hole. Truncated data is discarded.
     pub(super) fn set_length(&mut self, length: u64) {
         if length < self.length {
             self.pages.truncate(length.div_ceil(PAGE) as usize);
@@ -39,7 +40,8 @@ impl Pages {
         self.length = length;
     }
 
-    /// Calls `each` with the page, the place in it and the place in the range, page by page.
+    /// Calls `each` for every page of the range with the page, the offset in it, the offset in the
+    /// range, and the length.
     fn for_each_part(offset: u64, length: usize, mut each: impl FnMut(usize, usize, usize, usize)) {
         let mut done = 0;
         while done < length {
@@ -51,7 +53,7 @@ impl Pages {
         }
     }
 
-    /// Bytes of a range; zeros where there is nothing.
+    /// Reads a range. Holes and bytes past the end read as zeros.
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) {
         let length = buffer.len();
         Self::for_each_part(offset, length, |page, inside, done, step| {
@@ -63,7 +65,7 @@ impl Pages {
         });
     }
 
-    /// Writes, extending the file if it has to.
+    /// Writes bytes and extends the file if necessary.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.length = self.length.max(offset + bytes.len() as u64);
         Self::for_each_part(offset, bytes.len(), |page, inside, done, step| {
@@ -80,12 +82,13 @@ impl Pages {
         });
     }
 
-    /// Numbers of the pages that are not holes.
+    /// Returns the numbers of the pages that are not holes.
     pub(super) fn filled(&self) -> impl Iterator<Item = u64> {
         (0..).zip(&self.pages).filter_map(|(number, page)| page.as_ref().map(|_| number))
     }
 
-    /// Runs of pages that are not holes: offset and bytes, which may reach past the end.
+    /// Returns runs of pages that are not holes: the offset, and the pages. The last page may reach
+    /// past the end.
     pub(super) fn runs(&self) -> Vec<(u64, Vec<&[u8]>)> {
         let mut runs: Vec<(u64, Vec<&[u8]>)> = Vec::new();
         let mut next = None;
@@ -100,7 +103,7 @@ impl Pages {
         runs
     }
 
-    /// The sectors of `bytes`, which begin at `offset`, that differ from what is here.
+    /// Returns the sectors of `bytes`, starting at `offset`, that differ from the contents.
     pub(super) fn differences(
         &self,
         offset: u64,
@@ -141,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_are_apart_and_holes_read_as_zeros() {
+    fn copies_are_independent_and_holes_read_as_zeros() {
         let mut first = Pages::default();
         first.write(5000, b"hello");
         let second = first.clone();

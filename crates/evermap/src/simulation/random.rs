@@ -1,6 +1,6 @@
-//! Random numbers that a seed gives back: every choice of the simulation comes from here.
+//! Reproducible random numbers. Every choice of the simulation comes from here.
 
-/// SplitMix64: one word of state, and any seed is a good one.
+/// SplitMix64: one word of state; any seed is good.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
@@ -9,7 +9,7 @@ impl Random {
         Random(seed)
     }
 
-    /// A stream of its own for each of several numbers.
+    /// Creates an independent stream for each list of numbers.
     pub(super) fn of(parts: &[u64]) -> Random {
         let mut random = Random(0x9e37_79b9);
         for part in parts {
@@ -27,12 +27,12 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `bound`, which is not zero.
+    /// Returns a number below `bound`, which must not be zero.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
-    /// True in `part` of `whole` cases.
+    /// Returns true in `part` of `whole` cases.
     pub(super) fn chance(&mut self, part: usize, whole: usize) -> bool {
         self.below(whole) < part
     }

@@ -1,5 +1,4 @@
-//! Runs a program of steps against an object on a simulated disk, and writes down what it promises
-//! and sees.
+//! Runs the steps of a program on a simulated disk, and records its promises and observations.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,82 +6,82 @@ use std::time::Duration;
 
 use super::disk::SimulatedDisk;
 use super::image::{Image, Operation};
-use super::model::{Mark, Outlives, Stamp};
-use super::platter::Medium;
+use super::model::{Mark, Stamp, Survives};
 use super::random::Random;
 use super::state::{self, Edit};
-use super::subject::{self, BUILDING, LOG, Look, Neighbour, OBJECTS, Session, Worker};
+use super::subject::{self, BUILDING, LOG, OBJECTS, ReadSession, Session, SimulatedReader, Worker};
+use super::versions::Medium;
 use crate::alloc::Heap;
 use crate::commit::{Deferral, Durability, LogPolicy, WriteOptions};
 use crate::error::Error;
 use crate::storage::OpenMode;
 
-/// One thing a program does with an object.
+/// One step of a program.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// Makes the object with room for so many bytes; its first state has two blocks.
+    /// Creates the object with room for this many bytes; its first state has two blocks.
     Make {
         room: u64,
     },
-    /// The same with a log that is kept for good.
+    /// Like `Make`, with a permanent log.
     MakePermanent {
         room: u64,
     },
-    /// A process beside this one opens the object for reading.
-    NeighbourComes,
-    /// It looks again, and must see what it saw.
-    NeighbourLooks,
-    NeighbourGoes,
-    /// Opens it for writing, and looks at what is there.
+    /// Another process opens the object for reading.
+    ReaderOpens,
+    /// All reading processes check that they still see the same state.
+    ReaderChecks,
+    ReaderCloses,
+    /// Opens the object for writing and verifies the state.
     Open,
-    /// The same with other choices.
+    /// Like `Open`, with other options.
     OpenWith(Choice),
-    /// Makes durable what the level has not.
+    /// Makes all commits durable.
     Sync,
     Change(Edit),
     Commit,
-    /// Commits when nothing was changed: nothing may happen.
+    /// Commits without changes. Must have no effect.
     CommitNothing,
     Rollback,
     Checkpoint,
-    /// Gives back the disk space of free chunks, after a commit.
+    /// Releases the disk space of free chunks, after a commit.
     Shrink,
-    /// Gives back the unused end of the file, after a commit.
+    /// Releases the unused end of the file, after a commit.
     Release,
     Close,
     /// Ends the session without closing it.
     Abandon,
-    /// Opens it for reading, looks, and closes it.
+    /// Opens the object for reading, verifies it, and closes it.
     Read,
-    /// Puts a log beside the closed object that belongs to another one.
+    /// Creates a log of another object next to the closed object.
     ForeignLog,
 }
 
-/// How a session is opened.
+/// Options for opening a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     Default,
-    /// A checkpoint after nearly every commit.
+    /// Checkpoints after nearly every commit.
     ShortLog,
-    /// No page is kept after its commit.
+    /// Retains no page after its commit.
     Cold,
     FullPages,
-    /// Flushed by `Sync`, checkpoint and close only: the interval is longer than any test.
+    /// Flushed only by `Sync`, checkpoint and close: the interval is longer than any test.
     Interval,
-    /// The same, and no page is kept after its commit.
+    /// Like `Interval`, and retains no page after its commit.
     IntervalCold,
     Close,
     CloseCold,
-    /// The log is left for the next session.
+    /// Leaves the log for the next session.
     KeepLog,
     IntervalKeepLog,
     CloseKeepLog,
-    /// Growth that is large for a simulated object takes space in steps.
+    /// Allocates space in steps for growth that is large for a simulated object.
     Deferred,
     DeferredClose,
 }
 
-/// Blocks of more than a chunk are large.
+/// Blocks larger than a chunk are large.
 const DEFERRAL: Deferral = Deferral { from_bytes: 64 * 1024, step_bytes: 32 * 1024 };
 
 const INTERVAL: Durability = Durability::Interval(Duration::from_secs(3600));
@@ -114,62 +113,62 @@ impl Choice {
         }
     }
 
-    fn outlives(self) -> Outlives {
+    fn survives(self) -> Survives {
         match self {
-            Choice::Interval | Choice::IntervalCold | Choice::IntervalKeepLog => Outlives::Kill,
+            Choice::Interval | Choice::IntervalCold | Choice::IntervalKeepLog => Survives::Kill,
             Choice::Close | Choice::CloseCold | Choice::CloseKeepLog | Choice::DeferredClose => {
-                Outlives::Nothing
+                Survives::Nothing
             }
-            _ => Outlives::PowerCut,
+            _ => Survives::PowerFailure,
         }
     }
 }
 
-/// Why a program stopped.
+/// Reason why a program stopped.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum StepError {
     Engine(Error),
-    /// What was found is not a state.
-    Judged(String),
+    /// A promise was broken.
+    Violation(String),
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for StepError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Trouble::Engine(error) => write!(f, "{error}"),
-            Trouble::Judged(what) => f.write_str(what),
+            StepError::Engine(error) => write!(f, "{error}"),
+            StepError::Violation(what) => f.write_str(what),
         }
     }
 }
 
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        Trouble::Engine(error)
+impl From<Error> for StepError {
+    fn from(error: Error) -> StepError {
+        StepError::Engine(error)
     }
 }
 
-/// A program at work.
+/// A running program.
 pub(super) struct Runner<'a> {
     worker: &'a Worker,
     pub(super) disk: SimulatedDisk,
     session: Option<Session>,
     choice: Choice,
     pub(super) policy: LogPolicy,
-    neighbours: Vec<(Neighbour, Stamp)>,
-    /// The state that the session goes on from.
+    readers: Vec<(SimulatedReader, Stamp)>,
+    /// The state that the session continues from.
     current: Option<Stamp>,
-    /// Who opens the object after an error is another process, which does not know of it.
-    pub(super) goes_on_elsewhere: bool,
+    /// After an error, another process opens the object, which does not know of the error.
+    pub(super) continues_elsewhere: bool,
     random: Random,
 }
 
-/// An empty disk with a store's directories, durable.
+/// Returns an empty disk with a store's directories, all durable.
 pub(super) fn fresh_image(medium: Medium) -> Image {
     let mut image = Image::new(medium);
     for path in ["/store", BUILDING, OBJECTS] {
-        image.happen(&Operation::MakeDirectory(path.into()));
+        image.apply(&Operation::MakeDirectory(path.into()));
     }
-    image.settled()
+    image.flushed()
 }
 
 impl<'a> Runner<'a> {
@@ -180,15 +179,15 @@ impl<'a> Runner<'a> {
             session: None,
             choice: Choice::Default,
             policy: LogPolicy::WhileOpen,
-            neighbours: Vec::new(),
+            readers: Vec::new(),
             current: None,
-            goes_on_elsewhere: false,
+            continues_elsewhere: false,
             random: Random::of(&[seed, 0x7e57]),
         }
     }
 
-    /// Goes on in another process, on the disk as it is.
-    pub(super) fn moved_to_another_process(self) -> Runner<'a> {
+    /// Continues in another process, on the same disk.
+    pub(super) fn into_another_process(self) -> Runner<'a> {
         let Runner { worker, disk, policy, current, random, .. } = self;
         let policy = match policy {
             LogPolicy::Permanent { .. } => LogPolicy::Permanent { applied: false },
@@ -204,12 +203,12 @@ impl<'a> Runner<'a> {
         }
     }
 
-    pub(super) fn run(&mut self, steps: &[Step]) -> Result<(), Trouble> {
+    pub(super) fn run(&mut self, steps: &[Step]) -> Result<(), StepError> {
         steps.iter().try_for_each(|step| self.step(*step))
     }
 
-    fn session(&mut self) -> Result<&mut Session, Trouble> {
-        let none = || Trouble::Judged("the program has no session here".to_string());
+    fn session(&mut self) -> Result<&mut Session, StepError> {
+        let none = || StepError::Violation("the program has no open session".to_string());
         self.session.as_mut().ok_or_else(none)
     }
 
@@ -218,20 +217,20 @@ impl<'a> Runner<'a> {
         Stamp { number, nonce: self.random.next() }
     }
 
-    pub(super) fn step(&mut self, step: Step) -> Result<(), Trouble> {
+    pub(super) fn step(&mut self, step: Step) -> Result<(), StepError> {
         let done = self.take(step);
-        let failed = matches!(done, Err(Trouble::Engine(_)));
+        let failed = matches!(done, Err(StepError::Engine(_)));
         let behind = self.session.as_ref().is_some_and(|session| !session.is_applied());
-        let knows = (failed || behind) && !self.goes_on_elsewhere;
+        let knows = (failed || behind) && !self.continues_elsewhere;
         if let (true, LogPolicy::Permanent { applied }) = (knows, &mut self.policy) {
-            // As a store does with its catalog: what the kernel may have forgotten is replayed, and
-            // what a full disk let through in part.
+            // Do as a store does with its catalog: replay writes that the kernel may have dropped,
+            // and writes that a full disk let through only in part.
             *applied = false;
         }
         done
     }
 
-    fn take(&mut self, step: Step) -> Result<(), Trouble> {
+    fn take(&mut self, step: Step) -> Result<(), StepError> {
         match step {
             Step::Make { room } => self.make((room, false)),
             Step::MakePermanent { room } => {
@@ -239,20 +238,20 @@ impl<'a> Runner<'a> {
                 self.disk.mark(Mark::LogIsPermanent);
                 self.make((room, true))
             }
-            Step::NeighbourComes => {
+            Step::ReaderOpens => {
                 self.disk.forget_failed_flushes();
-                let come = Neighbour::open(&self.disk)?;
-                let none = || Trouble::Judged("a reader would have to wait".to_string());
-                let neighbour = come.ok_or_else(none)?;
-                let stamp = neighbour.look()?.map_err(beside)?;
-                self.disk.mark(Mark::SeenBeside(stamp));
-                self.neighbours.push((neighbour, stamp));
+                let come = SimulatedReader::open(&self.disk)?;
+                let none = || StepError::Violation("a reader has to wait".to_string());
+                let reader = come.ok_or_else(none)?;
+                let stamp = reader.look()?.map_err(reader_violation)?;
+                self.disk.mark(Mark::SeenByReader(stamp));
+                self.readers.push((reader, stamp));
                 Ok(())
             }
-            Step::NeighbourLooks => self.neighbours_look(),
-            Step::NeighbourGoes => {
-                self.neighbours_look()?;
-                self.neighbours.remove(0);
+            Step::ReaderChecks => self.readers_check(),
+            Step::ReaderCloses => {
+                self.readers_check()?;
+                self.readers.remove(0);
                 Ok(())
             }
             Step::Open => self.step(Step::OpenWith(Choice::Default)),
@@ -274,7 +273,8 @@ impl<'a> Runner<'a> {
             Step::Change(change) => {
                 let mut random = self.random.clone();
                 let session = self.session()?;
-                // SAFETY: the session has the object to itself, and its state was looked at.
+                // SAFETY: the session has exclusive access to the object, and its state was
+                // verified.
                 let done =
                     unsafe { state::change(session.root(), session.heap(), change, &mut random) };
                 self.random = random;
@@ -283,7 +283,9 @@ impl<'a> Runner<'a> {
             Step::Commit => self.commit(),
             Step::CommitNothing => match self.session()?.commit()? {
                 false => Ok(()),
-                true => Err(Trouble::Judged("a commit of nothing was one".to_string())),
+                true => {
+                    Err(StepError::Violation("a commit without changes had an effect".to_string()))
+                }
             },
             Step::Rollback => {
                 self.session()?.rollback()?;
@@ -291,18 +293,20 @@ impl<'a> Runner<'a> {
                 let current = self.current;
                 match current == Some(found) {
                     true => Ok(()),
-                    false => Err(Trouble::Judged(format!(
-                        "rolled back to {found}, {current:?} was committed"
+                    false => Err(StepError::Violation(format!(
+                        "rolled back to {found}, but {current:?} was committed"
                     ))),
                 }
             }
             Step::Checkpoint => {
-                // Pages that the disk refuses stay in the log: it is as durable as the object.
+                // Pages that the disk rejects stay in the log, which is as durable as the object.
                 let done = self.session()?.checkpoint()? || !self.disk.faults().is_empty();
                 self.disk.mark(Mark::Synced);
                 match done {
                     true => Ok(()),
-                    false => Err(Trouble::Judged("nobody reads, and no checkpoint".to_string())),
+                    false => Err(StepError::Violation(
+                        "no checkpoint although there is no reader".to_string(),
+                    )),
                 }
             }
             Step::Shrink => Ok(self.session()?.shrink()?),
@@ -327,7 +331,7 @@ impl<'a> Runner<'a> {
             Step::ForeignLog => {
                 match self.disk.storage().open(Path::new(LOG), OpenMode::CreateNew) {
                     Ok(log) => log.write_at(b"EVERLOG\nnot of this object", 0)?,
-                    // The session before met an error and left its own.
+                    // The previous session failed and left its own log.
                     Err(Error::Io { source, .. })
                         if source.raw_os_error() == Some(libc::EEXIST) => {}
                     Err(error) => return Err(error.into()),
@@ -337,12 +341,12 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn make(&mut self, room: (u64, bool)) -> Result<(), Trouble> {
+    fn make(&mut self, room: (u64, bool)) -> Result<(), StepError> {
         let stamp = self.next_stamp();
         self.disk.mark(Mark::Attempt(stamp));
         let (random, disk) = (&mut self.random, &self.disk);
         let build = |heap: &Heap, root| {
-            // SAFETY: the draft's root is mapped for writing and nobody else's; so are the blocks.
+            // SAFETY: the draft's root and blocks are mapped writable and are not shared.
             unsafe {
                 state::write_first(root);
                 state::change(root, heap, Edit::Gain { blocks: 2, bytes: 4096 }, random)?;
@@ -350,26 +354,26 @@ impl<'a> Runner<'a> {
             }
             Ok(())
         };
-        let named = || disk.mark(Mark::Acknowledged(stamp, Outlives::PowerCut));
+        let named = || disk.mark(Mark::Acknowledged(stamp, Survives::PowerFailure));
         subject::make(self.worker, disk, room, build, named)?;
         self.current = Some(stamp);
         Ok(())
     }
 
-    fn commit(&mut self) -> Result<(), Trouble> {
+    fn commit(&mut self) -> Result<(), StepError> {
         let stamp = self.next_stamp();
         let session = self.session()?;
-        // SAFETY: the session has the object to itself, and its state was looked at.
+        // SAFETY: the session has exclusive access to the object, and its state was verified.
         unsafe { state::stamp(session.root(), stamp) };
         self.disk.mark(Mark::Attempt(stamp));
         match self.session()?.commit() {
             Ok(true) => {
                 self.current = Some(stamp);
-                self.disk.mark(Mark::Acknowledged(stamp, self.choice.outlives()));
+                self.disk.mark(Mark::Acknowledged(stamp, self.choice.survives()));
                 Ok(())
             }
-            Ok(false) => Err(Trouble::Judged(format!("{stamp} was not worth a commit"))),
-            // Reopening decides.
+            Ok(false) => Err(StepError::Violation(format!("{stamp} was not committed"))),
+            // Only reopening can tell.
             Err(error @ Error::DurabilityUnknown { .. }) => Err(error.into()),
             Err(error) => {
                 self.disk.mark(Mark::Refused(stamp));
@@ -378,35 +382,35 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn look_at_session(&mut self) -> Result<Stamp, Trouble> {
+    fn look_at_session(&mut self) -> Result<Stamp, StepError> {
         let found = self.session()?.verify();
-        found.map_err(|why| Trouble::Judged(format!("opened for writing: {why}")))
+        found.map_err(|why| StepError::Violation(format!("opened for writing: {why}")))
     }
 
-    fn read(&mut self) -> Result<(), Trouble> {
+    fn read(&mut self) -> Result<(), StepError> {
         self.disk.forget_failed_flushes();
-        let stamp = Look::verify(self.worker, &self.disk)?
-            .map_err(|why| Trouble::Judged(format!("opened for reading: {why}")))?;
+        let stamp = ReadSession::verify(self.worker, &self.disk)?
+            .map_err(|why| StepError::Violation(format!("opened for reading: {why}")))?;
         self.disk.mark(Mark::Seen(stamp));
         Ok(())
     }
 
-    fn neighbours_look(&mut self) -> Result<(), Trouble> {
-        for (neighbour, seen) in &self.neighbours {
-            let sees = neighbour.look()?.map_err(beside)?;
+    fn readers_check(&mut self) -> Result<(), StepError> {
+        for (reader, seen) in &self.readers {
+            let sees = reader.look()?.map_err(reader_violation)?;
             if sees != *seen {
-                return Err(beside(format!("sees {sees}, saw {seen}")));
+                return Err(reader_violation(format!("sees {sees}, saw {seen}")));
             }
         }
         Ok(())
     }
 }
 
-fn beside(why: String) -> Trouble {
-    Trouble::Judged(format!("a reader beside the writer: {why}"))
+fn reader_violation(why: String) -> StepError {
+    StepError::Violation(format!("a concurrent reader: {why}"))
 }
 
-/// The bytes of a write, for traces in messages.
+/// Describes an operation for traces in messages.
 pub(super) fn describe(operation: &Operation) -> String {
     match operation {
         Operation::Write { file, offset, bytes, durable } => {

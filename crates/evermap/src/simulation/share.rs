@@ -1,8 +1,8 @@
-//! A shared object on the simulated disk: every call of a commit fails in turn, and readers come at
-//! every call.
+//! A shared object on the simulated disk: each call of a commit fails in turn, and readers arrive
+//! at each call.
 //!
-//! The promise: by default a reader sees acknowledged states only, and what it saw is there after
-//! everything is opened again. With `EarlyRead` readers run beside the flush.
+//! Promise: by default a reader sees only acknowledged states, and a state that it saw survives
+//! reopening. With `EarlyRead`, readers run during the flush.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,14 +10,14 @@ use std::thread::JoinHandle;
 
 use super::disk::{Failure, Fault, SimulatedDisk};
 use super::image::Image;
-use super::platter::Medium;
 use super::store::new_window;
+use super::versions::Medium;
 use crate::error::Error;
 use crate::{Options, PVec, Reads, ShareOptions, Shared, Store};
 
 const NUMBERS: usize = 2_000;
-/// States 0 and 1 are committed before anything fails.
-const LAST_SOUND: u64 = 1;
+/// States 0 and 1 are committed before any fault.
+const LAST_COMMITTED: u64 = 1;
 
 struct Program {
     disk: SimulatedDisk,
@@ -35,13 +35,13 @@ fn start(reads: Reads) -> Program {
     let shared = store.share_with("v", &ShareOptions::new().reads(reads)).unwrap();
     let program = Program { disk, options, store, shared };
     let mut writer = program.shared.write().unwrap();
-    store_state(&mut writer, LAST_SOUND);
+    store_state(&mut writer, LAST_COMMITTED);
     writer.commit().unwrap();
     drop(writer);
     program
 }
 
-/// Each state is longer than the one before, so that commits grow the object as well.
+/// Each state is longer than the previous one, so that commits also grow the object.
 fn store_state(writer: &mut crate::SharedWrite<'_, PVec<u64>>, n: u64) {
     writer.root_mut().as_mut_slice().fill(n);
     writer.root_mut().resize(NUMBERS + 20_000 * n as usize, n).unwrap();
@@ -54,23 +54,24 @@ fn state_of(numbers: &PVec<u64>) -> u64 {
     first
 }
 
-/// The state after everything was closed and opened again on a disk that works.
+/// Returns the state after everything is closed and reopened on a working disk.
 fn reopened(program: Program) -> u64 {
     let Program { disk, options, store, shared } = program;
     disk.fail(None);
-    // What the failed flush left in the cache may have been lost.
+    // Data of the failed flush may be lost from the cache.
     disk.forget_failed_flushes();
     let _ = shared.close();
     drop(store);
     state_of(&options.open("/store").unwrap().read::<PVec<u64>>("v").unwrap())
 }
 
-/// Commits state 2 with a fault. Returns what the next reader sees, if it is let in.
+/// Commits state 2 with a fault. Returns whether the commit succeeded, and the state that the next
+/// reader sees, or `None` if reading is refused.
 fn commit_with(program: &Program, fault: Fault) -> (bool, Option<u64>) {
     program.disk.fail(Some(fault));
     let mut writer = program.shared.write().unwrap();
     writer.root_mut().as_mut_slice().fill(2);
-    // Growing takes calls of its own, which may be the one that fails.
+    // Growing makes calls too, and one of them may fail.
     let stored = writer.root_mut().resize(NUMBERS + 40_000, 2);
     let committed = stored.is_ok() && writer.commit().is_ok();
     drop(writer);
@@ -92,38 +93,39 @@ fn calls_of_a_commit(reads: Reads) -> (usize, usize) {
 }
 
 #[test]
-fn readers_after_a_commit_that_failed_at_any_call_see_an_acknowledged_state_or_an_error() {
+fn readers_after_a_failed_commit_see_an_acknowledged_state_or_an_error() {
     let mut refused = 0;
     for reads in [Reads::Acknowledged, Reads::EarlyRead] {
         let (first, last) = calls_of_a_commit(reads);
         assert!(last > first);
         for at_call in first..last {
-            for (failure, stays) in
+            for (failure, persistent) in
                 [(Failure::Device, false), (Failure::Full, true), (Failure::Short, false)]
             {
                 let program = start(reads);
-                let (committed, seen) = commit_with(&program, Fault { at_call, failure, stays });
+                let (committed, seen) =
+                    commit_with(&program, Fault { at_call, failure, persistent });
                 let found = reopened(program);
                 let case = format!("{reads:?}, call {at_call}, {failure:?}");
-                assert!(found == LAST_SOUND || found == 2, "{case}: {found} is there");
+                assert!(found == LAST_COMMITTED || found == 2, "{case}: {found} was found");
                 match seen {
                     Some(seen) => {
-                        assert_eq!(seen, if committed { 2 } else { LAST_SOUND }, "{case}");
-                        assert!(found >= seen, "{case}: {seen} was seen, {found} is there");
+                        assert_eq!(seen, if committed { 2 } else { LAST_COMMITTED }, "{case}");
+                        assert!(found >= seen, "{case}: {seen} was seen, {found} was found");
                     }
                     None => refused += 1,
                 }
             }
         }
     }
-    assert!(refused > 0, "no failed flush was among the faults");
+    assert!(refused > 0, "no fault was a failed flush");
 }
 
-/// Gives the state that it saw, and whether the commit had been acknowledged by then.
+/// Returns the state that it saw, and whether the commit was acknowledged by then.
 type Reader = JoinHandle<(u64, bool)>;
 
-/// Starts a reader at every call of a commit to the disk. Returns what each saw, and whether the
-/// commit had been acknowledged by then.
+/// Starts a reader at each call of a commit. Returns the state that each reader saw, and whether
+/// the commit was acknowledged by then.
 fn read_at_every_call(reads: Reads, wait_for_each: bool) -> Vec<(u64, bool)> {
     let program = start(reads);
     let acknowledged = Arc::new(AtomicBool::new(false));
@@ -142,7 +144,7 @@ fn read_at_every_call(reads: Reads, wait_for_each: bool) -> Vec<(u64, bool)> {
             seen
         });
         if wait_for_each {
-            // It ends although the writer is in the middle of its commit.
+            // The reader finishes although the commit is still in progress.
             let seen = reader.join().unwrap();
             list.lock().unwrap().push(std::thread::spawn(move || seen));
         } else {
@@ -158,14 +160,14 @@ fn read_at_every_call(reads: Reads, wait_for_each: bool) -> Vec<(u64, bool)> {
 }
 
 #[test]
-fn readers_that_come_at_any_call_of_a_commit_wait_for_its_acknowledgement() {
+fn readers_that_arrive_during_a_commit_wait_for_its_acknowledgement() {
     let seen = read_at_every_call(Reads::Acknowledged, false);
     assert!(seen.len() > 2, "{} calls", seen.len());
     assert!(seen.iter().all(|seen| *seen == (2, true)), "{seen:?}");
 }
 
 #[test]
-fn early_readers_run_beside_every_call_of_a_commit() {
+fn early_readers_run_during_every_call_of_a_commit() {
     let seen = read_at_every_call(Reads::EarlyRead, true);
     assert!(seen.len() > 2, "{} calls", seen.len());
     assert!(seen.iter().all(|seen| *seen == (2, false)), "{seen:?}");

@@ -1,7 +1,7 @@
-//! What lies in the simulated object: a numbered state that tells a torn mix from a whole one.
+//! Contents of the simulated object: a numbered state that can be told from a torn mix of states.
 //!
-//! The root has the state's stamp, the number of allocated blocks, and of every block its place and
-//! the hash of its bytes. A root of one commit beside a block of another does not add up.
+//! The root holds the state's stamp, the number of blocks, and each block's address, size and hash.
+//! A root of one commit with a block of another does not verify.
 
 use std::ptr::NonNull;
 
@@ -14,7 +14,7 @@ use crate::alloc::Heap;
 use crate::error::Result;
 use crate::format::RegionRecord;
 
-/// Blocks a state has at most.
+/// Maximum number of blocks of a state.
 const BLOCKS_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -35,40 +35,40 @@ struct Root {
     hash: u64,
 }
 
-/// Small enough for the superblock's page.
+/// Fits into the superblock's page.
 pub(super) const ROOT_BYTES: usize = size_of::<Root>();
 const _: () = assert!(ROOT_BYTES <= 1024);
 
 /// A change of the blocks between two commits.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Edit {
-    /// Random lines of random blocks.
+    /// Fills random lines of random blocks.
     Lines { blocks: usize, lines: usize },
-    /// The same line of the first block every time.
+    /// Fills the same line of the first block every time.
     SameLine,
-    /// All bytes of random blocks.
+    /// Fills random blocks completely.
     Whole { blocks: usize },
-    /// All bytes of all blocks.
+    /// Fills all blocks completely.
     Everything,
-    /// New blocks.
+    /// Adds blocks.
     Gain { blocks: usize, bytes: usize },
-    /// New blocks in which nearly all bytes are zeros.
+    /// Adds blocks that are nearly all zeros.
     Sparse { blocks: usize, bytes: usize },
-    /// Random blocks go.
+    /// Frees random blocks.
     Lose { blocks: usize },
 }
 
 /// # Safety
-/// A `Root` lies at `address`, mapped, and nobody writes to it meanwhile.
+/// A `Root` is mapped at `address`, and no other thread writes to it during the call.
 unsafe fn load(address: u64) -> Root {
-    // SAFETY: the caller's promise; any bytes are a `Root`.
+    // SAFETY: the caller guarantees a mapped root; any bytes are a valid `Root`.
     unsafe { (address as *const Root).read() }
 }
 
 /// # Safety
-/// `block` is mapped and nobody writes to it while the slice lives.
+/// `block` is mapped, and no thread writes to it while the slice lives.
 unsafe fn bytes_at<'a>(block: &Block) -> &'a [u8] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a mapped block that no thread writes to.
     unsafe { std::slice::from_raw_parts(block.address as *const u8, block.bytes as usize) }
 }
 
@@ -79,36 +79,36 @@ fn hash_of(root: &Root) -> u64 {
 /// Writes the first, empty state.
 ///
 /// # Safety
-/// The root's place is at `root`, mapped for writing.
+/// Memory for a root is mapped writable at `root`.
 pub(super) unsafe fn write_first(root: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees writable memory for a root.
     unsafe { (root as *mut Root).write(Root::zeroed()) };
 }
 
-/// Writes the stamp of the state that the next commit makes, and everything that proves it.
+/// Writes the stamp for the next commit and all hashes.
 ///
 /// # Safety
-/// A state lies at `root`, mapped for writing with its blocks, and nobody else has it.
+/// A state is mapped writable at `root` with its blocks, and no other thread accesses it.
 pub(super) unsafe fn stamp(root: u64, stamp: Stamp) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a mapped state.
     let mut state = unsafe { load(root) };
     state.number = stamp.number;
     state.nonce = stamp.nonce;
     for block in &mut state.blocks[..state.count as usize] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the state's blocks are mapped.
         block.hash = xxh3_64(unsafe { bytes_at(block) });
     }
     state.hash = hash_of(&state);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a writable root.
     unsafe { (root as *mut Root).write(state) };
 }
 
-/// Changes blocks. What an error leaves is as good a state as any.
+/// Changes blocks. After an error the state is still valid.
 ///
 /// # Safety
-/// As [`stamp`], and `heap` is the object's.
+/// Same as [`stamp`], and `heap` belongs to the object.
 pub(super) unsafe fn change(root: u64, heap: &Heap, edit: Edit, random: &mut Random) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a mapped state.
     let mut state = unsafe { load(root) };
     let count = state.count as usize;
     let some = |random: &mut Random, wanted: usize| -> Vec<usize> {
@@ -151,7 +151,7 @@ pub(super) unsafe fn change(root: u64, heap: &Heap, edit: Edit, random: &mut Ran
         Edit::Sparse { blocks, bytes } => gain(&mut state, heap, blocks, bytes, 64, random),
         Edit::Lose { blocks } => lose(&mut state, heap, blocks, random),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a writable root.
     unsafe { (root as *mut Root).write(state) };
     done
 }
@@ -189,17 +189,18 @@ fn lose(state: &mut Root, heap: &Heap, blocks: usize, random: &mut Random) -> Re
 }
 
 /// # Safety
-/// `bytes` from `address` are mapped for writing and nobody else has them.
+/// `bytes` from `address` are mapped writable, and no other thread accesses them.
 unsafe fn fill(address: u64, bytes: usize, seed: u64) {
     let mut random = Random::new(seed);
     for at in (0..bytes).step_by(8) {
-        // SAFETY: the caller's promise; blocks are aligned to 64 and a multiple of it long.
+        // SAFETY: the caller guarantees writable memory; blocks are aligned to 64 and a multiple of
+        // it long.
         unsafe { ((address + at as u64) as *mut u64).write(random.next()) };
     }
 }
 
-/// Reads the state with suspicion: every byte of it must be of one commit. `bytes_of_object` gives
-/// the bytes at an address when they lie in the object; `allocated` is the allocator's count.
+/// Verifies that every byte of the state belongs to one commit. `bytes_of_object` returns the bytes
+/// at an address if they are inside the object. `allocated` is the allocator's block count.
 pub(super) fn verify<'a>(
     root: u64,
     allocated: Option<u64>,
@@ -209,23 +210,23 @@ pub(super) fn verify<'a>(
     let state: Root = bytemuck::pod_read_unaligned(bytes);
     let stamp = Stamp { number: state.number, nonce: state.nonce };
     if hash_of(&state) != state.hash {
-        return Err(format!("the root of {stamp} is a mix"));
+        return Err(format!("the root of {stamp} mixes states"));
     }
     if let Some(allocated) = allocated.filter(|allocated| *allocated != state.count) {
-        return Err(format!("{allocated} blocks are allocated in {stamp}, it has {}", state.count));
+        return Err(format!("{allocated} blocks are allocated, {stamp} has {}", state.count));
     }
     for (index, block) in state.blocks[..state.count as usize].iter().enumerate() {
         let Some(bytes) = bytes_of_object(block.address, block.bytes as usize) else {
             return Err(format!("block {index} of {stamp} lies outside the object"));
         };
         if xxh3_64(bytes) != block.hash {
-            return Err(format!("block {index} of {stamp} is of another state"));
+            return Err(format!("block {index} of {stamp} belongs to another state"));
         }
     }
     Ok(stamp)
 }
 
-/// Where `length` bytes at an address lie in regions: the region and the offset in it.
+/// Finds the region that contains `length` bytes at an address, and the offset in it.
 pub(super) fn find(
     regions: &[RegionRecord],
     address: u64,
@@ -238,16 +239,16 @@ pub(super) fn find(
     Some((index, (address - regions[index].base) as usize))
 }
 
-/// The bytes of mapped regions.
+/// Returns a function that reads bytes of mapped regions.
 ///
 /// # Safety
-/// `regions` are mapped as they say for as long as the slices live, and nobody writes to them.
+/// `regions` are mapped as described while the slices live, and no thread writes to them.
 pub(super) unsafe fn mapped<'a>(
     regions: &[RegionRecord],
 ) -> impl Fn(u64, usize) -> Option<&'a [u8]> {
     |address, length| {
         find(regions, address, length)?;
-        // SAFETY: the caller's promise; the range lies in one of the regions.
+        // SAFETY: the caller guarantees mapped regions; the range is inside one of them.
         Some(unsafe { std::slice::from_raw_parts(address as *const u8, length) })
     }
 }

@@ -1,8 +1,8 @@
-//! A whole store on the simulated disk: names appear, change and go at once or not at all.
+//! A whole store on the simulated disk: names appear, change and disappear atomically.
 //!
-//! The state of a store is what a user can find out: names, and what lies under them. Each operation
-//! makes one state of another; after a cut the store is in the last one that was acknowledged, or in
-//! one that was tried since.
+//! The state of a store is its names and the values of their objects. Each operation leads from one
+//! state to the next. After a crash the store is in the last acknowledged state, or in one that was
+//! attempted since.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::disk::{SimulatedDisk, Trace};
 use super::explore::Tally;
-use super::history::follow;
 use super::image::{Image, Operation};
-use super::model::{End, Mark, Model, Outlives, Stamp};
-use super::platter::{Keep, Medium};
+use super::model::{End, Mark, Model, Stamp, Survives};
 use super::random::Random;
 use super::runner::describe;
+use super::versions::{Keep, Medium};
+use super::workload::follow;
 use crate::address::Window;
 use crate::error::{Error, Result};
 use crate::{Migrations, Options, PVec, Store};
 use evermap_derive::Persist;
 
-/// What a program does with a store.
+/// A step of a program that uses a store.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Act {
+pub(super) enum StoreStep {
     Make,
     Create(&'static str),
     Replace(&'static str),
@@ -33,14 +33,14 @@ pub(super) enum Act {
     Remove(&'static str),
     /// A session of two commits.
     Write(&'static str),
-    /// Opens with a root of the other type, which is built from the one there is.
+    /// Opens the object with a root of the other type, migrating the existing root.
     Migrate(&'static str),
     Reopen,
 }
 
-use Act::*;
+use StoreStep::*;
 
-pub(super) const HISTORIES: &[(&str, &[Act])] = &[
+pub(super) const WORKLOADS: &[(&str, &[StoreStep])] = &[
     ("a_new_store", &[Make, Create("a"), Reopen, Create("b")]),
     (
         "names_come_and_go",
@@ -79,7 +79,7 @@ pub(super) const HISTORIES: &[(&str, &[Act])] = &[
     ),
 ];
 
-const AFTERWARDS: &[&[Act]] = &[
+const FOLLOW_UPS: &[&[StoreStep]] = &[
     &[],
     &[Batch(&["a", "z"]), Remove("z")],
     &[Batch(&["a"]), Write("a"), Reopen, Replace("a")],
@@ -87,12 +87,12 @@ const AFTERWARDS: &[&[Act]] = &[
     &[Migrate("a"), Migrate("a"), Reopen],
 ];
 
-/// Names, and which elements lie under them, as a list or, with [`MOVED`] on top, in a [`Moved`].
+/// Names, and the value of each object's elements. [`MOVED`] is set if the root is a [`Moved`].
 pub(super) type Contents = BTreeMap<String, u64>;
 
 const MOVED: u64 = 1 << 60;
 
-/// What an object is migrated to, and back from.
+/// The other root type of migrations.
 #[derive(Persist)]
 #[repr(C)]
 struct Moved {
@@ -100,7 +100,7 @@ struct Moved {
     sum: u64,
 }
 
-/// A part of the address space for each thread.
+/// Number of windows taken: each thread gets its own part of the address space.
 static WINDOWS: AtomicU64 = AtomicU64::new(0);
 const WINDOWS_BASE: u64 = 0x1800_0000_0000;
 const WINDOW_BYTES: u64 = 64 << 30;
@@ -110,12 +110,12 @@ pub(super) fn new_window() -> Window {
     Window::new(base, base + WINDOW_BYTES).unwrap()
 }
 
-/// A program with a store.
+/// A program that uses a store.
 pub(super) struct Program {
     pub(super) disk: SimulatedDisk,
     options: Options,
     store: Option<Store>,
-    /// Every state that was ever tried.
+    /// All states that were attempted.
     pub(super) states: Vec<(Stamp, Contents)>,
     pub(super) now: Contents,
 }
@@ -136,33 +136,33 @@ impl Program {
         self.store.as_ref().unwrap()
     }
 
-    /// A value that no state had before.
+    /// Returns a value that no earlier state has.
     fn fresh(&self) -> u64 {
         self.states.len() as u64 * 1000 + 1
     }
 
-    /// Says what is tried, tries it, and says that it was done.
-    fn try_for(&mut self, next: Contents, act: impl FnOnce(&Store) -> Result<()>) -> Result<()> {
+    /// Runs one step, and records its attempt and its acknowledgement.
+    fn try_for(&mut self, next: Contents, step: impl FnOnce(&Store) -> Result<()>) -> Result<()> {
         let number = self.states.len() as u64;
         let stamp = Stamp { number, nonce: number };
         self.states.push((stamp, next.clone()));
         self.disk.mark(Mark::Attempt(stamp));
-        act(self.store())?;
-        self.disk.mark(Mark::Acknowledged(stamp, Outlives::PowerCut));
+        step(self.store())?;
+        self.disk.mark(Mark::Acknowledged(stamp, Survives::PowerFailure));
         self.now = next;
         Ok(())
     }
 
-    pub(super) fn act(&mut self, act: Act) -> Result<()> {
+    pub(super) fn step(&mut self, step: StoreStep) -> Result<()> {
         let value = self.fresh();
         let mut next = self.now.clone();
-        match act {
+        match step {
             Make => {
                 let stamp = Stamp { number: 0, nonce: 0 };
                 self.states.push((stamp, Contents::new()));
                 self.disk.mark(Mark::Attempt(stamp));
                 self.store = Some(self.options.create_new("/s")?);
-                self.disk.mark(Mark::Acknowledged(stamp, Outlives::PowerCut));
+                self.disk.mark(Mark::Acknowledged(stamp, Survives::PowerFailure));
                 Ok(())
             }
             Create(name) => {
@@ -240,7 +240,7 @@ impl Program {
         })
     }
 
-    /// The elements of an object as a value, and whether they are whole.
+    /// Returns the value of an object's elements, and true if they are consistent.
     fn value_of(&self, name: &str) -> Result<(u64, bool)> {
         let (elements, moved, sums_agree) = match self.store().read::<PVec<u64>>(name) {
             Ok(list) => (list.to_vec(), 0, true),
@@ -262,28 +262,28 @@ impl Program {
         Ok(())
     }
 
-    /// Everything that can be found out, as one of the states there were.
+    /// Reads the whole store and finds the state that it is in.
     pub(super) fn look(&mut self, model: &Model) -> Result<(), String> {
         let mut found = Contents::new();
         for name in self.store().list().map_err(|e| e.to_string())? {
             let (value, whole) = self.value_of(&name).map_err(|e| format!("{name}: {e}"))?;
             if !whole {
-                return Err(format!("{name} is a mix"));
+                return Err(format!("{name} mixes states"));
             }
             found.insert(name, value);
         }
-        // A store may have the same names and values twice in its life.
+        // A store may have the same names and values more than once.
         let alike = || self.states.iter().filter(|(_, contents)| *contents == found);
         let state = alike().find(|(stamp, _)| model.allows(*stamp)).or(alike().next());
-        let (stamp, _) = state.ok_or_else(|| format!("{found:?} never was"))?;
+        let (stamp, _) = state.ok_or_else(|| format!("{found:?} never existed"))?;
         self.disk.mark(Mark::Seen(*stamp));
         self.now = found;
         Ok(())
     }
 }
 
-/// Opens the store on what a cut left, judges, and cuts what that did in turn.
-fn descend(
+/// Opens the store after a crash, judges it, and crashes that program in turn.
+fn recover_and_judge(
     window: Window,
     image: Image,
     (mut model, states): (Model, Vec<(Stamp, Contents)>),
@@ -291,53 +291,56 @@ fn descend(
     random: &mut Random,
     tally: &mut Tally,
 ) -> Result<(), String> {
-    tally.cuts += 1;
-    let acts = AFTERWARDS[random.below(AFTERWARDS.len())];
+    tally.crash_points += 1;
+    let steps = FOLLOW_UPS[random.below(FOLLOW_UPS.len())];
     let mut program = Program::new(image, window, states);
     let ran = catch_unwind(AssertUnwindSafe(|| -> Result<(), String> {
         match program.open() {
             Err(Error::NoStore { .. }) if !model.has_object() => {
-                // What a creation left behind is in nobody's way.
+                // Leftovers of a creation do not prevent a new one.
                 program.states.clear();
                 model = Model::default();
-                program.act(Make).map_err(|e| format!("making it again: {e}"))?;
+                program.step(Make).map_err(|e| format!("creating it again: {e}"))?;
             }
             other => {
                 other.map_err(|e| e.to_string())?;
                 program.look(&model)?;
             }
         }
-        acts.iter().try_for_each(|act| match act {
+        steps.iter().try_for_each(|step| match step {
             Remove(name) | Write(name) | Replace(name) | Migrate(name)
                 if !program.now.contains_key(*name) =>
             {
                 Ok(())
             }
             Write(name) if program.now[*name] & MOVED != 0 => Ok(()),
-            act => program.act(*act).map_err(|e| format!("{act:?}: {e}")),
+            step => program.step(*step).map_err(|e| format!("{step:?}: {e}")),
         })
     }));
     let trace = program.disk.trace();
     let states = program.states.clone();
     drop(program);
-    let story = |why: String| format!("cut {}, then {acts:?}: {why}", depth + 1);
+    let context = |why: String| format!("crash {}, then {steps:?}: {why}", depth + 1);
     ran.unwrap_or_else(|_| Err("a panic".to_string()))
-        .map_err(|why| story(format!("{why}; {model}")))?;
-    follow(&mut model.clone(), &trace.operations).map_err(story)?;
+        .map_err(|why| context(format!("{why}; {model}")))?;
+    follow(&mut model.clone(), &trace.operations).map_err(context)?;
     if depth == 2 || !random.chance(1, 2) {
         return Ok(());
     }
-    let cut = random.below(trace.operations.len() + 1);
+    let crash_point = random.below(trace.operations.len() + 1);
     let mut before = trace.start.clone();
-    for operation in &trace.operations[..cut] {
-        before.happen(operation);
+    for operation in &trace.operations[..crash_point] {
+        before.apply(operation);
     }
-    follow(&mut model, &trace.operations[..cut]).map_err(story)?;
-    let (next, end) = stop(&before, trace.operations.get(cut), None, random);
+    follow(&mut model, &trace.operations[..crash_point]).map_err(context)?;
+    let (next, end) = stop(&before, trace.operations.get(crash_point), None, random);
     model.ended(end);
-    descend(window, next, (model, states), depth + 1, random, tally).map_err(|why| {
-        let at = trace.operations.get(cut).map_or("the end".to_string(), describe);
-        format!("cut {}, then {acts:?} cut ({end:?}) at {cut}, {at};\n  {why}", depth + 1)
+    recover_and_judge(window, next, (model, states), depth + 1, random, tally).map_err(|why| {
+        let at = trace.operations.get(crash_point).map_or("the end".to_string(), describe);
+        format!(
+            "crash {}, then {steps:?} crashed ({end:?}) at {crash_point}, {at};\n  {why}",
+            depth + 1
+        )
     })
 }
 
@@ -348,40 +351,40 @@ pub(super) fn stop(
     random: &mut Random,
 ) -> (Image, End) {
     let mut image = before.clone();
-    let end = if keep.is_none() && random.chance(1, 3) { End::Kill } else { End::PowerCut };
+    let end = if keep.is_none() && random.chance(1, 3) { End::Kill } else { End::PowerFailure };
     if let Some(next) = next.filter(|_| random.chance(1, 2)) {
-        image.happen_in_part(next, end == End::Kill, random);
+        image.apply_partly(next, end == End::Kill, random);
     }
     match end {
         End::Kill => (image, end),
-        End::PowerCut => (image.power_cut(keep, random), end),
+        End::PowerFailure => (image.power_failure(keep, random), end),
     }
 }
 
-/// Runs a history of a store to its end: what happened, and the states there were.
+/// Runs a workload of a store. Returns the trace and the states.
 pub(super) fn record(
     name: &str,
-    acts: &[Act],
+    steps: &[StoreStep],
     window: Window,
 ) -> Result<(Trace, Vec<(Stamp, Contents)>), String> {
     let mut program = Program::new(Image::new(Medium::DISK), window, Vec::new());
-    let ran = acts.iter().try_for_each(|act| program.act(*act));
+    let ran = steps.iter().try_for_each(|step| program.step(*step));
     let (trace, states) = (program.disk.trace(), program.states.clone());
     drop(program);
-    ran.map_err(|e| format!("history {name}: {e}"))?;
+    ran.map_err(|e| format!("workload {name}: {e}"))?;
     Ok((trace, states))
 }
 
-/// Cuts every history of a store everywhere, with each of these seeds.
+/// Explores all crash points of all workloads of a store, with each of these seeds.
 pub(super) fn explore_stores(seeds: std::ops::Range<u64>, tally: &mut Tally) -> Result<(), String> {
     let window = new_window();
-    for (index, (name, acts)) in HISTORIES.iter().enumerate() {
-        let (trace, states) = record(name, acts, window)?;
+    for (index, (name, steps)) in WORKLOADS.iter().enumerate() {
+        let (trace, states) = record(name, steps, window)?;
         let (mut before, mut model) = (trace.start.clone(), Model::default());
-        for cut in 0..=trace.operations.len() {
-            let next = trace.operations.get(cut);
+        for crash_point in 0..=trace.operations.len() {
+            let next = trace.operations.get(crash_point);
             for seed in seeds.clone().filter(|_| next.is_none_or(Operation::matters)) {
-                let mut random = Random::of(&[index as u64, cut as u64, seed]);
+                let mut random = Random::of(&[index as u64, crash_point as u64, seed]);
                 let keep = match seed {
                     0 => Some(Keep::Nothing),
                     1 => Some(Keep::Everything),
@@ -391,13 +394,13 @@ pub(super) fn explore_stores(seeds: std::ops::Range<u64>, tally: &mut Tally) -> 
                 let mut model = model.clone();
                 model.ended(end);
                 let tried = (model, states.clone());
-                descend(window, image, tried, 0, &mut random, tally).map_err(|why| {
+                recover_and_judge(window, image, tried, 0, &mut random, tally).map_err(|why| {
                     let at = next.map_or("the end".to_string(), describe);
-                    format!("store history={name} cut={cut} seed={seed} ({end:?} at {at})\n  {why}")
+                    format!("store workload={name} crash_point={crash_point} seed={seed} ({end:?} at {at})\n  {why}")
                 })?;
             }
             if let Some(next) = next {
-                before.happen(next);
+                before.apply(next);
                 if let Operation::Mark(mark) = next {
                     model.follow(*mark)?;
                 }
@@ -408,13 +411,13 @@ pub(super) fn explore_stores(seeds: std::ops::Range<u64>, tally: &mut Tally) -> 
 }
 
 #[test]
-fn names_of_a_store_are_there_or_not_after_any_cut() {
+fn operations_on_names_are_atomic_after_any_crash() {
     let first = super::first_seed();
     println!("EVERMAP_SIM_SEED={first}");
     let mut tally = Tally::default();
     if let Err(why) = explore_stores(first..first + 6, &mut tally) {
-        panic!("{why}\n  EVERMAP_SIM_SEED={first} gives it back");
+        panic!("{why}\n  EVERMAP_SIM_SEED={first} reproduces it");
     }
-    println!("{} cuts of stores, none judged wrong", tally.cuts);
-    assert!(tally.cuts > 1000);
+    println!("{} crash points of stores, all correct", tally.crash_points);
+    assert!(tally.crash_points > 1000);
 }

@@ -1,4 +1,4 @@
-//! The harness's only contact with the engine: making, opening, committing and closing an object.
+//! The harness's only interface to the engine: creates, opens, commits and closes an object.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,23 +26,23 @@ const NEW_OBJECT: &str = "/store/building/object";
 pub(super) const OBJECT: &str = "/store/objects/object";
 pub(super) const LOG: &str = "/store/objects/object.log";
 
-/// Below every store's window, a part for each worker.
+/// Below every store's window, split among the workers.
 const ARENAS_BASE: u64 = 0x1000_0000_0000;
 const ARENA_BYTES: u64 = 1 << 30;
 
-/// Arenas given out so far: tests run in threads of one process.
+/// Number of arenas taken so far. Tests run in threads of one process.
 static ARENAS: AtomicU64 = AtomicU64::new(0);
 
-/// Addresses for one object, used again and again by one thread.
+/// Addresses for one object at a time, reused by one thread.
 pub(super) struct Worker {
     space: Arc<AddressSpace>,
     leases: Arc<Leases>,
     base: u64,
-    /// Of the objects it makes.
+    /// UUID of the objects that this worker creates.
     pub(super) uuid: [u8; 16],
 }
 
-/// Addresses behind those the object has.
+/// Hands out addresses after those that the object uses.
 struct Leases {
     next: AtomicU64,
 }
@@ -79,8 +79,8 @@ impl Worker {
     }
 }
 
-/// Opens the object by whichever of its two homes its file is in, as a store does: the move from one
-/// to the other is not flushed.
+/// Opens the object from whichever of its two directories contains the file, as a store does. The
+/// rename from one to the other is not flushed.
 fn with_paths<R>(open: impl Fn(&ObjectPaths) -> Result<R>) -> Result<R> {
     let paths = ObjectPaths {
         path: PathBuf::from(OBJECT),
@@ -96,8 +96,8 @@ fn with_paths<R>(open: impl Fn(&ObjectPaths) -> Result<R>) -> Result<R> {
     }
 }
 
-/// Makes the object as a store does: built apart and flushed. `named` is what a store's catalog would
-/// be told then; the move to its place follows.
+/// Creates the object as a store does: builds and flushes it in another directory, calls `named`
+/// where a store would add it to its catalog, and then moves it into place.
 pub(super) fn make(
     worker: &Worker,
     disk: &SimulatedDisk,
@@ -160,9 +160,9 @@ impl Session {
         self.0.heap()
     }
 
-    /// What is there, when nothing was changed since the last commit.
+    /// Verifies the state. Nothing may have changed since the last commit.
     pub(super) fn verify(&self) -> Result<Stamp, String> {
-        // SAFETY: the session has its regions mapped and to itself.
+        // SAFETY: the session has its regions mapped and exclusive access to them.
         let bytes = unsafe { state::mapped(self.0.superblock().regions()) };
         state::verify(self.root(), Some(self.0.statistics().blocks), bytes)
     }
@@ -171,7 +171,7 @@ impl Session {
         self.0.commit()
     }
 
-    /// Does the file have every commit?
+    /// Returns true if the object file contains every commit.
     pub(super) fn is_applied(&self) -> bool {
         self.0.is_applied()
     }
@@ -180,7 +180,7 @@ impl Session {
         self.0.rollback()
     }
 
-    /// False while readers are in the way.
+    /// Returns false if readers prevent the checkpoint.
     pub(super) fn checkpoint(&mut self) -> Result<bool> {
         self.0.checkpoint()
     }
@@ -203,41 +203,41 @@ impl Session {
 }
 
 /// The object, open for reading.
-pub(super) struct Look(Reader);
+pub(super) struct ReadSession(Reader);
 
-impl Look {
-    /// Opens and looks.
+impl ReadSession {
+    /// Opens the object and verifies it.
     pub(super) fn verify(worker: &Worker, disk: &SimulatedDisk) -> Result<Result<Stamp, String>> {
-        let look = Look::open(worker, disk)?;
+        let look = ReadSession::open(worker, disk)?;
         match look.pages() {
             Err(damage @ Error::Damaged { .. }) => Ok(Err(damage.to_string())),
             other => other.map(|()| look.state()),
         }
     }
 
-    /// Compares all pages with their checksums.
+    /// Verifies all pages against their checksums.
     pub(super) fn pages(&self) -> Result<()> {
         self.0.verify()
     }
 
-    /// The state that is there, which is to be whole.
+    /// Verifies the state and returns its stamp.
     pub(super) fn state(&self) -> Result<Stamp, String> {
         let superblock = self.0.superblock();
         let (root, regions) = (superblock.root_address, superblock.regions());
-        // SAFETY: the reader has the regions of its superblock mapped, and nobody writes there.
+        // SAFETY: the reader has the regions of its superblock mapped, and no thread writes there.
         let (blocks, bytes) = unsafe { (statistics_of(regions).blocks, state::mapped(regions)) };
         state::verify(root, Some(blocks), bytes)
     }
 
-    pub(super) fn open(worker: &Worker, disk: &SimulatedDisk) -> Result<Look> {
+    pub(super) fn open(worker: &Worker, disk: &SimulatedDisk) -> Result<ReadSession> {
         let environment = worker.environment(disk);
-        with_paths(|paths| Reader::open(&environment, paths)).map(Look)
+        with_paths(|paths| Reader::open(&environment, paths)).map(ReadSession)
     }
 }
 
-/// A reader in another process, as far as the disk sees it: it holds the locks, keeps copies of the
-/// pages that the log changed, and reads the others from the file whenever it looks.
-pub(super) struct Neighbour {
+/// Simulates a reader in another process: it holds the locks, keeps copies of the pages that the
+/// log changed, and reads the other pages from the file at each check.
+pub(super) struct SimulatedReader {
     file: Arc<dyn File>,
     superblock: Box<Superblock>,
     patched: BTreeMap<u64, Page>,
@@ -245,9 +245,10 @@ pub(super) struct Neighbour {
 
 type Page = [u8; PAGE_BYTES as usize];
 
-impl Neighbour {
-    /// Opens the object as a reader does. `None` while its log is being reset: a real one waits.
-    pub(super) fn open(disk: &SimulatedDisk) -> Result<Option<Neighbour>> {
+impl SimulatedReader {
+    /// Opens the object as a reader does. Returns `None` while the log is being reset; a real
+    /// reader waits.
+    pub(super) fn open(disk: &SimulatedDisk) -> Result<Option<SimulatedReader>> {
         let storage = disk.storage();
         with_paths(|paths| {
             let file = storage.open(&paths.path, OpenMode::Read)?;
@@ -266,11 +267,11 @@ impl Neighbour {
                 patched.insert(number, page);
             }
             file.unlock(locks::LOG_BYTE, 1)?;
-            Ok(Some(Neighbour { file, superblock, patched }))
+            Ok(Some(SimulatedReader { file, superblock, patched }))
         })
     }
 
-    /// What it sees now.
+    /// Verifies the state that this reader sees now.
     pub(super) fn look(&self) -> Result<Result<Stamp, String>> {
         let regions = self.superblock.regions();
         let mut contents = Vec::new();

@@ -1,10 +1,10 @@
-//! What a power cut leaves of one file.
+//! Derives the contents of a file after a power failure.
 //!
-//! A file has the bytes that everybody reads (the kernel's cache), the bytes that are surely on the
-//! disk, and the list of what happened in between. A cut takes of every sector the durable version
-//! or any later one, whatever the neighbours do; of the length, any that the file had since. A file
-//! system orders changes of the length among themselves, and what was cut off does not come back
-//! when the cut is durable.
+//! A file has the bytes in the page cache, the bytes that are certainly on the disk, and the list
+//! of changes between the two. A power failure leaves in each sector the durable version or any
+//! later one, independently of other sectors. The file's length becomes any length since the last
+//! durable one. File systems keep changes of the length in order, and truncated data does not
+//! reappear once the truncation is durable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use super::blocks::Blocks;
 use super::pages::Pages;
 use super::random::Random;
 
-/// Sizes that a disk writes at once.
+/// Sizes that a medium writes atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Medium {
     /// Bytes that are written independently of their neighbours.
     pub(super) sector: u64,
-    /// Bytes below which nothing is torn; `sector` where sectors are written whole.
+    /// Unit that is never torn; equal to `sector` if sectors are atomic.
     pub(super) word: u64,
 }
 
 impl Medium {
     /// A disk.
     pub(super) const DISK: Medium = Medium { sector: 512, word: 512 };
-    /// Persistent memory: lines of the processor's cache, torn between its stores.
+    /// Persistent memory: cache lines, which can be torn between 8-byte stores.
     pub(super) const MEMORY: Medium = Medium { sector: 64, word: 8 };
 }
 
@@ -38,22 +38,22 @@ enum Change {
 #[derive(Clone, Debug)]
 struct Pending {
     change: Change,
-    /// Of the file, after the change.
+    /// Length of the file after the change.
     length: u64,
 }
 
-/// How much of what was pending a cut keeps.
+/// How much pending data a power failure keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
     Nothing,
     Everything,
-    /// Each sector any version of its own.
+    /// Each sector gets a random version.
     Random,
-    /// Nearly all sectors the newest version.
+    /// Nearly all sectors get the newest version.
     Most,
-    /// Nearly all sectors the durable version.
+    /// Nearly all sectors get the durable version.
     Little,
-    /// Everything up to some change, of which a part.
+    /// A prefix of the changes, the last one in part.
     Prefix,
 }
 
@@ -70,29 +70,29 @@ impl Keep {
     }
 }
 
-/// One file as the cache has it and as the disk may have it.
+/// One file: its cached contents, its durable contents, and the pending changes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Platter {
+pub(super) struct FileVersions {
     cache: Pages,
     durable: Pages,
     pending: Vec<Pending>,
     /// Pages that have disk space.
     blocks: Blocks,
-    /// The same as a power cut surely leaves it.
+    /// Pages that certainly have disk space after a power failure.
     blocks_durable: Blocks,
-    /// By sector: pending changes before this index are durable there.
-    settled: BTreeMap<u64, usize>,
+    /// For each sector: pending changes before this index are durable there.
+    durable_up_to: BTreeMap<u64, usize>,
     /// The length before all pending changes.
     length_before: u64,
     /// Changes of the length before this index are durable.
-    length_settled: usize,
-    /// A flush of the pending changes before this index failed: the kernel holds their pages for
+    lengths_durable: usize,
+    /// A flush of the pending changes before this index failed. The kernel treats their pages as
     /// clean, and no later flush writes them.
-    given_up: usize,
+    failed_up_to: usize,
 }
 
-impl Platter {
-    /// What everybody reads.
+impl FileVersions {
+    /// Returns the contents of the page cache.
     pub(super) fn cache(&self) -> &Pages {
         &self.cache
     }
@@ -104,7 +104,7 @@ impl Platter {
         self.pending.push(Pending { change: Change::Write { offset, bytes }, length });
     }
 
-    /// Reserves disk space for a range.
+    /// Allocates disk space for a range.
     pub(super) fn reserve(&mut self, offset: u64, length: u64) {
         if self.cache.length() < offset + length {
             self.set_length(offset + length);
@@ -112,28 +112,28 @@ impl Platter {
         self.blocks.reserve(offset, length);
     }
 
-    /// Gives the disk space of a range back.
-    pub(super) fn give_back(&mut self, offset: u64, length: u64) {
-        self.blocks.give_back(offset, length);
+    /// Releases the disk space of a range.
+    pub(super) fn free_space(&mut self, offset: u64, length: u64) {
+        self.blocks.free_space(offset, length);
     }
 
-    /// Has every page of a range disk space?
+    /// Returns true if every page of a range has disk space.
     pub(super) fn is_reserved(&self, offset: u64, length: u64) -> bool {
         self.blocks.has(offset, length)
     }
 
-    /// Bytes of disk space.
+    /// Returns the disk space in bytes.
     pub(super) fn disk_bytes(&self) -> u64 {
         self.blocks.bytes()
     }
 
-    /// A range became durable, and as much of the length as it takes to read it.
-    pub(super) fn settle(&mut self, offset: u64, length: u64, medium: Medium) {
+    /// Makes a range durable, and as much of the length as is needed to read it.
+    pub(super) fn make_durable(&mut self, offset: u64, length: u64, medium: Medium) {
         let end = offset + length;
-        let undecided = &self.pending[self.length_settled..];
+        let undecided = &self.pending[self.lengths_durable..];
         let truncated = undecided.iter().any(|p| matches!(p.change, Change::Length(l) if l < end));
-        if truncated || self.length_at(self.length_settled) < end {
-            self.settle_lengths();
+        if truncated || self.length_at(self.lengths_durable) < end {
+            self.make_lengths_durable();
         }
         self.blocks_durable.reserve(offset, length);
         let mut buffer = vec![0; medium.sector as usize];
@@ -142,12 +142,12 @@ impl Platter {
             let at = sector * medium.sector;
             self.cache.read(at, &mut buffer);
             self.durable.write(at, &buffer);
-            self.settled.insert(sector, self.pending.len());
+            self.durable_up_to.insert(sector, self.pending.len());
         }
         self.durable.set_length(durable_length);
     }
 
-    /// Of the length as it was before the change of this index.
+    /// Returns the length before the change with this index.
     fn length_at(&self, index: usize) -> u64 {
         match index.checked_sub(1) {
             Some(before) => self.pending[before].length,
@@ -155,14 +155,14 @@ impl Platter {
         }
     }
 
-    fn settle_lengths(&mut self) {
-        for pending in &self.pending[self.length_settled..] {
+    fn make_lengths_durable(&mut self) {
+        for pending in &self.pending[self.lengths_durable..] {
             self.durable.set_length(match pending.change {
                 Change::Length(length) => length,
                 Change::Write { .. } => pending.length,
             });
         }
-        self.length_settled = self.pending.len();
+        self.lengths_durable = self.pending.len();
     }
 
     pub(super) fn set_length(&mut self, length: u64) {
@@ -171,55 +171,62 @@ impl Platter {
         self.pending.push(Pending { change: Change::Length(length), length });
     }
 
-    /// A flush failed: what was to be flushed is undecided for good.
+    /// Notes a failed flush: its data stays undecided for good.
     pub(super) fn flush_failed(&mut self) {
-        self.given_up = self.pending.len();
+        self.failed_up_to = self.pending.len();
     }
 
-    /// Everything is durable that the kernel still means to write.
+    /// Makes everything durable that the kernel still treats as dirty.
     pub(super) fn sync(&mut self, medium: Medium) {
         self.blocks_durable = self.blocks.clone();
-        if self.given_up > 0 {
-            let writes: Vec<(u64, u64)> = self.pending[self.given_up..]
+        if self.failed_up_to > 0 {
+            let writes: Vec<(u64, u64)> = self.pending[self.failed_up_to..]
                 .iter()
                 .filter_map(|pending| match &pending.change {
                     Change::Write { offset, bytes } => Some((*offset, bytes.len() as u64)),
                     Change::Length(_) => None,
                 })
                 .collect();
-            writes.into_iter().for_each(|(offset, length)| self.settle(offset, length, medium));
-            self.settle_lengths();
+            writes
+                .into_iter()
+                .for_each(|(offset, length)| self.make_durable(offset, length, medium));
+            self.make_lengths_durable();
         } else if !self.pending.is_empty() {
             self.durable = self.cache.clone();
             self.pending.clear();
-            self.settled.clear();
-            self.length_settled = 0;
+            self.durable_up_to.clear();
+            self.lengths_durable = 0;
             self.length_before = self.durable.length();
         }
     }
 
-    /// Is anything undecided?
+    /// Returns true if no change is pending.
     pub(super) fn is_durable(&self) -> bool {
         self.pending.is_empty() && self.blocks == self.blocks_durable
     }
 
-    /// The file after a power cut.
-    pub(super) fn cut(&self, keep: Keep, medium: Medium, random: &mut Random) -> Platter {
+    /// Returns the file after a power failure.
+    pub(super) fn after_power_failure(
+        &self,
+        keep: Keep,
+        medium: Medium,
+        random: &mut Random,
+    ) -> FileVersions {
         let all = self.pending.len();
-        // Where a prefix ends; the change there happens in part.
+        // End of the prefix. The change there is applied in part.
         let end = match keep {
             Keep::Nothing => 0,
             Keep::Prefix => random.below(all + 1),
             _ => all,
         };
         let lengths = match keep {
-            Keep::Nothing => self.length_settled,
+            Keep::Nothing => self.lengths_durable,
             Keep::Everything => all,
-            Keep::Prefix => end.max(self.length_settled),
-            _ => self.length_settled + random.below(all + 1 - self.length_settled),
+            Keep::Prefix => end.max(self.lengths_durable),
+            _ => self.lengths_durable + random.below(all + 1 - self.lengths_durable),
         };
         let mut content = self.durable.clone();
-        for pending in &self.pending[self.length_settled..lengths] {
+        for pending in &self.pending[self.lengths_durable..lengths] {
             if let Change::Length(length) = pending.change
                 && length < content.length()
             {
@@ -227,36 +234,36 @@ impl Platter {
             }
         }
         for (sector, writes) in self.writes_by_sector(medium) {
-            self.cut_sector(&mut content, sector, &writes, (keep, end, lengths), medium, random);
+            self.crash_sector(&mut content, sector, &writes, (keep, end, lengths), medium, random);
         }
         content.set_length(self.length_at(lengths));
         let blocks = match keep {
             Keep::Nothing => self.blocks_durable.clone(),
             Keep::Everything => self.blocks.clone(),
-            _ => self.blocks_durable.cut(&self.blocks, random),
+            _ => self.blocks_durable.after_power_failure(&self.blocks, random),
         };
         let blocks = blocks.of_file(&content);
-        Platter {
+        FileVersions {
             blocks_durable: blocks.clone(),
             blocks,
             length_before: content.length(),
             cache: content.clone(),
             durable: content,
             pending: Vec::new(),
-            settled: BTreeMap::new(),
-            length_settled: 0,
-            given_up: 0,
+            durable_up_to: BTreeMap::new(),
+            lengths_durable: 0,
+            failed_up_to: 0,
         }
     }
 
-    /// Indices of the pending writes that touched each sector and are not durable there.
+    /// Returns the indices of pending writes by sector, without writes that are durable there.
     fn writes_by_sector(&self, medium: Medium) -> BTreeMap<u64, Vec<usize>> {
         let mut sectors: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         for (index, pending) in self.pending.iter().enumerate() {
             let Change::Write { offset, bytes } = &pending.change else { continue };
             let last = (offset + bytes.len() as u64).div_ceil(medium.sector);
             for sector in offset / medium.sector..last {
-                if self.settled.get(&sector).is_none_or(|settled| index >= *settled) {
+                if self.durable_up_to.get(&sector).is_none_or(|settled| index >= *settled) {
                     sectors.entry(sector).or_default().push(index);
                 }
             }
@@ -264,7 +271,7 @@ impl Platter {
         sectors
     }
 
-    fn cut_sector(
+    fn crash_sector(
         &self,
         content: &mut Pages,
         sector: u64,
@@ -274,13 +281,13 @@ impl Platter {
         random: &mut Random,
     ) {
         let at = sector * medium.sector;
-        // A cut of the file that happened wiped what was written before; one that did not happen
-        // has nothing behind it.
-        let cuts_here = |p: &Pending| matches!(p.change, Change::Length(l) if l <= at);
-        let from = self.pending[..lengths].iter().rposition(cuts_here).map_or(0, |i| i + 1);
+        // A truncation that was applied discards all earlier writes. One that was not applied has
+        // no later writes.
+        let truncates_here = |p: &Pending| matches!(p.change, Change::Length(l) if l <= at);
+        let from = self.pending[..lengths].iter().rposition(truncates_here).map_or(0, |i| i + 1);
         let to = self.pending[lengths..]
             .iter()
-            .position(cuts_here)
+            .position(truncates_here)
             .map_or(end, |i| end.min(lengths + i));
         let usable: Vec<usize> = writes.iter().copied().filter(|i| *i >= from && *i < to).collect();
         if usable.is_empty() {
@@ -294,7 +301,7 @@ impl Platter {
             Keep::Most => usable.len(),
             Keep::Little if random.chance(1, 16) => random.below(usable.len() + 1),
             Keep::Little => 0,
-            // Of the last change of the prefix each sector may be missing.
+            // Each sector may miss the last change of the prefix.
             Keep::Prefix if usable.last() == Some(&(end - 1)) && random.chance(1, 2) => {
                 usable.len() - 1
             }
@@ -304,7 +311,7 @@ impl Platter {
         content.read(at, &mut buffer);
         for (position, index) in usable[..count].iter().enumerate() {
             let Change::Write { offset, bytes } = &self.pending[*index].change else { continue };
-            // The last version may be there in part, cut between two words.
+            // The last version may be torn between two words.
             let words = medium.sector / medium.word;
             let torn = position + 1 == count && words > 1 && random.chance(1, 2);
             let reach = if torn {

@@ -1,15 +1,15 @@
-//! The one case in which damage may lose commits without an error, as docs/damage.md states it.
+//! The only case in which damage may lose commits without an error, as documented in
+//! docs/damage.md.
 //!
-//! A power cut took the progress of the log, and the damage lies in the last record, or wipes out all
-//! records from some point to the last one. Then nothing is left that vouches for what is missing.
-//! The rule is written a second time here, from the bytes of the log, so that the engine's own is
-//! judged by it.
+//! A power failure lost the log's progress, and the damage is in the last record or destroys all
+//! records from some point on. Then nothing vouches for the missing records. This module implements
+//! the rule a second time, from the bytes of the log, to judge the engine's implementation.
 
 use std::ops::Range;
 
 use bytemuck::{bytes_of, pod_read_unaligned};
 
-use super::platter::Medium;
+use super::versions::Medium;
 use crate::checksum::crc32c;
 use crate::format::{
     LOG_ALIGN, LOG_MAGIC, LOG_PROGRESS_OFFSET, LOG_RECORD_MAGIC, LOG_RECORDS_OFFSET,
@@ -17,31 +17,31 @@ use crate::format::{
 };
 use crate::storage::Boot;
 
-/// A log before it was damaged, as far as its records vouch for each other.
+/// An undamaged log, with the records that vouch for earlier ones.
 #[derive(Debug)]
-pub(super) struct Vouched {
+pub(super) struct ExcusedLoss {
     format_version: u32,
     records: Vec<Record>,
-    /// Records that the progress vouches for.
+    /// Number of records that the progress vouches for.
     by_progress: u64,
-    /// A crash leaves no sector that is nearly whole.
+    /// On this medium a crash never leaves a sector nearly intact.
     whole_sectors: bool,
 }
 
 #[derive(Debug)]
 struct Record {
     bytes: Range<usize>,
-    /// Records that its head says were durable.
+    /// Number of earlier records that this head declares durable.
     durable: u64,
 }
 
-impl Vouched {
-    /// Reads a log that is whole, as a machine in its run `boot` has it.
-    pub(super) fn of(log: &[u8], boot: Boot, medium: Medium) -> Vouched {
+impl ExcusedLoss {
+    /// Reads an undamaged log as a machine in boot `boot` sees it.
+    pub(super) fn of(log: &[u8], boot: Boot, medium: Medium) -> ExcusedLoss {
         let (records, whole_sectors) = (records_of(log), medium == Medium::DISK);
         let by_progress = progress_at(log).map_or(0, |at| {
             let progress: LogProgress = pod_read_unaligned(&log[at..at + size_of::<LogProgress>()]);
-            // A power cut can tear it on persistent memory, where words are written one by one.
+            // On persistent memory, a power failure can tear it: words are written one by one.
             if crc32c(&[bytes_of(&LogProgress { checksum: 0, ..progress })]) != progress.checksum {
                 return 0;
             }
@@ -49,21 +49,21 @@ impl Vouched {
             if is_newest { progress.written.max(progress.durable) } else { progress.durable }
         });
         let format_version = newest_header(log).map_or(0, |(header, _)| header.format_version);
-        Vouched { format_version, records, by_progress, whole_sectors }
+        ExcusedLoss { format_version, records, by_progress, whole_sectors }
     }
 
-    /// Did this build make the log?
+    /// Returns true if this build created the log.
     pub(super) fn is_of_this_format(&self) -> bool {
         self.format_version == LOG_VERSION
     }
 
-    /// Where the records begin.
+    /// Returns the start of each record.
     pub(super) fn starts(&self) -> Vec<usize> {
         self.records.iter().map(|record| record.bytes.start).collect()
     }
 
-    /// How many records may be left, without an error, when these bytes changed. `None`: damage
-    /// there is an error, or changes nothing.
+    /// Returns how many records may be left without an error when these bytes change. Returns
+    /// `None` if such damage must be an error or have no effect.
     pub(super) fn silent_end(&self, damage: &Range<usize>, is_bit: bool) -> Option<usize> {
         let overlaps = |a: &Range<usize>| a.start < damage.end && damage.start < a.end;
         let kept = self.records.iter().position(|record| overlaps(&record.bytes))?;
@@ -77,7 +77,7 @@ impl Vouched {
     }
 }
 
-/// The header that counts, and its slot.
+/// Returns the newest valid header and its slot.
 fn newest_header(log: &[u8]) -> Option<(LogHeader, usize)> {
     let header = |slot: usize| {
         let at = slot * LOG_SLOT_BYTES as usize;
@@ -90,14 +90,14 @@ fn newest_header(log: &[u8]) -> Option<(LogHeader, usize)> {
     whole.filter(|(h, _)| h.magic == LOG_MAGIC && is_whole(h)).max_by_key(|(h, _)| h.generation)
 }
 
-/// Where the progress of the header that counts is.
+/// Returns the position of the progress that belongs to the newest header.
 pub(super) fn progress_at(log: &[u8]) -> Option<usize> {
     let (_, slot) = newest_header(log)?;
     let at = slot * LOG_SLOT_BYTES as usize + LOG_PROGRESS_OFFSET as usize;
     (at + size_of::<LogProgress>() <= log.len()).then_some(at)
 }
 
-/// The records of the newest generation.
+/// Returns the records of the newest generation.
 fn records_of(log: &[u8]) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     let Some((header, _)) = newest_header(log) else { return records };
