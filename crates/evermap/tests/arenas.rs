@@ -1,5 +1,5 @@
-//! Where new stores lie: apart from every other store that the arena registry knows, whichever
-//! process made it, and somewhere in any case, whatever has become of the registry.
+//! Addresses of new stores: they never overlap another store in the arena registry, whichever
+//! process created it. Creation works whatever the state of the registry.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -17,18 +17,19 @@ use common::{Random, argument, child, child_command};
 use evermap::{Error, Options, PVec, Store, Window, from_iter, tools};
 
 const GIB: u64 = 1 << 30;
-/// Below the default window, and apart for each test: they run at once in one process.
+/// Below the default window, and separate for each test, because tests run concurrently in one
+/// process.
 const WINDOWS: u64 = 0x1000_0000_0000;
 static WINDOW: AtomicU64 = AtomicU64::new(0);
 
-/// A directory for stores, with a window and a registry of their own.
+/// A directory for stores, with its own window and registry.
 struct Place {
     directory: tempfile::TempDir,
     window: Window,
 }
 
 impl Place {
-    /// With room for so many arenas of a GiB.
+    /// Creates a window with room for this many arenas of 1 GiB.
     fn of(places: u64) -> Place {
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let base = WINDOWS + WINDOW.fetch_add(1, Ordering::Relaxed) * 1024 * GIB;
@@ -51,24 +52,24 @@ impl Place {
         Options::new().window(self.window).arena_bytes(GIB).arena_registry(registry)
     }
 
-    /// Makes a store, closes it, and gives its base.
+    /// Creates a store, closes it, and returns its base.
     fn make(&self, name: impl AsRef<Path>) -> u64 {
         let path = self.path(name);
         drop(self.options().create_new(&path).unwrap());
         base_of(&path)
     }
 
-    /// A process that makes the stores `first..end`.
-    fn child_makes(&self, first: u64, end: u64) -> Child {
+    /// A process that creates the stores `first..end`.
+    fn child_creates(&self, first: u64, end: u64) -> Child {
         let numbers = [self.window.base(), self.window.end(), first, end].map(|n| n.to_string());
         let directory = self.directory.path().to_str().unwrap();
         child(
-            "child_makes_stores",
+            "child_creates_stores",
             &[&[directory], &numbers.each_ref().map(String::as_str)[..]].concat(),
         )
     }
 
-    /// Bases of the stores there are.
+    /// Returns the bases of the existing stores.
     fn bases(&self) -> Vec<u64> {
         let entries = std::fs::read_dir(self.directory.path()).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -85,27 +86,27 @@ impl Place {
         assert!(bases.iter().all(|base| self.window.contains(*base, GIB)));
     }
 
-    /// The lines of the registry behind its heading.
+    /// Returns the lines of the registry after its heading.
     fn notes(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.registry()).unwrap();
         text.lines().skip(1).map(str::to_string).collect()
     }
 }
 
-/// The arena's base, from the catalog's superblock.
+/// Reads the arena's base from the catalog's superblock.
 fn base_of(store: &Path) -> u64 {
     let mut base = [0; 8];
     std::fs::File::open(store.join("catalog")).unwrap().read_exact_at(&mut base, 144).unwrap();
     u64::from_le_bytes(base)
 }
 
-fn ends_well(mut child: Child) {
+fn succeeds(mut child: Child) {
     let mut output = String::new();
     child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
     assert!(child.wait().unwrap().success(), "{output}");
 }
 
-/// What a child was given: its place's options, directory, and two numbers.
+/// Arguments of a child: the options and directory of its place, and two numbers.
 fn given() -> Option<(Options, PathBuf, [u64; 2])> {
     let directory = PathBuf::from(argument(0)?);
     let [base, end, first, last] = [1, 2, 3, 4].map(|n| argument(n).unwrap().parse().unwrap());
@@ -115,7 +116,7 @@ fn given() -> Option<(Options, PathBuf, [u64; 2])> {
 
 #[test]
 #[ignore = "a child"]
-fn child_makes_stores() {
+fn child_creates_stores() {
     let Some((options, directory, [first, end])) = given() else { return };
     println!("@begins");
     for number in first..end {
@@ -124,39 +125,39 @@ fn child_makes_stores() {
 }
 
 #[test]
-fn stores_made_one_after_the_other_by_several_processes_never_overlap() {
+fn stores_created_in_turn_by_several_processes_never_overlap() {
     let place = Place::of(320);
     for round in 0..4 {
-        ends_well(place.child_makes(round * 75, (round + 1) * 75));
+        succeeds(place.child_creates(round * 75, (round + 1) * 75));
     }
     place.assert_apart(300);
 }
 
 #[test]
-fn stores_made_at_once_by_several_processes_never_overlap() {
+fn stores_created_concurrently_by_several_processes_never_overlap() {
     let place = Place::of(320);
-    let children: Vec<Child> = (0..4).map(|n| place.child_makes(n * 75, (n + 1) * 75)).collect();
-    children.into_iter().for_each(ends_well);
+    let children: Vec<Child> = (0..4).map(|n| place.child_creates(n * 75, (n + 1) * 75)).collect();
+    children.into_iter().for_each(succeeds);
     place.assert_apart(300);
 }
 
 #[test]
-fn the_places_of_removed_stores_are_given_out_again_and_no_others() {
+fn addresses_of_removed_stores_are_reused_and_no_others() {
     let place = Place::of(40);
-    ends_well(place.child_makes(0, 40));
+    succeeds(place.child_creates(0, 40));
     for round in 0..6 {
-        // Ten of them go, so the window is full again after ten others.
+        // Removing ten stores makes room for ten others.
         for number in round * 10..(round + 1) * 10 {
             std::fs::remove_dir_all(place.path(format!("store {number}"))).unwrap();
         }
-        ends_well(place.child_makes(40 + round * 10, 50 + round * 10));
+        succeeds(place.child_creates(40 + round * 10, 50 + round * 10));
         place.assert_apart(40);
     }
-    assert_eq!(place.notes().len(), 40, "what is gone is not kept for ever");
+    assert_eq!(place.notes().len(), 40, "notes of removed stores must be removed");
 }
 
 #[test]
-fn a_store_that_is_made_again_in_its_directory_leaves_no_note_of_the_old_one() {
+fn recreating_a_store_in_its_directory_removes_the_old_note() {
     let place = Place::of(1024);
     place.make("other");
     for _ in 0..5 {
@@ -171,12 +172,12 @@ fn a_store_that_is_made_again_in_its_directory_leaves_no_note_of_the_old_one() {
 }
 
 #[test]
-fn a_store_of_any_name_keeps_its_place() {
+fn a_store_with_any_name_keeps_its_addresses() {
     let place = Place::of(2);
     let odd = std::ffi::OsStr::from_bytes(b"a\nname % with\xff\ttoo much");
     for round in 0..8 {
         let base = place.make(odd);
-        ends_well(place.child_makes(round, round + 1));
+        succeeds(place.child_creates(round, round + 1));
         let other = place.path(format!("store {round}"));
         assert_ne!(base_of(&other), base);
         std::fs::remove_dir_all(other).unwrap();
@@ -185,9 +186,9 @@ fn a_store_of_any_name_keeps_its_place() {
 }
 
 #[test]
-fn a_further_arena_of_a_store_meets_no_other_store() {
+fn a_second_arena_of_a_store_overlaps_no_other_store() {
     let place = Place::of(8);
-    ends_well(place.child_makes(0, 6));
+    succeeds(place.child_creates(0, 6));
     let path = place.path("full");
     let store = place.options().create_new(&path).unwrap();
     // Large in addresses, not in bytes.
@@ -212,7 +213,7 @@ fn a_further_arena_of_a_store_meets_no_other_store() {
 }
 
 #[test]
-fn a_full_window_is_shared_until_all_of_it_is_open() {
+fn a_full_window_can_be_reused_until_all_its_stores_are_open() {
     let place = Place::of(4);
     let mut stores: Vec<PathBuf> = (0..4).map(|n| place.path(format!("store {n}"))).collect();
     stores.iter().for_each(|path| drop(place.options().create_new(path).unwrap()));
@@ -220,7 +221,7 @@ fn a_full_window_is_shared_until_all_of_it_is_open() {
     let fifth = place.path("fifth");
     drop(place.options().create_new(&fifth).unwrap());
     assert!(place.window.contains(base_of(&fifth), GIB));
-    // Open stores are never met.
+    // Open stores never overlap.
     stores.remove(0);
     let open: Vec<Store> = stores.iter().map(|path| Store::open(path).unwrap()).collect();
     let sixth = place.options().create_new(place.path("sixth")).unwrap();
@@ -230,9 +231,9 @@ fn a_full_window_is_shared_until_all_of_it_is_open() {
 }
 
 #[test]
-fn the_only_place_that_is_not_open_here_is_found() {
+fn the_only_addresses_that_are_not_in_use_here_are_found() {
     let place = Place::of(320);
-    ends_well(place.child_makes(0, 319));
+    succeeds(place.child_creates(0, 319));
     let options = place.options_with(None);
     let open = |number| options.open(place.path(format!("store {number}"))).unwrap();
     let open: Vec<Store> = (0..319).map(open).collect();
@@ -242,7 +243,7 @@ fn the_only_place_that_is_not_open_here_is_found() {
 }
 
 #[test]
-fn without_a_registry_a_process_still_keeps_its_own_stores_apart() {
+fn without_a_registry_stores_of_one_process_do_not_overlap() {
     let place = Place::of(12);
     for number in 0..12 {
         let options = place.options_with(None);
@@ -253,7 +254,7 @@ fn without_a_registry_a_process_still_keeps_its_own_stores_apart() {
 }
 
 #[test]
-fn a_registry_in_any_state_stops_no_creation() {
+fn creation_works_with_a_registry_in_any_state() {
     let long = "0x1000 0x1000 /nowhere\n".repeat(100_000);
     let header = "evermap arenas 1\n";
     let states: Vec<(&str, Vec<u8>, bool)> = vec![
@@ -280,13 +281,13 @@ fn a_registry_in_any_state_stops_no_creation() {
             assert!(now.ends_with(line.as_bytes()), "{state}");
             assert!(now.len() < 1 << 20, "{state}");
         } else {
-            assert_eq!(now, contents, "{state}: not ours to change");
+            assert_eq!(now, contents, "{state}: the file must not be changed");
         }
     }
 }
 
 #[test]
-fn a_registry_that_cannot_be_had_stops_no_creation() {
+fn creation_works_without_access_to_the_registry() {
     let place = Place::of(64);
     std::fs::create_dir_all(place.path("directory/arenas")).unwrap();
     std::fs::create_dir_all(place.path("locked/arenas.lock")).unwrap();
@@ -325,7 +326,7 @@ fn child_holds_the_registry() {
         l_pid: 0,
     };
     use std::os::fd::AsRawFd;
-    // SAFETY: the file is open and the lock a valid one.
+    // SAFETY: the file is open, and the lock is valid.
     let got = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &mut lock) };
     assert_eq!(got, 0);
     println!("@held");
@@ -335,7 +336,7 @@ fn child_holds_the_registry() {
 /// Waits for a mark that a child prints.
 fn wait_for(child: &mut Child, mark: &str) {
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().ends_with(mark)), "the child never said {mark}");
+    assert!(lines.any(|line| line.unwrap().ends_with(mark)), "the child did not print {mark}");
 }
 
 fn kill(mut child: Child) {
@@ -345,14 +346,14 @@ fn kill(mut child: Child) {
 }
 
 #[test]
-fn a_registry_that_is_held_for_long_is_done_without_and_a_killed_holder_holds_nothing() {
+fn creation_does_not_wait_long_for_the_registry_and_a_killed_holder_releases_it() {
     let place = Place::of(64);
     place.make("first");
     let lock = place.path("state/arenas.lock");
     let mut holder = child("child_holds_the_registry", &[lock.to_str().unwrap()]);
     wait_for(&mut holder, "@held");
     place.make("second");
-    assert_eq!(place.notes().len(), 1, "nobody writes what another one has locked");
+    assert_eq!(place.notes().len(), 1, "a locked registry must not be written");
     kill(holder);
     place.make("third");
     assert_eq!(place.notes().len(), 2);
@@ -361,11 +362,11 @@ fn a_registry_that_is_held_for_long_is_done_without_and_a_killed_holder_holds_no
 
 #[test]
 #[ignore = "a child"]
-fn child_makes_and_removes_stores() {
+fn child_creates_and_removes_stores() {
     let Some((options, directory, [number, _])) = given() else { return };
     println!("@begins");
     for round in 0.. {
-        // A new name adds a note, a name that was there has all notes written anew.
+        // A new name appends a note; an existing name rewrites all notes.
         let path = directory.join(format!("store {number}-{}", round % 3));
         drop(options.create_new(&path).unwrap());
         if round >= 2 {
@@ -376,7 +377,7 @@ fn child_makes_and_removes_stores() {
 }
 
 #[test]
-fn kills_at_any_instant_leave_a_registry_that_the_next_one_can_use() {
+fn kills_at_any_moment_leave_a_usable_registry() {
     let mut random = Random::from_environment("registry kills");
     let place = Place::of(512);
     for round in 0..40u64 {
@@ -384,7 +385,7 @@ fn kills_at_any_instant_leave_a_registry_that_the_next_one_can_use() {
             [place.window.base(), place.window.end(), round, 0].map(|number| number.to_string());
         let directory = place.directory.path().to_str().unwrap();
         let arguments = [&[directory], &numbers.each_ref().map(String::as_str)[..]].concat();
-        let mut process = child("child_makes_and_removes_stores", &arguments);
+        let mut process = child("child_creates_and_removes_stores", &arguments);
         wait_for(&mut process, "@begins");
         std::thread::sleep(Duration::from_micros(random.below(8000)));
         kill(process);
@@ -393,7 +394,7 @@ fn kills_at_any_instant_leave_a_registry_that_the_next_one_can_use() {
         let text = std::fs::read_to_string(place.registry()).unwrap();
         assert!(text.starts_with("evermap arenas 1\n0x"), "{text}");
         let note = format!("{base:#x} {GIB:#x} {}", place.path(&name).display());
-        // The path has a space, which a note has not.
+        // The path has a space, which a note must not have.
         assert!(text.ends_with(&format!("{}\n", note.replace("after ", "after%20"))), "{text}");
     }
     let stores = place.bases().len();
@@ -403,13 +404,13 @@ fn kills_at_any_instant_leave_a_registry_that_the_next_one_can_use() {
 
 #[test]
 #[ignore = "a child"]
-fn child_makes_a_store_as_usual() {
+fn child_creates_a_store_with_default_options() {
     let Some(path) = argument(0) else { return };
     drop(Store::create_new(path).unwrap());
 }
 
 #[test]
-fn the_users_registry_is_in_the_state_directory_and_nobody_elses_business() {
+fn the_users_registry_is_private_and_in_the_state_directory() {
     let place = Place::of(1);
     let (state, home) = (place.path("a/state"), place.path("home"));
     let environments = [
@@ -420,11 +421,12 @@ fn the_users_registry_is_in_the_state_directory_and_nobody_elses_business() {
     ];
     for (number, (state, home, registry)) in environments.into_iter().enumerate() {
         let path = place.path(format!("store {number}"));
-        let mut command = child_command("child_makes_a_store_as_usual", &[path.to_str().unwrap()]);
+        let mut command =
+            child_command("child_creates_a_store_with_default_options", &[path.to_str().unwrap()]);
         command.current_dir(place.directory.path()).env_remove("XDG_STATE_HOME").env_remove("HOME");
         command.envs(state.map(|path| ("XDG_STATE_HOME", path)));
         command.envs(home.map(|path| ("HOME", path)));
-        ends_well(command.spawn().unwrap());
+        succeeds(command.spawn().unwrap());
         assert!(path.join("catalog").exists());
         let Some(registry) = registry else { continue };
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
@@ -437,7 +439,7 @@ fn the_users_registry_is_in_the_state_directory_and_nobody_elses_business() {
 }
 
 #[test]
-fn a_store_that_was_restored_is_noted_in_the_users_registry() {
+fn a_restored_store_is_added_to_the_users_registry() {
     let place = Place::of(2);
     let (path, copy) = (place.path("store"), place.path("copy"));
     let base = place.make("store");
@@ -446,7 +448,7 @@ fn a_store_that_was_restored_is_noted_in_the_users_registry() {
     let to = place.path("restored");
     let arguments = [copy.to_str().unwrap(), to.to_str().unwrap()];
     let mut command = child_command("child_restores", &arguments);
-    ends_well(command.env("XDG_STATE_HOME", &state).spawn().unwrap());
+    succeeds(command.env("XDG_STATE_HOME", &state).spawn().unwrap());
     let text = std::fs::read_to_string(state.join("evermap/arenas")).unwrap();
     assert!(text.ends_with(&format!("{base:#x} {GIB:#x} {}\n", to.display())), "{text}");
 }

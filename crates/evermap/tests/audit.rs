@@ -1,4 +1,4 @@
-//! What an audit finds: exactly the pointers that lead astray, and exactly what nothing reaches.
+//! An audit finds exactly the dangling pointers and exactly the unreachable blocks.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -16,16 +16,16 @@ fn look(store: &Store, name: &str) -> AuditReport {
     audit(store.path(), name, &AuditOptions::new()).unwrap()
 }
 
-/// A block of words in a raw object, zeroed.
+/// Allocates a zeroed block of words in a raw object.
 fn block(session: &RawSession, words: usize) -> NonNull<u64> {
     let block = session.heap().allocate(words * 8, 8).unwrap().cast::<u64>();
-    // SAFETY: the block has room for that, and is nobody else's.
+    // SAFETY: the block is large enough, and only this code accesses it.
     unsafe { block.write_bytes(0, session.heap().usable_size(block.cast()) / 8) };
     block
 }
 
 fn put(block: NonNull<u64>, word: usize, value: u64) {
-    // SAFETY: the tests stay inside of their blocks.
+    // SAFETY: the tests stay inside their blocks.
     unsafe { block.add(word).write(value) };
 }
 
@@ -34,13 +34,13 @@ fn address(block: NonNull<u64>) -> u64 {
 }
 
 fn finish(mut session: RawSession, root: NonNull<u64>, bytes: u64) {
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(root.cast()), bytes, [0; 16], "") }.unwrap();
     session.commit().unwrap();
     session.close().unwrap();
 }
 
-/// An address that this program has.
+/// An address in this program.
 fn foreign() -> (Box<u64>, u64) {
     let own = Box::new(1);
     let address = &raw const *own as u64;
@@ -70,7 +70,7 @@ impl Model {
     }
 }
 
-/// A graph by chance: every word that is not zero is an edge, foreign, dangling, or a number.
+/// A random graph: every non-zero word is an edge, foreign, dangling, or a number.
 fn random_graph(session: &RawSession, random: &mut Random) -> Model {
     let mut model = Model::default();
     let count = 2 + random.below(60) as usize;
@@ -158,12 +158,12 @@ fn random_graphs_are_audited_exactly() {
 }
 
 #[test]
-fn what_nothing_reaches_is_doubted_when_the_root_leads_nowhere() {
+fn leaks_are_doubted_if_the_root_has_no_pointer() {
     let store = TestStore::in_memory();
     store.create::<u64, _>("typed", 7).unwrap();
     store.create::<PVec<u64>, _>("leads", [7]).unwrap();
     for (name, doubt) in [("typed", Some(Doubt::NoPointersByType)), ("leads", None)] {
-        assert_eq!(look(&store, name).doubt(), None, "{name}: nothing is left over");
+        assert_eq!(look(&store, name).doubt(), None, "{name}: nothing is leaked");
         let mut session = store.write_raw(name).unwrap();
         block(&session, 8);
         session.commit().unwrap();
@@ -172,12 +172,12 @@ fn what_nothing_reaches_is_doubted_when_the_root_leads_nowhere() {
         assert_eq!((report.leaks.blocks, report.doubt()), (1, doubt), "{name}");
         assert!(!report.is_clean());
     }
-    // The root's own block is none that it leads to; one that it leads to ends the doubt.
+    // The root does not lead to its own block. A root that does leaves no doubt.
     store.create_raw("raw").unwrap();
     let mut session = store.write_raw("raw").unwrap();
     let (root, next) = (block(&session, 8), block(&session, 8));
     block(&session, 8);
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(root.cast()), 64, [0; 16], "") }.unwrap();
     session.commit().unwrap();
     let report = look(&store, "raw");
@@ -190,7 +190,7 @@ fn what_nothing_reaches_is_doubted_when_the_root_leads_nowhere() {
 }
 
 #[test]
-fn each_kind_of_pointer_is_told_with_its_path() {
+fn each_kind_of_pointer_is_reported_with_its_path() {
     let store = TestStore::in_memory();
     let other = store.create_raw("other").and_then(|()| store.write_raw("other")).unwrap();
     let there = block(&other, 8);
@@ -270,7 +270,8 @@ struct Place {
     row: u32,
 }
 
-/// Ten pages, every other one with a note of two lines; numbers that are addresses of the object.
+/// Ten pages, every other one with a note of two lines, and numbers that equal addresses of the
+/// object.
 fn book(store: &Store, name: &str) {
     let empty = BookInit {
         pages: PVec::new(),
@@ -299,7 +300,7 @@ fn book(store: &Store, name: &str) {
 }
 
 #[test]
-fn a_typed_object_is_counted_by_type_and_its_numbers_are_no_pointers() {
+fn a_typed_object_is_counted_by_type_and_its_numbers_are_not_pointers() {
     let store = TestStore::in_memory();
     book(&store, "book");
     let report = look(&store, "book");
@@ -308,9 +309,9 @@ fn a_typed_object_is_counted_by_type_and_its_numbers_are_no_pointers() {
     assert_eq!(report.reached_blocks, report.blocks);
     let count = |name: &str| report.types.iter().find(|t| t.name == name).map_or(0, |t| t.values);
     assert_eq!((count("Book"), count("Page"), count("Cover"), count("Place")), (1, 10, 5, 10));
-    // Titles, keys, and three texts a note.
+    // Titles, keys, and three texts per note.
     assert_eq!((count("PString"), count("PVec<u32>"), count("Ptr<u64>")), (35, 10, 2));
-    // The same words in an object of no type are pointers.
+    // In an object without a type, the same words are pointers.
     let mut session = store.write_raw("book").unwrap();
     let root = session.root();
     let moved = block(&session, 64);
@@ -318,14 +319,14 @@ fn a_typed_object_is_counted_by_type_and_its_numbers_are_no_pointers() {
     unsafe {
         moved.cast::<u8>().copy_from(NonNull::new(root.address).unwrap(), root.bytes as usize)
     };
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(moved.cast()), root.bytes, [1; 16], &root.description) }
         .unwrap();
     session.commit().unwrap();
     session.close().unwrap();
     let report = look(&store, "book");
     assert_eq!(report.typing, Typing::Untyped);
-    // What is only possible is left out: cells of the index may look like small addresses.
+    // Ignore merely possible pointers: cells of the index may look like small addresses.
     let likely = report.findings.iter().filter(|f| f.confidence == Confidence::Likely);
     let foreign: u64 =
         likely.filter(|f| f.kind == PointerKind::Foreign).map(|found| found.count).sum();
@@ -333,18 +334,18 @@ fn a_typed_object_is_counted_by_type_and_its_numbers_are_no_pointers() {
     assert_eq!(report.count(PointerKind::Metadata), 1);
 }
 
-/// Overwrites a word of an object, wherever it is.
+/// Overwrites a word of an object at any address.
 fn scribble(store: &Store, name: &str, at: u64, value: u64) {
     let mut session = store.write_raw(name).unwrap();
     let place: *mut u64 = std::ptr::with_exposed_provenance_mut(at as usize);
-    // SAFETY: the tests name places in the object, which is mapped for writing.
+    // SAFETY: the tests pass addresses inside the object, which is mapped writable.
     unsafe { place.write(value) };
     session.commit().unwrap();
     session.close().unwrap();
 }
 
 #[test]
-fn what_is_wrong_in_a_typed_object_has_the_names_of_its_fields() {
+fn errors_in_a_typed_object_name_its_fields() {
     let store = TestStore::in_memory();
     let (_own, foreign) = foreign();
     let find = |report: &AuditReport, kind: PointerKind, path: &str| {
@@ -363,7 +364,7 @@ fn what_is_wrong_in_a_typed_object_has_the_names_of_its_fields() {
     scribble(&store, "a", at, foreign);
     let report = look(&store, "a");
     find(&report, PointerKind::Foreign, "root.pages[3].note");
-    // What the note had is lost: the note, its text, its lines and their two texts.
+    // The note leaks everything it owned: itself, its text, its lines and their two texts.
     assert_eq!((report.leaks.blocks, report.leaks.heads), (5, 1));
     assert!(report.leaks.samples[0].is_head && report.is_damaged());
 
@@ -383,7 +384,7 @@ fn what_is_wrong_in_a_typed_object_has_the_names_of_its_fields() {
     let other = note(&store.read::<Book>("d").unwrap());
     let value = {
         let _open = store.read::<Book>("d").unwrap();
-        // SAFETY: a note's place, in an object that is open.
+        // SAFETY: the address of a note in an open object.
         unsafe { *std::ptr::with_exposed_provenance::<u64>(other as usize) }
     };
     scribble(&store, "d", at, value);
@@ -429,7 +430,7 @@ fn trees_are_walked_node_by_node() {
 }
 
 #[test]
-fn a_long_list_is_walked_and_its_path_is_told_by_its_ends() {
+fn a_long_list_is_walked_and_its_path_is_shortened() {
     let store = TestStore::in_memory();
     store.create_raw("list").unwrap();
     let session = store.write_raw("list").unwrap();
@@ -438,7 +439,7 @@ fn a_long_list_is_walked_and_its_path_is_told_by_its_ends() {
     let (_own, foreign) = foreign();
     put(nodes[19_999], 1, foreign);
     finish(session, nodes[0], 16);
-    // With room for four pieces of 64 KiB of the object, and with all of it.
+    // Once with memory for four pieces of 64 KiB of the object, and once for all of it.
     for memory_bytes in [0, 1 << 30] {
         let options = AuditOptions::new().memory_bytes(memory_bytes).samples(1);
         let report = audit(store.path(), "list", &options).unwrap();
@@ -451,7 +452,7 @@ fn a_long_list_is_walked_and_its_path_is_told_by_its_ends() {
 }
 
 #[test]
-fn an_object_without_a_root_has_leaked_all_it_has() {
+fn an_object_without_a_root_has_leaked_everything() {
     let store = TestStore::in_memory();
     store.create_raw("raw").unwrap();
     let mut session = store.write_raw("raw").unwrap();
@@ -466,12 +467,12 @@ fn an_object_without_a_root_has_leaked_all_it_has() {
 }
 
 #[test]
-fn numbers_in_pairs_are_told_from_the_pointers_of_one_process() {
+fn pairs_of_numbers_are_distinguished_from_process_pointers() {
     let store = TestStore::in_memory();
     store.create_raw("pairs").unwrap();
     let session = store.write_raw("pairs").unwrap();
     let root = block(&session, 400);
-    // Pairs of 32 bits: the upper halves count up through what looks like a library's place.
+    // Pairs of 32 bits whose upper halves count up through addresses that look like a library's.
     (0..300).for_each(|n| put(root, n as usize, ((0x7e00 + n) << 32) | (n * 8)));
     finish(session, root, 3200);
     let report = look(&store, "pairs");
@@ -479,9 +480,9 @@ fn numbers_in_pairs_are_told_from_the_pointers_of_one_process() {
     assert!(!report.is_damaged(), "{:#?}", report.findings);
 }
 
-/// Bytes of an object's file by chance: an audit answers, or refuses with a typed error.
+/// Random bytes in an object's file: an audit answers or returns a typed error.
 #[test]
-fn damage_of_any_kind_is_no_panic_and_no_signal() {
+fn damage_of_any_kind_causes_no_panic_and_no_signal() {
     let mut random = Random::from_environment("damage");
     let store = TestStore::in_memory();
     book(&store, "book");
@@ -504,7 +505,7 @@ fn damage_of_any_kind_is_no_panic_and_no_signal() {
         match audit(&path, "book", &AuditOptions::new()) {
             Ok(report) => assert!(report.reached_blocks <= report.blocks),
             Err(Error::Damaged { .. } | Error::Foreign { .. } | Error::NewerFormat { .. }) => {}
-            // Once in a while chance says that there is a log.
+            // Sometimes the random bytes require a log.
             Err(Error::LogMissing { .. }) => {}
             Err(error) => panic!("{error}"),
         }
@@ -512,7 +513,7 @@ fn damage_of_any_kind_is_no_panic_and_no_signal() {
 }
 
 #[test]
-fn what_cannot_be_audited_is_refused_by_name() {
+fn objects_that_cannot_be_audited_are_refused_by_name() {
     let store = TestStore::in_memory();
     let missing = audit(store.path(), "missing", &AuditOptions::new());
     assert!(matches!(missing, Err(Error::NotFound { .. })));
@@ -520,7 +521,7 @@ fn what_cannot_be_audited_is_refused_by_name() {
     assert!(matches!(nowhere, Err(Error::NoStore { .. })));
 }
 
-/// Texts as programs keep them: ended by a zero, padded with zeros, or one behind the other.
+/// Texts as programs store them: ended by a zero, padded with zeros, or concatenated.
 fn lay_texts(session: &RawSession, texts: &[&str]) -> Vec<NonNull<u64>> {
     let mut laid = Vec::new();
     for text in texts {
@@ -541,7 +542,7 @@ fn lay_texts(session: &RawSession, texts: &[&str]) -> Vec<NonNull<u64>> {
 }
 
 #[test]
-fn a_heap_of_texts_beside_another_store_is_silent() {
+fn texts_are_not_reported_as_pointers_into_another_store() {
     let texts = [
         "GNU GENERAL PUBLIC LICENSE Version 2, June 1991: \"AS IS\" (WITHOUT WARRANTY) 0123456789 * A",
         "#include <stdio.h>\r\n\tint main(void) { puts(\"Hello, World!\"); return 0; }\n// $HOME/.config\n",

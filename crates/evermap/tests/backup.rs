@@ -1,4 +1,5 @@
-//! Copies of a store in use: each object exactly one commit, all of it or nothing there.
+//! Backups of a store in use: each object has exactly one commit, and a backup is complete or
+//! absent.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -12,7 +13,7 @@ use common::{TestStore, argument, child, copy_store, names};
 use evermap::tools::{BackupOptions, CheckOptions, backup, check, restore};
 use evermap::{Error, Mut, PMap, PString, PVec, Persist, Store, from_iter};
 
-/// Views of one number that agree in every commit and only there.
+/// Views of one number that agree only in committed states.
 #[derive(Persist)]
 #[repr(C)]
 struct State {
@@ -49,7 +50,7 @@ fn assert_whole(state: &State) {
     assert_eq!(state.by_name.len() as u64, state.number.min(500));
 }
 
-/// Sound, closed, and without a log.
+/// Asserts that the copy is undamaged, closed, and without a log.
 #[track_caller]
 fn assert_copy(path: &Path) {
     let report = check(path, &CheckOptions::new()).unwrap();
@@ -88,7 +89,7 @@ fn child_commits_and_replaces() {
 }
 
 #[test]
-fn every_copy_of_a_store_that_is_being_written_is_one_commit_of_each_object() {
+fn a_backup_during_writes_has_one_commit_of_each_object() {
     let test = TestStore::in_memory();
     new_state(&test, "state");
     new_state(&test, "resting");
@@ -104,7 +105,7 @@ fn every_copy_of_a_store_that_is_being_written_is_one_commit_of_each_object() {
     let mut reached = Vec::new();
     for number in 0..25 {
         let copy = directory.path().join(format!("copy {number}"));
-        // Beside the writer, from a process that has the store open and one that has not.
+        // Copy from a process that has the store open, and from one that has not.
         let report = match number % 2 {
             0 => backup(&path, &copy, &BackupOptions::new()).unwrap(),
             _ => Store::open(&path).unwrap().backup(&copy).unwrap(),
@@ -125,14 +126,14 @@ fn every_copy_of_a_store_that_is_being_written_is_one_commit_of_each_object() {
     process.kill().unwrap();
     process.wait().unwrap();
     assert!(reached.is_sorted() && reached[0] >= 20, "{reached:?}");
-    assert!(reached[24] > reached[0], "the writer came no further while it was copied");
+    assert!(reached[24] > reached[0], "the writer made no progress during the backups");
     assert_eq!(names(directory.path()), ["store"]);
     let report = check(&path, &CheckOptions::new()).unwrap();
     assert!(report.is_clean(), "{report:#?}");
 }
 
 #[test]
-fn a_copy_has_what_only_the_log_has_and_can_be_written_to() {
+fn a_backup_includes_commits_in_the_log_and_can_be_written() {
     let test = TestStore::in_memory();
     new_state(&test, "state");
     let mut session = test.write::<State>("state").unwrap();
@@ -160,7 +161,7 @@ fn a_copy_has_what_only_the_log_has_and_can_be_written_to() {
 }
 
 #[test]
-fn a_copy_of_a_store_whose_writer_was_killed_is_its_last_commit() {
+fn a_backup_after_a_killed_writer_has_the_last_commit() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/format/v1");
     let directory = tempfile::tempdir().unwrap();
     let (path, copy) = (directory.path().join("store"), directory.path().join("copy"));
@@ -172,7 +173,7 @@ fn a_copy_of_a_store_whose_writer_was_killed_is_its_last_commit() {
 }
 
 #[test]
-fn a_copy_is_never_put_over_something() {
+fn a_backup_never_overwrites_anything() {
     let test = TestStore::in_memory();
     new_state(&test, "state");
     let taken = test.directory.path().join("taken");
@@ -192,7 +193,7 @@ fn a_copy_is_never_put_over_something() {
 }
 
 #[test]
-fn damage_is_told_when_it_is_copied() {
+fn a_backup_reports_damage() {
     let test = TestStore::in_memory();
     test.create::<PVec<u64>, _>("v", from_iter(0..10_000)).unwrap();
     let (path, directory) = test.close();
@@ -208,11 +209,11 @@ fn damage_is_told_when_it_is_copied() {
     let unverified = directory.path().join("unverified");
     let report = backup(&path, &unverified, &BackupOptions::new().verify(false)).unwrap();
     assert!(report.findings.is_empty());
-    // Such a copy is not put in a store's place.
+    // Such a copy is not restored.
     let error = restore(&copy, &path, true, &BackupOptions::new()).unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     assert_eq!(std::fs::read(&file).unwrap(), bytes);
-    // One that cannot be read is not copied at all.
+    // An unreadable copy is not copied at all.
     bytes.truncate(4096);
     std::fs::write(&file, &bytes).unwrap();
     let nothing = directory.path().join("nothing");
@@ -222,7 +223,7 @@ fn damage_is_told_when_it_is_copied() {
 }
 
 #[test]
-fn a_restored_store_is_what_it_was_and_the_old_one_stays_until_then() {
+fn a_restore_yields_the_backup_and_never_replaces_an_open_store() {
     let test = TestStore::in_memory();
     new_state(&test, "state");
     let mut session = test.write::<State>("state").unwrap();
@@ -261,7 +262,7 @@ fn a_restored_store_is_what_it_was_and_the_old_one_stays_until_then() {
 }
 
 #[test]
-fn a_store_and_its_copy_never_lie_in_each_other_and_only_a_store_is_replaced() {
+fn backups_are_never_nested_and_only_a_store_is_replaced() {
     let test = TestStore::in_memory();
     test.create::<u64, _>("answer", 42).unwrap();
     let (path, directory) = test.close();
@@ -269,7 +270,7 @@ fn a_store_and_its_copy_never_lie_in_each_other_and_only_a_store_is_replaced() {
     let refused = |result: Result<_, Error>, why: &str| {
         let _: evermap::tools::BackupReport = match result {
             Err(Error::StoreExists { why: found, .. }) if found.contains(why) => return,
-            other => panic!("{other:?}, not a refusal because `{why}`"),
+            other => panic!("{other:?}, expected a refusal because of `{why}`"),
         };
     };
     let at = |name: &str| directory.path().join(name);
@@ -285,7 +286,7 @@ fn a_store_and_its_copy_never_lie_in_each_other_and_only_a_store_is_replaced() {
     backup(&path, &copy, &options).unwrap();
     refused(restore(&copy, copy.join("in"), false, &options), "lies inside of");
     refused(restore(&copy, &copy, true, &options), "is the same as");
-    // It would go with the store that it is to replace.
+    // It would be deleted with the store that it replaces.
     common::copy_store(&copy, &path.join("repair-copy"));
     refused(restore(path.join("repair-copy"), &path, true, &options), "lies inside of");
     std::os::unix::fs::symlink(&path, at("link")).unwrap();
@@ -319,7 +320,7 @@ fn child_copies() {
 }
 
 #[test]
-fn a_killed_copy_leaves_no_half_destination_and_the_next_one_tidies_up() {
+fn a_killed_backup_leaves_no_partial_destination_and_the_next_one_cleans_up() {
     let test = TestStore::in_memory();
     for n in 0..40 {
         test.create::<PVec<u64>, _>(&n.to_string(), from_iter(0..20_000)).unwrap();
@@ -348,16 +349,16 @@ fn a_killed_copy_leaves_no_half_destination_and_the_next_one_tidies_up() {
             half += 1;
         }
     }
-    assert!(half > 0, "no child was killed before its end ({whole} were through)");
+    assert!(half > 0, "no child was killed before its end ({whole} had finished)");
     backup(&path, &to, &BackupOptions::new()).unwrap();
     assert_copy(&to);
     assert_eq!(names(directory.path()), ["copy", "store"]);
 }
 
-/// In a mount namespace of its own: a file system of a few MiB, which is gone with the process.
+/// Runs in its own mount namespace with a file system of a few MiB, which ends with the process.
 #[test]
 #[ignore = "a child of the test below"]
-fn child_copies_onto_a_small_disk() {
+fn child_backs_up_to_a_small_disk() {
     let (Some(from), Some(disk)) = (argument(0), argument(1)) else { return };
     let to = Path::new(&disk).join("copy");
     let error = backup(&from, &to, &BackupOptions::new()).unwrap_err();
@@ -370,7 +371,7 @@ fn child_copies_onto_a_small_disk() {
 }
 
 #[test]
-fn a_disk_that_is_too_small_gets_nothing() {
+fn a_backup_that_does_not_fit_leaves_nothing() {
     let test = TestStore::in_memory();
     test.create::<PVec<u64>, _>("v", from_iter(0..1_000_000)).unwrap();
     let (path, directory) = test.close();
@@ -380,7 +381,7 @@ fn a_disk_that_is_too_small_gets_nothing() {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
     command.arg(&disk).arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "child_copies_onto_a_small_disk", "--ignored", "--nocapture"]);
+    command.args(["--exact", "child_backs_up_to_a_small_disk", "--ignored", "--nocapture"]);
     command.env("EVERMAP_TEST_ARGUMENT_0", &path).env("EVERMAP_TEST_ARGUMENT_1", &disk);
     let Ok(output) = command.output() else {
         let _ = writeln!(std::io::stderr(), "SKIPPED: no `unshare` here");

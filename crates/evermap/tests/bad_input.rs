@@ -1,5 +1,5 @@
-//! Damaged, foreign and missing files, full disks and read-only ones: each a typed error that
-//! names the thing and the remedy, and nothing lost.
+//! Damaged, foreign and missing files, full disks and read-only disks. Each causes a typed error
+//! that names the file and the remedy, and no data is lost.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -11,14 +11,15 @@ use std::process::Command;
 use common::{TestStore, argument, child, copy_store, crc32c_of, object_file};
 use evermap::{Error, PMap, PString, PVec, Store, from_iter};
 
-/// A store with one object, closed.
+/// Creates a closed store with one object.
 fn closed_store() -> (PathBuf, tempfile::TempDir) {
     let test = TestStore::new();
     test.create::<PVec<u64>, _>("v", from_iter(0..10_000)).unwrap();
     test.close()
 }
 
-/// Opens the object for reading and for writing; both must fail with what `expected` accepts.
+/// Opens the object for reading and for writing. Both must fail with an error that `expected`
+/// accepts.
 fn both_fail(path: &Path, what: &str, expected: impl Fn(&Error) -> bool) {
     let store = Store::open(path).unwrap();
     let read = store.read::<PVec<u64>>("v").map(drop).unwrap_err();
@@ -27,7 +28,7 @@ fn both_fail(path: &Path, what: &str, expected: impl Fn(&Error) -> bool) {
         assert!(expected(&error), "{what}: {error}");
         let text = error.to_string();
         let named = text.contains("objects/") || text.contains("catalog") || text.contains("`v`");
-        assert!(named, "{what}: {text} names no file");
+        assert!(named, "{what}: {text} does not name the file");
     }
 }
 
@@ -37,11 +38,11 @@ fn rewrite(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     std::fs::write(file, bytes).unwrap();
 }
 
-/// Bytes of page 0 that hold its checksum.
+/// Position of the checksum in page 0.
 const CHECKSUM: std::ops::Range<usize> = 252..256;
 
 #[test]
-fn damage_to_an_object_file_is_an_error_with_its_name() {
+fn damage_to_an_object_file_is_an_error_that_names_the_object() {
     type Change = fn(&mut Vec<u8>);
     type Check = fn(&Error) -> bool;
     let damaged: Check = |e| matches!(e, Error::Damaged { .. });
@@ -90,11 +91,11 @@ fn damage_to_an_object_file_is_an_error_with_its_name() {
 }
 
 #[test]
-fn a_superblock_that_lies_under_a_right_checksum_is_still_an_error() {
+fn a_wrong_superblock_with_a_correct_checksum_is_an_error() {
     let (path, _directory) = closed_store();
     let file = object_file(&path);
     let whole = std::fs::read(&file).unwrap();
-    // Offsets from the format's description; every word of the fields that lead somewhere.
+    // Offsets from the format description: every word of the fields that lead to other data.
     for offset in (96..160).step_by(8).chain((512..560).step_by(8)).chain([140]) {
         for value in [0u64, 1, 4095, 1 << 45, u64::MAX, u64::MAX - 4095] {
             rewrite(&file, |b| {
@@ -108,7 +109,7 @@ fn a_superblock_that_lies_under_a_right_checksum_is_still_an_error() {
                 b[252..256].copy_from_slice(&checksum.to_le_bytes());
             });
             let store = Store::open(&path).unwrap();
-            // Some values are harmless (the arena in an object is for information only).
+            // Some values are harmless: in an object, the arena is only informative.
             if let Ok(v) = store.read::<PVec<u64>>("v") {
                 assert_eq!(v.len(), 10_000, "offset {offset}, value {value:#x}");
             }
@@ -119,7 +120,7 @@ fn a_superblock_that_lies_under_a_right_checksum_is_still_an_error() {
 }
 
 #[test]
-fn a_missing_object_file_is_told_apart_from_a_missing_object() {
+fn a_missing_object_file_is_distinguished_from_a_missing_object() {
     let (path, _directory) = closed_store();
     let file = object_file(&path);
     std::fs::rename(&file, path.join("elsewhere")).unwrap();
@@ -132,7 +133,7 @@ fn a_missing_object_file_is_told_apart_from_a_missing_object() {
 }
 
 #[test]
-fn files_swapped_between_objects_or_stores_are_noticed() {
+fn files_swapped_between_objects_or_stores_are_detected() {
     let (path, _directory) = closed_store();
     let (other, _other_directory) = closed_store();
     let file = object_file(&path);
@@ -151,7 +152,7 @@ fn files_swapped_between_objects_or_stores_are_noticed() {
 }
 
 #[test]
-fn damage_to_the_catalog_is_an_error_with_its_name() {
+fn damage_to_the_catalog_is_an_error_that_names_it() {
     let (path, _directory) = closed_store();
     let catalog = path.join("catalog");
     let whole = std::fs::read(&catalog).unwrap();
@@ -169,7 +170,7 @@ fn damage_to_the_catalog_is_an_error_with_its_name() {
         b[CHECKSUM].iter_mut().for_each(|byte| *byte ^= 0x5a);
     });
     assert!(matches!(Store::open(&path), Err(Error::NewerFormat { .. })));
-    // With the checksum of version 1 every other version is damage, not that of a newer build.
+    // With the checksum of version 1, every other version is damage and not a newer build's file.
     for bit in 0..32 {
         rewrite(&catalog, |b| {
             *b = whole.clone();
@@ -191,12 +192,13 @@ fn damage_to_the_catalog_is_an_error_with_its_name() {
     Store::open(&path).unwrap().read::<PVec<u64>>("v").unwrap();
 }
 
-/// Bytes of the catalog's page 0 that hold the base and the length of the store's arena.
+/// Position of the base and length of the store's arena in the catalog's page 0.
 const ARENA: std::ops::Range<usize> = 144..160;
 
-/// The arena is reserved before the page's checksum can be checked, as its log may have a newer page.
+/// The arena is reserved before the page's checksum can be verified, because the log may have a
+/// newer page.
 #[test]
-fn a_damaged_arena_is_damage_even_where_its_addresses_are_taken() {
+fn a_damaged_arena_is_reported_as_damage_even_if_its_addresses_are_taken() {
     let (path, _directory) = closed_store();
     let catalog = path.join("catalog");
     let whole = std::fs::read(&catalog).unwrap();
@@ -220,7 +222,7 @@ fn a_damaged_arena_is_damage_even_where_its_addresses_are_taken() {
 }
 
 #[test]
-fn a_copy_of_a_store_says_so_while_the_original_is_open() {
+fn opening_a_copy_of_an_open_store_is_refused() {
     let test = TestStore::new();
     test.create::<u64, _>("n", 7).unwrap();
     let copies = tempfile::tempdir().unwrap();
@@ -237,7 +239,8 @@ fn a_copy_of_a_store_says_so_while_the_original_is_open() {
     assert_eq!(*Store::open(&copy).unwrap().read::<u64>("n").unwrap(), 7);
 }
 
-/// A file system of its own for a test, unmounted when dropped. `None` (and a notice) without the
+/// A new file system for a test, unmounted when dropped. Returns `None` and prints a notice without
+/// the permission to mount.
 /// right to mount.
 struct Mounted(PathBuf);
 
@@ -263,7 +266,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn a_full_disk_is_an_error_before_anything_is_lost() {
+fn a_full_disk_is_an_error_and_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path().join("small");
     let Some(_mounted) = Mounted::new(&at, &["-t", "tmpfs", "-o", "size=4m", "tmpfs"]) else {
@@ -287,12 +290,12 @@ fn a_full_disk_is_an_error_before_anything_is_lost() {
     session.rollback().unwrap();
     assert_eq!(session.len(), commits);
     session.close().unwrap();
-    // A new object that does not fit leaves no trace.
+    // A new object that does not fit leaves nothing behind.
     let big = store.create::<PVec<u64>, _>("big", from_iter(0..1_000_000));
     assert!(matches!(big, Err(Error::DiskFull { .. })), "{big:?}");
     assert_eq!(store.list().unwrap(), ["v"]);
     assert_eq!(std::fs::read_dir(path.join("building")).unwrap().count(), 0);
-    // With some room the work goes on, in this process and in the next.
+    // Work continues once there is some space, in this process and in the next.
     drop(store);
     let store = Store::open(&path).unwrap();
     let v = store.read::<PVec<PVec<u64>>>("v").unwrap();
@@ -304,7 +307,7 @@ fn a_full_disk_is_an_error_before_anything_is_lost() {
 }
 
 #[test]
-fn a_disk_that_is_full_from_the_start_gives_no_half_store() {
+fn a_disk_that_is_full_from_the_start_leaves_no_partial_store() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path().join("tiny");
     let Some(_mounted) = Mounted::new(&at, &["-t", "tmpfs", "-o", "size=32k", "tmpfs"]) else {
@@ -317,10 +320,10 @@ fn a_disk_that_is_full_from_the_start_gives_no_half_store() {
 }
 
 #[test]
-fn a_read_only_file_system_can_be_read_and_says_why_it_cannot_be_written() {
+fn a_read_only_file_system_can_be_read_and_writing_names_the_reason() {
     let test = TestStore::new();
     test.create::<PMap<PString, u64>, _>("m", [("one", 1)]).unwrap();
-    // One object as a killed writer leaves it: its last commit is in the log only.
+    // An object as a killed writer leaves it: the last commit is only in the log.
     let mut session = test.write::<PMap<PString, u64>>("m").unwrap();
     session.root_mut().insert("two", 2).unwrap();
     session.commit().unwrap();
@@ -364,7 +367,7 @@ fn child_holds_a_session() {
 }
 
 #[test]
-fn two_processes_cannot_write_one_object_and_a_death_frees_it() {
+fn two_processes_cannot_write_one_object_and_a_kill_releases_it() {
     let (path, _directory) = closed_store();
     let store = Store::open(&path).unwrap();
     for die in [false, true] {
@@ -381,7 +384,7 @@ fn two_processes_cannot_write_one_object_and_a_death_frees_it() {
             assert!(matches!(error, Error::Busy { .. }), "{error}");
             assert!(error.to_string().contains("`v`"), "{error}");
         }
-        assert!(store.read::<PVec<u64>>("v").is_ok(), "a writer keeps nobody from reading");
+        assert!(store.read::<PVec<u64>>("v").is_ok(), "a writer does not prevent reading");
         if die {
             holder.kill().unwrap();
         } else {

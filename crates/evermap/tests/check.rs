@@ -1,4 +1,4 @@
-//! What a check finds: nothing in a sound store, and every kind of damage by its name.
+//! A check finds nothing in an undamaged store, and reports every kind of damage by name.
 #![allow(clippy::unwrap_used)]
 
 #[path = "check/checksums.rs"]
@@ -21,7 +21,7 @@ use evermap::{Durability, PMap, PString, PVec, Store, WriteOptions, from_iter};
 
 type Words = PMap<PString, PVec<u64>>;
 
-/// Small blocks, large ones, a block freed in between.
+/// Small blocks, large ones, and one that is freed again.
 fn fill(store: &Store, name: &str) {
     store.create::<Words, _>(name, PMap::new()).unwrap();
     let mut session = store.write::<Words>(name).unwrap();
@@ -37,7 +37,7 @@ fn fill(store: &Store, name: &str) {
     session.close().unwrap();
 }
 
-/// A closed store with one object of many blocks.
+/// Creates a closed store with one object of many blocks.
 fn closed_store() -> (PathBuf, tempfile::TempDir) {
     let test = TestStore::in_memory();
     fill(&test, "v");
@@ -48,16 +48,16 @@ fn look(path: &Path) -> Report {
     check(path, &CheckOptions::new()).unwrap()
 }
 
-/// Nothing worse than what a killed process leaves.
-fn assert_sound(path: &Path) -> Report {
+/// Asserts that there is nothing worse than the leftovers of a killed process.
+fn assert_undamaged(path: &Path) -> Report {
     let report = look(path);
     assert!(report.is_clean(), "{:#?}\n{:?}", report.findings, report.unchecked);
     report
 }
 
-/// Nothing at all.
+/// Asserts that there are no findings.
 fn assert_clean(path: &Path) -> Report {
-    let report = assert_sound(path);
+    let report = assert_undamaged(path);
     assert!(report.findings.is_empty(), "{:#?}", report.findings);
     report
 }
@@ -73,7 +73,7 @@ fn worst(report: &Report) -> &Finding {
 }
 
 #[test]
-fn a_sound_store_is_clean_and_counted_as_its_owner_counts() {
+fn an_undamaged_store_is_clean_and_its_counts_match_the_writers() {
     let test = TestStore::in_memory();
     assert_clean(&test.path());
     for name in ["a", "b", "c"] {
@@ -81,7 +81,7 @@ fn a_sound_store_is_clean_and_counted_as_its_owner_counts() {
     }
     test.rename("b", "d").unwrap();
     test.remove("a").unwrap();
-    // More than the catalog's first blocks hold.
+    // More than the first blocks of the catalog hold.
     for n in 0..200 {
         test.create::<u64, _>(&format!("small {n}"), n).unwrap();
     }
@@ -109,12 +109,12 @@ fn a_store_whose_writer_was_killed_is_clean() {
     for n in 0..5u64 {
         session.root_mut().insert(format!("new {n}").as_str(), from_iter(0..n)).unwrap();
         session.commit().unwrap();
-        // What is not committed must not be seen.
+        // Uncommitted data must not be visible.
         session.root_mut().insert("not yet", from_iter(0..n + 9)).unwrap();
         let copy = copies.path().join(n.to_string());
         copy_store(&test.path(), &copy);
-        let report = assert_sound(&copy);
-        // What the writer's growth left behind its last commit, and nothing else.
+        let report = assert_undamaged(&copy);
+        // Exactly the growth after the writer's last commit.
         assert!(report.findings.iter().all(|f| f.what == "the end of the file"));
         assert_eq!(report.objects[1].sequence, session.sequence());
         session.rollback().unwrap();
@@ -137,7 +137,7 @@ fn stores_of_earlier_builds_are_clean() {
 }
 
 #[test]
-fn a_store_is_checked_without_permission_to_write_and_while_it_is_open() {
+fn a_store_is_checked_without_write_permission_and_while_it_is_open() {
     let test = TestStore::in_memory();
     fill(&test, "v");
     let snapshot = test.read::<Words>("v").unwrap();
@@ -147,7 +147,7 @@ fn a_store_is_checked_without_permission_to_write_and_while_it_is_open() {
     drop(snapshot);
 }
 
-/// Every file with its bytes.
+/// Returns every file with its bytes.
 fn files_of(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(path).unwrap() {
@@ -162,7 +162,7 @@ fn files_of(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn a_directory_that_is_no_store_is_told() {
+fn a_directory_that_is_not_a_store_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     for path in [directory.path().to_path_buf(), directory.path().join("none")] {
         let error = check(&path, &CheckOptions::new()).unwrap_err();
@@ -170,7 +170,7 @@ fn a_directory_that_is_no_store_is_told() {
     }
 }
 
-/// Where the metadata of an object's first region lies in its file.
+/// Returns the file offset of the metadata of an object's first region.
 struct Places {
     map: usize,
     records: usize,
@@ -184,7 +184,7 @@ fn places(bytes: &[u8]) -> Places {
     Places { map: 4096, records: 4096 + chunks.next_multiple_of(64), data: meta as usize }
 }
 
-/// The first chunk that `wanted` accepts, with its state.
+/// Returns the first chunk that `wanted` accepts, with its state.
 fn chunk_where(bytes: &[u8], wanted: impl Fn(usize, u8) -> bool) -> usize {
     let places = places(bytes);
     let mut chunks = 0..places.records - places.map;
@@ -192,7 +192,7 @@ fn chunk_where(bytes: &[u8], wanted: impl Fn(usize, u8) -> bool) -> usize {
 }
 
 #[test]
-fn damage_to_the_allocator_is_found_and_named() {
+fn damage_to_the_allocators_metadata_is_reported_by_name() {
     let (path, _directory) = closed_store();
     let file = object_file(&path);
     let whole = std::fs::read(&file).unwrap();
@@ -285,7 +285,7 @@ fn damage_to_the_allocator_is_found_and_named() {
         assert!(named, "{what}: {:#?}", report.findings);
         std::fs::write(&file, &whole).unwrap();
     }
-    // Noise, and noise all over: found, and not told a million times.
+    // Noise at single positions and everywhere: it is found, but not reported a million times.
     for range in [4096..8192, 4096..places(&whole).data] {
         rewrite(&file, |bytes| {
             for (i, byte) in bytes[range.clone()].iter_mut().enumerate() {
@@ -301,7 +301,7 @@ fn damage_to_the_allocator_is_found_and_named() {
 }
 
 #[test]
-fn damage_to_files_as_a_whole_is_found_and_named() {
+fn damage_to_whole_files_is_reported_by_name() {
     let (path, _directory) = closed_store();
     let file = object_file(&path);
     let whole = std::fs::read(&file).unwrap();
@@ -328,7 +328,7 @@ fn damage_to_files_as_a_whole_is_found_and_named() {
         assert_eq!(finding.severity == Severity::Leftover, what.starts_with("the end"));
         std::fs::write(&file, &whole).unwrap();
     }
-    // Two files that changed places.
+    // Two files were swapped.
     let store = Store::open(&path).unwrap();
     fill(&store, "w");
     drop(store);
@@ -344,7 +344,7 @@ fn damage_to_files_as_a_whole_is_found_and_named() {
 }
 
 #[test]
-fn a_damaged_or_lost_catalog_is_found_whatever_the_damage() {
+fn any_damage_to_the_catalog_is_found() {
     let test = TestStore::in_memory();
     for name in ["one", "two", "three"] {
         test.create::<u64, _>(name, 1).unwrap();
@@ -374,7 +374,7 @@ fn a_damaged_or_lost_catalog_is_found_whatever_the_damage() {
         rewrite(&catalog, |bytes| bytes.truncate(cut));
         found("a cut");
     }
-    // Noise anywhere in it is found, for its pages have checksums.
+    // Noise anywhere in it is found, because its pages have checksums.
     for at in (256..3072 + 88).chain(4096..whole.len()).step_by(61) {
         rewrite(&catalog, |bytes| bytes[at] ^= 0x21);
         found(&format!("a changed byte at {at}"));
@@ -382,7 +382,7 @@ fn a_damaged_or_lost_catalog_is_found_whatever_the_damage() {
 }
 
 #[test]
-fn a_catalog_that_contradicts_itself_under_right_checksums_is_found() {
+fn an_inconsistent_catalog_with_correct_checksums_is_found() {
     let test = TestStore::in_memory();
     for name in ["one", "two", "three"] {
         test.create::<u64, _>(name, 1).unwrap();
@@ -392,7 +392,8 @@ fn a_catalog_that_contradicts_itself_under_right_checksums_is_found() {
     let whole = std::fs::read(&catalog).unwrap();
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let base = word(&whole, 512);
-    // The root is in the superblock's page: arenas, map of objects, doomed; see `catalog`.
+    // The superblock's page contains the root: arenas, map of objects, doomed objects; see
+    // `catalog`.
     let root = 3072;
     let entries = (word(&whole, root + 24) - base) as usize;
     let cells = (word(&whole, root + 32) - base) as usize;
@@ -446,7 +447,7 @@ fn a_catalog_that_contradicts_itself_under_right_checksums_is_found() {
     assert_clean(&path);
 }
 
-/// Makes the checksums of page 0 right: of its root, and with that of its head.
+/// Corrects the checksums of page 0: the root's, and then the head's.
 fn reseal_root(bytes: &mut [u8]) {
     let root = crc32c_of(&bytes[3072..4096]).to_le_bytes();
     bytes[208..212].copy_from_slice(&root);
@@ -455,7 +456,7 @@ fn reseal_root(bytes: &mut [u8]) {
     bytes[252..256].copy_from_slice(&crc32c_of(&head).to_le_bytes());
 }
 
-/// Writes the checksums of a file of one region anew, as the format has them.
+/// Recalculates the checksums of a file with one region, as the format defines them.
 fn reseal(bytes: &mut [u8]) {
     reseal_root(bytes);
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
@@ -471,7 +472,7 @@ fn reseal(bytes: &mut [u8]) {
             copy[..3072].fill(0);
         }
         let entry = crc32c_of(&copy) ^ zero;
-        // A line is 15 entries and its own checksum, a page 64 lines.
+        // A line is 15 entries and its own checksum, a page is 64 lines.
         let at = first * 4096 + page / 15 * 64 + page % 15 * 4;
         bytes[at..at + 4].copy_from_slice(&entry.to_le_bytes());
     }
@@ -483,7 +484,7 @@ fn reseal(bytes: &mut [u8]) {
 }
 
 #[test]
-fn a_name_without_a_file_and_a_file_without_a_name_are_told_apart() {
+fn missing_files_and_unknown_files_are_distinguished() {
     let (path, _directory) = closed_store();
     let file = object_file(&path);
     let other = path.join("objects").join("00112233445566778899aabbccddeeff");
@@ -492,7 +493,7 @@ fn a_name_without_a_file_and_a_file_without_a_name_are_told_apart() {
     let missing = report.findings.iter().find(|f| file.ends_with(&f.file)).unwrap();
     assert_eq!((missing.found.as_str(), missing.object.as_deref()), ("no such file", Some("v")));
     let stray = report.findings.iter().find(|f| other.ends_with(&f.file)).unwrap();
-    assert_eq!(stray.what, "the object id", "a renamed file is not the object it is named for");
+    assert_eq!(stray.what, "the object id", "a renamed file must not match its id");
     std::fs::rename(&other, &file).unwrap();
     assert_clean(&path);
 }
@@ -518,7 +519,7 @@ fn child_writes_while_it_is_checked() {
 }
 
 #[test]
-fn a_store_that_another_process_is_writing_is_sound_at_every_look() {
+fn a_store_that_is_being_written_always_checks_clean() {
     let (path, _directory) = closed_store();
     let mut process = child("child_writes_while_it_is_checked", &[path.to_str().unwrap()]);
     let mut output = BufReader::new(process.stdout.take().unwrap());
@@ -529,24 +530,24 @@ fn a_store_that_another_process_is_writing_is_sound_at_every_look() {
     }
     let mut sequences = Vec::new();
     for _ in 0..60 {
-        let report = assert_sound(&path);
+        let report = assert_undamaged(&path);
         assert!(report.findings.is_empty(), "{:#?}", report.findings);
         sequences.push(report.objects[1].sequence);
     }
     process.kill().unwrap();
     process.wait().unwrap();
     assert!(sequences.is_sorted() && sequences[59] > sequences[0], "{sequences:?}");
-    assert_sound(&path);
+    assert_undamaged(&path);
 }
 
-/// In a mount namespace of its own: the store on a file system that nobody can write to.
+/// Runs in its own mount namespace with the store on a read-only file system.
 #[test]
 #[ignore = "a child of the test below"]
-fn child_checks_what_it_cannot_write() {
+fn child_checks_a_read_only_store() {
     let (Some(path), Some(copy)) = (argument(0), argument(1)) else { return };
     let path = Path::new(&path);
     assert!(std::fs::write(path.join("new"), b"x").is_err(), "the file system is writable");
-    assert_sound(path);
+    assert_undamaged(path);
     evermap::tools::backup(path, &copy, &evermap::tools::BackupOptions::new()).unwrap();
     assert_clean(Path::new(&copy));
     let error = check(path, &CheckOptions::new().repair(true)).unwrap_err();
@@ -555,7 +556,7 @@ fn child_checks_what_it_cannot_write() {
 }
 
 #[test]
-fn a_store_on_a_read_only_file_system_is_checked_and_copied_also_after_a_kill() {
+fn a_store_on_a_read_only_file_system_can_be_checked_and_copied_even_after_a_kill() {
     let test = TestStore::in_memory();
     fill(&test, "v");
     let mut session = test.write::<Words>("v").unwrap();
@@ -564,7 +565,7 @@ fn a_store_on_a_read_only_file_system_is_checked_and_copied_also_after_a_kill() 
     let copies = tempfile::tempdir().unwrap();
     let (path, copy) = (copies.path().join("store"), copies.path().join("copy"));
     copy_store(&test.path(), &path);
-    // Something that a repair would do, could it.
+    // Leftovers that a repair would remove if it could write.
     std::fs::write(path.join("building").join("00112233445566778899aabbccddeeff"), b"x").unwrap();
     drop(session);
     let script =
@@ -572,7 +573,7 @@ fn a_store_on_a_read_only_file_system_is_checked_and_copied_also_after_a_kill() 
     let mut command = std::process::Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
     command.arg(&path).arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "child_checks_what_it_cannot_write", "--ignored", "--nocapture"]);
+    command.args(["--exact", "child_checks_a_read_only_store", "--ignored", "--nocapture"]);
     command.env("EVERMAP_TEST_ARGUMENT_0", &path).env("EVERMAP_TEST_ARGUMENT_1", &copy);
     let Ok(output) = command.output() else {
         eprintln!("SKIPPED: no `unshare` here");
@@ -580,7 +581,7 @@ fn a_store_on_a_read_only_file_system_is_checked_and_copied_also_after_a_kill() 
     };
     let said = String::from_utf8_lossy(&output.stderr);
     if said.contains("unshare:") || said.contains("mount:") {
-        eprintln!("SKIPPED: no mount of one's own here: {said}");
+        eprintln!("SKIPPED: cannot mount here: {said}");
         return;
     }
     let out = String::from_utf8_lossy(&output.stdout);

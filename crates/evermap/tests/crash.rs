@@ -1,4 +1,4 @@
-//! What is there after a kill, at chosen instants; `kills` has the kills at any.
+//! State of a store after a kill at chosen moments. `kills` covers arbitrary moments.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -10,7 +10,7 @@ use common::{LOG_REQUIRED, TestStore, argument, child, copy_store, lose_progress
 use evermap::tools::{CheckOptions, check};
 use evermap::{Error, PMap, PString, PVec, Persist, Store, WriteOptions};
 
-/// Three views of the same number: they agree in every commit and only there.
+/// Three views of the same number that agree only in committed states.
 #[derive(Persist)]
 #[repr(C)]
 struct State {
@@ -24,7 +24,7 @@ fn new_state(store: &Store) {
     store.create::<State, _>("state", source).unwrap();
 }
 
-/// Makes state `number` of the one before it.
+/// Changes the previous state to state `number`.
 fn step(mut root: evermap::Mut<'_, State>, number: u64) -> Result<(), Error> {
     let mut state = root.fields();
     *state.number = number;
@@ -63,7 +63,7 @@ fn check_whole(state: &State) {
 }
 
 #[test]
-fn a_session_that_was_killed_after_its_commit_left_the_commit() {
+fn a_commit_survives_a_kill_of_its_session() {
     for readers_first in [false, true] {
         let test = TestStore::new();
         new_state(&test);
@@ -75,8 +75,8 @@ fn a_session_that_was_killed_after_its_commit_left_the_commit() {
             session.commit().unwrap();
         }
         step(session.root_mut(), 6).unwrap();
-        // As a kill leaves the files: applied wholly, and (what a power cut may leave) only the
-        // log and not one applied page.
+        // A kill leaves the files completely applied. A power failure may leave the log and no
+        // applied page.
         let copies = tempfile::tempdir().unwrap();
         let applied = copies.path().join("applied");
         let lagging = copies.path().join("lagging");
@@ -85,7 +85,8 @@ fn a_session_that_was_killed_after_its_commit_left_the_commit() {
         let file = object_file(&lagging);
         let grown = std::fs::read(&file).unwrap();
         let mut torn = before_bytes.clone();
-        // Fresh memory is flushed before the commit that adds it; the flag before the log.
+        // Fresh memory is flushed before the commit that adds it; the flag is flushed before the
+        // log.
         torn.extend_from_slice(&grown[before_bytes.len()..]);
         torn[248..252].copy_from_slice(&LOG_REQUIRED);
         std::fs::write(&file, torn).unwrap();
@@ -114,7 +115,7 @@ fn a_session_that_was_killed_after_its_commit_left_the_commit() {
 }
 
 #[test]
-fn a_log_that_is_missing_is_named_and_nothing_is_changed() {
+fn a_missing_log_is_an_error_and_nothing_is_changed() {
     let test = TestStore::new();
     new_state(&test);
     let mut session = test.write::<State>("state").unwrap();
@@ -136,16 +137,16 @@ fn a_log_that_is_missing_is_named_and_nothing_is_changed() {
 }
 
 #[test]
-fn a_log_cut_or_damaged_anywhere_gives_an_older_commit_or_an_error() {
+fn a_log_truncated_or_damaged_anywhere_yields_an_older_commit_or_an_error() {
     let test = TestStore::new();
     new_state(&test);
-    // Three commits that fit into what the object has, so that the file before them is what a
-    // power cut may leave of it when not one page was written back.
+    // Three commits that need no growth, so the file before them is what a power failure may leave
+    // if no page was written back.
     let copies = tempfile::tempdir().unwrap();
     let (first, mut lagging, file) = (1..)
         .find_map(|attempt| {
             let before = std::fs::read(object_file(&test.path())).unwrap();
-            // Nothing is kept back: each commit is applied at once.
+            // No page is retained: each commit is applied at once.
             let options = WriteOptions::new().hot_bytes_max(0);
             let mut session = test.write_with::<State>("state", &options).unwrap();
             let first = session.number;
@@ -196,9 +197,9 @@ fn a_log_cut_or_damaged_anywhere_gives_an_older_commit_or_an_error() {
     }
 }
 
-/// A log is emptied by a header; what its last use left stays behind it.
+/// A reset writes a header; the records of the previous use stay after it.
 #[test]
-fn a_log_that_was_used_before_tells_damage_from_what_its_last_use_left() {
+fn a_reused_log_distinguishes_damage_from_old_records() {
     let test = TestStore::new();
     new_state(&test);
     let mut session = test.write::<State>("state").unwrap();
@@ -229,7 +230,7 @@ fn a_log_that_was_used_before_tells_damage_from_what_its_last_use_left() {
     let log_of = |path: &Path| object_file(path).with_extension("log");
     let before = std::fs::read(log_of(&emptied)).unwrap();
     let whole = std::fs::read(log_of(&used)).unwrap();
-    assert_eq!(before[8192..8196], *b"evR2", "nothing of the last use is there");
+    assert_eq!(before[8192..8196], *b"evR2", "no record of the previous use is left");
     let records: Vec<usize> = (8192..whole.len())
         .step_by(512)
         .filter(|&at| whole[at..at + 4] == *b"evR2" && whole[at + 8..at + 16] == whole[8200..8208])
@@ -248,7 +249,7 @@ fn a_log_that_was_used_before_tells_damage_from_what_its_last_use_left() {
     }
     let newest = if whole[..4096] == before[..4096] { 4096 } else { 0 };
     assert_eq!(after(&|log| log[newest + 24] ^= 1), None);
-    // Zeros in place of a record, or what the last use left there: a disk that lost a write.
+    // Zeros in place of a record, or the previous use's bytes there: a disk that lost a write.
     for (record, next) in records.iter().zip([records[1], records[2], whole.len()]) {
         assert_eq!(after(&|log| log[*record..next].fill(0)), None);
     }
@@ -256,7 +257,8 @@ fn a_log_that_was_used_before_tells_damage_from_what_its_last_use_left() {
     assert_eq!(after(&lost), None);
     let report = check(&used, &CheckOptions::new()).unwrap();
     assert!(report.is_damaged(), "{report:#?}");
-    // After a power cut that took the progress, only the last record may look like a torn write.
+    // After a power failure that lost the progress, only the last record may look like a torn
+    // write.
     let cut = |change: &dyn Fn(&mut [u8])| {
         after(&|log| {
             lose_progress(log);
@@ -277,7 +279,7 @@ fn a_log_that_was_used_before_tells_damage_from_what_its_last_use_left() {
 }
 
 #[test]
-fn a_catalog_of_which_a_power_cut_left_only_some_pages_is_completed_from_its_log() {
+fn a_partly_written_catalog_is_recovered_from_its_log() {
     let test = TestStore::new();
     for name in ["a", "b"] {
         test.create::<u64, _>(name, 1).unwrap();
@@ -318,8 +320,8 @@ fn child_forks_with_a_session() {
     let store = Store::open(&path).unwrap();
     let mut session = store.write::<State>("state").unwrap();
     step(session.root_mut(), 1).unwrap();
-    // SAFETY: the child below calls the library, which it may as this process has no other
-    // thread that holds a lock, and ends without returning.
+    // SAFETY: no other thread of this process holds a lock, so the child may call the library. It
+    // ends without returning.
     let forked = unsafe { libc::fork() };
     if forked == 0 {
         let refused = matches!(session.commit(), Err(Error::Forked { .. }))
@@ -333,7 +335,7 @@ fn child_forks_with_a_session() {
     // SAFETY: waits for the child made above.
     unsafe { libc::waitpid(forked, &raw mut status, 0) };
     assert_eq!(libc::WEXITSTATUS(status), 7, "the forked child was not refused");
-    // The parent's lock and its grown memory are untouched by what the child dropped.
+    // The parent's lock and its grown memory are unaffected by the child.
     println!("\nforked");
     let _ = std::io::stdin().read_line(&mut String::new());
     step(session.root_mut(), 2).unwrap();
@@ -342,7 +344,7 @@ fn child_forks_with_a_session() {
 }
 
 #[test]
-fn a_forked_child_can_neither_commit_nor_take_the_session_from_its_parent() {
+fn a_forked_child_can_neither_commit_nor_end_its_parents_session() {
     let test = TestStore::new();
     new_state(&test);
     let mut process = child("child_forks_with_a_session", &[test.path().to_str().unwrap()]);

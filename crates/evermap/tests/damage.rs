@@ -1,9 +1,10 @@
-//! Every kind of damage to every file, and what opening the store makes of it: a typed error that
-//! names the file, or data that is right. Never a signal, a panic or a hang; so each opening is a
-//! process of its own, with a time limit.
+//! Every kind of damage to every file, and the result of opening the store.
+//!
+//! The result must be a typed error that names the file, or correct data. It must never be a
+//! signal, a panic or a hang, so each open runs in its own process with a time limit.
 //!
 //! The result is a table in `docs/damage.md`. This test compares the two; `EVERMAP_WRITE_DAMAGE=1`
-//! writes the table anew.
+//! writes the table again.
 #![allow(clippy::unwrap_used)]
 
 #[path = "damage/chance.rs"]
@@ -21,11 +22,11 @@ use common::{Random, TestStore, copy_store};
 use evermap::{PVec, from_iter};
 use opening::{ELEMENTS, OBJECT, Outcome, WAYS, open_in_child};
 
-/// The version of the last commit, and of the one that an old copy has.
+/// Versions of the last commit and of an old copy.
 const VERSION_LAST: u64 = 4;
 const VERSION_OLD: u64 = 2;
 
-/// How the store's processes left it before it was damaged.
+/// How the store's last process ended before the damage.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Left {
     /// Closed: the object has no log.
@@ -43,7 +44,7 @@ enum Which {
     CatalogLog,
 }
 
-/// Stores in all the states that rows begin with or borrow files from.
+/// Stores in all states that rows start from or take files from.
 struct Scenes {
     directory: tempfile::TempDir,
 }
@@ -87,7 +88,7 @@ impl Scenes {
     }
 }
 
-/// Where a file of a store is.
+/// Returns the path of a file of the store.
 fn file_of(store: &Path, which: Which) -> PathBuf {
     match which {
         Which::Object => object_named(store, OBJECT),
@@ -97,7 +98,7 @@ fn file_of(store: &Path, which: Which) -> PathBuf {
     }
 }
 
-/// The file whose superblock has this name.
+/// Returns the file whose superblock has this name.
 fn object_named(store: &Path, name: &str) -> PathBuf {
     let entries = std::fs::read_dir(store.join("objects")).unwrap();
     let mut paths = entries.map(|e| e.unwrap().path()).filter(|p| p.extension().is_none());
@@ -107,7 +108,7 @@ fn object_named(store: &Path, name: &str) -> PathBuf {
     paths.find(has_name).unwrap()
 }
 
-/// What is done to a file.
+/// Kind of damage.
 #[derive(Clone, Copy)]
 enum Damage {
     Half,
@@ -115,9 +116,9 @@ enum Damage {
     OneByteLess,
     HeaderRandom,
     HeaderZero,
-    /// 4 KiB of random bytes at a place in the file.
+    /// 4 KiB of random bytes at a position in the file.
     Random(Place),
-    /// The file from another store, from this store's other object, or an old one of its own.
+    /// The file of another store, of this store's other object, or an older version of the file.
     FromOtherStore,
     FromOtherObject,
     Old,
@@ -125,7 +126,7 @@ enum Damage {
     Directory,
     Symlink,
     Fifo,
-    /// Mode 000, opened by somebody who is not root.
+    /// Mode 000, opened by a user that is not root.
     NoPermissions,
 }
 
@@ -137,7 +138,7 @@ enum Place {
     Data,
     /// The table of checksums.
     Checksums,
-    /// In the middle of the first, and of the last record of a log.
+    /// In the middle of the first or the last record of a log.
     FirstRecord,
     LastRecord,
 }
@@ -167,7 +168,7 @@ impl Damage {
         }
     }
 
-    /// Does it to the file; false where this cannot be done here.
+    /// Damages the file. Returns false if that is not possible on this machine.
     fn inflict(self, scenes: &Scenes, store: &Path, left: Left, which: Which) -> bool {
         let file = file_of(store, which);
         let scene = if left == Left::Closed { "closed" } else { "killed" };
@@ -191,7 +192,7 @@ impl Damage {
             Damage::Old => {
                 bytes = std::fs::read(file_of(&scenes.path("killed, old"), which)).unwrap()
             }
-            Damage::NoPermissions => return give_to_nobody(scenes, store, &file),
+            Damage::NoPermissions => return give_to_other_user(scenes, store, &file),
             Damage::Removed | Damage::Directory | Damage::Symlink | Damage::Fifo => {
                 std::fs::remove_file(&file).unwrap();
                 match self {
@@ -215,7 +216,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize
 }
 
-/// Where a place is in the file, from the description of the format.
+/// Returns the file offset of a position, from the description of the format.
 fn offset_of(bytes: &[u8], place: Place) -> usize {
     let records = || {
         let is_record = |at: &usize| bytes[*at..].starts_with(b"evR2");
@@ -231,9 +232,10 @@ fn offset_of(bytes: &[u8], place: Place) -> usize {
     }
 }
 
-/// Makes the store another user's, who may not open one of its files; root may open everything.
-fn give_to_nobody(scenes: &Scenes, store: &Path, file: &Path) -> bool {
-    // SAFETY: asks a question.
+/// Makes another user the owner of the store, with one file that it may not open. Root may open
+/// everything.
+fn give_to_other_user(scenes: &Scenes, store: &Path, file: &Path) -> bool {
+    // SAFETY: the call only returns a number.
     if unsafe { libc::geteuid() } == 0 {
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(scenes.directory.path(), open).unwrap();
@@ -244,7 +246,7 @@ fn give_to_nobody(scenes: &Scenes, store: &Path, file: &Path) -> bool {
     true
 }
 
-/// What must come of an opening.
+/// Required result of opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Must {
     /// A typed error that names the file.
@@ -253,11 +255,11 @@ enum Must {
     Last,
     /// The last commit or a typed error.
     ErrOrLast,
-    /// A commit, not the last one: what is missing cannot be told from what a power cut tore.
+    /// A commit before the last one: the loss looks like a torn write of a power failure.
     Older,
-    /// It opens: what is damaged is not looked at before it is used.
+    /// Opening succeeds: the damaged data is not verified before it is used.
     Opens,
-    /// It opens, or an error says why not.
+    /// Opening succeeds, or an error names the reason.
     ErrOrOpens,
 }
 
@@ -277,7 +279,7 @@ impl Must {
     }
 }
 
-/// One row: the scene, the file, what is done to it, and what must come of reading and writing.
+/// One row: the scene, the file, the damage, and the required results of reading and writing.
 type Row = (Left, Which, Damage, [Must; 4]);
 
 fn rows() -> Vec<Row> {
@@ -311,7 +313,7 @@ fn rows() -> Vec<Row> {
     ];
     for (left, which) in essential {
         for damage in always {
-            // The second half of a log may be what was written ahead for records to come.
+            // The second half of a log may be space written ahead for later records.
             let ahead = which == CatalogLog && matches!(damage, Half);
             rows.push((left, which, damage, [if ahead { ErrOrLast } else { Err }; 4]));
         }
@@ -320,8 +322,8 @@ fn rows() -> Vec<Row> {
     {
         rows.push((left, which, OneByteLess, [Err; 4]));
         rows.push((left, which, Damage::Random(Place::Superblock), [Err; 4]));
-        // Data and metadata are compared with their checksums when it is asked for. The log may
-        // have the damaged lines newer. The catalog is always compared.
+        // Data and metadata are verified on request. The log may have newer versions of the damaged
+        // lines. The catalog is always verified.
         let metadata = Damage::Random(Place::Allocator);
         if which == Object {
             rows.push((left, which, FromOtherObject, [Err; 4]));
@@ -341,7 +343,7 @@ fn rows() -> Vec<Row> {
     rows.push((Killed, CatalogLog, OneByteLess, [Last; 4]));
     rows.push((Killed, CatalogLog, Damage::Random(Place::FirstRecord), [Err; 4]));
     rows.push((Killed, CatalogLog, Damage::Random(Place::LastRecord), [Err; 4]));
-    // What was emptied holds nothing: its headers are needed, its second half is not.
+    // An emptied log has no records: its headers are needed, its second half is not.
     rows.push((Closed, CatalogLog, Empty, [Err; 4]));
     rows.push((Closed, CatalogLog, Half, [Last; 4]));
     rows.push((Closed, CatalogLog, HeaderZero, [ErrOrLast; 4]));
@@ -378,7 +380,7 @@ fn name_of(left: Left, which: Which) -> &'static str {
     }
 }
 
-/// What the ways of opening came to, in few words.
+/// Short description of the results of all ways of opening.
 fn cell(outcomes: &[Outcome]) -> String {
     let shown = |n: usize| shown(&outcomes[n]);
     let both = |first: usize| {
@@ -389,7 +391,7 @@ fn cell(outcomes: &[Outcome]) -> String {
     if quick == full { quick } else { format!("{quick}; verified: {full}") }
 }
 
-/// A line a kind of damage, a column a file.
+/// One line per kind of damage, one column per file.
 fn table_of(cells: &[(&'static str, &'static str, String)]) -> String {
     let mut names: Vec<&str> = Vec::new();
     let mut titles: Vec<&str> = Vec::new();
@@ -414,7 +416,7 @@ fn table_of(cells: &[(&'static str, &'static str, String)]) -> String {
 }
 
 #[test]
-fn damage_of_every_kind_to_every_file_is_an_error_or_does_no_harm() {
+fn every_damage_to_every_file_is_an_error_or_harmless() {
     let scenes = Scenes::new();
     let mut cells = Vec::new();
     let mut failures = Vec::new();
@@ -425,7 +427,7 @@ fn damage_of_every_kind_to_every_file_is_an_error_or_does_no_harm() {
             let store = scenes.set(left);
             damage.inflict(&scenes, &store, left, which);
             let root = matches!(damage, Damage::NoPermissions)
-                // SAFETY: asks a question.
+                // SAFETY: the call only returns a number.
                 && unsafe { libc::geteuid() } == 0;
             let outcome = open_in_child(&store, how, if root { "as nobody" } else { "" });
             if !must.is_met(&outcome) {
@@ -447,11 +449,11 @@ fn damage_of_every_kind_to_every_file_is_an_error_or_does_no_harm() {
     compare_with_the_documentation(&table);
 }
 
-/// The table in the documentation is this run's.
+/// The table in the documentation must match this run's.
 fn compare_with_the_documentation(table: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/damage.md");
     let Ok(text) = std::fs::read_to_string(&path) else {
-        println!("SKIPPED: no {}: this is the crate without its repository", path.display());
+        println!("SKIPPED: no {}: the crate was packaged without its repository", path.display());
         return;
     };
     let (begin, end) = ("<!-- table: begin -->\n\n", "\n<!-- table: end -->");

@@ -1,4 +1,4 @@
-//! Objects that go from one store to another as a file.
+//! Export of objects to files and import into other stores.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -49,7 +49,7 @@ fn imported(store: &Store, file: &[u8], name: &str) -> Result<ImportReport, Erro
 }
 
 #[test]
-fn an_object_is_the_same_in_another_store_at_other_addresses() {
+fn an_imported_object_is_equal_at_other_addresses() {
     let one = TestStore::in_memory();
     let other = TestStore::in_memory();
     words(&one, 900);
@@ -61,7 +61,7 @@ fn an_object_is_the_same_in_another_store_at_other_addresses() {
     let relocation = report.relocation.unwrap();
     assert!(relocation.count(HitKind::Typed) > 1_800 && relocation.moved.len() == 1);
     assert_words(&other, "kept", 900);
-    // It grows like any other.
+    // The imported object can grow.
     let mut session = other.write::<Words>("kept").unwrap();
     session.root_mut().insert("more", from_iter(0..300_000)).unwrap();
     session.commit().unwrap();
@@ -70,7 +70,7 @@ fn an_object_is_the_same_in_another_store_at_other_addresses() {
 }
 
 #[test]
-fn an_object_comes_back_to_its_own_addresses_when_they_are_free() {
+fn an_import_reuses_the_objects_own_addresses_if_they_are_free() {
     let store = TestStore::in_memory();
     words(&store, 300);
     let base = store.info("words").unwrap().base_address;
@@ -86,7 +86,7 @@ fn an_object_comes_back_to_its_own_addresses_when_they_are_free() {
 }
 
 #[test]
-fn raw_objects_of_several_regions_and_with_a_key_are_carried_whole() {
+fn raw_objects_with_several_regions_and_a_key_are_exported_completely() {
     let one = TestStore::in_memory();
     let other = TestStore::in_memory();
     let key = ApplicationKey::named("audio");
@@ -98,12 +98,12 @@ fn raw_objects_of_several_regions_and_with_a_key_are_carried_whole() {
     for number in 0..600u64 {
         let bytes = 16 + (number % 40) as usize * 700;
         let node = session.heap().allocate_zeroed(bytes, 8).unwrap().cast::<u64>();
-        // SAFETY: a node has two words at least.
+        // SAFETY: a node has at least two words.
         unsafe { node.write(last) };
-        // SAFETY: as above.
+        // SAFETY: a node has at least two words.
         unsafe { node.add(1).write(number) };
         last = node.as_ptr() as u64;
-        // SAFETY: the tag is no Rust type's.
+        // SAFETY: the tag belongs to no Rust type.
         unsafe { session.set_root(Some(node.cast()), 16, [3; 16], "a list") }.unwrap();
     }
     session.commit().unwrap();
@@ -121,14 +121,14 @@ fn raw_objects_of_several_regions_and_with_a_key_are_carried_whole() {
         assert!(snapshot.contains(node.addr(), 16));
         // SAFETY: a node of the object.
         assert_eq!(unsafe { *node.add(1) }, number);
-        // SAFETY: as above.
+        // SAFETY: a node of the object.
         node = std::ptr::with_exposed_provenance(unsafe { *node } as usize);
     }
     assert!(node.is_null());
 }
 
 #[test]
-fn what_nothing_is_allocated_in_is_left_out() {
+fn unallocated_memory_is_not_exported() {
     let store = TestStore::in_memory();
     store.create::<PVec<PVec<u64>>, _>("numbers", PVec::new()).unwrap();
     let mut session = store.write::<PVec<PVec<u64>>>("numbers").unwrap();
@@ -151,9 +151,9 @@ fn pointers_to_other_objects_are_refused_unless_forced() {
     store.create_raw("raw").unwrap();
     let mut session = store.write_raw("raw").unwrap();
     let root = session.heap().allocate_zeroed(64, 8).unwrap();
-    // SAFETY: inside of the block.
+    // SAFETY: inside the block.
     unsafe { root.cast::<u64>().add(3).write(other + 70_000) };
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(root), 64, [0; 16], "") }.unwrap();
     session.commit().unwrap();
     session.close().unwrap();
@@ -169,7 +169,7 @@ fn pointers_to_other_objects_are_refused_unless_forced() {
 }
 
 #[test]
-fn names_that_are_taken_or_none_are_refused_and_leave_nothing() {
+fn taken_or_invalid_names_are_refused_and_leave_nothing() {
     let store = TestStore::in_memory();
     words(&store, 10);
     let file = exported(&store, "words");
@@ -185,7 +185,7 @@ fn names_that_are_taken_or_none_are_refused_and_leave_nothing() {
 }
 
 #[test]
-fn damaged_cut_and_foreign_files_are_typed_errors_and_leave_nothing() {
+fn damaged_truncated_and_foreign_files_are_typed_errors_and_leave_nothing() {
     let mut random = Random::from_environment("damaged exports");
     let store = TestStore::in_memory();
     words(&store, 60);
@@ -205,7 +205,7 @@ fn damaged_cut_and_foreign_files_are_typed_errors_and_leave_nothing() {
         bytes[at] ^= 1 << random.below(8);
         tries.push(bytes);
     }
-    // A run left out, and one told twice.
+    // One run is missing, and one is there twice.
     let run =
         4160..4160 + 16 + 4096 * u32::from_le_bytes(sound[4168..4172].try_into().unwrap()) as usize;
     tries.push([&sound[..run.start], &sound[run.end..]].concat());

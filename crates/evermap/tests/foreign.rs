@@ -1,4 +1,4 @@
-//! What commits of raw sessions do about pointers that lead out of the object.
+//! Commits of raw sessions with pointers that lead out of the object.
 #![allow(clippy::unwrap_used)]
 
 use std::ptr::NonNull;
@@ -24,13 +24,13 @@ fn options(action: ForeignPointers) -> WriteOptions {
     WriteOptions::new().foreign_pointers(action)
 }
 
-/// A block of words.
+/// Allocates a block of words.
 fn words(session: &RawSession, count: usize) -> NonNull<u64> {
     session.heap().allocate_zeroed(count * 8, 8).unwrap().cast()
 }
 
 fn store_word(block: NonNull<u64>, index: usize, word: u64) {
-    // SAFETY: tests give an index within the block that `words` made.
+    // SAFETY: tests pass an index inside the block that `words` allocated.
     unsafe { block.add(index).write(word) };
 }
 
@@ -39,7 +39,7 @@ fn address_of<T>(value: &T) -> u64 {
 }
 
 #[test]
-fn a_pointer_to_the_processs_memory_is_reported_once_a_place() {
+fn a_pointer_to_process_memory_is_reported_once_per_location() {
     let place = place();
     let mut session = place.store.write_raw("raw").unwrap();
     let block = words(&session, 10_000);
@@ -58,14 +58,14 @@ fn a_pointer_to_the_processs_memory_is_reported_once_a_place() {
     store_word(block, 3, address_of(&on_stack));
     store_word(block, 5, 1);
     assert!(session.commit().unwrap());
-    assert_eq!(session.foreign_pointers(), [], "the place was reported");
+    assert_eq!(session.foreign_pointers(), [], "the location was already reported");
     session.close().unwrap();
-    // The object is not bound to anything: no pointer leads into a program.
+    // The object is not bound to a program: no pointer leads into one.
     drop(place.store.read_raw("raw").unwrap());
 }
 
 #[test]
-fn a_refused_commit_changes_nothing_and_can_be_mended() {
+fn a_refused_commit_changes_nothing_and_can_be_corrected() {
     let place = place();
     let refuse = options(ForeignPointers::Refuse);
     let mut session = place.store.write_raw_with("raw", &refuse).unwrap();
@@ -91,13 +91,13 @@ fn a_refused_commit_changes_nothing_and_can_be_mended() {
     store_word(block, 1, address_of(&local));
     assert!(session.commit().is_err());
     session.rollback().unwrap();
-    // SAFETY: the block is there.
+    // SAFETY: the block is allocated.
     assert_eq!(unsafe { (block.read(), block.add(1).read()) }, (2, 0));
     assert!(!session.commit().unwrap());
 }
 
 #[test]
-fn a_foreign_pointer_behind_many_expected_and_freed_ones_is_refused() {
+fn a_foreign_pointer_after_many_allowed_and_freed_ones_is_refused() {
     const MANY: usize = 20_000;
     let place = place();
     let refuse = options(ForeignPointers::Refuse);
@@ -123,7 +123,7 @@ fn a_foreign_pointer_behind_many_expected_and_freed_ones_is_refused() {
 }
 
 #[test]
-fn threads_that_share_an_object_are_told_of_foreign_pointers_and_other_builds() {
+fn shared_writers_get_errors_for_foreign_pointers_and_other_builds() {
     let place = place();
     let share = |action| {
         let options = ShareOptions::new().write_options(options(action));
@@ -152,7 +152,7 @@ fn threads_that_share_an_object_are_told_of_foreign_pointers_and_other_builds() 
     let again = share(ForeignPointers::Report);
     shared.begin_write().unwrap();
     let block = allocate(&shared);
-    let code = threads_that_share_an_object_are_told_of_foreign_pointers_and_other_builds as fn();
+    let code = shared_writers_get_errors_for_foreign_pointers_and_other_builds as fn();
     store_word(block, 0, code as usize as u64);
     assert!(shared.commit().unwrap());
     assert_eq!(again.foreign_pointers().unwrap().len(), 1);
@@ -160,7 +160,7 @@ fn threads_that_share_an_object_are_told_of_foreign_pointers_and_other_builds() 
     drop(again);
     shared.close().unwrap();
 
-    // Another place of the code is another build.
+    // Another address of the code means another build.
     change_record(&object_file(&place), |record| record[64] ^= 0x10);
     let shared = place.store.share_raw("raw", &ShareOptions::new());
     assert!(matches!(shared, Err(Error::OtherBuild { .. })), "{:?}", shared.err());
@@ -170,7 +170,7 @@ fn threads_that_share_an_object_are_told_of_foreign_pointers_and_other_builds() 
     drop(store.share_raw("raw", &ShareOptions::new()).unwrap());
 }
 
-/// Changes the record of code in an object file, and makes its checksums right.
+/// Changes the record of code in an object file, and corrects its checksums.
 fn change_record(file: &std::path::Path, change: impl FnOnce(&mut [u8])) {
     let mut bytes = std::fs::read(file).unwrap();
     let (head, record) = bytes[..4096].split_at_mut(3072);
@@ -178,7 +178,7 @@ fn change_record(file: &std::path::Path, change: impl FnOnce(&mut [u8])) {
     record[12..16].fill(0);
     let sum = crc32c::crc32c(record);
     record[12..16].copy_from_slice(&sum.to_le_bytes());
-    // The root area's checksum is in the head, whose own counts it.
+    // The root area's checksum is in the head, which has a checksum too.
     head[208..212].copy_from_slice(&crc32c::crc32c(record).to_le_bytes());
     let (mut counted, zeros) = (head.to_vec(), [0; 8]);
     counted[248..256].copy_from_slice(&zeros);
@@ -187,12 +187,16 @@ fn change_record(file: &std::path::Path, change: impl FnOnce(&mut [u8])) {
 }
 
 #[test]
-fn allowing_looks_at_nothing_and_records_nothing() {
+fn allowed_foreign_pointers_are_neither_checked_nor_recorded() {
     let place = place();
     let allow = options(ForeignPointers::Allow);
     let mut session = place.store.write_raw_with("raw", &allow).unwrap();
     let block = words(&session, 8);
-    store_word(block, 0, allowing_looks_at_nothing_and_records_nothing as fn() as usize as u64);
+    store_word(
+        block,
+        0,
+        allowed_foreign_pointers_are_neither_checked_nor_recorded as fn() as usize as u64,
+    );
     assert!(session.commit().unwrap());
     assert_eq!(session.foreign_pointers(), []);
     session.close().unwrap();
@@ -223,7 +227,7 @@ fn a_pointer_to_code_records_the_build_and_another_build_is_refused_by_name() {
     let file = object_file(&place);
     let bytes = std::fs::read(&file).unwrap();
     assert_eq!(&bytes[3072..3080], b"EVMCODE\n");
-    // A record that was changed is damage, to readers and to writers.
+    // A changed record is damage, to readers and to writers.
     for bit in [3072 * 8, 3079 * 8 + 7, 3080 * 8, 3100 * 8 + 5, 3136 * 8 + 63, 4095 * 8] {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
@@ -236,7 +240,7 @@ fn a_pointer_to_code_records_the_build_and_another_build_is_refused_by_name() {
         }
     }
     std::fs::write(&file, &bytes).unwrap();
-    // It is taken away on request.
+    // It is removed on request.
     let mut session = place.store.write_raw("raw").unwrap();
     store_word(block, 0, 0);
     session.forget_code().unwrap();
@@ -246,7 +250,7 @@ fn a_pointer_to_code_records_the_build_and_another_build_is_refused_by_name() {
 }
 
 #[test]
-fn a_protected_session_looks_as_well() {
+fn a_protected_session_checks_pointers_too() {
     let place = place();
     let session = place.store.write_raw("raw").unwrap();
     let mut session = session.protect(Protection::Pages).unwrap();
@@ -264,7 +268,7 @@ fn a_protected_session_looks_as_well() {
 }
 
 #[test]
-fn another_store_is_elsewhere_and_other_objects_of_the_store_are_not() {
+fn pointers_to_other_stores_are_foreign_and_to_other_objects_of_the_store_are_not() {
     let (place, other) = (place(), place());
     place.store.create_raw("second").unwrap();
     let mut session = place.store.write_raw("raw").unwrap();
@@ -315,7 +319,7 @@ fn random_words_numbers_and_texts_are_not_reported() {
 }
 
 #[test]
-fn sessions_of_a_rust_type_are_not_looked_at() {
+fn typed_sessions_are_not_checked() {
     let place = place();
     place.store.create::<Ptr<u64>, _>("typed", Ptr::null()).unwrap();
     let refuse = options(ForeignPointers::Refuse);
@@ -326,20 +330,17 @@ fn sessions_of_a_rust_type_are_not_looked_at() {
 }
 
 #[test]
-fn an_object_of_another_build_opens_if_that_is_asked_for() {
+fn an_object_of_another_build_opens_on_request() {
     let place = place();
     let mut session = place.store.write_raw("raw").unwrap();
     let block = words(&session, 1);
-    store_word(
-        block,
-        0,
-        an_object_of_another_build_opens_if_that_is_asked_for as fn() as usize as u64,
-    );
+    store_word(block, 0, an_object_of_another_build_opens_on_request as fn() as usize as u64);
     session.commit().unwrap();
     session.close().unwrap();
     let file = object_file(&place);
     let path = place.directory.path().join("store");
-    // Another process has this program elsewhere, or another build: here the record says so.
+    // Another process has this program at another address, or another build. Here the record is
+    // changed to say so.
     let run = |verb: &str| {
         let program = std::env::current_exe().unwrap();
         let mut command = std::process::Command::new(program);
@@ -350,7 +351,7 @@ fn an_object_of_another_build_opens_if_that_is_asked_for() {
     };
     let refused = run("refuse");
     if refused.contains("opened") {
-        eprintln!("SKIPPED: code is not put at random addresses here");
+        eprintln!("SKIPPED: code is not at random addresses here");
         return;
     }
     assert!(refused.contains("has pointers into foreign-"), "{refused}");

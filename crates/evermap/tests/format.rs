@@ -1,6 +1,6 @@
-//! Files of earlier builds open: one store of each released format is kept under `tests/format`.
-//! `EVERMAP_WRITE_FORMAT=1 cargo test --test format -- --ignored` writes the store of the current
-//! format again. Run it for a new format version only.
+//! Files of earlier builds can be opened: `tests/format` contains one store of each released
+//! format. `EVERMAP_WRITE_FORMAT=1 cargo test --test format -- --ignored` writes the store of the
+//! current format again. Run it only for a new format version.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -35,7 +35,7 @@ struct Link {
     next: Option<PBox<Link>>,
 }
 
-/// Folder of the format that this build writes.
+/// Directory of the format that this build writes.
 const CURRENT: &str = "v1-log2";
 
 fn folder(version: &str) -> PathBuf {
@@ -83,12 +83,12 @@ fn a_store_with_page_checksums_is_read_and_written() {
     is_read_and_written("v1-checksums", true);
 }
 
-/// A copy of the store of a format.
+/// Copies the store of a format.
 fn copy_of(version: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     copy_store(&folder(version), &path);
-    // Version control keeps no empty directory.
+    // Version control keeps no empty directories.
     std::fs::create_dir_all(path.join("building")).unwrap();
     (directory, path)
 }
@@ -120,7 +120,7 @@ fn is_read_and_written(version: &str, checksums: bool) {
     assert_eq!(store.list().unwrap(), ["killed", "new"]);
 }
 
-/// Memory laid out as a guest's.
+/// A guest's linear memory.
 struct Linear {
     memory: GuestMemory,
     base: *mut u8,
@@ -133,7 +133,7 @@ impl Linear {
     fn new() -> Linear {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the kernel chooses the place.
+        // SAFETY: the kernel chooses the address.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), LINEAR_BYTES, rights, flags, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED);
         let base: *mut u8 = base.cast();
@@ -159,7 +159,7 @@ impl Linear {
     }
 }
 
-/// Gives the guest's first addresses, once.
+/// Hands out the guest's first addresses, once.
 #[derive(Debug)]
 struct FirstAddresses;
 
@@ -186,7 +186,7 @@ fn write_guest(store: &Store, linear: &Linear) -> GuestSession {
 /// Words of the guest object: commits 2 to 4 stored these.
 const GUEST_WORDS: [u64; 3] = [7, 77, 777];
 
-/// Numbers of the large object, and sessions that changed them.
+/// Numbers of the large object, and number of sessions that changed them.
 const LARGE_NUMBERS: u64 = 140_000;
 const LARGE_SESSIONS: u64 = 3;
 
@@ -211,8 +211,8 @@ fn is_whole(store: &Store) {
     drop(snapshot);
 }
 
-/// Objects that were closed, killed with a log of several records, closed with a log left beside
-/// them, and a guest's; a catalog with a history.
+/// Creates objects that were closed, killed with several records in the log, closed with a kept
+/// log, and a guest object; and a catalog with several commits.
 fn store_with_logs(version: &str) {
     let (_directory, path) = copy_of(version);
     let report = tools::check(&path, &tools::CheckOptions::new()).unwrap();
@@ -258,8 +258,8 @@ fn a_store_with_logs_of_format_2_is_read_and_written() {
     store_with_logs(CURRENT);
 }
 
-/// What a build before log format 2 finds in an object file and its log. It looks at the log first
-/// where it is needed, then at the checksum of page 0, then at the features.
+/// Returns the error that a build before log format 2 reports for an object file and its log. Such
+/// a build first checks the log if it is needed, then the checksum of page 0, then the features.
 fn assert_refused_by_name_by_earlier_builds(file: &Path) {
     const FEATURE_LOG_2: u8 = 4;
     let object = std::fs::read(file).unwrap();
@@ -282,7 +282,7 @@ fn assert_refused_by_name_by_earlier_builds(file: &Path) {
 }
 
 #[test]
-fn earlier_builds_refuse_by_name_what_this_build_wrote() {
+fn earlier_builds_refuse_files_of_this_build_by_name() {
     let (_directory, path) = copy_of("v1-logs");
     let files = || {
         let entries = std::fs::read_dir(path.join("objects")).unwrap();
@@ -367,7 +367,7 @@ fn write_a_store_of_the_current_format() {
         *session.root_mut().fields().flag = true;
         session.commit().unwrap();
         if name == "killed" {
-            // As a kill leaves it: the log is there and required.
+            // A kill leaves this: the log exists and is required.
             let to = folder(CURRENT);
             let _ = std::fs::remove_dir_all(&to);
             copy_store(&path, &to);

@@ -1,4 +1,4 @@
-//! What frees space works when there is none: objects are removed from a file system that is full to
+//! Freeing space works on a full disk: objects can be removed from a file system that is full to
 //! its last block.
 
 #![allow(clippy::unwrap_used)]
@@ -9,13 +9,13 @@ use common::mount::Mount;
 use evermap::tools::{CheckOptions, check};
 use evermap::{Error, PVec, Store, from_iter};
 
-/// Objects of a store. Their names are of many lengths, so that the catalog's blocks are of many
-/// sizes.
+/// Number of objects of a store. Their names have many lengths, so that the catalog's blocks have
+/// many sizes.
 fn name(number: usize) -> String {
     format!("{number}-{}", "n".repeat(number * 7 % 120))
 }
 
-/// A store with objects, which some of them never was without a removal.
+/// Creates a store with objects, either without any removal or with some.
 fn store_with(mount: &Mount, objects: usize, also_removed: usize) -> Store {
     let store = Store::create_new(mount.path().join(format!("store-{objects}"))).unwrap();
     let mut batch = store.batch().unwrap();
@@ -35,7 +35,7 @@ fn every_object_of_a_store_can_be_removed_from_a_full_disk() {
     for mount in Mount::each(48) {
         for (objects, also_removed) in [(1, 0), (2, 0), (3, 1), (5, 0), (12, 5), (70, 0)] {
             let mut store = store_with(&mount, objects, also_removed);
-            // In an order of its own, by one process or by many.
+            // In a different order, by one process or by several.
             for turn in 0..objects {
                 let gone = name(turn * 31 % objects.next_multiple_of(2).max(31) % objects);
                 let gone = match store.contains(&gone).unwrap() {
@@ -63,11 +63,11 @@ fn every_object_of_a_store_can_be_removed_from_a_full_disk() {
 }
 
 #[test]
-fn a_large_object_gives_space_back_on_a_full_disk() {
+fn a_large_object_can_release_space_on_a_full_disk() {
     for mount in Mount::each(48) {
         let store = Store::create_new(mount.path().join("store")).unwrap();
         store.create::<PVec<u64>, _>("o", from_iter(0..1_000_000)).unwrap();
-        // The first session leaves its log to the ones after it.
+        // The first session leaves its log to the next ones.
         let mut session = store.write::<PVec<u64>>("o").unwrap();
         session.root_mut().truncate(1000);
         session.root_mut().shrink_to_fit().unwrap();
@@ -84,7 +84,7 @@ fn a_large_object_gives_space_back_on_a_full_disk() {
 }
 
 #[test]
-fn a_full_disk_refuses_a_new_object_and_takes_it_when_another_one_is_gone() {
+fn a_full_disk_accepts_a_new_object_after_another_is_removed() {
     for mount in Mount::each(16) {
         let store = store_with(&mount, 4, 0);
         mount.fill();

@@ -1,5 +1,5 @@
-//! Guest objects: what a host maps into a guest's linear memory. The guest is played by this program,
-//! which stores through raw addresses.
+//! Guest objects, which a host maps into a guest's linear memory. This program acts as the guest
+//! and stores through raw addresses.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use evermap::{Error, PString, PVec, Store, WriteOptions, tools};
 
 const GRANULE: u64 = 4 << 20;
 
-/// Memory that is laid out as a guest's.
+/// A guest's linear memory.
 struct Linear {
     mapped: *mut libc::c_void,
     memory: GuestMemory,
@@ -33,7 +33,7 @@ impl Linear {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
         );
-        // SAFETY: the kernel chooses the place.
+        // SAFETY: the kernel chooses the address.
         let mapped =
             unsafe { libc::mmap(std::ptr::null_mut(), LINEAR_BYTES, rights, flags, -1, 0) };
         assert_ne!(mapped, libc::MAP_FAILED);
@@ -61,12 +61,12 @@ impl Linear {
 
 impl Drop for Linear {
     fn drop(&mut self) {
-        // SAFETY: ours, and nothing is mapped over it any more.
+        // SAFETY: the memory belongs to this value, and no object is mapped there any more.
         unsafe { libc::munmap(self.mapped, LINEAR_BYTES) };
     }
 }
 
-/// Gives one address after the other.
+/// Hands out consecutive addresses.
 #[derive(Default)]
 struct Addresses {
     given: Mutex<BTreeSet<u64>>,
@@ -117,7 +117,7 @@ impl Fixture {
         self.store.path().join("objects").join(uuid)
     }
 
-    /// Opens it for writing, with room for data; gives the first data address as well.
+    /// Opens the object for writing with room for data. Also returns the first data address.
     fn write_with_room(&self, linear: &Linear, bytes: u64) -> (GuestSession, u64) {
         let session = self.write(linear).unwrap();
         session.grow_to(bytes).unwrap();
@@ -127,13 +127,13 @@ impl Fixture {
     }
 }
 
-fn assert_sound(directory: &Path) {
+fn assert_undamaged(directory: &Path) {
     let report = tools::check(directory, &tools::CheckOptions::new()).unwrap();
     assert!(!report.is_damaged(), "{report:?}");
 }
 
 #[test]
-fn what_a_guest_committed_is_at_the_same_guest_address_in_another_memory() {
+fn committed_data_is_at_the_same_guest_address_in_another_memory() {
     let fixture = fixture();
     let first = Linear::new();
     let (mut session, data) = fixture.write_with_room(&first, 65536);
@@ -142,18 +142,18 @@ fn what_a_guest_committed_is_at_the_same_guest_address_in_another_memory() {
     assert!(session.commit().unwrap());
     assert!(!session.commit().unwrap());
     session.close().unwrap();
-    assert_eq!(first.load(data), 0, "what is unmapped is zeros again");
+    assert_eq!(first.load(data), 0, "unmapped memory is zero again");
 
     let second = Linear::new();
     assert_ne!(first.mapped, second.mapped);
     let session = fixture.write(&second).unwrap();
     assert_eq!(second.load(second.load(data)), 42);
     drop(session);
-    assert_sound(fixture.store.path());
+    assert_undamaged(fixture.store.path());
 }
 
 #[test]
-fn what_was_not_committed_is_forgotten_growth_included() {
+fn uncommitted_changes_and_growth_are_discarded() {
     let fixture = fixture();
     let linear = Linear::new();
     let (mut session, data) = fixture.write_with_room(&linear, 65536);
@@ -168,7 +168,7 @@ fn what_was_not_committed_is_forgotten_growth_included() {
     assert_eq!(linear.load(data), 1);
     assert_eq!(session.regions().len(), 1);
     drop(session);
-    assert_sound(fixture.store.path());
+    assert_undamaged(fixture.store.path());
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn an_object_grows_by_whole_granules_that_double_and_by_less_when_addresses_are_
 }
 
 #[test]
-fn a_snapshot_keeps_what_the_guest_stores_there_to_itself() {
+fn stores_of_a_guest_to_a_snapshot_stay_private() {
     let fixture = fixture();
     let (writing, reading) = (Linear::new(), Linear::new());
     let (mut session, data) = fixture.write_with_room(&writing, 65536);
@@ -237,13 +237,13 @@ fn an_object_is_mapped_once_in_a_memory() {
 }
 
 #[test]
-fn a_guest_that_scribbles_over_its_superblock_changes_nothing_in_the_file() {
+fn a_guest_that_overwrites_its_superblock_changes_nothing_in_the_file() {
     let fixture = fixture();
     let linear = Linear::new();
     let (mut session, data) = fixture.write_with_room(&linear, 65536);
     let base = session.base();
     for word in 0..3072 / 8 {
-        // Root and description are the guest's; they say none.
+        // The root and its description are the guest's. There are none.
         if !(104 / 8..136 / 8).contains(&word) && word < 2048 / 8 && word != 168 / 8 {
             linear.store(base + word * 8, u64::MAX);
         }
@@ -255,7 +255,7 @@ fn a_guest_that_scribbles_over_its_superblock_changes_nothing_in_the_file() {
     assert_eq!(linear.load(data), 5);
     assert_eq!(linear.load(base), u64::from_le_bytes(*b"EVERMAP\n"));
     drop(session);
-    assert_sound(fixture.store.path());
+    assert_undamaged(fixture.store.path());
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_root_outside_of_the_object_is_refused_and_one_inside_is_kept() {
     session.close().unwrap();
     let info = fixture.store.info("app:heap").unwrap();
     assert_eq!((info.root_bytes, info.base_address), (64, base));
-    // That nothing is allocated there is for `check` to say, which looks at the heap.
+    // Allocation is verified by `check`, which reads the heap.
     let report = tools::check(fixture.store.path(), &tools::CheckOptions::new()).unwrap();
     assert!(report.findings.iter().any(|finding| finding.what == "the root"), "{report:?}");
 }
@@ -308,7 +308,7 @@ fn natives_and_guests_do_not_open_each_others_objects() {
 }
 
 #[test]
-fn a_file_that_was_cut_short_while_it_was_mapped_is_not_filled_up_with_zeros() {
+fn a_file_truncated_while_mapped_is_not_filled_with_zeros() {
     let fixture = fixture();
     let linear = Linear::new();
     let (mut session, data) = fixture.write_with_room(&linear, 65536);
@@ -324,7 +324,7 @@ fn a_file_that_was_cut_short_while_it_was_mapped_is_not_filled_up_with_zeros() {
 }
 
 #[test]
-fn growth_whose_file_was_cut_short_is_not_committed_and_the_last_commit_stays() {
+fn growth_of_a_truncated_file_is_not_committed_and_the_last_commit_stays() {
     let fixture = fixture();
     let linear = Linear::new();
     let (mut session, data) = fixture.write_with_room(&linear, 65536);
@@ -341,17 +341,17 @@ fn growth_whose_file_was_cut_short_is_not_committed_and_the_last_commit_stays() 
     let (session, _) = fixture.write_with_room(&linear, 0);
     assert_eq!(linear.load(data), 1);
     drop(session);
-    assert_sound(fixture.store.path());
+    assert_undamaged(fixture.store.path());
 }
 
 #[test]
-fn a_window_with_holes_has_them_from_the_beginning_and_again_after_an_object() {
+fn a_window_with_holes_has_them_before_and_after_an_object_is_mapped() {
     let fixture = fixture();
     let linear = Linear::with(Unmapped::Hole);
     let writable = |address: u64| {
-        // The kernel says so for us: reading from a pipe to where nothing may be stored fails.
+        // The kernel detects it: reading from a pipe into read-only memory fails.
         let (mut ends, byte) = ([0; 2], [1u8]);
-        // SAFETY: plain calls of the kernel, on descriptors of our own.
+        // SAFETY: plain system calls on this test's descriptors.
         unsafe {
             assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
             assert_eq!(libc::write(ends[1], byte.as_ptr().cast(), 1), 1);
@@ -370,7 +370,7 @@ fn a_window_with_holes_has_them_from_the_beginning_and_again_after_an_object() {
 }
 
 #[test]
-fn snapshots_that_end_together_leave_zeros_and_sessions_where_they_are() {
+fn snapshots_that_end_together_leave_zeros_and_do_not_affect_sessions() {
     let fixture = fixture();
     let names = ["app:one", "app:two", "app:three", "app:four"];
     for name in names {
@@ -391,7 +391,7 @@ fn snapshots_that_end_together_leave_zeros_and_sessions_where_they_are() {
         assert!(bases.is_sorted());
         for base in bases {
             assert_ne!(linear.load(base), 0, "its magic");
-            // What lies behind an object is the guest's own memory.
+            // The memory after an object belongs to the guest.
             linear.store(base + GRANULE - 0x8000, 5);
         }
         linear.store(bases[2] + 3072, linear.load(bases[2] + 3072) + 1);
@@ -412,7 +412,7 @@ fn snapshots_that_end_together_leave_zeros_and_sessions_where_they_are() {
         .unwrap();
     assert_eq!(linear.load(session.base() + 3072), 3);
     drop(session);
-    assert_sound(fixture.store.path());
+    assert_undamaged(fixture.store.path());
 }
 
 #[test]
@@ -435,9 +435,9 @@ fn an_export_refuses_a_guest_object_by_name_and_writes_nothing() {
     assert!(file.is_empty());
 }
 
-/// A store with a guest object, whose first word is a pointer of the guest's, beside a native one; closed.
-/// Gives its directory, and the address of that word.
-fn beside_native() -> (tempfile::TempDir, PathBuf, u64) {
+/// Creates a closed store with a guest object, whose first word is a guest pointer, and a native
+/// object. Returns the directory and the address of that word.
+fn with_native_object() -> (tempfile::TempDir, PathBuf, u64) {
     let fixture = fixture();
     let linear = Linear::new();
     let (mut session, data) = fixture.write_with_room(&linear, 65536);
@@ -453,7 +453,7 @@ fn beside_native() -> (tempfile::TempDir, PathBuf, u64) {
 }
 
 fn assert_has_both(path: &Path, data: u64) {
-    assert_sound(path);
+    assert_undamaged(path);
     let store = Store::open(path).unwrap();
     let linear = Linear::new();
     let snapshot = store.read_guest("app:heap", &linear.memory, GuestReading::Private).unwrap();
@@ -464,8 +464,8 @@ fn assert_has_both(path: &Path, data: u64) {
 }
 
 #[test]
-fn a_rebase_moves_native_objects_and_leaves_guest_objects_at_their_guests_addresses() {
-    let (_directory, path, data) = beside_native();
+fn a_rebase_moves_native_objects_and_keeps_guest_objects_at_their_guest_addresses() {
+    let (_directory, path, data) = with_native_object();
     let plan = tools::rebase(&path, &tools::RebaseOptions::new().dry_run(true)).unwrap();
     let done = tools::rebase(&path, &tools::RebaseOptions::new()).unwrap();
     for report in [&plan, &done] {
@@ -473,7 +473,7 @@ fn a_rebase_moves_native_objects_and_leaves_guest_objects_at_their_guests_addres
         assert!(report.objects.iter().map(|object| object.object.as_str()).eq(["texts"]));
     }
     assert_has_both(&path, data);
-    // A guest goes on with it as if nothing had been.
+    // A guest continues with it as before.
     let (store, linear, more) = (Store::open(&path).unwrap(), Linear::new(), addresses(1 << 30));
     let mut session =
         store.write_guest("app:heap", &linear.memory, &more, &WriteOptions::new()).unwrap();
@@ -489,8 +489,8 @@ fn a_rebase_moves_native_objects_and_leaves_guest_objects_at_their_guests_addres
 }
 
 #[test]
-fn what_a_sandboxs_host_keeps_in_a_store_goes_along_with_a_rebase_and_back() {
-    let (_directory, path, _) = beside_native();
+fn files_of_a_sandbox_host_follow_a_rebase_and_its_undo() {
+    let (_directory, path, _) = with_native_object();
     let tables = [path.join("sandbox.access"), path.join("sandbox.keys")];
     for table in &tables {
         std::fs::write(table, table.as_os_str().as_encoded_bytes()).unwrap();
@@ -501,7 +501,7 @@ fn what_a_sandboxs_host_keeps_in_a_store_goes_along_with_a_rebase_and_back() {
         let mode = std::fs::metadata(table).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "its owner's alone");
     }
-    // Rights that were given since are not lost unasked.
+    // Permissions that were granted later are not lost without a request.
     let before = std::fs::read(&tables[0]).unwrap();
     std::fs::write(&tables[0], "others").unwrap();
     let refused = tools::undo_rebase(&path, false).unwrap_err();
@@ -512,8 +512,8 @@ fn what_a_sandboxs_host_keeps_in_a_store_goes_along_with_a_rebase_and_back() {
 }
 
 #[test]
-fn a_backup_has_what_a_sandboxs_host_keeps_and_a_restore_puts_it_back() {
-    let (directory, path, data) = beside_native();
+fn backup_and_restore_include_the_files_of_a_sandbox_host() {
+    let (directory, path, data) = with_native_object();
     let table = path.join("sandbox.keys");
     let copy = directory.path().join("copy");
     let options = tools::BackupOptions::new();
@@ -531,7 +531,7 @@ fn a_backup_has_what_a_sandboxs_host_keeps_and_a_restore_puts_it_back() {
 }
 
 #[test]
-fn a_catalog_that_is_made_anew_names_guest_objects_that_share_addresses() {
+fn a_recreated_catalog_names_guest_objects_that_share_addresses() {
     let fixture = fixture();
     let others = addresses(1 << 30);
     fixture.store.create_guest("other:heap", GuestWindow::default(), &others, 0).unwrap();
@@ -565,7 +565,7 @@ fn a_guest_object_is_renamed_removed_and_backed_up_like_any_other() {
     let snapshot = store.read_guest("app:pile", &linear.memory, GuestReading::ReadOnly).unwrap();
     assert_eq!(linear.load(data), 11);
     drop(snapshot);
-    assert_sound(store.path());
+    assert_undamaged(store.path());
     store.remove("app:pile").unwrap();
     assert!(store.list().unwrap().is_empty());
 }

@@ -1,9 +1,9 @@
-//! Many threads at the allocator at once, in the manner of mimalloc's and Ralloc's stress tests:
-//! threadtest, larson, producer and consumer, and a bench of random sizes; contents are checked, and
-//! afterwards the object is committed, checked, opened anew and emptied in random order.
+//! Stress test of the allocator with many threads, modelled on mimalloc's and Ralloc's: threadtest,
+//! larson, producers and consumers, and a bench of random sizes. Contents are verified. Afterwards
+//! the object is committed, checked, reopened and emptied in random order.
 //!
-//! Small by default. `EVERMAP_STRESS=20` does twenty times as much, `EVERMAP_SEED` takes a seed.
-//! `make test-races` runs it under ThreadSanitizer, which wants stores at other addresses.
+//! Small by default. `EVERMAP_STRESS=20` does twenty times as much, `EVERMAP_SEED` sets the seed.
+//! `make test-races` runs it under ThreadSanitizer, which needs stores at other addresses.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl Random {
     }
 }
 
-/// A block that is full of numbers made from its address and size.
+/// A block filled with numbers derived from its address and size.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     address: usize,
@@ -68,7 +68,7 @@ impl Block {
 
     fn check(self) {
         for at in 0..self.size / 8 {
-            // SAFETY: allocated, and written when it was.
+            // SAFETY: the block was filled when it was allocated.
             let found = unsafe { self.word(at).read() };
             assert_eq!(found, self.value(at), "{self:?} at {at}");
         }
@@ -88,7 +88,7 @@ struct Object {
 
 fn options() -> Options {
     match std::env::var_os("EVERMAP_STRESS_HIGH") {
-        // Where ThreadSanitizer lets programs map memory; its own tables lie below.
+        // Addresses that ThreadSanitizer allows; its own tables are below.
         Some(_) => Options::new()
             .window(Window::new(0x7e90_0000_0000, 0x7eb0_0000_0000).unwrap())
             .arena_registry(None),
@@ -109,7 +109,7 @@ impl Object {
         self.session.heap()
     }
 
-    /// Commits, closes, checks, opens anew, and frees all that is left.
+    /// Commits, closes, checks and reopens the object, and frees all that is left.
     fn end(mut self, left: Vec<Block>) {
         assert_eq!(self.session.info().unwrap().heap.blocks as usize, left.len());
         self.session.commit().unwrap();
@@ -128,7 +128,8 @@ impl Object {
         for at in (1..left.len()).rev() {
             left.swap(at, random.below(at + 1));
         }
-        // Two threads free, one of them what the other adopted; some is allocated again.
+        // Two threads free, one of them blocks that the other adopted. Some blocks are allocated
+        // again.
         let half = left.len() / 2;
         let again: Vec<Block> = std::thread::scope(|scope| {
             let heap = session.heap();
@@ -152,7 +153,7 @@ impl Object {
     }
 }
 
-/// Few classes often, so that slabs fill, empty and change hands, and every size now and then.
+/// A few size classes often, so that slabs fill, empty and change owners, and every size sometimes.
 fn size(random: &mut Random) -> usize {
     match random.below(1000) {
         0 => 33_000 + random.below(200_000),
@@ -182,7 +183,7 @@ fn threadtest_each_thread_frees_its_own_blocks() {
 }
 
 #[test]
-fn larson_threads_come_and_go_and_free_what_their_predecessors_left() {
+fn larson_threads_free_the_blocks_of_their_predecessors() {
     let object = Object::new();
     let mut random = Random::of(0);
     let mut sets: Vec<Vec<Block>> = (0..THREADS)
@@ -237,7 +238,7 @@ fn consumers_free_what_producers_allocate() {
 }
 
 #[test]
-fn threads_that_take_blocks_from_each_other_see_what_was_written() {
+fn threads_that_exchange_blocks_see_the_written_contents() {
     let object = Object::new();
     let shared: Mutex<BTreeMap<usize, Block>> = Mutex::default();
     let start = Barrier::new(THREADS);
@@ -252,7 +253,7 @@ fn threads_that_take_blocks_from_each_other_see_what_was_written() {
                         0..=2 => {
                             let block = Block::new(heap, size(&mut random));
                             let before = shared.lock().unwrap().insert(block.address, block);
-                            assert!(before.is_none(), "a block was given out twice");
+                            assert!(before.is_none(), "a block was allocated twice");
                         }
                         3 => {
                             let taken = shared.lock().unwrap().pop_first();
@@ -264,7 +265,7 @@ fn threads_that_take_blocks_from_each_other_see_what_was_written() {
                             block.check();
                             let size = size(&mut random).max(8);
                             let old = NonNull::new(block.address as *mut u8).unwrap();
-                            // SAFETY: taken out, so nobody else has it.
+                            // SAFETY: the block was taken out, so no other thread has it.
                             let new = unsafe { heap.reallocate(old, size, 16).unwrap() };
                             let moved = Block { address: new.as_ptr() as usize, size };
                             for at in 0..size.min(block.size) / 8 {

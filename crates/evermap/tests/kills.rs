@@ -1,9 +1,10 @@
-//! Real kills: a child works on a store and is killed (SIGKILL) at some instant; what it leaves is
-//! a committed state, the one it said last or the one it was committing, whole in all its parts.
+//! Kills a child that works on a store with SIGKILL at random moments. The store must have a
+//! committed state: the last one that the child acknowledged, or the one that it was committing,
+//! complete in all its parts.
 //!
-//! A child writes a mark before and after everything that can be cut. The parent kills it some time
-//! after it was started, or some microseconds after a mark of its choice; so every phase is hit
-//! often, and the statistics at the end, printed and asserted, show that it was.
+//! A child writes a mark before and after every step that a kill can interrupt. The parent kills it
+//! some time after its start, or some microseconds after a chosen mark. So every phase is hit
+//! often, and the statistics at the end prove it.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -23,36 +24,36 @@ use evermap::tools::{CheckOptions, check};
 use evermap::{PVec, Store};
 use work::{OBJECT, State, check_whole, new_state, objects_after, step};
 
-/// Kills of each kind: 2000 altogether, in `make test`.
+/// Kills of each kind: 2000 altogether in `make test`.
 const KILLS_IN_SESSIONS: u64 = 900;
 const KILLS_IN_LONG_SESSIONS: u64 = 400;
-const KILLS_AMONG_OBJECTS: u64 = 500;
-const KILLS_BESIDE_READERS: u64 = 200;
-/// After this many a test begins with a new store, on the other kind of file system: growing from
-/// nothing is a part of what is tested.
-const KILLS_A_STORE: u64 = 50;
+const KILLS_OF_OBJECT_CHANGES: u64 = 500;
+const KILLS_WITH_READERS: u64 = 200;
+/// After this many kills, a test starts a new store on the other kind of file system, because
+/// growth of a new store is part of the test.
+const KILLS_PER_STORE: u64 = 50;
 
-/// So many marks a child may set before it is killed anyhow.
+/// Maximum number of marks before a child is killed in any case.
 const MARKS_WAITED_FOR_MAX: u64 = 60;
 
-/// When the child is killed.
+/// Moment of the kill.
 enum Moment {
-    /// So long after its start: also while it starts and opens.
+    /// This long after the start, also during startup and opening.
     AfterStart(Duration),
-    /// So long after it set a mark, not the first ones of them.
+    /// This long after a mark of this kind, skipping the first ones.
     AfterMark { phase: &'static str, passed: u64, pause: Duration },
 }
 
-/// What is known about a child that was killed.
+/// Known facts about a killed child.
 #[derive(Debug, Default)]
 struct Killed {
-    /// The last mark: what it was doing.
+    /// The last mark, which names its phase.
     phase: String,
-    /// The last thing it said was done.
+    /// The last state that it acknowledged.
     done: Option<u64>,
-    /// The last thing it began.
+    /// The last state that it began.
     begun: Option<u64>,
-    /// Commits are durable only when the session says so, and this one said so last.
+    /// Commits are durable only when the session says so, and this child said so last.
     durable_at_close: bool,
     durable: Option<u64>,
 }
@@ -76,8 +77,8 @@ impl Killed {
         self.phase = phase.to_string();
     }
 
-    /// The numbers that may be found, where `before` was found after the kill before. Two at most:
-    /// what was acknowledged, and what was being made so.
+    /// Returns the states that may be found, given the state `before` after the previous kill. At
+    /// most two: the acknowledged one and the one in progress.
     fn allowed(&self, before: u64) -> Vec<u64> {
         let done = self.done.unwrap_or(before);
         let mut allowed = if self.durable_at_close {
@@ -92,7 +93,7 @@ impl Killed {
     }
 }
 
-/// Lets the child work up to the instant, kills it, and reads what it had said.
+/// Lets the child run up to the moment, kills it, and reads its marks.
 fn kill(mut process: Child, at: Moment) -> Killed {
     let started = Instant::now();
     let mut output = BufReader::new(process.stdout.take().unwrap());
@@ -100,7 +101,7 @@ fn kill(mut process: Child, at: Moment) -> Killed {
     let mut line = Vec::new();
     let mut read_line = |killed: &mut Killed| {
         line.clear();
-        // A kill cuts no line: a mark is one `write` of less than a pipe's atomic size.
+        // A kill truncates no line: a mark is one `write` shorter than a pipe's atomic size.
         let more = output.read_until(b'\n', &mut line).unwrap() > 0;
         killed.take_in(&String::from_utf8_lossy(&line));
         more
@@ -108,7 +109,7 @@ fn kill(mut process: Child, at: Moment) -> Killed {
     let (since, pause) = match at {
         Moment::AfterStart(pause) => (started, pause),
         Moment::AfterMark { phase, mut passed, pause } => {
-            // Some marks come once in a life: who waits for the second is content with any.
+            // Some marks occur only once. If the second one was asked for, the first must do.
             for _ in 0..MARKS_WAITED_FOR_MAX {
                 let more = read_line(&mut killed);
                 if !more || killed.phase == phase && passed == 0 {
@@ -127,7 +128,7 @@ fn kill(mut process: Child, at: Moment) -> Killed {
     killed
 }
 
-/// An instant, mostly in the phase whose turn it is.
+/// Chooses a moment, mostly in the phase whose turn it is.
 fn choose(random: &mut Random, turn: u64, phases: &[&'static str]) -> Moment {
     if random.one_in(8) {
         return Moment::AfterStart(Duration::from_micros(random.below(9_000)));
@@ -137,7 +138,7 @@ fn choose(random: &mut Random, turn: u64, phases: &[&'static str]) -> Moment {
     Moment::AfterMark { phase, passed: random.below(3), pause: Duration::from_micros(pause) }
 }
 
-/// How often something was so.
+/// Counts occurrences.
 #[derive(Default)]
 struct Counts(BTreeMap<String, u64>);
 
@@ -157,16 +158,16 @@ impl Counts {
         self.0.get(what).is_some_and(|n| *n > 1)
     }
 
-    /// A statistic that has nothing to say about one of these means a test that missed it.
+    /// Fails if one of these was never counted, because then the test missed it.
     fn assert_all(&self, wanted: &[&str]) {
         for what in wanted {
-            assert!(self.has(what), "hardly one kill with: {what}");
+            assert!(self.has(what), "too few kills with: {what}");
         }
     }
 }
 
-/// What lies in the store's directory, before anybody opens it again.
-fn note_what_is_there(file: &Path, found: &mut Counts) {
+/// Counts the states of the object's files before it is reopened.
+fn count_file_states(file: &Path, found: &mut Counts) {
     let object = std::fs::read(file).unwrap();
     let word = |bytes: &[u8], at: usize| -> Option<u64> {
         Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
@@ -180,7 +181,7 @@ fn note_what_is_there(file: &Path, found: &mut Counts) {
         found.add("log: there, and not required");
         return;
     }
-    // The slot of the higher generation, its salt, and the first record's.
+    // The slot with the higher generation, its salt, and the salt of the first record.
     let slots = [0, 4096].map(|at| (word(&log, at + 32), word(&log, at + 40)));
     let salt = slots.iter().max().and_then(|slot| slot.1);
     let sequences = (8192..log.len())
@@ -196,8 +197,8 @@ fn note_what_is_there(file: &Path, found: &mut Counts) {
     }
 }
 
-/// `check` finds no damage: what the dead left behind is told apart from that. A store where it does is
-/// kept, as another run kills at other instants.
+/// Asserts that `check` finds no damage besides leftovers. A failing store is kept, because another
+/// run kills at other moments.
 fn assert_clean(store: &Path) {
     let report = check(store, &CheckOptions::new()).unwrap();
     if report.is_clean() {
@@ -212,12 +213,13 @@ fn assert_clean(store: &Path) {
     );
 }
 
-/// A store on a disk, or mostly in memory: to a kill they are the same, but for what it cuts.
+/// Creates a store on a disk, or mostly in memory. Kills affect both alike, except for the phases
+/// that they hit.
 fn new_store(kind: u64) -> TestStore {
     if kind % 3 == 1 { TestStore::new() } else { TestStore::in_memory() }
 }
 
-/// Opens what a killed child left. Gives the number of the state that is there.
+/// Opens the store after a kill. Returns the number of the state.
 fn reopen(path: &Path, killed: &Killed, before: u64, write: bool) -> u64 {
     let allowed = killed.allowed(before);
     let store = Store::open(path).unwrap();
@@ -232,7 +234,7 @@ fn reopen(path: &Path, killed: &Killed, before: u64, write: bool) -> u64 {
         return number;
     }
     let mut session = store.write::<State>(OBJECT).unwrap();
-    assert_eq!(session.number, number, "a state that was seen went back");
+    assert_eq!(session.number, number, "a state that was seen was lost");
     check_whole(&session);
     step(session.root_mut(), number + 1).unwrap();
     session.commit().unwrap();
@@ -242,11 +244,12 @@ fn reopen(path: &Path, killed: &Killed, before: u64, write: bool) -> u64 {
     state.number
 }
 
-/// Whether an object that is closed asks for no log.
+/// Returns true if a closed object does not require a log.
 ///
-/// A program that another thread of this test starts holds what is open here until it executes. The lock of a snapshot that is
-/// dropped meanwhile ends then, and a writer that closes before leaves its log, as beside any reader. The next one does not.
-fn lets_go_of_log(path: &Path, file: &Path) -> bool {
+/// When another thread of this test starts a program, the new process holds the open files until it
+/// executes. A lock of a snapshot that is dropped in that time stays until then. A writer that
+/// closes before that leaves its log, as it does with any reader. The next writer does not.
+fn needs_no_log(path: &Path, file: &Path) -> bool {
     for _ in 0..20 {
         let required = &std::fs::read(file).unwrap()[248..252];
         if required == [0; 4] {
@@ -277,15 +280,15 @@ fn kill_committing_children(kills: u64, commits_max: u64, phases: &[&'static str
     let phases_wanted: Vec<String> =
         phases.iter().map(|phase| format!("during or after `{phase}`")).collect();
     let phases_wanted: Vec<&str> = phases_wanted.iter().map(String::as_str).collect();
-    // On a machine that is busy some instants are hard to hit.
+    // On a busy machine some moments are hard to hit.
     for round in 0..kills * 4 {
         let has_all = phases_wanted.iter().all(|what| in_phase.has(what))
             && found_wanted.iter().all(|what| found.has(what));
         if round >= kills && has_all {
             break;
         }
-        if round % KILLS_A_STORE == 0 {
-            let test = new_store(round / KILLS_A_STORE);
+        if round % KILLS_PER_STORE == 0 {
+            let test = new_store(round / KILLS_PER_STORE);
             new_state(&test);
             store = Some(test.close());
             number = 0;
@@ -302,14 +305,15 @@ fn kill_committing_children(kills: u64, commits_max: u64, phases: &[&'static str
         if killed.done.is_none() {
             found.add("kill: before the first commit returned");
         }
-        note_what_is_there(&file, &mut found);
+        count_file_states(&file, &mut found);
         assert_clean(path);
-        // Where nobody writes in between, the next child does the recovery and may die of it.
+        // If there is no writer in between, the next child runs the recovery and may be killed in
+        // it.
         let write = random.one_in(3);
         number = reopen(path, &killed, number, write);
         assert_clean(path);
         if write {
-            assert!(lets_go_of_log(path, &file), "a closed object asks for a log");
+            assert!(needs_no_log(path, &file), "a closed object requires a log");
         }
     }
     in_phase.print("killed");
@@ -341,7 +345,7 @@ fn kills_in_a_long_session_leave_a_committed_state() {
     kill_committing_children(KILLS_IN_LONG_SESSIONS, 1_000_000, &phases);
 }
 
-/// The store holds exactly the objects that so many changes make.
+/// Asserts that the store holds exactly the objects after this many changes.
 fn holds(store: &Store, changes: u64) -> bool {
     let expected = objects_after(changes);
     let mut names = store.list().unwrap();
@@ -358,7 +362,7 @@ fn names_in(directory: &Path) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// A file an object, logs only beside their objects, and nothing half made.
+/// Asserts that there is one file per object, logs only with their objects, and nothing unfinished.
 fn assert_no_litter(store: &Path, objects: usize) {
     assert_eq!(names_in(&store.join("building")), [""; 0]);
     let (logs, files): (Vec<String>, Vec<String>) =
@@ -370,16 +374,16 @@ fn assert_no_litter(store: &Path, objects: usize) {
 }
 
 #[test]
-fn kills_while_objects_are_made_replaced_renamed_and_removed_leave_all_or_nothing_of_it() {
+fn kills_during_creation_replacement_renaming_and_removal_leave_all_or_nothing() {
     let phases = ["open", "create", "replace", "remove", "rename", "batch", "done"];
     let mut random = Random::from_environment("kills");
     let mut in_phase = Counts::default();
     let mut found = Counts::default();
     let mut store = None;
     let mut changes = 0;
-    for round in 0..KILLS_AMONG_OBJECTS {
-        if round % KILLS_A_STORE == 0 {
-            store = Some(new_store(round / KILLS_A_STORE).close());
+    for round in 0..KILLS_OF_OBJECT_CHANGES {
+        if round % KILLS_PER_STORE == 0 {
+            store = Some(new_store(round / KILLS_PER_STORE).close());
             changes = 0;
         }
         let (path, _directory) = store.as_ref().unwrap();
@@ -389,23 +393,19 @@ fn kills_while_objects_are_made_replaced_renamed_and_removed_leave_all_or_nothin
         let killed = kill(process, choose(&mut random, round, &phases));
         in_phase.add(format!("during or after `{}`", killed.phase));
         let litter = !names_in(&path.join("building")).is_empty();
-        found.add(if litter { "an object half made" } else { "no object half made" });
+        found.add(if litter { "an unfinished object" } else { "no unfinished object" });
         assert_clean(path);
         let store = Store::open(path).unwrap();
         let allowed = killed.allowed(changes);
         let there = allowed.iter().find(|changes| holds(&store, **changes));
         changes = *there.unwrap_or_else(|| {
-            panic!("none of {allowed:?} is what is there: {:?}", store.list().unwrap())
+            panic!("expected one of {allowed:?}, found {:?}", store.list().unwrap())
         });
         if killed.begun.is_some() && killed.done < killed.begun {
-            found.add(if Some(changes) == killed.begun {
-                "change: made"
-            } else {
-                "change: not made"
-            });
+            found.add(if Some(changes) == killed.begun { "change: made" } else { "change: lost" });
         }
         if random.one_in(3) {
-            // The next change tidies up after the dead.
+            // The next change cleans up after killed processes.
             store.create::<u64, _>("passing", 1).unwrap();
             store.remove("passing").unwrap();
             drop(store);
@@ -417,11 +417,11 @@ fn kills_while_objects_are_made_replaced_renamed_and_removed_leave_all_or_nothin
     found.print("found");
     let wanted: Vec<String> = phases.iter().map(|p| format!("during or after `{p}`")).collect();
     in_phase.assert_all(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
-    found.assert_all(&["an object half made", "change: made", "change: not made"]);
+    found.assert_all(&["an unfinished object", "change: made", "change: lost"]);
 }
 
 #[test]
-fn kills_of_writers_and_of_readers_beside_them_leave_a_committed_state() {
+fn kills_of_writers_and_concurrent_readers_leave_a_committed_state() {
     let phases = ["begin", "commit", "done", "close", "closed"];
     let mut random = Random::from_environment("kills");
     let mut in_phase = Counts::default();
@@ -430,10 +430,10 @@ fn kills_of_writers_and_of_readers_beside_them_leave_a_committed_state() {
     let mut number = 0;
     let mut seen_newest = 0;
     let (mut file_was, mut replaced) = (0, 0);
-    for round in 0..KILLS_BESIDE_READERS {
-        if round % KILLS_A_STORE == 0 {
+    for round in 0..KILLS_WITH_READERS {
+        if round % KILLS_PER_STORE == 0 {
             end(reader.take());
-            let test = new_store(round / KILLS_A_STORE);
+            let test = new_store(round / KILLS_PER_STORE);
             new_state(&test);
             store = Some(test.close());
             number = 0;
@@ -445,7 +445,7 @@ fn kills_of_writers_and_of_readers_beside_them_leave_a_committed_state() {
             reader = Some(child("work::child_reads_states", &arguments));
         }
         let seed = random.number().to_string();
-        // The log gets full beside a reader, and the file is replaced.
+        // A reader is open, so the log gets full, and the file is replaced.
         let arguments = [path.to_str().unwrap(), &seed, "20", "300000"];
         let process = child("work::child_commits_states", &arguments);
         let killed = kill(process, choose(&mut random, round, &phases));
@@ -458,19 +458,19 @@ fn kills_of_writers_and_of_readers_beside_them_leave_a_committed_state() {
         number = reopen(path, &killed, number, false);
         let bytes = std::fs::read(&seen).unwrap_or_default();
         let seen = bytes.try_into().map(u64::from_le_bytes).unwrap_or(0);
-        assert!(seen <= number, "a reader saw state {seen}, and {number} is what is there");
+        assert!(seen <= number, "a reader saw state {seen}, but {number} was found");
         seen_newest = seen_newest.max(seen);
         assert_clean(path);
     }
     end(reader.take());
     in_phase.print("killed");
-    println!("  {replaced:5}  the file was replaced beside a reader");
+    println!("  {replaced:5}  the file was replaced under a reader");
     assert!(seen_newest > 0, "no reader ever saw a commit");
-    assert!(replaced > KILLS_BESIDE_READERS / KILLS_A_STORE, "the log was never full");
+    assert!(replaced > KILLS_WITH_READERS / KILLS_PER_STORE, "the log was never full");
     in_phase.assert_all(&["during or after `commit`", "during or after `close`"]);
 }
 
-/// Kills a reader, which must have been at it up to then.
+/// Kills a reader, which must have read until then.
 fn end(reader: Option<Child>) {
     let Some(mut process) = reader else { return };
     process.kill().unwrap();

@@ -1,4 +1,4 @@
-//! Large blocks: what they take of the disk, and what a full disk does to them.
+//! Large blocks: their disk usage, and commits to them on a full disk.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,34 +13,34 @@ use evermap::{Error, Options, RawSession, Store, Verify};
 
 const BLOCK_BYTES: usize = 256 << 20;
 const PAGE_BYTES: usize = 4096;
-/// A commit reserves disk space in steps of so many bytes.
+/// A commit reserves disk space in steps of this size.
 const STEP_BYTES: usize = 2 << 20;
 
-/// A place on the disk, or in memory where that is all there is.
+/// Returns a directory on a disk, or in memory if there is no disk.
 fn place() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// An object with one block, which is its root.
+/// Creates an object with one block as its root.
 fn with_block(store: &Store) -> (RawSession, NonNull<u8>) {
     store.create_raw("block").unwrap();
     let mut session = store.write_raw("block").unwrap();
     let block = session.heap().allocate(BLOCK_BYTES, 16).unwrap();
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(block), BLOCK_BYTES as u64, [9; 16], "a block") }.unwrap();
     (session, block)
 }
 
 fn store_to(block: NonNull<u8>, pages: impl IntoIterator<Item = usize>, byte: u8) {
     for page in pages {
-        // SAFETY: within the block, to which this thread alone stores.
+        // SAFETY: inside the block, to which only this thread stores.
         unsafe { block.add(page * PAGE_BYTES + page % PAGE_BYTES).write(byte) };
     }
 }
 
-/// Whether these pages, and no others, hold the byte.
+/// Returns true if exactly these pages hold the byte.
 fn assert_holds(block: *const u8, pages: &[usize], byte: u8) {
-    // SAFETY: the block is mapped, and nobody stores to it.
+    // SAFETY: the block is mapped, and no thread stores to it.
     let bytes = unsafe { std::slice::from_raw_parts(block, BLOCK_BYTES) };
     for &page in pages {
         assert_eq!(bytes[page * PAGE_BYTES + page % PAGE_BYTES], byte, "page {page}");
@@ -48,7 +48,7 @@ fn assert_holds(block: *const u8, pages: &[usize], byte: u8) {
     assert_eq!(bytes.iter().filter(|found| **found != 0).count(), pages.len());
 }
 
-/// Opens the store anew, with every checksum, and looks at the block.
+/// Reopens the store, verifies every checksum, and reads the block.
 fn assert_kept(store: &Path, pages: &[usize], byte: u8) {
     let store = Options::new().verify(Verify::Full).open(store).unwrap();
     assert_holds(store.read_raw("block").unwrap().root().address, pages, byte);
@@ -62,13 +62,13 @@ fn disk_bytes(store: &Path) -> u64 {
     objects.map(|object| object.unwrap().metadata().unwrap().blocks() * 512).sum()
 }
 
-/// Every so many pages of the block.
+/// Returns every n-th page of the block.
 fn every(pages: usize) -> Vec<usize> {
     (0..BLOCK_BYTES / PAGE_BYTES).step_by(pages).collect()
 }
 
 #[test]
-fn a_large_block_takes_disk_space_only_where_it_was_stored_to() {
+fn a_large_block_takes_disk_space_only_where_it_was_written() {
     let place = place();
     let path = place.path().join("store");
     let store = Store::create_new(&path).unwrap();
@@ -80,7 +80,7 @@ fn a_large_block_takes_disk_space_only_where_it_was_stored_to() {
     assert!(session.map().unwrap().totals().dirty_bytes >= (pages.len() * PAGE_BYTES) as u64);
     session.commit().unwrap();
     let taken = disk_bytes(&path) - before;
-    // A log is a part of it.
+    // Includes the log.
     let most = (pages.len() * STEP_BYTES) as u64 + (1 << 20);
     assert!(taken <= most, "{taken} bytes for {} pages", pages.len());
     assert_holds(block.as_ptr(), &pages, 7);
@@ -90,7 +90,7 @@ fn a_large_block_takes_disk_space_only_where_it_was_stored_to() {
 }
 
 #[test]
-fn later_commits_and_sessions_store_to_parts_that_have_no_space_yet() {
+fn later_commits_and_sessions_can_write_to_unallocated_parts() {
     let place = place();
     let path = place.path().join("store");
     let store = Store::create_new(&path).unwrap();
@@ -110,7 +110,7 @@ fn later_commits_and_sessions_store_to_parts_that_have_no_space_yet() {
     let more: Vec<usize> = pages.iter().map(|page| page + 1000).collect();
     store_to(block, more.iter().copied(), 3);
     session.commit().unwrap();
-    // What was reserved for these commits is all that their log needs.
+    // The log needs only the space that was reserved for these commits.
     session.checkpoint().unwrap();
     session.close().unwrap();
     drop(store);
@@ -118,12 +118,12 @@ fn later_commits_and_sessions_store_to_parts_that_have_no_space_yet() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_of_the_commit_and_the_stores_stay() {
+fn a_full_disk_is_an_error_of_the_commit_and_keeps_the_changes() {
     if let Some(mount) = Mount::new("ext4", 96) {
         let path = mount.path().join("store");
         let store = Store::create_new(&path).unwrap();
         let (mut session, block) = with_block(&store);
-        // 128 steps of 2 MiB are more than the file system has.
+        // 128 steps of 2 MiB do not fit into the file system.
         let pages = every(STEP_BYTES / PAGE_BYTES);
         store_to(block, pages.iter().copied(), 5);
         for _ in 0..2 {
@@ -131,10 +131,10 @@ fn a_full_disk_is_an_error_of_the_commit_and_the_stores_stay() {
             assert!(matches!(error, Error::DiskFull { .. }), "{}: {error}", mount.name);
             assert_holds(block.as_ptr(), &pages, 5);
         }
-        // With fewer pages there is room.
+        // Fewer pages fit.
         store_to(block, pages[16..].iter().copied(), 0);
         session.commit().unwrap();
-        // A later commit finds the disk full, too, and loses nothing.
+        // A later commit meets the full disk too, and loses nothing.
         mount.fill();
         store_to(block, pages[100..].iter().copied(), 5);
         let error = session.commit().unwrap_err();
@@ -150,7 +150,7 @@ fn a_full_disk_is_an_error_of_the_commit_and_the_stores_stay() {
 }
 
 #[test]
-fn a_rollback_gives_a_large_block_back() {
+fn a_rollback_frees_a_large_block() {
     let place = place();
     let path = place.path().join("store");
     let store = Store::create_new(&path).unwrap();
@@ -163,7 +163,7 @@ fn a_rollback_gives_a_large_block_back() {
     }
     let block = session.heap().allocate(BLOCK_BYTES, 16).unwrap();
     assert_holds(block.as_ptr(), &[], 0);
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(block), BLOCK_BYTES as u64, [9; 16], "a block") }.unwrap();
     session.commit().unwrap();
     session.close().unwrap();
@@ -172,16 +172,16 @@ fn a_rollback_gives_a_large_block_back() {
 }
 
 #[test]
-fn a_forked_child_has_the_large_block_as_it_was() {
+fn a_forked_child_sees_the_large_block_as_of_the_fork() {
     let place = place();
     let path = place.path().join("store");
     let store = Store::create_new(&path).unwrap();
     let (mut session, block) = with_block(&store);
     let pages = every(5000);
     store_to(block, pages.iter().copied(), 4);
-    // Small growth behind it is mapped from the file.
+    // Later small growth is mapped from the file.
     let small = session.heap().allocate(100_000, 16).unwrap();
-    // SAFETY: within the block; the child calls nothing but `_exit`.
+    // SAFETY: inside the block; the child calls only `_exit`.
     let child = unsafe {
         small.write_bytes(6, 100_000);
         match libc::fork() {
@@ -205,7 +205,7 @@ fn a_forked_child_has_the_large_block_as_it_was() {
     drop(store);
     let store = Store::open(&path).unwrap();
     let snapshot = store.read_raw("block").unwrap();
-    // SAFETY: the root is mapped, and so is the small block behind it.
+    // SAFETY: the root and the small block after it are mapped.
     unsafe {
         assert_eq!(*snapshot.root().address.add(pages[1] * PAGE_BYTES + pages[1] % PAGE_BYTES), 4);
         assert_eq!(*small.add(99_999).as_ref(), 6);
@@ -221,12 +221,12 @@ fn commits_and_is_killed() {
     store_to(block, every(3000), 8);
     session.commit().unwrap();
     store_to(block, every(3000).iter().map(|page| page + 1), 8);
-    // SAFETY: this process.
+    // SAFETY: only ends this process.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
 #[test]
-fn a_kill_between_commits_leaves_the_last_one() {
+fn a_kill_between_commits_keeps_the_last_one() {
     use std::os::unix::process::ExitStatusExt;
     let place = place();
     let path = place.path().join("store");

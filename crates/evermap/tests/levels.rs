@@ -1,5 +1,5 @@
-//! What each durability level promises to a process that is killed, and what verification finds.
-//! (What a power cut leaves is tested on the simulated disk.)
+//! Guarantees of each durability level when a process is killed, and damage that verification
+//! finds. (Power failures are tested on the simulated disk.)
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -40,7 +40,7 @@ fn child_commits_syncs_commits_and_waits() {
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
-/// How many commits are there after the child was killed.
+/// Returns the number of commits that remain after the child was killed.
 fn commits_after_a_kill(path: &Path, level: &str) -> usize {
     let mut process =
         child("child_commits_syncs_commits_and_waits", &[path.to_str().unwrap(), level]);
@@ -56,12 +56,12 @@ fn commits_after_a_kill(path: &Path, level: &str) -> usize {
     let store = Store::open(path).unwrap();
     let v = store.write::<PVec<u64>>("v").unwrap();
     assert!(v.iter().copied().eq(1..=v.len() as u64), "not a commit: {:?}", &v[..]);
-    assert_eq!(v.len(), before_the_kill, "what a reader saw went back");
+    assert_eq!(v.len(), before_the_kill, "a state that a reader saw was lost");
     v.len()
 }
 
 #[test]
-fn a_kill_loses_nothing_that_was_committed_but_at_level_close_all_since_the_last_sync() {
+fn a_kill_loses_no_commit_except_those_since_the_last_sync_at_level_close() {
     for (name, expected) in [("commit", 10), ("interval", 10), ("close", 4)] {
         let test = TestStore::new();
         test.create::<PVec<u64>, _>("v", PVec::new()).unwrap();
@@ -71,7 +71,7 @@ fn a_kill_loses_nothing_that_was_committed_but_at_level_close_all_since_the_last
 }
 
 #[test]
-fn a_log_that_is_full_of_earlier_commits_takes_those_of_level_close_as_well() {
+fn a_log_full_of_earlier_commits_also_takes_those_of_level_close() {
     let test = TestStore::new();
     test.create::<PVec<u64>, _>("v", vec![0; 100_000]).unwrap();
     let options = level("close").log_bytes_max(64 << 10);
@@ -99,7 +99,7 @@ fn at_every_level_rollback_returns_to_the_last_commit_and_close_makes_it_durable
             session.root_mut().push(number).unwrap();
             session.commit().unwrap();
             session.root_mut().as_mut_slice().fill(u64::MAX);
-            // Growth as well.
+            // Growth too.
             session.root_mut().resize(5000, 1).unwrap();
             session.rollback().unwrap();
             assert_eq!(session.len() as u64, number + 1);
@@ -129,12 +129,12 @@ fn an_interval_commit_is_flushed_by_a_thread_and_not_by_the_commit() {
     assert_eq!(test.read::<PVec<u64>>("v").unwrap()[999], 499);
 }
 
-/// A store with one object of some 2 MiB, closed; gives a place in its data.
+/// Creates a closed store with one object of about 2 MiB. Returns an offset in its data.
 fn closed_store_with_data() -> (std::path::PathBuf, tempfile::TempDir) {
     let test = TestStore::new();
     let numbers: Vec<u64> =
         (0..250_000).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
-    // Its size is known: one region, without a hole behind it.
+    // The size is known in advance: one region, without a hole after it.
     let mut batch = test.batch().unwrap();
     batch.replace_sized::<PVec<u64>, _>("v", numbers, 8 * 250_000).unwrap();
     batch.commit().unwrap();
@@ -210,11 +210,11 @@ fn background_verification_reports_damage_to_the_next_commit_and_refresh() {
 }
 
 #[test]
-fn background_verification_of_a_session_that_commits_and_applies_finds_nothing_wrong() {
+fn background_verification_during_commits_reports_no_damage() {
     let (path, _directory) = closed_store_with_data();
     let background = Options::new().verify(Verify::Background);
     let store = background.open(&path).unwrap();
-    // Every commit is applied at once: pages change under the comparison all the time.
+    // Every commit is applied at once, so pages change all the time during the verification.
     let options = WriteOptions::new().hot_bytes_max(0);
     for _ in 0..5 {
         let mut session = store.write_with::<PVec<u64>>("v", &options).unwrap();
@@ -229,7 +229,7 @@ fn background_verification_of_a_session_that_commits_and_applies_finds_nothing_w
 }
 
 #[test]
-fn full_pages_in_the_log_and_no_memory_for_hot_pages_give_the_same_object() {
+fn full_page_logging_and_no_retained_pages_yield_the_same_object() {
     for options in [
         WriteOptions::new().log_full_pages(true),
         WriteOptions::new().hot_bytes_max(0),

@@ -1,7 +1,7 @@
-//! Objects that grow, shrink, give space back and are reopened in any order, beside readers that
-//! come and go and with writers that are killed, stay whole and can always grow.
+//! Objects that grow, shrink, release space and are reopened in any order stay intact and can
+//! always grow, also with concurrent readers and killed writers.
 //!
-//! `EVERMAP_LIVES` sets how many lives are tried.
+//! `EVERMAP_LIVES` sets the number of lives.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use common::{Random, TestStore, argument, child};
 use evermap::{PMap, PString, PVec, Persist, Session, Store, WriteOptions};
 
-/// A root that can tell whether it is whole.
+/// A root that can be verified.
 #[derive(Persist)]
 #[repr(C)]
 struct Life {
@@ -81,12 +81,12 @@ fn options(random: &mut Random) -> WriteOptions {
 /// One session with some steps.
 fn live(store: &Store, random: &mut Random) {
     let mut session = store.write_with::<Life>("life", &options(random)).unwrap();
-    assert_eq!(session.sum, sum_of(&session), "the session begins with a mix");
+    assert_eq!(session.sum, sum_of(&session), "the session starts with a torn state");
     for _ in 0..1 + random.below(12) {
         change(&mut session, random);
         if random.one_in(8) {
             session.rollback().unwrap();
-            assert_eq!(session.sum, sum_of(&session), "a rollback leaves a mix");
+            assert_eq!(session.sum, sum_of(&session), "a rollback leaves a torn state");
             continue;
         }
         commit(&mut session);
@@ -105,7 +105,7 @@ fn live(store: &Store, random: &mut Random) {
     }
 }
 
-fn assert_sound(path: &Path, what: &str) {
+fn assert_undamaged(path: &Path, what: &str) {
     let report = evermap::tools::check(path, &Default::default()).unwrap();
     assert!(report.is_clean(), "{what}: {report:?}");
     let store = Store::open(path).unwrap();
@@ -113,7 +113,7 @@ fn assert_sound(path: &Path, what: &str) {
     assert_eq!(life.sum, sum_of(&life), "{what}");
 }
 
-/// A process that reads the object whenever it is told to.
+/// A process that reads the object on request.
 struct Reader {
     process: Child,
     input: ChildStdin,
@@ -157,7 +157,7 @@ fn child_reads_on_demand() {
         let line = line.unwrap();
         snapshot = (line == "read").then(|| store.read::<Life>("life").unwrap());
         if let Some(life) = &snapshot {
-            assert_eq!(life.sum, sum_of(life), "a reader sees a mix");
+            assert_eq!(life.sum, sum_of(life), "a reader sees a torn state");
         }
         println!("\n> {line}");
     }
@@ -180,7 +180,7 @@ fn lives() -> u64 {
 }
 
 #[test]
-fn an_object_that_grows_and_shrinks_beside_readers_stays_whole_and_can_always_grow() {
+fn an_object_that_grows_and_shrinks_with_readers_stays_intact_and_can_always_grow() {
     let mut random = Random::from_environment("lives beside readers");
     for life in 0..lives() {
         let test = TestStore::in_memory();
@@ -194,12 +194,12 @@ fn an_object_that_grows_and_shrinks_beside_readers_stays_whole_and_can_always_gr
         }
         drop(reader);
         let (path, _directory) = test.close();
-        assert_sound(&path, &format!("life {life}"));
+        assert_undamaged(&path, &format!("life {life}"));
     }
 }
 
 #[test]
-fn an_object_whose_writers_are_killed_stays_whole() {
+fn an_object_whose_writers_are_killed_stays_intact() {
     let mut random = Random::from_environment("lives with kills");
     for life in 0..lives() {
         let test = TestStore::in_memory();
@@ -216,15 +216,15 @@ fn an_object_whose_writers_are_killed_stays_whole() {
             std::thread::sleep(Duration::from_millis(10 + random.below(150)));
             writer.kill().unwrap();
             writer.wait().unwrap();
-            assert_sound(&path, &format!("life {life}, kill {kill}"));
+            assert_undamaged(&path, &format!("life {life}, kill {kill}"));
         }
     }
 }
 
-/// The chunk map has the chunk as a hole already when its space is given back at last: only the
+/// When the space is finally released, the chunk map already has the chunk as a hole. Only the
 /// checksums change in that commit.
 #[test]
-fn space_that_a_reader_kept_is_given_back_later_with_its_checksums() {
+fn space_kept_for_a_reader_is_released_later_with_its_checksums() {
     let test = TestStore::in_memory();
     test.create_raw("heap").unwrap();
     let mut session = test.write_raw("heap").unwrap();
@@ -234,7 +234,7 @@ fn space_that_a_reader_kept_is_given_back_later_with_its_checksums() {
     };
     let kept = session.heap().allocate(5_000, 16).unwrap();
     fill(kept, 5_000, 1);
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(kept), 5_000, [0; 16], "") }.unwrap();
     let block = session.heap().allocate(200_000, 16).unwrap();
     fill(block, 200_000, 2);
@@ -255,7 +255,7 @@ fn space_that_a_reader_kept_is_given_back_later_with_its_checksums() {
     // SAFETY: nothing refers to the block.
     unsafe { session.heap().try_free(block) }.unwrap();
     session.shrink().unwrap();
-    // The next session takes the commits over in private pages, as they cannot be applied yet.
+    // The next session keeps the commits in private pages, because they cannot be applied yet.
     session.close().unwrap();
     let mut session = test.write_raw("heap").unwrap();
     fill(kept, 5_000, 5);

@@ -1,4 +1,4 @@
-//! Maps of objects: what lies where, as the allocator says it, and what changed.
+//! Maps of objects: contents according to the allocator, and changed pages.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -37,7 +37,7 @@ fn agrees(map: &ObjectMap, info: &ObjectInfo) {
     );
 }
 
-/// Addresses of the pages that a map shows as changed.
+/// Returns the addresses of the pages that a map shows as changed.
 fn dirty(map: &ObjectMap) -> BTreeSet<u64> {
     let of_region = |region: &tools::RegionMap| {
         let base = region.base;
@@ -68,13 +68,13 @@ fn blocks_are_where_they_were_allocated() {
     assert_eq!(chunk.pages[1].allocated_bytes, 100 * 64 - 4096);
     assert_eq!(chunk.pages[2].allocated_bytes, 0);
     let (chunk, _) = chunk_at(&map, middle.as_ptr());
-    // A block that reaches into a second page.
+    // A block that extends into a second page.
     assert_eq!((chunk.pages[0].allocated_bytes, chunk.pages[1].allocated_bytes), (4096, 1024));
     let (chunk, offset) = chunk_at(&map, large.as_ptr());
     assert_eq!((chunk.content, offset), (ChunkContent::Large { bytes: 200_000 }, 0));
     let (chunk, _) = chunk_at(&map, large.as_ptr().wrapping_add(3 * 65_536));
     assert_eq!(chunk.content, ChunkContent::LargeBody);
-    // What is left of it: less than a page.
+    // The rest of it, less than a page.
     assert_eq!(chunk.pages[0].allocated_bytes, (200_000 - 3 * 65_536) as u16);
     assert_eq!(chunk.pages[1].allocated_bytes, 0);
 
@@ -101,7 +101,7 @@ fn the_writer_knows_exactly_the_pages_that_changed_since_the_last_commit() {
         for index in &changed {
             session.scope().unwrap().root_mut().as_mut_slice()[*index] = round;
         }
-        // Stored to, and yet as it was.
+        // Written with the same value.
         let same = session[50_000];
         session.scope().unwrap().root_mut().as_mut_slice()[50_000] = same;
         let expected: BTreeSet<u64> = changed.into_iter().map(page_of).collect();
@@ -117,7 +117,7 @@ fn the_writer_knows_exactly_the_pages_that_changed_since_the_last_commit() {
         assert!(dirty(&session.map().unwrap()).is_empty(), "round {round}");
     }
     assert_eq!((session[5], session[3_000], session[4_000]), (3, 3, 0));
-    // What the object gained, and page 0, which a commit changes.
+    // New memory, and page 0, which every commit changes.
     session.scope().unwrap().root_mut().extend_from_slice(&[1; 200_000]).unwrap();
     let map = session.map().unwrap();
     assert!(map.uncommitted && map.totals().dirty_bytes > 2_000_000, "{:?}", map.totals());
@@ -164,13 +164,13 @@ fn maps_agree_with_the_allocator_after_any_operations() {
 }
 
 #[test]
-fn space_that_was_given_back_is_drawn_as_never_written() {
+fn released_space_is_drawn_as_never_written() {
     let test = TestStore::new();
     test.create_raw("heap").unwrap();
     let mut session = test.write_raw("heap").unwrap();
     let large = session.heap().allocate_zeroed(4 << 20, 16).unwrap();
     let behind = session.heap().allocate_zeroed(2 << 20, 16).unwrap();
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(behind), 0, [0; 16], "") }.unwrap();
     session.commit().unwrap();
     // SAFETY: nothing refers to the block.
@@ -191,7 +191,7 @@ fn space_that_was_given_back_is_drawn_as_never_written() {
 }
 
 #[test]
-fn damaged_metadata_is_drawn_as_such_and_never_believed() {
+fn damaged_metadata_is_drawn_as_damaged_and_never_used() {
     let test = TestStore::new();
     test.create_raw("heap").unwrap();
     let mut session = test.write_raw("heap").unwrap();
@@ -205,7 +205,7 @@ fn damaged_metadata_is_drawn_as_such_and_never_believed() {
     file.write_all_at(&[0x7c], 4096 + 1).unwrap();
     let picture = tools::map(&path, "heap").unwrap().picture(4096);
     assert!(picture.has(CellKind::Unknown) && picture.svg(false).contains("damaged metadata"));
-    // Any bytes in the chunk map and its records.
+    // Random bytes in the chunk map and its records.
     for round in 0..200u32 {
         let noise: Vec<u8> = (0..12_000u32)
             .map(|n| (n.wrapping_mul(2_654_435_761).rotate_left(round) >> 7) as u8)
@@ -217,7 +217,7 @@ fn damaged_metadata_is_drawn_as_such_and_never_believed() {
 }
 
 #[test]
-fn what_is_not_there_has_no_map() {
+fn a_missing_object_has_no_map() {
     let test = TestStore::new();
     assert!(matches!(tools::map(test.path(), "no such"), Err(Error::NotFound { .. })));
     let nowhere = test.path().join("nowhere");

@@ -1,4 +1,4 @@
-//! Objects that were made by an older version of the program.
+//! Objects that an older version of the program created.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -23,7 +23,7 @@ struct Diary2 {
     words: PMap<PString, u64>,
 }
 
-/// Too great for the object's first page.
+/// Too large for the object's first page.
 #[derive(Persist)]
 #[repr(C)]
 struct Diary {
@@ -79,7 +79,7 @@ fn an_object_is_brought_up_to_date_in_one_commit() {
     let mut session = store.write_migrating::<Diary>("diary", &steps()).unwrap();
     assert_eq!(session.sequence(), before + 1);
     assert_newest(&session);
-    // The session goes on like any other, and a rollback doesn't bring the old type back.
+    // The session continues as usual, and a rollback does not restore the old type.
     session.root_mut().fields().owner.push_str("?").unwrap();
     session.rollback().unwrap();
     assert_newest(&session);
@@ -89,7 +89,7 @@ fn an_object_is_brought_up_to_date_in_one_commit() {
     assert_newest(&snapshot);
     drop(snapshot);
     let again = store.write_migrating::<Diary>("diary", &steps()).unwrap();
-    assert_eq!(again.sequence(), before + 1, "nothing left to do");
+    assert_eq!(again.sequence(), before + 1, "no further commit is needed");
     drop(again);
     assert!(matches!(store.write::<Diary1>("diary"), Err(Error::SchemaMismatch { .. })));
     let report = evermap::tools::check(test.path(), &evermap::tools::CheckOptions::new());
@@ -97,11 +97,12 @@ fn an_object_is_brought_up_to_date_in_one_commit() {
 }
 
 #[test]
-fn what_the_old_root_owned_and_was_not_moved_is_given_back() {
+fn parts_of_the_old_root_that_were_not_moved_are_freed() {
     let test = store();
     let store = &test.store;
     let session = store.write_migrating::<Diary>("diary", &steps()).unwrap();
-    // The root, the list, the box, the owner; 500 lines and their nodes; no word map, no old lines.
+    // The root, the list, the box, the owner; 500 lines and their nodes; but no word map and no old
+    // lines.
     let blocks = session.info().unwrap().heap.blocks;
     let nodes = 500 / 15 + 5;
     assert!((504..=504 + nodes as u64).contains(&blocks), "{blocks}");
@@ -139,7 +140,7 @@ fn a_migration_that_fails_changes_nothing() {
 }
 
 #[test]
-fn without_a_way_the_error_names_the_fields() {
+fn without_a_migration_path_the_error_names_the_fields() {
     let test = store();
     let store = &test.store;
     let only_later = Migrations::new().step::<Diary2, Diary>(|_, _| unreachable!());
@@ -155,7 +156,7 @@ fn without_a_way_the_error_names_the_fields() {
         ]
     );
     assert!(error.to_string().contains("stored: `Diary`, 48 bytes; expected: `Diary`, 8048 bytes"));
-    // Steps that go round in circles end.
+    // Cyclic steps end.
     let circle = Migrations::new()
         .step::<Diary1, Diary2>(|_, _| unreachable!())
         .step::<Diary2, Diary1>(|_, _| unreachable!());
@@ -172,7 +173,7 @@ fn a_detached_value_goes_into_its_own_object_only() {
     let owner = diary.root_mut().into_fields().owner.detach();
     let error = other.root_mut().push(owner).map(drop).unwrap_err();
     assert!(matches!(error, Error::OtherObject { what: "PString" }), "{error}");
-    // It was given back to its own object.
+    // It was returned to its own object.
     assert_eq!(diary.owner, "");
     diary.rollback().unwrap();
     assert_eq!(diary.owner, "me");

@@ -1,10 +1,10 @@
-//! What must not compile, and what the compiler says about it.
+//! Code that must not compile, and the compiler's messages.
 //!
-//! The expected messages are those of one compiler version; after an update,
-//! `TRYBUILD=overwrite cargo test --test persist_ui` writes them anew, to be read before they are kept.
+//! The expected messages are those of one compiler version. After an update, `TRYBUILD=overwrite
+//! cargo test --test persist_ui` writes them again; review them before you keep them.
 
-/// The compiler whose wording the files beside the cases have.
-const WORDED_BY: &str = "rustc 1.95.";
+/// Compiler version of the expected messages.
+const COMPILER: &str = "rustc 1.95.";
 
 fn same_wording() -> bool {
     if cfg!(not(feature = "serde")) {
@@ -17,10 +17,10 @@ fn same_wording() -> bool {
     let output = std::process::Command::new(rustc).arg("--version").output();
     let version = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
     match version {
-        Ok(version) if version.starts_with(WORDED_BY) => true,
+        Ok(version) if version.starts_with(COMPILER) => true,
         other => {
             eprintln!(
-                "SKIPPED: compiler messages are compared under {WORDED_BY}x, this is {other:?}"
+                "SKIPPED: compiler messages are compared under {COMPILER}x, this is {other:?}"
             );
             false
         }
@@ -28,7 +28,7 @@ fn same_wording() -> bool {
 }
 
 #[test]
-fn types_that_cannot_be_kept_are_refused_with_a_remedy() {
+fn types_that_cannot_be_stored_are_refused_with_a_remedy() {
     if !same_wording() {
         return;
     }

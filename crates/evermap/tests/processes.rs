@@ -1,4 +1,4 @@
-//! Many processes, many objects.
+//! Many processes and many objects.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -10,7 +10,7 @@ use evermap::{PVec, Store};
 
 #[test]
 #[ignore = "a child"]
-fn child_makes_and_edits() {
+fn child_creates_and_edits() {
     let (Some(path), Some(number)) = (argument(0), argument(1)) else { return };
     let store = Store::open(&path).unwrap();
     for i in 0..25u64 {
@@ -32,11 +32,11 @@ fn child_makes_and_edits() {
 }
 
 #[test]
-fn four_processes_change_one_store_and_no_two_objects_overlap() {
+fn objects_of_four_concurrent_processes_never_overlap() {
     let test = TestStore::new();
     let path = test.path();
     let children: Vec<_> = (0..4)
-        .map(|n| child("child_makes_and_edits", &[path.to_str().unwrap(), &n.to_string()]))
+        .map(|n| child("child_creates_and_edits", &[path.to_str().unwrap(), &n.to_string()]))
         .collect();
     for mut child in children {
         let mut output = String::new();
@@ -71,7 +71,7 @@ fn ten_thousand_objects_in_one_store_open_like_one() {
         let v = store.read::<PVec<u64>>(&format!("object {n}")).unwrap();
         assert_eq!(**v, [n, n + 1]);
     }
-    // All open at once.
+    // All are open at once.
     let open: Vec<_> = (0..500u64)
         .map(|n| store.read::<PVec<u64>>(&format!("object {}", n * 20)).unwrap())
         .collect();

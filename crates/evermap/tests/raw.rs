@@ -1,4 +1,5 @@
-//! Objects without a Rust type: roots that come and go with commits, keys, who holds an address.
+//! Objects without a Rust type: roots that change with commits, application keys, and the object at
+//! an address.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,16 +19,16 @@ fn a_raw_object_has_no_root_until_a_commit_gives_it_one() {
 
     let mut session = store.write_raw("heap").unwrap();
     let block = session.heap().allocate_zeroed(100, 16).unwrap();
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(block), 100, [7; 16], "a hundred bytes") }.unwrap();
     session.rollback().unwrap();
     assert!(session.root().address.is_null());
 
     let block = session.heap().allocate_zeroed(100, 16).unwrap();
     session.commit().unwrap();
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(block), 100, [7; 16], "a hundred bytes") }.unwrap();
-    assert!(session.commit().unwrap(), "a root alone is worth a commit");
+    assert!(session.commit().unwrap(), "a new root alone must be committed");
     assert!(!session.commit().unwrap());
     session.close().unwrap();
 
@@ -42,7 +43,7 @@ fn a_raw_object_has_no_root_until_a_commit_gives_it_one() {
 }
 
 #[test]
-fn a_root_that_is_no_block_of_the_object_is_refused() {
+fn a_root_outside_the_objects_blocks_is_refused() {
     let (_directory, store) = store();
     store.create_raw("one").unwrap();
     store.create_raw("two").unwrap();
@@ -54,11 +55,11 @@ fn a_root_that_is_no_block_of_the_object_is_refused() {
     unsafe { one.heap().try_free(freed) }.unwrap();
     let small = one.heap().allocate(16, 16).unwrap();
     for (root, bytes) in [(foreign, 10), (freed, 10), (small, 17)] {
-        // SAFETY: the tag is no Rust type's.
+        // SAFETY: the tag belongs to no Rust type.
         let refused = unsafe { one.set_root(Some(root), bytes, [0; 16], "") };
         assert!(matches!(refused, Err(Error::BadRoot { .. })), "{refused:?}");
     }
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { one.set_root(Some(small), 16, [0; 16], "") }.unwrap();
 }
 
@@ -76,19 +77,19 @@ fn a_typed_object_opens_raw_and_a_raw_one_does_not_open_typed() {
 }
 
 #[test]
-fn an_object_opens_for_its_own_application_only() {
+fn an_object_opens_only_for_its_own_application() {
     let (_directory, store) = store();
     let player = store.for_application(ApplicationKey::named("player"));
     let other = store.for_application(ApplicationKey::named("recorder"));
     player.create::<u64, _>("position", 7).unwrap();
     player.create_raw("frames").unwrap();
-    store.create::<u64, _>("open to all", 1).unwrap();
+    store.create::<u64, _>("public", 1).unwrap();
     for stranger in [&store, &other] {
         assert!(matches!(stranger.read::<u64>("position"), Err(Error::OtherApplication { .. })));
         assert!(matches!(stranger.write::<u64>("position"), Err(Error::OtherApplication { .. })));
         assert!(matches!(stranger.read_raw("frames"), Err(Error::OtherApplication { .. })));
         assert!(matches!(stranger.write_raw("frames"), Err(Error::OtherApplication { .. })));
-        assert_eq!(*stranger.read::<u64>("open to all").unwrap(), 1);
+        assert_eq!(*stranger.read::<u64>("public").unwrap(), 1);
     }
     player.write_raw("frames").unwrap().close().unwrap();
     let position = player.read::<u64>("position").unwrap().refresh().unwrap();
@@ -96,7 +97,7 @@ fn an_object_opens_for_its_own_application_only() {
 }
 
 #[test]
-fn an_address_tells_its_object() {
+fn the_object_at_an_address_is_found() {
     let (_directory, store) = store();
     store.create_raw("one").unwrap();
     store.create_raw("two").unwrap();

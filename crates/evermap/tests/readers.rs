@@ -1,4 +1,5 @@
-//! Readers beside a writer in another process: each sees exactly one commit, nobody waits.
+//! Readers with a concurrent writer in another process: each sees exactly one commit, and no
+//! process waits.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -11,10 +12,10 @@ use std::time::Duration;
 use common::{TestStore, argument, child, object_file};
 use evermap::{Durability, Error, Options, PVec, Store, Verify, WhenLogFull, WriteOptions};
 
-/// Commit `n` stores `n` into all of these; they lie on many pages.
+/// Commit `n` stores `n` into all of these, on many pages.
 const NUMBERS: usize = 20_000;
 
-/// A writer in another process that does what it is told, line by line.
+/// A writer in another process that executes commands line by line.
 struct Writer {
     process: Child,
     input: ChildStdin,
@@ -31,7 +32,7 @@ impl Writer {
         writer
     }
 
-    /// Gives a command and waits for the answer.
+    /// Sends a command and waits for the answer.
     fn tell(&mut self, command: &str) -> String {
         writeln!(self.input, "{command}").unwrap();
         self.answer()
@@ -113,7 +114,7 @@ fn child_writes_on_demand() {
     }
 }
 
-/// A closed store with the object at "commit 0".
+/// Creates a closed store with the object at commit 0.
 fn store_of_zeros() -> (PathBuf, tempfile::TempDir) {
     let test = TestStore::new();
     test.create::<PVec<u64>, _>("v", vec![0; NUMBERS]).unwrap();
@@ -125,7 +126,7 @@ fn assert_is(v: &[u64], number: u64) {
 }
 
 #[test]
-fn a_snapshot_stays_what_it_is_while_a_writer_commits_and_a_new_one_sees_the_last_commit() {
+fn a_snapshot_is_stable_while_a_writer_commits_and_a_new_one_sees_the_last_commit() {
     let (path, _directory) = store_of_zeros();
     for settings in ["", "keep nothing", "interval"] {
         let mut writer = Writer::start(&path, settings);
@@ -168,7 +169,7 @@ fn growth_is_seen_by_new_snapshots_only() {
     let store = Store::open(&path).unwrap();
     writer.tell("commit 1");
     let snapshot = store.read::<PVec<u64>>("v").unwrap();
-    // In place first, then past the region into a new one.
+    // First in place, then past the region into a new one.
     for step in [1000, 300_000, 2_000_000] {
         assert_eq!(writer.tell(&format!("grow {step}")), "committed");
     }
@@ -185,7 +186,7 @@ fn growth_is_seen_by_new_snapshots_only() {
 }
 
 #[test]
-fn a_writer_that_dies_beside_readers_is_followed_by_one_that_goes_on_with_its_log() {
+fn after_a_writer_is_killed_under_readers_the_next_one_continues_its_log() {
     let (path, _directory) = store_of_zeros();
     for _ in 0..3 {
         let mut writer = Writer::start(&path, "");
@@ -196,7 +197,8 @@ fn a_writer_that_dies_beside_readers_is_followed_by_one_that_goes_on_with_its_lo
         writer.tell("store 3");
         writer.kill();
         assert_is(&snapshot, 1);
-        // The reader keeps the next writer from applying: it lays the log over its own pages.
+        // The reader prevents the next writer from applying: that writer patches its own pages from
+        // the log.
         let mut writer = Writer::start(&path, "");
         assert_eq!(writer.tell("checkpoint"), "false");
         assert_eq!(writer.tell("rollback"), "2");
@@ -219,7 +221,7 @@ fn a_writer_that_dies_beside_readers_is_followed_by_one_that_goes_on_with_its_lo
 }
 
 #[test]
-fn a_full_log_beside_a_reader_is_emptied_into_a_copy_and_the_reader_keeps_the_old_file() {
+fn a_full_log_with_a_reader_is_emptied_into_a_copy_and_the_reader_keeps_the_old_file() {
     let (path, _directory) = store_of_zeros();
     let file = object_file(&path);
     let log = file.with_extension("log");
@@ -251,7 +253,7 @@ fn a_full_log_beside_a_reader_is_emptied_into_a_copy_and_the_reader_keeps_the_ol
 }
 
 #[test]
-fn a_full_log_beside_a_reader_can_be_refused_and_nothing_is_lost() {
+fn a_full_log_with_a_reader_can_be_refused_and_nothing_is_lost() {
     let (path, _directory) = store_of_zeros();
     let mut writer = Writer::start(&path, "refuse");
     let store = Store::open(&path).unwrap();
@@ -263,7 +265,7 @@ fn a_full_log_beside_a_reader_can_be_refused_and_nothing_is_lost() {
     let snapshot = snapshot.refresh().unwrap();
     assert_is(&snapshot, full - 1);
     drop(snapshot);
-    // The changes are still there, and can be committed now that nobody reads.
+    // The changes are still there, and can be committed now that there is no reader.
     assert_eq!(writer.tell(&format!("commit {full}")), "committed");
     let snapshot = store.read::<PVec<u64>>("v").unwrap();
     assert_is(&snapshot, full);
@@ -291,7 +293,7 @@ fn child_commits_as_fast_as_it_can() {
 }
 
 #[test]
-fn readers_that_come_at_any_instant_see_one_commit_and_never_an_older_one() {
+fn readers_that_arrive_at_any_moment_see_one_commit_and_never_an_older_one() {
     for settings in ["", "small log", "keep nothing", "interval"] {
         let (path, _directory) = store_of_zeros();
         let mut process =
@@ -318,16 +320,16 @@ fn readers_that_come_at_any_instant_see_one_commit_and_never_an_older_one() {
         }
         process.kill().unwrap();
         process.wait().unwrap();
-        assert!(seen > 0, "the writer never got to a commit");
+        assert!(seen > 0, "the writer made no commit");
         let session = store.write::<PVec<u64>>("v").unwrap();
         assert_is(&session, session[0]);
         assert!(session[0] >= seen);
     }
 }
 
-/// Page faults of this thread until now.
+/// Returns the number of page faults of this thread until now.
 fn faults() -> i64 {
-    // SAFETY: filled by the call before it is read.
+    // SAFETY: the call fills the value before it is read.
     let usage = unsafe {
         let mut usage = std::mem::zeroed::<libc::rusage>();
         libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
@@ -349,10 +351,10 @@ fn a_warm_snapshot_is_read_without_page_faults() {
     let before = faults();
     assert_eq!(snapshot.iter().sum::<u64>(), numbers * (numbers - 1) / 2);
     let taken = faults() - before;
-    // 4096 pages; a fault that maps sixteen of them would be 256.
+    // 4096 pages; if each fault mapped sixteen of them, there would be 256 faults.
     assert!(taken < 16, "{taken} page faults");
     drop(snapshot);
-    // What a writer has committed since, and only its log has, is there too.
+    // Later commits of a writer, which are only in its log, are prefaulted too.
     let mut writer = Writer::start(&directory.path().join("store"), "");
     writer.tell("commit 7");
     let snapshot = store.read::<PVec<u64>>("v").unwrap();

@@ -1,4 +1,4 @@
-//! A store that moves to other addresses has all it had, and can move back.
+//! A rebase moves a store to other addresses without loss, and can be undone.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -17,7 +17,7 @@ use evermap::{Error, PMap, PString, PVec, Store, WriteOptions};
 
 const GIB: u64 = 1 << 30;
 
-/// Every file of a directory with its bytes, but for the files of before a rebase.
+/// Returns every file of a directory with its bytes, except the files from before a rebase.
 fn bytes_of(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut all = Vec::new();
     let mut folders = vec![path.to_path_buf()];
@@ -38,13 +38,13 @@ fn bytes_of(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[track_caller]
-fn assert_sound(path: &Path) {
+fn assert_undamaged(path: &Path) {
     let report = check(path, &CheckOptions::new()).unwrap();
     assert!(report.is_clean() && report.findings.is_empty(), "{:#?}", report.findings);
 }
 
-/// What can be walked from a raw object's root: words that are no pointers, blocks by number in
-/// the order they are met, pointers as number and offset.
+/// Walks a raw object from its root. Returns words that are not pointers, blocks by number in the
+/// order of discovery, and pointers as number and offset.
 fn shape(store: &Store, name: &str, blocks: &HashMap<u64, u64>) -> Vec<Vec<u64>> {
     let snapshot = store.read_raw(name).unwrap();
     let root = snapshot.root().address as u64;
@@ -58,7 +58,7 @@ fn shape(store: &Store, name: &str, blocks: &HashMap<u64, u64>) -> Vec<Vec<u64>>
         let base = order[shape.len()];
         let mut words = Vec::new();
         for at in 0..blocks[&base] {
-            // SAFETY: a block of the object, which is open.
+            // SAFETY: a block of the open object.
             let word = unsafe {
                 std::ptr::with_exposed_provenance::<u64>((base + at * 8) as usize).read()
             };
@@ -79,7 +79,7 @@ fn shape(store: &Store, name: &str, blocks: &HashMap<u64, u64>) -> Vec<Vec<u64>>
     shape
 }
 
-/// A raw object by chance; gives its blocks: address and words.
+/// Creates a random raw object. Returns the address and the words of its blocks.
 fn random_object(store: &Store, name: &str, random: &mut Random) -> HashMap<u64, u64> {
     store.create_raw(name).unwrap();
     let mut session = store.write_raw(name).unwrap();
@@ -98,11 +98,11 @@ fn random_object(store: &Store, name: &str, random: &mut Random) -> HashMap<u64,
                 1 => to.as_ptr() as u64 + random.below(bytes * 8),
                 _ => to.as_ptr() as u64,
             };
-            // SAFETY: inside of the block.
+            // SAFETY: inside the block.
             unsafe { block.add(random.below(words) as usize).write(value) };
         }
     }
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(blocks[0].0.cast()), 16, [0; 16], "") }.unwrap();
     session.commit().unwrap();
     session.close().unwrap();
@@ -122,7 +122,7 @@ fn raw_objects_are_the_same_graph_after_a_rebase_and_after_its_undo() {
         let (path, _directory) = store.close();
         let bytes = bytes_of(&path);
         let report = rebase(&path, &RebaseOptions::new()).unwrap();
-        assert_sound(&path);
+        assert_undamaged(&path);
         let distance = report.to.unwrap().wrapping_sub(report.from[0].0);
         let store = Store::open(&path).unwrap();
         for ((name, blocks), before) in names.iter().zip(&blocks).zip(&before) {
@@ -136,7 +136,7 @@ fn raw_objects_are_the_same_graph_after_a_rebase_and_after_its_undo() {
     }
 }
 
-/// Typed objects of several regions, with numbers that are addresses of the store.
+/// Creates typed objects of several regions, with numbers that equal addresses of the store.
 fn typed(store: &Store) -> u64 {
     store.create::<PMap<PString, PVec<u64>>, _>("words", PMap::new()).unwrap();
     let mut session = store.write::<PMap<PString, PVec<u64>>>("words").unwrap();
@@ -163,13 +163,13 @@ fn assert_typed(store: &Store, base: u64) {
 }
 
 #[test]
-fn numbers_of_typed_objects_that_look_like_addresses_stay_and_are_told() {
+fn numbers_of_typed_objects_that_look_like_addresses_are_kept_and_reported() {
     let store = TestStore::in_memory();
     let base = typed(&store);
     let (path, _directory) = store.close();
     let report = rebase(&path, &RebaseOptions::new()).unwrap();
     let words = &report.objects[0];
-    // The numbers, and what is left of pointers where the map has room for further entries.
+    // The numbers, and remains of pointers in unused capacity of the map.
     assert_eq!(words.typing, Typing::Typed);
     assert!((20_000..30_000).contains(&words.kept), "{}", words.kept);
     let is_number = |path: &str| path.starts_with("root[\"word ") && path.ends_with("\"][1]");
@@ -177,23 +177,23 @@ fn numbers_of_typed_objects_that_look_like_addresses_stay_and_are_told() {
     // Two blocks of the map, and two for each entry.
     assert_eq!(words.count(HitKind::Typed), 2 + 2 * 20_001);
     assert_eq!(words.moved.len(), 1);
-    assert_sound(&path);
+    assert_undamaged(&path);
     let store = Store::open(&path).unwrap();
     assert_typed(&store, base);
     assert_ne!(store.info("words").unwrap().base_address, base);
     assert!(audit(&path, "words", &AuditOptions::new()).unwrap().is_clean());
-    // It goes on as any store.
+    // The store remains usable.
     let mut session = store.write::<PMap<PString, PVec<u64>>>("words").unwrap();
     session.root_mut().insert("more", (0..200_000).collect::<Vec<u64>>()).unwrap();
     session.commit().unwrap();
     session.close().unwrap();
     store.create::<PVec<u64>, _>("another", [1]).unwrap();
     drop(store);
-    assert_sound(&path);
+    assert_undamaged(&path);
 }
 
 #[test]
-fn words_of_untyped_objects_are_changed_by_their_value_and_the_dry_run_tells_each_class() {
+fn words_of_untyped_objects_are_changed_by_value_and_the_dry_run_lists_each_class() {
     let store = TestStore::in_memory();
     let base = typed(&store);
     store.create_raw("raw").unwrap();
@@ -207,10 +207,10 @@ fn words_of_untyped_objects_are_changed_by_their_value_and_the_dry_run_tells_eac
     for (at, value) in
         [own, own + 8, gone.as_ptr() as u64, other, 77, own + 40 * GIB].iter().enumerate()
     {
-        // SAFETY: inside of the block.
+        // SAFETY: inside the block.
         unsafe { block.add(at).write(*value) };
     }
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(block.cast()), 64, [0; 16], "") }.unwrap();
     session.commit().unwrap();
     session.close().unwrap();
@@ -220,7 +220,7 @@ fn words_of_untyped_objects_are_changed_by_their_value_and_the_dry_run_tells_eac
     let planned = rebase(&path, &options).unwrap();
     assert_eq!(bytes_of(&path), bytes, "a dry run changes nothing");
     assert!(planned.kept_in.is_none() && planned.to.is_none());
-    // A place where no other test's store is.
+    // Addresses that no other test's store uses.
     let places = (36..42).map(|bit| (base / GIB * GIB) ^ (1 << bit));
     let moved = places.map(|to| rebase(&path, &RebaseOptions::new().to(to)));
     let report = moved.into_iter().find_map(Result::ok).unwrap();
@@ -243,14 +243,14 @@ fn words_of_untyped_objects_are_changed_by_their_value_and_the_dry_run_tells_eac
 }
 
 #[test]
-fn what_only_the_log_has_moves_too() {
+fn commits_in_the_log_are_moved_too() {
     let store = TestStore::in_memory();
     store.create::<PVec<u64>, _>("numbers", [1, 2]).unwrap();
     let reader = store.path().to_path_buf();
     let mut session = store.write_with::<PVec<u64>>("numbers", &WriteOptions::default()).unwrap();
     session.root_mut().push(3).unwrap();
     session.commit().unwrap();
-    // As a kill leaves it: the commit is in the log, the file needs it.
+    // A kill leaves this: the commit is in the log, and the file needs the log.
     let copy = store.directory.path().join("copy");
     common::copy_store(&reader, &copy);
     session.close().unwrap();
@@ -258,7 +258,7 @@ fn what_only_the_log_has_moves_too() {
     let logs = common::names(&copy.join("objects")).iter().filter(|n| n.ends_with(".log")).count();
     assert_eq!(logs, 1);
     rebase(&copy, &RebaseOptions::new()).unwrap();
-    assert_sound(&copy);
+    assert_undamaged(&copy);
     assert_eq!(*Store::open(&copy).unwrap().read::<PVec<u64>>("numbers").unwrap(), [1, 2, 3]);
 }
 
@@ -292,7 +292,7 @@ fn a_store_in_use_or_damaged_is_left_alone() {
 }
 
 #[test]
-fn an_undo_that_would_lose_commits_wants_to_be_forced() {
+fn an_undo_that_would_lose_commits_needs_force() {
     let store = TestStore::in_memory();
     let base = typed(&store);
     let (path, _directory) = store.close();
@@ -318,7 +318,7 @@ fn an_undo_that_would_lose_commits_wants_to_be_forced() {
 }
 
 #[test]
-fn chunks_that_were_given_back_to_the_file_system_stay_so() {
+fn released_chunks_stay_released() {
     let store = TestStore::in_memory();
     store.create::<PVec<PVec<u64>>, _>("holes", PVec::new()).unwrap();
     let mut session = store.write::<PVec<PVec<u64>>>("holes").unwrap();
@@ -336,7 +336,7 @@ fn chunks_that_were_given_back_to_the_file_system_stay_so() {
     let report = audit(store.path(), "holes", &AuditOptions::new()).unwrap();
     assert!(report.is_clean(), "{report:#?}");
     let (path, _directory) = store.close();
-    assert_sound(&path);
+    assert_undamaged(&path);
     let holes = || {
         let file = std::fs::metadata(common::object_file(&path)).unwrap();
         file.len().saturating_sub(file.blocks() * 512)
@@ -344,7 +344,7 @@ fn chunks_that_were_given_back_to_the_file_system_stay_so() {
     assert!(holes() > 5_000_000, "{} bytes of holes", holes());
     rebase(&path, &RebaseOptions::new()).unwrap();
     assert!(holes() > 5_000_000, "{} bytes of holes", holes());
-    assert_sound(&path);
+    assert_undamaged(&path);
     let store = Store::open(&path).unwrap();
     let mut session = store.write::<PVec<PVec<u64>>>("holes").unwrap();
     assert!(session.iter().map(|words| words[1]).eq([7, 8, 9, 24, 25, 26]));
@@ -352,5 +352,5 @@ fn chunks_that_were_given_back_to_the_file_system_stay_so() {
     session.commit().unwrap();
     session.close().unwrap();
     drop(store);
-    assert_sound(&path);
+    assert_undamaged(&path);
 }

@@ -1,9 +1,9 @@
 //! File systems on which files can share blocks (xfs, btrfs): a backup, a restore and the
-//! replacement of an object file cost next to no room there, and what shares blocks stays
+//! replacement of an object file take nearly no space there, and files that share blocks stay
 //! independent.
 //!
-//! Each test makes a file system in an image file and mounts it in a mount namespace of a process
-//! of its own: mount, loop device and image are gone when that process is, however it ends.
+//! Each test creates a file system in an image file and mounts it in the mount namespace of its own
+//! process. The mount, the loop device and the image disappear with the process, however it ends.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -18,22 +18,22 @@ use evermap::tools::{BackupOptions, CheckOptions, backup, check, restore};
 use evermap::{Error, PVec, Session, Store, WriteOptions};
 use rustix::fs::{FallocateFlags, IFlags, fallocate, ioctl_getflags, statvfs, syncfs};
 
-/// Numbers of an object of 64 MiB.
+/// Number of elements of an object of 64 MiB.
 const NUMBERS: usize = 8 << 20;
-/// Numbers of one of 4 MiB.
+/// Number of elements of an object of 4 MiB.
 const FEW_NUMBERS: usize = 512 << 10;
-/// Places of an object, on pages of their own, that have the number of the commit.
+/// Positions on different pages of an object that have the number of the commit.
 const MARKED: usize = 100;
-/// What a copy of an object of 64 MiB may take when its blocks are shared: logs, catalogs,
-/// metadata, and what was written since, for each page of which xfs takes 128 KiB for a while.
+/// Maximum space of a copy of an object of 64 MiB with shared blocks: logs, catalogs, metadata, and
+/// the pages written since, for each of which xfs temporarily takes 128 KiB.
 const SHARED_BYTES_MAX: u64 = 24 << 20;
 
-/// The tests' file systems, with the options that make them share blocks.
+/// The tested file systems, with the options that enable shared blocks.
 const KINDS: [(&str, &[&str]); 2] =
     [("xfs", &["mkfs.xfs", "-q", "-m", "reflink=1"]), ("btrfs", &["mkfs.btrfs", "-q"])];
 
-/// Runs the test `name` on a new file system of each kind; it finds the directory and the kind as
-/// its arguments, and says `through` at its end.
+/// Runs the test `name` on a new file system of each kind. The test gets the directory and the kind
+/// as arguments, and prints `through` at its end.
 fn on_each_kind(name: &str, bytes: u64) {
     for (kind, make) in KINDS {
         if let Err(why) = on_a_file_system(kind, make, name, bytes) {
@@ -42,7 +42,7 @@ fn on_each_kind(name: &str, bytes: u64) {
     }
 }
 
-/// In memory if there is room for all of it: flushes cost nothing there.
+/// In memory if it fits, because flushes are free there.
 fn place_for_an_image(bytes: u64) -> &'static Path {
     let shared = Path::new("/dev/shm");
     match statvfs(shared) {
@@ -61,8 +61,8 @@ fn on_a_file_system(kind: &str, make: &[&str], name: &str, bytes: u64) -> Result
     if !made.status.success() {
         return Err(String::from_utf8_lossy(&made.stderr).into_owned());
     }
-    // The image needs no name once it is mounted: nothing of it outlives the mount, which goes with
-    // the namespace.
+    // The image needs no name once it is mounted. It disappears with the mount, which disappears
+    // with the namespace.
     let script =
         "mount -o loop \"$1\" \"$2\" && rm \"$1\" && echo mounted && shift 2 && exec \"$@\"";
     let output = Command::new("unshare")
@@ -83,7 +83,7 @@ fn on_a_file_system(kind: &str, make: &[&str], name: &str, bytes: u64) -> Result
     Ok(())
 }
 
-/// Where the test runs and on what, when it does.
+/// Returns the directory and the file system of a running test.
 fn ground() -> Option<(PathBuf, String)> {
     Some((argument(0)?.into(), argument(1)?))
 }
@@ -102,7 +102,7 @@ fn commit(session: &mut Session<PVec<u64>>, number: u64) -> Result<bool, Error> 
     session.commit()
 }
 
-/// The commit that an object is at; all of it was looked at.
+/// Verifies a complete object and returns its commit.
 #[track_caller]
 fn number_of(numbers: &[u64]) -> u64 {
     let step = numbers.len() / MARKED;
@@ -128,7 +128,7 @@ fn used_bytes(disk: &Path) -> u64 {
     (found.f_blocks - found.f_bfree) * found.f_frsize
 }
 
-/// What `action` takes of the disk must be little.
+/// Asserts that `action` takes little disk space.
 #[track_caller]
 fn assert_shares<T>(disk: &Path, what: &str, action: impl FnOnce() -> T) -> T {
     let before = used_bytes(disk);
@@ -139,7 +139,7 @@ fn assert_shares<T>(disk: &Path, what: &str, action: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Files of btrfs that share blocks are all written in place, or none of them.
+/// On btrfs, files that share blocks must be all copy-on-write or all not.
 fn is_written_in_place(file: &Path) -> bool {
     ioctl_getflags(std::fs::File::open(file).unwrap()).is_ok_and(|f| f.contains(IFlags::NOCOW))
 }
@@ -152,7 +152,7 @@ fn child_copies_back_and_forth() {
     let store = create(&path, NUMBERS);
     let mut session = store.write::<PVec<u64>>("v").unwrap();
     commit(&mut session, 1).unwrap();
-    // What the copy has to take from the log, and what it must not have.
+    // The copy takes this commit from the log, and must not contain the next one.
     commit(&mut session, 2).unwrap();
     session.root_mut().as_mut_slice()[1] = 99;
     let report = assert_shares(&disk, "a backup", || store.backup(&copy).unwrap());
@@ -169,7 +169,7 @@ fn child_copies_back_and_forth() {
     let (deep, options) = (disk.join("deep").join("store"), BackupOptions::new());
     assert_shares(&disk, "a restore", || restore(&copy, &deep, false, &options).unwrap());
     assert_shares(&disk, "a restore over", || restore(&copy, &path, true, &options).unwrap());
-    // Each goes its own way.
+    // Both files change independently.
     for (place, number) in [(&path, 4), (&copy, 5), (&deep, 6)] {
         let store = Store::open(place).unwrap();
         let mut session = store.write::<PVec<u64>>("v").unwrap();
@@ -188,7 +188,7 @@ fn a_backup_and_a_restore_share_blocks_and_stay_independent() {
     on_each_kind("child_copies_back_and_forth", 512 << 20);
 }
 
-/// A reader in another process, which says what it sees when it is asked to.
+/// A reader in another process, which prints its commit on request.
 struct Reader(Child, BufReader<std::process::ChildStdout>);
 
 impl Reader {
@@ -198,7 +198,7 @@ impl Reader {
         Reader(process, output)
     }
 
-    /// `read` what was opened, or `refresh` it before.
+    /// Reads the open snapshot, or refreshes it before with `refresh`.
     fn ask(&mut self, what: &str) -> u64 {
         writeln!(self.0.stdin.as_mut().unwrap(), "{what}").unwrap();
         let mut line = String::new();
@@ -232,8 +232,8 @@ fn child_reads_when_asked() {
     }
 }
 
-/// Commits beside a reader until the object file is another one. Gives the last commit's number,
-/// and what all that took of the disk while the reader had the old file.
+/// Commits with a concurrent reader until the object file is replaced. Returns the last commit's
+/// number, and the disk space taken while the reader had the old file.
 fn commit_until_replaced(disk: &Path, path: &Path) -> (u64, u64) {
     let before = used_bytes(disk);
     let store = Store::open(path).unwrap();
@@ -262,7 +262,7 @@ fn commit_until_replaced(disk: &Path, path: &Path) -> (u64, u64) {
 
 #[test]
 #[ignore = "a child of the test below"]
-fn child_replaces_beside_a_reader() {
+fn child_replaces_under_a_reader() {
     let Some((disk, kind)) = ground() else { return };
     let path = disk.join("store");
     drop(create(&path, NUMBERS));
@@ -275,12 +275,12 @@ fn child_replaces_beside_a_reader() {
 }
 
 #[test]
-fn a_replacement_beside_a_reader_shares_blocks_and_the_reader_keeps_its_commit() {
-    on_each_kind("child_replaces_beside_a_reader", 512 << 20);
+fn a_replacement_under_a_reader_shares_blocks_and_the_reader_keeps_its_commit() {
+    on_each_kind("child_replaces_under_a_reader", 512 << 20);
 }
 
-/// On btrfs a file that is written in place shares no blocks with one that is not, as `cp` makes
-/// them.
+/// On btrfs, a file without copy-on-write cannot share blocks with one that has it, for example one
+/// made by `cp`.
 #[test]
 #[ignore = "a child of the test below"]
 fn child_copies_files_of_another_kind() {
@@ -304,9 +304,9 @@ fn files_that_cannot_share_blocks_are_copied() {
     on_each_kind("child_copies_files_of_another_kind", 400 << 20);
 }
 
-/// Takes all the room there is. Gives the files that have it.
+/// Fills the disk. Returns the files that take the space.
 fn fill(disk: &Path) -> Vec<PathBuf> {
-    // The names first: at the end there is no room for one.
+    // Create the names first: at the end there is no space for one.
     let steps = [16 << 20, 1 << 20, 64 << 10, 4096];
     let paths: Vec<PathBuf> =
         (0..steps.len()).map(|number| disk.join(format!("filler {number}"))).collect();
@@ -329,7 +329,7 @@ fn is_full<T>(result: Result<T, Error>) -> bool {
     }
 }
 
-/// Commits until the disk refuses one. Gives the number of the last one.
+/// Commits until the disk refuses a commit. Returns the number of the last successful one.
 fn commit_until_refused(session: &mut Session<PVec<u64>>, mut number: u64) -> u64 {
     while !is_full(commit(session, number + 1)) {
         number += 1;
@@ -344,13 +344,13 @@ fn child_works_on_a_full_disk() {
     let Some((disk, _)) = ground() else { return };
     let (path, copy) = (disk.join("store"), disk.join("copy"));
     let store = create(&path, FEW_NUMBERS);
-    // Every page that is applied from now on needs a block of its own.
+    // From now on, every page that is applied needs its own block.
     store.backup(&copy).unwrap();
     let mut session = store.write::<PVec<u64>>("v").unwrap();
     commit(&mut session, 1).unwrap();
     let fillers = fill(&disk);
     let number = commit_until_refused(&mut session, 1);
-    assert_eq!(number_of(&session), number + 1, "what was refused is still in memory");
+    assert_eq!(number_of(&session), number + 1, "the refused change is still in memory");
     session.rollback().unwrap();
     assert_eq!(number_of(&session), number);
     assert!(is_full(session.root_mut().resize(64 << 20, 0)));
@@ -364,7 +364,7 @@ fn child_works_on_a_full_disk() {
     println!("closing: {:?}", closed.map_err(|e| e.to_string()));
     drop(store);
 
-    // To a reader the disk does not matter.
+    // A reader does not need the disk.
     let store = Store::open(&path).unwrap();
     assert_eq!(number_of(&store.read::<PVec<u64>>("v").unwrap()), number);
     let again =
@@ -388,13 +388,13 @@ fn child_works_on_a_full_disk() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_with_a_name_and_loses_nothing() {
+fn a_full_disk_is_a_typed_error_and_loses_nothing() {
     on_each_kind("child_works_on_a_full_disk", 320 << 20);
 }
 
 #[test]
 #[ignore = "a child of the test below"]
-fn child_stores_into_what_was_reserved() {
+fn child_writes_to_reserved_memory() {
     let Some((disk, _)) = ground() else { return };
     let (path, copy) = (disk.join("store"), disk.join("copy"));
     let store = create(&path, FEW_NUMBERS);
@@ -403,7 +403,7 @@ fn child_stores_into_what_was_reserved() {
     session.root_mut().resize(FEW_NUMBERS * 2, 0).unwrap();
     store.backup(&copy).unwrap();
     let fillers = fill(&disk);
-    // The memory is there: no signal.
+    // The memory is reserved, so there is no signal.
     session.root_mut().resize(FEW_NUMBERS * 4, 0).unwrap();
     if is_full(commit(&mut session, 1)) {
         fillers.iter().for_each(|file| std::fs::remove_file(file).unwrap());
@@ -418,6 +418,6 @@ fn child_stores_into_what_was_reserved() {
 }
 
 #[test]
-fn memory_that_was_reserved_before_a_backup_can_be_stored_to_when_the_disk_is_full() {
-    on_each_kind("child_stores_into_what_was_reserved", 320 << 20);
+fn memory_reserved_before_a_backup_can_be_written_on_a_full_disk() {
+    on_each_kind("child_writes_to_reserved_memory", 320 << 20);
 }

@@ -1,4 +1,5 @@
-//! What a repair gives back, what it leaves alone, and where it keeps what it takes.
+//! Effects of a repair: what it restores, what it leaves unchanged, and where it puts removed
+//! files.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -24,7 +25,8 @@ fn assert_nothing_found(path: &Path) {
     assert!(nothing, "{:#?}\n{:?}", report.findings, report.unchecked);
 }
 
-/// A closed store with objects of several sizes, one of them renamed while it was read.
+/// Creates a closed store with objects of several sizes, one of which was renamed while it was
+/// being read.
 fn several() -> (PathBuf, tempfile::TempDir, Vec<(String, u64)>) {
     let test = TestStore::in_memory();
     let mut sums = Vec::new();
@@ -33,7 +35,7 @@ fn several() -> (PathBuf, tempfile::TempDir, Vec<(String, u64)>) {
         test.create::<PVec<u64>, _>(&name, from_iter(0..n * 5_000)).unwrap();
         sums.push((name, (0..n * 5_000).sum()));
     }
-    // A second region, and an arena that is not the first.
+    // A second region, and a second arena.
     let mut session = test.write::<PVec<u64>>("object 3").unwrap();
     session.root_mut().extend(0..400_000u64).unwrap();
     session.commit().unwrap();
@@ -54,7 +56,7 @@ fn assert_has(path: &Path, sums: &[(String, u64)]) {
     for (name, sum) in sums {
         assert_eq!(store.read::<PVec<u64>>(name).unwrap().iter().sum::<u64>(), *sum, "{name}");
     }
-    // It goes on as any store: addresses are given out that nobody has.
+    // The store remains usable: new objects get free addresses.
     store.create::<PVec<u64>, _>("one more", from_iter(0..100_000)).unwrap();
     let mut session = store.write::<PVec<u64>>(&sums[5].0).unwrap();
     session.root_mut().extend(0..300_000u64).unwrap();
@@ -70,7 +72,7 @@ fn assert_has(path: &Path, sums: &[(String, u64)]) {
 }
 
 #[test]
-fn a_lost_catalog_is_made_anew_with_every_object() {
+fn a_lost_catalog_is_recreated_with_every_object() {
     let (path, _directory, sums) = several();
     for lost in [&["catalog"][..], &["catalog.log"], &["catalog", "catalog.log"]] {
         for file in lost {
@@ -87,10 +89,10 @@ fn a_lost_catalog_is_made_anew_with_every_object() {
 }
 
 #[test]
-fn a_damaged_catalog_is_kept_and_replaced_and_names_it_still_has_are_believed() {
+fn a_damaged_catalog_is_kept_and_replaced_and_its_readable_names_are_used() {
     let (path, _directory, mut sums) = several();
     {
-        // The file of a renamed object that is being read keeps its old name.
+        // The file of a renamed object with a reader keeps its old name.
         let store = Store::open(&path).unwrap();
         let snapshot = store.read::<PVec<u64>>("object 7").unwrap();
         store.rename("object 7", "renamed").unwrap();
@@ -99,7 +101,7 @@ fn a_damaged_catalog_is_kept_and_replaced_and_names_it_still_has_are_believed() 
     }
     let catalog = path.join("catalog");
     let whole = std::fs::read(&catalog).unwrap();
-    // The allocator's metadata: names and entries are still there.
+    // The allocator's metadata is damaged; names and entries are still there.
     let mut bytes = whole.clone();
     bytes[4096] = 0x66;
     std::fs::write(&catalog, &bytes).unwrap();
@@ -108,7 +110,7 @@ fn a_damaged_catalog_is_kept_and_replaced_and_names_it_still_has_are_believed() 
     let kept = report.kept_in.as_ref().unwrap();
     assert_eq!(std::fs::read(kept.join("catalog")).unwrap(), bytes);
     assert_has(&path, &sums);
-    // Nothing left of it: the object files have the old name.
+    // Nothing is left of it, and the object files have the old name.
     std::fs::write(&catalog, b"nothing").unwrap();
     let report = repair(&path);
     assert!(!report.is_damaged(), "{report:#?}");
@@ -117,7 +119,7 @@ fn a_damaged_catalog_is_kept_and_replaced_and_names_it_still_has_are_believed() 
 }
 
 #[test]
-fn of_two_files_with_one_name_the_newer_keeps_it_and_the_other_gets_its_id() {
+fn the_newer_of_two_files_with_one_name_keeps_it_and_the_other_gets_its_id() {
     let test = TestStore::in_memory();
     test.create::<u64, _>("twice", 1).unwrap();
     let old = object_file(&test.path());
@@ -137,7 +139,7 @@ fn of_two_files_with_one_name_the_newer_keeps_it_and_the_other_gets_its_id() {
 }
 
 #[test]
-fn a_removed_object_does_not_come_back_with_a_catalog_that_is_made_anew() {
+fn a_removed_object_does_not_return_with_a_recreated_catalog() {
     let test = TestStore::in_memory();
     test.create::<u64, _>("removed", 1).unwrap();
     let old = object_file(&test.path());
@@ -145,7 +147,7 @@ fn a_removed_object_does_not_come_back_with_a_catalog_that_is_made_anew() {
     test.create::<u64, _>("stays", 2).unwrap();
     test.remove("removed").unwrap();
     let (path, _directory) = test.close();
-    // A kill came between the catalog's commit and the removal of the file; then damage.
+    // A kill between the catalog's commit and the removal of the file; then damage.
     std::fs::write(&old, &bytes).unwrap();
     let catalog = path.join("catalog");
     let mut damaged = std::fs::read(&catalog).unwrap();
@@ -160,7 +162,7 @@ fn a_removed_object_does_not_come_back_with_a_catalog_that_is_made_anew() {
 }
 
 #[test]
-fn a_catalog_of_thousands_is_made_anew() {
+fn a_catalog_of_thousands_is_recreated() {
     let test = TestStore::in_memory();
     let mut batch = test.batch().unwrap();
     for n in 0..3_000u64 {
@@ -180,9 +182,9 @@ fn a_catalog_of_thousands_is_made_anew() {
 }
 
 #[test]
-fn names_without_files_go_and_files_without_names_get_one() {
+fn names_without_files_are_removed_and_files_without_names_get_one() {
     let (path, _directory, mut sums) = several();
-    // An object's file that is gone, and (by a catalog of before) one that has no name.
+    // An object whose file is missing, and (with an older catalog) an object that has no name.
     let (old, old_log) =
         (std::fs::read(path.join("catalog")), std::fs::read(path.join("catalog.log")));
     {
@@ -208,7 +210,7 @@ fn names_without_files_go_and_files_without_names_get_one() {
 }
 
 #[test]
-fn leftovers_are_put_aside_and_those_of_the_living_stay() {
+fn leftovers_are_moved_away_and_files_in_use_stay() {
     let (path, _directory, sums) = several();
     let litter = "00112233445566778899aabbccddeeff";
     std::fs::write(path.join("building").join(litter), b"half an object").unwrap();
@@ -217,14 +219,14 @@ fn leftovers_are_put_aside_and_those_of_the_living_stay() {
     let moved = store.info("object 4").unwrap().uuid;
     std::fs::write(file.with_extension("log"), b"an old log").unwrap();
     std::fs::rename(path.join("objects").join(&moved), path.join("building").join(&moved)).unwrap();
-    // Somebody is making an object right now.
+    // Another process is creating an object.
     let mut batch = store.batch().unwrap();
     batch.create::<u64, _>("in the making", 1).unwrap();
     let report = look(&path);
     assert_eq!(report.findings.len(), 3, "{report:#?}");
     assert!(report.findings.iter().all(|f| f.severity == Severity::Leftover && f.repairable));
     assert!(report.is_clean(), "leftovers are no damage");
-    // The store is open here: a repair works beside that.
+    // The store is open here; a repair works in that case too.
     let report = repair(&path);
     assert_eq!(report.actions.len(), 3, "{report:#?}");
     let kept = report.kept_in.as_ref().unwrap();
@@ -238,7 +240,7 @@ fn leftovers_are_put_aside_and_those_of_the_living_stay() {
 }
 
 #[test]
-fn a_damaged_object_is_left_alone_unless_it_is_told_to_go() {
+fn a_damaged_object_is_removed_only_on_request() {
     let (path, _directory, mut sums) = several();
     let uuid = Store::open(&path).unwrap().info("object 6").unwrap().uuid;
     let file = path.join("objects").join(&uuid);
@@ -261,7 +263,7 @@ fn a_damaged_object_is_left_alone_unless_it_is_told_to_go() {
 }
 
 #[test]
-fn a_store_that_others_have_open_is_not_given_a_new_catalog() {
+fn a_store_that_is_open_elsewhere_does_not_get_a_new_catalog() {
     let (path, _directory, _) = several();
     let store = Store::open(&path).unwrap();
     let snapshot = store.read::<PVec<u64>>("object 1").unwrap();
@@ -272,11 +274,11 @@ fn a_store_that_others_have_open_is_not_given_a_new_catalog() {
 }
 
 #[test]
-fn objects_beyond_the_first_arena_are_found_again() {
+fn objects_after_the_first_arena_are_found() {
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let path = directory.path().join("store");
     let store = Options::new().arena_bytes(1 << 30).create_new(&path).unwrap();
-    // Addresses are taken for good by objects that are large in addresses, not in bytes.
+    // Objects that are large in addresses, not in bytes, occupy the addresses.
     let mut sums = Vec::new();
     for n in 0..40u64 {
         let name = format!("object {n}");

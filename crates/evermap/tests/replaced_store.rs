@@ -1,5 +1,5 @@
-//! A program that keeps a store open while other processes replace it: its handles lead to the store that
-//! has the path now, and changes never go to the one that was replaced.
+//! A program keeps a store open while other processes replace it. Its handles lead to the store
+//! that has the path now, and changes never go to the replaced one.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ type Numbers = PVec<u64>;
 /// Replaces the store at a path by another one.
 type Replace = fn(&Path);
 
-/// Runs the test of this name as another process, in which nothing is open.
+/// Runs the test of this name in another process, in which no store is open.
 fn elsewhere(path: &Path, way: &str) {
     let program = std::env::current_exe().unwrap();
     let mut command = std::process::Command::new(program);
@@ -62,7 +62,7 @@ fn by_move(path: &Path) {
 }
 
 fn by_link(path: &Path) {
-    // As by a deployment that changes where a symbolic link leads.
+    // A deployment that changes the target of a symbolic link.
     let target = beside(path, "target");
     std::fs::rename(path, &target).unwrap();
     backup(beside(path, "backup"), beside(path, "other"), &BackupOptions::new()).unwrap();
@@ -72,7 +72,7 @@ fn by_link(path: &Path) {
 const WAYS: [(&str, Replace); 4] =
     [("restore", by_restore), ("rebase", by_rebase), ("mv", by_move), ("link", by_link)];
 
-/// A store that has `numbers`, and a backup of it.
+/// Creates a store that has `numbers`, and a backup of it.
 fn store(directory: &Path) -> PathBuf {
     let path = directory.join("store");
     let store = Store::create_new(&path).unwrap();
@@ -88,16 +88,16 @@ fn numbers(store: &Store) -> Vec<u64> {
 }
 
 #[test]
-fn a_handle_reads_and_changes_the_store_that_has_its_path_now() {
+fn a_handle_uses_the_store_that_has_its_path_now() {
     for (way, replace) in WAYS {
         let directory = tempfile::tempdir().unwrap();
         let path = store(directory.path());
-        // Two handles that share nothing but the store.
+        // Two handles that share only the store.
         let (kept, other) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
         assert_eq!(numbers(&kept), [1, 2, 3]);
         assert_eq!(numbers(&other), [1, 2, 3]);
         replace(&path);
-        // What another process commits to the new store is seen, and not what the old one has.
+        // Commits of another process to the new store are visible, and the old store's are not.
         elsewhere(&path, "write");
         assert_eq!(numbers(&kept), [7, 7], "{way}");
         assert_eq!(numbers(&other), [7, 7], "{way}");
@@ -126,7 +126,7 @@ fn a_handle_reads_and_changes_the_store_that_has_its_path_now() {
 }
 
 #[test]
-fn each_kind_of_call_is_the_first_to_find_the_store_replaced() {
+fn each_kind_of_call_can_detect_a_replaced_store() {
     type Call = fn(&Store) -> Result<(), Error>;
     let calls: [(&str, Call); 12] = [
         ("read", |store| store.read::<Numbers>("numbers").map(drop)),
@@ -154,7 +154,7 @@ fn each_kind_of_call_is_the_first_to_find_the_store_replaced() {
 }
 
 #[test]
-fn a_process_that_has_objects_of_the_old_store_open_reads_it_on_and_cannot_change_it() {
+fn open_objects_of_the_old_store_can_be_read_but_not_changed() {
     let directory = tempfile::tempdir().unwrap();
     let path = store(directory.path());
     let kept = Store::open(&path).unwrap();
@@ -181,7 +181,7 @@ fn a_process_that_has_objects_of_the_old_store_open_reads_it_on_and_cannot_chang
 }
 
 #[test]
-fn a_store_that_was_moved_and_has_no_successor_stays_the_store_of_its_handles() {
+fn a_moved_store_without_a_successor_stays_the_store_of_its_handles() {
     let directory = tempfile::tempdir().unwrap();
     let path = store(directory.path());
     let kept = Store::open(&path).unwrap();
@@ -207,7 +207,7 @@ fn a_rebase_and_its_undo_are_both_followed() {
 }
 
 #[test]
-fn a_batch_that_was_begun_in_the_old_store_is_refused() {
+fn a_batch_started_in_the_old_store_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = store(directory.path());
     let kept = Store::open(&path).unwrap();

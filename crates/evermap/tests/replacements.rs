@@ -1,8 +1,8 @@
-//! A name that exists throughout is never missed, and looking it up never fails, while other
-//! processes replace, grow, rename, remove and make objects.
+//! A name that exists all the time is always found, and lookups never fail, while other processes
+//! replace, grow, rename, remove and create objects.
 //!
-//! Each party is a process: processes share nothing but the store's files. `EVERMAP_RACE_SECONDS`
-//! sets how long they run.
+//! Each participant is a process; they share only the store's files. `EVERMAP_RACE_SECONDS` sets
+//! how long they run.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -15,20 +15,20 @@ use std::time::{Duration, Instant};
 use common::{TestStore, argument, child};
 use evermap::{Error, Options, PVec, Store, tools};
 
-/// Replaced all the time, by several processes.
+/// Replaced all the time by several processes.
 const REPLACED: &str = "replaced";
-/// Grows by regions and is made anew.
+/// Grows by regions and is recreated.
 const GROWING: &str = "growing";
-/// Nobody changes it, while names beside it come and go.
+/// Never changed, while other names appear and disappear.
 const STAYS: &str = "stays";
 
-/// Time that each process works.
+/// Duration of each process.
 fn work_time() -> Duration {
     let given = std::env::var("EVERMAP_RACE_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs_f64(given.unwrap_or(2.0))
 }
 
-/// Calls `round` with its number until the time is up. Prints the number of rounds.
+/// Calls `round` with its number until the time is over. Prints the number of rounds.
 fn rounds(mut round: impl FnMut(u64)) {
     let end = Instant::now() + work_time();
     let mut done = 0;
@@ -44,8 +44,8 @@ fn rounds(mut round: impl FnMut(u64)) {
 fn child_replaces() {
     let Some(path) = argument(0) else { return };
     rounds(|n| {
-        // A new store handle each time gives and takes leases as a new process does. A replacement
-        // may wait for the session of a writer.
+        // A new store handle each time takes and releases leases like a new process. A replacement
+        // may wait for a writer's session.
         let store = Options::new().busy_timeout(Duration::from_secs(5)).open(&path).unwrap();
         store.replace::<PVec<u64>, _>(REPLACED, vec![n; 1 + (n % 3) as usize * 9000]).unwrap();
     });
@@ -79,7 +79,7 @@ fn child_changes_other_names() {
     });
 }
 
-/// Every way to look a name up in an open store.
+/// Looks a name up in an open store in every way.
 fn look_up(store: &Store, name: &str) {
     assert!(store.contains(name).unwrap(), "{name} is not contained");
     assert!(store.list().unwrap().iter().any(|known| known == name), "{name} is not listed");
@@ -87,10 +87,10 @@ fn look_up(store: &Store, name: &str) {
     assert!(snapshot.iter().all(|n| *n == snapshot[0]) || name == GROWING);
     assert_eq!(snapshot.info().unwrap().name, name);
     let address = snapshot.as_ptr() as usize;
-    // The newest object of that name may lie elsewhere by now.
+    // The newest object of that name may be at other addresses now.
     store.object_at(address).unwrap();
     match snapshot.refresh() {
-        // It is refused while this process has other snapshots of the older commit.
+        // Refused while this process has other snapshots of the older commit.
         Ok(_) | Err(Error::Busy { .. }) => {}
         Err(error) => panic!("refresh of {name}: {error}"),
     }
@@ -156,7 +156,7 @@ fn start(name: &str, store: &Path, object: &str) -> (String, Child) {
     (format!("{name} {object}"), started)
 }
 
-/// Waits for the children. Each must succeed and must have done something.
+/// Waits for the children. Each must succeed and must have done at least one round.
 fn wait(children: Vec<(String, Child)>) {
     let mut failed = Vec::new();
     for (name, mut child) in children {
@@ -182,7 +182,7 @@ fn store_with_objects() -> TestStore {
 }
 
 #[test]
-fn look_ups_beside_replacements_and_growth_never_fail_and_never_miss_a_name() {
+fn lookups_during_replacements_and_growth_never_fail_or_miss_a_name() {
     let test = store_with_objects();
     let (path, _directory) = test.close();
     let writers = ["child_replaces", "child_replaces", "child_grows", "child_changes_other_names"];
@@ -197,7 +197,7 @@ fn look_ups_beside_replacements_and_growth_never_fail_and_never_miss_a_name() {
 }
 
 #[test]
-fn tools_beside_replacements_and_growth_never_fail_and_never_miss_a_name() {
+fn tools_during_replacements_and_growth_never_fail_or_miss_a_name() {
     let test = store_with_objects();
     let (path, _directory) = test.close();
     let writers = ["child_replaces", "child_replaces", "child_grows", "child_changes_other_names"];

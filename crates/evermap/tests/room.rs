@@ -1,4 +1,4 @@
-//! Objects that are made with room, and the log that a large one keeps between sessions.
+//! Objects created with reserved room, and the log that a large object keeps between sessions.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,13 +31,13 @@ fn assert_clean(store: &Store) {
     assert!(report.is_clean(), "{report:?}");
 }
 
-/// Stores a number into a block of its own, commits, and gives the block.
+/// Stores a number into its own block, commits, and returns the block.
 fn commit_number(store: &Store, number: u64) -> *mut u64 {
     let mut session = store.write_raw("o").unwrap();
     let block = session.heap().allocate(8, 8).unwrap().cast::<u64>();
-    // SAFETY: the block is this function's own.
+    // SAFETY: the block belongs to this function.
     unsafe { block.write(number) };
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(block.cast()), 8, [0; 16], "a number") }.unwrap();
     session.commit().unwrap();
     session.close().unwrap();
@@ -51,7 +51,7 @@ fn number(store: &Store) -> u64 {
 }
 
 #[test]
-fn an_object_that_is_made_with_room_has_it_from_the_start() {
+fn an_object_created_with_room_has_it_from_the_start() {
     let (_directory, store) = store();
     store.create_raw_sized("o", 5 * MIB).unwrap();
     assert_clean(&store);
@@ -64,29 +64,29 @@ fn an_object_that_is_made_with_room_has_it_from_the_start() {
     session.commit().unwrap();
     assert_eq!(std::fs::metadata(&file).unwrap().len(), made.len(), "the room was used");
     session.reserve(4 * MIB).unwrap();
-    assert_eq!(session.regions().len(), 1, "there are addresses for as much again");
+    assert_eq!(session.regions().len(), 1, "there are addresses for the same size again");
     session.close().unwrap();
     assert_clean(&store);
 }
 
-/// As large as the disk's read-ahead may be: 8 MiB have been met.
+/// Upper bound of the disk's read-ahead; up to 8 MiB occur.
 #[test]
-fn making_room_brings_none_of_it_into_memory() {
+fn reserved_room_is_not_read_into_memory() {
     const EXT4: i64 = 0xef53;
     let (_directory, store) = store();
     store.create_raw_sized("o", 32 * MIB).unwrap();
     let file = std::fs::File::open(object_file(store.path())).unwrap();
     if rustix::fs::fstatfs(&file).unwrap().f_type as i64 != EXT4 {
-        println!("skipped: other file systems than ext4 call room data, in memory or not");
+        println!("skipped: only ext4 reports reserved room as a hole");
         return;
     }
-    // There, room is a hole as long as it has no pages in memory.
+    // There, reserved room is a hole until it has pages in memory.
     let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap();
     assert!(hole <= MIB, "{hole} bytes from the beginning");
 }
 
 #[test]
-fn the_first_session_of_an_object_leaves_the_room_that_it_was_made_with() {
+fn the_first_session_keeps_the_reserved_room() {
     let (_directory, store) = store();
     store.create_raw_sized("o", 5 * MIB).unwrap();
     let file = object_file(store.path());
@@ -96,13 +96,13 @@ fn the_first_session_of_an_object_leaves_the_room_that_it_was_made_with() {
     assert_eq!((after.len(), after.blocks() >= made.blocks()), (made.len(), true));
     commit_number(&store, 2);
     let later = std::fs::metadata(&file).unwrap();
-    assert!(later.blocks() * 512 < 2 * MIB, "a later session gives back what is free");
+    assert!(later.blocks() * 512 < 2 * MIB, "a later session releases free space");
     assert_eq!(number(&store), 2);
     assert_clean(&store);
 }
 
 #[test]
-fn room_that_no_arena_has_is_an_error_and_leaves_nothing() {
+fn room_that_fits_into_no_arena_is_an_error_and_leaves_nothing() {
     let (_directory, store) = store();
     for bytes in [1 << 44, u64::MAX] {
         let refused = store.create_raw_sized("o", bytes);
@@ -121,7 +121,7 @@ fn room_that_no_arena_has_is_an_error_and_leaves_nothing() {
 }
 
 #[test]
-fn a_large_object_keeps_its_log_and_the_next_session_goes_on_with_it() {
+fn a_large_object_keeps_its_log_and_the_next_session_continues_it() {
     let (_directory, store) = store();
     store.create_raw_sized("o", 2 * MIB).unwrap();
     let log = log_of(store.path());
@@ -135,7 +135,7 @@ fn a_large_object_keeps_its_log_and_the_next_session_goes_on_with_it() {
         assert_eq!(number(&store), next);
     }
     assert_clean(&store);
-    // It goes when much is in it, and another one comes.
+    // A large log is removed, and another one is created.
     assert!(!log.exists() || std::fs::metadata(&log).unwrap().len() == first.len());
     store.remove("o").unwrap();
     assert_eq!(std::fs::read_dir(store.path().join("objects")).unwrap().count(), 0);
@@ -168,7 +168,7 @@ fn a_closed_object_does_not_need_the_log_that_it_keeps() {
 }
 
 #[test]
-fn a_kept_log_of_another_time_is_not_gone_on_with() {
+fn a_kept_log_that_does_not_match_is_not_continued() {
     let (_directory, store) = store();
     store.create_raw_sized("o", 2 * MIB).unwrap();
     commit_number(&store, 1);

@@ -1,4 +1,4 @@
-//! Pointers and lengths in a root are compared with the object's bounds before they are followed.
+//! Pointers and lengths in a root are checked against the object's bounds before they are used.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -24,7 +24,7 @@ struct Inner {
     boxed: Option<PBox<u64>>,
 }
 
-/// Writes page 0 with the checksums that fit it, so that they do not tell of the damage.
+/// Writes page 0 with matching checksums, so that they do not reveal the damage.
 fn write_sealed(file: &File, page: &[u8; 4096], at: usize, value: u64) {
     let mut page = *page;
     page[at..at + 8].copy_from_slice(&value.to_le_bytes());
@@ -36,7 +36,7 @@ fn write_sealed(file: &File, page: &[u8; 4096], at: usize, value: u64) {
     file.write_all_at(&page, 0).unwrap();
 }
 
-/// Opens an object in every way that gives its root as a `T`.
+/// Opens an object in every way that returns its root as a `T`.
 fn opened<T: Persist>(store: &Store, name: &str) -> [evermap::Result<()>; 4] {
     [
         store.read::<T>(name).map(drop),
@@ -46,7 +46,8 @@ fn opened<T: Persist>(store: &Store, name: &str) -> [evermap::Result<()>; 4] {
     ]
 }
 
-/// Makes an object whose root is a `T`, and changes each word of the root that is a pointer into it.
+/// Creates an object whose root is a `T`, and changes each word of the root that is a pointer into
+/// the object.
 fn judge<T: Persist + Build<S>, S>(name: &str, source: S, pointers: usize) {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::create_new(directory.path().join("store")).unwrap();
@@ -82,7 +83,7 @@ fn judge<T: Persist + Build<S>, S>(name: &str, source: S, pointers: usize) {
 }
 
 #[test]
-fn a_root_whose_pointers_lead_out_of_the_object_is_damaged_whatever_its_type() {
+fn a_root_with_pointers_out_of_the_object_is_damage_for_every_type() {
     judge::<PVec<u64>, _>("vector", [1, 2, 3], 1);
     judge::<PVec<PString>, _>("strings", ["one", "two"], 1);
     judge::<PString, _>("string", "a text that is long enough for a block of its own", 1);

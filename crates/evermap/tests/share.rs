@@ -1,6 +1,6 @@
 //! Threads of one process read and write one object through a shared handle.
 //!
-//! `EVERMAP_RACE_SECONDS` sets how long the tests with many threads run.
+//! `EVERMAP_RACE_SECONDS` sets the duration of the tests with many threads.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use common::{TestStore, argument, child};
 use evermap::{Error, PVec, Reads, ShareOptions, Shared, Store};
 
-/// Elements of an object whose state `n` is `n` in all of them; they lie on many pages.
+/// Elements of an object; in state `n` all of them are `n`. They fill many pages.
 const NUMBERS: usize = 5_000;
 const READERS: usize = 8;
 
@@ -32,14 +32,14 @@ fn early() -> ShareOptions {
     ShareOptions::new().reads(Reads::EarlyRead)
 }
 
-/// The state that a reader sees, which must be one state.
+/// Returns the state that a reader sees, and asserts that it is one state.
 fn state_of(numbers: &PVec<u64>) -> u64 {
     let first = numbers[0];
     assert!(numbers.iter().all(|n| *n == first), "a torn state");
     first
 }
 
-/// Stores state `n`; every fourth one also makes the object longer, up to some MiB.
+/// Stores state `n`. Every fourth state also extends the object, up to some MiB.
 fn store_state(writer: &mut evermap::SharedWrite<'_, PVec<u64>>, n: u64) {
     writer.root_mut().as_mut_slice().fill(n);
     if n.is_multiple_of(4) && writer.len() < 500_000 {
@@ -48,9 +48,9 @@ fn store_state(writer: &mut evermap::SharedWrite<'_, PVec<u64>>, n: u64) {
     }
 }
 
-/// Runs readers beside a writer for a while. `check` gets the state that a reader sees, and the newest
+/// Runs readers and a writer for a while. `check` gets the state that a reader sees, and the newest
 /// acknowledged state before and after its read. Returns the numbers of commits and reads.
-fn run_readers_beside_a_writer(
+fn run_readers_and_writer(
     shared: &Shared<PVec<u64>>,
     check: impl Fn(u64, u64, u64) + Sync,
 ) -> (u64, u64) {
@@ -73,7 +73,7 @@ fn run_readers_beside_a_writer(
             let n = state_of(&writer) + 1;
             store_state(&mut writer, n);
             if n.is_multiple_of(5) {
-                // Nobody sees this.
+                // Not visible to readers.
                 writer.root_mut().as_mut_slice()[7] = u64::MAX;
                 writer.rollback().unwrap();
                 store_state(&mut writer, n);
@@ -88,12 +88,12 @@ fn run_readers_beside_a_writer(
 }
 
 #[test]
-fn readers_beside_a_writer_see_no_torn_state_and_none_that_goes_back() {
+fn concurrent_readers_see_no_torn_and_no_older_state() {
     let test = store_of_zeros();
     let shared = test.share::<PVec<u64>>("v").unwrap();
-    let (commits, reads) = run_readers_beside_a_writer(&shared, |state, before, after| {
+    let (commits, reads) = run_readers_and_writer(&shared, |state, before, after| {
         assert!(state >= before, "state {state} after {before} was acknowledged");
-        assert!(state <= after, "state {state} when {after} was the last that was acknowledged");
+        assert!(state <= after, "state {state}, but {after} is the last acknowledged one");
     });
     println!("{commits} commits, {reads} reads");
     assert!(commits > 0 && reads > 0);
@@ -103,10 +103,10 @@ fn readers_beside_a_writer_see_no_torn_state_and_none_that_goes_back() {
 }
 
 #[test]
-fn early_readers_beside_a_writer_see_no_torn_state() {
+fn early_readers_see_no_torn_state() {
     let test = store_of_zeros();
     let shared = test.share_with::<PVec<u64>>("v", &early()).unwrap();
-    let (commits, reads) = run_readers_beside_a_writer(&shared, |state, before, _| {
+    let (commits, reads) = run_readers_and_writer(&shared, |state, before, _| {
         assert!(state >= before, "state {state} after {before} was acknowledged");
     });
     println!("{commits} commits, {reads} reads");
@@ -115,7 +115,7 @@ fn early_readers_beside_a_writer_see_no_torn_state() {
 }
 
 #[test]
-fn writers_of_several_threads_take_turns_and_none_starves() {
+fn writers_in_several_threads_take_turns_and_none_starves() {
     let test = TestStore::in_memory();
     test.create::<u64, _>("counter", 0).unwrap();
     let shared = test.share::<u64>("counter").unwrap();
@@ -145,7 +145,7 @@ fn writers_of_several_threads_take_turns_and_none_starves() {
 }
 
 #[test]
-fn what_was_not_committed_is_seen_by_nobody() {
+fn uncommitted_changes_are_never_visible() {
     let test = store_of_zeros();
     for options in [ShareOptions::new(), early()] {
         let shared = test.share_with::<PVec<u64>>("v", &options).unwrap();
@@ -178,7 +178,7 @@ fn a_thread_that_would_wait_for_itself_is_refused() {
         let reader = shared.read().unwrap();
         assert!(shared.write().is_err_and(refused("reads")));
         assert!(shared.checkpoint().is_err_and(refused("reads")));
-        // A second read of the thread, which ends in any order.
+        // A second read of the thread; the two may end in any order.
         let again = shared.read().unwrap();
         drop(reader);
         assert!(shared.write().is_err_and(refused("reads")));
@@ -188,7 +188,7 @@ fn a_thread_that_would_wait_for_itself_is_refused() {
         assert!(shared.read().is_err_and(refused("writes")));
         assert!(shared.write().is_err_and(refused("writes")));
         writer.commit().unwrap();
-        // Other readers are inside by now; this thread would wait for itself at its next store.
+        // Other readers are active now, so this thread would wait for itself at its next store.
         assert!(shared.read().is_err_and(refused("writes")));
         drop(writer);
         drop(shared.read().unwrap());
@@ -197,7 +197,7 @@ fn a_thread_that_would_wait_for_itself_is_refused() {
 }
 
 #[test]
-fn a_thread_reads_again_while_a_writer_waits() {
+fn a_reading_thread_can_read_again_while_a_writer_waits() {
     let test = store_of_zeros();
     let shared = test.share::<PVec<u64>>("v").unwrap();
     std::thread::scope(|scope| {
@@ -211,7 +211,7 @@ fn a_thread_reads_again_while_a_writer_waits() {
             writer.commit().unwrap();
         });
         waiting.recv().unwrap();
-        // Whether the writer has closed the lock by now or not, this thread is not kept waiting.
+        // Whether the writer has taken the lock by now or not, this thread does not wait.
         for _ in 0..1_000 {
             assert_eq!(state_of(&shared.read().unwrap()), 0);
         }
@@ -256,7 +256,7 @@ fn snapshots_and_sessions_of_a_shared_object_are_busy_and_name_share() {
     names_share(test.read::<PVec<u64>>("v").err().unwrap());
     names_share(test.write::<PVec<u64>>("v").err().unwrap());
     names_share(test.info("v").unwrap_err());
-    // All handles are the same object, and one that differs is refused.
+    // All handles refer to the same object, and other options are refused.
     let other = test.share::<PVec<u64>>("v").unwrap();
     names_share(test.share_with::<PVec<u64>>("v", &early()).err().unwrap());
     assert!(matches!(test.share::<u64>("v"), Err(Error::SchemaMismatch { .. })));
@@ -315,11 +315,11 @@ fn child_reads_snapshots() {
 }
 
 #[test]
-fn another_process_reads_a_shared_object_as_ever() {
+fn another_process_can_read_a_shared_object() {
     let test = store_of_zeros();
     let shared = test.share::<PVec<u64>>("v").unwrap();
     let mut reader = child("child_reads_snapshots", &[test.path().to_str().unwrap()]);
-    let (commits, _) = run_readers_beside_a_writer(&shared, |_, _, _| {});
+    let (commits, _) = run_readers_and_writer(&shared, |_, _, _| {});
     let mut output = String::new();
     reader.stdout.take().unwrap().read_to_string(&mut output).unwrap();
     assert!(reader.wait().unwrap().success());
@@ -329,7 +329,7 @@ fn another_process_reads_a_shared_object_as_ever() {
 
 #[test]
 #[ignore = "a child"]
-fn child_tells_what_its_readers_see() {
+fn child_prints_what_its_readers_see() {
     let Some(path) = argument(0) else { return };
     let store = Store::open(&path).unwrap();
     let shared = store.share::<PVec<u64>>("v").unwrap();
@@ -357,7 +357,7 @@ fn no_state_that_was_seen_is_lost_by_a_kill() {
     let (path, _directory) = test.close();
     let kills = std::env::var("EVERMAP_TEST_KILLS").ok().and_then(|text| text.parse().ok());
     for round in 0..kills.unwrap_or(10) {
-        let mut running = child("child_tells_what_its_readers_see", &[path.to_str().unwrap()]);
+        let mut running = child("child_prints_what_its_readers_see", &[path.to_str().unwrap()]);
         let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
         let mut newest = 0;
         let mut seen = |line: String| {
@@ -370,12 +370,12 @@ fn no_state_that_was_seen_is_lost_by_a_kill() {
         running.wait().unwrap();
         lines.for_each(|line| seen(line.unwrap()));
         let state = state_of(&Store::open(&path).unwrap().read::<PVec<u64>>("v").unwrap());
-        assert!(state >= newest, "{newest} was seen, and {state} is there");
+        assert!(state >= newest, "{newest} was seen, but {state} was found");
     }
 }
 
 #[test]
-fn a_forked_child_is_refused_and_does_not_wait_for_a_writer_of_its_parent() {
+fn a_forked_child_is_refused_and_does_not_wait_for_its_parents_writer() {
     let test = store_of_zeros();
     let shared = test.share::<PVec<u64>>("v").unwrap();
     let (inside, forked) = (Barrier::new(2), Barrier::new(2));
@@ -386,14 +386,15 @@ fn a_forked_child_is_refused_and_does_not_wait_for_a_writer_of_its_parent() {
             forked.wait();
         });
         inside.wait();
-        // SAFETY: the child calls nothing that waits for a lock of another thread, and ends by _exit.
+        // SAFETY: the child calls nothing that waits for a lock of another thread, and ends with
+        // `_exit`.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: sets a timer that ends this process, should it wait after all.
+            // SAFETY: sets a timer that kills this process if it waits.
             unsafe { libc::alarm(20) };
             let refused = [shared.read().map(drop), shared.write().map(drop), shared.sync()];
             let forked = |r: &evermap::Result<()>| matches!(r, Err(Error::Forked { .. }));
-            // SAFETY: ends this process at once.
+            // SAFETY: ends this process immediately.
             unsafe { libc::_exit(if refused.iter().all(forked) { 0 } else { 1 }) };
         }
         let mut status = 0;
@@ -404,7 +405,7 @@ fn a_forked_child_is_refused_and_does_not_wait_for_a_writer_of_its_parent() {
     });
 }
 
-/// Read sections of each thread in the test below.
+/// Number of read sections of each thread in the test below.
 const SECTIONS: usize = 2_000;
 
 #[test]
@@ -417,10 +418,10 @@ fn child_reads_in_sections() {
     std::thread::scope(|scope| {
         for _ in 0..READERS {
             scope.spawn(|| {
-                // Whatever a thread has to set up, and all pages.
+                // Sets up each thread's state and maps all pages.
                 assert_eq!(state_of(&shared.read().unwrap()), 0);
                 ready.wait();
-                // A call that the log of strace shows, without an allocation.
+                // A call that is visible in the strace log and does not allocate.
                 let mark = |path: &std::ffi::CStr| {
                     // SAFETY: the path ends with a zero.
                     unsafe { libc::access(path.as_ptr(), libc::F_OK) };

@@ -1,7 +1,7 @@
-//! Every interleaving of readers and writers at the lock of a shared object, by loom.
+//! Loom tests: every interleaving of readers and writers at the lock of a shared object.
 //!
-//! Compiled only with `--cfg evermap_loom`, by `make test-races`. Loom knows no total order of
-//! sequentially consistent accesses, so fences stand in for it, which order no more than they do.
+//! Compiled only with `--cfg evermap_loom`, by `make test-races`. Loom has no total order of
+//! sequentially consistent accesses, so fences replace it. They order no more than the accesses do.
 #![cfg(evermap_loom)]
 #![allow(clippy::unwrap_used)]
 
@@ -30,13 +30,14 @@ mod lock;
 
 struct Guarded {
     lock: SlotLock,
-    /// Two words that are equal whenever the lock is open. Loom reports a read beside a write.
+    /// Two words that are equal whenever the lock is open. Loom reports a read that is concurrent
+    /// with a write.
     words: UnsafeCell<[u64; 2]>,
 }
 
-// SAFETY: what the lock is for; loom reports if it does not do it.
+// SAFETY: the lock guarantees exclusive access; loom reports a violation.
 unsafe impl Sync for Guarded {}
-// SAFETY: as above.
+// SAFETY: the lock guarantees exclusive access.
 unsafe impl Send for Guarded {}
 
 impl Guarded {
@@ -46,7 +47,7 @@ impl Guarded {
 
     fn read(&self, thread: usize) -> Result<u64, Refused> {
         let place = self.lock.enter(thread)?;
-        // SAFETY: loom reports a write beside it.
+        // SAFETY: loom reports a concurrent write.
         let [one, two] = self.words.with(|words| unsafe { *words });
         assert_eq!(one, two, "a torn state");
         self.lock.leave(place);
@@ -55,7 +56,7 @@ impl Guarded {
 
     fn store(&self) {
         self.words.with_mut(|words| {
-            // SAFETY: loom reports any access beside it.
+            // SAFETY: loom reports any concurrent access.
             let words = unsafe { &mut *words };
             words[0] += 1;
             words[1] += 1;
@@ -79,7 +80,7 @@ fn explore(test: impl Fn() + Sync + Send + 'static) {
 }
 
 #[test]
-fn a_reader_of_its_own_slot_and_a_writer_exclude_each_other() {
+fn a_reader_with_its_own_slot_and_a_writer_exclude_each_other() {
     explore(|| {
         let guarded = Guarded::new();
         let reader = thread::spawn({
@@ -93,7 +94,7 @@ fn a_reader_of_its_own_slot_and_a_writer_exclude_each_other() {
 }
 
 #[test]
-fn two_readers_of_one_slot_and_a_writer_exclude_each_other_and_all_end() {
+fn two_readers_of_one_slot_and_a_writer_exclude_each_other_and_finish() {
     explore(|| {
         let guarded = Guarded::new();
         let readers = [0, 2].map(|thread| {
@@ -108,7 +109,7 @@ fn two_readers_of_one_slot_and_a_writer_exclude_each_other_and_all_end() {
 }
 
 #[test]
-fn two_writers_take_turns_beside_a_reader() {
+fn two_writers_take_turns_with_a_reader() {
     explore(|| {
         let guarded = Guarded::new();
         let writer = thread::spawn({
@@ -138,7 +139,7 @@ fn a_writer_that_let_readers_in_excludes_them_again() {
         guarded.lock.close();
         guarded.store();
         guarded.lock.open();
-        // The flush, beside readers; then more is stored.
+        // The flush runs concurrently with readers; then the writer stores more.
         guarded.lock.close();
         guarded.store();
         guarded.lock.open();
@@ -148,7 +149,7 @@ fn a_writer_that_let_readers_in_excludes_them_again() {
 }
 
 #[test]
-fn a_lock_that_broke_down_refuses_readers_and_writers_and_none_waits() {
+fn a_poisoned_lock_refuses_readers_and_writers_without_waiting() {
     explore(|| {
         let guarded = Guarded::new();
         let reader = thread::spawn({

@@ -1,4 +1,5 @@
-//! Disk space goes back to the file system: by `shrink`, at close, and never under a reader's feet.
+//! Disk space is returned to the file system by `shrink` and at close, but never while a reader
+//! needs it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +17,7 @@ fn store() -> (tempfile::TempDir, Store) {
     (directory, store)
 }
 
-/// Bytes that the object's file takes on the disk.
+/// Returns the disk usage of the object's file.
 fn disk_bytes(store: &Store, name: &str) -> u64 {
     let file = store.path().join("objects").join(store.info(name).unwrap().uuid);
     std::fs::metadata(file).unwrap().blocks() * 512
@@ -30,16 +31,16 @@ fn filled(session: &RawSession, bytes: usize, with: u8) -> NonNull<u8> {
 }
 
 fn holds(block: NonNull<u8>, bytes: usize, with: u8) -> bool {
-    // SAFETY: the callers name blocks of mapped objects that were filled.
+    // SAFETY: the callers pass blocks of mapped objects that were filled.
     unsafe { std::slice::from_raw_parts(block.as_ptr(), bytes) }.iter().all(|byte| *byte == with)
 }
 
-/// An object of 16 blocks of 1 MiB, of which every second one is then freed.
+/// Creates an object of 16 blocks of 1 MiB, and frees every second one.
 fn with_holes(store: &Store) -> (RawSession, Vec<NonNull<u8>>) {
     store.create_raw("heap").unwrap();
     let mut session = store.write_raw("heap").unwrap();
     let blocks: Vec<_> = (0..16).map(|n| filled(&session, MIB, n)).collect();
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(blocks[0]), MIB as u64, [0; 16], "") }.unwrap();
     session.commit().unwrap();
     for block in blocks.iter().skip(1).step_by(2) {
@@ -49,13 +50,13 @@ fn with_holes(store: &Store) -> (RawSession, Vec<NonNull<u8>>) {
     (session, blocks.into_iter().step_by(2).collect())
 }
 
-fn assert_sound(store: &Store) {
+fn assert_undamaged(store: &Store) {
     let report = evermap::tools::check(store.path(), &Default::default()).unwrap();
     assert!(report.is_clean(), "{report:?}");
 }
 
 #[test]
-fn shrink_gives_free_chunks_back_and_what_is_left_is_as_it_was() {
+fn shrink_releases_free_chunks_and_keeps_the_rest() {
     let (_directory, store) = store();
     let (mut session, kept) = with_holes(&store);
     let given = session.shrink().unwrap();
@@ -66,13 +67,13 @@ fn shrink_gives_free_chunks_back_and_what_is_left_is_as_it_was() {
     assert!(stored(&kept));
     session.close().unwrap();
     assert!(disk_bytes(&store, "heap") < 9 * MIB as u64);
-    assert_sound(&store);
+    assert_undamaged(&store);
     let _snapshot = store.read_raw("heap").unwrap();
     assert!(stored(&kept));
 }
 
 #[test]
-fn holes_are_used_again_and_hold_what_is_put_there() {
+fn holes_are_reused_and_keep_their_new_contents() {
     let (_directory, store) = store();
     let (mut session, _) = with_holes(&store);
     session.shrink().unwrap();
@@ -83,20 +84,20 @@ fn holes_are_used_again_and_hold_what_is_put_there() {
     assert!(after.file_bytes <= before.file_bytes + 3 * MIB as u64, "holes were not used");
     session.commit().unwrap();
     session.close().unwrap();
-    assert_sound(&store);
+    assert_undamaged(&store);
     let _snapshot = store.read_raw("heap").unwrap();
     assert!(new.iter().enumerate().all(|(n, block)| holds(*block, MIB, 100 + n as u8)));
 }
 
 #[test]
-fn a_session_that_freed_much_gives_it_back_when_it_is_closed() {
+fn closing_a_session_releases_the_space_it_freed() {
     let (_directory, store) = store();
     let (mut session, _) = with_holes(&store);
     let before = disk_bytes_of(&session, &store);
     session.commit().unwrap();
     session.close().unwrap();
     assert!(disk_bytes(&store, "heap") + 7 * MIB as u64 <= before);
-    assert_sound(&store);
+    assert_undamaged(&store);
 }
 
 fn disk_bytes_of(session: &RawSession, store: &Store) -> u64 {
@@ -123,11 +124,11 @@ fn reserved_room_stays_until_it_is_released() {
     assert_eq!(session.release(u64::MAX).unwrap(), 0);
     session.close().unwrap();
     assert!(disk_bytes(&store, "heap") + 4 * MIB as u64 <= before);
-    assert_sound(&store);
+    assert_undamaged(&store);
 }
 
 #[test]
-fn a_session_goes_on_after_it_was_shrunk() {
+fn a_session_can_continue_after_shrink() {
     let (_directory, store) = store();
     store.create_raw("heap").unwrap();
     let mut session = store.write_raw("heap").unwrap();
@@ -148,7 +149,7 @@ fn a_session_goes_on_after_it_was_shrunk() {
     }
     assert!(disk_bytes_of(&session, &store) < 2 * MIB as u64);
     session.close().unwrap();
-    assert_sound(&store);
+    assert_undamaged(&store);
     let _snapshot = store.read_raw("heap").unwrap();
     assert!(kept.iter().enumerate().all(|(n, block)| holds(*block, 5000, n as u8)));
 }

@@ -1,5 +1,6 @@
-//! The largest file that a process may write (`RLIMIT_FSIZE`): reaching it is an error, and never the
-//! signal that the kernel sends. A program of its own, as its limits are those of all its threads.
+//! Maximum file size of a process (`RLIMIT_FSIZE`): reaching it is an error, and the process does
+//! not get the kernel's signal. This is a separate program, because the limit applies to all its
+//! threads.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +15,7 @@ use evermap::tools::{
 use evermap::{Error, PVec, Result, Store, WriteOptions, from_iter};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is done under a limit: a name for messages, and the call.
+/// An operation under a limit: its name for messages, and the call.
 type Act = (&'static str, fn(&Path, &Store) -> Result<()>);
 
 const ACTS: &[Act] = &[
@@ -77,7 +78,7 @@ const ACTS: &[Act] = &[
     }),
 ];
 
-/// Makes a lost catalog anew, under a limit and then without one.
+/// Recreates a lost catalog, under a limit and then without one.
 fn repair_under(bytes: u64) -> Result<()> {
     let here = TestStore::in_memory();
     here.store.create::<PVec<u64>, _>("o", from_iter(0..20_000)).unwrap();
@@ -95,12 +96,12 @@ fn limit(bytes: Option<u64>) {
     setrlimit(Resource::Fsize, Rlimit { current: bytes, ..getrlimit(Resource::Fsize) }).unwrap();
 }
 
-/// Was it refused, and by the right error?
+/// Returns true if the call was refused with the right error.
 fn is_refused(name: &str, bytes: u64, result: Result<()>) -> bool {
     match result {
         Ok(()) => return false,
         Err(Error::FileSizeLimit { limit_bytes, .. }) => assert_eq!(limit_bytes, bytes),
-        // A flush that could not be done, and says so.
+        // A flush that failed and reports it.
         Err(Error::DurabilityUnknown { why, .. }) if why.contains("RLIMIT_FSIZE") => {}
         Err(other) => panic!("{name} under {bytes} bytes: {other}"),
     }
@@ -108,7 +109,7 @@ fn is_refused(name: &str, bytes: u64, result: Result<()>) -> bool {
 }
 
 #[test]
-fn no_limit_of_a_files_size_ends_the_process_and_nothing_is_lost() {
+fn a_file_size_limit_never_kills_the_process_and_loses_nothing() {
     let mut refused = 0;
     let steps = [0, 1, 255, 4096, 8191, 12 << 10, 20 << 10, 64 << 10, 72 << 10, 160 << 10];
     for bytes in steps.into_iter().chain([400 << 10, 1 << 20, 2 << 20, 8 << 20]) {
@@ -119,7 +120,7 @@ fn no_limit_of_a_files_size_ends_the_process_and_nothing_is_lost() {
             let result = act(here.directory.path(), &here.store);
             limit(None);
             refused += u32::from(is_refused(name, bytes, result));
-            // Whatever there is can be opened, and goes on.
+            // All objects can be opened and written.
             for name in here.store.list().unwrap() {
                 here.store.info(&name).unwrap();
             }

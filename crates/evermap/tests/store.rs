@@ -1,4 +1,4 @@
-//! What a user of one process may rely on.
+//! Guarantees of a store within one process.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -28,7 +28,7 @@ fn notes(store: &Store, name: &str) {
 }
 
 #[test]
-fn what_was_committed_is_there_when_the_store_is_opened_again() {
+fn commits_are_there_after_reopening() {
     let test = TestStore::new();
     notes(&test, "diary");
     for day in ["monday", "tuesday", "wednesday"] {
@@ -43,7 +43,7 @@ fn what_was_committed_is_there_when_the_store_is_opened_again() {
 }
 
 #[test]
-fn what_was_not_committed_never_happened() {
+fn uncommitted_changes_are_discarded() {
     let test = TestStore::new();
     notes(&test, "diary");
     add(&test, "diary", "kept");
@@ -63,7 +63,7 @@ fn what_was_not_committed_never_happened() {
 }
 
 #[test]
-fn rollback_undoes_growth_and_the_room_is_used_again() {
+fn rollback_undoes_growth_and_its_space_is_reused() {
     let test = TestStore::new();
     test.create::<PVec<PVec<u64>>, _>("v", PVec::new()).unwrap();
     let mut session = test.write::<PVec<PVec<u64>>>("v").unwrap();
@@ -83,12 +83,12 @@ fn rollback_undoes_growth_and_the_room_is_used_again() {
 }
 
 #[test]
-fn an_object_is_written_by_one_or_read_by_many() {
+fn an_object_has_one_writer_or_many_readers() {
     let test = TestStore::new();
     notes(&test, "diary");
     let first = test.read::<Notes>("diary").unwrap();
     let second = test.read::<Notes>("diary").unwrap();
-    assert!(std::ptr::eq(&*first, &*second), "one mapping in a process");
+    assert!(std::ptr::eq(&*first, &*second), "a process maps an object once");
     assert!(matches!(test.write::<Notes>("diary"), Err(Error::Busy { .. })));
     drop(first);
     assert!(matches!(test.write::<Notes>("diary"), Err(Error::Busy { .. })));
@@ -101,7 +101,7 @@ fn an_object_is_written_by_one_or_read_by_many() {
 }
 
 #[test]
-fn another_root_type_is_refused_and_both_types_are_named() {
+fn a_wrong_root_type_is_refused_and_both_types_are_named() {
     #[derive(Persist)]
     #[repr(C)]
     struct Other {
@@ -129,7 +129,7 @@ fn objects_are_listed_renamed_and_removed() {
     add(&test, "a", "hello");
     test.rename("a", "z").unwrap();
     assert_eq!(test.read::<Notes>("z").unwrap().lines, ["hello"]);
-    // The object's own file knows its name too, should the catalog be lost.
+    // The object's own file also has its name, in case the catalog is lost.
     let file = test.path().join("objects").join(test.info("z").unwrap().uuid);
     assert_eq!(std::fs::read(file).unwrap()[256..258], *b"z\0");
     assert!(matches!(test.read::<Notes>("a"), Err(Error::NotFound { .. })));
@@ -147,7 +147,7 @@ fn objects_are_listed_renamed_and_removed() {
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_refused_everywhere() {
+fn invalid_names_are_refused_everywhere() {
     let test = TestStore::new();
     for bad in ["", ".", "..", "a\0b", "a\nb", "x".repeat(300).as_str()] {
         let refused = |result: Result<(), Error>| {
@@ -165,7 +165,7 @@ fn names_that_lead_elsewhere_are_refused_everywhere() {
 }
 
 #[test]
-fn readers_of_a_replaced_object_keep_what_they_have() {
+fn readers_of_a_replaced_object_keep_their_version() {
     let test = TestStore::new();
     test.create::<PVec<u64>, _>("v", [1, 2, 3]).unwrap();
     let old = test.read::<PVec<u64>>("v").unwrap();
@@ -204,7 +204,7 @@ fn a_batch_appears_all_at_once_or_not_at_all() {
     let mut dropped = test.batch().unwrap();
     dropped.create::<u64, _>("never", 0).unwrap();
     drop(dropped);
-    // A name that was taken between the building and the commit fails the whole batch.
+    // A name that another commit takes during the batch fails the whole batch.
     let mut late = test.batch().unwrap();
     late.create::<u64, _>("one", 1).unwrap();
     late.create::<u64, _>("two", 2).unwrap();
@@ -215,7 +215,7 @@ fn a_batch_appears_all_at_once_or_not_at_all() {
 }
 
 #[test]
-fn building_that_fails_leaves_nothing() {
+fn a_failed_creation_leaves_nothing() {
     struct Failing;
     #[derive(Debug, Persist)]
     #[repr(C)]
@@ -265,12 +265,12 @@ fn an_object_grows_over_several_regions_and_reopens() {
 }
 
 #[test]
-fn a_store_takes_further_arenas_when_the_first_is_used_up() {
+fn a_store_adds_arenas_when_the_first_is_full() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let options = evermap::Options::new().arena_bytes(1 << 30);
     let store = options.create_new(&path).unwrap();
-    // Capacity is taken in doubling steps: a few objects of some MiB use a GiB of addresses up.
+    // Capacity is reserved in doubling steps: a few objects of some MiB use up a GiB of addresses.
     let mut names = Vec::new();
     for n in 0..40u64 {
         let name = format!("v{n}");
@@ -290,7 +290,7 @@ fn a_store_takes_further_arenas_when_the_first_is_used_up() {
 }
 
 #[test]
-fn addresses_of_removed_objects_are_used_again_when_there_are_no_others() {
+fn addresses_of_removed_objects_are_reused_when_no_others_are_free() {
     let directory = tempfile::tempdir().unwrap();
     let options = evermap::Options::new().arena_bytes(1 << 30);
     let store = options.create_new(directory.path().join("store")).unwrap();
@@ -301,7 +301,7 @@ fn addresses_of_removed_objects_are_used_again_when_there_are_no_others() {
         batch.commit().unwrap();
         bases.insert(store.info("v").unwrap().base_address >> 30);
     }
-    assert_eq!(bases.len(), 1, "one arena serves them all: {bases:?}");
+    assert_eq!(bases.len(), 1, "all use one arena: {bases:?}");
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn snapshots_opened_and_closed_by_many_threads_never_meet_an_address_conflict() 
 }
 
 #[test]
-fn a_store_closed_by_one_thread_and_opened_by_another_is_never_in_its_own_way() {
+fn a_store_closed_by_one_thread_can_be_opened_by_another_at_once() {
     let test = TestStore::new();
     test.create::<u64, _>("n", 7).unwrap();
     let (path, _directory) = test.close();
@@ -389,7 +389,7 @@ fn a_store_closed_by_one_thread_and_opened_by_another_is_never_in_its_own_way() 
 }
 
 #[test]
-fn a_store_is_made_once_and_only_in_its_own_directory() {
+fn a_store_is_created_once_and_only_in_an_empty_directory() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("deep/er/store");
     assert!(matches!(Store::open(&path), Err(Error::NoStore { .. })));

@@ -1,5 +1,5 @@
-//! Pages that a reader verifies when it first uses them: damage there is found, damage elsewhere costs nothing, and what
-//! no checksum vouches for is not called right.
+//! Lazy verification of pages at their first use: damage there is found, damage elsewhere costs
+//! nothing, and pages without a checksum are not reported as correct.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -23,18 +23,18 @@ fn flip(file: &File, bit: u64) {
 
 fn bytes_of(numbers: &Snapshot<PVec<u64>>) -> &[u8] {
     let numbers: &[u64] = numbers;
-    // SAFETY: numbers are bytes, and these live as long as the snapshot.
+    // SAFETY: numbers are plain bytes, and they live as long as the snapshot.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// Offset of the numbers in the object's file.
+/// Returns the offset of the numbers in the object's file.
 fn first_number(path: &Path) -> u64 {
     let bytes = std::fs::read(path).unwrap();
     let two = [[1, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 0]].concat();
     bytes.windows(16).position(|bytes| bytes == two).unwrap() as u64 - 8
 }
 
-/// Verdict for each page of the numbers.
+/// Returns the verdict for each page of the numbers.
 fn verdicts(store: &Store) -> Vec<Result<bool, Error>> {
     let numbers = store.read::<PVec<u64>>("numbers").unwrap();
     bytes_of(&numbers).chunks(PAGE).map(|page| numbers.verify_bytes(page)).collect()
@@ -45,7 +45,7 @@ fn is_damage(verdict: &Result<bool, Error>) -> bool {
 }
 
 #[test]
-fn any_flipped_bit_is_found_in_the_page_that_has_it_and_in_no_other() {
+fn a_flipped_bit_is_found_in_its_page_and_in_no_other() {
     let test = TestStore::in_memory();
     test.create::<PVec<u64>, _>("numbers", from_iter(0..NUMBERS)).unwrap();
     let path = object_file(&test.path());
@@ -58,7 +58,7 @@ fn any_flipped_bit_is_found_in_the_page_that_has_it_and_in_no_other() {
         let bit = (first as u64 + at) * 8 + random.below(8);
         flip(&file, bit);
         let pages = verdicts(&test);
-        // Numbers begin somewhere in a page, and so do these chunks.
+        // Numbers begin inside a page, and so do these chunks.
         let page = (first + at as usize) / PAGE * PAGE;
         for (number, verdict) in pages.iter().enumerate() {
             let start = first + number * PAGE;
@@ -81,7 +81,7 @@ fn a_flipped_bit_of_a_root_or_of_a_table_of_checksums_is_found() {
     let mut found = 0;
     for bit in 0..PAGE as u64 * 8 {
         flip(&file, bit);
-        // What the superblock itself says is verified when the object is opened.
+        // The superblock itself is verified when the object is opened.
         if let Ok(raw) = test.read_raw("numbers") {
             let verdict = raw.verify_root();
             let root = raw.root();
@@ -93,8 +93,11 @@ fn a_flipped_bit_of_a_root_or_of_a_table_of_checksums_is_found() {
         }
         flip(&file, bit);
     }
-    assert!(found == 0 || found == 24 * 8, "the root is opened as a whole or not: {found}");
-    // A table of checksums, wherever it is: each byte that the reader needs.
+    assert!(
+        found == 0 || found == 24 * 8,
+        "the root must be verified completely or not at all: {found}"
+    );
+    // A table of checksums at any position: each byte that the reader needs.
     let mut tables = 0;
     for page in 1..std::fs::metadata(&path).unwrap().len() / PAGE as u64 {
         for byte in (0..PAGE as u64).step_by(64) {
@@ -108,11 +111,11 @@ fn a_flipped_bit_of_a_root_or_of_a_table_of_checksums_is_found() {
             flip(&file, bit);
         }
     }
-    assert!(tables > 0, "no line of a table was met");
+    assert!(tables > 0, "no line of a table was flipped");
 }
 
 #[test]
-fn what_no_checksum_vouches_for_is_not_called_right() {
+fn pages_without_checksums_are_not_reported_as_correct() {
     let test = TestStore::in_memory();
     test.create::<PVec<u64>, _>("numbers", from_iter(0..NUMBERS)).unwrap();
     let numbers = test.read::<PVec<u64>>("numbers").unwrap();
@@ -120,14 +123,14 @@ fn what_no_checksum_vouches_for_is_not_called_right() {
     assert!(numbers.verify_bytes(&[]).unwrap());
     assert!(!numbers.verify_bytes(b"elsewhere").unwrap());
     let all = bytes_of(&numbers);
-    // SAFETY: only addresses are looked at; `verify_bytes` reads what lies in the object.
+    // SAFETY: only addresses are passed; `verify_bytes` reads only inside the object.
     let beyond = unsafe { std::slice::from_raw_parts(all.as_ptr(), isize::MAX as usize / 2) };
     assert!(!numbers.verify_bytes(beyond).unwrap());
 }
 
 /// The last commits are in the log, and the file has older pages and checksums.
 #[test]
-fn pages_of_commits_that_are_still_in_the_log_are_verified_as_they_are_read() {
+fn pages_of_commits_in_the_log_are_verified_when_read() {
     let test = TestStore::new();
     test.create::<PVec<u64>, _>("numbers", from_iter(0..NUMBERS)).unwrap();
     let mut session = test.write::<PVec<u64>>("numbers").unwrap();
@@ -137,7 +140,7 @@ fn pages_of_commits_that_are_still_in_the_log_are_verified_as_they_are_read() {
             session.root_mut().as_mut_slice()[at * 500] = round * 1_000_000;
         }
         session.commit().unwrap();
-        // As it is on the disk now, log and all.
+        // The files as they are on the disk now, with the log.
         let copy = test.directory.path().join(format!("copy {round}"));
         copy_store(&test.path(), &copy);
         copies.push((round, copy));
@@ -155,7 +158,7 @@ fn pages_of_commits_that_are_still_in_the_log_are_verified_as_they_are_read() {
 }
 
 #[test]
-fn a_page_is_compared_once_and_by_each_mapping() {
+fn each_mapping_verifies_a_page_once() {
     let test = TestStore::in_memory();
     test.create::<PVec<u64>, _>("numbers", from_iter(0..NUMBERS)).unwrap();
     let file = File::options().read(true).write(true).open(object_file(&test.path())).unwrap();
@@ -163,7 +166,7 @@ fn a_page_is_compared_once_and_by_each_mapping() {
     let page = &bytes_of(&numbers)[PAGE..PAGE + 8];
     assert!(numbers.verify_bytes(page).unwrap());
     flip(&file, (first_number(&object_file(&test.path())) + PAGE as u64) * 8);
-    assert!(numbers.verify_bytes(page).unwrap(), "it was compared a second time");
+    assert!(numbers.verify_bytes(page).unwrap(), "the page was verified a second time");
     drop(numbers);
     let numbers = test.read::<PVec<u64>>("numbers").unwrap();
     assert!(is_damage(&numbers.verify_bytes(&bytes_of(&numbers)[PAGE..PAGE + 8])));
@@ -177,7 +180,7 @@ fn spoil(store: &Path, uuid: &str) {
 }
 
 #[test]
-fn a_repair_takes_damaged_caches_out_and_leaves_other_objects() {
+fn a_repair_removes_damaged_caches_and_keeps_other_objects() {
     let test = TestStore::in_memory();
     for name in ["cache-damaged", "cache-good", "letter"] {
         test.create::<PVec<u64>, _>(name, from_iter(0..NUMBERS)).unwrap();
@@ -187,17 +190,17 @@ fn a_repair_takes_damaged_caches_out_and_leaves_other_objects() {
     let (path, _directory) = test.close();
     damaged.iter().for_each(|uuid| spoil(&path, uuid));
     let caches = || CheckOptions::new().caches(|name| name.starts_with("cache-"));
-    // Without the order to repair nothing is taken.
+    // Without repair, nothing is removed.
     assert!(check(&path, &caches()).unwrap().is_damaged());
     assert_eq!(Store::open(&path).unwrap().list().unwrap().len(), 3);
     let report = check(&path, &caches().repair(true)).unwrap();
-    assert!(report.is_damaged(), "the letter is damaged still: {report:#?}");
+    assert!(report.is_damaged(), "the letter is still damaged: {report:#?}");
     let kept = report.kept_in.unwrap().join("objects").join(&damaged[0]);
     assert!(kept.is_file(), "{}", kept.display());
     let mut names = Store::open(&path).unwrap().list().unwrap();
     names.sort();
     assert_eq!(names, ["cache-good", "letter"]);
-    // Without caches, a repair takes nothing out.
+    // Without caches, a repair removes nothing.
     let report = check(&path, &CheckOptions::new().repair(true)).unwrap();
     assert!(report.is_damaged());
     let store = Store::open(&path).unwrap();

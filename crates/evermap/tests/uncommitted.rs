@@ -1,4 +1,4 @@
-//! A session that ends with changes that no commit has says so in the log, and others say nothing.
+//! A session that ends with uncommitted changes logs a warning; other sessions do not.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -36,7 +36,7 @@ impl Subscriber for Warnings {
     fn exit(&self, _: &Id) {}
 }
 
-/// Warnings while `call` runs.
+/// Returns the number of warnings while `call` runs.
 fn warnings_of(call: impl FnOnce()) -> usize {
     let count = Arc::new(AtomicUsize::new(0));
     tracing::subscriber::with_default(Warnings(Arc::clone(&count)), call);
@@ -53,7 +53,7 @@ fn store() -> TestStore {
 type Change = (&'static str, fn(&mut Session<PVec<u64>>));
 type RawChange = (&'static str, fn(&mut RawSession));
 
-/// Everything that a session can do without a commit.
+/// Every operation of a session that needs no commit.
 const CHANGES: &[Change] = &[
     ("a store", |s| s.root_mut().as_mut_slice()[50] = 2),
     ("a longer vector", |s| s.root_mut().push(2).map(drop).unwrap()),
@@ -74,7 +74,7 @@ const RAW_CHANGES: &[RawChange] = &[
     ("a block", |s| {
         let _ = s.heap().allocate(64, 8).unwrap();
     }),
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     ("a root's description", |s| unsafe { s.set_root(None, 0, [7; 16], "none") }.unwrap()),
 ];
 
@@ -98,7 +98,7 @@ fn session(store: &Store) -> Session<PVec<u64>> {
 }
 
 #[test]
-fn a_session_that_ends_with_uncommitted_changes_says_so_in_the_log() {
+fn a_session_that_ends_with_uncommitted_changes_logs_a_warning() {
     for (name, change) in CHANGES {
         let test = store();
         let closed = warnings_of(|| {
@@ -128,7 +128,7 @@ fn a_session_that_ends_with_uncommitted_changes_says_so_in_the_log() {
 }
 
 #[test]
-fn a_session_that_ends_without_uncommitted_changes_says_nothing() {
+fn a_session_that_ends_without_uncommitted_changes_logs_nothing() {
     for (name, change) in NO_CHANGES {
         let test = store();
         let closed = warnings_of(|| {
@@ -138,7 +138,7 @@ fn a_session_that_ends_without_uncommitted_changes_says_nothing() {
         });
         assert_eq!(closed, 0, "{name}");
     }
-    // A session that was refused its object has nothing to forget.
+    // A session whose object was not opened has nothing to discard.
     let test = store();
     let refused = warnings_of(|| {
         assert!(matches!(test.write::<u64>("v"), Err(Error::SchemaMismatch { .. })));
@@ -147,7 +147,7 @@ fn a_session_that_ends_without_uncommitted_changes_says_nothing() {
 }
 
 #[test]
-fn a_write_section_that_ends_with_uncommitted_changes_says_so_in_the_log() {
+fn a_write_section_that_ends_with_uncommitted_changes_logs_a_warning() {
     let test = store();
     let shared = test.share::<PVec<u64>>("v").unwrap();
     let stored = warnings_of(|| shared.write().unwrap().root_mut().as_mut_slice()[0] = 9);

@@ -1,4 +1,4 @@
-//! A writer whose files somebody removes is told so: a commit that nothing could find again is an error.
+//! A writer whose files were removed gets an error from a commit that could not be found again.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -10,7 +10,7 @@ use evermap::{Durability, Error, Store, WriteOptions};
 struct Place {
     _directory: tempfile::TempDir,
     store: Store,
-    /// The object's file, and its log while it is written.
+    /// Returns the object's file, and its log if it is being written.
     files: [PathBuf; 2],
 }
 
@@ -59,7 +59,7 @@ fn a_durable_commit_to_a_removed_file_is_an_error() {
 }
 
 #[test]
-fn a_session_that_waits_for_no_disk_is_told_when_it_would() {
+fn a_session_without_flushes_gets_the_error_when_it_flushes() {
     let interval = Durability::Interval(Duration::from_secs(3600));
     for durability in [Durability::Close, interval] {
         for which in REMOVED {
@@ -83,7 +83,7 @@ fn a_session_that_waits_for_no_disk_is_told_when_it_would() {
 }
 
 #[test]
-fn a_store_that_is_removed_as_a_whole_is_noticed_at_the_next_commit() {
+fn the_next_commit_to_a_removed_store_is_an_error() {
     let place = Place::new();
     let mut session = place.store.write::<u64>("number").unwrap();
     *session.root_mut() = 2;

@@ -1,8 +1,8 @@
-//! Records of a log that cannot be read: damage, or what a power cut leaves.
+//! Unreadable records of a log: damage, or the result of a power failure.
 
 use super::*;
 
-/// Four commits, and a file that has none of them applied. Gives the log and its records.
+/// Makes four commits, none of which is applied to the file. Returns the log and its records.
 fn logged(durability: Durability) -> (tempfile::TempDir, PathBuf, Vec<u8>, Vec<usize>) {
     let test = TestStore::in_memory();
     fill(&test, "v");
@@ -19,13 +19,13 @@ fn logged(durability: Durability) -> (tempfile::TempDir, PathBuf, Vec<u8>, Vec<u
     copy_store(&test.path(), &copy);
     drop(session);
     let file = object_file(&copy);
-    // As a power cut leaves it: not one page of the object was written back.
+    // A power failure can leave this: no page of the object was written back.
     let mut old = lagging;
     old[248..252].copy_from_slice(&LOG_REQUIRED);
     if std::fs::read(&file).unwrap().len() == old.len() {
         std::fs::write(&file, old).unwrap();
     }
-    assert_sound(&copy);
+    assert_undamaged(&copy);
     let bytes = std::fs::read(file.with_extension("log")).unwrap();
     let records: Vec<usize> =
         (8192..bytes.len()).step_by(512).filter(|&at| bytes[at..at + 4] == *b"evR2").collect();
@@ -35,7 +35,7 @@ fn logged(durability: Durability) -> (tempfile::TempDir, PathBuf, Vec<u8>, Vec<u
 
 const HOUR: Durability = Durability::Interval(Duration::from_secs(3600));
 
-/// Does a check of the store with this log find damage?
+/// Returns true if a check of the store with this log finds damage.
 fn is_damaged(copy: &Path, log: &[u8]) -> bool {
     std::fs::write(object_file(copy).with_extension("log"), log).unwrap();
     let report = look(copy);
@@ -44,7 +44,7 @@ fn is_damaged(copy: &Path, log: &[u8]) -> bool {
 }
 
 #[test]
-fn as_long_as_the_machine_runs_every_record_that_was_written_is_missed() {
+fn without_a_reboot_every_lost_record_is_detected() {
     for durability in [Durability::Commit, HOUR] {
         let (_copies, copy, bytes, records) = logged(durability);
         for record in &records {
@@ -55,14 +55,14 @@ fn as_long_as_the_machine_runs_every_record_that_was_written_is_missed() {
             }
             let mut log = bytes.clone();
             log[*record..].fill(0);
-            assert!(is_damaged(&copy, &log), "record at {record} and all behind it");
+            assert!(is_damaged(&copy, &log), "record at {record} and all later ones");
         }
         assert!(!is_damaged(&copy, &bytes));
     }
 }
 
 #[test]
-fn after_a_power_cut_a_record_that_was_durable_is_missed_and_a_torn_one_is_not() {
+fn after_a_power_failure_a_lost_durable_record_is_detected_and_a_torn_one_is_accepted() {
     for durability in [Durability::Commit, HOUR] {
         let (_copies, copy, mut bytes, records) = logged(durability);
         lose_progress(&mut bytes);

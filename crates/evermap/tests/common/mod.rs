@@ -1,5 +1,5 @@
-//! What the integration tests share: a store in a temporary directory, and a child process that
-//! runs one function of the same test program.
+//! Shared parts of the integration tests: a store in a temporary directory, and a child process
+//! that runs one function of the same test program.
 
 #![allow(clippy::unwrap_used)]
 #![allow(dead_code, reason = "each test program uses its part")]
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use evermap::Store;
 
-/// A store that is removed at the end of the test.
+/// A store that is deleted at the end of the test.
 pub struct TestStore {
     pub store: Store,
     pub directory: tempfile::TempDir,
@@ -28,8 +28,8 @@ impl TestStore {
         self.directory.path().join("store")
     }
 
-    /// The same in memory where there is a file system for that: for tests of many files, which
-    /// some disks take milliseconds each to make.
+    /// Like `new`, but in memory where possible: for tests of many files, which take milliseconds
+    /// each on some disks.
     pub fn in_memory() -> TestStore {
         let shared = Path::new("/dev/shm");
         let directory = tempfile::tempdir_in(shared).or_else(|_| tempfile::tempdir()).unwrap();
@@ -37,7 +37,7 @@ impl TestStore {
         TestStore { store, directory }
     }
 
-    /// Closes the store in this process and gives its directory.
+    /// Closes the store in this process and returns its directory.
     pub fn close(self) -> (PathBuf, tempfile::TempDir) {
         (self.path(), self.directory)
     }
@@ -50,7 +50,7 @@ impl std::ops::Deref for TestStore {
     }
 }
 
-/// The one file of the only object in the store.
+/// Returns the only file of the only object in the store.
 pub fn object_file(store: &Path) -> PathBuf {
     let mut files: Vec<PathBuf> = std::fs::read_dir(store.join("objects"))
         .unwrap()
@@ -61,7 +61,7 @@ pub fn object_file(store: &Path) -> PathBuf {
     files.remove(0)
 }
 
-/// The names in a directory, sorted.
+/// Returns the names in a directory, sorted.
 pub fn names(path: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).unwrap();
     let mut names: Vec<String> =
@@ -70,7 +70,7 @@ pub fn names(path: &Path) -> Vec<String> {
     names
 }
 
-/// CRC32C, bit by bit: what the format says, computed a second way.
+/// Calculates CRC32C bit by bit: a second implementation of the format's definition.
 pub fn crc32c_of(bytes: &[u8]) -> u32 {
     let mut crc = !0u32;
     for byte in bytes {
@@ -82,11 +82,11 @@ pub fn crc32c_of(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// `log_required` of an object that needs its log, as the file has it.
+/// The stored `log_required` of an object that needs its log.
 pub const LOG_REQUIRED: [u8; 4] = 0x96a5_c35a_u32.to_le_bytes();
 
-/// Makes a log one that a power cut left: its progress did not reach the disk since the log was
-/// emptied, and the machine has started again.
+/// Turns a log into one that a power failure left: its progress since the last reset did not reach
+/// the disk, and the machine has rebooted.
 pub fn lose_progress(log: &mut [u8]) {
     for at in [512, 4096 + 512] {
         if log[at..at + 4] == *b"evPR" {
@@ -99,7 +99,7 @@ pub fn lose_progress(log: &mut [u8]) {
     }
 }
 
-/// Copies a store's directory while it may be in use.
+/// Copies a store's directory, which may be in use.
 pub fn copy_store(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -113,35 +113,35 @@ pub fn copy_store(from: &Path, to: &Path) {
     }
 }
 
-/// Starts this test program again so that it runs only the (ignored) test `name`, which finds
-/// `arguments` by [`argument`].
+/// Starts this test program to run only the ignored test `name`, which reads `arguments` with
+/// [`argument`].
 pub fn child(name: &str, arguments: &[&str]) -> Child {
     child_command(name, arguments).spawn().unwrap()
 }
 
-/// The same, not yet started.
+/// Like `child`, but does not start the process.
 pub fn child_command(name: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);
     for (i, argument) in arguments.iter().enumerate() {
         command.env(format!("EVERMAP_TEST_ARGUMENT_{i}"), argument);
     }
-    // A panic is said in a line and at once, not after a second of looking for names.
+    // Print panics briefly and at once, instead of resolving symbols for a second.
     command.env("RUST_BACKTRACE", "0");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     command
 }
 
-/// An argument of [`child`]; `None` when the test was started by hand.
+/// Returns an argument of [`child`], or `None` if the test was started by hand.
 pub fn argument(index: usize) -> Option<String> {
     std::env::var(format!("EVERMAP_TEST_ARGUMENT_{index}")).ok()
 }
 
-/// xorshift64*: chance that can be had again.
+/// xorshift64*: reproducible random numbers.
 pub struct Random(pub u64);
 
 impl Random {
-    /// Chance from the variable EVERMAP_SEED, or else from the clock; says which.
+    /// Seeds the generator from EVERMAP_SEED or the clock, and prints the seed.
     pub fn from_environment(what: &str) -> Random {
         let given = std::env::var("EVERMAP_SEED").ok().and_then(|text| text.parse().ok());
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -161,12 +161,12 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
     }
 
-    /// A number less than `limit`.
+    /// Returns a number less than `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.number() % limit.max(1)
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` calls.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

@@ -1,11 +1,11 @@
-//! File systems of bounded size for tests that fill them.
+//! File systems of limited size, for tests that fill them.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A mounted file system. Dropping it unmounts it, also when a test panics.
+/// A mounted file system. Unmounted when dropped, also if a test panics.
 pub struct Mount {
     pub name: &'static str,
     point: tempfile::TempDir,
@@ -13,7 +13,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts a new file system. Prints why and returns `None` where that is not possible.
+    /// Mounts a new file system. If that is impossible, prints the reason and returns `None`.
     pub fn new(name: &'static str, mebibytes: u64) -> Option<Mount> {
         let directory = env!("CARGO_TARGET_TMPDIR");
         let point = tempfile::tempdir_in(directory).unwrap();
@@ -28,7 +28,7 @@ impl Mount {
         let image = tempfile::NamedTempFile::new_in(directory).unwrap();
         image.as_file().set_len(mebibytes << 20).unwrap();
         let path = image.path().to_str().unwrap();
-        // Few inodes: of a large one that is hardly used, next to nothing is written.
+        // Few inodes, so that a large, hardly used file system writes nearly nothing.
         if !run(&format!("mkfs.{name}"), &["-q", "-m", "0", "-N", "1024", "-J", "size=4", path]) {
             return skip(&format!("no mkfs.{name}"));
         }
@@ -38,7 +38,7 @@ impl Mount {
         }
     }
 
-    /// One of each kind that can be had here.
+    /// Mounts one file system of each kind that is available.
     pub fn each(mebibytes: u64) -> Vec<Mount> {
         ["tmpfs", "ext4"].into_iter().filter_map(|name| Mount::new(name, mebibytes)).collect()
     }
@@ -58,15 +58,15 @@ impl Mount {
         for bytes in [1 << 20, 4096, 512, 1] {
             while file.write_all(&vec![1; bytes]).is_ok() {}
         }
-        // ext4 gives blocks out at write-back: what it promised must be taken before the test.
+        // ext4 allocates blocks at write-back. All delayed allocations must happen before the test.
         let _ = file.sync_all();
         while file.write_all(&[1; 4096]).is_ok() {}
     }
 
-    /// Gives the space that [`fill`](Mount::fill) took back.
+    /// Releases the space that [`fill`](Mount::fill) took.
     pub fn empty(&self) {
         std::fs::remove_file(self.ballast()).unwrap();
-        // ext4 gives blocks out again only after the journal has committed their release.
+        // ext4 reuses blocks only after the journal has committed their release.
         std::fs::File::open(self.path()).and_then(|directory| directory.sync_all()).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
@@ -75,7 +75,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         let at = self.path().to_str().unwrap();
-        // Something a panicking thread still holds would keep it busy: it goes when that closes.
+        // Open files of a panicking thread may keep it busy. It is unmounted once they are closed.
         if !run("umount", &[at]) {
             run("umount", &["-l", at]);
         }

@@ -1,5 +1,5 @@
-//! Damage by chance: flipped bits and blocks of noise, anywhere that is verified, from a seed; and
-//! damage that is being done while the store is opened.
+//! Random damage from a seed: flipped bits and blocks of noise in verified data, and damage that
+//! happens while the store is opened.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -14,20 +14,20 @@ use crate::common::{Random, argument, child, copy_store};
 use crate::opening::{How, OBJECT, WAYS};
 use crate::{Left, Scenes, VERSION_LAST, Which, file_of};
 
-/// Damaged stores, each opened in all ways.
+/// Number of damaged stores; each is opened in all ways.
 const STORES: u64 = 800;
-/// Processes that may die before the test gives up; all are reported.
+/// Number of dead processes after which the test gives up. All are reported.
 const DEATHS_MAX: usize = 5;
-/// Seconds that one store may take before it hangs.
+/// Seconds after which a store counts as hung.
 const PATIENCE_SECONDS: u32 = 20;
 
-/// Damages one file of the store, in what is verified when it is opened; says which and how.
-fn damage_by_chance(store: &Path, verified: bool, random: &mut Random) -> String {
+/// Damages one file of the store in data that is verified when it is opened. Describes the damage.
+fn random_damage(store: &Path, verified: bool, random: &mut Random) -> String {
     let files = [Which::Object, Which::ObjectLog, Which::Catalog, Which::CatalogLog];
     let which = files[random.below(4) as usize];
     let file = file_of(store, which);
     let Ok(mut bytes) = std::fs::read(&file) else { return "nothing".to_string() };
-    // Of a log, mostly what is in use.
+    // In a log, mostly the part in use.
     let area = match which {
         Which::Object | Which::Catalog if verified => bytes.len() as u64,
         Which::Object | Which::Catalog => 3072,
@@ -46,7 +46,7 @@ fn damage_by_chance(store: &Path, verified: bool, random: &mut Random) -> String
             format!("cut to {at}")
         }
         2 => {
-            // A number of the format's, gone to an end of its range.
+            // A number of the format, set to an end of its range.
             let at = (at & !7).min(bytes.len() - 8);
             let value = [0, 1, u64::MAX, u64::MAX - 4095, 1 << 45][random.below(5) as usize];
             bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
@@ -87,9 +87,9 @@ fn child_opens_damaged_stores() {
             put_back(&scene, &store);
             let verified = matches!(how, How::ReadVerified | How::WriteVerified);
             let mut random = Random::new(seed ^ (number << 20));
-            let what = damage_by_chance(&store, verified, &mut random);
+            let what = random_damage(&store, verified, &mut random);
             println!("@store {number} {what}");
-            // SAFETY: ends this process if it hangs, and nothing else.
+            // SAFETY: only ends this process, if it hangs.
             unsafe { libc::alarm(PATIENCE_SECONDS) };
             match how.open(&store) {
                 Ok(Some(VERSION_LAST)) => println!("@came last commit"),
@@ -108,7 +108,7 @@ fn variant_of(error: &evermap::Error) -> String {
 }
 
 #[test]
-fn damage_by_chance_never_ends_a_process() {
+fn random_damage_never_kills_a_process() {
     let scenes = Scenes::new();
     let seed = Random::from_environment("damage by chance").number();
     let mut came: BTreeMap<String, u64> = BTreeMap::new();
@@ -147,14 +147,14 @@ fn damage_by_chance_never_ends_a_process() {
     assert!(came["Damaged"] > STORES / 10 && came["last commit"] > STORES / 100);
 }
 
-/// Opens the store on and on and says what came of it, in letters.
+/// Opens the store repeatedly and prints the results as letters.
 #[test]
 #[ignore = "a child of the damage tests"]
-fn child_opens_on_and_on() {
+fn child_opens_repeatedly() {
     let Some(path) = argument(0) else { return };
     println!("\n@begin");
     loop {
-        // Looking at elements is another thing: a file may not be cut under a mapping.
+        // Elements are not read: a mapped file must not be truncated.
         let opened = Store::open(&path).and_then(|store| store.read::<PVec<u64>>(OBJECT).map(drop));
         match opened {
             Ok(()) => println!("@opened"),
@@ -164,7 +164,7 @@ fn child_opens_on_and_on() {
 }
 
 #[test]
-fn a_store_that_is_being_damaged_while_it_is_opened_opens_or_is_an_error() {
+fn opening_a_store_during_damage_succeeds_or_is_an_error() {
     let scenes = Scenes::new();
     let mut random = Random::from_environment("damage while opening");
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
@@ -172,7 +172,7 @@ fn a_store_that_is_being_damaged_while_it_is_opened_opens_or_is_an_error() {
         let store = scenes.set(left);
         let file = file_of(&store, which);
         let whole = std::fs::read(&file).unwrap();
-        let mut process = child("chance::child_opens_on_and_on", &[store.to_str().unwrap()]);
+        let mut process = child("chance::child_opens_repeatedly", &[store.to_str().unwrap()]);
         let mut output = BufReader::new(process.stdout.take().unwrap());
         let reader = std::thread::spawn(move || {
             let mut said = Vec::new();

@@ -1,4 +1,4 @@
-//! Opening a store in a child process, so that an error, a signal, a panic and a hang are told apart.
+//! Opens a store in a child process, to distinguish errors, signals, panics and hangs.
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -10,23 +10,23 @@ use evermap::{Error, Options, PVec, Verify};
 
 use crate::common::{argument, child_command};
 
-/// The object that is damaged, and the number of its elements: one large block and a root.
+/// Name of the damaged object and its number of elements: one large block and a root.
 pub const OBJECT: &str = "v";
 pub const ELEMENTS: u64 = 8192;
 
-/// How long a child may take before it hangs. Nothing here takes a hundredth of it.
+/// Time after which a child counts as hung. No case takes a hundredth of it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How the object is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// For reading; then every element is looked at.
+    /// For reading; then reads every element.
     Read,
-    /// For writing; then every element is looked at, one is added and committed.
+    /// For writing; then reads every element, adds one and commits.
     Write,
-    /// For reading, after every page was compared with its checksum.
+    /// For reading, after verifying every page.
     ReadVerified,
-    /// For writing, after the same.
+    /// For writing, after verifying every page.
     WriteVerified,
 }
 
@@ -40,7 +40,7 @@ impl How {
         }
     }
 
-    /// Opens the store, and says what it holds.
+    /// Opens the store and prints its contents.
     pub fn open(self, path: &Path) -> Result<Option<u64>, Error> {
         match self {
             How::Read | How::ReadVerified => read(path, &self.options()),
@@ -49,24 +49,24 @@ impl How {
     }
 }
 
-/// What came of it.
+/// Result of opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Whole, of this version.
+    /// Complete, with this version.
     Data(u64),
-    /// It opened, and elements are not what was ever written.
+    /// It opened, but the elements were never written.
     WrongData,
-    /// A typed error: its variant, and what it says.
+    /// A typed error: its variant and text.
     Error(String, String),
-    /// Death by this signal.
+    /// The process was killed by this signal.
     Signal(i32),
-    /// The process ended without a word: a panic.
+    /// The process ended without a result: a panic.
     Panic(String),
-    /// It did not end.
+    /// The process did not end.
     Hang,
 }
 
-/// Opens in a child. `prepare` is what the child does first, by name.
+/// Opens in a child. `prepare` names the child's first action.
 pub fn open_in_child(store: &Path, how: How, prepare: &str) -> Outcome {
     let how = format!("{how:?}");
     let mut command =
@@ -108,11 +108,11 @@ fn parse(line: &str) -> Outcome {
             let (variant, text) = rest.split_once(' ').unwrap();
             Outcome::Error(variant.to_string(), text.to_string())
         }
-        other => panic!("a child said {other:?}"),
+        other => panic!("unexpected output of a child: {other:?}"),
     }
 }
 
-/// What an outcome looks like on a line of its own.
+/// Formats an outcome as one line.
 fn line_of(outcome: Result<Option<u64>, Error>) -> String {
     match outcome {
         Ok(Some(version)) => format!("@data {version}"),
@@ -131,7 +131,7 @@ fn child_opens() {
     let Some(path) = argument(0) else { return };
     let how = argument(1).unwrap();
     if argument(2).as_deref() == Some("as nobody") {
-        // SAFETY: gives rights up; this process has no other thread that would miss them.
+        // SAFETY: drops privileges; no other thread of this process needs them.
         let given_up = unsafe { libc::setgid(65534) == 0 && libc::setuid(65534) == 0 };
         assert!(given_up);
     }
@@ -139,7 +139,7 @@ fn child_opens() {
     println!("\n{}", line_of(how.open(Path::new(&path))));
 }
 
-/// The version that all elements say; none when they do not agree.
+/// Returns the version of all elements, or `None` if they differ.
 pub fn version_of(v: &PVec<u64>) -> Option<u64> {
     let version = *v.first()?;
     let whole = (ELEMENTS..=ELEMENTS + 8).contains(&(v.len() as u64));

@@ -1,5 +1,5 @@
-//! Forks while the first contents of an object are written: the child goes on with them, and neither
-//! changes nor publishes what its parent makes. The memory is read-only there, so a store ends it.
+//! Forks while an object is being created. The child continues the creation, but it neither changes
+//! nor publishes its parent's object. The memory is read-only in the child, so a store kills it.
 
 use std::cell::Cell;
 
@@ -8,15 +8,15 @@ use evermap::{Error, PVec, Store, from_iter, tools};
 use crate::common::{TestStore, argument, names};
 use crate::process::{Way, end_if_it_hangs, end_of, run};
 
-/// Pages of numbers: some are written before the fork, some after it.
+/// Numbers that fill pages: some are written before the fork, some after it.
 const LENGTH: u64 = 20_000;
-/// What the child stores instead of a number.
+/// Value that the child stores instead of a number.
 const OF_THE_CHILD: u64 = 1 << 40;
 
-/// A fork in the middle of a sequence of numbers. The child goes on as its parent does.
+/// Forks in the middle of a sequence of numbers. The child continues like its parent.
 struct Middle {
     way: Way,
-    /// The parent waits for the end of the child before it goes on.
+    /// The parent waits for the child's end before it continues.
     child_first: bool,
     child: Cell<Option<i32>>,
 }
@@ -34,38 +34,38 @@ impl Middle {
                 if child == 0 {
                     end_if_it_hangs();
                 } else if self.child_first {
-                    ends_by_its_store(child);
+                    dies_of_its_store(child);
                 }
             }
             number + if self.is_child() { OF_THE_CHILD } else { 0 }
         })
     }
 
-    /// Ends the child, with 0 if it was refused. Judges it in the parent.
+    /// Ends the child, with 0 if its call was refused. In the parent, judges the child.
     fn judge(&self, result: Result<(), Error>) {
         if self.is_child() {
             let code = i32::from(!matches!(result, Err(Error::Forked { .. })));
-            // SAFETY: ends the child and nothing else.
+            // SAFETY: ends only the child.
             unsafe { libc::_exit(code) };
         }
         result.unwrap();
         if !self.child_first {
-            ends_by_its_store(self.child.get().unwrap());
+            dies_of_its_store(self.child.get().unwrap());
         }
     }
 }
 
-/// Waits for a child: a store to its parent's memory was a fault, or its call was refused.
-fn ends_by_its_store(child: i32) {
+/// Waits for a child: its store to the parent's memory must fault, or its call must be refused.
+fn dies_of_its_store(child: i32) {
     let status = end_of(child);
     let is_fault = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV;
     assert!(is_fault || status == 0, "status {status} of a child");
 }
 
-/// Copies this process. Returns in both.
+/// Forks this process. Returns in both processes.
 fn copy_process(way: Way) -> i32 {
-    // SAFETY: the child has this thread alone and ends without destructors. The other thread is that of
-    // the test runner, which waits and holds no lock.
+    // SAFETY: the child has only this thread and ends without destructors. The other thread belongs
+    // to the test runner, which waits and holds no lock.
     let child = unsafe {
         match way {
             Way::Fork => libc::fork(),
@@ -97,7 +97,7 @@ fn role_creates() {
             batch.create::<u64, _>(&name("before"), 7).unwrap();
             let filled =
                 batch.create::<PVec<u64>, _>(&name("in a batch"), from_iter(fork.numbers()));
-            // The child tries to commit whatever the creation came to.
+            // The child tries to commit, whatever the result of the creation.
             let committed = match fork.is_child() {
                 true => batch.commit().and(filled),
                 false => filled.and_then(|()| batch.commit()),
@@ -108,7 +108,7 @@ fn role_creates() {
 }
 
 #[test]
-fn a_child_that_is_made_during_a_creation_neither_changes_nor_publishes_the_object() {
+fn a_child_forked_during_a_creation_neither_changes_nor_publishes_the_object() {
     let test = TestStore::in_memory();
     run("creating::role_creates", &[test.path().to_str().unwrap()]);
     let mut found = test.list().unwrap();
@@ -116,7 +116,10 @@ fn a_child_that_is_made_during_a_creation_neither_changes_nor_publishes_the_obje
     assert_eq!(found.len(), 1 + 4 * 3, "{found:?}");
     for name in found.iter().filter(|name| !name.starts_with("before")) {
         let numbers = test.read::<PVec<u64>>(name).unwrap();
-        assert!(numbers.iter().copied().eq(0..LENGTH), "{name} is not what its maker stored");
+        assert!(
+            numbers.iter().copied().eq(0..LENGTH),
+            "{name} has other contents than its creator stored"
+        );
     }
     assert_eq!(names(&test.path().join("building")), Vec::<String>::new());
     let report = tools::check(test.path(), &tools::CheckOptions::new()).unwrap();
@@ -125,7 +128,7 @@ fn a_child_that_is_made_during_a_creation_neither_changes_nor_publishes_the_obje
     assert_eq!(still_locked(&test), 0);
 }
 
-/// Writes each object once, so that a lock that somebody still has is seen.
+/// Writes each object once, to detect locks that are still held.
 fn still_locked(test: &TestStore) -> usize {
     let names = test.list().unwrap();
     let written = |name: &&String| test.write::<PVec<u64>>(name).map(|s| s.close()).is_ok();

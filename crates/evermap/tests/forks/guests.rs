@@ -1,4 +1,4 @@
-//! Guests' snapshots in children: their files are kept open and locked in another way.
+//! Snapshots of guest objects in children: their files stay open and use other locks.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use evermap::guest::{
 use evermap::{Error, Store, WriteOptions};
 
 use crate::common::{TestStore, argument};
-use crate::process::{Numbers, Way, ends_well, fork, run};
+use crate::process::{Numbers, Way, fork, run, succeeds};
 
 const NAME: &str = "app:heap";
 const LINEAR_BYTES: usize = 0x5000_0000;
-/// Counts what the parent has done, and what the child has.
+/// Index of the counters of the parent and the child.
 const PARENT: usize = 0;
 const CHILD: usize = 1;
 
-/// A guest's linear memory, which stays for the life of the process.
+/// A guest's linear memory, which stays mapped until the process ends.
 #[derive(Clone, Copy)]
 struct Linear(NonNull<u8>);
 
@@ -26,7 +26,7 @@ impl Linear {
     fn new() -> (Linear, GuestMemory) {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: the kernel chooses the place.
+        // SAFETY: the kernel chooses the address.
         let mapped =
             unsafe { libc::mmap(std::ptr::null_mut(), LINEAR_BYTES, rights, flags, -1, 0) };
         assert_ne!(mapped, libc::MAP_FAILED);
@@ -52,7 +52,7 @@ impl Linear {
     }
 }
 
-/// Gives one address after the other.
+/// Hands out consecutive addresses.
 struct Addresses(AtomicU64);
 
 impl GuestAddresses for Addresses {
@@ -61,7 +61,8 @@ impl GuestAddresses for Addresses {
     }
 }
 
-/// A session in a memory of its own that commits `value`, brings the file up to date and ends. Gives the
+/// Runs a session in new memory that commits `value`, applies it and ends. Returns the word's
+/// address.
 /// word's address.
 fn write(store: &Store, addresses: &Arc<dyn GuestAddresses>, value: u64) -> u64 {
     let (linear, memory) = Linear::new();
@@ -102,7 +103,7 @@ fn role_host() {
             readers.read(NAME, None, &memory, GuestReading::Private),
             Err(Error::Forked { .. })
         );
-        // Its own end is the end of its lock, though the child lives on.
+        // The parent's end releases its lock, though the child lives on.
         drop(snapshot.take());
         numbers.set(CHILD, 1);
         before && unchanged && refused && numbers.reaches(PARENT, 2)
@@ -121,7 +122,7 @@ fn role_host() {
         assert_eq!(readers.reused_count(), reused, "a lock keeps the writer from the file");
     }
     numbers.set(PARENT, 2);
-    ends_well(child);
+    succeeds(child);
 }
 
 fn children_keep_a_guests_snapshot(way: &str) {
@@ -132,11 +133,11 @@ fn children_keep_a_guests_snapshot(way: &str) {
 }
 
 #[test]
-fn forked_children_keep_a_guests_snapshot_and_let_its_lock_go() {
+fn forked_children_keep_a_guest_snapshot_without_its_lock() {
     children_keep_a_guests_snapshot("fork");
 }
 
 #[test]
-fn children_of_a_bare_clone_keep_a_guests_snapshot_and_let_its_lock_go() {
+fn children_of_a_bare_clone_keep_a_guest_snapshot_without_its_lock() {
     children_keep_a_guests_snapshot("clone");
 }

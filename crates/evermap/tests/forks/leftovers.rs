@@ -1,11 +1,11 @@
-//! What a child drops of its parent's: nothing of the parent's goes with it.
+//! Objects of the parent that a child drops: the parent keeps them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use evermap::{Error, PVec, Store, tools};
 
 use crate::common::{TestStore, argument};
-use crate::process::{Way, ends_well, fork, run};
+use crate::process::{Way, fork, run, succeeds};
 use crate::snapshots::LENGTH;
 
 fn with_store(role: &str) -> TestStore {
@@ -25,19 +25,17 @@ fn role_batch() {
         for number in 0..20 {
             batch.create::<u64, _>(&format!("{way:?} {number}"), number).unwrap();
         }
-        // One child drops the batch, one commits it, one goes on filling it.
+        // One child drops the batch, one commits it, one continues to fill it.
         let mut batch = Some(batch);
-        ends_well(fork(way, || batch.take().is_some()));
-        ends_well(fork(way, || {
-            matches!(batch.take().unwrap().commit(), Err(Error::Forked { .. }))
-        }));
-        ends_well(fork(way, || {
+        succeeds(fork(way, || batch.take().is_some()));
+        succeeds(fork(way, || matches!(batch.take().unwrap().commit(), Err(Error::Forked { .. }))));
+        succeeds(fork(way, || {
             let more = batch.as_mut().unwrap().create::<u64, _>("of a child", 1);
             matches!(more, Err(Error::Forked { .. }))
         }));
         batch.unwrap().commit().unwrap();
     }
-    // Another thread fills one while this one forks.
+    // Another thread fills a batch while this one forks.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -52,13 +50,13 @@ fn role_batch() {
             stop.store(true, Ordering::Relaxed);
         });
         while !stop.load(Ordering::Relaxed) {
-            ends_well(fork(Way::Fork, || matches!(store.list(), Err(Error::Forked { .. }))));
+            succeeds(fork(Way::Fork, || matches!(store.list(), Err(Error::Forked { .. }))));
         }
     });
 }
 
 #[test]
-fn a_child_that_drops_a_batch_leaves_it_to_its_parent() {
+fn a_child_that_drops_a_batch_does_not_affect_its_parent() {
     let test = with_store("role_batch");
     assert_eq!(test.list().unwrap().len(), 140);
     for round in 0..10 {
@@ -90,13 +88,13 @@ fn role_copies() {
         });
         let mut children = Vec::new();
         while !stop.load(Ordering::Relaxed) {
-            // Some live on, and must hold nothing of what was being copied.
+            // Some children live on and must hold nothing that is being copied.
             match children.len() < 20 {
                 true => children.push(fork(Way::Fork, || {
                     std::thread::sleep(std::time::Duration::from_secs(100));
                     true
                 })),
-                false => ends_well(fork(Way::Fork, || true)),
+                false => succeeds(fork(Way::Fork, || true)),
             }
         }
         children
@@ -114,14 +112,14 @@ fn role_copies() {
     });
     assert_eq!(opened, [19, 19]);
     for child in children {
-        // SAFETY: the child is this process's and was not waited for.
+        // SAFETY: the child belongs to this process and was not waited for.
         unsafe { libc::kill(child, libc::SIGKILL) };
         crate::process::end_of(child);
     }
 }
 
 #[test]
-fn children_that_are_made_during_a_backup_and_a_restore_hold_nothing_of_them() {
+fn children_forked_during_a_backup_or_a_restore_hold_none_of_its_files() {
     with_store("role_copies");
 }
 
@@ -142,7 +140,7 @@ fn role_addresses() {
         }
         let mut owned = Some(session);
         let child = fork(way, || {
-            // Of every size that the library maps for itself, so that each hole is filled.
+            // In every size that the library maps, so that each hole is filled.
             let mut mapped = Vec::new();
             for shift in (12..=31).rev() {
                 for _ in 0..8 {
@@ -152,14 +150,14 @@ fn role_addresses() {
             drop(owned.take());
             mapped.into_iter().all(|(at, bytes)| is_mapped(at, bytes))
         });
-        ends_well(child);
+        succeeds(child);
         owned.unwrap().close().unwrap();
     }
 }
 
 fn map(bytes: usize) -> usize {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: the kernel chooses the place.
+    // SAFETY: the kernel chooses the address.
     let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, -1, 0) };
     assert_ne!(at, libc::MAP_FAILED);
     at as usize
@@ -168,11 +166,11 @@ fn map(bytes: usize) -> usize {
 /// `mincore` fails where a page of the range is not mapped.
 fn is_mapped(at: usize, bytes: usize) -> bool {
     let mut pages = vec![0u8; bytes / 4096];
-    // SAFETY: there is a byte for each page; nothing of the range is touched.
+    // SAFETY: there is a byte for each page; the range is not accessed.
     unsafe { libc::mincore(at as *mut libc::c_void, bytes, pages.as_mut_ptr()) == 0 }
 }
 
 #[test]
-fn what_a_child_maps_where_its_parent_has_something_stays_when_it_drops_a_session() {
+fn dropping_a_session_in_a_child_keeps_the_childs_own_mappings() {
     with_store("role_addresses");
 }

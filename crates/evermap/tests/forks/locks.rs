@@ -1,4 +1,4 @@
-//! What stays locked when a parent is killed and its children live on.
+//! Locks after a parent was killed while its children live.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use evermap::{Error, PVec, Store};
 
 use crate::common::{TestStore, argument};
-use crate::process::{LIMIT, Numbers, Way, ends_well, fork, run, start, wait_for};
+use crate::process::{LIMIT, Numbers, Way, fork, run, start, succeeds, wait_for};
 use crate::snapshots::{one_number, store_of_numbers};
 
-/// Tells the child to end, and what it saw.
+/// Tells the child to end, and receives its result.
 const END: usize = 0;
 const SEEN: usize = 1;
 
@@ -28,7 +28,7 @@ fn role_parent_that_is_killed() {
     session.root_mut().as_mut_slice().fill(1);
     session.commit().unwrap();
     session.root_mut().as_mut_slice().fill(2);
-    // Addresses and files that nobody else may have while the process lives.
+    // Addresses and files that this process holds exclusively while it lives.
     let mut batch = store.batch().unwrap();
     batch.create::<u64, _>("unfinished", 1).unwrap();
     fork(way, || {
@@ -42,7 +42,8 @@ fn role_parent_that_is_killed() {
     std::thread::sleep(LIMIT);
 }
 
-/// Open files of this process that lie in a store, mapped ones included; without logs, which nobody locks.
+/// Returns the open and mapped files of this process in a store, without logs, which are never
+/// locked.
 fn files_of(store: &Path) -> Vec<String> {
     let links = std::fs::read_dir("/proc/self/fd").unwrap();
     let opened = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
@@ -75,21 +76,21 @@ fn role_files() {
     let object = |uuid| store.path().join("objects").join(uuid).to_string_lossy().into_owned();
     let mut objects = uuids.map(object);
     objects.sort_unstable();
-    ends_well(fork(Way::Fork, || files_of(store.path()) == objects));
+    succeeds(fork(Way::Fork, || files_of(store.path()) == objects));
     assert!(files_of(store.path()).len() >= objects.len() + 2, "catalog and leases");
     drop((snapshot, session, batch));
-    ends_well(fork(Way::Fork, || files_of(store.path()).is_empty()));
+    succeeds(fork(Way::Fork, || files_of(store.path()).is_empty()));
 }
 
 #[test]
-fn a_child_has_no_file_that_can_be_locked_but_the_objects_that_its_parent_had_open() {
+fn a_child_inherits_no_lockable_file_except_open_objects() {
     let test = TestStore::in_memory();
     run("locks::role_files", &[test.path().to_str().unwrap()]);
 }
 
 #[test]
 #[ignore = "a part of other tests: makes an object"]
-fn role_maker() {
+fn role_creator() {
     let Some(path) = argument(0) else { return };
     Store::open(path).unwrap().create::<PVec<u64>, _>("another", [4]).unwrap();
 }
@@ -116,7 +117,8 @@ fn a_dead_parent_locks_nothing(way: &str, directory: &Path) {
     assert!(matches!(test.write::<PVec<u64>>("numbers"), Err(Error::Busy { .. })));
     parent.0.kill().unwrap();
     parent.0.wait().unwrap();
-    // At once, while the child lives: the object, the catalog, and what the parent had made.
+    // Immediately, while the child lives: the object, the catalog, and the objects that the parent
+    // had created.
     let mut session = test.write::<PVec<u64>>("numbers").unwrap();
     assert_eq!(one_number(&session), Some(1), "the last commit of the parent");
     for number in 3..6 {
@@ -125,37 +127,37 @@ fn a_dead_parent_locks_nothing(way: &str, directory: &Path) {
         session.checkpoint().unwrap();
     }
     session.close().unwrap();
-    // As another process makes an object, which looks for what the dead left.
-    run("locks::role_maker", &[path.to_str().unwrap()]);
+    // Another process creates an object, which cleans up after dead processes.
+    run("locks::role_creator", &[path.to_str().unwrap()]);
     let mut session = test.write::<PVec<u64>>("made here").unwrap();
     session.root_mut().as_mut_slice().fill(9);
     session.commit().unwrap();
     session.close().unwrap();
     test.rename("made here", "renamed").unwrap();
-    // A child of a bare clone has the mark on what is unfinished as long as it lives.
+    // A child of a bare clone keeps the lock on unfinished objects while it lives.
     let unfinished = || std::fs::read_dir(path.join("building")).unwrap().count();
     assert_eq!(unfinished() > 0, way == "clone", "{} files of the dead parent", unfinished());
     assert_eq!(numbers.get(SEEN), 0, "the child lives");
     numbers.set(END, 1);
     assert!(wait_for(|| numbers.get(SEEN) != 0));
-    assert_eq!(numbers.get(SEEN), 1, "what the child had has changed");
+    assert_eq!(numbers.get(SEEN), 1, "the memory of the child changed");
     assert_eq!(one_number(&test.read::<PVec<u64>>("numbers").unwrap()), Some(5));
 }
 
 #[test]
-fn a_killed_parent_leaves_nothing_locked_though_its_forked_child_lives() {
+fn a_killed_parent_leaves_no_locks_while_its_forked_child_lives() {
     let directory = tempfile::tempdir().unwrap();
     a_dead_parent_locks_nothing("fork", directory.path());
 }
 
 #[test]
-fn a_killed_parent_leaves_no_object_locked_though_a_child_of_a_bare_clone_lives() {
+fn a_killed_parent_leaves_no_object_locked_while_a_bare_clone_lives() {
     let directory = tempfile::tempdir().unwrap();
     a_dead_parent_locks_nothing("clone", directory.path());
 }
 
 #[test]
-fn a_snapshot_keeps_its_lock_until_it_is_dropped_and_no_longer() {
+fn a_snapshot_keeps_its_lock_exactly_until_it_is_dropped() {
     let test = store_of_numbers();
     let snapshot = test.read::<PVec<u64>>("numbers").unwrap();
     drop(snapshot);

@@ -1,9 +1,9 @@
-//! Forked children: what they inherit stays as it was at the fork, whatever their parent and other
-//! processes do, and nothing of the parent's stays locked by them.
+//! Forked children: inherited memory stays as it was at the fork, whatever the parent and other
+//! processes do, and the child does not keep the parent's locks.
 //!
-//! Each test starts this program again for the parent (see [`common::child`]), because a test program
-//! has many threads. Four kinds of children are made, `EVERMAP_FORKS` (1,000) of each, beside a writer
-//! that commits and applies its commits all the time.
+//! Each test starts this program again for the parent (see [`common::child`]), because a test
+//! program has many threads. There are four kinds of children, and `EVERMAP_FORKS` (default 1,000)
+//! of each, concurrent with a writer that commits and applies all the time.
 
 #![allow(clippy::unwrap_used)]
 

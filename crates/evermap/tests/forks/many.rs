@@ -1,4 +1,4 @@
-//! Many children of a parent that is itself the committing writer; programs that it starts.
+//! Many children of a parent that is the committing writer, and programs that it starts.
 
 use std::ffi::CStr;
 use std::ptr::{NonNull, null, null_mut};
@@ -6,15 +6,15 @@ use std::ptr::{NonNull, null, null_mut};
 use evermap::{Error, RawSession, Store, WriteOptions};
 
 use crate::common::{TestStore, argument};
-use crate::process::{Numbers, Way, count, ends_well, fork, run};
+use crate::process::{Numbers, Way, count, fork, run, succeeds};
 
 const WORDS: usize = 4000;
-/// Counts the parent's commits.
+/// Index of the counter of the parent's commits.
 const COMMITS: usize = 0;
 const AT_A_TIME: u64 = 50;
 
 fn words<'a>(block: NonNull<u8>) -> &'a mut [u64] {
-    // SAFETY: the block has so many words, and is this test's alone.
+    // SAFETY: the block has this many words, and only this test uses it.
     unsafe { std::slice::from_raw_parts_mut(block.as_ptr().cast(), WORDS) }
 }
 
@@ -28,7 +28,7 @@ fn open(store: &Store) -> (RawSession, NonNull<u8>) {
     let mut session = store.write_raw_with("memory", &options).unwrap();
     let block = session.heap().allocate(8 * WORDS, 8).unwrap();
     words(block).fill(0);
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(block), 8, [0; 16], "words") }.unwrap();
     session.commit().unwrap();
     (session, block)
@@ -51,7 +51,7 @@ fn role_writer_that_forks() {
             .map(|number| {
                 state += 1;
                 words(block).fill(state);
-                // Now and then there is memory that no commit has.
+                // Sometimes there is memory that no commit contains.
                 if number % 8 == 0 {
                     gained.push(session.heap().allocate(8 * WORDS, 8).unwrap());
                 }
@@ -70,7 +70,7 @@ fn role_writer_that_forks() {
             })
             .collect();
         made += children.len() as u64;
-        // For those that were made last.
+        // For the children that were started last.
         for _ in 0..2 {
             state += 1;
             words(block).fill(state);
@@ -78,7 +78,7 @@ fn role_writer_that_forks() {
             session.commit().unwrap();
             numbers.set(COMMITS, state);
         }
-        children.into_iter().for_each(ends_well);
+        children.into_iter().for_each(succeeds);
         for block in gained {
             // SAFETY: allocated above, and not used after.
             unsafe { session.heap().try_free(block) }.unwrap();
@@ -105,9 +105,9 @@ fn children_of_a_committing_writer_keep_the_memory_of_the_fork() {
     with_store("role_writer_that_forks");
 }
 
-/// How a program is started with arguments in an object.
+/// Starts a program with arguments that are in an object.
 fn start_program(number: u64, arguments: &[*const libc::c_char]) -> i32 {
-    // `test A = B` ends with 0 if both arguments are the same.
+    // `test A = B` ends with 0 if both arguments are equal.
     const PROGRAM: &CStr = c"/usr/bin/test";
     match number % 3 {
         0 => {
@@ -133,7 +133,7 @@ fn start_program(number: u64, arguments: &[*const libc::c_char]) -> i32 {
         }),
         _ => {
             #[allow(deprecated, reason = "programs use it, and it shares the memory")]
-            // SAFETY: the child calls `execv` and `_exit` only.
+            // SAFETY: the child calls only `execv` and `_exit`.
             let child = unsafe { libc::vfork() };
             if child == 0 {
                 // SAFETY: as above.
@@ -155,7 +155,7 @@ fn role_writer_that_starts_programs() {
     let count = count();
     for number in 0..count {
         words(block).fill(number + 1);
-        // One text in memory that no commit has, one in a committed block.
+        // One text in memory that no commit contains, one in a committed block.
         let text = format!("argument {number}\0");
         let gained = session.heap().allocate(100_000, 8).unwrap();
         for to in [gained, block] {
@@ -169,7 +169,7 @@ fn role_writer_that_starts_programs() {
             block.as_ptr().cast(),
             null(),
         ];
-        ends_well(start_program(number, &arguments));
+        succeeds(start_program(number, &arguments));
         assert!(session.commit().unwrap());
         // SAFETY: allocated above, and not used after.
         unsafe { session.heap().try_free(gained) }.unwrap();
@@ -179,7 +179,7 @@ fn role_writer_that_starts_programs() {
 }
 
 #[test]
-fn programs_get_arguments_that_lie_in_an_object() {
+fn programs_receive_arguments_stored_in_an_object() {
     with_store("role_writer_that_starts_programs");
 }
 
@@ -189,7 +189,7 @@ fn role_threads() {
     let Some((store, numbers)) = arguments() else { return };
     let (mut session, block) = open(&store);
     let stop = std::sync::atomic::AtomicBool::new(false);
-    // Held while a thread stores, so that the words are all the same at each fork.
+    // Held while a thread stores, so that all words are equal at each fork.
     let storing = std::sync::Mutex::new(0);
     let address = block.as_ptr() as usize;
     let forks = count().min(200);
@@ -226,7 +226,7 @@ fn role_threads() {
                 })
                 .collect();
             made += children.len() as u64;
-            children.into_iter().for_each(ends_well);
+            children.into_iter().for_each(succeeds);
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });

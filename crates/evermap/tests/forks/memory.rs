@@ -1,4 +1,4 @@
-//! The memory of a session in its children.
+//! A session's memory in children of its process.
 
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use evermap::{Error, Heap, InChildren, Protection, RawSession, Store, WriteOptions};
 
 use crate::common::{TestStore, argument};
-use crate::process::{Numbers, Way, end_if_it_hangs, end_of, ends_well, fork, run};
+use crate::process::{Numbers, Way, end_if_it_hangs, end_of, fork, run, succeeds};
 
-/// Words of a block that spans chunks, so that a part of it is beyond the last commit.
+/// Words of a block that spans several chunks, so that a part of it is after the last commit.
 const WORDS: usize = 100_000;
-/// Counts what the parent has done.
+/// Index of the parent's counter.
 const STEPS: usize = 0;
 
 fn words<'a>(block: NonNull<u8>, count: usize) -> &'a mut [u64] {
-    // SAFETY: each caller names a block of its own with so many words, and keeps one reference.
+    // SAFETY: each caller names its own block with this many words, and keeps one reference.
     unsafe { std::slice::from_raw_parts_mut(block.as_ptr().cast(), count) }
 }
 
@@ -34,7 +34,7 @@ fn allocate(session: &RawSession, count: usize) -> NonNull<u8> {
     session.heap().allocate(8 * count, 8).unwrap()
 }
 
-/// Opens the object, whose root from the next commit on is a new block of words.
+/// Opens the object. From the next commit on, its root is a new block of words.
 fn session_with_block(store: &Store, count: usize, value: u64) -> (RawSession, NonNull<u8>) {
     let mut session = session(store, &WriteOptions::new());
     let block = allocate(&session, count);
@@ -44,11 +44,11 @@ fn session_with_block(store: &Store, count: usize, value: u64) -> (RawSession, N
 }
 
 fn set_root(session: &mut RawSession, block: NonNull<u8>) {
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(block), 8, [0; 16], "words") }.unwrap();
 }
 
-/// Runs a role of this file with a store and numbers of its own.
+/// Runs a role of this file with its own store and numbers.
 fn with_store(role: &str) -> TestStore {
     let test = TestStore::in_memory();
     let shared = test.directory.path().join("numbers");
@@ -56,7 +56,7 @@ fn with_store(role: &str) -> TestStore {
     test
 }
 
-fn with_store_that_stays_sound(role: &str) {
+fn with_undamaged_store(role: &str) {
     let test = with_store(role);
     let report = evermap::tools::check(test.path(), &evermap::tools::CheckOptions::new()).unwrap();
     assert!(report.findings.is_empty(), "{:?}", report.findings);
@@ -74,14 +74,14 @@ fn role_committed_and_uncommitted() {
     let (mut session, block) = session_with_block(&store, WORDS, 1);
     session.commit().unwrap();
     session.checkpoint().unwrap();
-    // Half of it changed since the last commit, and half of it clean.
+    // Half of it is changed since the last commit, half of it is clean.
     words(block, WORDS / 2).fill(2);
     let holds =
         || are(block, WORDS / 2, 2) && words(block, WORDS)[WORDS / 2..].iter().all(|w| *w == 1);
     let child = fork(Way::Fork, || {
         let grandchild = fork(Way::Fork, || numbers.reaches(STEPS, 2) && holds());
         let unchanged = numbers.reaches(STEPS, 2) && holds();
-        ends_well(grandchild);
+        succeeds(grandchild);
         unchanged
     });
     for step in 1..=4 {
@@ -91,7 +91,7 @@ fn role_committed_and_uncommitted() {
         assert!(!applied || step > 2, "the child reads clean pages of the file");
         numbers.set(STEPS, step);
         if step == 2 {
-            ends_well(child);
+            succeeds(child);
         }
     }
     assert!(session.checkpoint().unwrap());
@@ -111,12 +111,12 @@ fn role_gained_memory() {
     session.commit().unwrap();
     for round in 0..6 {
         let before = numbers.get(STEPS);
-        // Beyond what the last commit has, and stored to in part.
+        // After the end of the last commit, and partly written.
         let block = allocate(&session, WORDS);
         words(block, WORDS / 2).fill(1);
         let holds =
             || are(block, WORDS / 2, 1) && words(block, WORDS)[WORDS / 2..].iter().all(|w| *w == 0);
-        assert!(holds(), "gained memory is zeros");
+        assert!(holds(), "new memory is zero");
         let children: Vec<i32> = (0..3)
             .map(|_| {
                 fork(Way::Fork, || {
@@ -124,7 +124,7 @@ fn role_gained_memory() {
                 })
             })
             .collect();
-        // What is gained after a fork, and stores to what was gained before.
+        // Memory gained after a fork, and stores to memory gained before.
         let more = allocate(&session, WORDS);
         words(more, WORDS).fill(3);
         words(block, WORDS).fill(2);
@@ -146,16 +146,16 @@ fn role_gained_memory() {
         };
         if let Some(value) = value {
             assert!(are(block, WORDS, value) && are(more, WORDS, 3));
-            // As another process reads it.
+            // Read it as another process does.
             set_root(&mut session, block);
             session.commit().unwrap();
             let path = argument(0).unwrap();
             let text =
                 format!("{:x} {:x} {value}", block.as_ptr() as usize, more.as_ptr() as usize);
-            run("memory::role_look", &[&path, &text]);
+            run("memory::role_snapshot", &[&path, &text]);
         }
         numbers.set(STEPS, before + 2);
-        children.into_iter().for_each(ends_well);
+        children.into_iter().for_each(succeeds);
         set_root(&mut session, first);
         session.commit().unwrap();
         assert!(are(first, 10, 7));
@@ -166,7 +166,7 @@ fn role_gained_memory() {
 
 #[test]
 #[ignore = "a part of another test: looks at committed words"]
-fn role_look() {
+fn role_snapshot() {
     let (Some(path), Some(what)) = (argument(0), argument(1)) else { return };
     let parts: Vec<&str> = what.split(' ').collect();
     let at =
@@ -179,8 +179,8 @@ fn role_look() {
 }
 
 #[test]
-fn a_child_sees_gained_memory_as_of_the_fork_and_the_parent_commits_it_whole() {
-    with_store_that_stays_sound("role_gained_memory");
+fn a_child_sees_new_memory_as_of_the_fork_and_the_parent_commits_all_of_it() {
+    with_undamaged_store("role_gained_memory");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_child_sees_gained_memory_as_of_the_fork_and_the_parent_commits_it_whole() {
 fn role_calls_in_a_child() {
     let Some((store, _)) = arguments() else { return };
     let (mut session, block) = session_with_block(&store, 10, 5);
-    // The object gets a record of code, in page 0.
+    // The object gets a record of code in page 0.
     words(allocate(&session, 1), 1)[0] = role_calls_in_a_child as fn() as usize as u64;
     session.commit().unwrap();
     let mut owned = Some(session);
@@ -211,7 +211,7 @@ fn role_calls_in_a_child() {
         let read = session.root().bytes == 8 && are(block, 10, 5) && session.sequence() > 0;
         refused && read && owned.take().is_some_and(|session| session.close().is_ok())
     });
-    ends_well(child);
+    succeeds(child);
     let mut session = owned.unwrap();
     words(block, 10).fill(6);
     assert!(session.commit().unwrap());
@@ -220,7 +220,7 @@ fn role_calls_in_a_child() {
 }
 
 #[test]
-fn calls_in_a_child_are_refused_by_name_and_what_reads_works() {
+fn calls_that_write_are_refused_by_name_in_a_child_and_reads_work() {
     with_store("role_calls_in_a_child");
 }
 
@@ -254,28 +254,28 @@ fn role_stores() {
                 }
                 InChildren::Private => assert_eq!(status, 0),
             }
-            assert!(are(block, 10, 1), "what a child stores is the child's");
+            assert!(are(block, 10, 1), "stores of a child are private");
         }
         session.close().unwrap();
     }
 }
 
 #[test]
-fn stores_in_a_child_fault_or_stay_private_as_the_program_chose() {
+fn stores_in_a_child_fault_or_stay_private_as_configured() {
     with_store("role_stores");
 }
 
 #[test]
 #[ignore = "a part of another test"]
 fn role_untouched_memory() {
-    // More than is touched ahead of its use.
+    // More than is prefaulted.
     const WORDS: usize = 1 << 20;
     let Some((store, numbers)) = arguments() else { return };
     let mut session = session(&store, &WriteOptions::new());
     let block = allocate(&session, WORDS);
     let children: Vec<i32> = (0..2)
         .map(|round| {
-            // Without a look at the pages before, and with one.
+            // Without and with reading the previous pages.
             fork(Way::Fork, || {
                 (round == 0 || are(block, WORDS, 0))
                     && numbers.reaches(STEPS, 1)
@@ -290,23 +290,24 @@ fn role_untouched_memory() {
     assert!(session.commit().unwrap());
     session.checkpoint().unwrap();
     numbers.set(STEPS, 1);
-    children.into_iter().for_each(ends_well);
+    children.into_iter().for_each(succeeds);
     assert!(are(block, WORDS, 2));
     session.close().unwrap();
 }
 
 #[test]
-fn gained_memory_that_was_not_stored_to_stays_zero_in_a_child() {
+fn unwritten_new_memory_stays_zero_in_a_child() {
     with_store("role_untouched_memory");
 }
 
-/// Allocates and frees blocks of every kind. Memory that the object would have to grow for is refused.
+/// Allocates and frees blocks of every kind. Memory that would need growth of the object is
+/// refused.
 fn uses_heap(heap: &Heap) -> bool {
     let sizes = (4..18).map(|shift| 1usize << shift).chain([24, 1000, 40_000]);
     let blocks: Vec<_> = sizes.map(|size| (size, heap.allocate(size, 8))).collect();
     blocks.into_iter().all(|(size, block)| match block {
         Ok(block) => {
-            // SAFETY: the block is this call's, and has so many bytes.
+            // SAFETY: the block belongs to this call and has this many bytes.
             unsafe { block.as_ptr().write_bytes(7, size) };
             // SAFETY: allocated above, and not used after.
             unsafe { heap.try_free(block) }.is_ok()
@@ -334,7 +335,7 @@ fn role_private_heap() {
             });
         }
         for _ in 0..crate::process::count().min(200) {
-            ends_well(fork(Way::Fork, || {
+            succeeds(fork(Way::Fork, || {
                 end_if_it_hangs();
                 (0..20).all(|_| uses_heap(heap))
             }));
@@ -346,8 +347,8 @@ fn role_private_heap() {
 }
 
 #[test]
-fn a_child_with_private_memory_allocates_there_whatever_its_parents_threads_were_allocating() {
-    with_store_that_stays_sound("role_private_heap");
+fn a_child_with_private_memory_can_allocate_whatever_its_parents_threads_were_doing() {
+    with_undamaged_store("role_private_heap");
 }
 
 #[test]
@@ -356,14 +357,14 @@ fn role_bare_clone() {
     let Some((store, numbers)) = arguments() else { return };
     let (mut session, block) = session_with_block(&store, WORDS, 1);
     session.commit().unwrap();
-    // Large enough to take no disk space yet, on a disk.
+    // Large enough to take no disk space yet on a disk.
     let large = allocate(&session, 10 << 20);
     words(large, 10)[0] = 1;
     let child = fork(Way::Clone, || {
-        // Looked at by a system call, which gives an error where a load gives a signal.
+        // Read with a system call, which returns an error instead of raising a signal.
         let is_absent = |block: NonNull<u8>| {
             let (_reading, writing) = std::io::pipe().unwrap();
-            // SAFETY: the kernel looks whether the bytes are there.
+            // SAFETY: the kernel verifies the address.
             let wrote = unsafe { libc::write(writing.as_raw_fd(), block.as_ptr().cast(), 8) };
             wrote == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
         };
@@ -373,7 +374,7 @@ fn role_bare_clone() {
     words(block, WORDS).fill(2);
     session.commit().unwrap();
     numbers.set(STEPS, 1);
-    ends_well(child);
+    succeeds(child);
     session.close().unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Processes of these tests: forks of three kinds, how they end, and a number that all of them see.
+//! Processes of these tests: three kinds of forks, their exit status, and shared counters.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -7,27 +7,27 @@ use std::time::{Duration, Instant};
 
 use crate::common::child_command;
 
-/// Longest wait of anything here.
+/// Longest wait in these tests.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-/// Children of each kind.
+/// Number of children of each kind.
 pub fn count() -> u64 {
     std::env::var("EVERMAP_FORKS").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
 }
 
-/// How a process is copied.
+/// Kind of fork.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {
-    /// `fork`, with its handlers.
+    /// `fork`, which runs the handlers.
     Fork,
-    /// The bare system call, which runs none.
+    /// The bare system call, which runs no handlers.
     Clone,
 }
 
-/// Runs `act` in a child, which ends with 0 if it gives true. Gives the child's id.
+/// Runs `act` in a child, which exits with 0 if `act` returns true. Returns the child's id.
 pub fn fork(way: Way, act: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child runs `act` and ends without destructors. The other thread of this process is
-    // that of the test runner, which waits and holds no lock.
+    // SAFETY: the child runs `act` and ends without destructors. The other thread of this process
+    // belongs to the test runner, which waits and holds no lock.
     let child = unsafe {
         match way {
             Way::Fork => libc::fork(),
@@ -37,25 +37,25 @@ pub fn fork(way: Way, act: impl FnOnce() -> bool) -> i32 {
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {
         let code = i32::from(!act());
-        // SAFETY: ends the child and nothing else.
+        // SAFETY: ends only the child.
         unsafe { libc::_exit(code) };
     }
     child
 }
 
-/// Has a signal end a child that waits for a thread that it does not have.
+/// Kills a child by a signal if it waits for a thread that does not exist in it.
 pub fn end_if_it_hangs() {
     const SECONDS: libc::c_uint = 20;
     // SAFETY: sets a timer whose signal ends this process.
     unsafe { libc::alarm(SECONDS) };
 }
 
-/// Waits for a child, which has to end with 0.
-pub fn ends_well(child: i32) {
-    assert_eq!(end_of(child), 0, "status of a child: a signal, or what it saw had changed");
+/// Waits for a child, which must exit with 0.
+pub fn succeeds(child: i32) {
+    assert_eq!(end_of(child), 0, "the child was killed, or its memory changed");
 }
 
-/// How a child ended, as `waitpid` says it.
+/// Returns the status from `waitpid`.
 pub fn end_of(child: i32) -> i32 {
     let (mut status, since) = (0, Instant::now());
     loop {
@@ -66,7 +66,7 @@ pub fn end_of(child: i32) -> i32 {
             return status;
         }
         if since.elapsed() > LIMIT {
-            // SAFETY: the child is this process's, and not waited for yet.
+            // SAFETY: the child belongs to this process and was not waited for.
             unsafe { libc::kill(child, libc::SIGKILL) };
             panic!("a child did not end within {LIMIT:?}");
         }
@@ -74,7 +74,7 @@ pub fn end_of(child: i32) -> i32 {
     }
 }
 
-/// Waits until `done` gives true; false after the limit.
+/// Waits until `done` returns true. Returns false after the limit.
 pub fn wait_for(mut done: impl FnMut() -> bool) -> bool {
     let since = Instant::now();
     while !done() {
@@ -86,7 +86,7 @@ pub fn wait_for(mut done: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Numbers in a file, which all processes that have it mapped see.
+/// Numbers in a file that several processes have mapped.
 #[derive(Clone, Copy)]
 pub struct Numbers(&'static [AtomicU64; 512]);
 
@@ -97,7 +97,7 @@ impl Numbers {
         file.set_len(4096).unwrap();
         let (rights, descriptor) =
             (libc::PROT_READ | libc::PROT_WRITE, std::os::fd::AsRawFd::as_raw_fd(&file));
-        // SAFETY: a new mapping of a page, which stays for the life of the process.
+        // SAFETY: a new mapping of a page, which stays until the process ends.
         unsafe {
             let page =
                 libc::mmap(std::ptr::null_mut(), 4096, rights, libc::MAP_SHARED, descriptor, 0);
@@ -114,13 +114,13 @@ impl Numbers {
         self.0[at].store(value, Ordering::SeqCst);
     }
 
-    /// Waits until a number is at least `value`.
+    /// Waits until a number reaches `value`.
     pub fn reaches(self, at: usize, value: u64) -> bool {
         wait_for(|| self.get(at) >= value)
     }
 }
 
-/// A process of these tests that is killed when this is dropped.
+/// Another process of these tests, killed when this is dropped.
 pub struct Started(pub Child);
 
 impl Drop for Started {
@@ -130,7 +130,7 @@ impl Drop for Started {
     }
 }
 
-/// Starts another process of these tests, with the signals' default dispositions.
+/// Starts another process of these tests with default signal handling.
 pub fn start(name: &str, arguments: &[&str]) -> Started {
     Started(with_default_signals(&mut child_command(name, arguments)).spawn().unwrap())
 }
@@ -138,7 +138,7 @@ pub fn start(name: &str, arguments: &[&str]) -> Started {
 fn with_default_signals(command: &mut Command) -> &mut Command {
     let reset = || {
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGPIPE] {
-            // SAFETY: the default disposition calls nothing.
+            // SAFETY: the default disposition calls no handler.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         Ok(())
@@ -147,7 +147,7 @@ fn with_default_signals(command: &mut Command) -> &mut Command {
     unsafe { std::os::unix::process::CommandExt::pre_exec(command, reset) }
 }
 
-/// Runs another process of these tests to its end, which has to be a good one. Gives what it said.
+/// Runs another process of these tests until it succeeds. Returns its output.
 pub fn run(name: &str, arguments: &[&str]) -> String {
     let mut process = start(name, arguments);
     let mut output = process.0.stdout.take().unwrap();

@@ -1,5 +1,5 @@
-//! Objects that threads share, in children: who reads there, and that no call waits for a thread that
-//! is not there.
+//! Shared objects in children: which calls can read them, and that no call waits for a thread that
+//! does not exist in the child.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use evermap::{Error, PVec, ShareOptions, Shared, Store};
 
 use crate::common::{TestStore, argument};
-use crate::process::{Numbers, Way, end_if_it_hangs, ends_well, fork, run};
+use crate::process::{Numbers, Way, end_if_it_hangs, fork, run, succeeds};
 use crate::snapshots::{one_number, store_of_numbers};
 
-/// Counts the parent's commits.
+/// Index of the counter of the parent's commits.
 const COMMITS: usize = 0;
 
 fn with_store(role: &str) -> TestStore {
@@ -56,7 +56,7 @@ fn role_readers() {
             let handle = handle.take().unwrap();
             let reads =
                 |value| handle.read().is_ok_and(|reader| one_number(&reader) == Some(value));
-            // With the guard that this thread had, without it, and in a child of its own.
+            // With the guard of this thread, without it, and in a grandchild.
             let before = one_number(&own) == Some(1) && reads(1);
             drop(own);
             let refused = is_forked(handle.write())
@@ -66,7 +66,7 @@ fn role_readers() {
                 && is_forked(store.share_raw("numbers", &ShareOptions::new()));
             let grandchild = fork(Way::Fork, || numbers.reaches(COMMITS, 3) && reads(1));
             let after = numbers.reaches(COMMITS, 3) && reads(1);
-            ends_well(grandchild);
+            succeeds(grandchild);
             before && refused && after && handle.close().is_ok()
         });
         forked.wait();
@@ -77,7 +77,7 @@ fn role_readers() {
         shared.checkpoint().unwrap();
         numbers.set(COMMITS, value);
     }
-    ends_well(child);
+    succeeds(child);
     assert_eq!(one_number(&shared.read().unwrap()), Some(4));
     shared.close().unwrap();
 }
@@ -114,10 +114,10 @@ fn role_writer() {
             forked.wait();
         });
         inside.wait();
-        ends_well(fork(Way::Fork, refuses));
+        succeeds(fork(Way::Fork, refuses));
         forked.wait();
     });
-    // The thread that writes is the one that forks: its guard ends in the child, and forgets nothing.
+    // The writing thread forks: its guard ends in the child and discards nothing.
     let mut writer = shared.write().unwrap();
     writer.root_mut().as_mut_slice().fill(7);
     let mut owned = Some(writer);
@@ -130,7 +130,7 @@ fn role_writer() {
             is_forked(shared.read())
         }
     });
-    ends_well(child);
+    succeeds(child);
     let mut writer = owned.unwrap();
     assert!(writer.commit().unwrap());
     drop(writer);
@@ -182,18 +182,18 @@ fn role_any_moment() {
                 numbers.set(1, numbers.get(1) + u64::from(before.is_some()));
                 facts && unchanged
             });
-            ends_well(child);
+            succeeds(child);
         }
         read = numbers.get(1);
         stop.store(true, Ordering::Relaxed);
     });
-    assert!(read > 0, "each fork met a writer that was storing");
+    assert!(read > 0, "every fork interrupted a writer");
     drop(raw);
     shared.close().unwrap();
 }
 
 #[test]
-fn a_child_that_was_forked_at_any_moment_reads_one_commit_or_is_refused() {
+fn a_child_forked_at_any_moment_reads_one_commit_or_is_refused() {
     with_store("role_any_moment");
 }
 
@@ -203,7 +203,7 @@ fn role_bare_clone() {
     let Some((store, _)) = arguments() else { return };
     let shared = store.share::<PVec<u64>>("numbers").unwrap();
     let raw = store.share_raw("numbers", &ShareOptions::new()).unwrap();
-    ends_well(fork(Way::Clone, || {
+    succeeds(fork(Way::Clone, || {
         end_if_it_hangs();
         is_forked(shared.read())
             && is_forked(raw.try_begin_read())

@@ -1,24 +1,24 @@
-//! Snapshots that children inherit, beside a writer that commits and applies.
+//! Snapshots that children inherit, concurrent with a writer that commits and applies.
 
 use evermap::{Error, PVec, Store, WriteOptions};
 
 use crate::common::{TestStore, argument, object_file};
-use crate::process::{Numbers, Started, Way, ends_well, fork, run, start};
+use crate::process::{Numbers, Started, Way, fork, run, start, succeeds};
 
-/// Elements of the object: some pages.
+/// Elements of the object, on several pages.
 pub const LENGTH: u64 = 3000;
-/// Where the writer counts its commits.
+/// Index of the counter of the writer's commits.
 pub const COMMITS: usize = 0;
 const STOP: usize = 1;
 
-/// A store with an object `numbers`, all of whose elements are the same in each commit.
+/// Creates a store with an object `numbers` whose elements are equal in each commit.
 pub fn store_of_numbers() -> TestStore {
     let test = TestStore::in_memory();
     test.create::<PVec<u64>, _>("numbers", vec![0; LENGTH as usize]).unwrap();
     test
 }
 
-/// All elements, if they are the same.
+/// Returns the value of all elements if they are equal.
 pub fn one_number(numbers: &PVec<u64>) -> Option<u64> {
     let first = numbers.first().copied()?;
     (numbers.len() as u64 == LENGTH && numbers.iter().all(|n| *n == first)).then_some(first)
@@ -36,14 +36,14 @@ fn role_writer() {
         let next = session[0] + 1;
         session.root_mut().as_mut_slice().fill(next);
         session.commit().unwrap();
-        // To the file, if nobody reads an older commit.
+        // Applied to the file, unless a reader has an older commit.
         session.checkpoint().unwrap();
         numbers.set(COMMITS, next);
     }
     session.close().unwrap();
 }
 
-/// A writer beside a test.
+/// A writer that runs during a test.
 pub struct Writer {
     process: Started,
     pub numbers: Numbers,
@@ -65,7 +65,7 @@ impl Writer {
     }
 }
 
-/// Children that are there at a time.
+/// Number of children at a time.
 const AT_A_TIME: u64 = 50;
 
 #[test]
@@ -95,7 +95,7 @@ fn role_reader_that_forks() {
             })
             .collect();
         made += children.len() as u64;
-        children.into_iter().for_each(ends_well);
+        children.into_iter().for_each(succeeds);
     }
     println!("\n{made} children");
 }
@@ -110,7 +110,7 @@ fn children_keep_their_snapshot(way: &str) {
         run("snapshots::role_reader_that_forks", &[&arguments[0], &arguments[1], &arguments[2]]);
     assert!(said.contains(&format!("{} children", crate::process::count())), "{said}");
     writer.stop();
-    // Nobody is left who reads: the writer could apply and empty its log.
+    // No reader is left: the writer could apply and empty its log.
     let snapshot = test.read::<PVec<u64>>("numbers").unwrap();
     assert!(one_number(&snapshot).is_some());
 }
@@ -139,17 +139,17 @@ fn role_generations() {
         let grandchild = fork(Way::Fork, || {
             numbers.reaches(COMMITS, later) && one_number(&sessions[0]) == Some(before)
         });
-        // The child drops its own: its child keeps it.
+        // The child drops its snapshot, and the grandchild keeps its own.
         sessions.clear();
-        ends_well(grandchild);
+        succeeds(grandchild);
         true
     });
-    // The parent's copy is gone too: it was moved into the closure, and dropped with it.
-    ends_well(child);
+    // The parent's copy was moved into the closure and dropped with it.
+    succeeds(child);
 }
 
 #[test]
-fn a_snapshot_lives_as_long_as_the_last_of_parent_child_and_grandchild_has_it() {
+fn a_snapshot_lives_until_parent_child_and_grandchild_have_dropped_it() {
     let test = store_of_numbers();
     let writer = Writer::start(&test);
     let shared = test.directory.path().join("numbers");
@@ -177,15 +177,15 @@ fn role_log_growth() {
         longest = longest.max(std::fs::metadata(&log).unwrap().len());
     }
     numbers.set(STOP, 1);
-    ends_well(child);
-    // A child counts as a reader: the log is held to its bound by replacing the file.
+    succeeds(child);
+    // A child counts as a reader: the file is replaced to bound the log.
     assert!((BOUND..3 * BOUND).contains(&longest), "a log of {longest} bytes");
     assert!(session.checkpoint().unwrap(), "no reader is left");
     session.close().unwrap();
 }
 
 #[test]
-fn a_child_counts_as_a_reader_and_the_log_keeps_its_bound() {
+fn a_child_counts_as_a_reader_and_the_log_stays_bounded() {
     let test = store_of_numbers();
     let shared = test.directory.path().join("numbers");
     let arguments =

@@ -1,8 +1,8 @@
-//! What the children of the kill tests do: numbered states, each a pure function of its number,
-//! and a mark on the standard output before and after everything that a kill may cut.
+//! Work of the children in the kill tests: numbered states, each derived from its number alone, and
+//! a mark on standard output before and after every step that a kill may interrupt.
 //!
-//! A tree, a map, a list and a block of numbers that grows and shrinks say the same thing four ways:
-//! they agree in every commit and nowhere else.
+//! A tree, a map, a list and a growing and shrinking block of numbers represent the same state.
+//! They agree only in committed states.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -15,15 +15,15 @@ use evermap::{
 
 use crate::common::{Random, argument};
 
-/// Name of the object that holds the states.
+/// Name of the object with the states.
 pub const OBJECT: &str = "state";
-/// The map knows this many of the last numbers.
+/// Number of recent states that the map contains.
 const MAP_NUMBERS: u64 = 30;
-/// The list is cut to ten at multiples of this.
-const LIST_CUT: u64 = 50;
-/// The tree is planted anew at multiples of this.
+/// At multiples of this, the list is truncated to ten elements.
+const LIST_TRUNCATED_EVERY: u64 = 50;
+/// At multiples of this, the tree is rebuilt.
 const TREE_NUMBERS: u64 = 64;
-/// The block of numbers changes at multiples of this.
+/// At multiples of this, the block of numbers changes.
 const BULK_STEP: u64 = 7;
 
 #[derive(Persist)]
@@ -44,7 +44,7 @@ pub struct Node {
     right: Option<PBox<Node>>,
 }
 
-/// Spreads consecutive numbers, so that the tree is not a list.
+/// Spreads consecutive numbers, so that the tree does not degenerate to a list.
 fn key_of(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -53,14 +53,14 @@ fn text_of(number: u64) -> String {
     format!("number {number}")
 }
 
-/// Up to 340 KiB, so that some states need more of the file than the one before.
+/// Up to 340 KiB, so that some states need more of the file than the previous one.
 fn bulk_of(number: u64) -> (usize, u64) {
     let changed = number - number % BULK_STEP;
     ((changed / BULK_STEP % 9 * 4801) as usize, changed)
 }
 
 fn list_of(number: u64) -> Vec<u64> {
-    let cut = number - number % LIST_CUT;
+    let cut = number - number % LIST_TRUNCATED_EVERY;
     let kept = if cut == 0 { 0 } else { 10 };
     (1..=kept).chain(cut + 1..=number).collect()
 }
@@ -72,14 +72,14 @@ fn tree_of(number: u64) -> Vec<u64> {
     keys
 }
 
-/// Makes state 0.
+/// Creates state 0.
 pub fn new_state(store: &Store) {
     let source =
         State { number: 0, tree: None, by_name: PMap::new(), list: PVec::new(), bulk: PVec::new() };
     store.create::<State, _>(OBJECT, source).unwrap();
 }
 
-/// Makes state `number` of the one before it.
+/// Changes the previous state to state `number`.
 pub fn step(mut root: Mut<'_, State>, number: u64) -> Result<(), Error> {
     let mut state = root.fields();
     *state.number = number;
@@ -93,7 +93,7 @@ pub fn step(mut root: Mut<'_, State>, number: u64) -> Result<(), Error> {
         state.by_name.remove(text_of(number - MAP_NUMBERS).as_str());
     }
     state.list.push(text.as_str())?;
-    if number.is_multiple_of(LIST_CUT) {
+    if number.is_multiple_of(LIST_TRUNCATED_EVERY) {
         state.list.truncate(10);
     }
     if number.is_multiple_of(BULK_STEP) {
@@ -112,7 +112,7 @@ fn plant(mut place: Mut<'_, Option<PBox<Node>>>, key: u64) -> Result<(), Error> 
     place.insert(Node { key, left: None, right: None }).map(drop)
 }
 
-/// The state is the one that its number says, in all its parts.
+/// Asserts that all parts agree with the state's number.
 pub fn check_whole(state: &State) {
     let number = state.number;
     let list: Vec<&str> = state.list.iter().map(|text| text.as_str()).collect();
@@ -126,28 +126,31 @@ pub fn check_whole(state: &State) {
     assert_eq!(keys, tree_of(number));
     let (length, value) = bulk_of(number);
     assert_eq!(state.bulk.len(), length);
-    assert!(state.bulk.iter().all(|n| *n == value), "the block of numbers is of another state");
+    assert!(
+        state.bulk.iter().all(|n| *n == value),
+        "the block of numbers belongs to another state"
+    );
 }
 
 fn walk(place: &Option<PBox<Node>>, depth: u64, keys: &mut Vec<u64>) {
     let Some(node) = place else { return };
-    assert!(depth < 2 * TREE_NUMBERS, "the tree leads round in circles");
+    assert!(depth < 2 * TREE_NUMBERS, "the tree has a cycle");
     walk(&node.left, depth + 1, keys);
     keys.push(node.key);
     walk(&node.right, depth + 1, keys);
 }
 
-/// Says what comes next, or what has just been done.
+/// Prints the next or the completed step.
 fn mark(phase: &str, number: u64) {
     println!("@{phase} {number}");
 }
 
-/// Opens the store that the parent named, and gives a source of chance.
+/// Opens the store that the parent named, and returns it with a random generator.
 fn begin() -> Option<(Store, Random)> {
     let (path, seed) = (argument(0)?, argument(1)?);
     println!();
     mark("open", 0);
-    // A parent that verifies, or a reader, may be in the way for a moment.
+    // A verifying parent or a reader may be in the way for a moment.
     let options = Options::new().busy_timeout(Duration::from_secs(20));
     Some((options.open(path).unwrap(), Random::new(seed.parse().unwrap())))
 }
@@ -190,8 +193,8 @@ fn child_commits_states() {
     }
 }
 
-/// A writer of any kind. `Close` keeps to the defaults otherwise: what makes it write its commits
-/// early would make them durable early, which it may and the test does not expect.
+/// Returns options for any kind of writer. `Close` keeps the other defaults: options that write
+/// commits early also make them durable early, which is allowed but not expected by the test.
 fn choose_options(random: &mut Random, log_bytes_max: u64) -> WriteOptions {
     let options = WriteOptions::new();
     let options = match random.below(6) {
@@ -208,13 +211,13 @@ fn choose_options(random: &mut Random, log_bytes_max: u64) -> WriteOptions {
     options.log_bytes_max(log_bytes_max)
 }
 
-/// Changes after which they begin again.
+/// Number of changes before they repeat.
 const CHANGES_CYCLE: u64 = 6;
 
-/// The objects there are after so many changes: name, and what their vector holds, how often.
+/// Returns the objects after this many changes: for each name, the value and length of its vector.
 pub fn objects_after(changes: u64) -> BTreeMap<String, (u64, usize)> {
     let mut objects = BTreeMap::new();
-    // A cycle leaves nothing of what was there before it.
+    // A cycle leaves no object from before it.
     let first = (changes - changes % CHANGES_CYCLE).saturating_sub(CHANGES_CYCLE);
     for change in first + 1..=changes {
         let new = content_of(change);
@@ -229,7 +232,7 @@ pub fn objects_after(changes: u64) -> BTreeMap<String, (u64, usize)> {
     objects
 }
 
-/// What the vector made by a change holds, and how often: up to 240 KiB.
+/// Returns the value and length of the vector made by a change: up to 240 KiB.
 fn content_of(change: u64) -> (u64, usize) {
     (change, (1000 + change * 977 % 29_989) as usize)
 }
@@ -275,7 +278,7 @@ fn child_changes_objects() {
     }
 }
 
-/// Reads on and on, and keeps the newest number that it saw in a file beside the store.
+/// Reads repeatedly, and stores the newest number that it saw in a file next to the store.
 #[test]
 #[ignore = "a child of the kill tests"]
 fn child_reads_states() {
@@ -287,7 +290,7 @@ fn child_reads_states() {
         let mut state = store.read::<State>(OBJECT).unwrap();
         for _ in 0..random.below(20) {
             check_whole(&state);
-            assert!(state.number >= newest, "a state that was seen went back");
+            assert!(state.number >= newest, "a state that was seen was lost");
             newest = state.number;
             seen.write_all_at(&newest.to_le_bytes(), 0).unwrap();
             std::thread::sleep(Duration::from_micros(random.below(2000)));

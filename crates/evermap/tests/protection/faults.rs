@@ -1,4 +1,4 @@
-//! Stores that go astray, each in a process that does not survive it.
+//! Stray stores, each in a process that they must kill.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
@@ -10,21 +10,21 @@ use evermap::{PVec, ProtectedRawSession, Protection, Store, WriteOptions};
 
 use super::{check_is_clean, expected_protection, myself, protection_of, store, way_of};
 
-/// Where the root's numbers are, in every object here.
+/// Offset of the root's numbers in every object here.
 const NUMBERS: usize = 1000;
 
-/// Makes an object `heap` with a root of numbers, all 7.
+/// Creates an object `heap` whose root is numbers, all 7.
 fn make(store: &Store) {
     store.create_raw("heap").unwrap();
     let mut session = store.write_raw("heap").unwrap();
     let block = session.heap().allocate(8 * NUMBERS, 16).unwrap();
-    // SAFETY: the block has room for the numbers and is nobody else's.
+    // SAFETY: the block has room for the numbers, and only this code uses it.
     unsafe { block.cast::<[u64; NUMBERS]>().write([7; NUMBERS]) };
-    // A block behind it that is free, and backed by the file.
+    // A free block after it that the file backs.
     let free = session.heap().allocate(8 * NUMBERS, 16).unwrap();
     // SAFETY: nothing refers to the block.
     unsafe { session.heap().try_free(free) }.unwrap();
-    // SAFETY: the tag is no Rust type's.
+    // SAFETY: the tag belongs to no Rust type.
     unsafe { session.set_root(Some(block), 8 * NUMBERS as u64, [0; 16], "numbers") }.unwrap();
     session.commit().unwrap();
     session.close().unwrap();
@@ -32,12 +32,12 @@ fn make(store: &Store) {
 
 fn root(store: &Store) -> [u64; NUMBERS] {
     let snapshot = store.read_raw("heap").unwrap();
-    // SAFETY: every root here is such numbers.
+    // SAFETY: every root here is such an array of numbers.
     unsafe { *snapshot.root().address.cast() }
 }
 
-/// Starts a process that commits one change and then makes a stray store at `place`; it has to
-/// die of that, there, and the object has to be what was committed last.
+/// Starts a process that commits one change and then makes a stray store at `place`. The store must
+/// kill it at that address, and the object must have the last commit.
 fn faults_at(place: &str, protection: Protection) {
     let (directory, store) = store();
     make(&store);
@@ -87,11 +87,11 @@ pub fn replaced_file(protection: Protection) {
     faults_at("replaced", protection);
 }
 
-/// The process that faults: opens the object protected, commits 8 as its first number, does what
-/// `place` says, and stores where it must not.
+/// The faulting process: opens the object protected, commits 8 as its first number, does what
+/// `place` says, and makes the stray store.
 pub fn commit(place: &str, way: &str, path: &Path) -> ExitCode {
     let protection = protection_of(way);
-    // Before anything else starts a thread.
+    // Before any other thread is started.
     let have_keys = Protection::prepare_keys();
     assert!(have_keys || protection != Protection::Keys);
     let reader = (place == "replaced").then(|| {
@@ -114,7 +114,7 @@ pub fn commit(place: &str, way: &str, path: &Path) -> ExitCode {
     let numbers: *mut u64 = session.root().address.cast();
     let put = |session: &ProtectedRawSession, index: usize, number: u64| {
         let _scope = session.scope().unwrap();
-        // SAFETY: the root has that many numbers, and the scope is open.
+        // SAFETY: the root has this many numbers, and the scope is open.
         unsafe { numbers.add(index).write_volatile(number) };
     };
     put(&session, 0, 8);
@@ -127,13 +127,13 @@ pub fn commit(place: &str, way: &str, path: &Path) -> ExitCode {
     report_faults();
     println!("stray store to {stray:p}");
     std::io::stdout().flush().unwrap();
-    // SAFETY: not at all: this is the store that the protection is there for.
+    // SAFETY: none. This is the store that the protection must stop.
     unsafe { stray.write_volatile(9) };
-    println!("and nothing happened");
+    println!("the store had no effect");
     ExitCode::FAILURE
 }
 
-/// Does what `place` says, leaving the committed contents as they are, and says where to store.
+/// Does what `place` says without changing committed contents. Returns the address to store to.
 fn prepare(
     (place, path): (&str, &Path),
     session: &mut ProtectedRawSession,
@@ -164,7 +164,7 @@ fn prepare(
         "after-rollback" => {
             put(session, 2, 70);
             session.rollback().unwrap();
-            // SAFETY: the root has that many numbers.
+            // SAFETY: the root has this many numbers.
             assert_eq!(unsafe { numbers.add(2).read_volatile() }, 7);
             numbers.wrapping_add(2).cast()
         }
@@ -175,7 +175,7 @@ fn prepare(
         "after-nested" => {
             let outer = session.scope().unwrap();
             drop(session.scope().unwrap());
-            // SAFETY: as above; the outer scope is still open.
+            // SAFETY: the root has this many numbers, and the outer scope is still open.
             unsafe { numbers.write_volatile(8) };
             drop(outer);
             numbers.cast()
@@ -204,12 +204,12 @@ fn prepare(
             behind
         }
         "replaced" => {
-            // A reader keeps the log from being emptied: the file is replaced.
+            // A reader prevents the log from being emptied, so the file is replaced.
             let file = file_of(path, &info.uuid);
             let filler = grow(session, 256 << 10);
             for round in 1..20u8 {
                 let scope = session.scope().unwrap();
-                // SAFETY: the block is that large and ours; the scope is open.
+                // SAFETY: the block has this size and belongs to this code; the scope is open.
                 unsafe { filler.write_bytes(round, 256 << 10) };
                 drop(scope);
                 session.commit().unwrap();
@@ -217,28 +217,29 @@ fn prepare(
             assert_ne!(file_of(path, &info.uuid), file, "the file was not replaced");
             numbers.cast()
         }
-        other => panic!("no such place: {other}"),
+        other => panic!("unknown place: {other}"),
     }
 }
 
-/// Which file an object has now.
+/// Returns the inode of an object's current file.
 fn file_of(store: &Path, uuid: &str) -> u64 {
     std::fs::metadata(store.join("objects").join(uuid)).unwrap().ino()
 }
 
-/// Says on standard output where a fault is and why, and lets it kill the process then.
+/// Installs a handler that prints the address and cause of a fault, and then lets it kill the
+/// process.
 fn report_faults() {
     extern "C" fn report(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the kernel gives a valid description of the fault.
         let (address, code) = unsafe { ((*info).si_addr(), (*info).si_code) };
         let said = format!("fault at {address:p}\ncode {code}\n");
-        // SAFETY: plain system calls; the store is tried again, and ends the process.
+        // SAFETY: plain system calls; the store is repeated and kills the process.
         unsafe {
             libc::write(1, said.as_ptr().cast(), said.len());
             libc::signal(signal, libc::SIG_DFL);
         }
     }
-    // SAFETY: the handler has the signature that SA_SIGINFO asks for.
+    // SAFETY: the handler has the signature that SA_SIGINFO requires.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = report as *const () as usize;
@@ -248,12 +249,12 @@ fn report_faults() {
 }
 
 /// Reads the object until standard input ends.
-pub fn read_until_told(path: &Path) -> ExitCode {
+pub fn read_until_stopped(path: &Path) -> ExitCode {
     let store = Store::open(path).unwrap();
     let snapshot = store.read_raw("heap").unwrap();
     println!("reading");
     std::io::stdin().read_line(&mut String::new()).unwrap();
-    // SAFETY: the root is numbers.
+    // SAFETY: the root is an array of numbers.
     assert_eq!(unsafe { *snapshot.root().address.cast::<u64>() }, 7);
     ExitCode::SUCCESS
 }

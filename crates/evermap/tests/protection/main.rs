@@ -1,8 +1,8 @@
-//! Write protection, both ways: a program with its own `main`, which has one thread.
+//! Write protection with both mechanisms. This program has its own `main` and a single thread.
 //!
-//! A memory protection key can be had only while a process has a single thread, and a stray store
-//! ends the process it happens in. So each promise is a process of its own, started by name, for
-//! each way of protecting; without keys, those of keys are skipped with a notice.
+//! A memory protection key can be allocated only while a process has a single thread, and a stray
+//! store kills its process. So each promise runs in its own process, started by name, for each
+//! mechanism. Without keys, their tests are skipped with a notice.
 #![allow(clippy::unwrap_used)]
 
 mod faults;
@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 
 use evermap::{ActiveProtection, Protection, Store};
 
-/// A promise: its name, and what shows that it is kept.
+/// A promise: its name, and the function that tests it.
 type Promise = (&'static str, fn(Protection));
 
 const PROMISES: [Promise; 10] = [
@@ -42,18 +42,18 @@ fn main() -> ExitCode {
         }
         ["--fault", place, way, directory] => faults::commit(place, way, Path::new(directory)),
         ["--measure"] => measure::run(),
-        ["--read", directory] => faults::read_until_told(Path::new(directory)),
+        ["--read", directory] => faults::read_until_stopped(Path::new(directory)),
         _ => run_all(words.iter().find(|word| !word.starts_with('-')).copied()),
     }
 }
 
-/// Runs every promise whose name has `wanted` in it, each in a process of its own.
+/// Runs every promise whose name contains `wanted`, each in its own process.
 fn run_all(wanted: Option<&str>) -> ExitCode {
     let mut failed = 0;
     for (name, _) in PROMISES.iter().filter(|(name, _)| wanted.is_none_or(|w| name.contains(w))) {
         for way in ["pages", "keys"] {
             if way == "keys" && !Protection::prepare_keys() {
-                println!("SKIPPED: {name} with keys: there are none here");
+                println!("SKIPPED: {name} with keys: not available");
                 continue;
             }
             let status = myself(&["--promise", name, way]).status().unwrap();
@@ -74,7 +74,7 @@ fn protection_of(way: &str) -> Protection {
     match way {
         "pages" => Protection::Pages,
         "keys" => Protection::Keys,
-        other => panic!("no such way: {other}"),
+        other => panic!("unknown mechanism: {other}"),
     }
 }
 
@@ -82,11 +82,11 @@ fn way_of(protection: Protection) -> &'static str {
     match protection {
         Protection::Pages => "pages",
         Protection::Keys => "keys",
-        _ => panic!("nothing is protected"),
+        _ => panic!("no protection is active"),
     }
 }
 
-/// What a way of protecting leads to where it can be had.
+/// Returns the protection that is active if the mechanism is available.
 fn expected_protection(protection: Protection) -> ActiveProtection {
     match protection {
         Protection::Pages => ActiveProtection::Pages,

@@ -1,6 +1,7 @@
-//! What protection costs: `cargo test --release -p evermap --test protection -- --measure`.
+//! Measures the cost of protection: `cargo test --release -p evermap --test protection --
+//! --measure`.
 //!
-//! Prints the table of `docs/protection.md`. Nothing is asserted.
+//! Prints the table of `docs/protection.md`. Asserts nothing.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use evermap::{ActiveProtection, Durability, ProtectedRawSession, Protection, Store, WriteOptions};
 
 const PAGE_BYTES: usize = 4096;
-/// Pages that are stored to before each commit.
+/// Numbers of pages that are written before each commit.
 const PAGES: usize = 1000;
 
 pub fn run() -> ExitCode {
@@ -21,7 +22,7 @@ pub fn run() -> ExitCode {
         store.create_raw("heap").unwrap();
         let mut session = store.write_raw("heap").unwrap();
         let block = session.heap().allocate_zeroed(bytes, 4096).unwrap();
-        // SAFETY: the tag is no Rust type's.
+        // SAFETY: the tag belongs to no Rust type.
         unsafe { session.set_root(Some(block), bytes as u64, [0; 16], "") }.unwrap();
         session.commit().unwrap();
         session.close().unwrap();
@@ -33,7 +34,7 @@ pub fn run() -> ExitCode {
 }
 
 fn measure(store: &Store, protection: Protection, bytes: usize) {
-    // Without flushes: what is measured is the work.
+    // Without flushes, because only the work is measured.
     let options = WriteOptions::new().durability(Durability::Close);
     let session = store.write_raw_with("heap", &options).unwrap();
     let mut session = session.protect(protection).unwrap();
@@ -44,7 +45,7 @@ fn measure(store: &Store, protection: Protection, bytes: usize) {
     }
     let first = session.root().address;
     let page = |number: usize| first.wrapping_add(number % (bytes / PAGE_BYTES) * PAGE_BYTES);
-    // Every page is there, as in a session that has read all of it.
+    // Every page is present, as in a session that has read all of it.
     for number in 0..bytes / PAGE_BYTES {
         // SAFETY: inside the root's block.
         black_box(unsafe { page(number).read_volatile() });
@@ -79,14 +80,14 @@ fn measure(store: &Store, protection: Protection, bytes: usize) {
 fn fill(session: &ProtectedRawSession, page: impl Fn(usize) -> *mut u8, round: usize) {
     let _scope = session.scope().unwrap();
     for number in 0..PAGES {
-        // Scattered: each on a page of its own, if there are as many.
+        // Scattered: each on its own page, if there are enough pages.
         let at = page(number * 7919);
         // SAFETY: inside the root's block, and the scope is open.
         unsafe { at.write_volatile(round as u8 + 1) };
     }
 }
 
-/// The median of many batches: others use the machine as well.
+/// Returns the median of many batches, because the machine has other load.
 fn nanoseconds_each(batch: usize, mut work: impl FnMut(usize)) -> f64 {
     let started = Instant::now();
     let mut batches = Vec::new();

@@ -1,4 +1,4 @@
-//! Random work on two objects, one of them protected: both have to hold the same, always.
+//! Random work on two objects, one of them protected: both must always have the same contents.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::{check_is_clean, store};
 
 type Words = PMap<u64, PString>;
 
-/// Random numbers, repeatable by their seed.
+/// Random numbers, reproducible by their seed.
 struct Random(u64);
 
 impl Random {
@@ -35,8 +35,8 @@ fn options(random: &mut Random) -> WriteOptions {
         _ => Durability::Close,
     };
     let options = WriteOptions::new().durability(durability);
-    // Small bounds: checkpoints and cooled pages all the time; or hot pages, write-protected by
-    // the scan.
+    // Small limits: frequent checkpoints and evicted pages, or retained pages that the scan
+    // write-protects.
     match random.below(3) {
         0 => options.log_bytes_max(64 << 10).hot_bytes_max(0),
         1 => options.checkpoint_after(Duration::ZERO),
@@ -44,7 +44,7 @@ fn options(random: &mut Random) -> WriteOptions {
     }
 }
 
-/// One step, to either object: what is put, or taken out.
+/// One step on either object: a number that is added or removed.
 #[derive(Clone)]
 enum Step {
     Put(u64, String),

@@ -1,4 +1,4 @@
-//! Scopes: nested, of several threads, of several objects, in a forked child.
+//! Scopes: nested, in several threads, on several objects, and in a forked child.
 
 use std::sync::mpsc::channel;
 
@@ -15,19 +15,19 @@ pub fn nested(protection: Protection) {
     let block = first.heap().allocate(8, 8).unwrap().cast::<u64>();
     let second = session.scope().unwrap();
     drop(first);
-    // SAFETY: the block is ours and the second scope is open.
+    // SAFETY: the block belongs to this test, and the second scope is open.
     unsafe { block.write_volatile(1) };
     drop(second);
     session.begin_write().unwrap();
     session.begin_write().unwrap();
     assert!(session.end_write());
-    // SAFETY: as above; one of two is still begun.
+    // SAFETY: the block belongs to this test, and one of two scopes is still open.
     unsafe { block.write_volatile(2) };
     assert!(session.end_write());
     assert!(!session.end_write(), "there is nothing left to end");
-    // A scope that is never dropped leaves the object open, and the session usable.
+    // A scope that is never dropped leaves the object writable and the session usable.
     std::mem::forget(session.scope().unwrap());
-    // SAFETY: as above.
+    // SAFETY: the block belongs to this test, and its scope is open.
     unsafe { block.write_volatile(3) };
     session.close().unwrap();
 }
@@ -36,7 +36,7 @@ pub fn threads(protection: Protection) {
     let (_directory, store) = store();
     make_vector(&store, "numbers", 1000);
     assert!(protection == Protection::Pages || Protection::prepare_keys());
-    // A thread that was there before the object was opened.
+    // A thread that was started before the object was opened.
     let (jobs, waiting) = channel::<Box<dyn FnOnce() + Send>>();
     let old = std::thread::spawn(move || waiting.iter().for_each(|job| job()));
     let mut session = store.write::<PVec<u64>>("numbers").unwrap().protect(protection).unwrap();
@@ -45,7 +45,7 @@ pub fn threads(protection: Protection) {
     let address = session.as_ptr() as usize;
     let (sender, answer) = channel();
     let read = move || {
-        // SAFETY: the session is open for as long as the job runs.
+        // SAFETY: the session is open while the job runs.
         sender.send(unsafe { *(address as *const u64) }).unwrap();
     };
     jobs.send(Box::new(read)).unwrap();
@@ -54,7 +54,7 @@ pub fn threads(protection: Protection) {
     let mut scope = session.scope().unwrap();
     let mut root = scope.root_mut();
     let numbers = root.as_mut_slice();
-    // Started inside of the scope: may store.
+    // A thread that was started inside the scope may store.
     std::thread::scope(|threads| {
         threads.spawn(|| numbers[..100].fill(1));
     });
@@ -62,7 +62,7 @@ pub fn threads(protection: Protection) {
     let (there, permitted) = (pass.clone(), numbers[100..200].as_mut_ptr() as usize);
     jobs.send(Box::new(move || {
         let _permit = there.enter().unwrap();
-        // SAFETY: a hundred numbers that nobody else uses before `done`.
+        // SAFETY: a hundred numbers that are not used elsewhere before `done`.
         unsafe { std::slice::from_raw_parts_mut(permitted as *mut u64, 100) }.fill(2);
         sender.send(()).unwrap();
     }))
@@ -71,7 +71,7 @@ pub fn threads(protection: Protection) {
     drop(scope);
     assert!(session.commit().unwrap());
     session.close().unwrap();
-    // After its session a pass opens nothing, and whatever lies there now stays as it is.
+    // After its session a pass opens nothing, and other memory at the address stays unchanged.
     let permit = pass.enter().unwrap();
     drop(permit);
     drop(jobs);
@@ -85,7 +85,7 @@ pub fn forked(protection: Protection) {
     make_vector(&store, "numbers", 10);
     let mut session = store.write::<PVec<u64>>("numbers").unwrap().protect(protection).unwrap();
     let pass = session.pass();
-    // SAFETY: the process has one thread; the child uses what the library promises to refuse.
+    // SAFETY: the process has one thread; the child uses only calls that the library must refuse.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = protection == Protection::Keys || pass.enter().is_err();
@@ -94,7 +94,7 @@ pub fn forked(protection: Protection) {
         unsafe { libc::_exit(code) };
     }
     let mut status = 0;
-    // SAFETY: waits for the child just made.
+    // SAFETY: waits for this child.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0, "the child opened its parent's object");
     session.scope().unwrap().root_mut().as_mut_slice()[0] = 5;
@@ -103,7 +103,7 @@ pub fn forked(protection: Protection) {
     assert_eq!(store.read::<PVec<u64>>("numbers").unwrap()[0], 5);
 }
 
-/// More objects than there are keys; what is left of them after some were closed.
+/// Opens more objects than there are keys. Later some are closed, and their keys are reused.
 pub fn several_objects(protection: Protection) {
     const OBJECTS: usize = 20;
     let (directory, store) = store();
@@ -120,7 +120,7 @@ pub fn several_objects(protection: Protection) {
         Protection::Keys => assert!(keys > 0 && pages > 0, "{keys} and {pages}"),
         _ => assert_eq!(pages, OBJECTS),
     }
-    // All scopes at once, each session its own.
+    // All scopes at once, each with its own session.
     for round in 0..3u64 {
         let mut scopes: Vec<_> = sessions.iter_mut().map(|s| s.scope().unwrap()).collect();
         for (n, scope) in scopes.iter_mut().enumerate() {
@@ -131,7 +131,7 @@ pub fn several_objects(protection: Protection) {
             assert!(session.commit().unwrap());
         }
     }
-    // A key that was given up is taken again.
+    // A released key is reused.
     for n in (0..OBJECTS).rev() {
         sessions.remove(n).close().unwrap();
         let again = open(&store, n);

@@ -1,4 +1,4 @@
-//! What was detached can't be looked into or copied, and can't outlive the borrow of its object.
+//! A detached value can't be read or copied, and can't outlive the borrow of its object.
 
 use evermap::{Detached, PString, Scratch};
 

@@ -1,4 +1,4 @@
-//! What raw code could do to a typed object, it does under `unsafe`.
+//! Raw operations on a typed object need `unsafe`.
 
 use std::ptr::NonNull;
 

@@ -1,4 +1,4 @@
-//! What needs `unsafe` says so.
+//! Operations that need `unsafe` must be marked so.
 
 use std::ptr::NonNull;
 

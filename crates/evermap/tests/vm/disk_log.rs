@@ -1,9 +1,9 @@
-//! What a disk was sent, in order: the log that QEMU's `blklogwrites` keeps, and what a power cut at
-//! any place in it may leave of the disk.
+//! Log of the writes to a disk, in order, as written by QEMU's `blklogwrites`, and the disk after a
+//! power failure at any position in it.
 //!
 //! The format is that of the kernel's dm-log-writes target: a superblock, then entries of one
-//! sector each, followed by their data. A flush makes every write before it durable; of those after
-//! it each sector is there or not.
+//! sector each, followed by their data. A flush makes every write before it durable. Of the writes
+//! after it, each sector may be there or not.
 
 use crate::random::Random;
 
@@ -16,8 +16,8 @@ const DISCARD: u64 = 4;
 /// Sectors of a block of the file system.
 const SECTORS_PER_BLOCK: usize = 8;
 
-/// Does ext4 rely on a block being written whole? Its superblock and its journal's are written in
-/// place and have checksums: torn ones are refused at mounting.
+/// Returns true if ext4 relies on this block being written atomically. It writes its superblock and
+/// its journal's in place, with checksums, and refuses to mount torn ones.
 fn written_whole(begins: &[usize], sector: usize, block: &[u8]) -> bool {
     const JOURNAL_MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
     let is_journal_superblock =
@@ -27,14 +27,14 @@ fn written_whole(begins: &[usize], sector: usize, block: &[u8]) -> bool {
     is_superblock || is_journal_superblock
 }
 
-/// Begins the sector that carries a promise.
+/// Magic of a sector with a promise.
 const MARK_MAGIC: &[u8; 8] = b"EVERMARK";
 
 /// One request.
 pub struct Entry {
     sector: u64,
     flags: u64,
-    /// Where its data is in the log.
+    /// Position of its data in the log.
     data: std::ops::Range<usize>,
 }
 
@@ -42,7 +42,7 @@ pub struct Entry {
 pub struct DiskLog {
     bytes: Vec<u8>,
     pub entries: Vec<Entry>,
-    /// The sectors with which its file systems begin.
+    /// First sectors of its file systems.
     pub begins: Vec<usize>,
 }
 
@@ -51,7 +51,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl DiskLog {
-    /// Reads a log. Where its superblock says less than there is, what is there counts.
+    /// Reads a log. If there are more entries than its superblock says, reads all of them.
     pub fn parse(bytes: Vec<u8>) -> Result<DiskLog, String> {
         if word(&bytes, 0) != Some(MAGIC) {
             return Err("not a log of writes".to_string());
@@ -71,7 +71,7 @@ impl DiskLog {
             at += SECTOR;
             let length = if flags & DISCARD != 0 { 0 } else { count as usize * SECTOR };
             if bytes.len() < at + length {
-                return Err(format!("entry {} is cut off", entries.len()));
+                return Err(format!("entry {} is truncated", entries.len()));
             }
             entries.push(Entry { sector, flags, data: at..at + length });
             at += length;
@@ -79,7 +79,7 @@ impl DiskLog {
         Ok(DiskLog { bytes, entries, begins: vec![0] })
     }
 
-    /// Is everything before entry `index` durable once it is done?
+    /// Returns true if everything before entry `index` is durable after it.
     pub fn is_flush(&self, index: usize) -> bool {
         self.entries[index].flags & FLUSH != 0
     }
@@ -88,7 +88,7 @@ impl DiskLog {
         &self.bytes[entry.data.clone()]
     }
 
-    /// The line of the promise that entry `index` wrote down, if it is a mark.
+    /// Returns the promise in entry `index`, if it is a mark.
     pub fn mark(&self, index: usize) -> Option<&str> {
         let data = self.data(&self.entries[index]);
         let line = data.strip_prefix(MARK_MAGIC)?;
@@ -96,7 +96,7 @@ impl DiskLog {
         std::str::from_utf8(&line[..end]).ok()
     }
 
-    /// Does entry `index` on `image` as it was sent.
+    /// Applies entry `index` to `image`.
     pub fn apply(&self, index: usize, image: &mut [u8]) -> Result<(), String> {
         self.apply_sectors(index, image, |_| true)
     }
@@ -113,7 +113,7 @@ impl DiskLog {
         }
         for (i, data) in self.data(entry).chunks_exact(SECTOR).enumerate() {
             let at = (entry.sector as usize + i) * SECTOR;
-            // Marks lie behind the image.
+            // Marks are stored after the image.
             if let Some(place) = image.get_mut(at..at + SECTOR).filter(|_| wanted(i)) {
                 place.copy_from_slice(data);
             }
@@ -121,7 +121,7 @@ impl DiskLog {
         Ok(())
     }
 
-    /// Does a part of the sectors of entry `index`.
+    /// Applies a part of the sectors of entry `index`.
     fn apply_torn(
         &self,
         index: usize,
@@ -146,14 +146,15 @@ impl DiskLog {
         })
     }
 
-    /// Does what a cut before entry `end` may leave of entries `start..end`, none of them a flush.
+    /// Applies entries `start..end`, none of them a flush, as a power failure before `end` may
+    /// leave them.
     pub fn apply_some(
         &self,
         entries: std::ops::Range<usize>,
         image: &mut [u8],
         random: &mut Random,
     ) -> Result<(), String> {
-        // Sometimes nothing, sometimes everything, else each on its own.
+        // Sometimes none, sometimes all, otherwise each on its own.
         let all = match random.below(8) {
             0 => Some(false),
             1 | 2 => Some(true),
@@ -173,7 +174,7 @@ impl DiskLog {
     }
 }
 
-/// The sector that marks a promise in the log: its line.
+/// Returns the sector that marks a promise in the log.
 pub fn mark_sector(line: &str) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
     sector[..8].copy_from_slice(MARK_MAGIC);
@@ -223,24 +224,24 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_leaves_any_part_of_what_was_not_flushed_and_the_seed_says_which() {
+    fn a_power_failure_leaves_any_unflushed_writes_chosen_by_the_seed() {
         let log = sample();
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..300 {
-            let cut = || {
+            let replayed = || {
                 let mut image = vec![0; 12 * SECTOR];
                 log.apply_some(2..5, &mut image, &mut Random::new(seed)).unwrap();
                 [4, 5, 10, 11].map(|i| image[i * SECTOR])
             };
-            assert_eq!(cut(), cut());
-            assert_eq!(cut()[0], cut()[1], "the file system's superblock is whole");
-            seen.insert(cut());
+            assert_eq!(replayed(), replayed());
+            assert_eq!(replayed()[0], replayed()[1], "the file system's superblock is whole");
+            seen.insert(replayed());
         }
         assert_eq!(seen.len(), 8, "the superblock or not; both sectors, either, none");
     }
 
     #[test]
-    fn what_is_no_log_or_cut_off_is_refused() {
+    fn invalid_and_truncated_logs_are_refused() {
         assert!(DiskLog::parse(vec![0; SECTOR]).is_err());
         let whole = sample().bytes;
         assert!(DiskLog::parse(whole[..whole.len() - 2 * SECTOR].to_vec()).is_err());

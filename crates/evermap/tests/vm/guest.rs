@@ -1,7 +1,7 @@
-//! What runs inside the machine, as its only program: one of a few jobs, named on the kernel's
-//! command line. A violation is printed and fails the program, which the init script reports.
+//! The only program inside the machine: one of several jobs, selected on the kernel's command line.
+//! A violation is printed and fails the program, which the init script reports.
 
-mod cuts;
+mod crash_points;
 mod lane;
 mod marks;
 mod transfer;
@@ -15,20 +15,20 @@ use std::time::{Duration, Instant};
 use crate::layout::{Part, image_bytes};
 use crate::random::Random;
 use crate::states::{End, Promise, commit_states, judge, read_states, say};
-use cuts::Recorded;
+use crash_points::Recorded;
 pub use lane::PARTS as LANE_PARTS;
 use marks::Marks;
 pub use transfer::PARTS as COPIES_PARTS;
 
-/// The file system of the recorded disk.
+/// Mount point of the recorded disk.
 pub const PARTS: [Part; 1] = [Part::whole(16 << 20, 128)];
-/// States between which another process reads while this one commits.
+/// Number of states between those in which another process reads while this one commits.
 const READER_FROM: u64 = 100;
 const READER_UP_TO: u64 = 180;
-/// Set for [`child_commits`] and [`child_reads`].
+/// Argument of [`child_commits`] and [`child_reads`].
 const DIRECTORY_VARIABLE: &str = "EVERMAP_VM_DIRECTORY";
 
-/// `evermap.NAME=VALUE` words of the kernel's command line.
+/// Returns the `evermap.NAME=VALUE` words of the kernel's command line.
 struct Orders(BTreeMap<String, String>);
 
 impl Orders {
@@ -81,7 +81,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
 }
 
 fn mount(kind: &str, device: &str, options: &str, place: &str) -> Result<(), String> {
-    // Devices are found while this program starts.
+    // Devices appear while this program starts.
     let started = Instant::now();
     while device.starts_with('/')
         && !Path::new(device).exists()
@@ -92,7 +92,7 @@ fn mount(kind: &str, device: &str, options: &str, place: &str) -> Result<(), Str
     run("/bin/mount", &["-t", kind, "-o", options, device, place])
 }
 
-/// Runs the promises of write protection where there are keys.
+/// Tests write protection with keys.
 fn protection() {
     let output = Command::new("/bin/protection").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
@@ -102,7 +102,7 @@ fn protection() {
     assert!(said.contains("(keys) ... ok") && !said.contains("SKIPPED"), "the machine has no keys");
 }
 
-/// Runs the promises of compartments and of the outer wall.
+/// Tests compartments and the outer wall.
 fn compartments() {
     for program in ["/bin/compartments", "/bin/wall"] {
         let output = Command::new(program).output().unwrap();
@@ -115,14 +115,14 @@ fn compartments() {
     }
 }
 
-/// Pages reach the disk soon and at moments of the kernel's choice, as on a busy machine.
+/// Makes the kernel write pages back early and at unpredictable moments, as on a busy machine.
 fn write_back_every(centiseconds: u32) {
     for name in ["dirty_writeback_centisecs", "dirty_expire_centisecs"] {
         std::fs::write(format!("/proc/sys/vm/{name}"), centiseconds.to_string()).unwrap();
     }
 }
 
-/// Commits on a disk that QEMU records, and writes into the same recording what is promised.
+/// Commits on a disk that QEMU records, and writes the promises into the same recording.
 fn record(orders: &Orders) {
     write_back_every(5);
     mount("ext4", "/dev/vda", "commit=1", "/mnt").unwrap();
@@ -137,7 +137,7 @@ fn record(orders: &Orders) {
         if promise.state.floor >= READER_UP_TO
             && let Some(mut reader) = reader.take()
         {
-            // It ends by itself only if it saw something wrong.
+            // It ends by itself only after a violation.
             assert!(reader.try_wait().unwrap().is_none(), "the reader ended");
             reader.kill().unwrap();
             reader.wait().unwrap();
@@ -150,10 +150,10 @@ fn record(orders: &Orders) {
     say(&format!("report: commits recorded in {:.1} s", started.elapsed().as_secs_f64()));
 }
 
-/// Cuts the recorded disk's power at many places and judges what recovery makes of each.
+/// Fails the recorded disk's power at many positions and judges each recovery.
 fn replay(orders: &Orders) {
     let log = Recorded { parts: &PARTS, log_device: "/dev/vdb", rounds: 4 };
-    let states = cuts::replay(orders, &log, &mut |promise, random| {
+    let states = crash_points::replay(orders, &log, &mut |promise, random| {
         let promise = promise.and_then(Promise::of_line).unwrap_or_default();
         judge(Path::new("/mnt/store"), promise, random.below(2) == 0)
     });
@@ -175,7 +175,7 @@ fn kills(orders: &Orders) {
     }
 }
 
-/// Kills a child that commits, after some promises or a moment later, and judges what it left.
+/// Kills a committing child after some promises or a moment later, and judges its store.
 fn kill_once(directory: &Path, random: &mut Random) -> u64 {
     let mut child = myself("guest::child_commits", directory);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -222,7 +222,7 @@ fn child_commits() {
     .unwrap();
 }
 
-/// Runs tests of the library's insides with the temporary directory on `/mnt`.
+/// Runs the library's unit tests with the temporary directory on `/mnt`.
 fn units(filters: &[&str]) {
     let output = Command::new("/bin/units")
         .args(["--nocapture", "--test-threads=1"])
@@ -236,7 +236,8 @@ fn units(filters: &[&str]) {
     assert!(output.status.success());
 }
 
-/// Commits on persistent memory until the machine is killed; first judges what the kill before left.
+/// Commits on persistent memory until the machine is killed. Before that, judges the store after
+/// the previous kill.
 fn direct(orders: &Orders) {
     mount("ext4", "/dev/pmem0", "dax", "/mnt").unwrap();
     let directory = Path::new("/mnt/store");
@@ -267,16 +268,16 @@ fn direct(orders: &Orders) {
     .unwrap();
 }
 
-/// Of the longest object's file: that of the states.
+/// Returns the size of the longest object's file, which is that of the states.
 fn length_of_states(store: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(store.join("objects")) else { return 0 };
     let files = entries.flatten().filter(|entry| entry.path().extension().is_none());
     files.filter_map(|entry| Some(entry.metadata().ok()?.len())).max().unwrap_or(0)
 }
 
-/// Resets the machine without flushing anything, once the console has sent what was said.
+/// Resets the machine without a flush, once the console has sent all output.
 fn reset() -> ! {
-    // SAFETY: a call on an open descriptor, without memory.
+    // SAFETY: a call on an open descriptor that passes no memory.
     unsafe { libc::tcdrain(libc::STDOUT_FILENO) };
     std::fs::write("/proc/sysrq-trigger", "b").unwrap();
     panic!("the machine was not reset");

@@ -1,32 +1,33 @@
-//! How file systems lie on a disk that is recorded: one from its beginning on, or several in partitions. Promises lie behind them.
+//! Layout of a recorded disk: one file system from its start, or several in partitions. Promises
+//! are stored after them.
 
-/// The length of a sector, by which partitions are counted.
+/// Sector size in which partitions are measured.
 const SECTOR_BYTES: u64 = 512;
 
 /// A file system on a recorded disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// Where it begins: 0 only if it is the only one.
+    /// Start of the file system: 0 only if it is the only one.
     pub offset: u64,
     pub bytes: u64,
     pub inodes: u32,
-    /// Where it is mounted.
+    /// Mount point.
     pub place: &'static str,
 }
 
 impl Part {
-    /// The only one of its disk.
+    /// The only file system of a disk.
     pub const fn whole(bytes: u64, inodes: u32) -> Part {
         Part { offset: 0, bytes, inodes, place: "/mnt" }
     }
 }
 
-/// What all of them take, from the disk's beginning on.
+/// Returns the length that all of them take from the disk's start.
 pub fn image_bytes(parts: &[Part]) -> u64 {
     parts.iter().map(|part| part.offset + part.bytes).max().unwrap_or(0)
 }
 
-/// A disk's first sector, which tells the kernel where its partitions are: the oldest kind of table, which every kernel reads.
+/// Returns a disk's first sector with its partitions, as an MBR table, which every kernel reads.
 pub fn partition_table(parts: &[Part]) -> [u8; SECTOR_BYTES as usize] {
     const ENTRIES: usize = 446;
     const ENTRY_BYTES: usize = 16;

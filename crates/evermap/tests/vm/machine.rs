@@ -1,7 +1,7 @@
-//! The machine from outside: boots a kernel in QEMU with disks, listens to it, kills it.
+//! The machine from outside: boots a kernel in QEMU with disks, reads its output, kills it.
 
 mod lane;
-mod power_cuts;
+mod power_failures;
 mod transfer;
 
 use std::io::{BufRead, BufReader};
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use crate::guest::PARTS;
 use crate::random::Random;
 use crate::states::Promise;
-use power_cuts::PowerCuts;
+use power_failures::PowerFailures;
 
-/// Bytes of persistent memory, and where they begin in the machine's memory.
+/// Size of the persistent memory, and its start in the machine's memory.
 const DIRECT_BYTES: u64 = 256 << 20;
 const DIRECT_OFFSET: u64 = 512 << 20;
-/// A machine that says nothing for so long hangs. A loaded host needs minutes for a boot.
+/// A machine without output for this long has hung. On a loaded host a boot takes minutes.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
 
-/// What a machine is made of, from `scripts/test-vm.sh`.
+/// Parts of a machine, from `scripts/test-vm.sh`.
 struct Parts {
     kernel: PathBuf,
     initrd: PathBuf,
@@ -41,7 +41,7 @@ impl Parts {
         self.boot_with(2, memory, disks, orders)
     }
 
-    /// One with so many cores.
+    /// Starts a machine with this many cores.
     fn boot_with(
         &self,
         cores: u32,
@@ -83,21 +83,21 @@ impl Parts {
     }
 }
 
-/// A machine that runs; it is killed when this goes.
+/// A running machine, killed when this is dropped.
 struct Machine {
     child: Child,
     lines: std::sync::mpsc::Receiver<String>,
-    /// Promises are not printed: there are thousands.
+    /// Does not print promises: there are thousands.
     silent: bool,
 }
 
 impl Machine {
-    /// The next line that it says; `None` when it has ended.
+    /// Returns the next line of output, or `None` at the end.
     fn line(&mut self) -> Option<String> {
         use std::sync::mpsc::RecvTimeoutError::Timeout;
         let line = match self.lines.recv_timeout(SILENCE_MAX) {
             Ok(line) => line,
-            Err(Timeout) => panic!("the machine says nothing"),
+            Err(Timeout) => panic!("no output from the machine"),
             Err(_) => return None,
         };
         if !self.silent || !line.starts_with("promise ") {
@@ -106,7 +106,7 @@ impl Machine {
         Some(line)
     }
 
-    /// Waits for its end. The job must have ended well.
+    /// Waits for its end. The job must have succeeded.
     fn finish(mut self) {
         let mut well = false;
         while let Some(line) = self.line() {
@@ -145,7 +145,8 @@ fn make_file_system(tool: &str, arguments: &[&str], path: &Path, size: &[&str]) 
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The machine's memory as a file, so that a part of it that the kernel leaves alone outlives the machine; that part has an ext4.
+/// The machine's memory as a file: the part that the kernel leaves alone outlives the machine and
+/// contains an ext4 file system.
 fn memory_with_a_file_system(directory: &Path) -> [String; 4] {
     let file = directory.join("memory");
     make_file(&file, 1 << 30);
@@ -164,18 +165,18 @@ fn disk(path: &Path, more: &str) -> [String; 2] {
 
 #[test]
 #[ignore = "boots a machine: make test-vm"]
-fn a_power_cut_between_any_two_flushes_leaves_a_committed_state_and_none_older_than_promised() {
+fn a_power_failure_between_any_two_flushes_leaves_a_committed_state_not_older_than_promised() {
     let Some(parts) = Parts::find() else { return };
     let commits = number("EVERMAP_VM_COMMITS", 280);
-    let cuts = PowerCuts {
+    let failures = PowerFailures {
         record: ("record", vec![("commits", commits.to_string())]),
         replay: "replay",
         parts: &PARTS,
         further_disk: None,
         seconds: 120,
-        only: "a_power_cut",
+        only: "a_power_failure",
     };
-    cuts.run(&parts);
+    failures.run(&parts);
 }
 
 #[test]
@@ -201,7 +202,7 @@ fn kills_of_a_process_on_btrfs_and_xfs_leave_a_committed_state() {
 
 #[test]
 #[ignore = "boots a machine: make test-vm"]
-fn kills_of_the_machine_lose_nothing_that_was_promised_on_persistent_memory() {
+fn kills_of_the_machine_lose_no_promised_state_on_persistent_memory() {
     let Some(parts) = Parts::find() else { return };
     let started = Instant::now();
     let mut random = Random::new(seed());
@@ -212,8 +213,9 @@ fn kills_of_the_machine_lose_nothing_that_was_promised_on_persistent_memory() {
     for round in 0..=kills {
         let mut orders = vec![("job", "direct".to_string())];
         orders.push(("readers", (round % 2).to_string()));
-        // Every other time the machine resets itself, right after a commit of grown memory: it
-        // alone is quick enough to do so before something else flushes that.
+        // Every other time the machine resets itself right after a commit that grew the object.
+        // Only the machine itself is fast enough to do that before something else flushes the
+        // growth.
         let resets_itself = round < kills && round % 2 == 1;
         let reset_after = if resets_itself { 1 + random.below(60) } else { 0 };
         orders.push(("reset_after", reset_after.to_string()));
@@ -223,14 +225,14 @@ fn kills_of_the_machine_lose_nothing_that_was_promised_on_persistent_memory() {
         }
         let mut machine = parts.boot(&memory, &[], &orders);
         machine.silent = true;
-        // The last boot is there to judge the last end.
+        // The last boot judges the previous end.
         let mut wanted = if round == kills { 0 } else { 1 + random.below(300) };
         let mut found = promise.is_none();
         while wanted > 0 || !found || resets_itself {
             let Some(line) = machine.line() else { break };
             assert!(!line.starts_with("violation"), "{line}");
-            assert!(!line.contains("SKIPPED"), "the file system is not a DAX one");
-            assert!(!line.starts_with("guest ended"), "the job ended by itself");
+            assert!(!line.contains("SKIPPED"), "the file system does not support DAX");
+            assert!(!line.starts_with("guest ended"), "the job ended unexpectedly");
             found |= line.starts_with("report: found");
             if let Some(said) = Promise::of_line(&line) {
                 assert!(found, "the machine committed and did not judge first");
@@ -243,12 +245,12 @@ fn kills_of_the_machine_lose_nothing_that_was_promised_on_persistent_memory() {
             std::thread::sleep(Duration::from_micros(random.below(50_000)));
             machine.child.kill().unwrap();
         }
-        // What it still said was promised as well.
+        // Promises in the remaining output count too.
         while let Some(line) = machine.line() {
             promise = Promise::of_line(&line).or(promise);
         }
     }
-    println!("persistent memory: {kills} ends, {:.0} s", started.elapsed().as_secs_f64());
+    println!("persistent memory: {kills} kills, {:.0} s", started.elapsed().as_secs_f64());
 }
 
 #[test]
@@ -260,7 +262,7 @@ fn write_protection_holds_with_memory_protection_keys() {
 
 #[test]
 #[ignore = "boots a machine: make test-vm"]
-fn compartments_hold_where_there_are_keys_and_the_outer_wall_on_another_kernel() {
+fn compartments_hold_with_keys_and_the_outer_wall_holds_on_another_kernel() {
     let Some(parts) = Parts::find() else { return };
     parts.boot(&[], &[], &[("job", "compartments".to_string())]).finish();
 }

@@ -1,6 +1,6 @@
-//! Numbers that a seed repeats.
+//! Random numbers that a seed reproduces.
 
-/// xorshift64*, begun through a mix so that neighbouring seeds differ.
+/// xorshift64*, seeded through a mix so that neighbouring seeds differ.
 pub struct Random(u64);
 
 impl Random {
@@ -16,7 +16,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
     }
 
-    /// A number less than `bound`.
+    /// Returns a number less than `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }

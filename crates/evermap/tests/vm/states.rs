@@ -1,4 +1,4 @@
-//! What is committed inside the machine: numbered states, whole or not there.
+//! States committed inside the machine: numbered, and either complete or absent.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evermap::{Durability, Error, Mut, PMap, PString, PVec, Persist, Session, Store, WriteOptions};
 
-/// Three views of the same number: they agree in every commit and only there.
+/// Three views of the same number that agree only in committed states.
 #[derive(Persist)]
 #[repr(C)]
 pub struct State {
@@ -17,16 +17,16 @@ pub struct State {
     blocks: PVec<PVec<u64>>,
 }
 
-/// What was promised of one object when a mark was written: reopening finds `floor` or a later
-/// state, and none after `ceiling`. Numbers begin with 1; 0 is "not made yet".
+/// Promise for one object at the time of a mark: a reopened object has state `floor` or a later
+/// one, but none after `ceiling`. Numbers begin with 1; 0 means "not created yet".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     pub floor: u64,
     pub ceiling: u64,
 }
 
-/// What was promised of a store: of the object that is changed in place, and of the one that is
-/// replaced by a new one each time.
+/// Promise for a store: for the object that is changed in place, and for the one that is replaced
+/// each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
     pub state: Bounds,
@@ -40,22 +40,22 @@ const BLOB_WORDS: u64 = 3_000;
 /// Commits of a session before it is closed.
 const COMMITS_PER_SESSION: u64 = 23;
 
-/// What the states have to survive.
+/// What the states must survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Of the process.
+    /// Kills of the process.
     Kill,
-    /// Of the machine: what its memory held is gone.
+    /// Kills of the machine, which lose the contents of its memory.
     PowerCut,
 }
 
-/// How often a session at level `Interval` flushes.
+/// Flush interval of a session at level `Interval`.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// After so long, on whatever loaded machine, an interval and a flush are over.
+/// After this time, an interval and a flush are over even on a loaded machine.
 const INTERVAL_SURELY_OVER: Duration = Duration::from_secs(1);
 
-/// Commits without end, telling `announce` after each what is promised from now on; ends when it
-/// says so. Begins with an empty directory or goes on with what is there.
+/// Commits repeatedly, and calls `announce` with the current promise after each commit. Ends when
+/// `announce` says so. Starts with an empty directory or continues with an existing store.
 pub fn commit_states(
     directory: &Path,
     end: End,
@@ -91,7 +91,7 @@ pub fn commit_states(
     }
 }
 
-/// Sessions of every level take turns, some with limits that they meet.
+/// Sessions of every level take turns, some with limits that they reach.
 fn kind_of_session(number: u64) -> (Durability, WriteOptions) {
     let options = WriteOptions::new();
     let (durability, options) = match number % 4 {
@@ -103,7 +103,7 @@ fn kind_of_session(number: u64) -> (Durability, WriteOptions) {
     (durability, options.durability(durability))
 }
 
-/// One session; false when `announce` ended it.
+/// Runs one session. Returns false if `announce` ended it.
 fn commit_session(
     mut session: Session<State>,
     durability: Durability,
@@ -143,8 +143,8 @@ fn commit_session(
     Ok(true)
 }
 
-/// Reads for as long as the store is there, beside whoever writes: each look is at a whole state,
-/// none at an older one than the look before.
+/// Reads while the store exists, concurrently with any writer. Each state must be complete and not
+/// older than the previous one.
 pub fn read_states(directory: &Path) -> Result<(), String> {
     let text = |error: Error| error.to_string();
     let store = Store::open(directory).map_err(text)?;
@@ -158,7 +158,7 @@ pub fn read_states(directory: &Path) -> Result<(), String> {
         seen = snapshot.number;
         std::thread::sleep(Duration::from_millis(30));
         snapshot = match look % 3 {
-            // Nobody reads for a moment, so that the writer applies and resets the log.
+            // Pause without a reader, so that the writer applies and resets the log.
             0 => {
                 drop(snapshot);
                 std::thread::sleep(Duration::from_millis(30));
@@ -170,7 +170,7 @@ pub fn read_states(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes state `number` of the one before it.
+/// Changes the previous state to state `number`.
 fn step(mut root: Mut<'_, State>, number: u64) -> Result<(), Error> {
     let mut state = root.fields();
     *state.number = number;
@@ -188,7 +188,7 @@ fn step(mut root: Mut<'_, State>, number: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Is it the state of its number, all of it?
+/// Returns true if all parts agree with the state's number.
 fn check_whole(state: &State) -> Result<(), String> {
     let mut names: Vec<u64> = state.by_name.iter().map(|(_, n)| *n).collect();
     names.sort_unstable();
@@ -227,11 +227,11 @@ fn check_bounds(what: &str, found: u64, bounds: Bounds) -> Result<(), String> {
     Ok(())
 }
 
-/// Opens what a cut left, first for reading if `readers_first`, and holds it against the promise;
-/// then goes on with it for a commit and a close. Gives the state that was found.
+/// Opens the store after a crash, first for reading if `readers_first`, and judges it by the
+/// promise. Then continues with a commit and a close. Returns the number of the state.
 pub fn judge(directory: &Path, promise: Promise, readers_first: bool) -> Result<u64, String> {
     let text = |error: Error| error.to_string();
-    // Whatever a cut left of a store that was being made, making it again works.
+    // An incomplete new store can be created again.
     let store = Store::open_or_create(directory).map_err(text)?;
     if store.contains("blob").map_err(text)? {
         let blob = store.read::<PVec<u64>>("blob").map_err(text)?;
@@ -272,13 +272,13 @@ pub fn judge(directory: &Path, promise: Promise, readers_first: bool) -> Result<
 }
 
 impl Promise {
-    /// For a line of output; its last word tells it from one that a kill cut off.
+    /// Formats a line of output. Its last word distinguishes it from a truncated line.
     pub fn to_line(self) -> String {
         let Promise { state, blob } = self;
         format!("promise {} {} {} {} .", state.floor, state.ceiling, blob.floor, blob.ceiling)
     }
 
-    /// The opposite; `None` for any other line.
+    /// Parses a line of `to_line`. Returns `None` for any other line.
     pub fn of_line(line: &str) -> Option<Promise> {
         let mut words =
             line.trim().strip_prefix("promise ")?.strip_suffix(" .")?.split(' ').map(str::parse);
@@ -288,7 +288,7 @@ impl Promise {
     }
 }
 
-/// Prints a line at once, whole.
+/// Prints a complete line immediately.
 pub fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}");

@@ -1,4 +1,5 @@
-//! The journal of a part as its format says it is, read without the code that writes it.
+//! Parses the journal of a partial copy according to its format, independently of the code that
+//! writes it.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -7,31 +8,31 @@ use std::path::{Path, PathBuf};
 const HEADER_BYTES: usize = 128;
 const RECORD_BYTES: usize = 24;
 
-/// A journal whose header is whole.
+/// A journal with a valid header.
 pub struct Journal {
     device: u64,
     inode: u64,
     spans: Vec<std::ops::Range<u64>>,
 }
 
-/// `.NAME` with `ending`, beside `target`.
+/// Returns `.NAME` with `ending`, next to `target`.
 pub fn beside(target: &str, ending: &str) -> PathBuf {
     let target = Path::new(target);
     let name = target.file_name().unwrap().to_string_lossy();
     target.with_file_name(format!(".{name}.{ending}"))
 }
 
-/// Where the part of a target is.
+/// Returns the path of a target's partial copy.
 pub fn part_of(target: &str) -> PathBuf {
     beside(target, "evermap-part")
 }
 
-/// Where its journal is.
+/// Returns the path of its journal.
 pub fn journal_of(target: &str) -> PathBuf {
     beside(target, "evermap-part.journal")
 }
 
-/// Reads the journal of the part of `target`, if there is one that vouches for anything.
+/// Reads the journal of `target`'s partial copy. Returns `None` if it guarantees nothing.
 pub fn read(target: &str) -> Option<Journal> {
     let bytes = std::fs::read(journal_of(target)).ok()?;
     let (header, records) = bytes.split_at_checked(HEADER_BYTES)?;
@@ -58,13 +59,13 @@ impl Journal {
         self.spans.iter().map(|span| span.end - span.start).sum()
     }
 
-    /// Whether it is that of a part of `source`.
+    /// Returns true if the journal belongs to a copy of `source`.
     pub fn is_of(&self, source: &Path) -> bool {
         let source = source.metadata().unwrap();
         (self.device, self.inode) == (source.dev(), source.ino())
     }
 
-    /// Whether the part has what it vouches for.
+    /// Returns true if the partial copy has everything that the journal guarantees.
     pub fn check(&self, source: &Path, part: &Path) -> Result<(), String> {
         let files = [source, part].map(|path| File::open(path).map_err(|e| e.to_string()));
         let [source, part] = files;

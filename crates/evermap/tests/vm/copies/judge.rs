@@ -1,4 +1,4 @@
-//! What a cut left of the copies, held against what was promised; and gone on with.
+//! Judges the copies after a power failure against the promises, and continues them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,31 +9,32 @@ use evermap_transfer::{Copy, Durability};
 use super::journal::{self, journal_of, part_of};
 use super::same::{are_equal, check_same, same_attributes};
 use super::{
-    FILE, LONG, Name, Promise, TARGETS, TREE_EVERY, file_source, long_source, manner_of,
+    FILE, LONG, Name, Promise, TARGETS, TREE_EVERY, file_source, long_source, method_of,
     tree_source, tree_target,
 };
 
-/// What was judged.
+/// Results of the judgement.
 #[derive(Default)]
 pub struct Judged {
-    /// Cuts that left something of an interrupted copy that its journal vouched for.
+    /// Power failures after which the journal of an interrupted copy guaranteed some data.
     pub resumed: u64,
-    /// Cuts that left a tree which was not reported yet, and those that left none of it.
+    /// Power failures that left a tree that was not yet reported, and those that left no part of
+    /// it.
     pub early_trees: u64,
     pub absent_trees: u64,
 }
 
 impl Judged {
-    /// Gives the state that `file` has.
+    /// Returns the state that `file` has.
     pub fn judge(&mut self, promise: Promise) -> Result<u64, String> {
         check_names()?;
         let found = check_name(FILE, promise.file, file_source)?;
-        if found > 0 && manner_of(found).durability == Durability::Full {
+        if found > 0 && method_of(found).durability == Durability::Full {
             same_attributes(&file_source(found), Path::new(FILE))?;
         }
         self.long(promise)?;
         self.trees(promise)?;
-        // Whatever was left is no obstacle.
+        // Leftovers do not prevent a new copy.
         let source = file_source(1);
         Copy::new(&source, FILE).run().map_err(|e| format!("afterwards: {e}"))?;
         match are_equal(&source, Path::new(FILE))? {
@@ -93,7 +94,7 @@ impl Judged {
     }
 }
 
-/// Which state a name has, all of it; 0: none.
+/// Returns the complete state that a name has, or 0.
 fn check_name(path: &str, promised: Name, source_of: fn(u64) -> PathBuf) -> Result<u64, String> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -120,7 +121,7 @@ fn check_name(path: &str, promised: Name, source_of: fn(u64) -> PathBuf) -> Resu
     }
 }
 
-/// Nothing has a name that a user could take for a copy, and is none.
+/// Asserts that no incomplete copy has a user-visible name.
 fn check_names() -> Result<(), String> {
     for entry in std::fs::read_dir(TARGETS).map_err(|e| e.to_string())? {
         let name = entry.map_err(|e| e.to_string())?.file_name().to_string_lossy().into_owned();

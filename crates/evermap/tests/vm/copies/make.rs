@@ -1,4 +1,4 @@
-//! Copies without end to the same names, telling after each what is promised from now on.
+//! Copies repeatedly to the same names, and announces the current promises after each copy.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use evermap_transfer::engines::Tuning;
 use evermap_transfer::{Copy, Durability, Error};
 
 use super::{
-    FILE, LONG, LONG_EVERY, Manner, Promise, TREE_EVERY, file_source, journal, long_source,
-    manner_of, tree_source, tree_target,
+    FILE, LONG, LONG_EVERY, Method, Promise, TREE_EVERY, file_source, journal, long_source,
+    method_of, tree_source, tree_target,
 };
 use crate::random::Random;
 
-/// Interruptions of one copy.
+/// Number of interruptions of one copy.
 const INTERRUPTIONS: u64 = 2;
-/// Bytes of a step: so many that a copy of a megabyte can be interrupted in its midst.
+/// Bytes per step: small enough to interrupt a copy of a megabyte in the middle.
 const STEP_BYTES: usize = 32 << 10;
 
 /// Copies states `1..=states`.
@@ -44,9 +44,9 @@ impl Maker<'_> {
         (self.announce)(self.promise);
     }
 
-    /// In place of the state before, or to a name that is free.
+    /// Replaces the previous state, or copies to a free name.
     fn file(&mut self, state: u64) -> Result<(), Error> {
-        let Manner { engine, durability, to_a_free_name } = manner_of(state);
+        let Method { engine, durability, to_a_free_name } = method_of(state);
         if to_a_free_name && Path::new(FILE).exists() {
             self.promise.file.may_be_free = true;
             self.announce();
@@ -67,13 +67,13 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Interrupted, resumed, interrupted, resumed to the end.
+    /// Interrupts and resumes the copy, and finally completes it.
     fn long(&mut self, state: u64) -> Result<(), Error> {
         self.promise.long.ceiling = state;
         self.promise.vouched_bytes = 0;
         self.announce();
-        // Other engines than those of the files of the same states.
-        let Manner { engine, durability, .. } = manner_of(state / LONG_EVERY);
+        // Other engines than for `file` in the same state.
+        let Method { engine, durability, .. } = method_of(state / LONG_EVERY);
         let mut copy = Copy::new(long_source(state), LONG).durability(durability).resume(true);
         if let Some(engine) = engine {
             copy = copy.engine(engine);
@@ -101,9 +101,9 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// To a new directory.
+    /// Copies to a new directory.
     fn tree(&mut self, state: u64) -> Result<(), Error> {
-        // The one before is promised still, the one before that is not.
+        // The previous tree is still promised, the one before it is not.
         let older = state.checked_sub(2 * TREE_EVERY).filter(|older| *older > 0);
         if let Some(older) = older.map(tree_target) {
             std::fs::remove_dir_all(&older).map_err(Error::io("remove", older))?;
@@ -117,7 +117,7 @@ impl Maker<'_> {
     }
 }
 
-/// Runs a copy until so many bytes have arrived. False: it was quicker, and is complete.
+/// Runs a copy until this many bytes have arrived. Returns false if it was completed earlier.
 fn interrupt(copy: &Copy, after_bytes: u64) -> Result<bool, Error> {
     let cancelled = Arc::new(AtomicBool::new(false));
     let tuning = Tuning {

@@ -1,8 +1,9 @@
-//! What is copied inside the machine: numbered states, whole under their name or not there.
+//! Copies inside the machine: numbered states that are complete under their name, or absent.
 //!
-//! Sources lie on a disk of their own, which both machines have: so a part that a cut left is one of the same source, and can
-//! be gone on with. Three names are copied to again and again: `file`, in place of the state before or
-//! anew; `long`, interrupted and resumed; and a new directory for each tree.
+//! The sources are on a separate disk that both machines have. So a partial copy after a power
+//! failure has the same source and can be continued. Three names are copied to repeatedly: `file`,
+//! replacing the previous state or new; `long`, interrupted and resumed; and a new directory for
+//! each tree.
 
 mod journal;
 mod judge;
@@ -19,45 +20,46 @@ pub use judge::Judged;
 pub use make::make_copies;
 pub use sources::make_sources;
 
-/// Where the sources are mounted.
+/// Mount point of the sources.
 pub const SOURCES: &str = "/src";
-/// Where copies go.
+/// Directory of the copies.
 pub const TARGETS: &str = "/mnt";
 
-/// The names that are copied to.
+/// Names of the copies.
 const FILE: &str = "/mnt/file";
 const LONG: &str = "/mnt/long";
 
-/// Every so many states a file is copied that is interrupted, and a tree.
+/// Every so many states, an interrupted file and a tree are copied.
 const LONG_EVERY: u64 = 2;
 const TREE_EVERY: u64 = 3;
 
-/// What was promised of a name. Numbers begin with 1.
+/// Promise for a name. Numbers begin with 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Name {
-    /// The oldest state that it may have; 0 before one was promised.
+    /// Oldest state that it may have; 0 before the first promise.
     floor: u64,
-    /// The latest.
+    /// Latest state that it may have.
     ceiling: u64,
-    /// Whether it may have none.
+    /// True if the name may be missing.
     may_be_free: bool,
 }
 
-/// What was promised when a mark was written.
+/// All promises at the time of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     file: Name,
     long: Name,
-    /// Of the last state of `long`, as long as it has not the name: what its journal vouched for when it was interrupted.
+    /// Data of the last state of `long` that its journal guaranteed when it was interrupted.
+    /// Cleared once the copy has its name.
     vouched_bytes: u64,
-    /// The tree that is there.
+    /// Number of the tree that exists.
     tree_floor: u64,
-    /// This one may be there, too.
+    /// Number of a tree that may exist.
     tree_ceiling: u64,
 }
 
 impl Default for Promise {
-    /// Of an empty disk.
+    /// Promises for an empty disk.
     fn default() -> Promise {
         let free = Name { may_be_free: true, ..Name::default() };
         Promise { file: free, long: free, vouched_bytes: 0, tree_floor: 0, tree_ceiling: 0 }
@@ -76,7 +78,7 @@ impl Promise {
         )
     }
 
-    /// The opposite; `None` for any other line.
+    /// Parses a line of `to_line`. Returns `None` for any other line.
     pub fn of_line(line: &str) -> Option<Promise> {
         let words = line.strip_prefix("copies ")?.strip_suffix(" .")?.split(' ');
         let mut numbers = words.map_while(|word| word.parse::<u64>().ok());
@@ -96,16 +98,16 @@ impl Promise {
 
 /// How a state is copied.
 #[derive(Clone, Copy, Debug)]
-struct Manner {
-    /// `None`: as policy picks.
+struct Method {
+    /// `None`: chosen by the policy.
     engine: Option<EngineKind>,
     durability: Durability,
-    /// What had the name is removed before.
+    /// The existing file is removed before.
     to_a_free_name: bool,
 }
 
 /// Engines take turns; after all of them the durability changes.
-fn manner_of(state: u64) -> Manner {
+fn method_of(state: u64) -> Method {
     const ENGINES: [Option<EngineKind>; 6] = [
         None,
         Some(EngineKind::UringDirect),
@@ -115,7 +117,7 @@ fn manner_of(state: u64) -> Manner {
         Some(EngineKind::ReadWrite),
     ];
     let turns = ENGINES.len() as u64;
-    Manner {
+    Method {
         engine: ENGINES[(state % turns) as usize],
         durability: match state / turns % 2 {
             0 => Durability::Full,
@@ -146,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_promise_is_read_as_it_was_written() {
+    fn a_promise_round_trips() {
         let name = |floor| Name { floor, ceiling: floor + 1, may_be_free: floor == 7 };
         let promise = Promise {
             file: name(7),

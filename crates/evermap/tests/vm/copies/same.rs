@@ -1,4 +1,4 @@
-//! Two files, two trees: are they the same, in everything that a copy keeps?
+//! Compares two files or two trees in everything that a copy preserves.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Whether two files have the same bytes, all of them.
+/// Returns true if two files have the same contents.
 pub fn are_equal(a: &Path, b: &Path) -> Result<bool, String> {
     const BLOCK: u64 = 256 * 1024;
     let [a, b] = [a, b].map(|path| File::open(path).map_err(|e| format!("{path:?}: {e}")));
@@ -33,7 +33,7 @@ fn names(directory: &Path) -> Result<BTreeSet<OsString>, String> {
     entries.map(|entry| entry.map(|entry| entry.file_name()).map_err(|e| e.to_string())).collect()
 }
 
-/// Owner, mode and time of the last change of the contents.
+/// Returns owner, mode and modification time.
 pub fn same_attributes(source: &Path, target: &Path) -> Result<(), String> {
     let of = |path: &Path| path.symlink_metadata().map_err(|e| format!("{path:?}: {e}"));
     let kept = |at: &Metadata| (at.uid(), at.gid(), at.mode(), at.mtime(), at.mtime_nsec());
@@ -44,7 +44,7 @@ pub fn same_attributes(source: &Path, target: &Path) -> Result<(), String> {
     }
 }
 
-/// Says where `target` is not what `source` is.
+/// Returns how `target` differs from `source`.
 pub fn check_same(source: &Path, target: &Path) -> Result<(), String> {
     same_attributes(source, target)?;
     let metadata = source.symlink_metadata().map_err(|e| e.to_string())?;

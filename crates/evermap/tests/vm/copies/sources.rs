@@ -1,4 +1,4 @@
-//! The sources, made outside: a directory of them becomes a file system.
+//! Creates the sources outside the machine: a directory that becomes a file system.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -7,15 +7,16 @@ use std::path::Path;
 use super::{LONG_EVERY, TREE_EVERY};
 use crate::random::Random;
 
-/// Sizes of files: below and beyond a page, what is read and written at once, and a ring's buffer; most not of whole
-/// pages. Their number has no divisor in common with that of the manners of copying.
+/// Sizes of files: below and above a page, the size of one read or write, and a ring's buffer; most
+/// are not multiples of a page. Their number is coprime to the number of copy variants.
 const FILE_BYTES: [usize; 7] = [3_000, 4_096, 65_537, 300_000, (1 << 20) + 13, 500_000, 768 << 10];
-/// A file that is interrupted: data, a hole, data; and a hole at the end of every other one.
+/// Size of a file that is interrupted: data, a hole, data, and in every other one a hole at the
+/// end.
 const LONG_DATA_BYTES: u64 = 400 << 10;
 const LONG_HOLE_BYTES: u64 = 256 << 10;
 const LONG_MORE_BYTES: u64 = (500 << 10) + 7;
 
-/// Makes the sources of `states` states in an empty directory.
+/// Creates the sources of `states` states in an empty directory.
 pub fn make_sources(directory: &Path, states: u64) {
     for state in 1..=states {
         let bytes = FILE_BYTES[(state % FILE_BYTES.len() as u64) as usize];
@@ -32,7 +33,8 @@ pub fn make_sources(directory: &Path, states: u64) {
     }
 }
 
-/// Of no other state and file, and without a page of zeros; begins with the state's number.
+/// Returns contents unique to a state and file, without a page of zeros. They begin with the
+/// state's number.
 fn contents(state: u64, file: u64, bytes: usize) -> Vec<u8> {
     let mut random = Random::new(state << 20 | file << 8);
     let words = std::iter::once(state).chain(std::iter::repeat_with(move || random.next() | 1));
@@ -51,7 +53,8 @@ fn make_long(path: &Path, state: u64) {
     }
 }
 
-/// Small files in a few directories, a larger one, a hard and a symbolic link, an empty directory.
+/// Creates small files in a few directories, a larger one, a hard link, a symbolic link, and an
+/// empty directory.
 fn make_tree(path: &Path, state: u64) {
     for inner in ["first/inner", "second", "empty"] {
         fs::create_dir_all(path.join(inner)).unwrap();

@@ -1,11 +1,12 @@
-//! Jobs of lanes: the tests of `evermap-lane` that are for this machine only, and files that move to a tier on a disk that is recorded.
+//! Jobs for lanes: the tests of `evermap-lane` that need this machine, and files that move to a
+//! tier on a recorded disk.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use super::cuts::{self, Recorded};
+use super::crash_points::{self, Recorded};
 use super::marks::Marks;
 use super::{Orders, mount, write_back_every};
 use crate::layout::{Part, image_bytes};
@@ -14,13 +15,14 @@ use crate::states::say;
 /// The tests of `evermap-lane`.
 const LANE: &str = "/bin/lane";
 const MIB: u64 = 1 << 20;
-/// The files' and the tier's: of one disk, so that one recording orders what is written to both.
+/// The file systems of the files and of the tier. They share one disk, so that one recording orders
+/// the writes to both.
 pub const PARTS: [Part; 2] = [
     Part { offset: MIB, bytes: 12 * MIB, inodes: 128, place: "/mnt/files" },
     Part { offset: 13 * MIB, bytes: 12 * MIB, inodes: 128, place: "/mnt/tier" },
 ];
 
-/// Runs the tests whose names have what was ordered in them, none of which may be skipped.
+/// Runs the tests whose names contain the requested words. None of them may be skipped.
 pub fn tests(orders: &Orders) {
     match orders.text("groups") {
         Some("unified") => mount("cgroup2", "none", "rw", "/sys/fs/cgroup").unwrap(),
@@ -50,7 +52,7 @@ pub fn tests(orders: &Orders) {
     assert!(passed > 0, "no test was run");
 }
 
-/// Cpusets in a hierarchy of their own, of version 1; the rest in version 2.
+/// Mounts cpusets as a version 1 hierarchy, and the other controllers as version 2.
 fn mount_hybrid() -> Result<(), String> {
     mount("tmpfs", "none", "rw", "/sys/fs/cgroup")?;
     for name in ["cpuset", "unified"] {
@@ -60,7 +62,7 @@ fn mount_hybrid() -> Result<(), String> {
     mount("cgroup2", "none", "rw", "/sys/fs/cgroup/unified")
 }
 
-/// A program that this one talks with by lines.
+/// A program that exchanges lines with this one.
 struct Partner {
     child: Child,
     input: ChildStdin,
@@ -84,20 +86,21 @@ impl Partner {
         writeln!(self.input, "{line}").map_err(|e| format!("the program of lanes: {e}"))
     }
 
-    /// The next line that begins with one of these words; none when it has ended.
+    /// Returns the next line that begins with one of these words, or `None` at the end of the
+    /// output.
     fn hear(&mut self, words: &[&str]) -> Option<String> {
         let mut lines = self.lines.by_ref().map_while(Result::ok);
         lines.find(|line| words.iter().any(|word| line.starts_with(word)))
     }
 }
 
-/// Moves files to the tier and back, and writes into the recording of both what is promised.
+/// Moves files to the tier and back, and writes the promises into the recording of both.
 pub fn record() {
-    // Not so soon that it does what a move forgets.
+    // Late write-back, so that it does not hide a missing flush.
     write_back_every(50);
     for (part, device) in PARTS.iter().zip(["/dev/vda1", "/dev/vda2"]) {
         std::fs::create_dir_all(part.place).unwrap();
-        // Without the flushes that ext4 makes by itself for programs that rename and don't flush.
+        // Without the flushes that ext4 adds for programs that rename without a flush.
         mount("ext4", device, "commit=1,noauto_da_alloc", part.place).unwrap();
     }
     let mut marks = Marks::open("/dev/vda", image_bytes(&PARTS));
@@ -113,11 +116,11 @@ pub fn record() {
     say(&format!("report: {promises} promises of files that move, recorded in {seconds:.1} s"));
 }
 
-/// Cuts the recorded disk's power at many places and judges what is left of the files.
+/// Fails the recorded disk's power at many positions and judges the files.
 pub fn replay(orders: &Orders) {
     let recorded = Recorded { parts: &PARTS, log_device: "/dev/vdb", rounds: 8 };
     let mut partner = Partner::start("moved::judges");
-    let states = cuts::replay(orders, &recorded, &mut |promise, _| {
+    let states = crash_points::replay(orders, &recorded, &mut |promise, _| {
         partner.say(promise.unwrap_or("nothing"))?;
         let said = partner.hear(&["found ", "violation: "]);
         let said = said.ok_or("the program that judges has ended")?;

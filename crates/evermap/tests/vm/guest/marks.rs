@@ -1,12 +1,12 @@
-//! Promises among a recorded disk's writes: each is one direct write behind the file system, so it reaches the recording
-//! after what it speaks of, and before what is done next.
+//! Promises among a recorded disk's writes. Each is one direct write after the file system's end,
+//! so it enters the recording after the writes that it promises and before later ones.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use crate::disk_log::{SECTOR, mark_sector};
 
-/// Where promises are written.
+/// Device that promises are written to.
 pub struct Marks {
     disk: File,
     offset_bytes: u64,
@@ -20,9 +20,9 @@ impl Marks {
         Marks { disk, offset_bytes, memory: vec![0; 2 * SECTOR] }
     }
 
-    /// This is promised from now on.
+    /// Records a promise.
     pub fn write(&mut self, line: &str) {
-        // Direct I/O wants memory at a multiple of the sector size.
+        // Direct I/O needs memory that is aligned to the sector size.
         let aligned = self.memory.as_ptr().align_offset(SECTOR);
         let sector = &mut self.memory[aligned..aligned + SECTOR];
         sector.copy_from_slice(&mark_sector(line));

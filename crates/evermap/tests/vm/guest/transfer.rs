@@ -1,8 +1,8 @@
-//! Jobs of copies: made on a disk that is recorded, and judged after cuts of it.
+//! Jobs for copies: they are made on a recorded disk and judged after power failures.
 
 use std::time::Instant;
 
-use super::cuts::{self, Recorded};
+use super::crash_points::{self, Recorded};
 use super::marks::Marks;
 use super::{Orders, mount, write_back_every};
 use crate::copies::{Judged, Promise, SOURCES, TARGETS, make_copies};
@@ -11,15 +11,16 @@ use crate::states::say;
 
 /// The file system that copies go to.
 pub const PARTS: [Part; 1] = [Part::whole(16 << 20, 256)];
-/// Both machines have the sources' disk at the same place: its device is a part of what tells one source from another.
+/// Both machines have the sources' disk as the same device, because the device is part of a
+/// source's identity.
 const SOURCES_DEVICE: &str = "/dev/vdb";
 
-/// Copies, and writes into the same recording what is promised.
+/// Copies, and writes the promises into the same recording.
 pub fn record(orders: &Orders) {
-    // Not so soon that it does what a copy forgets.
+    // Late write-back, so that it does not hide a missing flush.
     write_back_every(50);
     mount("ext4", SOURCES_DEVICE, "ro", SOURCES).unwrap();
-    // Without the flushes that ext4 makes by itself for programs that rename and don't flush.
+    // Without the flushes that ext4 adds for programs that rename without a flush.
     mount("ext4", "/dev/vda", "commit=1,noauto_da_alloc", TARGETS).unwrap();
     let mut marks = Marks::open("/dev/vda", image_bytes(&PARTS));
     let started = Instant::now();
@@ -27,18 +28,21 @@ pub fn record(orders: &Orders) {
     say(&format!("report: copies recorded in {:.1} s", started.elapsed().as_secs_f64()));
 }
 
-/// Cuts the recorded disk's power at many places and judges what is left under the names.
+/// Fails the recorded disk's power at many positions and judges the copies.
 pub fn replay(orders: &Orders) {
     mount("ext4", SOURCES_DEVICE, "ro", SOURCES).unwrap();
     let recorded = Recorded { parts: &PARTS, log_device: "/dev/vdc", rounds: 8 };
     let mut judged = Judged::default();
-    let states = cuts::replay(orders, &recorded, &mut |promise, _| {
+    let states = crash_points::replay(orders, &recorded, &mut |promise, _| {
         judged.judge(promise.and_then(Promise::of_line).unwrap_or_default())
     });
     let Judged { resumed, early_trees, absent_trees } = judged;
     say(&format!(
-        "report: {states} different states found; {resumed} cuts left a part to be resumed, {absent_trees} \
+        "report: {states} different states found; {resumed} crash points left a part to resume, {absent_trees} \
          no tree, {early_trees} one that was not reported yet"
     ));
-    assert!(resumed > 0 || orders.text("cut").is_some(), "no cut left anything to be resumed");
+    assert!(
+        resumed > 0 || orders.text("crash_point").is_some(),
+        "no power failure left anything to resume"
+    );
 }

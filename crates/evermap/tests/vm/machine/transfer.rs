@@ -1,13 +1,13 @@
-//! Copies of files and trees, and power cuts around the moment when they get their names.
+//! Copies of files and trees, with power failures around the moment when they get their names.
 
 use std::path::Path;
 
-use super::power_cuts::PowerCuts;
+use super::power_failures::PowerFailures;
 use super::{Parts, make_file, make_file_system, number};
 use crate::copies::make_sources;
 use crate::guest::COPIES_PARTS;
 
-/// Room for the sources; what is not used is a hole.
+/// Maximum size of the sources; the unused rest is a hole.
 const SOURCES_BYTES: u64 = 256 << 20;
 
 fn states() -> u64 {
@@ -24,10 +24,9 @@ fn make_sources_disk(path: &Path) {
 
 #[test]
 #[ignore = "boots a machine: make test-vm"]
-fn a_power_cut_between_any_two_flushes_leaves_whole_copies_under_their_names_and_parts_to_go_on_with()
- {
+fn a_power_failure_between_any_two_flushes_leaves_complete_copies_and_resumable_parts() {
     let Some(parts) = Parts::find() else { return };
-    let cuts = PowerCuts {
+    let failures = PowerFailures {
         record: ("record-copies", vec![("states", states().to_string())]),
         replay: "replay-copies",
         parts: &COPIES_PARTS,
@@ -35,5 +34,5 @@ fn a_power_cut_between_any_two_flushes_leaves_whole_copies_under_their_names_and
         seconds: 90,
         only: "transfer",
     };
-    cuts.run(&parts);
+    failures.run(&parts);
 }

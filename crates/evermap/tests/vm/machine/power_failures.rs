@@ -1,4 +1,5 @@
-//! Power cuts from outside: one machine fills a disk that QEMU records, a second one cuts the recording and judges.
+//! Power failures from outside: one machine fills a disk that QEMU records; a second one replays
+//! the recording up to crash points and judges.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -9,23 +10,23 @@ use crate::disk_log::DiskLog;
 use crate::layout::{Part, image_bytes, partition_table};
 
 /// What is recorded and judged.
-pub struct PowerCuts {
-    /// The job of the first machine, and what it is told.
+pub struct PowerFailures {
+    /// Job of the first machine, and its arguments.
     pub record: (&'static str, Vec<(&'static str, String)>),
-    /// The job of the second one.
+    /// Job of the second machine.
     pub replay: &'static str,
-    /// The file systems on the disk that is recorded.
+    /// File systems on the recorded disk.
     pub parts: &'static [Part],
-    /// Makes a disk that both machines may read.
+    /// Adds a disk that both machines can read.
     pub further_disk: Option<fn(&Path)>,
-    /// How long is judged.
+    /// Duration of the judgement.
     pub seconds: u64,
-    /// The begin of the test's name, to have it run again alone.
+    /// Prefix of the test's name, to repeat it alone.
     pub only: &'static str,
 }
 
-impl PowerCuts {
-    /// Records, unless a recording was named; cuts and judges.
+impl PowerFailures {
+    /// Records, unless an existing recording was named; then replays and judges.
     pub fn run(&self, parts: &Parts) {
         let started = Instant::now();
         let kept = std::env::var_os("EVERMAP_VM_REPLAY").map(PathBuf::from);
@@ -45,7 +46,7 @@ impl PowerCuts {
         let flushes = (0..entries).filter(|i| parsed.is_flush(*i)).count();
         let marks = (0..entries).filter(|i| parsed.mark(*i).is_some()).count();
         println!("recorded: {entries} requests, {flushes} flushes, {marks} promises");
-        assert!(marks > 0 && flushes > marks / 2, "the recording is not of durable states");
+        assert!(marks > 0 && flushes > marks / 2, "the recording has no flushes");
         drop(parsed);
         let base = disk(&directory.join("base.img"), ",readonly=on");
         let disks = [base.to_vec(), further, disk(&log, ",readonly=on").to_vec()].concat();
@@ -54,11 +55,13 @@ impl PowerCuts {
             ("seed", seed().to_string()),
             ("seconds", number("EVERMAP_VM_SECONDS", self.seconds).to_string()),
         ];
-        orders.extend(std::env::var("EVERMAP_VM_CUT").ok().map(|cut| ("cut", cut)));
+        orders.extend(
+            std::env::var("EVERMAP_VM_CRASH_POINT").ok().map(|point| ("crash_point", point)),
+        );
         let judged = std::panic::catch_unwind(|| parts.boot(&[], &disks, &orders).finish());
         if let Err(failed) = judged {
             println!(
-                "once more: EVERMAP_VM_ONLY={} EVERMAP_VM_REPLAY={} EVERMAP_VM_CUT=ENTRY:SEED make test-vm",
+                "repeat with: EVERMAP_VM_ONLY={} EVERMAP_VM_REPLAY={} EVERMAP_VM_CRASH_POINT=ENTRY:SEED make test-vm",
                 self.only,
                 directory.display()
             );
@@ -67,10 +70,10 @@ impl PowerCuts {
         if kept.is_none() {
             std::fs::remove_dir_all(&directory).unwrap();
         }
-        println!("power cuts: {:.0} s", started.elapsed().as_secs_f64());
+        println!("power failures: {:.0} s", started.elapsed().as_secs_f64());
     }
 
-    /// Fills a recorded disk. Leaves `base.img`, as the disk was, and `disk.log`.
+    /// Fills a recorded disk. Leaves `base.img`, the initial disk, and `disk.log`.
     fn record(&self, parts: &Parts, directory: &Path, further: &[String]) {
         let [base, disk, log] =
             ["base.img", "disk.img", "disk.log"].map(|name| directory.join(name));

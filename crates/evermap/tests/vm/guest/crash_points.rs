@@ -1,5 +1,5 @@
-//! Power cuts: a recorded disk is brought to where it was at some moment, as far as it was flushed then and with
-//! some of what was in flight, is mounted, and judged.
+//! Power failures: replays a recorded disk up to a crash point, with all flushed writes and some of
+//! the later ones, mounts it, and judges it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,35 +14,36 @@ use crate::layout::{Part, image_bytes};
 use crate::random::Random;
 use crate::states::say;
 
-/// Judges what is mounted by the last promise, if one was made; gives the number of the state that it found.
+/// Judges the mounted store by the last promise, if there is one. Returns the number of the state.
 pub type Judge<'a> = dyn FnMut(Option<&str>, &mut Random) -> Result<u64, String> + 'a;
 
-/// A recording: the disk as it was before is `/dev/vda`.
+/// A recording. The initial disk is `/dev/vda`.
 pub struct Recorded {
-    /// Its file systems; marks lie behind them.
+    /// Its file systems; marks are stored after them.
     pub parts: &'static [Part],
-    /// What it was sent since.
+    /// All writes since.
     pub log_device: &'static str,
-    /// Rounds that cut between all flushes: each goes through the whole recording.
+    /// Number of rounds that cover all flushes. Each round goes through the whole recording.
     pub rounds: usize,
 }
 
-/// A place in a log at which the power is cut, and the seed of what is left of the last writes.
+/// A crash point in a log, and the seed for the writes after the last flush.
 #[derive(Clone, Copy, Debug)]
-struct Cut {
+struct CrashPoint {
     entry: usize,
     seed: u64,
 }
 
-impl Cut {
-    /// From `ENTRY:SEED`.
-    fn parse(text: &str) -> Cut {
+impl CrashPoint {
+    /// Parses `ENTRY:SEED`.
+    fn parse(text: &str) -> CrashPoint {
         let (entry, seed) = text.split_once(':').unwrap();
-        Cut { entry: entry.parse().unwrap(), seed: seed.parse().unwrap() }
+        CrashPoint { entry: entry.parse().unwrap(), seed: seed.parse().unwrap() }
     }
 }
 
-/// Cuts until the time that was ordered is over, and says how many different states were found. Panics if there was a violation.
+/// Explores crash points until the requested time is over, and prints the number of different
+/// states. Panics after a violation.
 pub fn replay(orders: &Orders, recorded: &Recorded, judge: &mut Judge<'_>) -> usize {
     let image_bytes = image_bytes(recorded.parts);
     let mut base = vec![0; image_bytes as usize];
@@ -51,7 +52,7 @@ pub fn replay(orders: &Orders, recorded: &Recorded, judge: &mut Judge<'_>) -> us
     File::open(recorded.log_device).unwrap().read_to_end(&mut bytes).unwrap();
     let mut log = DiskLog::parse(bytes).unwrap();
     log.begins = recorded.parts.iter().map(|part| part.offset as usize / SECTOR).collect();
-    let only = orders.text("cut").map(Cut::parse);
+    let only = orders.text("crash_point").map(CrashPoint::parse);
     let deadline = Instant::now() + Duration::from_secs(orders.number("seconds"));
     let mut random = Random::new(orders.number("seed"));
     let mut bench = Bench {
@@ -65,11 +66,11 @@ pub fn replay(orders: &Orders, recorded: &Recorded, judge: &mut Judge<'_>) -> us
         judge,
     };
     let mut violations = 0;
-    // Each round goes through the whole recording and cuts once between every so many flushes; as
-    // many rounds make all of them. On and on until the time is over.
+    // Each round goes through the whole recording with one crash point per group of flushes.
+    // Together, `rounds` rounds cover all flushes. Repeat until the time is over.
     for round in 0.. {
-        let cuts = match only {
-            Some(cut) if round == 0 => vec![cut],
+        let points = match only {
+            Some(point) if round == 0 => vec![point],
             None if Instant::now() < deadline => {
                 plan(&log, &mut random, round % recorded.rounds, recorded.rounds)
             }
@@ -78,47 +79,47 @@ pub fn replay(orders: &Orders, recorded: &Recorded, judge: &mut Judge<'_>) -> us
         let mut image = base.clone();
         let mut done = 0;
         let mut promise = None;
-        for cut in cuts {
+        for point in points {
             if only.is_none() && Instant::now() > deadline {
                 break;
             }
-            let flushed = (done..cut.entry).rev().find(|i| log.is_flush(*i)).unwrap_or(done);
+            let flushed = (done..point.entry).rev().find(|i| log.is_flush(*i)).unwrap_or(done);
             (done..flushed).for_each(|i| log.apply(i, &mut image).unwrap());
-            promise = (done..cut.entry).filter_map(|i| log.mark(i)).next_back().or(promise);
+            promise = (done..point.entry).filter_map(|i| log.mark(i)).next_back().or(promise);
             done = flushed;
-            if let Err(why) = bench.cut(&image, flushed, cut, promise) {
+            if let Err(why) = bench.judge_at(&image, flushed, point, promise) {
                 violations += 1;
-                say(&format!("violation: cut {}:{}: {why}", cut.entry, cut.seed));
+                say(&format!("violation: crash point {}:{}: {why}", point.entry, point.seed));
             }
         }
     }
     let (judged, in_flight) = (bench.judged, bench.in_flight);
     say(&format!(
-        "report: {judged} cuts judged, {in_flight} of them with writes in flight; {violations} violations"
+        "report: {judged} crash points judged, {in_flight} of them with writes in flight; {violations} violations"
     ));
     assert_eq!(violations, 0);
     assert!(judged > 0);
     bench.found.len()
 }
 
-/// One cut between any two flushes, in order: those of one round.
-fn plan(log: &DiskLog, random: &mut Random, round: usize, rounds: usize) -> Vec<Cut> {
+/// Returns the crash points of one round, in order.
+fn plan(log: &DiskLog, random: &mut Random, round: usize, rounds: usize) -> Vec<CrashPoint> {
     let flushes = (0..log.entries.len()).filter(|i| log.is_flush(*i));
-    let mut cuts = Vec::new();
+    let mut points = Vec::new();
     let mut start = 0;
     for end in flushes.chain([log.entries.len()]) {
-        // At least the flush before is done; at most everything up to the next one is sent.
+        // After the previous flush, and at most before the next one.
         let entry = start + random.below((end - start) as u64 + 1) as usize;
-        cuts.push(Cut { entry, seed: random.next() });
+        points.push(CrashPoint { entry, seed: random.next() });
         start = end + 1;
     }
-    cuts.into_iter().skip(round).step_by(rounds).collect()
+    points.into_iter().skip(round).step_by(rounds).collect()
 }
 
-/// Where cut disks are judged.
+/// Judges disks after a power failure.
 struct Bench<'a, 'j> {
     log: &'a DiskLog,
-    /// Cuts with writes that no flush had followed.
+    /// Crash points with writes that no flush had followed.
     in_flight: u64,
     judged: u64,
     found: BTreeMap<u64, u64>,
@@ -128,7 +129,7 @@ struct Bench<'a, 'j> {
     judge: &'a mut Judge<'j>,
 }
 
-/// How a file system of a cut disk is mounted, again and again.
+/// Mounts the file systems of a disk after a power failure, repeatedly.
 struct Mounts {
     device: String,
     options: &'static str,
@@ -136,7 +137,7 @@ struct Mounts {
 }
 
 impl Mounts {
-    /// Once the disk is there.
+    /// Prepares the mount point. The disk must exist.
     fn of(part: &Part) -> Mounts {
         if part.offset == 0 {
             return Mounts { device: Disk::PATH.into(), options: "loop", place: part.place };
@@ -152,7 +153,7 @@ impl Mounts {
         mount("ext4", &self.device, self.options, self.place)
     }
 
-    /// What the mount has set up for itself goes with it.
+    /// Unmounting discards the mount's own state.
     fn unmount(&self) -> Result<(), String> {
         match self.options {
             "loop" => run("/bin/umount", &["-d", self.place]),
@@ -161,7 +162,7 @@ impl Mounts {
     }
 }
 
-/// The file that a cut disk is mounted from.
+/// File with the disk that is mounted.
 struct Disk {
     file: File,
     now: Vec<u8>,
@@ -178,7 +179,7 @@ impl Disk {
         Disk { file, now: vec![0; bytes as usize] }
     }
 
-    /// Writes what differs: the emulated processor takes most of a second for the whole.
+    /// Writes only differences: the emulated processor takes most of a second for the whole disk.
     fn set(&mut self, wanted: &[u8]) -> Result<(), String> {
         const BLOCK: usize = 64 * 1024;
         self.file.read_exact_at(&mut self.now, 0).map_err(|e| e.to_string())?;
@@ -192,19 +193,19 @@ impl Disk {
 }
 
 impl Bench<'_, '_> {
-    fn cut(
+    fn judge_at(
         &mut self,
         flushed: &[u8],
         from: usize,
-        cut: Cut,
+        point: CrashPoint,
         promise: Option<&str>,
     ) -> Result<(), String> {
-        let mut random = Random::new(cut.seed);
+        let mut random = Random::new(point.seed);
         self.wanted.copy_from_slice(flushed);
         // The flush itself changes nothing.
-        let from = if from < cut.entry && self.log.is_flush(from) { from + 1 } else { from };
-        self.log.apply_some(from..cut.entry, &mut self.wanted, &mut random)?;
-        self.in_flight += u64::from(from < cut.entry);
+        let from = if from < point.entry && self.log.is_flush(from) { from + 1 } else { from };
+        self.log.apply_some(from..point.entry, &mut self.wanted, &mut random)?;
+        self.in_flight += u64::from(from < point.entry);
         self.disk.set(&self.wanted)?;
         self.mounts.iter().try_for_each(Mounts::mount)?;
         let judge = std::panic::AssertUnwindSafe(|| (self.judge)(promise, &mut random));
@@ -212,7 +213,7 @@ impl Bench<'_, '_> {
         self.mounts.iter().try_for_each(Mounts::unmount)?;
         self.judged += 1;
         if self.judged.is_multiple_of(100) {
-            say(&format!("progress: {} cuts, at entry {}", self.judged, cut.entry));
+            say(&format!("progress: {} crash points, at entry {}", self.judged, point.entry));
         }
         let found = judged.unwrap_or_else(|_| Err("the judge panicked".to_string()))?;
         *self.found.entry(found).or_default() += 1;
