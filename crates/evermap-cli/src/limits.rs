@@ -59,11 +59,11 @@ pub fn read_all(
     Ok(bytes)
 }
 
-/// Reads a text to its end: a file of choices, a list. A device or a pipe has no length, so its bytes are counted as they
-/// are read.
+/// Reads a text, such as a file of options or a list, to its end. A device or a pipe has no length,
+/// so its bytes are counted as they are read.
 ///
 /// # Errors
-/// `Source` when it cannot be read, is no UTF-8, or has more than `bytes_max` bytes.
+/// `Source` if it cannot be read, is not UTF-8, or has more than `bytes_max` bytes.
 pub fn read_text(path: &Path, source: impl Read, bytes_max: u64) -> Result<String, Failure> {
     let failed = |source| Failure::Source { path: path.to_path_buf(), source };
     let mut text = Vec::new();

@@ -53,7 +53,7 @@ pub fn ensure_stack_space() {
 const THREAD_STACK_BYTES: usize = 8 << 20;
 
 /// Runs the command. If a limit (`ulimit -s`) leaves the first thread less stack than the command
-/// takes, another thread runs it, whose stack is a mapping of its own. One system call.
+/// takes, another thread with a larger stack runs it. Costs one system call.
 pub fn with_enough_stack(command: fn() -> ExitCode) -> ExitCode {
     match getrlimit(Resource::Stack).current {
         Some(bytes) if bytes < 2 * STACK_BYTES as u64 => {}

@@ -38,8 +38,8 @@ pub struct FileName {
 impl FileName {
     /// Returns the name of the document of `file` in the store at `directory`.
     ///
-    /// # Errors
-    /// `Usage` for a path that is too long, not UTF-8, or contains control characters; `Source` if the
+    /// `Usage` for a path that is too long, not UTF-8, or contains control characters; `Source` if
+    /// the current directory cannot be read.
     /// current directory cannot be read.
     pub fn of(directory: &Path, file: &Path) -> Result<FileName, Failure> {
         let failed = |source| Failure::Source { path: file.to_path_buf(), source };

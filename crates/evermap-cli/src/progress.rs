@@ -56,7 +56,7 @@ impl Progress {
             });
             Some((stop, thread.ok()?))
         };
-        // Best effort: without a thread there is no bar.
+        // Best effort: if the thread cannot start, no bar is shown.
         let drawer = if wanted { start() } else { None };
         Progress { position_bytes: Arc::default(), drawer }
     }

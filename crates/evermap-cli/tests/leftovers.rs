@@ -1,5 +1,5 @@
-//! Temporary files and directories of commands that fail or are killed are gone at once, or with the next
-//! command of the kind.
+//! Temporary files and directories of commands that fail or are killed are removed at once, or by
+//! the next command of the same kind.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Place, Ran, set_age};
 
-/// A command gets so many descriptors at most here, and so it fails at each call that needs a new one.
+/// Maximum number of descriptors of a command here, so it fails at each call that needs one more.
 const DESCRIPTORS_MAX: usize = 40;
 
 fn names(place: &Place) -> Vec<String> {

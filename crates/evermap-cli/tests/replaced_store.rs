@@ -1,10 +1,10 @@
-//! Every verb that reads works beside a replacement of the whole store, by `restore --force`, by a rebase
-//! and by `mv`: it never fails, never misses a document that both stores have, and never reads the
+//! Runs every reading verb while the whole store is replaced, by `restore --force`, by a rebase and
+//! by `mv`. A verb never fails, never misses a document that both stores have, and never reads the
 //! catalog of one store and an object of the other.
 //!
 //! Each reader is held before each of its system calls while the store is replaced.
-//! `EVERMAP_REPLACE_EVERY=1` tries every call of every verb, and `EVERMAP_RACE_SECONDS` sets how long the
-//! race takes.
+//! `EVERMAP_REPLACE_EVERY=1` tries every call of every verb, and `EVERMAP_RACE_SECONDS` sets the
+//! duration of the race.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -21,9 +21,9 @@ use evermap::tools::{BackupOptions, RebaseOptions, rebase, restore};
 use evermap::{Error, PVec, Store};
 
 const NAME: &str = "page";
-/// Paragraphs of the document in each of the two stores.
+/// Number of paragraphs of the document in each of the two stores.
 const PARAGRAPHS: [usize; 2] = [2, 3];
-/// Verbs that read. `DEST` becomes a new name each time.
+/// Verbs that read. `DEST` is replaced by a new name each time.
 const READERS: [&[&str]; 10] = [
     &["query", NAME, "p", "--count"],
     &["ls"],
@@ -36,7 +36,7 @@ const READERS: [&[&str]; 10] = [
     &["check"],
     &["backup", "DEST"],
 ];
-/// One call of so many is tried, and every call of the first reader beside `restore --force`.
+/// One in this many calls is tried, and every call of the first reader with `restore --force`.
 const EVERY: usize = 11;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ enum Way {
     Move,
 }
 
-/// A store, two backups of it at different states, and a second store to move there.
+/// A store, two backups of it in different states, and a second store to move into its place.
 struct Stores {
     place: Place,
     turn: AtomicUsize,
@@ -75,7 +75,7 @@ impl Stores {
         self.place.path(name)
     }
 
-    /// Replaces the store. False if the command refuses since the store is in use.
+    /// Replaces the store. Returns false if the command refuses because the store is in use.
     fn replace(&self, way: Way) -> bool {
         let store = self.place.store();
         match way {
@@ -93,7 +93,7 @@ impl Stores {
                 is_done(done.map(drop))
             }
             Way::Move => {
-                // A reader that is stopped cannot see that there is no store in between.
+                // A stopped reader cannot see the moment without a store.
                 std::fs::rename(&store, self.path("aside")).unwrap();
                 std::fs::rename(self.path("second"), &store).unwrap();
                 std::fs::rename(self.path("aside"), self.path("second")).unwrap();
@@ -102,7 +102,7 @@ impl Stores {
         }
     }
 
-    /// A verb with its arguments, and what it writes.
+    /// A verb with its arguments, and its output.
     fn verb(&self, verb: &[&str]) -> (Vec<String>, Option<PathBuf>) {
         let number = self.destinations.fetch_add(1, Ordering::Relaxed);
         let destination = self.path(&format!("written-{number}"));
@@ -123,7 +123,7 @@ fn is_done(replaced: Result<(), Error>) -> bool {
     }
 }
 
-/// What is wrong with what a reader said; nothing if it is what one of the two stores has.
+/// Returns why the output of a reader is wrong, or `None` if it matches one of the two stores.
 fn wrong(verb: &[&str], ran: &Ran, written: Option<&Path>) -> Option<String> {
     let says = match verb[0] {
         "query" => PARAGRAPHS.iter().any(|count| ran.out == format!("{count}\n")),
@@ -149,7 +149,7 @@ fn number_of(variable: &str) -> Option<f64> {
 }
 
 #[test]
-fn a_reader_that_is_held_at_any_call_while_the_store_is_replaced_reads_one_of_the_two() {
+fn a_reader_held_at_any_call_while_the_store_is_replaced_reads_one_of_the_two() {
     let stores = Stores::new();
     if !held::can_hold() {
         return eprintln!("SKIPPED: processes cannot be traced here");
@@ -189,7 +189,7 @@ fn a_reader_that_is_held_at_any_call_while_the_store_is_replaced_reads_one_of_th
 }
 
 #[test]
-fn what_is_committed_beside_a_rebase_is_there_when_it_has_ended() {
+fn commits_during_a_rebase_are_kept() {
     if !held::can_hold() {
         return eprintln!("SKIPPED: processes cannot be traced here");
     }
@@ -221,13 +221,13 @@ fn what_is_committed_beside_a_rebase_is_there_when_it_has_ended() {
             (ran, writer.map(|writer| writer.join().unwrap()))
         });
         let (ran, changed) = ran;
-        // It is refused if somebody uses the store, or did so meanwhile.
+        // The rebase is refused if a process uses the store or has used it since the start.
         assert!([0, 4].contains(&ran.ran.code), "call {call} ({}): {:?}", ran.call, ran.ran);
         rebased += usize::from(ran.ran.code == 0);
         let store = Store::open(path).unwrap();
         let numbers = store.read::<PVec<u64>>("numbers").unwrap();
         match changed {
-            // What was acknowledged is there.
+            // Acknowledged commits are there.
             Some(Ok(())) if makes => {
                 let name = format!("made-{number}");
                 assert!(
@@ -237,7 +237,7 @@ fn what_is_committed_beside_a_rebase_is_there_when_it_has_ended() {
                     ran.ran
                 );
                 assert_eq!(*store.read::<PVec<u64>>(&name).unwrap(), [7]);
-                // Each object costs a rebase more calls.
+                // Each object adds calls to a rebase.
                 store.remove(&name).unwrap();
                 made += 1;
             }

@@ -147,7 +147,7 @@ fn a_restore_killed_or_failed_at_any_call_leaves_the_old_store_or_the_new_one() 
         if !is_kill {
             failed += usize::from(ran.code != 0);
             assert!(ran.code >= 0, "{inject}: a signal: {ran:?}");
-            // What was done is done when only the report of it fails.
+            // The restore is complete even if only its report fails.
             let is_done = ran.code == 0 || ran.err.contains("cannot write the output");
             assert_eq!(is_done, found == new, "{inject}: {found} after {ran:?}");
             if ran.code != 0 {

@@ -55,7 +55,8 @@ fn a_hanging_test_is_ended_with_its_children_and_named() {
         return;
     }
     let since = Instant::now();
-    // No other process sleeps for just so long. One child has a session of its own, and all ignore what can be ignored.
+    // No other process sleeps for exactly this time. One child has its own session, and all
+    // children ignore every signal that can be ignored.
     let time = format!("60.{}", std::process::id());
     let hang = format!("trap '' TERM INT HUP; sleep {time} & setsid sleep {time} & sleep {time}");
     let ran = run("true", 1, &hang);

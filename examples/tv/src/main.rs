@@ -100,7 +100,7 @@ struct Common {
     /// Paint the first frame even if it is stored
     #[arg(long)]
     repaint: bool,
-    /// Store to use; default: `tv.store` beside the XML files
+    /// Store to use; default: `tv.store` next to the XML files
     #[arg(long)]
     store: Option<PathBuf>,
     /// Screen to show: home, posters, guide, or a menu

@@ -48,8 +48,8 @@ struct Exported<'a> {
     pointers_elsewhere: u64,
 }
 
-/// Removes the temporary files of exports that were killed: those that nobody has locked. A young one may
-/// not be locked yet. It is no failure if that is not possible.
+/// Removes the temporary files of killed exports, which are not locked. A new one may not be locked
+/// yet. Errors are ignored.
 fn remove_leftovers(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let names = entries.filter_map(Result::ok).filter(|entry| {

@@ -7,21 +7,21 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use crate::common::Ran;
 
-/// The program is killed by SIGALRM after so many seconds.
+/// SIGALRM kills the program after this many seconds.
 const SECONDS_MAX: u32 = 60;
-/// What `waitpid` gives for a stop at a system call.
+/// Status from `waitpid` for a stop at a system call.
 const AT_CALL: i32 = libc::SIGTRAP | 0x80;
 
 /// A program that has ended.
 pub struct Held {
     pub ran: Ran,
-    /// False if it ended before the call.
+    /// False if the program ended before the call.
     pub was_held: bool,
-    /// The call that it was held before.
+    /// The call before which it was held.
     pub call: String,
 }
 
-/// May this process trace its children?
+/// Returns true if this process may trace its children.
 pub fn can_hold() -> bool {
     let mut child = match traced(Command::new("true")).spawn() {
         Ok(child) => child,
@@ -33,9 +33,10 @@ pub fn can_hold() -> bool {
     stopped
 }
 
-/// Runs a program, and calls `meanwhile` while it is held before its system call of this number. Calls are
-/// counted from the first one that has a path with `path` in it: the loader's are not.
-pub fn hold_at(command: Command, path: &str, number: usize, meanwhile: impl FnOnce()) -> Held {
+/// Runs a program, and calls `replace` while it is held before its system call of this number.
+/// Calls are counted from the first one that has a path with `path` in it, which skips those of the
+/// loader.
+pub fn hold_at(command: Command, path: &str, number: usize, replace: impl FnOnce()) -> Held {
     let mut command = traced(command);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
@@ -43,10 +44,10 @@ pub fn hold_at(command: Command, path: &str, number: usize, meanwhile: impl FnOn
     let memory = std::fs::File::open(format!("/proc/{process}/mem")).unwrap();
     wait(process).unwrap();
     request(libc::PTRACE_SETOPTIONS, process, libc::PTRACE_O_TRACESYSGOOD as usize).unwrap();
-    let (mut meanwhile, mut counted, mut call) = (Some(meanwhile), None, String::new());
+    let (mut replace, mut counted, mut call) = (Some(replace), None, String::new());
     let mut signal = 0;
     let status = loop {
-        let until = if meanwhile.is_some() { libc::PTRACE_SYSCALL } else { libc::PTRACE_CONT };
+        let until = if replace.is_some() { libc::PTRACE_SYSCALL } else { libc::PTRACE_CONT };
         request(until, process, signal as usize).unwrap();
         let status = wait(process).unwrap();
         match status.stopped_signal() {
@@ -64,18 +65,18 @@ pub fn hold_at(command: Command, path: &str, number: usize, meanwhile: impl FnOn
             counted = Some(at);
             if at == number {
                 call = format!("{} {:?}", entered.number, entered.path(&memory));
-                if let Some(meanwhile) = meanwhile.take() {
-                    meanwhile();
+                if let Some(replace) = replace.take() {
+                    replace();
                 }
             }
         }
     };
-    Held { ran: ended(child, status), was_held: meanwhile.is_none(), call }
+    Held { ran: ended(child, status), was_held: replace.is_none(), call }
 }
 
 fn traced(mut command: Command) -> Command {
     let trace = || {
-        // SAFETY: both calls are safe between fork and exec, and change this process alone.
+        // SAFETY: both calls are allowed between fork and exec, and change only this process.
         unsafe {
             libc::alarm(SECONDS_MAX);
             match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
@@ -89,33 +90,33 @@ fn traced(mut command: Command) -> Command {
     command
 }
 
-/// Waits for the next stop or the end. SIGALRM ends what hangs.
+/// Waits for the next stop or the end. SIGALRM kills a program that hangs.
 fn wait(process: i32) -> Option<ExitStatus> {
     let mut status = 0;
-    // SAFETY: the status is ours to write.
+    // SAFETY: the status is a local variable.
     let waited = unsafe { libc::waitpid(process, &raw mut status, 0) };
     (waited == process).then(|| ExitStatus::from_raw(status))
 }
 
 fn request(what: libc::c_uint, process: i32, data: usize) -> io::Result<()> {
-    // SAFETY: none of the requests that are made here touches memory of this process.
+    // SAFETY: none of these requests accesses memory of this process.
     match unsafe { libc::ptrace(what, process, 0usize, data) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// A system call that is about to be done.
+/// A system call that is about to be made.
 struct Entered {
     number: u64,
     arguments: [u64; 6],
 }
 
 impl Entered {
-    /// The call that the process is stopped before; `None` if it is stopped behind one.
+    /// Returns the call before which the process is stopped, or `None` if it is stopped after one.
     fn of(process: i32) -> Option<Entered> {
         const ENTRY: u8 = 1;
-        // The head has 24 bytes; behind it are the number and the arguments.
+        // A head of 24 bytes, then the number and the arguments.
         let mut info = [0u64; 11];
         let (size, to) = (size_of_val(&info), info.as_mut_ptr());
         // SAFETY: the kernel writes no more than `size` bytes.
@@ -127,7 +128,7 @@ impl Entered {
         Some(Entered { number: info[3], arguments })
     }
 
-    /// The path that the call is about.
+    /// Returns the path argument of the call.
     fn path(&self, memory: &std::fs::File) -> Option<String> {
         let calls = [libc::SYS_openat, libc::SYS_newfstatat, libc::SYS_statx];
         if !calls.contains(&(self.number as i64)) {
@@ -140,7 +141,7 @@ impl Entered {
     }
 }
 
-/// What a program left that has ended.
+/// Reads the output of a program that has ended.
 fn ended(mut child: std::process::Child, status: ExitStatus) -> Ran {
     let text = |pipe: Option<&mut dyn io::Read>| {
         let mut text = Vec::new();

@@ -85,7 +85,7 @@ struct Apply {
     #[command(flatten)]
     chosen: Chosen,
     /// Remove originals of moved files once their copies were read back; otherwise they are kept
-    /// beside the links
+    /// next to the links
     #[arg(long)]
     commit: bool,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use super::inputs::write;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Reproduce a published study: its figures, and its numbers beside the model's
+/// Reproduce a published study: its figures, and its numbers next to the model's
 ///
 /// For each number it shows whether parameters were fitted to it (fitted), it results without such
 /// parameters (follows), or it cannot be matched, and why. Writes figures and tables to a

@@ -54,7 +54,7 @@ fn object_of(application: &ApplicationId, name: &str) -> Result<ObjectName, Fail
 /// Maximum length of a module. Compiling takes about ten times as much memory.
 const MODULE_BYTES_MAX: u64 = 256 << 20;
 
-/// Reads the bytes of a module or a signature from a regular file, or from the standard input for `-`.
+/// Reads a module or a signature from a regular file, or from the standard input for `-`.
 fn read_module(path: &Path) -> Result<Vec<u8>, Failure> {
     let of_file = |source| Failure::Source { path: path.to_path_buf(), source };
     let refused = |why: &str| of_file(std::io::Error::other(why));
