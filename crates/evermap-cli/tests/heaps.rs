@@ -178,7 +178,7 @@ fn files_that_cannot_be_written_or_read_are_reported_with_a_remedy() {
     place.fails(3, "cannot write nodir/x: directory", &["map", "raw", "--svg", "nodir/x"]);
     place.fails(2, "cannot read store: it is a directory", &["import", "store", "x"]);
     place.fails(3, "cannot read a.html/x", &["import", "a.html/x", "x"]);
-    place.fails(9, "a.html is no directory", &["backup", "a.html/copy"]);
+    place.fails(9, "a.html is not a directory", &["backup", "a.html/copy"]);
     at(&place, "new", &["restore", "nothing"]).failed(3, "no backup at nothing");
     // Failed calls leave nothing.
     let mut left: Vec<_> = std::fs::read_dir(place.path(""))
@@ -237,7 +237,7 @@ fn a_rebase_to_the_addresses_of_another_store_needs_force() {
     // The same first address, and a partial overlap.
     for to in [base, &format!("{below:#x}")] {
         let ran = place.run(&["rebase", "--to", to]);
-        assert!(ran.err.contains("/other, as your arena registry has it"), "{ran:?}");
+        assert!(ran.err.contains("/other, according to your arena registry"), "{ran:?}");
         ran.failed(4, "with force");
         let planned = place.ok(&["rebase", "--to", to, "--dry-run"]);
         assert!(planned.contains("warning: store ") && planned.contains("/other has"), "{planned}");
@@ -249,7 +249,7 @@ fn a_rebase_to_the_addresses_of_another_store_needs_force() {
     let forced = place.ok(&["rebase", "--to", base, "--force"]);
     assert!(forced.contains("no process can have both open"), "{forced}");
     assert!(place.ok(&["check"]).ends_with("nothing found\n"));
-    place.fails(2, "this store is there already", &["rebase", "--to", base]);
+    place.fails(2, "this store is already there", &["rebase", "--to", base]);
     place.ok(&["rebase", "--undo"]);
     // The addresses of a removed store are free.
     std::fs::remove_dir_all(place.path("other")).expect("removed");

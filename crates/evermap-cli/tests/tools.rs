@@ -138,13 +138,13 @@ fn wrong_paths_change_nothing_and_are_reported_with_a_remedy() {
     }
     let inside = place.store().join("in");
     let inside = inside.to_str().expect("a path of the test");
-    place.fails(9, "lies inside of", &["backup", inside]);
+    place.fails(9, "is inside", &["backup", inside]);
     place.ok(&["backup", "copy"]);
-    at(&place, "copy/in", &["restore", "copy"]).failed(9, "lies inside of copy");
+    at(&place, "copy/in", &["restore", "copy"]).failed(9, "is inside copy");
     at(&place, "copy", &["restore", "copy", "--force"]).failed(9, "is the same as copy");
     at(&place, "file", &["restore", "copy"]).failed(9, "--force");
     at(&place, "file", &["restore", "copy", "--force"]).failed(9, "Not a directory");
-    at(&place, "letters", &["restore", "copy", "--force"]).failed(9, "no part of a store");
+    at(&place, "letters", &["restore", "copy", "--force"]).failed(9, "not part of a store");
     assert_eq!(std::fs::read(place.path("letters/dear")).expect("still there"), b"text");
     assert!(place.ok(&["check"]).ends_with("nothing found\n"));
 }

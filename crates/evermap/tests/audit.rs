@@ -219,8 +219,8 @@ fn each_kind_of_pointer_is_reported_with_its_path() {
         (PointerKind::Foreign, 8, ""),
         (PointerKind::OtherObject, 16, "object `other`"),
         (PointerKind::Dangling, 24, "nothing is allocated"),
-        (PointerKind::Metadata, 32, "bookkeeping"),
-        (PointerKind::NoObject, 40, "no object has"),
+        (PointerKind::Metadata, 32, "metadata"),
+        (PointerKind::NoObject, 40, "belong to no object"),
     ] {
         let found =
             report.findings.iter().find(|f| f.kind == kind).unwrap_or_else(|| panic!("{kind}"));

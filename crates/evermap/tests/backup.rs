@@ -279,26 +279,26 @@ fn backups_are_never_nested_and_only_a_store_is_replaced() {
     for to in
         [path.join("in"), path.join("objects/deep/in"), at("detour/in"), path.join("objects/../in")]
     {
-        refused(backup(&path, &to, &options), "lies inside of");
+        refused(backup(&path, &to, &options), "is inside");
     }
-    refused(backup(&path, at("dangling"), &options), "something");
+    refused(backup(&path, at("dangling"), &options), "already exists");
     let copy = at("copy");
     backup(&path, &copy, &options).unwrap();
-    refused(restore(&copy, copy.join("in"), false, &options), "lies inside of");
+    refused(restore(&copy, copy.join("in"), false, &options), "is inside");
     refused(restore(&copy, &copy, true, &options), "is the same as");
     // It would be deleted with the store that it replaces.
     common::copy_store(&copy, &path.join("repair-copy"));
-    refused(restore(path.join("repair-copy"), &path, true, &options), "lies inside of");
+    refused(restore(path.join("repair-copy"), &path, true, &options), "is inside");
     std::os::unix::fs::symlink(&path, at("link")).unwrap();
     refused(restore(&copy, at("link"), true, &options), "a symbolic link");
     let home = at("home");
     std::fs::create_dir(&home).unwrap();
     std::fs::write(home.join("letter"), "dear").unwrap();
     std::fs::write(at("file"), "dear").unwrap();
-    refused(restore(&copy, &home, true, &options), "`letter`, which is no part of a store");
+    refused(restore(&copy, &home, true, &options), "`letter`, which is not part of a store");
     refused(restore(&copy, at("file"), true, &options), "Not a directory");
     std::fs::write(path.join("note"), "mine").unwrap();
-    refused(restore(&copy, &path, true, &options), "`note`, which is no part of a store");
+    refused(restore(&copy, &path, true, &options), "`note`, which is not part of a store");
     std::fs::remove_file(path.join("note")).unwrap();
     std::fs::remove_dir_all(path.join("repair-copy")).unwrap();
     let all = ["copy", "dangling", "detour", "file", "home", "link", "store"];

@@ -308,8 +308,8 @@ fn damage_to_whole_files_is_reported_by_name() {
     type Change = fn(&mut Vec<u8>);
     let cases: [(&str, Change); 10] = [
         ("an empty file", |b| b.clear()),
-        ("cut short", |b| b.truncate(b.len() / 2)),
-        ("cut short", |b| b.truncate(b.len() - 1)),
+        ("truncated", |b| b.truncate(b.len() / 2)),
+        ("truncated", |b| b.truncate(b.len() - 1)),
         ("it begins with", |b| b[..8].fill(7)),
         ("checksum", |b| b[97] ^= 4),
         ("checksum", |b| b[2048] ^= 4),

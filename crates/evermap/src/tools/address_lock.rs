@@ -1,5 +1,8 @@
-//! A store that is about to be replaced: no process has an object of it open, and none opens one until the
-//! other store has its place.
+//! Locks all addresses of a store that is about to be replaced.
+//!
+//! Every open object holds a lock on its addresses, in the store's lock file. So while all
+//! addresses are locked no process has an object open, and none can open one until the other store
+//! is in place.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,11 +11,11 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::storage::{File, LockKind};
 
-/// Between two tries.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Time that processes which have objects open get to close them. A child that was forked a moment
-/// ago holds copies of its parent's locks until it calls `exec`.
+/// Time that other processes get to close their objects. A child process that was just forked holds
+/// copies of its parent's locks until it calls `exec`.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// Waits until no process holds a lock of the store's addresses from byte `first` on, for at most
@@ -43,15 +46,15 @@ fn in_use(store: &Path) -> Error {
     }
 }
 
-/// All addresses of a store, locked. Processes that want to open an object wait for the end of this value,
-/// and then find that the store was replaced.
+/// Exclusive lock on all addresses of a store. Processes that open an object wait until it is
+/// dropped, and then find that the store was replaced.
 pub(super) struct AddressLock(Arc<dyn File>);
 
 impl AddressLock {
-    /// Locks the addresses, by the store's lock file, when those who have objects open are gone.
+    /// Locks all addresses in the store's lock file. Waits until no process has an object open.
     ///
     /// # Errors
-    /// `Busy` when somebody still has one open after `timeout`.
+    /// `Busy` if a process still has one open after `timeout`.
     pub(super) fn acquire(
         locks: &Arc<dyn File>,
         store: &Path,
@@ -68,13 +71,13 @@ impl AddressLock {
     }
 }
 
-/// Byte 0 is locked by those who make or move a store as a whole.
+/// First byte of the addresses. Byte 0 is locked by processes that create or move a whole store.
 pub(super) const FIRST: u64 = 1;
 const BYTES: u64 = i64::MAX as u64 - 1;
 
 impl Drop for AddressLock {
     fn drop(&mut self) {
-        // The kernel does it when the file is closed.
+        // If this fails, closing the file releases the lock.
         let _ = self.0.unlock(FIRST, BYTES);
     }
 }

@@ -1,12 +1,13 @@
-//! Copying a store in use, and putting a copy in a store's place.
+//! Copies a store in use, and replaces a store by a copy.
 //!
-//! Every object is copied at one commit: the file's pages as they are, which nobody changes but for
-//! lines that the log has, and those lines over them. The catalog is copied last and at one commit
-//! as well; what it has and the copy lacks by then is fetched, until there is nothing more. So the
-//! copy's catalog names exactly the copied objects, and knows the addresses of each.
+//! Each object is copied at one commit: the pages of the file, of which writers change only lines
+//! that the log also has, and the log's lines on top. The catalog is copied last, at one commit;
+//! objects that it names and the copy lacks are copied first. So the copy's catalog names exactly
+//! the copied objects and has their addresses.
 //!
-//! A copy is made beside its destination and gets its name when all of it is durable. Until then a
-//! lock in it says that its maker lives; what a dead one left is removed by the next.
+//! A copy is written to a temporary directory next to its destination, and renamed when all of it
+//! is durable. A lock in the directory shows that its process is alive; the next copy to the same
+//! destination removes directories of dead processes.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -34,12 +35,12 @@ use super::rebase::REBASE_PREFIX;
 use super::report::{Finding, Findings, Report};
 use super::{checksums, heap, host_tables};
 
-/// A removal has one descriptor open for the directory, and one for each of those in it.
+/// Descriptors that removing a store's directory needs: one for it and one per level below.
 const SPARE_DESCRIPTORS: usize = 3;
-/// How often the catalog may move on before its changes are held up.
+/// Rounds without a complete copy after which the catalog is locked against changes.
 const ROUNDS_MAX: usize = 8;
 
-/// What a backup is to do.
+/// Options of a backup or a restore.
 ///
 /// ```
 /// let options = evermap::tools::BackupOptions::new().verify(false);
@@ -62,19 +63,20 @@ impl Default for BackupOptions {
 }
 
 impl BackupOptions {
-    /// Verify what is copied.
+    /// Defaults: verify each object.
     pub fn new() -> BackupOptions {
         BackupOptions::default()
     }
 
-    /// Whether to check each object while it is copied, which reads all of it. Without, a file
-    /// system that shares blocks makes a copy of any size at once. Default: yes.
+    /// Sets whether to check each object while it is copied, which reads all of it. Without this
+    /// check, a file system that can share blocks copies an object of any size instantly.
+    /// Default: yes.
     pub fn verify(mut self, verify: bool) -> BackupOptions {
         self.verify = verify;
         self
     }
 
-    /// Calls `progress` now and then with the bytes that were copied and the bytes there are.
+    /// Calls `progress` from time to time with the bytes copied so far and the total bytes.
     pub fn on_progress(
         mut self,
         progress: impl Fn(u64, u64) + Send + Sync + 'static,
@@ -84,37 +86,36 @@ impl BackupOptions {
     }
 }
 
-/// What a backup or a restore copied.
+/// Result of a backup or a restore.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct BackupReport {
-    /// Where the copy is.
+    /// Directory of the copy.
     pub directory: PathBuf,
-    /// Objects copied, the catalog aside.
+    /// Number of objects copied, without the catalog.
     pub objects: u64,
-    /// Bytes of their files.
+    /// Length of their files in bytes.
     pub bytes: u64,
-    /// Damage that was found in what was copied, if it was verified. The copy has it too.
+    /// Damage found in the objects, if they were verified. The copy has the same damage.
     pub findings: Vec<Finding>,
-    /// [`restore`]: the store that was replaced, where it could not be removed, and why.
+    /// For [`restore`]: path of the replaced store and the cause, if it could not be removed.
     pub left_over: Option<(PathBuf, String)>,
 }
 
 impl Store {
-    /// Copies the store, which may be in use, into a directory that must not exist: every object
-    /// as of one commit, the catalog as of one. The copy is a store itself.
+    /// Copies the store, which may be in use, to a directory that must be empty or not exist. Each
+    /// object is copied as of one commit, and so is the catalog. The copy is a store itself.
     ///
-    /// Nobody is kept from working meanwhile, except that changes of the catalog may have to wait
-    /// for the end when they come faster than objects are copied. Where the file system can share
-    /// blocks, the copy takes no room; objects are read all the same, to verify them
-    /// ([`tools::backup`](backup) has options for that).
+    /// Other processes can use the store during the copy. Only if the catalog changes faster than
+    /// objects are copied, further changes of the catalog wait until the copy is complete. If the
+    /// file system can share blocks, the copy takes no space. Objects are still read to verify
+    /// them; [`tools::backup`](backup) has an option for that.
     ///
-    /// The copy lies at the same addresses as the original: one process can have only one of the
-    /// two open.
+    /// The copy has the same addresses as the original, so one process can open only one of them.
     ///
     /// # Errors
-    /// `StoreExists` when there is something at `to` or it lies in the store, `DiskFull`,
-    /// `NotPermitted`, and `Damaged` when an object cannot be read at all. No copy is there then.
+    /// `StoreExists` if `to` exists or is inside the store, `DiskFull`, `NotPermitted`, and
+    /// `Damaged` if an object cannot be read at all. On error no copy is left.
     ///
     /// ```
     /// use evermap::Store;
@@ -136,11 +137,11 @@ impl Store {
     }
 }
 
-/// Copies the store in a directory. See [`Store::backup`]; this needs the store not to be open in
-/// this process, nor its addresses to be free.
+/// Copies the store in a directory, like [`Store::backup`]. The store need not be open in this
+/// process, and its addresses need not be free.
 ///
 /// # Errors
-/// As there, and `NoStore`.
+/// `NoStore`, and the errors of [`Store::backup`].
 pub fn backup(
     from: impl AsRef<Path>,
     to: impl AsRef<Path>,
@@ -157,7 +158,7 @@ pub fn backup(
 
 fn backup_in(from: &Path, to: &Path, options: &BackupOptions) -> Result<BackupReport> {
     let storage = Arc::clone(&options.check.storage);
-    // Says whether there is a store before anything is made.
+    // Fails if there is no store, before any file is created.
     let scan = Scan::new(from, &options.check)?;
     refuse_occupied(&*storage, to)?;
     refuse_inside(&*storage, to, from)?;
@@ -178,17 +179,17 @@ fn backup_in(from: &Path, to: &Path, options: &BackupOptions) -> Result<BackupRe
     Ok(report)
 }
 
-/// Makes a store of a backup: checks the backup, copies it beside the store's place, and puts the
-/// copy there. A store that is there already is replaced only if `force` says so, at once, and
-/// removed after that.
+/// Creates a store from a backup: checks the backup, copies it to a temporary directory next to
+/// `store`, and renames the copy. An existing store is replaced only if `force` is true. The two
+/// directories exchange their names in one step; then the old store is removed.
 ///
-/// Nobody may have the store that is replaced open; who has goes on with the old files.
+/// No process may have objects of the replaced store open.
 ///
 /// # Errors
-/// `StoreExists` without `force`, when one of the two lies in the other, and when what is there is
-/// more than a store; `Damaged` when the check finds the backup damaged; `Busy` when
-/// somebody has objects of the old store open; `NoStore`, `DiskFull`, `NotPermitted`. The old
-/// store is as it was then.
+/// `StoreExists` if `store` exists and `force` is false, if one of the two directories is inside
+/// the other, or if `store` contains files that are not part of a store. `Damaged` if the check
+/// finds damage in the backup. `Busy` if a process has objects of the old store open. `NoStore`,
+/// `DiskFull`, `NotPermitted`. On error the old store is unchanged.
 ///
 /// ```
 /// use evermap::{Store, tools};
@@ -219,7 +220,7 @@ pub fn restore(
     refuse_damage(check(from, &silent)?, "the backup")?;
     refuse_inside(&*storage, to, from)?;
     if there {
-        // All of it is about to be removed.
+        // The whole directory is about to be removed.
         refuse_foreign_files(&*storage, to, from)?;
         refuse_inside(&*storage, from, to)?;
     }
@@ -252,7 +253,7 @@ pub fn restore(
     Ok(report)
 }
 
-/// `what` was checked.
+/// Returns an error if a check of `what` found damage, or could not read a file.
 pub(super) fn refuse_damage(report: Report, what: &'static str) -> Result<()> {
     if let Some(unchecked) = report.unchecked.into_iter().next() {
         return Err(unchecked.error);
@@ -269,16 +270,16 @@ pub(super) fn refuse_damage(report: Report, what: &'static str) -> Result<()> {
     }
 }
 
-/// Is there anything at a path? An empty directory is nothing.
+/// Returns true if something other than an empty directory exists at a path.
 fn is_occupied(storage: &dyn Storage, path: &Path) -> Result<bool> {
     match storage.list(path) {
         Ok(names) => Ok(!names.is_empty()),
-        // A symbolic link that leads nowhere is something.
+        // A dangling symbolic link occupies the path.
         Err(e) if e.is_missing_file() => Ok(is_link(storage, path)),
-        // A file, or a name in one.
+        // The path is a file, or a parent of it is.
         Err(Error::Io { .. }) => match storage.open(path, OpenMode::Read) {
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
-                let why = format!("{} is no directory", parent_of(path).display());
+                let why = format!("{} is not a directory", parent_of(path).display());
                 Err(Error::StoreExists { path: path.to_path_buf(), why })
             }
             _ => Ok(true),
@@ -292,22 +293,23 @@ fn refuse_occupied(storage: &dyn Storage, path: &Path) -> Result<()> {
         false => Ok(()),
         true => Err(Error::StoreExists {
             path: path.to_path_buf(),
-            why: "there is something already".to_string(),
+            why: "the path already exists".to_string(),
         }),
     }
 }
 
-/// A symbolic link is not followed by an open.
+/// Returns true if the path is a symbolic link, which an open does not follow.
 fn is_link(storage: &dyn Storage, path: &Path) -> bool {
-    // With a slash at its end the name would be that of what the link leads to.
+    // A trailing slash would follow the link.
     let path = path.components().as_path();
     let opened = storage.open(path, OpenMode::Read);
     matches!(opened, Err(Error::Foreign { found, .. }) if found.contains("symbolic link"))
 }
 
-/// A copy inside the store it is of would be taken for a part of it, and go with it.
+/// Refuses a directory inside another. A copy inside its store would be removed with the store.
 fn refuse_inside(storage: &dyn Storage, inner: &Path, outer: &Path) -> Result<()> {
-    // The nearest directory that is there, and those above it, wherever links lead.
+    // Compare the nearest existing directory and all directories above it. The kernel resolves
+    // links.
     let there = std::path::absolute(inner).unwrap_or_else(|_| inner.to_path_buf());
     let mut at = there.as_path();
     let mut identity = storage.directory_identity(at);
@@ -318,7 +320,7 @@ fn refuse_inside(storage: &dyn Storage, inner: &Path, outer: &Path) -> Result<()
     let (outer_identity, mut at) = (storage.directory_identity(outer)?, at.to_path_buf());
     while let Ok(found) = identity {
         if found == outer_identity {
-            let is = if at == there { "is the same as" } else { "lies inside of" };
+            let is = if at == there { "is the same as" } else { "is inside" };
             let why = format!("it {is} {}", outer.display());
             return Err(Error::StoreExists { path: inner.to_path_buf(), why });
         }
@@ -331,12 +333,12 @@ fn refuse_inside(storage: &dyn Storage, inner: &Path, outer: &Path) -> Result<()
     Ok(())
 }
 
-/// What is replaced has to be a store and nothing else: it is removed as a whole. A host's table of
-/// which the backup has none would be gone for good, and keys with it.
+/// Refuses to replace a directory that contains more than a store, because all of it is removed.
+/// Also refuses if the backup lacks a table of a sandbox's host, which would be lost with its keys.
 fn refuse_foreign_files(storage: &dyn Storage, store: &Path, backup: &Path) -> Result<()> {
     let refuse = |why: String| Err(Error::StoreExists { path: store.to_path_buf(), why });
     if is_link(storage, store) {
-        return refuse("a symbolic link is there; name the directory that it leads to".to_string());
+        return refuse("it is a symbolic link; name the directory that it leads to".to_string());
     }
     let is_ours = |name: &str| {
         let known = [ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, NEW_CATALOG, OBJECTS, HOST_LOCK];
@@ -359,12 +361,12 @@ fn refuse_foreign_files(storage: &dyn Storage, store: &Path, backup: &Path) -> R
     }
     match names.iter().find(|name| !is_ours(name)) {
         None => Ok(()),
-        Some(name) => refuse(format!("it holds `{name}`, which is no part of a store")),
+        Some(name) => refuse(format!("it holds `{name}`, which is not part of a store")),
     }
 }
 
-/// Keeps a store that is about to be removed from being used until what is returned goes: nobody
-/// commits to it any more. `None` if it has no lock file, or this user may not lock it.
+/// Locks a store that is about to be removed, so that no process commits to it. Returns `None` if
+/// it has no lock file, or if this user may not lock it.
 fn refuse_use(storage: &dyn Storage, store: &Path) -> Result<Option<(AddressLock, Arc<dyn File>)>> {
     refuse_open_here(storage, store)?;
     let path = store.join(ADDRESSES);
@@ -376,25 +378,25 @@ fn refuse_use(storage: &dyn Storage, store: &Path) -> Result<Option<(AddressLock
         }
         other => other?,
     };
-    // A rebase of the same store has this byte.
+    // A rebase of the same store locks this byte.
     lock_byte(&*locks, LockKind::Exclusive, 0, GRACE, &format!("store {}", store.display()))?;
     Ok(Some((AddressLock::acquire(&locks, store, GRACE)?, locks)))
 }
 
-/// Copies one store's files into a directory.
+/// Copies one store's files to a directory.
 struct Copier<'a> {
     scan: Scan<'a>,
     options: &'a BackupOptions,
     storage: Arc<dyn Storage>,
     to: PathBuf,
-    /// What was copied, with the bytes of each file.
+    /// Objects copied, with the length of each file.
     copied: HashMap<[u8; 16], u64>,
     done_bytes: u64,
     report: BackupReport,
 }
 
 impl Copier<'_> {
-    /// Copies everything; nothing of it is seen before its directory has its name.
+    /// Copies all objects, the catalog and the host's tables.
     fn all(&mut self) -> Result<()> {
         for folder in [OBJECTS, BUILDING] {
             self.storage.create_directory(&self.to.join(folder))?;
@@ -419,8 +421,8 @@ impl Copier<'_> {
                 listing = self.listing()?;
             }
         }
-        // Behind the objects: a table may have addresses of objects that the copy lacks, as after a
-        // kill, and never lacks those of one that it has.
+        // Copy the tables after the objects. A table may have addresses of objects that the copy
+        // lacks, as after a kill, but it must not lack those of an object in the copy.
         host_tables::copy(&*self.storage, self.scan.directory, &self.to)?;
         self.storage.sync_directory(&self.to.join(OBJECTS))?;
         self.storage.sync_directory(&self.to)
@@ -431,7 +433,7 @@ impl Copier<'_> {
         read_listing(&image)
     }
 
-    /// Keeps the catalog from being changed for as long as the file given lives.
+    /// Locks the catalog against changes until the returned file is dropped.
     fn lock_catalog(&self) -> Result<Arc<dyn File>> {
         let file = self.storage.open(&self.scan.directory.join(CATALOG), OpenMode::ReadWrite)?;
         let timeout = self.options.check.timeout;
@@ -439,7 +441,8 @@ impl Copier<'_> {
         Ok(file)
     }
 
-    /// Copies what the copy lacks. An object that is gone was removed since the catalog was read.
+    /// Copies the objects that the copy lacks. A missing object was removed since the catalog was
+    /// read, unless the catalog is locked (`is_final`).
     fn copy_missing(&mut self, listing: &Listing, is_final: bool) -> Result<()> {
         let total_bytes = self.scan.total_bytes();
         for (name, found) in &listing.objects {
@@ -476,7 +479,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Writes an image's commit into a new file, flushed.
+    /// Writes an image's commit to a new file and flushes it. Returns the length.
     fn copy(&self, image: &Image, to: &Path, log_required: u32) -> Result<u64> {
         let target = write_image(&*self.storage, image, to)?;
         target.write_at(&log_required.to_le_bytes(), LOG_REQUIRED_OFFSET)?;
@@ -484,7 +487,7 @@ impl Copier<'_> {
         Ok(image.superblock().file_length)
     }
 
-    /// Removes copies of objects that were removed while the rest was copied.
+    /// Removes the copies of objects that were removed from the store during the copy.
     fn drop_removed(&mut self, listing: &Listing) -> Result<()> {
         let named: HashSet<[u8; 16]> = listing.objects.iter().map(|(_, f)| f.uuid).collect();
         let gone: Vec<[u8; 16]> =
@@ -496,7 +499,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// The catalog, with the (empty) log that it keeps for good.
+    /// Copies the catalog and creates its permanent log, empty.
     fn copy_catalog(&self, image: &Image) -> Result<()> {
         let s = image.superblock();
         self.copy(image, &self.to.join(CATALOG), LOG_REQUIRED)?;
@@ -506,7 +509,7 @@ impl Copier<'_> {
     }
 }
 
-/// Writes an image's commit into a new file, not flushed and without a need for a log.
+/// Writes an image's commit to a new file that needs no log. Does not flush it.
 pub(super) fn write_image(
     storage: &dyn Storage,
     image: &Image,
@@ -516,7 +519,7 @@ pub(super) fn write_image(
     let target = storage.open(to, OpenMode::CreateNew)?;
     copy_contents(image.file(), &*target, length)?;
     for number in image.overlay().page_numbers() {
-        // A page that a later commit gave up.
+        // The log may have pages beyond the end, which a later commit removed.
         if (number + 1) * PAGE_BYTES > length {
             continue;
         }
@@ -528,13 +531,14 @@ pub(super) fn write_image(
     Ok(target)
 }
 
-/// A directory that is being filled, beside the place where it is to be. Dropping it removes it.
+/// Temporary directory next to its destination. Removed on drop unless it was finished.
 struct Partial {
     storage: Arc<dyn Storage>,
     path: PathBuf,
-    /// Locked for as long as its maker lives.
+    /// Locked as long as this process lives.
     lock: Option<Arc<dyn File>>,
-    /// Descriptors that removing the directory needs, should this process have no others left.
+    /// Descriptors held in reserve, so that the directory can be removed if the process runs out of
+    /// them.
     spare: Vec<Box<dyn FileSystem>>,
     finished: bool,
 }
@@ -547,7 +551,7 @@ impl Partial {
         let Some(name) = name else {
             return Err(Error::StoreExists {
                 path: to.to_path_buf(),
-                why: "it has no name of its own".to_string(),
+                why: "the path does not end in a name".to_string(),
             });
         };
         let prefix = format!(".{name}.partial-");
@@ -576,7 +580,7 @@ impl Partial {
         unreachable!("there is always a further number")
     }
 
-    /// Gives the directory its name, durably.
+    /// Renames the directory to its destination, durably.
     fn finish(mut self, rename: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         rename(&self.path)?;
         self.finished = true;
@@ -612,14 +616,15 @@ impl Partial {
     }
 }
 
-/// What had the name before.
+/// Old directory after an exchange.
 struct Replaced {
     storage: Arc<dyn Storage>,
     path: PathBuf,
 }
 
 impl Replaced {
-    /// Removes it. Returns where it is and why if that is not possible: it is no failure of the exchange.
+    /// Removes the directory. Returns its path and the cause on failure, which does not undo the
+    /// exchange.
     fn remove(self) -> Option<(PathBuf, String)> {
         let removed = self.storage.remove_all(&self.path);
         removed.err().map(|error| (self.path, error.to_string()))
@@ -636,14 +641,14 @@ impl Drop for Partial {
     }
 }
 
-/// Removes what a copy left whose maker died.
+/// Removes a temporary directory if the process that created it is dead.
 fn remove_if_dead(storage: &dyn Storage, path: &Path) {
-    let lives = match storage.open(&path.join(ADDRESSES), OpenMode::ReadWrite) {
+    let is_alive = match storage.open(&path.join(ADDRESSES), OpenMode::ReadWrite) {
         Ok(lock) => !matches!(lock.try_lock(LockKind::Exclusive, 0, 1), Ok(true)),
-        // Just being made, or emptied.
+        // The directory is being created or removed.
         Err(_) => false,
     };
-    if !lives {
+    if !is_alive {
         let _ = storage.remove_all(path);
     }
 }

@@ -1,8 +1,9 @@
-//! Checking a store: its catalog, every object file, and one against the other.
+//! Checks a store: its catalog, every object file, and the catalog against the files.
 //!
-//! Reads and locks as a reader does, so it works while the store is in use, and on a read-only
-//! mount; what it sees of an object is its last commit. Between two looks the store may move on:
-//! whatever only a comparison of two files says is looked at twice before it is reported.
+//! A check reads and locks as a reader does, so it works while the store is in use and on a
+//! read-only mount. It sees the last commit of each object. Other processes may change the store
+//! between two reads, so a finding that compares two files is verified against a fresh catalog
+//! before it is reported.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,13 +21,13 @@ use super::image::Image;
 use super::listing::{self, Listing};
 use super::object::{self, Subject};
 use super::one_store::in_one_store;
-use super::report::{Findings, ObjectReport, Repair, Report, Severity, Unchecked};
+use super::report::{Findings, ObjectReport, Repair, Report, Severity, Unchecked, quantity};
 use super::{checksums, files, heap, repair};
 
-/// Told how many bytes are done, and of how many.
+/// Progress callback: bytes done and total bytes.
 type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// What a check is to do.
+/// Options of a check.
 ///
 /// ```
 /// let options = evermap::tools::CheckOptions::new().repair(true);
@@ -74,54 +75,56 @@ impl std::fmt::Debug for CheckOptions {
 }
 
 impl CheckOptions {
-    /// Look, and change nothing.
+    /// Defaults: only check, change nothing.
     pub fn new() -> CheckOptions {
         CheckOptions::default()
     }
 
-    /// Look at files of another disk than the real one.
+    /// Checks files of another storage than the real disk.
     #[cfg(test)]
     pub(crate) fn on(mut self, storage: Arc<dyn Storage>) -> CheckOptions {
         self.storage = storage;
         self
     }
 
-    /// Repair what can be repaired without losing anything. Every file that is changed is copied,
-    /// and every file that is taken away is moved, into `repair-<time>` in the store's directory.
+    /// Sets whether to repair what can be repaired without loss. Files to be changed are copied to
+    /// `repair-<time>` in the store's directory first; files to be removed are moved there.
+    /// Default: no.
     pub fn repair(mut self, repair: bool) -> CheckOptions {
         self.repair = repair;
         self
     }
 
-    /// With [`repair`](CheckOptions::repair): where a page and its checksum disagree, declare what
-    /// the page holds right. For somebody who has looked at the data: a check cannot know.
+    /// With [`repair`](CheckOptions::repair): accepts the contents of pages that do not match their
+    /// checksums, and recomputes the checksums. Only use it after inspecting the data, because a
+    /// check cannot know whether a page or its checksum is right.
     pub fn accept_data(mut self, accept: bool) -> CheckOptions {
         self.accept_data = accept;
         self
     }
 
-    /// With [`repair`](CheckOptions::repair): take damaged objects out of the store. Their files
+    /// With [`repair`](CheckOptions::repair): moves damaged objects out of the store. Their files
     /// are kept with the copies.
     pub fn quarantine(mut self, quarantine: bool) -> CheckOptions {
         self.quarantine = quarantine;
         self
     }
 
-    /// Says by its name whether an object is a cache, which its program makes anew. With
-    /// [`repair`](CheckOptions::repair), a damaged one is taken out of the store, and its file is kept with
-    /// the copies. Default: none is.
+    /// Sets the function that decides by an object's name whether it is a cache, which its program
+    /// can rebuild. With [`repair`](CheckOptions::repair), damaged caches are moved out of the
+    /// store, and their files are kept with the copies. Default: no object is a cache.
     pub fn caches(mut self, is_cache: fn(&str) -> bool) -> CheckOptions {
         self.is_cache = is_cache;
         self
     }
 
-    /// How long to wait for an object that is locked against readers. Default: ten seconds.
+    /// Sets how long to wait for an object that is locked against readers. Default: ten seconds.
     pub fn busy_timeout(mut self, timeout: Duration) -> CheckOptions {
         self.timeout = timeout;
         self
     }
 
-    /// Calls `progress` now and then with the bytes that were read and the bytes there are.
+    /// Calls `progress` from time to time with the bytes read so far and the total bytes.
     pub fn on_progress(
         mut self,
         progress: impl Fn(u64, u64) + Send + Sync + 'static,
@@ -131,19 +134,19 @@ impl CheckOptions {
     }
 }
 
-/// Checks the store in a directory, and repairs it if `options` say so.
+/// Checks the store in a directory, and repairs it if `options` request that.
 ///
-/// Nothing is mapped and no pointer is followed that was not looked up first; damage of any kind
-/// becomes a [`Finding`](super::Finding), what cannot be looked at an [`Unchecked`]. Reads all of
-/// every object that keeps page checksums, and the metadata of the others. Of an object that
-/// somebody is writing, the last commit is checked.
+/// Nothing is mapped, and every pointer is looked up before it is followed. Damage becomes a
+/// [`Finding`](super::Finding), and a file that cannot be read an [`Unchecked`]. Reads objects with
+/// page checksums completely, and the metadata of the others. Of an object that is being written,
+/// checks the last commit.
 ///
-/// A repair must have the store to itself as far as what it changes goes: an object that is in use
-/// is left as it is. It opens the store, so the store's addresses must be free in this process, or
-/// the store be open here already.
+/// A repair needs exclusive access to each object that it changes; objects in use are left as they
+/// are. It opens the store, so the store's addresses must be free in this process, or the store
+/// must already be open here.
 ///
 /// # Errors
-/// `NoStore`, and what keeps a repair from being made (`DiskFull`, `NotPermitted`, `Busy`).
+/// `NoStore`, and the errors of a repair: `DiskFull`, `NotPermitted`, `Busy`.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -157,7 +160,7 @@ impl CheckOptions {
 /// ```
 pub fn check(directory: impl AsRef<Path>, options: &CheckOptions) -> Result<Report> {
     let directory = directory.as_ref();
-    // A repair that has begun to change a store is not begun again with another.
+    // A repair is not repeated on another store once it has begun to change this one.
     let is_good = |report: &Report| {
         options.repair || (report.findings.is_empty() && report.unchecked.is_empty())
     };
@@ -170,14 +173,14 @@ pub fn check(directory: impl AsRef<Path>, options: &CheckOptions) -> Result<Repo
     })
 }
 
-/// What a look at a store gave: the report, and what a repair builds on.
+/// Result of a scan: the report, and the catalog's contents for a repair.
 pub(super) struct ScanResult {
     pub(super) report: Report,
-    /// What could be read of the catalog.
+    /// Contents of the catalog, as far as they could be read.
     pub(super) listing: Option<Listing>,
 }
 
-/// One look at a store.
+/// One pass over a store's files.
 pub(super) struct Scan<'a> {
     pub(super) directory: &'a Path,
     pub(super) options: &'a CheckOptions,
@@ -204,7 +207,7 @@ impl<'a> Scan<'a> {
         Ok(scan)
     }
 
-    /// Bytes of all object files, if somebody wants to be told how far a tool has come.
+    /// Returns the length of all object files if there is a progress callback, otherwise 0.
     pub(super) fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
@@ -220,7 +223,7 @@ impl<'a> Scan<'a> {
         objects.filter_map(|name| length(folder.join(name))).sum()
     }
 
-    /// Everything there is to look at.
+    /// Checks the catalog, all objects and all files.
     pub(super) fn run(&self) -> Result<ScanResult> {
         let mut report = Report { directory: self.directory.to_path_buf(), ..Report::default() };
         let (listing, trusted) = self.check_catalog(&mut report);
@@ -242,9 +245,9 @@ impl<'a> Scan<'a> {
         Ok(ScanResult { report, listing })
     }
 
-    /// Checks the catalog. Gives what could be read of it, and whether it can be relied on.
+    /// Checks the catalog. Returns what could be read of it, and whether it can be trusted.
     fn check_catalog(&self, report: &mut Report) -> (Option<Listing>, bool) {
-        let remedy = "`--repair` makes it anew from the object files";
+        let remedy = "`--repair` rebuilds it from the object files";
         let mut findings =
             Findings::new(CATALOG.into(), None).with_repair(remedy, Repair::RebuildCatalog);
         let mut listing = None;
@@ -256,10 +259,10 @@ impl<'a> Scan<'a> {
                     findings.add(
                         Severity::Leftover,
                         "the store",
-                        "what a process that was killed had made of it",
-                        "a store, or nothing",
+                        "files of a process that was killed while it created the store",
+                        "a complete store, or no files",
                         (
-                            "the next one that makes a store here goes on, or `--repair` now",
+                            "create the store again, which completes it, or use `--repair`",
                             Some(Repair::RebuildCatalog),
                         ),
                     );
@@ -281,15 +284,15 @@ impl<'a> Scan<'a> {
         (listing, trusted)
     }
 
-    /// Is there no more than what making a store does before it has a name? Objects that are in the
-    /// making are of a store that was complete once.
+    /// Returns true if there are only files that creating a store makes before its catalog has its
+    /// name. Unfinished objects belong to a store that was complete once.
     fn was_never_finished(&self) -> bool {
         let list = |folder: &str| match self.options.storage.list(&self.directory.join(folder)) {
             Err(error) if error.is_missing_file() => Ok(Vec::new()),
             other => other,
         };
-        let made = [ADDRESSES, BUILDING, OBJECTS, CATALOG_LOG, NEW_CATALOG];
-        let is_known = |names: Vec<String>| names.iter().all(|n| made.contains(&n.as_str()));
+        let known = [ADDRESSES, BUILDING, OBJECTS, CATALOG_LOG, NEW_CATALOG];
+        let is_known = |names: Vec<String>| names.iter().all(|n| known.contains(&n.as_str()));
         let is_empty = |folder| list(folder).is_ok_and(|names| names.is_empty());
         list("").is_ok_and(is_known) && is_empty(OBJECTS) && is_empty(BUILDING)
     }
@@ -309,9 +312,9 @@ impl<'a> Scan<'a> {
             findings.add(
                 Severity::Leftover,
                 "the allocator",
-                format!("{} blocks", allocated.blocks),
-                format!("{}, which can be reached", read.blocks),
-                ("nothing is lost but the room that they take", None),
+                format!("{} allocated", quantity(allocated.blocks, "block")),
+                format!("{}, the number reachable from the root", read.blocks),
+                ("nothing to do: the other blocks only take up space", None),
             );
         }
         let log_path = self.directory.join(CATALOG_LOG);
@@ -319,7 +322,7 @@ impl<'a> Scan<'a> {
             if !error.is_missing_file() {
                 return Err(error);
             }
-            findings.damage("the log", "no such file", "a log, kept for good");
+            findings.damage("the log", "no such file", "the catalog's log, which is permanent");
         }
         let s = image.superblock();
         report.objects.push(ObjectReport {
@@ -340,7 +343,7 @@ impl<'a> Scan<'a> {
         catalog_image(&*self.options.storage, self.directory)
     }
 
-    /// The catalog as it is now.
+    /// Reads the current catalog.
     pub(super) fn listing(&self) -> Result<Listing> {
         let image = self.catalog_image()?;
         let mut findings = Findings::new(CATALOG.into(), None);
@@ -350,18 +353,18 @@ impl<'a> Scan<'a> {
             true => Err(Error::Damaged {
                 path: self.directory.join(CATALOG),
                 what: "the catalog",
-                found: "contents that contradict themselves".to_string(),
-                expected: "what `check` finds nothing wrong with".to_string(),
+                found: "inconsistent contents".to_string(),
+                expected: "contents that pass a check".to_string(),
             }),
         }
     }
 
-    /// The catalog as it is now; `None` when it can no longer be read.
+    /// Reads the current catalog. Returns `None` if it can no longer be read.
     pub(super) fn fresh_listing(&self) -> Option<Listing> {
         self.listing().ok()
     }
 
-    /// Where a named object's file is: its maker may not have moved it.
+    /// Describes an object file in `objects`, or in `building` if it was not moved yet.
     pub(super) fn subject<'n>(
         &self,
         folder: &str,
@@ -374,14 +377,14 @@ impl<'a> Scan<'a> {
             Some((name, _)) => format!("object `{name}` of store {}", self.directory.display()),
             None => format!("{} of store {}", file.display(), self.directory.display()),
         };
-        // A log is beside the object's last home, whichever of the two its file is in.
+        // The log is always in `objects`.
         let log_path = self.directory.join(OBJECTS).join(hex(&uuid)).with_extension("log");
         let path = self.directory.join(&file);
         let identity = Identity { store_uuid, object_uuid: Some(uuid), kind: KIND_OBJECT };
         Subject { file, paths: ObjectPaths { path, log_path, identity, display_name }, entry, uuid }
     }
 
-    /// Checks an object that the catalog names. Gives the addresses of its regions.
+    /// Checks an object that the catalog names. Returns the addresses of its regions.
     fn check_object(
         &self,
         report: &mut Report,
@@ -391,7 +394,7 @@ impl<'a> Scan<'a> {
     ) -> Vec<Lease> {
         let store_uuid = catalog.map(|listing| listing.store_uuid);
         let mut last = None;
-        // Its maker may move the file from one to the other between our two looks.
+        // The process that created the object may move its file between two attempts.
         for folder in [OBJECTS, BUILDING, OBJECTS] {
             let subject = self.subject(folder, found.uuid, Some((name, found)), store_uuid);
             let scanned = object::check(self.options, &subject, |bytes| {
@@ -419,21 +422,21 @@ impl<'a> Scan<'a> {
     }
 
     fn report_missing_file(&self, report: &mut Report, name: &str, found: &Found) {
-        // Removed or replaced since the catalog was read?
+        // The object may have been removed or replaced since the catalog was read.
         let still = |l: &Listing| l.objects.iter().any(|(_, entry)| entry.uuid == found.uuid);
         if !self.fresh_listing().is_none_or(|listing| still(&listing)) {
             return;
         }
         let file = Path::new(OBJECTS).join(hex(&found.uuid));
         let mut findings = Findings::new(file, Some(name.to_string())).with_repair(
-            "restore it from a backup; `--repair` takes the name out of the catalog",
+            "restore it from a backup; `--repair` removes the name from the catalog",
             Repair::Forget { name: name.to_string(), uuid: found.uuid },
         );
         findings.damage("the file", "no such file", format!("the file of object `{name}`"));
         report.findings.extend(findings.into_list());
     }
 
-    /// The catalog's addresses of an object must cover its regions.
+    /// Checks that the addresses in the catalog cover the object's regions.
     fn check_leases(&self, report: &mut Report, subject: &Subject<'_>, regions: &[Lease]) {
         let Some((name, found)) = subject.entry else { return };
         let covered = |leases: &[Lease]| {
@@ -442,19 +445,21 @@ impl<'a> Scan<'a> {
         if covered(&found.leases) {
             return;
         }
-        // The object may have grown since the catalog was read, which is recorded there first.
+        // The object may have grown since the catalog was read. Growth is recorded there first.
         let fresh = self.fresh_listing();
         let now = fresh.iter().flat_map(|l| &l.objects).find(|(_, e)| e.uuid == found.uuid);
         if now.is_none_or(|(_, entry)| covered(&entry.leases)) {
             return;
         }
-        let mut findings = Findings::new(CATALOG.into(), Some(name.to_string()))
-            .with_repair("`--repair` records the object's own", Repair::Leases(found.uuid));
+        let mut findings = Findings::new(CATALOG.into(), Some(name.to_string())).with_repair(
+            "`--repair` records the addresses from the object's file",
+            Repair::Leases(found.uuid),
+        );
         findings.damage("the object's addresses", show(&found.leases), show(regions));
         report.findings.extend(findings.into_list());
     }
 
-    /// No two objects at the same addresses.
+    /// Checks that no two objects have the same addresses.
     fn check_overlaps(&self, report: &mut Report, mut owned: Vec<(Lease, String)>) {
         if let Ok(image) = self.catalog_image() {
             let own = image.superblock().regions().iter().map(lease_of);
@@ -469,15 +474,15 @@ impl<'a> Scan<'a> {
                 let mut findings = Findings::new(CATALOG.into(), None);
                 findings.damage(
                     "the addresses",
-                    format!("{one} and {other} both have {:#x}", second.base),
-                    "addresses of their own for each",
+                    format!("{one} and {other} both contain {:#x}", second.base),
+                    "separate addresses for each",
                 );
                 report.findings.extend(findings.into_list());
             }
         }
     }
 
-    /// The object files of a store whose catalog cannot be read.
+    /// Checks the object files of a store whose catalog cannot be read.
     fn check_files_without_catalog(&self, report: &mut Report) -> Result<()> {
         let names = match self.options.storage.list(&self.directory.join(OBJECTS)) {
             Ok(names) => names,
@@ -498,7 +503,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Where the catalog is.
+/// Returns the paths of the catalog.
 pub(super) fn catalog_paths(directory: &Path) -> ObjectPaths {
     ObjectPaths {
         path: directory.join(CATALOG),
@@ -508,7 +513,7 @@ pub(super) fn catalog_paths(directory: &Path) -> ObjectPaths {
     }
 }
 
-/// The catalog's last commit, its type checked.
+/// Opens the catalog's last commit and checks its type.
 pub(super) fn catalog_image(storage: &dyn Storage, directory: &Path) -> Result<Image> {
     let image = Image::open(storage, &catalog_paths(directory))?;
     let s = image.superblock();
@@ -522,7 +527,7 @@ pub(super) fn catalog_image(storage: &dyn Storage, directory: &Path) -> Result<I
     Ok(image)
 }
 
-/// What the catalog says, held against itself.
+/// Checks the catalog's contents for consistency.
 fn check_listing(image: &Image, listing: &Listing, findings: &mut Findings) {
     for arena in &listing.arenas {
         let end = arena.base.checked_add(arena.length);
@@ -535,25 +540,27 @@ fn check_listing(image: &Image, listing: &Listing, findings: &mut Findings) {
     let mut arenas: Vec<&Arena> = listing.arenas.iter().collect();
     arenas.sort_by_key(|arena| arena.base);
     if arenas.windows(2).any(|w| w[0].base.saturating_add(w[0].length) > w[1].base) {
-        findings.damage("the arenas", "two that overlap", "arenas apart from each other");
+        findings.damage("the arenas", "two overlapping arenas", "disjoint arenas");
     }
-    let given = |lease: &Lease| {
+    let is_allocated = |lease: &Lease| {
         let end = lease.base.saturating_add(lease.bytes);
         arenas.iter().any(|arena| lease.base >= arena.base && end <= arena.high_water)
     };
     let own = image.superblock().regions().iter().map(lease_of);
-    if own.map(|(base, bytes)| Lease { base, bytes }).any(|lease| !given(&lease)) {
-        findings.damage("the catalog's addresses", "some outside of the arenas", "an arena's");
+    if own.map(|(base, bytes)| Lease { base, bytes }).any(|lease| !is_allocated(&lease)) {
+        let (found, expected) = ("some outside the arenas", "addresses in an arena");
+        findings.damage("the catalog's addresses", found, expected);
     }
     let mut uuids = std::collections::HashSet::new();
     for (name, found) in &listing.objects {
-        if let Some(lease) = found.leases.iter().find(|lease| !given(lease)) {
+        if let Some(lease) = found.leases.iter().find(|lease| !is_allocated(lease)) {
             let show = show(std::slice::from_ref(lease));
-            findings.damage(format!("the addresses of `{name}`"), show, "an arena's given ones");
+            let expected = "addresses below an arena's high-water mark";
+            findings.damage(format!("the addresses of `{name}`"), show, expected);
         }
         if !uuids.insert(found.uuid) {
-            let expected = "one name a file";
-            findings.damage(format!("the file of `{name}`"), "another name's file", expected);
+            let (found, expected) = ("the file of another name", "one name per file");
+            findings.damage(format!("the file of `{name}`"), found, expected);
         }
     }
 }

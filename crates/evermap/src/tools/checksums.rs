@@ -1,4 +1,7 @@
-//! Page checksums, compared with the pages; and tables written anew for what the pages hold.
+//! Compares page checksums with the pages, and recomputes checksum tables.
+//!
+//! A check covers all lines of the tables, including lines for pages that the file does not have
+//! yet. `recompute` trusts the pages; only a rebase and `--accept-data` use it.
 
 use crate::commit::checksums::{Tables, entry_of, is_sealed, seal, set_entry};
 use crate::commit::{BadPage, verify_pages};
@@ -13,8 +16,8 @@ use super::report::{Findings, Repair, Severity};
 
 const PAGE: usize = PAGE_BYTES as usize;
 
-/// Compares every page with its checksum. Gives the number of pages of regions that keep them;
-/// `None` when the object keeps none. `progress` is told how many bytes are done.
+/// Compares every page with its checksum. Returns the number of pages in regions with checksums, or
+/// `None` if the object has none. Calls `progress` with the number of bytes done.
 pub(super) fn check(
     image: &Image,
     findings: &mut Findings,
@@ -47,8 +50,8 @@ pub(super) fn check(
     Ok(Some(kept.iter().map(|region| region.length / PAGE_BYTES).sum()))
 }
 
-/// The lines of a table whose pages the file has not got yet: damage in them would be taken for
-/// damage in the pages when it has.
+/// Checks the lines of a table whose pages the file does not have yet. Damage in them would look
+/// like damage in the pages once the file has grown.
 fn check_spare_lines(
     image: &Image,
     region: &RegionRecord,
@@ -82,13 +85,14 @@ fn report(bad: BadPage, findings: &mut Findings, accept: Option<&Repair>) {
                 "the checksum table's line at byte {} of the file",
                 number * PAGE_BYTES + (line * LINE_BYTES) as u64
             ),
-            "a checksum that is not its own".to_string(),
-            "a table that can be believed".to_string(),
+            "a wrong checksum of the line".to_string(),
+            "a sound table".to_string(),
         ),
     };
     match accept {
         Some(repair) => {
-            let remedy = "restore it from a backup; or look at the data and use `--accept-data` if it is right";
+            let remedy = "restore it from a backup; or inspect the data, and use `--accept-data` if \
+                          they are right";
             let answer = (remedy, Some(repair.clone()));
             findings.add(Severity::Damage, what, found, expected, answer);
         }
@@ -96,8 +100,8 @@ fn report(bad: BadPage, findings: &mut Findings, accept: Option<&Repair>) {
     }
 }
 
-/// Calls `write` with every page of the object's tables as it should be for what the pages hold
-/// now, and its place in the file.
+/// Computes all checksum tables from the object's pages. Calls `write` with the file offset and the
+/// contents of each page of the tables.
 pub(super) fn recompute(
     image: &Image,
     mut write: impl FnMut(u64, &[u8; PAGE]) -> Result<()>,

@@ -1,4 +1,7 @@
-//! The files of a store against its catalog: what is there without a name, and what is left over.
+//! Compares a store's files with its catalog: finds object files without a name, and leftovers.
+//!
+//! Other processes may create and remove files during the check. A file counts as stray only if it is not
+//! locked and a catalog read after that does not name it; in doubt it stays.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +15,7 @@ use super::listing::Listing;
 use super::object;
 use super::report::{Findings, Repair, Report, Severity, Unchecked};
 
-/// Looks for files that the catalog, as of `listing`, does not account for.
+/// Finds files that the catalog, as of `listing`, does not account for.
 pub(super) fn check(scan: &Scan<'_>, report: &mut Report, listing: &Listing) -> Result<()> {
     let mut strays = Strays { scan, report, listing: listing.clone() };
     strays.objects()?;
@@ -41,7 +44,7 @@ impl Strays<'_> {
         self.listing.objects.iter().any(|(_, found)| found.uuid == uuid)
     }
 
-    /// Is the file still there, and without a name, in the catalog as it is now?
+    /// Returns true if the file still exists and the current catalog does not name it.
     fn is_stray(&mut self, file: &Path, uuid: [u8; 16]) -> bool {
         if self.is_named(uuid) {
             return false;
@@ -52,17 +55,18 @@ impl Strays<'_> {
         !self.is_named(uuid) && self.opens(file)
     }
 
-    /// A file that cannot be opened is there all the same.
+    /// Returns true if the file exists. A file that exists may still fail to open.
     fn opens(&self, file: &Path) -> bool {
         let path = self.scan.directory.join(file);
         let opened = self.scan.options.storage.open(&path, OpenMode::Read);
         !opened.is_err_and(|error| error.is_missing_file())
     }
 
-    /// A remover has an object locked until its files are gone. A maker has it locked until it has
-    /// the catalog locked to name it: so a file that is not locked *before* the catalog is read, and
-    /// has no name in it, is nobody's. What cannot be told counts
-    /// as in work: it stays.
+    /// Returns true if a process creates or removes the object, or if that cannot be determined.
+    ///
+    /// A process that removes an object holds its lock until the files are gone. A process that
+    /// creates one holds it until it has locked the catalog to name the object. So a file is stray
+    /// if it is not locked *before* the catalog is read and has no name in it.
     fn is_in_work(&self, file: &Path) -> bool {
         let path = self.scan.directory.join(file);
         match self.scan.options.storage.open(&path, OpenMode::Read) {
@@ -76,7 +80,8 @@ impl Strays<'_> {
         for name in &names {
             let file = Path::new(OBJECTS).join(name);
             if let Some(uuid) = parse_uuid(name) {
-                // Who removes it may have done so between the two looks: then nobody has it locked.
+                // The object may be removed between two of these tests. Then the lock is gone too,
+                // so the existence of the file is tested last.
                 if !self.is_in_work(&file)
                     && self.is_stray(&file, uuid)
                     && !self.is_in_work(&file)
@@ -92,16 +97,16 @@ impl Strays<'_> {
             } else if let Some(uuid) = name.strip_suffix(".new").and_then(parse_uuid) {
                 let object = Path::new(OBJECTS).join(crate::object::hex(&uuid));
                 if !self.is_in_work(&object) && self.opens(&file) {
-                    self.leftover(file.clone(), "a copy that was never finished", Some(file));
+                    self.leftover(file.clone(), "a copy that was never completed", Some(file));
                 }
             } else {
-                self.leftover(file, "a file that is not ours", None);
+                self.leftover(file, "a file that is not part of a store", None);
             }
         }
         Ok(())
     }
 
-    /// An object file without a name: to be removed, or lost.
+    /// Reports an object file without a name: about to be removed, or lost.
     fn unnamed(&mut self, file: PathBuf, uuid: [u8; 16]) {
         if self.listing.doomed.contains(&uuid) {
             self.leftover(file.clone(), "the file of an object that was removed", Some(file));
@@ -121,14 +126,12 @@ impl Strays<'_> {
             self.report.unchecked.push(Unchecked { file, object: None, error });
         }
         if sound {
-            let mut findings = Findings::new(file, None).with_repair(
-                "`--repair` gives it a name in the catalog again",
-                Repair::Adopt(uuid),
-            );
+            let mut findings = Findings::new(file, None)
+                .with_repair("`--repair` adds its name to the catalog again", Repair::Adopt(uuid));
             findings.damage(
                 "the object's name",
                 "none in the catalog",
-                format!("`{own}`, as the file says"),
+                format!("`{own}`, the name in the file"),
             );
             self.report.findings.extend(findings.into_list());
         }
@@ -138,13 +141,13 @@ impl Strays<'_> {
         for name in self.names(BUILDING)? {
             let file = Path::new(BUILDING).join(&name);
             let Some(uuid) = parse_uuid(&name) else {
-                self.leftover(file, "a file that is not ours", None);
+                self.leftover(file, "a file that is not part of a store", None);
                 continue;
             };
             if self.is_stray(&file, uuid) {
                 if !self.maker_lives(uuid) && !self.is_in_work(&file) && self.is_stray(&file, uuid)
                 {
-                    self.leftover(file.clone(), "an object that was never finished", Some(file));
+                    self.leftover(file.clone(), "an object that was never completed", Some(file));
                 }
             } else if self.opens(&file) && !self.maker_lives(uuid) {
                 let mut findings = Findings::new(file, None);
@@ -152,9 +155,9 @@ impl Strays<'_> {
                     Severity::Leftover,
                     "the file",
                     format!("in `{BUILDING}`"),
-                    format!("in `{OBJECTS}`, for its object has a name"),
+                    format!("in `{OBJECTS}`, because its object has a name"),
                     (
-                        "the next process that changes the store moves it, or `--repair` now",
+                        "the next process that changes the store moves it, or use `--repair`",
                         Some(Repair::Move(uuid)),
                     ),
                 );
@@ -164,10 +167,10 @@ impl Strays<'_> {
         Ok(())
     }
 
-    /// Does the process that made this id still run?
+    /// Returns true if the process that generated this id is still running.
     fn maker_lives(&self, uuid: [u8; 16]) -> bool {
         let path = self.scan.directory.join(ADDRESSES);
-        // What cannot be told is taken for alive: its file stays.
+        // In doubt the process counts as running, so its file stays.
         match self.scan.options.storage.open(&path, OpenMode::Read) {
             Ok(locks) => !matches!(locks.lock_holder(token_of(uuid), 1), Ok(None)),
             Err(error) => !error.is_missing_file(),
@@ -177,14 +180,14 @@ impl Strays<'_> {
     fn new_catalog(&mut self) -> Result<()> {
         let file = PathBuf::from(NEW_CATALOG);
         if self.names("")?.iter().any(|name| name == NEW_CATALOG) && !self.is_in_work(&file) {
-            self.leftover(file.clone(), "a catalog that was never finished", Some(file));
+            self.leftover(file.clone(), "a catalog that was never completed", Some(file));
         }
         Ok(())
     }
 
     fn leftover(&mut self, file: PathBuf, found: &str, aside: Option<PathBuf>) {
         let remedy = match aside {
-            Some(_) => "the next process that changes the store removes it, or `--repair` now",
+            Some(_) => "the next process that changes the store removes it, or use `--repair`",
             None => "move it out of the store's directory",
         };
         let mut findings = Findings::new(file, None);

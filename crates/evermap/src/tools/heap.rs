@@ -1,8 +1,8 @@
-//! The allocator's metadata, checked without following a pointer.
+//! Checks the allocator's metadata without following a pointer.
 //!
-//! Chunk map and chunk records say everything twice (a bitmap and its count, a large block's length
-//! and its body in the map), so they can be held against each other, and against the length of the
-//! file. Read in pieces: a region of any size costs the same memory.
+//! Chunk map and chunk records are redundant (a bitmap and its count, a large block's length and
+//! its body in the map), so they are compared with each other and with the length of the file.
+//! They are read in pieces, so memory use does not depend on the region's size.
 
 use crate::alloc::{CLASSES, block_bytes, blocks_per_slab, is_free, offered_used_max};
 use crate::error::Result;
@@ -12,19 +12,19 @@ use crate::format::{
 };
 
 use super::image::Image;
-use super::report::Findings;
+use super::report::{Findings, quantity};
 
-/// Chunks looked at at a time: 4 KiB of map and 2.25 MiB of records.
+/// Chunks checked at a time: 4 KiB of map and 2.25 MiB of records.
 const CHUNKS_AT_A_TIME: u64 = 4096;
 
-/// What is allocated.
+/// Totals of the allocated blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Allocated {
     pub(super) blocks: u64,
     pub(super) bytes: u64,
 }
 
-/// Where a region's metadata lies.
+/// Addresses of a region's metadata and chunks.
 pub(super) struct Layout {
     /// Number of the region, for messages.
     number: usize,
@@ -32,7 +32,7 @@ pub(super) struct Layout {
     records: u64,
     pub(super) data: u64,
     pub(super) chunks: u64,
-    /// Bytes of chunks that the file holds.
+    /// Bytes of chunks that are within the file.
     pub(super) backed: u64,
 }
 
@@ -59,7 +59,7 @@ impl Layout {
     }
 }
 
-/// Checks what the allocator knows of every region, and that the root is something it gave out.
+/// Checks the allocator's metadata of every region, and that the root is an allocated block.
 pub(super) fn check(image: &Image, findings: &mut Findings) -> Result<Allocated> {
     let mut allocated = Allocated::default();
     for (number, region) in image.regions() {
@@ -75,17 +75,17 @@ fn check_region(
     findings: &mut Findings,
     allocated: &mut Allocated,
 ) -> Result<()> {
-    // Chunks that the large block before them still has to have.
+    // Number of following chunks that must belong to the current large block.
     let mut body_left = 0;
     let mut from = 0;
     while from < layout.chunks {
         let count = (layout.chunks - from).min(CHUNKS_AT_A_TIME);
         let mut map = vec![0; count as usize];
         if !image.read(layout.map + from, &mut map)? {
-            findings.damage("the chunk map", "less than the region needs", "one byte a chunk");
+            findings.damage("the chunk map", "shorter than the region", "one byte per chunk");
             return Ok(());
         }
-        // A run of free chunks needs no look at its records.
+        // The records of free chunks are not used.
         let records = match map.iter().any(|state| !is_free(*state)) {
             true => read_records(image, layout, from, count)?,
             false => Vec::new(),
@@ -108,7 +108,7 @@ fn check_region(
         from += count;
     }
     if body_left > 0 {
-        let found = format!("ends {body_left} chunks before its large block");
+        let found = format!("ends {} before its large block", quantity(body_left, "chunk"));
         findings.damage(format!("region {}", layout.number), found, "blocks inside the region");
     }
     Ok(())
@@ -130,7 +130,7 @@ pub(super) fn read_records(
     }
 }
 
-/// Checks one chunk and gives the number of chunks behind it that belong to it.
+/// Checks one chunk. Returns the number of following chunks that belong to it.
 fn check_chunk(
     layout: &Layout,
     (chunk, state): (u64, u8),
@@ -150,7 +150,7 @@ fn check_chunk(
             0
         }
         _ => {
-            findings.damage(layout.chunk(chunk), describe(state), "a state there is");
+            findings.damage(layout.chunk(chunk), describe(state), "a known state");
             0
         }
     }
@@ -166,22 +166,23 @@ fn check_large(
     let chunks = record.large_chunks;
     let what = || format!("the large block in {}", layout.chunk(chunk));
     if chunks == 0 || chunks > layout.chunks - chunk {
-        let expected = format!("1 to {} chunks", layout.chunks - chunk);
-        findings.damage(what(), format!("{chunks} chunks"), expected);
+        let expected = format!("1 to {}", quantity(layout.chunks - chunk, "chunk"));
+        findings.damage(what(), quantity(chunks, "chunk"), expected);
         return 0;
     }
     let bytes = record.large_bytes;
     if bytes > chunks * CHUNK_BYTES || bytes <= (chunks - 1) * CHUNK_BYTES {
-        findings.damage(what(), format!("{bytes} bytes"), format!("what takes {chunks} chunks"));
+        let expected = format!("a size that takes {}", quantity(chunks, "chunk"));
+        findings.damage(what(), quantity(bytes, "byte"), expected);
     } else if chunk * CHUNK_BYTES + bytes > layout.backed {
-        findings.damage(what(), format!("{bytes} bytes"), "a block inside the file");
+        findings.damage(what(), quantity(bytes, "byte"), "a block inside the file");
     }
     allocated.blocks += 1;
     allocated.bytes += chunks * CHUNK_BYTES;
     chunks - 1
 }
 
-/// Checks a slab and gives the number of blocks that its bitmap has.
+/// Checks a slab. Returns the number of blocks that are set in its bitmap.
 fn check_slab(
     layout: &Layout,
     (chunk, state): (u64, u8),
@@ -196,7 +197,7 @@ fn check_slab(
     }
     let counted: u32 = record.bitmap.iter().map(|word| word.count_ones()).sum();
     if record.used != counted {
-        let expected = format!("{counted}, the bits set");
+        let expected = format!("{counted}, as in the bitmap");
         findings.damage(what("the count of used blocks"), record.used.to_string(), expected);
     }
     let top = record
@@ -205,19 +206,23 @@ fn check_slab(
         .rposition(|word| *word != 0)
         .map_or(0, |word| word as u32 * 64 + 64 - record.bitmap[word].leading_zeros());
     if record.carved > blocks || top > record.carved {
-        let found = format!("{} blocks carved, block {top} the last used", record.carved);
-        findings.damage(what("the bitmap"), found, format!("at most {blocks}, used ones carved"));
+        let carved = quantity(record.carved.into(), "block");
+        let found = format!("{carved} carved, and blocks up to number {top} in use");
+        let expected = format!("at most {blocks} carved, and no other block in use");
+        findings.damage(what("the bitmap"), found, expected);
     } else if chunk * CHUNK_BYTES + u64::from(record.carved) * block_bytes(class) as u64
         > layout.backed
     {
-        let found = format!("{} blocks carved", record.carved);
+        let found = format!("{} carved", quantity(record.carved.into(), "block"));
         findings.damage(what("the slab"), found, "blocks inside the file");
     }
-    // Objects made by earlier builds offer slabs with fewer free blocks than are now asked for.
+    // Earlier builds also offered slabs with fewer free blocks than are required now.
     let (offered, most) = (state & CHUNK_FULL == 0, offered_used_max(blocks));
     if (offered && counted >= blocks) || (!offered && counted <= most) {
         let found = if offered { "offered for allocation" } else { "not offered for allocation" };
-        findings.damage(what("the slab"), found, format!("{counted} of {blocks} blocks used"));
+        let state = if offered { "not offered" } else { "offered" };
+        let expected = format!("{state}, with {counted} of {blocks} blocks in use");
+        findings.damage(what("the slab"), found, expected);
     }
     counted
 }
@@ -245,16 +250,17 @@ fn check_root(image: &Image, findings: &mut Findings) -> Result<()> {
     let block = block_at(image, s.root_address)?;
     if block.is_none_or(|bytes| bytes < s.root_bytes) {
         let found = match block {
-            None => format!("{:#x}, where nothing is allocated", s.root_address),
-            Some(bytes) => format!("a block of {bytes} bytes"),
+            None => format!("{:#x}, which is not an allocated block", s.root_address),
+            Some(bytes) => format!("a block of {}", quantity(bytes, "byte")),
         };
-        findings.damage("the root", found, format!("an allocated block of {} bytes", s.root_bytes));
+        let expected = format!("an allocated block of at least {}", quantity(s.root_bytes, "byte"));
+        findings.damage("the root", found, expected);
     }
     Ok(())
 }
 
-/// The bytes that can be used of the allocated block that begins at an address, for a large one up
-/// to the end of a page; `None` when none begins there.
+/// Returns the usable bytes of the allocated block that begins at an address; for a large block
+/// they extend to the end of a page. Returns `None` if no block begins there.
 pub(super) fn block_at(image: &Image, address: u64) -> Result<Option<u64>> {
     let inside = |layout: &Layout| {
         address >= layout.data && address < layout.data + layout.chunks * CHUNK_BYTES

@@ -1,6 +1,6 @@
-//! What a sandbox's host keeps in a store's directory, for the tools that copy a store or move it.
+//! Copies and compares the tables that a sandbox's host keeps in a store's directory.
 //!
-//! The tables are files that are replaced as a whole, so whoever opens one has one state of it.
+//! The host replaces a table as a whole, so an open file is one consistent state.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::layout::HOST_TABLES;
 use crate::storage::{OpenMode, Storage, copy_contents};
 
-/// Copies those that there are into another directory, flushed; the directory is not.
+/// Copies the existing tables into another directory. Flushes the files, but not the directory.
 pub(super) fn copy(storage: &dyn Storage, from: &Path, to: &Path) -> Result<()> {
     for name in HOST_TABLES {
         let source = match storage.open(&from.join(name), OpenMode::Read) {
@@ -22,7 +22,7 @@ pub(super) fn copy(storage: &dyn Storage, from: &Path, to: &Path) -> Result<()> 
     Ok(())
 }
 
-/// The first that is not in both directories, or not the same in both.
+/// Returns the name of the first table that differs between two directories, or exists in only one.
 pub(super) fn differing(
     storage: &dyn Storage,
     one: &Path,
@@ -36,7 +36,7 @@ pub(super) fn differing(
     Ok(None)
 }
 
-/// A table's bytes; `None` where there is none.
+/// Returns a table's bytes, or `None` if the table does not exist.
 fn read(storage: &dyn Storage, path: &Path) -> Result<Option<Vec<u8>>> {
     let file = match storage.open(path, OpenMode::Read) {
         Err(e) if e.is_missing_file() => return Ok(None),

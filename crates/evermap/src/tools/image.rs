@@ -1,9 +1,8 @@
-//! One commit of an object, read from its files without mapping it.
+//! Reads one commit of an object from its files, without mapping it.
 //!
-//! The commit is the file's pages with the log's lines over them. Everything here is a bounded read:
-//! an address is looked up in the region table, which was checked, and what lies outside of every
-//! region is an error and never a memory access. So an image can be had of any file, also where its
-//! addresses are taken, and without permission to write.
+//! The commit consists of the file's pages and the log's lines on top. An address is looked up in
+//! the region table, which was checked, so an address outside every region is an error and never a
+//! memory access. So an image needs neither free addresses nor write permission.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,21 +13,22 @@ use crate::format::{PAGE_BYTES, RegionRecord, Superblock};
 use crate::object::{Loaded, LogSource, ObjectPaths, read_superblock};
 use crate::storage::{File, OpenMode, Storage};
 
-/// Bytes of a page.
+use super::report::quantity;
+
 const PAGE: usize = PAGE_BYTES as usize;
-/// How often a file that was replaced while it was being opened is opened again.
+/// Attempts to open a file that another process replaces.
 const OPEN_ATTEMPTS_MAX: usize = 8;
 
-/// A commit of an object. Holds the reader's lock while it lives: nobody changes pages that the
-/// log does not have.
+/// A commit of an object. Holds the reader's lock, so writers only change pages whose old contents
+/// the log holds.
 #[derive(Debug)]
 pub(super) struct Image {
     file: Arc<dyn File>,
     superblock: Box<Superblock>,
     overlay: Overlay,
-    /// Commits in the log.
+    /// Number of commits in the log.
     pub(super) log_commits: u64,
-    /// Bytes of their records.
+    /// Size of their records in bytes.
     pub(super) log_bytes: u64,
 }
 
@@ -39,18 +39,18 @@ impl Image {
             let file = storage.open(&paths.path, OpenMode::Read)?;
             locks::begin_reading(&*file, &paths.display_name)?;
             match Image::of_locked(storage, paths, Arc::clone(&file)) {
-                // A file that lost its name meanwhile was replaced: the name leads to another one.
+                // The file was replaced after it was opened. Try again with the new file.
                 Err(_) if !file.has_a_name()? => {}
                 opened => return opened,
             }
         }
         Err(Error::Busy {
             what: paths.display_name.clone(),
-            holder: "another process replaces its file again and again".to_string(),
+            holder: "another process keeps replacing its file".to_string(),
         })
     }
 
-    /// The last commit of a file that the caller has locked.
+    /// Reads the last commit of a file that the caller has locked.
     pub(super) fn of_locked(
         storage: &dyn Storage,
         paths: &ObjectPaths,
@@ -78,7 +78,7 @@ impl Image {
         &self.superblock
     }
 
-    /// The lines that the log has and the file may lack.
+    /// Lines of the log that the file may lack.
     pub(super) fn overlay(&self) -> &Overlay {
         &self.overlay
     }
@@ -90,8 +90,8 @@ impl Image {
             return Err(Error::Damaged {
                 path: self.path().to_path_buf(),
                 what: "the file's length",
-                found: format!("{} bytes", offset + got as u64),
-                expected: format!("at least {} bytes", offset + pages.len() as u64),
+                found: quantity(offset + got as u64, "byte"),
+                expected: format!("at least {}", quantity(offset + pages.len() as u64, "byte")),
             });
         }
         if !self.overlay.is_empty() {
@@ -102,7 +102,7 @@ impl Image {
         Ok(())
     }
 
-    /// Reads what lies at an address; false when it does not lie inside one region.
+    /// Reads bytes at an address. Returns false if they are not all inside one region.
     pub(super) fn read(&self, address: u64, bytes: &mut [u8]) -> Result<bool> {
         let Some(offset) = self.offset_of(address, bytes.len() as u64) else {
             return Ok(false);
@@ -116,14 +116,14 @@ impl Image {
         Ok(true)
     }
 
-    /// A value of plain bytes at an address.
+    /// Reads a plain value at an address. Returns `None` outside the regions.
     pub(super) fn value<T: bytemuck::AnyBitPattern>(&self, address: u64) -> Result<Option<T>> {
         let mut bytes = vec![0; size_of::<T>()];
         let inside = self.read(address, &mut bytes)?;
         Ok(inside.then(|| bytemuck::pod_read_unaligned(&bytes)))
     }
 
-    /// Where in the file a range of addresses lies.
+    /// Returns the file offset of a range of addresses.
     fn offset_of(&self, address: u64, length: u64) -> Option<u64> {
         let end = address.checked_add(length)?;
         let region = self
@@ -134,7 +134,7 @@ impl Image {
         Some(region.file_offset + (address - region.base))
     }
 
-    /// The regions with their numbers.
+    /// Iterates over the regions with their numbers.
     pub(super) fn regions(&self) -> impl Iterator<Item = (usize, &RegionRecord)> {
         self.superblock.regions().iter().enumerate()
     }

@@ -1,9 +1,9 @@
-//! The catalog's contents, read out of an image of it.
+//! Reads the catalog's contents from an image that may be damaged.
 //!
-//! What `catalog` is to a mapped catalog, this is to one that may be damaged and is not mapped:
-//! every pointer is looked up in the allocator's metadata before what it leads to is read, every
-//! count is held against the block's size. That is also a walk of all that can be reached, so a
-//! catalog's blocks that nobody owns are noticed.
+//! `catalog` does the same for a mapped catalog. Here every pointer is looked up in the allocator's
+//! metadata before its target is read, and every count is compared with the block's size. The walk
+//! also counts the reachable blocks, so leaked blocks of the catalog are noticed. The structs must
+//! match the layout of the persistent types; `const` assertions check that.
 
 use std::collections::HashSet;
 use std::mem::offset_of;
@@ -16,9 +16,9 @@ use crate::persist::{PMap, PString, PVec, PersistHash};
 
 use super::heap;
 use super::image::Image;
-use super::report::Findings;
+use super::report::{Findings, quantity};
 
-/// `PVec` and `PString` as they lie in a file.
+/// Layout of `PVec` and `PString` in a file.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct RawVec {
@@ -29,7 +29,7 @@ struct RawVec {
 const _: () = assert!(size_of::<RawVec>() == size_of::<PVec<u8>>());
 const _: () = assert!(size_of::<RawVec>() == size_of::<PString>());
 
-/// `PMap` as it lies in a file.
+/// Layout of `PMap` in a file.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct RawMap {
@@ -43,7 +43,7 @@ struct RawMap {
 }
 const _: () = assert!(size_of::<RawMap>() == size_of::<PMap<PString, Entry>>());
 
-/// An entry of the map of objects.
+/// Layout of an entry in the map of objects.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct RawEntry {
@@ -58,7 +58,7 @@ const _: () = assert!(offset_of!(RawEntry, uuid) == 32 + offset_of!(Entry, uuid)
 const _: () = assert!(offset_of!(RawEntry, created_ns) == 32 + offset_of!(Entry, created_ns));
 const _: () = assert!(offset_of!(RawEntry, leases) == 32 + offset_of!(Entry, leases));
 
-/// The root.
+/// Layout of the catalog's root.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct RawCatalog {
@@ -71,7 +71,7 @@ const _: () = assert!(offset_of!(RawCatalog, arenas) == offset_of!(Catalog, aren
 const _: () = assert!(offset_of!(RawCatalog, objects) == offset_of!(Catalog, objects));
 const _: () = assert!(offset_of!(RawCatalog, doomed) == offset_of!(Catalog, doomed));
 
-/// What the catalog says.
+/// Contents of the catalog.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
     pub(super) store_uuid: [u8; 16],
@@ -80,21 +80,21 @@ pub(super) struct Listing {
     pub(super) arenas: Vec<Arena>,
     pub(super) objects: Vec<(String, Found)>,
     pub(super) doomed: Vec<[u8; 16]>,
-    /// Blocks that were reached.
+    /// Number of blocks reached.
     pub(super) blocks: u64,
 }
 
-/// Reads all of the catalog; what cannot be read is left out and reported.
+/// Reads the catalog. Reports damaged parts as findings and leaves them out.
 pub(super) fn read(image: &Image, findings: &mut Findings) -> Result<Listing> {
     let s = image.superblock();
     let mut listing =
         Listing { store_uuid: s.store_uuid, sequence: s.commit_sequence, ..Listing::default() };
     let Some(root) = image.value::<RawCatalog>(s.root_address)? else {
-        findings.damage("the root", format!("{:#x}", s.root_address), "a place in the catalog");
+        findings.damage("the root", format!("{:#x}", s.root_address), "an address in the catalog");
         return Ok(listing);
     };
     let mut walk = Walk { image, findings, reached: HashSet::new() };
-    // A root that is too large for the superblock's page is a block itself.
+    // A root that is too large for the superblock's page is in a block.
     if heap::block_at(image, s.root_address)?.is_some() {
         walk.reached.insert(s.root_address);
     }
@@ -116,12 +116,13 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Is there an allocated block of at least `bytes` here that nobody else owns?
+    /// Returns true if an allocated block of at least `bytes` begins here and has no other owner.
+    /// Otherwise reports the damage. `None` stands for an overflow.
     fn owns(&mut self, address: u64, bytes: Option<u64>, what: &str) -> Result<bool> {
         let found = match heap::block_at(self.image, address)? {
             None => format!("a pointer to {address:#x}, where nothing is allocated"),
             Some(block) if bytes.is_none_or(|bytes| bytes > block) => {
-                format!("a block of {block} bytes at {address:#x}")
+                format!("a block of {} at {address:#x}", quantity(block, "byte"))
             }
             Some(_) if !self.reached.insert(address) => {
                 format!("the block at {address:#x}, which something else owns too")
@@ -129,30 +130,30 @@ impl Walk<'_> {
             Some(_) => return Ok(true),
         };
         let expected = match bytes {
-            Some(bytes) => format!("a block of its own of {bytes} bytes"),
-            None => "a size that can be".to_string(),
+            Some(bytes) => format!("a separate block of {}", quantity(bytes, "byte")),
+            None => "a possible size".to_string(),
         };
         self.findings.damage(what, found, expected);
         Ok(false)
     }
 
-    /// The bytes of a vector's elements; empty when it is damaged, which is reported.
+    /// Returns the bytes of a vector's elements. Reports damage and then returns none.
     fn elements(&mut self, vec: &RawVec, element_bytes: u64, what: &str) -> Result<Vec<u8>> {
         let counted = match vec.elements {
             0 => vec.len == 0 && vec.capacity == 0,
             _ => vec.len <= vec.capacity && vec.capacity > 0,
         };
         if !counted {
-            let found =
-                format!("{} elements, room for {}, at {:#x}", vec.len, vec.capacity, vec.elements);
-            self.findings.damage(what, found, "no more elements than there is room for");
+            let (len, capacity) = (quantity(vec.len, "element"), vec.capacity);
+            let found = format!("{len}, a capacity of {capacity}, at {:#x}", vec.elements);
+            self.findings.damage(what, found, "at most as many elements as the capacity");
             return Ok(Vec::new());
         }
         let capacity = vec.capacity.checked_mul(element_bytes);
         if vec.elements == 0 || !self.owns(vec.elements, capacity, what)? {
             return Ok(Vec::new());
         }
-        // Bounded by the block, and that by the file.
+        // The length is bounded by the block, which is inside the file.
         let mut bytes = vec![0; (vec.len * element_bytes) as usize];
         self.image.read(vec.elements, &mut bytes)?;
         Ok(bytes)
@@ -173,7 +174,7 @@ impl Walk<'_> {
         let what = "the map of objects";
         if map.bits == 0 {
             if bytemuck::bytes_of(map) != [0; size_of::<RawMap>()] {
-                self.findings.damage(what, "no index and yet contents", "an empty map");
+                self.findings.damage(what, "contents without an index", "an empty map");
             }
             return Ok(Vec::new());
         }
@@ -183,7 +184,7 @@ impl Walk<'_> {
         }
         let limit = 3u64 << (map.bits - 2);
         if u64::from(map.used) > limit || map.live > map.used {
-            let found = format!("{} entries, {} of them live", map.used, map.live);
+            let found = format!("{} used entries, {} of them live", map.used, map.live);
             self.findings.damage(what, found, format!("at most {limit}"));
             return Ok(Vec::new());
         }
@@ -211,14 +212,14 @@ impl Walk<'_> {
         Ok(objects)
     }
 
-    /// Every entry is found by a search for its hash, and no cell leads elsewhere.
+    /// Checks that a search for its hash finds each entry, and that each cell leads to an entry.
     fn check_cells(&mut self, map: &RawMap, entries: &[RawEntry]) -> Result<()> {
         let mut bytes = vec![0; 4 << map.bits];
         self.image.read(map.cells, &mut bytes)?;
         let cells: Vec<u32> = bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect();
         let mask = cells.len() - 1;
         let (empty, removed) = (0, 1);
-        // The cell that leads to an entry: its hash's tag and its position.
+        // A cell holds the tag of an entry's hash and the entry's position.
         let cell_of =
             |at: usize| !((entries[at].hash >> 32) as u32 & (u32::MAX << map.bits) | at as u32);
         let is_stray = |cell: u32| {
@@ -236,16 +237,16 @@ impl Walk<'_> {
         let open = cells.contains(&empty);
         if stray || lost || !open {
             let found = match (stray, lost) {
-                (true, _) => "a cell too many, or one that leads to no entry",
-                (_, true) => "an entry that no search finds",
+                (true, _) => "an extra cell, or a cell without an entry",
+                (_, true) => "an entry that a search does not find",
                 _ => "no empty cell",
             };
-            self.findings.damage("the index of the map", found, "one cell an entry");
+            self.findings.damage("the index of the map", found, "one cell per entry");
         }
         Ok(())
     }
 
-    /// One object's entry; `None` when its name cannot be one.
+    /// Reads one object's entry. Returns `None` if its name is invalid.
     fn object(&mut self, map: &RawMap, entry: &RawEntry) -> Result<Option<(String, Found)>> {
         let uuid = crate::object::hex(&entry.uuid);
         let bytes = self.elements(&entry.name, 1, &format!("the name of {uuid}"))?;
@@ -255,8 +256,8 @@ impl Walk<'_> {
             })?;
         let Some(name) = String::from_utf8(bytes).ok().filter(|name| check_name(name).is_ok())
         else {
-            let expected = "1 to 255 bytes of UTF-8 that can be a name";
-            self.findings.damage(format!("the name of {uuid}"), "something else", expected);
+            let expected = "a valid name: 1 to 255 bytes of UTF-8";
+            self.findings.damage(format!("the name of {uuid}"), "an invalid name", expected);
             return Ok(None);
         };
         let hash = name.as_str().persist_hash(map.seed).max(1);

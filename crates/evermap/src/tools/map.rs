@@ -1,4 +1,6 @@
-//! What lies where in an object of a store that is not open here: its last commit, from its files.
+//! Maps the use of an object's pages, for an object of a store that need not be open here.
+//!
+//! Reads the last commit from the files through an [`Image`].
 
 use std::path::Path;
 
@@ -10,19 +12,21 @@ use super::audit::open;
 use super::check::CheckOptions;
 use super::image::Image;
 
-/// What lies where in an object, as of its last commit: allocated blocks, what is stored, what is in
-/// memory. Nothing is mapped at the object's addresses and nobody is kept from writing, so it can be
-/// called again and again while the object is in use; only its writer knows which pages changed since
-/// the commit, see [`Session::map`](crate::Session::map).
+/// Returns which pages of an object are allocated, stored and in memory, as of its last commit.
 ///
-/// The object is locked as by a reader meanwhile, for milliseconds: a writer's apply waits for
-/// another time.
+/// Nothing is mapped at the object's addresses and writers are not blocked, so it can be called
+/// repeatedly while the object is in use. Only the writer knows which pages changed since the
+/// commit; see [`Session::map`](crate::Session::map).
 ///
-/// Costs a read of the object's log and of the allocator's metadata (1 % of the object), and a look at
-/// the page cache.
+/// Holds a reader's lock on the object for milliseconds, during which a writer postpones applying
+/// its log.
+///
+/// Reads the object's log and the allocator's metadata (1 % of the object), and queries the page
+/// cache.
 ///
 /// # Errors
-/// `NoStore`, `NotFound`; `Damaged` when its file is gone; what opening an object for reading returns.
+/// `NoStore`, `NotFound`, `Damaged` if the object's file is missing, and the errors of opening an
+/// object for reading.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -55,7 +59,7 @@ fn of_image(image: &Image, name: &str) -> Result<ObjectMap> {
         file_bytes: file.length()?,
         log_bytes: image.log_bytes,
         written: is_held(WRITER_BYTE)?,
-        // A writer that applies holds a byte as well, for some milliseconds.
+        // A writer that applies its log also holds one of the bytes, for some milliseconds.
         read: Some(is_held(CONTENT_BYTE)? || is_held(locks::CONTENT_BYTE_SECOND)?),
         regions: regions?,
     };

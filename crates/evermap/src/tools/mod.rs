@@ -1,10 +1,10 @@
-//! Tools for a store as a whole: checking and repairing it, copying it, putting a copy in its place.
+//! Tools for whole stores: check, repair, backup, restore, rebase, audit, export and import.
 //!
-//! [`check`] reads a store's files without mapping them and says what is wrong with them;
-//! [`backup`](crate::Store::backup) copies a store in use; [`restore`] makes a store of a copy.
-//! They stand above the other layers. What they read of a file that may be damaged goes through
-//! an image of it, in which every address is looked up before anything is read; only a repair,
-//! which begins with a check, opens the store as a program does.
+//! [`check`] reads a store's files without mapping them and reports damage;
+//! [`backup`](crate::Store::backup) copies a store in use; [`restore`] makes a store from a copy.
+//! This layer is above all others. It reads files that may be damaged through an image, which looks
+//! up each address before it reads. Only a repair, which begins with a check, opens the store as a
+//! program does.
 
 mod address_lock;
 mod audit;

@@ -1,4 +1,7 @@
-//! One object file, with its log, from superblock to page checksums.
+//! Checks one object file and its log, from superblock to page checksums.
+//!
+//! The file may belong to a name in the catalog or to none. Damage becomes findings that a repair
+//! answers by moving the object out of the store; other errors leave the file unchecked.
 
 use std::sync::Arc;
 
@@ -11,32 +14,32 @@ use crate::storage::{File, OpenMode};
 use super::check::CheckOptions;
 use super::image::Image;
 use super::repair::leases_of;
-use super::report::{Finding, Findings, ObjectReport, Repair, Severity};
+use super::report::{Finding, Findings, ObjectReport, Repair, Severity, quantity};
 use super::{checksums, heap};
 
-/// What is known of an object file before it is opened.
+/// Object file to be checked.
 pub(super) struct Subject<'a> {
-    /// The file, as seen from the store's directory.
+    /// File, relative to the store's directory.
     pub(super) file: std::path::PathBuf,
     pub(super) paths: ObjectPaths,
-    /// Name and entry in the catalog; `None` for a file that it does not name.
+    /// Name and entry in the catalog; `None` for a file without a name.
     pub(super) entry: Option<(&'a str, &'a Found)>,
     pub(super) uuid: [u8; 16],
 }
 
-/// What a look at one object file gave.
+/// Result of the check of one object file.
 pub(super) struct ObjectScan {
     pub(super) report: Option<ObjectReport>,
     pub(super) findings: Vec<Finding>,
     pub(super) unchecked: Option<Error>,
-    /// Addresses of its regions, where they could be read.
+    /// Addresses of its regions, if they could be read.
     pub(super) leases: Vec<Lease>,
-    /// The name that the file has for itself.
+    /// Name stored in the file.
     pub(super) own_name: Option<String>,
     pub(super) is_damaged: bool,
 }
 
-/// Checks an object file. `progress` is told how many bytes are done.
+/// Checks an object file. Calls `progress` with the number of bytes done.
 pub(super) fn check(
     options: &CheckOptions,
     subject: &Subject<'_>,
@@ -45,8 +48,10 @@ pub(super) fn check(
     let name = subject.entry.map(|(name, _)| name.to_string());
     let quarantine = Repair::Quarantine { uuid: subject.uuid, name: name.clone() };
     let remedy = match name.as_deref().is_some_and(options.is_cache) {
-        true => "repair: it is taken out of the store, and made anew when it is needed",
-        false => "restore it from a backup, or take it out of the store with `--quarantine`",
+        true => {
+            "use `--repair`: it moves the cache out of the store, and a program rebuilds it when needed"
+        }
+        false => "restore it from a backup, or move it out of the store with `--quarantine`",
     };
     let mut findings = Findings::new(subject.file.clone(), name).with_repair(remedy, quarantine);
     let mut scanned = ObjectScan {
@@ -98,7 +103,8 @@ fn check_image(
     Ok(())
 }
 
-/// The file's own name matters only should the catalog be lost, and may lag behind it.
+/// Compares the name in the file with the catalog. The former is only used if the catalog is lost,
+/// and may be older.
 fn check_names(image: &Image, subject: &Subject<'_>, findings: &mut Findings) {
     let own = image.superblock().name();
     if let Some((name, _)) = subject.entry.filter(|(name, _)| *name != own) {
@@ -107,39 +113,40 @@ fn check_names(image: &Image, subject: &Subject<'_>, findings: &mut Findings) {
             "the name in the file",
             format!("`{own}`"),
             format!("`{name}`"),
-            ("the next session that commits puts it right", None),
+            ("the next session that commits corrects it", None),
         );
     }
 }
 
-/// Is somebody changing the object?
+/// Returns true if a process has the object open for writing.
 pub(super) fn has_writer(image: &Image) -> crate::Result<bool> {
     Ok(image.file().lock_holder(WRITER_BYTE, 1)?.is_some())
 }
 
-/// Bytes behind the last commit are what a dead writer's growth left.
+/// Compares the file's length with the last commit's. More bytes are left by a dead writer that
+/// grew the object.
 fn check_length(image: &Image, findings: &mut Findings) -> crate::Result<()> {
     let (length, committed) = (image.file().length()?, image.superblock().file_length);
     if length > committed && !has_writer(image)? {
         findings.add(
             Severity::Leftover,
             "the end of the file",
-            format!("{length} bytes"),
-            format!("{committed} bytes, which the last commit has"),
-            ("the next session cuts it off", None),
+            quantity(length, "byte"),
+            format!("{}, the length of the last commit", quantity(committed, "byte")),
+            ("the next session truncates the file", None),
         );
     }
     Ok(())
 }
 
-/// Did the last session leave this log for the next one?
+/// Returns true if the last session left this log for the next one.
 fn is_kept(log: Arc<dyn File>, image: &Image) -> bool {
     let s = image.superblock();
     let opened = Log::open(log, s.object_uuid, s.commit_sequence);
     opened.is_ok_and(|(log, _)| log.was_needed() && log.sequence() == s.commit_sequence)
 }
 
-/// The log beside the file. One that is needed was read and judged when the image was opened.
+/// Checks for a log that is not needed. A needed log was checked when the image was opened.
 pub(super) fn check_log(
     options: &CheckOptions,
     subject: &Subject<'_>,
@@ -159,9 +166,9 @@ pub(super) fn check_log(
     findings.add(
         Severity::Leftover,
         "the log",
-        format!("{}, which the object does not ask for", path.display()),
+        format!("{}, which the object does not need", path.display()),
         "no log",
-        ("the next session takes it away, or `--repair` now", Some(Repair::PutLogAside(path))),
+        ("the next session removes it, or use `--repair`", Some(Repair::PutLogAside(path))),
     );
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Tools that read a store by its files see one store.
+//! Ensures that a tool which reads a store's files sees one store only.
 //!
-//! `restore --force`, a rebase and `mv` put another directory at the store's path. A tool enters the
-//! directory that is there when it begins and looks every name up in it. If the store was removed
-//! meanwhile, files are missing: then the tool begins again, in the directory that is there now.
+//! `restore --force`, a rebase and `mv` put another directory at the store's path. A tool opens the
+//! directory once and looks up every name in it. If another process removes that store, files are
+//! missing; then the tool starts again with the directory that is now at the path.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use super::check::CheckOptions;
 use crate::api::was_replaced;
 use crate::error::Result;
 
-/// How often a tool begins. Each further time needs another process that replaced the store.
+/// Attempts of a tool. Each further attempt means that another process replaced the store.
 const ATTEMPTS_MAX: usize = 100;
 
-/// Runs a tool with options that lead to the files of one directory. Runs it again if `is_good` refuses
-/// its result, or it fails, and the path leads to another directory by then.
+/// Runs a tool with options whose storage is bound to one directory. Runs it again if it fails or
+/// `is_good` rejects its result, and the path leads to another directory by then.
 pub(super) fn in_one_store<R>(
     directory: &Path,
     options: &CheckOptions,
@@ -22,7 +22,7 @@ pub(super) fn in_one_store<R>(
     mut run: impl FnMut(&CheckOptions) -> Result<R>,
 ) -> Result<R> {
     for _ in 1..ATTEMPTS_MAX {
-        // The tool says what is wrong with a directory that cannot be entered.
+        // If the directory cannot be opened, the tool reports the cause.
         let Ok(Some(entered)) = options.storage.enter(directory) else { break };
         let inside = CheckOptions { storage: entered.clone(), ..options.clone() };
         let result = run(&inside);

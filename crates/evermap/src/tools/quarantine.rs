@@ -1,5 +1,8 @@
-//! Where a repair puts what it changes and what it takes away: a directory beside the store's
-//! files, in which each file has the place that it had in the store.
+//! Directory `repair-<time>` in a store, where a repair keeps copies of the files that it changes
+//! and the files that it moves out of the store.
+//!
+//! Files keep their relative paths. The first copy of a file is kept, because it is the state
+//! before the repair. Nothing is ever deleted here.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,10 +11,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::error::{Error, Result};
 use crate::storage::{OpenMode, Storage, copy_contents, parent_of};
 
-/// Begins the name of every such directory.
+/// Prefix of the directory's name.
 pub(super) const PREFIX: &str = "repair-";
 
-/// Keeps files; makes its directory when it gets the first one.
+/// Keeps files of a store. Creates its directory for the first one.
 pub(super) struct Quarantine<'a> {
     storage: Arc<dyn Storage>,
     directory: &'a Path,
@@ -23,12 +26,12 @@ impl<'a> Quarantine<'a> {
         Quarantine { storage: Arc::clone(storage), directory, folder: None }
     }
 
-    /// The directory, if anything is in it.
+    /// Returns the directory, or `None` if it was not created.
     pub(super) fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// Copies a file of the store, durably. No file, no copy.
+    /// Copies a file of the store, durably. Does nothing if the file does not exist.
     pub(super) fn copy(&mut self, file: &Path) -> Result<()> {
         let source = match self.storage.open(&self.directory.join(file), OpenMode::Read) {
             Err(e) if e.is_missing_file() => return Ok(()),
@@ -41,13 +44,13 @@ impl<'a> Quarantine<'a> {
                 target.sync_data()?;
                 self.storage.sync_directory(&parent_of(&to))
             }
-            // Copied before it was first changed: that copy is the one to keep.
+            // The copy from before the first change is the one to keep.
             Err(e) if exists(&e) => Ok(()),
             Err(e) => Err(e),
         }
     }
 
-    /// Moves a file out of the store, durably; false when it is gone.
+    /// Moves a file out of the store, durably. Returns false if it does not exist.
     pub(super) fn take(&mut self, file: &Path) -> Result<bool> {
         let from = self.directory.join(file);
         let to = self.place(file)?;
@@ -60,7 +63,7 @@ impl<'a> Quarantine<'a> {
         Ok(true)
     }
 
-    /// Where a file is kept; the directories for that are made.
+    /// Returns the path at which a file is kept, and creates the directories for it.
     fn place(&mut self, file: &Path) -> Result<PathBuf> {
         let folder = match &self.folder {
             Some(folder) => folder.clone(),
@@ -95,16 +98,16 @@ impl<'a> Quarantine<'a> {
     }
 }
 
-/// Is a file or directory of this name there already?
+/// Returns true if the error says that a file or directory of the name exists.
 pub(super) fn exists(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)
 }
 
-/// `20260131T235959Z`.
+/// Formats a time as `20260131T235959Z`.
 pub(super) fn stamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let (days, second) = ((since / 86_400) as i64, since % 86_400);
-    // Civil from days, with years that begin in March: leap days come last.
+    // Civil from days, with years that begin in March, so that leap days are the last day.
     // https://howardhinnant.github.io/date_algorithms.html#civil_from_days
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -125,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_are_dates() {
+    fn stamps_are_utc_dates() {
         let at = |seconds| stamp(UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(at(0), "19700101T000000Z");
         assert_eq!(at(951_782_399), "20000228T235959Z");

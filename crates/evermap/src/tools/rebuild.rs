@@ -1,8 +1,9 @@
-//! A catalog made anew from the object files: each of them says what it is called, which store it
-//! belongs to and which addresses are its own.
+//! Rebuilds the catalog from the object files. Each superblock has the object's name, store and
+//! addresses.
 //!
-//! Files in `building` are left where they are: whether the lost catalog named them, nobody can
-//! tell any more, and an object whose making was never acknowledged must not appear.
+//! Files in `building` are left where they are: the lost catalog may not have named them, and an
+//! object whose creation was never acknowledged must not appear. The store is locked during the
+//! rebuild, because a process with an open object would keep using the old catalog.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -23,11 +24,12 @@ use super::image::Image;
 use super::listing::Listing;
 use super::quarantine::Quarantine;
 use super::repair::leases_of;
+use super::report::quantity;
 
-/// Bytes of addresses at the arena's beginning that a catalog's first region takes at most.
+/// Bytes reserved at the beginning of the arena for the catalog's first region.
 const CATALOG_BYTES: u64 = 17 * CHUNK_BYTES;
 
-/// One object file that says of itself what the catalog has to know.
+/// Object file with the information that the catalog needs.
 struct Candidate {
     found: Found,
     name: String,
@@ -35,8 +37,8 @@ struct Candidate {
     arena: (u64, u64),
 }
 
-/// Makes the catalog anew. `known` is what could be read of the old one: names are taken from it
-/// where it has them, for a file learns its new name late. Gives what was done.
+/// Rebuilds the catalog. `known` is what could be read of the old one. Its names take precedence,
+/// because a file gets a new name only with its next commit. Returns the actions taken.
 pub(super) fn catalog(
     directory: &Path,
     options: &CheckOptions,
@@ -81,19 +83,19 @@ pub(super) fn catalog(
             return Err(Error::Damaged {
                 path: directory.join(OBJECTS),
                 what: "every object's arena",
-                found: "addresses that cannot be".to_string(),
+                found: "impossible addresses".to_string(),
                 expected: "the arena of this store".to_string(),
             });
         }
     };
-    let names = contents.objects.len();
+    let names = contents.objects.len() as u64;
     let store_options = Options { storage: storage.clone(), ..Options::default() };
     write_catalog(directory, &store_options, contents)?;
-    actions.insert(0, format!("made the catalog anew, with {names} objects"));
+    actions.insert(0, format!("rebuilt the catalog with {}", quantity(names, "object")));
     Ok(actions)
 }
 
-/// Every object file whose superblock can be read.
+/// Returns the object files whose superblock can be read.
 fn candidates(
     directory: &Path,
     options: &CheckOptions,
@@ -116,23 +118,23 @@ fn candidates(
     let mut candidates = Vec::new();
     for uuid in names.iter().filter_map(|name| parse_uuid(name)) {
         if doomed.contains(&uuid) {
-            // Without the catalog that says so, it would be taken for one that lost its name.
+            // The new catalog does not list doomed objects, so the file would count as lost.
             let file = Path::new(OBJECTS).join(hex(&uuid));
             quarantine.take(&file)?;
             quarantine.take(&file.with_extension("log"))?;
-            actions.push(format!("moved {}, which was removed, out of the store", file.display()));
+            actions.push(format!("moved {}, a removed object, out of the store", file.display()));
             continue;
         }
         let paths = scan.subject(OBJECTS, uuid, None, None).paths;
         let image = match Image::open(&*options.storage, &paths) {
             Ok(image) => image,
-            // A catalog without it would take its name. Who says so may leave out what cannot be read.
+            // The object would lose its name. So an unreadable file is only left out on request.
             Err(error) if !is_damage(&error) && !options.quarantine => {
                 return Err(Error::Damaged {
                     path: paths.path,
-                    what: "an object's file, which the new catalog has to name",
+                    what: "an object's file, which the new catalog must name",
                     found: error.to_string(),
-                    expected: "a file that can be read: repair once more, or leave it out with \
+                    expected: "a readable file: repeat the repair, or leave the object out with \
                                `--quarantine`"
                         .to_string(),
                 });
@@ -154,7 +156,7 @@ fn candidates(
     Ok(candidates)
 }
 
-/// Does the error say that the file is no object any more, rather than that it cannot be read now?
+/// Returns true if the error means that the file is damaged, not that it cannot be read now.
 fn is_damage(error: &Error) -> bool {
     matches!(
         error,
@@ -178,7 +180,8 @@ fn is_sound((base, length): (u64, u64)) -> bool {
         && base.checked_add(length).is_some_and(|end| end < 1 << 47)
 }
 
-/// Which files get a name, and which: the newest of those that call themselves the same has it.
+/// Chooses the files of this store and their names. Of files with the same name, the one that the
+/// old catalog named or else the newest gets it.
 fn choose(
     mut candidates: Vec<Candidate>,
     store_uuid: [u8; 16],
@@ -198,21 +201,21 @@ fn choose(
     for Candidate { found, name, store_uuid: own_store, .. } in candidates {
         let file = format!("{OBJECTS}/{}", hex(&found.uuid));
         if own_store != store_uuid {
-            actions.push(format!("left {file} without a name: it is of another store"));
+            actions.push(format!("left {file} without a name: it belongs to another store"));
             continue;
         }
         let meets = |a: &Lease, b: &Lease| a.base < b.base + b.bytes && b.base < a.base + a.bytes;
         if found.leases.iter().any(|lease| taken.iter().any(|other| meets(other, lease))) {
-            actions.push(format!("left {file} without a name: its addresses are another's"));
+            actions.push(format!("left {file} without a name: another object has its addresses"));
             continue;
         }
         let free = check_name(&name).is_ok() && !names.contains(&name);
         let name = match free {
             true => name,
             false => {
-                let given = format!("recovered-{}", hex(&found.uuid));
-                actions.push(format!("called {file} `{given}`: another file is `{name}`"));
-                given
+                let new_name = format!("recovered-{}", hex(&found.uuid));
+                actions.push(format!("named {file} `{new_name}`: `{name}` is taken or invalid"));
+                new_name
             }
         };
         taken.extend(found.leases.iter().copied());
@@ -223,8 +226,8 @@ fn choose(
     objects
 }
 
-/// The store's arenas: the first, those that the old catalog knew, and whatever else it takes for
-/// every object to have its addresses in one.
+/// Returns the store's arenas: the first one, those in the old catalog, and further ones so that
+/// every object's addresses are in an arena.
 fn arenas(first: (u64, u64), objects: &[(String, Found)], known: Option<&Listing>) -> Vec<Arena> {
     let mut arenas = vec![Arena { base: first.0, length: first.1, high_water: first.0 }];
     let apart = |arenas: &[Arena], base: u64, length: u64| {
@@ -246,7 +249,7 @@ fn arenas(first: (u64, u64), objects: &[(String, Found)], known: Option<&Listing
         if apart(&arenas, base, length) {
             arenas.push(Arena { base, length, high_water: base });
         } else if let Some(last) = arenas.iter().rposition(|a| a.base <= base) {
-            // A further part of an arena of which only the beginning was seen so far.
+            // Extend an arena of which only the beginning was known so far.
             let longer = (end - arenas[last].base).next_multiple_of(ARENA_ALIGN_BYTES);
             let rest: Vec<Arena> = arenas.iter().filter(|a| a.base > base).copied().collect();
             if rest.iter().all(|a| a.base >= arenas[last].base + longer) {

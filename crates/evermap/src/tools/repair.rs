@@ -1,10 +1,10 @@
-//! Repairing: what a check found, put right where nothing can be lost by it.
+//! Repairs the findings of a check if nothing can be lost by it.
 //!
-//! The order is: the catalog first, if it has to be made anew; then what is changed in it; then
-//! files that go elsewhere. Each step looks again, under the lock that keeps others from changing
-//! what it is about, whether what was found is still so. Nothing is deleted: files are moved into
-//! the directory of [`Keep`], and what is changed in place is copied there first. Data in objects
-//! are never changed; whether a page or its checksum is right, only its owner can say.
+//! The catalog is rebuilt first if necessary; then the other repairs run in the order of the
+//! findings. Each step verifies its finding again under the lock that protects the files concerned.
+//! Nothing is deleted: files are moved to the [`Quarantine`] directory, and files to be changed in
+//! place are copied there first. Objects' data are never changed, because only their owner can
+//! decide whether a page or its checksum is right.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,9 +23,9 @@ use super::quarantine::Quarantine;
 use super::rebuild;
 use super::report::{Repair, Report, Severity};
 
-/// Repairs what `seen` has found, and looks once more.
+/// Repairs the findings of a scan, and scans again.
 pub(super) fn run(directory: &Path, options: &CheckOptions, result: ScanResult) -> Result<Report> {
-    // What is put right must be damage, and no error that is over at the next look.
+    // A read error may be temporary. Scan again, so that only damage is repaired.
     let result = match result.report.had_read_errors() {
         true => Scan::new(directory, options)?.run()?,
         false => result,
@@ -48,7 +48,8 @@ pub(super) fn run(directory: &Path, options: &CheckOptions, result: ScanResult) 
     let mut repairs: Vec<Repair> = Vec::new();
     for finding in report.findings.iter_mut().filter(|finding| !finding.repaired) {
         let Some(repair) = &mut finding.repair else { continue };
-        // Data that nobody vouches for go with the rest of their object.
+        // Without `--accept-data`, damaged data lead to quarantine of the whole object if
+        // requested.
         if let Repair::AcceptData { uuid, name } = &*repair
             && (options.quarantine || (options.is_cache)(name))
             && !options.accept_data
@@ -80,8 +81,8 @@ fn mark(report: &mut Report, repair: &Repair) {
     answered.for_each(|finding| finding.repaired = true);
 }
 
-/// What a repair leaves is looked at as well: what is damaged now and was not before is added, and
-/// what was called repaired and is still damaged is called so no longer.
+/// Scans after a repair. Adds new damage to the report, and marks findings as not repaired if the
+/// damage is still there.
 fn scan_again(directory: &Path, options: &CheckOptions, report: &mut Report) -> Result<()> {
     let after = Scan::new(directory, options)?.run()?.report;
     report.objects = after.objects;
@@ -99,6 +100,7 @@ fn scan_again(directory: &Path, options: &CheckOptions, report: &mut Report) -> 
     Ok(())
 }
 
+/// State of a running repair.
 struct Repairer<'a> {
     directory: &'a Path,
     options: &'a CheckOptions,
@@ -121,7 +123,7 @@ impl Repairer<'_> {
         }
     }
 
-    /// Does one repair; false when there was nothing to do any more, or it could not be done.
+    /// Performs one repair. Returns false if nothing was left to do, or if the object is in use.
     fn repair(&mut self, repair: &Repair) -> Result<bool> {
         let done = match repair {
             Repair::RebuildCatalog => Ok(None),
@@ -140,16 +142,16 @@ impl Repairer<'_> {
                 Ok(true)
             }
             Ok(None) => Ok(false),
-            // What is in use stays as it is, and the rest is repaired all the same.
+            // Objects in use are left as they are; the other repairs continue.
             Err(Error::Busy { what, holder }) => {
-                self.actions.push(format!("left {what} as it is: {holder}"));
+                self.actions.push(format!("did not repair {what}: {holder}"));
                 Ok(false)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// The store, opened; its catalog is copied before the first change.
+    /// Opens the store, and copies its catalog before the first change.
     fn store(&mut self) -> Result<Store> {
         if let Some(store) = &self.store {
             return Ok(store.clone());
@@ -203,10 +205,10 @@ impl Repairer<'_> {
 
     fn forget(&mut self, name: &str, uuid: [u8; 16]) -> Result<Option<String>> {
         let done = self.store()?.repair_missing(name, uuid)?;
-        Ok(done.then(|| format!("took `{name}` out of the catalog: its file is gone")))
+        Ok(done.then(|| format!("removed `{name}` from the catalog: its file is missing")))
     }
 
-    /// An object's commit as its file has it.
+    /// Opens an object's last commit.
     fn image(&self, uuid: [u8; 16]) -> Result<Image> {
         let scan = Scan::new(self.directory, self.options)?;
         let paths = scan.subject(OBJECTS, uuid, None, None).paths;
@@ -231,7 +233,7 @@ impl Repairer<'_> {
         Ok(done.then(|| format!("recorded the addresses of {OBJECTS}/{}", hex(&uuid))))
     }
 
-    /// Writes every page of the object's checksum tables anew, for what the pages hold now.
+    /// Recomputes the object's checksum tables from its pages.
     fn accept_data(&mut self, uuid: [u8; 16], name: &str) -> Result<Option<String>> {
         let file = self.lock_writer(uuid)?;
         let timeout = self.options.timeout;
@@ -241,16 +243,17 @@ impl Repairer<'_> {
         let image = Image::of_locked(&*self.options.storage, &paths, file.clone())?;
         if !image.overlay().is_empty() {
             let what = format!("object `{name}`");
-            let holder = "its log has commits that the file lacks; open it for writing once".into();
+            let holder =
+                "its log has commits that the file lacks; open the object for writing first".into();
             return Err(Error::Busy { what, holder });
         }
         self.quarantine.copy(&Path::new(OBJECTS).join(hex(&uuid)))?;
         checksums::recompute(&image, |offset, page| file.write_at(page, offset))?;
         file.sync_data()?;
-        Ok(Some(format!("declared what `{name}` holds right, and wrote its checksums anew")))
+        Ok(Some(format!("accepted the data of `{name}` and recomputed its checksums")))
     }
 
-    /// Takes a damaged object out of the store; readers keep what they have open.
+    /// Moves a damaged object out of the store. Readers that have it open can continue.
     fn quarantine(&mut self, uuid: [u8; 16], name: Option<&str>) -> Result<Option<String>> {
         let lock = match self.lock_writer(uuid) {
             Err(Error::Busy { what, holder }) => return Err(Error::Busy { what, holder }),
@@ -267,12 +270,12 @@ impl Repairer<'_> {
         drop(lock);
         let display_name =
             name.map_or_else(|| file.display().to_string(), |name| format!("`{name}`"));
-        Ok(Some(format!("took {display_name}, which is damaged, out of the store")))
+        Ok(Some(format!("moved {display_name}, which is damaged, out of the store")))
     }
 }
 
-/// The addresses of an object's regions, as far as they are the store's: those of a guest object are
-/// no concern of the catalog.
+/// Returns the addresses of an object's regions that the catalog records. A guest object has none,
+/// because its addresses are in a guest's memory.
 pub(super) fn leases_of(image: &Image) -> Vec<Lease> {
     let s = image.superblock();
     let regions = s.regions().iter().filter(|_| !s.is_guest());

@@ -1,23 +1,26 @@
-//! What a check found: findings with a place, a measure and a remedy each.
+//! Report of a check: findings with a file, a severity and a remedy each.
+//!
+//! [`Findings`] collects the findings of one file. A finding may have a [`Repair`], an action that
+//! fixes it. Users see the texts, and the exit code of `evermap check` depends on the severity.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// Findings kept of one file; the rest is counted. Noise in a chunk map is thousands of them, and
-/// nobody reads the second hundred.
+/// Limit of findings listed per file; the rest is only counted. A damaged chunk map would yield
+/// thousands.
 const FINDINGS_PER_FILE_MAX: usize = 100;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Nothing is wrong with what the store holds: something that was left behind by a process
-    /// that died, and that the next one tidies up.
+    /// Left behind by a process that died. The store's contents are sound, and the next process
+    /// that changes the store tidies up.
     Leftover,
-    /// May be the trace of a loss and may be harmless; what was found says which two.
+    /// May be a trace of damage or harmless.
     Suspect,
-    /// Something is lost or contradicts itself.
+    /// Something is lost or inconsistent.
     Damage,
 }
 
@@ -31,124 +34,125 @@ impl std::fmt::Display for Severity {
     }
 }
 
-/// One thing that is not as it should be.
+/// A deviation from the expected state.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// The file, as seen from the store's directory.
+    /// File, relative to the store's directory.
     pub file: PathBuf,
-    /// The object's name, where it is known.
+    /// Name of the object, if known.
     pub object: Option<String>,
-    /// Which part of the file.
+    /// Part of the file.
     pub what: String,
-    /// What is there.
+    /// Content found.
     pub found: String,
-    /// What should be there.
+    /// Content expected.
     pub expected: String,
-    /// What can be done about it, by a repair or by the user.
+    /// Remedy: a repair or an action of the user.
     pub remedy: String,
-    /// A repair can do it, with the options that the remedy names.
+    /// True if a repair can fix it, with the options that the remedy names.
     pub repairable: bool,
-    /// A repair has done it.
+    /// True if a repair has fixed it.
     pub repaired: bool,
-    /// The disk failed to read it. That may be over at the next look.
+    /// True if the disk failed to read the part. The next attempt may succeed.
     pub(super) unreadable: bool,
     pub(super) repair: Option<Repair>,
 }
 
-/// What a repair does about a finding.
+/// Action of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Repair {
-    /// The catalog is made anew from the object files.
+    /// Rebuilds the catalog from the object files.
     RebuildCatalog,
-    /// A file is put aside.
+    /// Moves a file out of the store.
     PutAside(PathBuf),
-    /// A log that belongs to no commit is put aside, once no writer has the object.
+    /// Moves a log that no commit needs out of the store, unless the object has a writer.
     PutLogAside(PathBuf),
-    /// An object's file goes where it belongs.
+    /// Moves an object's file from `building` to `objects`.
     Move([u8; 16]),
-    /// A name without a file is taken out of the catalog.
+    /// Removes a name without a file from the catalog.
     Forget { name: String, uuid: [u8; 16] },
-    /// An object file without a name gets one.
+    /// Gives an object file without a name one in the catalog.
     Adopt([u8; 16]),
-    /// The catalog learns which addresses an object has.
+    /// Records an object's addresses in the catalog.
     Leases([u8; 16]),
-    /// What a page holds now is declared right: only on demand.
+    /// Recomputes an object's checksums from its pages. Only on request.
     AcceptData { uuid: [u8; 16], name: String },
-    /// A damaged object goes aside: only on demand.
+    /// Moves a damaged object out of the store. Only on request, or for caches.
     Quarantine { uuid: [u8; 16], name: Option<String> },
 }
 
-/// What was looked at of one object file.
+/// Scope of the check of one object file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObjectReport {
-    /// Its name in the catalog; `None` for the catalog itself and for a file without a name.
+    /// Name in the catalog; `None` for the catalog itself and for a file without a name.
     pub object: Option<String>,
-    /// Its file, as seen from the store's directory.
+    /// File, relative to the store's directory.
     pub file: PathBuf,
     /// Number of the commit that was checked.
     pub sequence: u64,
-    /// Bytes of the commit's file.
+    /// Length of the commit's file in bytes.
     pub file_bytes: u64,
-    /// Commits that only the log has.
+    /// Number of commits that only the log has.
     pub log_commits: u64,
-    /// Blocks allocated.
+    /// Number of allocated blocks.
     pub blocks: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub allocated_bytes: u64,
-    /// Pages that were compared with their checksums; `None` when the object keeps none.
+    /// Number of pages compared with their checksums; `None` if the object has no checksums.
     pub pages_verified: Option<u64>,
-    /// Blocks that were found by walking from the root. Known for the catalog, whose type this
-    /// build knows; of any other object a check knows what is allocated, not what is reached.
+    /// Number of blocks reached from the root. Only known for the catalog, whose type is built in;
+    /// a check does not walk other objects.
     pub blocks_reached: Option<u64>,
 }
 
-/// A file that could not be looked at, and why.
+/// A file that could not be checked.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Unchecked {
-    /// The file, as seen from the store's directory.
+    /// File, relative to the store's directory.
     pub file: PathBuf,
-    /// The object's name, where it is known.
+    /// Name of the object, if known.
     pub object: Option<String>,
-    /// What stood in the way.
+    /// Cause.
     pub error: Error,
 }
 
-/// What a check found, and what a repair did.
+/// Result of a check, and of a repair if one was requested.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
     /// The store's directory.
     pub directory: PathBuf,
-    /// Each object file that could be read, the catalog first.
+    /// Object files that could be read, the catalog first.
     pub objects: Vec<ObjectReport>,
-    /// What is not as it should be.
+    /// Deviations found.
     pub findings: Vec<Finding>,
-    /// What could not be looked at.
+    /// Files that could not be checked.
     pub unchecked: Vec<Unchecked>,
-    /// What a repair did, one sentence each.
+    /// Actions of the repair, one sentence each.
     pub actions: Vec<String>,
-    /// Where a repair put copies of what it changed and everything that it took away.
+    /// Directory with copies of the files that the repair changed, and the files that it moved out
+    /// of the store.
     pub kept_in: Option<PathBuf>,
 }
 
 impl Report {
-    /// Is anything damaged that was not repaired?
+    /// Returns true if there is damage that was not repaired.
     pub fn is_damaged(&self) -> bool {
         self.findings.iter().any(|f| f.severity == Severity::Damage && !f.repaired)
     }
 
-    /// Did the disk fail to read some of it?
+    /// Returns true if the disk failed to read a part of the store.
     pub(super) fn had_read_errors(&self) -> bool {
         let failed = |u: &Unchecked| matches!(u.error, Error::Io { .. });
         self.findings.iter().any(|f| f.unreadable) || self.unchecked.iter().any(failed)
     }
 
-    /// Was everything looked at, and nothing found that is worse than a leftover?
+    /// Returns true if all files could be checked, and no finding is worse than a leftover.
     pub fn is_clean(&self) -> bool {
         let worse = |f: &Finding| f.severity > Severity::Leftover && !f.repaired;
         self.unchecked.is_empty() && !self.findings.iter().any(worse)
@@ -160,7 +164,7 @@ impl Report {
 pub(super) struct Findings {
     pub(super) file: PathBuf,
     pub(super) object: Option<String>,
-    /// What to do about damage that no repair helps.
+    /// Remedy for damage.
     remedy: String,
     repair: Option<Repair>,
     list: Vec<Finding>,
@@ -168,13 +172,13 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// For the catalog, or whatever has one repair for all damage.
+    /// Creates an empty list for one file. The remedy for damage is a backup.
     pub(super) fn new(file: PathBuf, object: Option<String>) -> Findings {
         let remedy = "restore it from a backup".to_string();
         Findings { file, object, remedy, repair: None, list: Vec::new(), left_out: 0 }
     }
 
-    /// Damage in this file is answered by this.
+    /// Sets the remedy and the repair for all damage in this file.
     pub(super) fn with_repair(mut self, remedy: &str, repair: Repair) -> Findings {
         self.remedy = remedy.to_string();
         self.repair = Some(repair);
@@ -218,12 +222,12 @@ impl Findings {
         });
     }
 
-    /// Is there anything worse than a leftover?
+    /// Returns true if there is damage.
     pub(super) fn has_damage(&self) -> bool {
         self.list.iter().any(|f| f.severity == Severity::Damage)
     }
 
-    /// Takes an error of reading apart: damage becomes a finding, all else is given back.
+    /// Turns an error that means damage into a finding. Returns all other errors.
     pub(super) fn take_error(&mut self, error: Error) -> Option<Error> {
         match error {
             Error::Damaged { path, what, found, expected } => {
@@ -234,9 +238,11 @@ impl Findings {
                 self.damage(at, found, expected);
             }
             Error::Foreign { found, .. } => self.damage("the file", found, "an object file"),
-            Error::LogMissing { log, .. } => {
-                self.damage("the log", format!("no {}", file_name(&log)), "the log beside the file")
-            }
+            Error::LogMissing { log, .. } => self.damage(
+                "the log",
+                format!("no {}", file_name(&log)),
+                "the log next to the file",
+            ),
             Error::Io { doing, source, .. } if source.raw_os_error() == Some(libc::EIO) => {
                 self.damage("the file", format!("cannot {doing} it: {source}"), "a readable disk");
                 if let Some(last) = self.list.last_mut() {
@@ -255,7 +261,7 @@ impl Findings {
     pub(super) fn into_list(mut self) -> Vec<Finding> {
         if let (Some(last), 1..) = (self.list.last(), self.left_out) {
             let more = Finding {
-                what: "further findings of this file".to_string(),
+                what: "further findings in this file".to_string(),
                 found: format!("{} more", self.left_out),
                 expected: "none".to_string(),
                 ..last.clone()
@@ -263,6 +269,14 @@ impl Findings {
             self.list.push(more);
         }
         self.list
+    }
+}
+
+/// Formats a count with its noun: `1 block`, `2 blocks`.
+pub(super) fn quantity(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
     }
 }
 

@@ -1,9 +1,8 @@
-//! Every place where a block of an object can be, numbered: which are allocated, and what lies at an
-//! address.
+//! Numbers all block slots of an object, records which are allocated, and locates addresses.
 //!
-//! Built from the allocator's metadata in one pass. Numbers are dense and fit 32 bits, so that
-//! what a walk has to remember of a block lies in plain tables. Metadata that contradict themselves
-//! make blocks missing, not addresses wrong: nothing here leads outside of the file's length.
+//! The tables are built from the allocator's metadata in one pass. Block numbers are dense and fit
+//! 32 bits, so a walk keeps its state of each block in plain tables. Inconsistent metadata make
+//! blocks missing, never addresses wrong: no address here is beyond the file's length.
 
 use std::collections::HashMap;
 
@@ -16,10 +15,10 @@ use crate::format::{
 use crate::tools::heap::{Layout, read_records};
 use crate::tools::image::Image;
 
-/// Chunks looked at at a time.
+/// Chunks read at a time.
 const CHUNKS_AT_A_TIME: u64 = 4096;
 
-/// A bit for each of many things.
+/// Bit set of fixed size.
 #[derive(Debug, Default)]
 pub(in crate::tools) struct Bits(Vec<u64>);
 
@@ -32,7 +31,7 @@ impl Bits {
         self.0.get((at / 64) as usize).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
 
-    /// Sets a bit; false when it was set.
+    /// Sets a bit. Returns false if it was set already.
     pub(in crate::tools) fn set(&mut self, at: u64) -> bool {
         let Some(word) = self.0.get_mut((at / 64) as usize) else { return false };
         let fresh = *word >> (at % 64) & 1 == 0;
@@ -41,7 +40,7 @@ impl Bits {
     }
 }
 
-/// What a chunk is.
+/// Use of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Free,
@@ -51,39 +50,41 @@ enum Use {
 
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
-    /// Number of its first place.
+    /// Number of its first slot.
     first: u32,
-    /// Index of the chunk with the beginning of the large block that this is a part of; else its
-    /// own.
+    /// Index of the first chunk of the large block that this chunk belongs to; otherwise its own
+    /// index.
     head: u32,
     is: Use,
 }
 
-/// The chunks of one region that the file holds.
+/// Chunks of one region, as far as the file holds them.
 #[derive(Debug)]
 struct RegionChunks {
-    /// First address of the region, of its first chunk, and the end of its chunks.
+    /// First address of the region.
     base: u64,
+    /// First address of its chunks.
     data: u64,
+    /// End of its chunks.
     end: u64,
-    /// Bytes of addresses that the region has.
+    /// Size of the address range in bytes.
     capacity: u64,
-    /// Index of its first chunk.
+    /// Index of its first chunk in [`Blocks::chunks`].
     first: usize,
 }
 
-/// What lies at an address.
+/// Kind of location that an address points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum Location {
     /// In an allocated block: its number and the offset in it.
     Block(u32, u64),
     /// In the object, where nothing is allocated.
     Unallocated,
-    /// At the place for a small root.
+    /// In the superblock's area for a small root.
     RootArea,
-    /// In the object's own bookkeeping.
+    /// In the object's metadata.
     Metadata,
-    /// Not in the object.
+    /// Outside the object.
     Outside,
 }
 
@@ -92,24 +93,25 @@ pub(in crate::tools) enum Location {
 pub(in crate::tools) struct Block {
     pub(in crate::tools) number: u32,
     pub(in crate::tools) address: u64,
-    /// Bytes that can be used.
+    /// Usable bytes.
     pub(in crate::tools) bytes: u64,
     /// Size class; `None` for a large block.
     pub(in crate::tools) class: Option<u8>,
 }
 
-/// The blocks of an object.
+/// Block table of an object.
 #[derive(Debug)]
 pub(in crate::tools) struct Blocks {
     chunks: Vec<Chunk>,
     regions: Vec<RegionChunks>,
     allocated: Bits,
+    /// Usable bytes of each large block, by number.
     large: HashMap<u32, u64>,
-    /// First and last address of all regions: most words are outside of these two.
+    /// First address and end of all regions. Rejects most words with one comparison.
     bounds: (u64, u64),
-    /// Places there are.
+    /// Number of slots.
     slots: u32,
-    /// Chunks whose metadata make no sense.
+    /// Chunks with invalid metadata.
     pub(in crate::tools) damaged: u64,
 }
 
@@ -166,7 +168,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Adds a chunk and gives the number of chunks behind it that belong to it.
+    /// Adds a chunk. Returns the number of following chunks that belong to it.
     fn add_chunk(
         &mut self,
         layout: &Layout,
@@ -186,7 +188,7 @@ impl Blocks {
                     && bytes.div_ceil(CHUNK_BYTES) == chunks;
                 match fits {
                     true => {
-                        // What its owner was told that it can use: up to the end of a page.
+                        // The allocator lets the owner use the block up to the end of a page.
                         self.large.insert(first, bytes.next_multiple_of(PAGE_BYTES).min(backed));
                         (Use::Large, 1, chunks - 1)
                     }
@@ -223,18 +225,18 @@ impl Blocks {
         Ok(body)
     }
 
-    /// Places there are: block numbers are below this.
+    /// Number of slots. All block numbers are below it.
     pub(in crate::tools) fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// Bytes of memory that the tables take.
+    /// Memory used by the tables, in bytes.
     pub(in crate::tools) fn memory_bytes(&self) -> u64 {
         let chunks = self.chunks.len() * size_of::<Chunk>();
         (chunks + self.allocated.0.len() * 8 + self.large.len() * 24) as u64
     }
 
-    /// What lies at an address.
+    /// Locates an address.
     pub(in crate::tools) fn locate(&self, address: u64) -> Location {
         if address < self.bounds.0 || address >= self.bounds.1 {
             return Location::Outside;
@@ -277,7 +279,7 @@ impl Blocks {
         }
     }
 
-    /// The block of a number.
+    /// Returns the block with this number, or `None` if it is not allocated.
     pub(in crate::tools) fn block(&self, number: u32) -> Option<Block> {
         let index = self.chunks.partition_point(|c| c.first <= number).checked_sub(1)?;
         let chunk = self.chunks[index];
@@ -300,7 +302,7 @@ impl Blocks {
         self.allocated.has(number.into()).then_some(block)
     }
 
-    /// Every allocated block, by address within each region.
+    /// Iterates over all allocated blocks, ordered by address within each region.
     pub(in crate::tools) fn each(&self) -> impl Iterator<Item = Block> + '_ {
         let words = self.allocated.0.iter().enumerate().filter(|(_, word)| **word != 0);
         words
@@ -315,5 +317,5 @@ fn class_bytes(class: u8) -> u64 {
     block_bytes(class.into()) as u64
 }
 
-/// Numbers from here on mean something else to those who keep tables of blocks.
+/// End of block numbers. Tables of block numbers use the values from here on as markers.
 pub(in crate::tools) const NUMBERS_END: u32 = u32::MAX - 8;

@@ -1,20 +1,23 @@
-//! The text of a type description, taken apart: who is called what and is made of what. What it
-//! means is `schema`'s business.
+//! Parser for type descriptions: definitions of structs and enums with names, offsets and sizes.
+//!
+//! The grammar is in `docs/persist.md`. The text comes from a file and may be malformed or
+//! truncated; the parser returns `None` rather than panic, and bounds its recursion. `schema`
+//! interprets the result.
 
 use std::fmt;
 
-/// A type where it is used.
+/// Use of a type: a name with arguments, an array, or a constant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expression {
-    /// A name, with what follows it in angle brackets.
+    /// A name with its arguments in angle brackets.
     Named(String, Vec<Expression>),
     Array(Box<Expression>, u64),
-    /// An argument that is a constant.
+    /// A constant argument.
     Number(String),
 }
 
 impl Expression {
-    /// What is called exactly this.
+    /// Returns a name without arguments.
     pub(super) fn named(name: &str) -> Expression {
         Expression::Named(name.to_string(), Vec::new())
     }
@@ -27,7 +30,7 @@ impl fmt::Display for Expression {
             Expression::Array(element, len) => write!(f, "[{element};{len}]"),
             Expression::Named(name, arguments) if arguments.is_empty() => f.write_str(name),
             Expression::Named(name, arguments) => {
-                // A number that tells two types of a name apart comes last.
+                // The number that distinguishes types of the same name comes last.
                 let (name, number) =
                     name.split_once('\'').map_or((name.as_str(), None), |(a, b)| (a, Some(b)));
                 f.write_str(name)?;
@@ -42,7 +45,7 @@ impl fmt::Display for Expression {
     }
 }
 
-/// A field as it is written.
+/// Field of a struct, as written in the description.
 #[derive(Clone, Debug)]
 pub(super) struct FieldText {
     pub(super) name: String,
@@ -56,7 +59,7 @@ pub(super) enum Body {
     Enum,
 }
 
-/// A struct or an enum.
+/// Definition of a struct or an enum.
 #[derive(Clone, Debug)]
 pub(super) struct Definition {
     pub(super) name: String,
@@ -65,15 +68,16 @@ pub(super) struct Definition {
     pub(super) align: u64,
 }
 
-/// A description.
+/// Parsed type description.
 #[derive(Clone, Debug)]
 pub(super) struct Parsed {
-    /// The root with its size and alignment, if it is not the first definition.
+    /// Root type with its size and alignment, if the root is not the first definition.
     pub(super) root: Option<(Expression, u64, u64)>,
     pub(super) definitions: Vec<Definition>,
 }
 
-/// Takes a description apart; of one that was cut, what is whole. `None` when it is none.
+/// Parses a description. Of a truncated one, returns the complete definitions. Returns `None` if
+/// the text is malformed.
 pub(super) fn parse(text: &str, is_truncated: bool) -> Option<Parsed> {
     let mut parsed = Parsed { root: None, definitions: Vec::new() };
     let mut rest = Text { bytes: text.as_bytes(), at: 0, depth: 0 };
@@ -81,7 +85,7 @@ pub(super) fn parse(text: &str, is_truncated: bool) -> Option<Parsed> {
     loop {
         let start = rest.at;
         let Some(part) = rest.part() else {
-            // The last one is not whole.
+            // The last definition is incomplete.
             return (is_truncated && !is_first).then_some(parsed);
         };
         match part {
@@ -92,7 +96,7 @@ pub(super) fn parse(text: &str, is_truncated: bool) -> Option<Parsed> {
         is_first = false;
         if rest.at == rest.bytes.len() {
             if is_truncated && start < rest.at {
-                // Digits may be missing at its end.
+                // Digits may be missing at the end of the last definition.
                 parsed.definitions.pop();
             }
             return Some(parsed);
@@ -114,7 +118,7 @@ struct Text<'a> {
     depth: usize,
 }
 
-/// Types inside types: no description of a page has more.
+/// Limit of nesting, so that a malicious text cannot exhaust the stack.
 const DEPTH_MAX: usize = 200;
 
 impl Text<'_> {

@@ -1,25 +1,25 @@
-//! Words of an object, read through its image with a cache of bounded size.
+//! Reads words of an object through its image, with a cache of bounded size.
 //!
-//! A walk jumps from block to block; a system call for each would make it a hundred times slower. So
-//! pieces of 64 KiB are kept as long as the budget lasts. Nothing outside of the regions is
-//! ever read: such an address has no word.
+//! A walk jumps from block to block; a system call for each block would make it a hundred times
+//! slower. So pieces of 64 KiB are cached up to a budget. Addresses outside the object's regions
+//! are never read; they have no word.
 
 use std::collections::VecDeque;
 
 use crate::error::Result;
 use crate::tools::image::Image;
 
-/// Bytes read at a time; pieces begin at multiples of it.
+/// Bytes per piece. Pieces begin at multiples of it.
 const PIECE_BYTES: u64 = 64 * 1024;
 
-/// What can be read of one object.
+/// Cached memory of one object.
 pub(in crate::tools) struct Memory<'a> {
     image: &'a Image,
     regions: Vec<Region>,
-    /// Pieces that are kept, oldest first.
+    /// Region and number of each cached piece, oldest first.
     cached: VecDeque<(usize, usize)>,
     cached_max: usize,
-    /// The piece that was read from last: region and number.
+    /// Region and number of the piece that was read last.
     last: (usize, usize),
 }
 
@@ -27,7 +27,7 @@ struct Region {
     base: u64,
     end: u64,
     file_offset: u64,
-    /// Number of the piece that has the base.
+    /// Number of the piece that contains the base.
     first: u64,
     pieces: Vec<Option<Box<[u8]>>>,
 }
@@ -47,15 +47,15 @@ impl<'a> Memory<'a> {
         Memory { image, regions, cached: VecDeque::new(), cached_max, last: (0, 0) }
     }
 
-    /// The eight bytes at an aligned address; `None` outside of the object's regions.
+    /// Returns the eight bytes at an aligned address, or `None` outside the object's regions.
     pub(in crate::tools) fn word(&mut self, address: u64) -> Result<Option<u64>> {
         let Some((start, bytes)) = self.piece(address)? else { return Ok(None) };
         let at = (address - start) as usize;
         Ok(bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes))
     }
 
-    /// Gives the words other than zero from the aligned address `at`, with their addresses, up to
-    /// the end of a piece or to `end`; and the address to go on from.
+    /// Collects the nonzero words from the aligned address `at` up to the end of a piece or to
+    /// `end`, with their addresses. Returns the address to continue from.
     pub(in crate::tools) fn words(
         &mut self,
         at: u64,
@@ -75,7 +75,7 @@ impl<'a> Memory<'a> {
         Ok(if stop - at < 8 { end } else { stop / 8 * 8 })
     }
 
-    /// Bytes at any address, fewer where the regions end.
+    /// Returns the bytes at an address; fewer than `length` if the regions end before.
     pub(in crate::tools) fn bytes(&mut self, address: u64, length: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while bytes.len() < length {
@@ -87,7 +87,7 @@ impl<'a> Memory<'a> {
         Ok(bytes)
     }
 
-    /// The piece that has an address: its first address, and its bytes.
+    /// Returns the piece that contains an address: its first address and its bytes.
     fn piece(&mut self, address: u64) -> Result<Option<(u64, &[u8])>> {
         let (region, number) = match self.piece_number(address, self.last.0) {
             Some(number) => (self.last.0, number),

@@ -1,8 +1,9 @@
-//! Auditing an object: what raw pointers can do wrong, found without following one unseen.
+//! Audit of an object: finds invalid raw pointers and leaked blocks.
 //!
-//! The object is read through an image of its last commit, walked from its root ([`walk`]), and
-//! everything that the walk meets is added up ([`tally`]); what it did not meet is leaked. Nothing
-//! is mapped and nothing is changed. `docs/tools.md` says what counts as what.
+//! The object is read through an image of its last commit and walked from its root ([`walk`]). The
+//! pointers found are counted by kind and target ([`tally`]); blocks not reached are leaked. Every
+//! pointer is looked up before it is followed. Nothing is mapped or changed. `docs/tools.md`
+//! defines the kinds of findings.
 
 mod blocks;
 mod grammar;
@@ -37,7 +38,7 @@ use schema::{Kind, Schema};
 use tally::Tally;
 pub(super) use walk::{Defect, Evidence, Pointer, ROOT, Spot, Visitor, WalkResult, walk};
 
-/// What an audit is to do.
+/// Options of an audit.
 ///
 /// ```
 /// let options = evermap::tools::AuditOptions::new().samples(3);
@@ -62,43 +63,43 @@ impl Default for AuditOptions {
 }
 
 impl AuditOptions {
-    /// Five samples of each kind, at most a GiB of the object in memory.
+    /// Defaults: five samples of each kind, at most 1 GiB of the object cached in memory.
     pub fn new() -> AuditOptions {
         AuditOptions::default()
     }
 
-    /// How many pointers of each kind are shown with their path.
+    /// Sets how many pointers of each kind are reported with their path. Default: five.
     pub fn samples(mut self, samples: usize) -> AuditOptions {
         self.samples = samples;
         self
     }
 
-    /// How many bytes of the object are kept in memory. With less than the object has, what its
-    /// pointers jump over is read again.
+    /// Sets how many bytes of the object are cached in memory. If the object is larger, parts of it
+    /// are read more than once. Default: 1 GiB.
     pub fn memory_bytes(mut self, bytes: u64) -> AuditOptions {
         self.memory_bytes = bytes;
         self
     }
 
-    /// What the process that used the object has where, to name what foreign pointers lead to.
-    /// Without, only ranges of addresses say what they look like.
+    /// Sets the memory map of the process that used the object. It names the targets of foreign
+    /// pointers. Without it, targets are guessed from typical address ranges.
     pub fn memory_map(mut self, map: MemoryMap) -> AuditOptions {
         self.map = Some(map);
         self
     }
 }
 
-/// Audits one object of the store in a directory, as of its last commit.
+/// Audits the last commit of one object of the store in a directory.
 ///
-/// Finds pointers that lead out of the object or to nothing in it, containers that contradict
-/// themselves, and blocks that nothing reaches. Reads like a reader, also while the object is in
-/// use; nothing is mapped, so that neither its addresses nor sound contents are needed. Costs some
-/// seconds for five million blocks, and 10 bytes of memory for each beside the pages.
+/// Finds pointers out of the object or to unallocated memory, inconsistent containers, and blocks
+/// that cannot be reached from the root. The object may be in use: it is read as a reader does.
+/// Nothing is mapped, so the object's addresses need not be free and its contents need not be
+/// sound. Takes a few seconds for five million blocks, and 10 bytes of memory per block in addition
+/// to the cached pages.
 ///
 /// # Errors
-/// `NoStore`, `NotFound`, `OtherKind` for a guest object, and `Damaged` when the catalog or the
-/// object's superblock cannot be read.
-/// What is wrong behind that is in the report.
+/// `NoStore`, `NotFound`, `OtherKind` for a guest object, and `Damaged` if the catalog or the
+/// object's superblock cannot be read. All other damage is in the report.
 ///
 /// ```
 /// use evermap::tools::{AuditOptions, PointerKind, audit};
@@ -131,7 +132,7 @@ pub fn audit(
 ) -> Result<AuditReport> {
     let directory = directory.as_ref();
     let opened = open(directory, name, &options.check)?;
-    let remedy = "use check, backup and restore, which know such objects";
+    let remedy = "use check, backup and restore, which support guest objects";
     refuse_guest(opened.image.superblock(), name, remedy)?;
     let Opened { image, neighbours, .. } = &opened;
     let s = image.superblock();
@@ -174,21 +175,21 @@ pub fn audit(
     Ok(report)
 }
 
-/// Does the object's superblock describe the type of its root?
+/// Returns true if the object's superblock describes the type of its root.
 pub(super) fn is_typed(image: &Image) -> bool {
     Schema::of(image.superblock()).is_some()
 }
 
-/// Types that a reader cares for: not numbers, nor rows of them.
+/// Counts values by type, without numbers and arrays.
 fn types_of(walked: &WalkResult) -> Vec<TypeCount> {
     let Some(schema) = &walked.schema else { return Vec::new() };
-    let is_told = |schema: &Schema, number: usize| match &schema.at(number).kind {
+    let is_listed = |schema: &Schema, number: usize| match &schema.at(number).kind {
         Kind::Plain => !is_number(&schema.at(number).name),
         Kind::Array(..) => false,
         _ => true,
     };
     let mut types: Vec<TypeCount> = (0..schema.types.len())
-        .filter(|&number| walked.values[number] > 0 && is_told(schema, number))
+        .filter(|&number| walked.values[number] > 0 && is_listed(schema, number))
         .map(|number| TypeCount {
             name: schema.at(number).name.clone(),
             values: walked.values[number],
@@ -239,7 +240,8 @@ fn count_sizes(walked: &WalkResult, report: &mut AuditReport) {
     report.bytes = report.sizes.iter().map(|size| size.bytes).sum();
 }
 
-/// What nothing reaches, and where it begins.
+/// Counts the blocks not reached, and finds the heads of leaked structures: leaked blocks that no
+/// other leaked block points at.
 fn find_leaks(
     walked: &WalkResult,
     memory: &mut Memory<'_>,

@@ -1,4 +1,7 @@
-//! An object by its name, as an image; and what else its store has.
+//! Opens an object by name as an image, together with the address ranges of its store.
+//!
+//! The catalog stays locked until the object's file is open, so that name and file match. A name
+//! whose file is missing is damage, unless the object was removed or replaced since.
 
 use std::path::Path;
 
@@ -13,16 +16,16 @@ use crate::tools::listing::{self, Listing};
 use crate::tools::one_store::in_one_store;
 use crate::tools::report::Findings;
 
-/// An object at its last commit, and the catalog that named it.
+/// Image of an object's last commit, and the address ranges of its store.
 pub(in crate::tools) struct Opened {
     pub(in crate::tools) image: Image,
     pub(in crate::tools) neighbours: Neighbours,
 }
 
-/// The addresses of a store, and who has them.
+/// Address ranges of a store and their owners.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tools) struct Neighbours {
-    /// Base, end, and the name of each object's regions, the catalog's among them; in order.
+    /// Base, end and owner's name of all objects' ranges, including the catalog's. Sorted.
     pub(in crate::tools) objects: Vec<(u64, u64, String)>,
     /// Base and end of each arena.
     pub(in crate::tools) arenas: Vec<(u64, u64)>,
@@ -42,7 +45,7 @@ impl Neighbours {
         Neighbours { objects, arenas }
     }
 
-    /// Number of the range in [`objects`](Neighbours::objects) that has an address.
+    /// Returns the index in [`objects`](Neighbours::objects) of the range that contains an address.
     pub(in crate::tools) fn holder(&self, address: u64) -> Option<usize> {
         let at = self.objects.partition_point(|(base, ..)| *base <= address).checked_sub(1)?;
         (address < self.objects[at].1).then_some(at)
@@ -53,7 +56,10 @@ impl Neighbours {
     }
 }
 
-/// What the catalog says; an error when it is damaged.
+/// Reads the catalog's contents.
+///
+/// # Errors
+/// `Damaged` if they are inconsistent.
 pub(in crate::tools) fn read_listing(image: &Image) -> Result<Listing> {
     let mut findings = Findings::new(CATALOG.into(), None);
     let listing = listing::read(image, &mut findings)?;
@@ -70,8 +76,8 @@ pub(in crate::tools) fn read_listing(image: &Image) -> Result<Listing> {
 
 /// Opens an object's last commit.
 ///
-/// The image of the catalog keeps the catalog locked until the object is open: no object is removed
-/// or replaced between the look at its name and that at its file.
+/// The catalog's image keeps the catalog locked until the object is open, so the object is neither
+/// removed nor replaced between the lookup of its name and the opening of its file.
 pub(in crate::tools) fn open(
     directory: &Path,
     name: &str,
@@ -94,8 +100,8 @@ fn open_in(directory: &Path, name: &str, options: &CheckOptions) -> Result<Opene
     Ok(Opened { image, neighbours })
 }
 
-/// Refuses a guest object to a tool that follows pointers: its words are addresses of another
-/// memory, and of another width.
+/// Refuses a guest object for a tool that follows pointers. Its pointers are addresses of a guest's
+/// linear memory, of another width.
 pub(in crate::tools) fn refuse_guest(
     superblock: &Superblock,
     name: &str,
@@ -107,15 +113,16 @@ pub(in crate::tools) fn refuse_guest(
     Err(Error::OtherKind { what: format!("object `{name}`"), found: "a guest object", remedy })
 }
 
-/// What is missing when an object's file is.
+/// Value of `what` in the error for a missing object file.
 const FILE_OF_OBJECT: &str = "the object's file";
 
-/// Is this the error of an object whose file is not there?
+/// Returns true if the error says that an object's file is missing.
 pub(in crate::tools) fn is_gone(error: &Error) -> bool {
     matches!(error, Error::Damaged { what: FILE_OF_OBJECT, .. })
 }
 
-/// Opens an object that the catalog names: its maker may not have moved its file yet.
+/// Opens an object that the catalog names. Its file may still be in `building`, or be moved from
+/// there to `objects` between two attempts.
 pub(in crate::tools) fn open_found(
     scan: &Scan<'_>,
     listing: &Listing,

@@ -1,22 +1,24 @@
-//! How a place in an object is reached from its root, in words.
+//! Describes how a word in an object is reached from its root.
 //!
-//! `root.pages[3].title` where types are known; where they are not, blocks by address and offsets:
-//! `root +16 -> 0x20c0000a0040 +8`. A way of thousands of blocks is told by its two ends.
+//! The path is `root.pages[3].title` if types are known, otherwise block addresses and offsets:
+//! `root +16 -> 0x20c0000a0040 +8`. Of a long path only the two ends are shown. The path comes from
+//! the parents that a walk recorded, so it is as trustworthy as the walk.
 
 use std::collections::VecDeque;
 
 use super::memory::Memory;
 use super::schema::{Kind, Schema, TypeNumber};
 use super::walk::{Content, ROOT, Spot, WalkResult};
+use crate::tools::report::quantity;
 
-/// Steps told at each end of a long way.
-const STEPS_TOLD: usize = 6;
-/// Steps followed back: a list of millions has no path worth the wait.
+/// Steps shown at each end of a long path.
+const STEPS_SHOWN: usize = 6;
+/// Limit of steps followed back to the root. A list may have millions.
 const STEPS_MAX: u64 = 100_000;
-/// Characters of a map's key that are shown.
+/// Limit of characters shown of a map's key.
 const KEY_CHARS: usize = 40;
 
-/// The path to a word.
+/// Returns the path from the root to a word.
 pub(in crate::tools) fn path_of(
     walked: &WalkResult,
     memory: &mut Memory<'_>,
@@ -34,16 +36,16 @@ pub(in crate::tools) fn path_of(
             break;
         }
         let Some(before) = walked.led_by(at.holder) else {
-            // The root is a block itself.
+            // The root is in a block itself.
             is_whole = true;
             break;
         };
         at = before;
-        match near.len() < STEPS_TOLD {
+        match near.len() < STEPS_SHOWN {
             true => near.push(at),
             false => {
                 far.push_back(at);
-                if far.len() > STEPS_TOLD {
+                if far.len() > STEPS_SHOWN {
                     far.pop_front();
                     left_out += 1;
                 }
@@ -65,7 +67,7 @@ pub(in crate::tools) fn path_of(
     let mut is_first = is_whole;
     for step in way {
         match step {
-            None => text += &format!(" .. ({left_out} blocks) .."),
+            None => text += &format!(" .. ({}) ..", quantity(left_out, "block")),
             Some(spot) => text += &step_of(walked, memory, spot, is_first),
         }
         is_first = false;
@@ -73,7 +75,7 @@ pub(in crate::tools) fn path_of(
     text
 }
 
-/// One step: which part of what a block holds.
+/// Describes one step: the part of a block's content that holds the pointer.
 fn step_of(walked: &WalkResult, memory: &mut Memory<'_>, spot: Spot, is_first: bool) -> String {
     let (content, address) = match spot.holder {
         ROOT => (root_content(walked), walked.root_address),
@@ -115,11 +117,12 @@ fn root_content(walked: &WalkResult) -> Content {
     walked.schema.as_ref().map_or(Content::Raw, |schema| Content::Value(schema.root))
 }
 
-/// Names the part of a value at an offset; gives what the types say no more of.
+/// Appends the names of the parts of a value at an offset. Returns the rest of the offset if the
+/// types do not describe it.
 fn part_of(schema: &Schema, is: TypeNumber, offset: u64, text: &mut String) -> Option<u64> {
     match &schema.at(is).kind {
         Kind::Struct(fields) => {
-            // Fields without bytes lie where the next one begins.
+            // A field of size zero has the same offset as the next one.
             let has = |f: &&super::schema::Field| (f.offset..f.end).contains(&offset);
             let Some(field) = fields.iter().find(has) else { return Some(offset) };
             *text += &format!(".{}", field.name);
@@ -162,7 +165,7 @@ fn node_of(
 ) -> Option<u64> {
     let Some(node) = schema.node(key, value) else { return Some(offset) };
     if offset >= node.children_at {
-        // From node to node: nothing that has a name.
+        // A pointer from node to node has no name.
         return None;
     }
     let is_value = offset >= node.values.0;
@@ -180,7 +183,7 @@ fn node_of(
     part_of(schema, if is_value { value } else { key }, inside, text)
 }
 
-/// A key that is a number or a text.
+/// Formats a key if it is a number or a string.
 fn key_text(
     walked: &WalkResult,
     memory: &mut Memory<'_>,

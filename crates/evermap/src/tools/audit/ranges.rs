@@ -1,5 +1,8 @@
-//! Where an address leads that is not in the object: to another object, another store, or to what a
-//! program has; and how sure that is.
+//! Classifies addresses outside the object: in another object, in another store, or in a program.
+//!
+//! Exact ranges come first: the store's objects and arenas, a process's memory map, other stores'
+//! arenas. Typical address ranges of x86-64 Linux come last. Each classification has a confidence,
+//! because numbers and text can look like addresses.
 
 use std::path::{Path, PathBuf};
 
@@ -9,15 +12,15 @@ use crate::error::{Error, Result};
 use super::open::Neighbours;
 use super::walk::{ADDRESS_END, ADDRESS_MIN};
 
-/// How sure it is that a word is what it looks like.
+/// Confidence that a word is a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Confidence {
-    /// Ordinary numbers may look like this.
+    /// The value may as well be a number.
     Possible,
-    /// Hardly anything but a pointer looks like this.
+    /// The value is almost certainly a pointer.
     Likely,
-    /// Its type says that it is a pointer.
+    /// The word is a pointer by its type.
     Certain,
 }
 
@@ -31,7 +34,7 @@ impl std::fmt::Display for Confidence {
     }
 }
 
-/// What a process has where: names for addresses that lie in no object.
+/// Memory map of a process. Names addresses that are in no object.
 ///
 /// ```
 /// let map = evermap::tools::MemoryMap::of_this_process()?;
@@ -46,18 +49,19 @@ pub struct MemoryMap {
 }
 
 impl MemoryMap {
-    /// What this process has mapped now.
+    /// Returns the current memory map of this process.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// `Io` or `NotPermitted` if `/proc` cannot be read.
     pub fn of_this_process() -> Result<MemoryMap> {
         MemoryMap::read(Path::new("/proc/self/maps"))
     }
 
-    /// What another process has mapped now: one of the same user, or for a debugger.
+    /// Returns the current memory map of another process. It must belong to the same user, or this
+    /// process must be allowed to debug it.
     ///
     /// # Errors
-    /// `Io` when there is no such process, `NotPermitted` when it is somebody else's.
+    /// `Io` if the process does not exist, `NotPermitted` if this process may not debug it.
     pub fn of_process(id: u32) -> Result<MemoryMap> {
         MemoryMap::read(&PathBuf::from(format!("/proc/{id}/maps")))
     }
@@ -68,7 +72,8 @@ impl MemoryMap {
         Ok(MemoryMap { ranges: crate::address::parse_maps(&text) })
     }
 
-    /// What lies at an address: a file's name, `[heap]`, `[stack]`, `anonymous memory`.
+    /// Returns the name of the mapping at an address: a file's name, `[heap]`, `[stack]` or
+    /// `anonymous memory`.
     pub fn name_of(&self, address: u64) -> Option<&str> {
         self.number_of(address).map(|number| self.ranges[number].name.as_str())
     }
@@ -79,7 +84,7 @@ impl MemoryMap {
     }
 }
 
-/// Where an address leads.
+/// Target of an address: what it points into. The numbers are indices into [`Ranges`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Target {
     Object(usize),
@@ -90,16 +95,17 @@ pub(super) enum Target {
     Nowhere,
 }
 
-/// Ranges in which Linux puts a program's things on x86-64; which of them hold ordinary numbers too.
+/// Ranges in which Linux places a program's mappings on x86-64. The last field is true if ordinary
+/// numbers are common in the range.
 const TYPICAL_RANGES: [(u64, u64, &str, bool); 4] = [
     (0x40_0000, 0x1000_0000, "a program at a fixed address", true),
-    // The program's place is 0x5555_5555_4000 and up to 2^40 bytes more; its heap is behind it.
+    // Programs are loaded at 0x5555_5555_4000 plus up to 2^40 bytes; the heap follows.
     (0x5555_5555_4000, 0x5700_0000_0000, "a program or its heap", false),
     (0x7e00_0000_0000, 0x7ffc_0000_0000, "a library or mapped memory", false),
     (0x7ffc_0000_0000, ADDRESS_END, "a stack, a library or mapped memory", false),
 ];
 
-/// Who has which addresses.
+/// Address ranges and their owners.
 pub(super) struct Ranges<'a> {
     pub(super) neighbours: &'a Neighbours,
     /// Base, end and directory of arenas of other stores.
@@ -108,8 +114,8 @@ pub(super) struct Ranges<'a> {
 }
 
 impl Ranges<'_> {
-    /// Where a word leads that does not lead into the object, and how sure that is if only its
-    /// value says so; `None` when it looks like no address.
+    /// Classifies a word that does not point into the object. The confidence is that of a word
+    /// whose type is unknown. Returns `None` if the word does not look like an address.
     pub(super) fn target(&self, value: u64) -> Option<(Target, Confidence)> {
         if !(ADDRESS_MIN..ADDRESS_END).contains(&value) {
             return None;
@@ -125,8 +131,7 @@ impl Ranges<'_> {
             return Some((Target::NoObject, likely));
         }
         if let Some(number) = self.map.and_then(|map| map.number_of(value)) {
-            // In a range of its own size, and not by the order of magnitude: unaligned ones are
-            // string literals.
+            // The range is exact, so unaligned values count too: they are string literals.
             let confidence = match value < 1 << 32 || is_text(value) {
                 true => likely.min(Confidence::Possible),
                 false => Confidence::Likely,
@@ -139,11 +144,11 @@ impl Ranges<'_> {
         }
         let number =
             TYPICAL_RANGES.iter().position(|(base, end, ..)| (*base..*end).contains(&value))?;
-        // By its order of magnitude alone, text is no address.
+        // In a typical range alone, text is not taken for an address.
         if is_text(value) || is_wide_text(value) {
             return None;
         }
-        // Who has the process can say that it is none of that one's.
+        // With a memory map, an address outside of it is unlikely to be a pointer.
         let is_weak = TYPICAL_RANGES[number].3 || self.map.is_some();
         let confidence = if is_weak { Confidence::Possible } else { likely };
         Some((Target::TypicalRange(number), confidence))
@@ -156,19 +161,19 @@ impl Ranges<'_> {
                 Some((_, _, name)) => format!("object `{name}`"),
                 None => String::new(),
             },
-            Target::NoObject => "addresses of the store that no object has".to_string(),
+            Target::NoObject => "addresses of the store that belong to no object".to_string(),
             Target::Store(at) => format!("store {}", self.stores[at].2.display()),
             Target::Mapping(at) => {
                 self.map.map_or_else(String::new, |map| map.ranges[at].name.clone())
             }
             Target::TypicalRange(at) => format!("looks like {}", TYPICAL_RANGES[at].2),
-            Target::Nowhere => "no address that a program has".to_string(),
+            Target::Nowhere => "an address that no program uses".to_string(),
         }
     }
 }
 
-/// Six bytes of text with zeros behind them have the size of an address. The text may begin before
-/// them, within a letter of several bytes.
+/// Returns true for text followed by zeros: six bytes of it have the magnitude of an address. The
+/// first bytes may be the end of a multi-byte character.
 fn is_text(value: u64) -> bool {
     let bytes = value.to_le_bytes();
     let text = &bytes[..8 - value.leading_zeros() as usize / 8];
@@ -177,7 +182,8 @@ fn is_text(value: u64) -> bool {
     str::from_utf8(&text[begun..]).is_ok_and(|text| text.chars().all(is_plain))
 }
 
-/// Two letters of UTF-16 with zeros behind them: both Latin, or of one block, or a blank before one.
+/// Returns true for two characters of UTF-16 followed by zeros, if both are Latin or in the same
+/// block of 256.
 fn is_wide_text(value: u64) -> bool {
     let (first, second) = (value as u16, (value >> 16) as u16);
     let is_latin = |unit: u16| matches!(unit, 9 | 10 | 13 | 0x20..0x7f | 0xa0..0x250);
@@ -196,13 +202,13 @@ mod tests {
     }
 
     #[test]
-    fn numbers_text_and_hashes_are_no_addresses() {
+    fn numbers_text_and_hashes_are_not_addresses() {
         let text = u64::from_le_bytes(*b"a string");
         let short = u64::from_le_bytes(*b"one\0\0\0\0\0");
         for value in [0, 1, 65_535, 1.0f64.to_bits(), (-2.5f64).to_bits(), text, short, u64::MAX] {
             assert_eq!(target_of(value), None, "{value:#x}");
         }
-        // Six characters have the size of an address, and are text.
+        // Six characters have the magnitude of an address.
         let text = u64::from_le_bytes(*b"ABCDZU\0\0");
         assert_eq!(target_of(text), None);
         let code = u64::from_le_bytes([0x10, 0x91, 0x82, 0x5a, 0x55, 0x55, 0, 0]);
@@ -214,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn what_this_program_has_is_in_the_ranges_that_programs_have() {
+    fn addresses_of_this_program_are_in_the_typical_ranges() {
         let local = 1u8;
         let heap = Box::new(1u64);
         let code = target_of as fn(u64) -> Option<(Target, Confidence)> as usize as u64;
         let here = [&raw const local as u64 & !7, &raw const *heap as u64, code & !7];
-        // The kernel chooses addresses at random, and some have the bytes of a text.
+        // The kernel randomizes addresses, and some happen to be text.
         for value in here.into_iter().filter(|value| !is_text(*value)) {
             let (target, confidence) = target_of(value).unwrap();
             assert!(matches!(target, Target::TypicalRange(_)), "{value:#x}");

@@ -1,36 +1,39 @@
-//! What an audit found, as data.
+//! Data types of an audit's report: findings, leaks, sizes, types and doubts.
+//!
+//! The words of [`PointerKind::word`] and [`Doubt::word`] are part of the JSON output, and the
+//! exit code of `evermap audit` depends on the severity of the findings.
 
 use std::path::PathBuf;
 
 use super::ranges::Confidence;
 use crate::tools::report::Severity;
 
-/// What is wrong with a pointer, or notable about it.
+/// Kind of a finding about a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum PointerKind {
-    /// Leads to something that is no object: a program, its heap or stack, a library.
+    /// Leads out of all stores: into a program, its heap or stack, or a library.
     Foreign,
     /// Leads into an arena of another store.
     OtherStore,
-    /// Leads into the store's addresses, where no object is.
+    /// Leads into the store's addresses, but into no object.
     NoObject,
     /// Leads into another object of the store.
     OtherObject,
     /// Leads into the object, where nothing is allocated.
     Dangling,
-    /// Leads into the object's own bookkeeping.
+    /// Leads into the object's metadata.
     Metadata,
-    /// An owner's pointer that leads into the middle of a block.
+    /// An owning pointer that leads into the middle of a block.
     Misplaced,
-    /// A container that says more than its block holds, or contradicts itself.
+    /// A container that is inconsistent, or claims more than its block can hold.
     Broken,
-    /// Leads to a block that has another owner: it would be freed twice.
+    /// Leads to a block that another pointer owns: it would be freed twice.
     Shared,
 }
 
 impl PointerKind {
-    /// As it is written in JSON.
+    /// Returns the word for it in JSON.
     pub fn word(self) -> &'static str {
         match self {
             PointerKind::Foreign => "foreign",
@@ -62,21 +65,21 @@ impl std::fmt::Display for PointerKind {
     }
 }
 
-/// Pointers of one kind that lead to one place.
+/// Pointers of one kind with the same target.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PointerFinding {
-    /// What is wrong with them.
+    /// Kind of the finding.
     pub kind: PointerKind,
-    /// How bad that is.
+    /// Severity.
     pub severity: Severity,
-    /// How sure it is that they are pointers.
+    /// Confidence that these words are pointers.
     pub confidence: Confidence,
-    /// Where they lead.
+    /// Description of the target.
     pub to: String,
-    /// How many there are.
+    /// Number of pointers.
     pub count: u64,
-    /// Some of them.
+    /// The first of them.
     pub samples: Vec<PointerSample>,
 }
 
@@ -84,11 +87,11 @@ pub struct PointerFinding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PointerSample {
-    /// How it is reached from the root.
+    /// Path from the root.
     pub path: String,
-    /// Where it lies.
+    /// Address of the pointer.
     pub address: u64,
-    /// Where it leads.
+    /// Value of the pointer.
     pub value: u64,
 }
 
@@ -98,17 +101,17 @@ impl PointerSample {
     }
 }
 
-/// Blocks that nothing reaches from the root.
+/// Blocks that cannot be reached from the root.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Leaks {
-    /// How many.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Bytes that they take.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// Those that no other leaked block points at: where leaked structures begin.
+    /// Blocks that no other leaked block points at. Each is the start of a leaked structure.
     pub heads: u64,
-    /// Some of them, heads first.
+    /// Some of the blocks, heads first.
     pub samples: Vec<LeakSample>,
 }
 
@@ -116,11 +119,11 @@ pub struct Leaks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeakSample {
-    /// Its first address.
+    /// First address.
     pub address: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// No other leaked block points at it.
+    /// True if no other leaked block points at it.
     pub is_head: bool,
 }
 
@@ -128,17 +131,17 @@ pub struct LeakSample {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SizeCount {
-    /// Bytes of each; of large blocks, the power of two that they are below or at.
+    /// Size of each block in bytes. For large blocks, the size rounded up to a power of two.
     pub block_bytes: u64,
-    /// Too large for a slab.
+    /// True for blocks that are too large for a slab.
     pub is_large: bool,
-    /// Allocated ones.
+    /// Number of allocated blocks.
     pub blocks: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// Those that nothing reaches.
+    /// Number of leaked blocks.
     pub leaked_blocks: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub leaked_bytes: u64,
 }
 
@@ -146,40 +149,40 @@ pub struct SizeCount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TypeCount {
-    /// As the description of the root's type calls it.
+    /// Name of the type in the description of the root's type.
     pub name: String,
-    /// Values that were met.
+    /// Number of values found.
     pub values: u64,
-    /// Bytes of one, without what it points at.
+    /// Size of one value in bytes, without the blocks it points to.
     pub value_bytes: u64,
 }
 
-/// How much is known of what an object holds.
+/// Extent of type information for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Typing {
-    /// The root's type is described: its pointer fields were followed.
+    /// The root's type is described, so its pointer fields were followed.
     Typed,
-    /// The same; the description is cut, and types behind the cut were read word by word.
+    /// The description is truncated. Types missing in it were read word by word.
     Partly,
-    /// Every word that could be an address counted as one.
+    /// No type is described. Every word that could be an address counted as one.
     Untyped,
 }
 
-/// Why what nothing reaches may be no leak: the root leads to no block, and there are others.
+/// Reason to doubt that the unreached blocks are leaks. Given if the root leads to no other block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Doubt {
-    /// There is no root to begin at.
+    /// The object has no root.
     NoRoot,
-    /// The root was read word by word, and no word of it is an address of a block.
+    /// The root was read word by word, and no word is the address of a block.
     NoPointers,
-    /// By its type, which was followed, the root has no pointer to a block.
+    /// By its type, the root has no pointer to a block.
     NoPointersByType,
 }
 
 impl Doubt {
-    /// As it is written in JSON.
+    /// Returns the word for it in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Doubt::NoRoot => "no_root",
@@ -193,79 +196,79 @@ impl std::fmt::Display for Doubt {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.pad(match self {
             Doubt::NoRoot => {
-                "nothing is reached, because the object has no root: these blocks may be in use \
-                 all the same. Set the root, commit, and audit again"
+                "no block is reached because the object has no root. The blocks may still be in \
+                 use: set the root, commit, and audit again"
             }
             Doubt::NoPointers => {
-                "the root leads to no block: these may be in use all the same. The root may be \
-                 another one than is set; or its pointers are hidden, for only aligned words that \
-                 are an address as it is count (no tagged, packed or relative ones)"
+                "the root leads to no block, but the blocks may still be in use: the wrong root \
+                 may be set, or its pointers are hidden. Only aligned words that are plain \
+                 addresses count (no tagged, packed or relative pointers)"
             }
             Doubt::NoPointersByType => {
-                "by its type the root leads to no block: these may be in use all the same, if \
-                 something that its type calls a number is a pointer to them; or they are left \
-                 from an older root"
+                "by its type the root leads to no block, but the blocks may still be in use if a \
+                 field with the type of a number holds a pointer to them. Or they are left from \
+                 an older root"
             }
         })
     }
 }
 
-/// What an audit found.
+/// Report of an audit.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AuditReport {
-    /// The object's name.
+    /// Name of the object.
     pub object: String,
-    /// Its file.
+    /// File of the object.
     pub file: PathBuf,
     /// Number of the commit that was read.
     pub sequence: u64,
-    /// How its contents were read.
+    /// Extent of type information that was used.
     pub typing: Typing,
-    /// There is a root.
+    /// True if the object has a root.
     pub has_root: bool,
-    /// Allocated blocks.
+    /// Number of allocated blocks.
     pub blocks: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// Those that the root leads to.
+    /// Number of blocks reached from the root.
     pub reached_blocks: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub reached_bytes: u64,
-    /// The blocks that the root leads to, without its own.
+    /// Number of blocks reached from the root, without the root's own block.
     pub reached_from_root: u64,
-    /// Words and pointer fields that were looked at.
+    /// Number of words and pointer fields that were examined.
     pub looked_at: u64,
-    /// Pointers that lead to the middle of a block, which is legal.
+    /// Number of pointers into the middle of a block, which is legal.
     pub interior: u64,
-    /// Pointers, the worst first.
+    /// Findings about pointers, the most severe first.
     pub findings: Vec<PointerFinding>,
-    /// What nothing reaches.
+    /// Blocks that were not reached.
     pub leaks: Leaks,
-    /// Blocks by size.
+    /// Allocated blocks by size.
     pub sizes: Vec<SizeCount>,
-    /// Values by type, where types are known.
+    /// Values by type, as far as types are known.
     pub types: Vec<TypeCount>,
-    /// Chunks whose bookkeeping contradicts itself: a check says more.
+    /// Number of chunks with inconsistent metadata. A check reports the details.
     pub damaged_chunks: u64,
-    /// Bytes of memory that the audit's own tables took.
+    /// Memory used by the audit's tables, in bytes.
     pub table_bytes: u64,
 }
 
 impl AuditReport {
-    /// Was anything found that breaks a program?
+    /// Returns true if a program that uses the object would break.
     pub fn is_damaged(&self) -> bool {
         let is_bad = |finding: &PointerFinding| finding.severity == Severity::Damage;
         self.damaged_chunks > 0 || self.findings.iter().any(is_bad)
     }
 
-    /// Was nothing found at all?
+    /// Returns true if there are neither findings nor leaks.
     pub fn is_clean(&self) -> bool {
         self.damaged_chunks == 0 && self.findings.is_empty() && self.leaks.blocks == 0
     }
 
-    /// Why what nothing reaches may be no leak; `None` when there is nothing of the kind, or the
-    /// root leads to other blocks.
+    /// Returns the reason to doubt that unreached blocks are leaks. `None` if there are none, or if
+    /// the root leads to other blocks.
     ///
     /// ```
     /// use evermap::tools::{AuditOptions, Doubt, audit};
@@ -290,7 +293,7 @@ impl AuditReport {
         })
     }
 
-    /// Pointers of a kind, however sure.
+    /// Returns the number of pointers of a kind, of any confidence.
     pub fn count(&self, kind: PointerKind) -> u64 {
         self.findings.iter().filter(|f| f.kind == kind).map(|f| f.count).sum()
     }

@@ -1,9 +1,8 @@
-//! The types of an object, read out of the description that its superblock keeps.
+//! Types of an object, read from the description in its superblock.
 //!
-//! The grammar is that of `docs/persist.md`. A description is text from a file: nothing in it is
-//! believed before it was checked against the rest (offsets inside their struct, in order, no type
-//! inside itself), because a walk takes its steps from it. What cannot be understood becomes
-//! [`Kind::Unknown`], which a walk reads conservatively.
+//! `docs/persist.md` defines the grammar. A description is text from a file, and a walk takes its
+//! steps from it. So each type is verified first: offsets in order and inside their struct, no type
+//! inside itself. A type that fails becomes [`Kind::Unknown`], which a walk reads conservatively.
 
 use std::collections::HashMap;
 
@@ -14,10 +13,10 @@ use super::grammar::{Body, Definition, Expression, parse};
 /// Number of a type in its [`Schema`].
 pub(in crate::tools) type TypeNumber = usize;
 
-/// What a type is made of.
+/// Structure of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum Kind {
-    /// Numbers, enums: nothing to follow.
+    /// Numbers and enums, without pointers.
     Plain,
     Struct(Vec<Field>),
     Array(TypeNumber, u64),
@@ -25,10 +24,10 @@ pub(in crate::tools) enum Kind {
     String,
     Map(TypeNumber, TypeNumber),
     Tree(TypeNumber, TypeNumber),
-    /// The second says whether there may be none.
+    /// The flag is true for `Option<PBox<T>>`, which may be null.
     Box(TypeNumber, bool),
     Ptr(TypeNumber),
-    /// To be read conservatively.
+    /// Unknown contents, to be read conservatively.
     Unknown,
 }
 
@@ -37,32 +36,34 @@ pub(in crate::tools) enum Kind {
 pub(in crate::tools) struct Field {
     pub(in crate::tools) name: String,
     pub(in crate::tools) offset: u64,
-    /// Where the next one begins.
+    /// Offset of the next field, or the size of the struct.
     pub(in crate::tools) end: u64,
     pub(in crate::tools) is: TypeNumber,
 }
 
-/// One type.
+/// Type with its size and structure.
 #[derive(Clone, Debug)]
 pub(in crate::tools) struct Type {
     pub(in crate::tools) name: String,
-    /// Bytes of a value; `None` where that is not known.
+    /// Size of a value in bytes; `None` if unknown.
     pub(in crate::tools) size: Option<u64>,
     pub(in crate::tools) align: u64,
     pub(in crate::tools) kind: Kind,
-    /// Is there anything in a value that has to be looked at?
+    /// True if values contain pointers or unknown parts.
     pub(in crate::tools) has_pointers: bool,
 }
 
-/// Entries that a node of a tree has room for; it has one child more, if it has any.
+/// Capacity of a tree node in entries. An inner node has one child more.
 pub(in crate::tools) const NODE_ENTRIES: u64 = 15;
-/// Levels that a tree can have.
+/// Maximum height of a tree.
 pub(in crate::tools) const HEIGHT_MAX: u64 = 20;
 
-/// Offsets in a node of a tree, and the bytes of one key and one value.
+/// Layout of a tree node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tools) struct Node {
+    /// Offset of the keys and size of one key.
     pub(in crate::tools) keys: (u64, u64),
+    /// Offset of the values and size of one value.
     pub(in crate::tools) values: (u64, u64),
     pub(in crate::tools) leaf_bytes: u64,
     pub(in crate::tools) children_at: u64,
@@ -73,20 +74,20 @@ pub(in crate::tools) struct Node {
 pub(in crate::tools) struct Schema {
     pub(in crate::tools) types: Vec<Type>,
     pub(in crate::tools) root: TypeNumber,
-    /// Its end is missing: types behind the cut are unknown.
+    /// True if the end of the description is missing. Types defined there are unknown.
     pub(in crate::tools) is_truncated: bool,
 }
 
-/// Values larger than this are not taken from a description.
+/// Maximum size of a value. A description with a larger one is not accepted.
 const VALUE_BYTES_MAX: u64 = 1 << 40;
-/// Alignments a type may have.
+/// Maximum alignment of a type.
 const ALIGN_MAX: u64 = 4096;
 
 impl Schema {
-    /// The types of an object; `None` when its root is not described by this grammar.
+    /// Reads the types of an object. Returns `None` if its root has no description in this grammar.
     pub(in crate::tools) fn of(superblock: &Superblock) -> Option<Schema> {
         let text = superblock.schema();
-        // A cut may take a part of a character away with it.
+        // Truncation may remove up to three more bytes: the rest of a character.
         let is_truncated = text.len() > SCHEMA_BYTES_MAX - 4;
         let id = xxhash_rust::xxh3::xxh3_128(text.as_bytes()).to_be_bytes();
         if id != superblock.root_type_id && !is_truncated {
@@ -124,7 +125,7 @@ impl Schema {
         &self.types[number]
     }
 
-    /// Offsets of key and value in an entry of a map, and the bytes of one.
+    /// Returns the offsets of key and value in a map entry, and the size of an entry.
     pub(in crate::tools) fn entry(
         &self,
         key: TypeNumber,
@@ -137,7 +138,7 @@ impl Schema {
         Some((key_at, value_at, (value_at + v.size?).next_multiple_of(align)))
     }
 
-    /// Where things lie in a node of a tree.
+    /// Returns the layout of a tree node.
     pub(in crate::tools) fn node(&self, key: TypeNumber, value: TypeNumber) -> Option<Node> {
         let (k, v) = (self.at(key), self.at(value));
         let keys_at = 8u64.next_multiple_of(k.align);
@@ -154,7 +155,8 @@ impl Schema {
         })
     }
 
-    /// How many values of each type a value of this one has in itself, itself included.
+    /// Returns for each type how many values of every type one of its values contains, including
+    /// itself.
     pub(in crate::tools) fn contained(&self) -> Vec<Vec<(TypeNumber, u64)>> {
         let mut all: Vec<Option<Vec<(TypeNumber, u64)>>> = vec![None; self.types.len()];
         for number in 0..self.types.len() {
@@ -184,7 +186,7 @@ impl Schema {
     }
 }
 
-/// Gives types their numbers.
+/// Assigns numbers to types.
 struct Reader<'a> {
     definitions: HashMap<String, &'a Definition>,
     numbers: HashMap<String, TypeNumber>,
@@ -199,7 +201,7 @@ impl Reader<'_> {
         }
         let number = self.types.len();
         self.numbers.insert(name.clone(), number);
-        // Known by its number while it is being read: types may contain pointers to themselves.
+        // Register the number first, because types may contain pointers to themselves.
         let unknown = Type {
             name: name.clone(),
             size: None,
@@ -244,7 +246,7 @@ impl Reader<'_> {
         let (name, arguments) = match of {
             Expression::Array(element, len) => {
                 let element = self.number(element);
-                // Its size is settled when the element's is.
+                // `resolve` computes its size from the element's.
                 return Some((None, 1, Kind::Array(element, *len)));
             }
             Expression::Named(name, arguments) => (name.as_str(), arguments.as_slice()),
@@ -278,6 +280,7 @@ impl Reader<'_> {
     }
 }
 
+/// State of a type while sizes are computed. Finds types that contain themselves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Resolution {
     Pending,
@@ -285,8 +288,8 @@ enum Resolution {
     Done,
 }
 
-/// Finds out a type's size and whether it has pointers, and that it makes sense; what does not
-/// becomes unknown.
+/// Computes a type's size and whether it has pointers, and verifies it. An invalid type becomes
+/// [`Kind::Unknown`].
 fn resolve(types: &mut [Type], states: &mut [Resolution], number: TypeNumber) {
     if states[number] != Resolution::Pending {
         return;
@@ -360,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_struct_has_its_fields_and_what_they_lead_to() {
+    fn struct_fields_and_pointees_are_resolved() {
         let schema = read(
             "Notes{lines@0:PVec<PString>,by@24:PMap<u64,Item'2>,count@64:u64,first@72:[Item;2]}#88/8;\
              Item{0@0:Option<PBox<Notes>>}#8/8;Item'2{x@0:u32,kind@4:Kind}#8/4;\
@@ -382,14 +385,14 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_is_no_struct_is_introduced_by_its_own_text() {
+    fn root_that_is_not_a_struct_has_a_part_of_its_own() {
         let schema = read("PVec<Pair<u8,3>>#24/8;Pair<u8,3>{a@0:u8,b@1:[u8;3]}#4/1");
         let Kind::Vec(pair) = schema.at(schema.root).kind else { panic!("a vector") };
         assert_eq!((schema.at(pair).size, schema.at(pair).has_pointers), (Some(4), false));
     }
 
     #[test]
-    fn containers_that_are_not_known_take_the_room_up_to_the_next_field() {
+    fn unknown_containers_extend_to_the_next_field() {
         let schema = read("Root{tree@0:PNew<u64,PString>,after@32:PString}#56/8");
         let Kind::Struct(fields) = &schema.at(schema.root).kind else { panic!("a struct") };
         assert_eq!(schema.at(fields[0].is).kind, Kind::Unknown);
@@ -398,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_unknown_and_never_walked() {
+    fn inconsistent_types_are_unknown() {
         for text in [
             "A{a@0:A}#8/8",
             "A{a@4:PString}#32/8",
@@ -415,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_description_keeps_what_was_defined_before_the_cut() {
+    fn truncated_description_keeps_its_complete_definitions() {
         let schema = Schema::read("A{b@0:B,c@8:C}#32/8;B{x@0:u64}#8/8;C{s@0:PStr", true).unwrap();
         let Kind::Struct(fields) = &schema.at(schema.root).kind else { panic!("a struct") };
         assert!(!schema.at(fields[0].is).has_pointers);
@@ -423,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn structs_in_structs_are_counted_without_walking_every_one() {
+    fn nested_structs_are_counted_in_linear_time() {
         let mut text = String::from("S0{a@0:S1,b@0:S1}#0/1");
         for n in 1..60 {
             text += &format!(";S{n}{{a@0:S{m},b@0:S{m}}}#0/1", m = n + 1);

@@ -1,4 +1,7 @@
-//! Adding up what a walk is told: pointers by kind, target and confidence, with samples of each.
+//! Counts the pointers that a walk finds by kind, target and confidence, with samples of each.
+//!
+//! Also maps a pointer's location and evidence to the kind of finding. That mapping is the table in
+//! `docs/tools.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +12,11 @@ use super::ranges::{Confidence, Ranges, Target};
 use super::report::{PointerFinding, PointerKind, PointerSample};
 use super::walk::{Defect, Evidence, Pointer, Spot, Visitor, WalkResult};
 
-/// Hits of one kind in more spans of 4 GiB than this are numbers: what a process has lies close
-/// together.
+/// Limit of distinct 4 GiB spans per group. Pointers of a process are close together; hits in more
+/// spans than this are numbers.
 const SPANS_MAX: usize = 16;
 
-/// Pointers of one kind to one target.
+/// Pointers of one kind to one target. The samples are spot, address and value.
 #[derive(Default)]
 struct Group {
     count: u64,
@@ -43,7 +46,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// The findings, the worst first.
+    /// Returns the findings, the most severe first.
     pub(super) fn findings(
         self,
         walked: &WalkResult,
@@ -92,10 +95,10 @@ impl<'a> Tally<'a> {
 fn to_of(ranges: &Ranges<'_>, kind: PointerKind, target: Target) -> String {
     match kind {
         PointerKind::Dangling => "a place where nothing is allocated".to_string(),
-        PointerKind::Metadata => "the object's own bookkeeping".to_string(),
+        PointerKind::Metadata => "the object's metadata".to_string(),
         PointerKind::Misplaced => "the middle of a block".to_string(),
-        PointerKind::Broken => "a block that does not hold what the container says".to_string(),
-        PointerKind::Shared => "a block that has another owner".to_string(),
+        PointerKind::Broken => "a block that does not match what the container claims".to_string(),
+        PointerKind::Shared => "a block that another pointer owns".to_string(),
         _ => ranges.name_of(target),
     }
 }
@@ -103,8 +106,7 @@ fn to_of(ranges: &Ranges<'_>, kind: PointerKind, target: Target) -> String {
 impl Visitor for Tally<'_> {
     fn pointer(&mut self, pointer: &Pointer) {
         let is_exact = pointer.evidence != Evidence::Word;
-        // Of words in the object's own range hardly any is a number; which of them is stale, none
-        // can say.
+        // Words in the object's own range are hardly ever numbers, but they may be stale.
         let confidence = if is_exact { Confidence::Certain } else { Confidence::Likely };
         let here = (Target::Nowhere, confidence);
         match pointer.location {

@@ -1,10 +1,10 @@
-//! The walk: from the root to every block that it leads to, and what each of them holds.
+//! Walks an object from its root to every reachable block, and records the content of each block.
 //!
-//! Breadth first, with tables instead of a stack, so that neither long lists nor deep trees need
-//! more than what a block costs. What owners reach comes first: a block that an owner and a mere
-//! pointer reach is read as what its owner says it is. Every pointer is told to the [`Watch`], with
-//! what lies where it leads. Each step is bounded by a block that is there, so the walk ends
-//! whatever the object holds.
+//! The walk is breadth first and uses tables instead of a stack, so long lists and deep trees cost
+//! no more memory than other blocks. Owning pointers are followed before others, so a block reached
+//! both ways is read with the type that its owner gives it. The [`Visitor`] receives every pointer
+//! with the location it leads to. Each step is bounded by an allocated block, and each block is
+//! visited a bounded number of times, so the walk ends for any contents.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,125 +16,127 @@ use super::blocks::{Bits, Block, Blocks, Location, NUMBERS_END};
 use super::memory::Memory;
 use super::schema::{Field, HEIGHT_MAX, Kind, NODE_ENTRIES, Schema, TypeNumber};
 
-/// Stands for the root instead of a block's number.
+/// Marker for the root in place of a block number.
 pub(in crate::tools) const ROOT: u32 = NUMBERS_END;
-/// Parent of what was not reached.
+/// Parent of blocks that were not reached.
 const UNREACHED: u32 = NUMBERS_END + 1;
 
-/// What a block holds.
+/// Content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::tools) enum Content {
-    /// Nobody knows: every word may be a pointer.
+    /// Unknown: every word may be a pointer.
     Raw,
-    /// Nothing to follow.
+    /// Bytes without pointers.
     Bytes,
     /// One value.
     Value(TypeNumber),
-    /// Values in a row.
+    /// An array of values.
     Elements(TypeNumber),
-    /// Entries of a map: types of key and value.
+    /// Entries of a map, by the types of key and value.
     Entries(TypeNumber, TypeNumber),
-    /// A node of a tree: types of key and value, and its level; 1 is a leaf.
+    /// A node of a tree, by the types of key and value, and its level. Leaves have level 1.
     Node(TypeNumber, TypeNumber, u64),
 }
 
-/// Where a word lies: in which block (or [`ROOT`]), and how many bytes from its beginning.
+/// Position of a word: the block that holds it (or [`ROOT`]) and the offset in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tools) struct Spot {
     pub(in crate::tools) holder: u32,
     pub(in crate::tools) offset: u64,
 }
 
-/// A word that is a pointer, or may be one.
+/// Word that is a pointer or may be one.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tools) struct Pointer {
     pub(in crate::tools) spot: Spot,
-    /// Where it lies.
+    /// Address of the word.
     pub(in crate::tools) address: u64,
     pub(in crate::tools) value: u64,
-    /// What lies where it leads.
+    /// Location that it points to.
     pub(in crate::tools) location: Location,
     pub(in crate::tools) evidence: Evidence,
 }
 
-/// How it is known that a word is a pointer.
+/// Evidence that a word is a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum Evidence {
-    /// Its type says so, and that it owns what it leads to.
+    /// By its type it is a pointer that owns its target.
     Owner,
-    /// Its type says so.
+    /// By its type it is a pointer.
     Pointer,
-    /// It may be one.
+    /// Only its value says so.
     Word,
 }
 
-/// What an owner says that cannot be.
+/// Defect of an owning pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum Defect {
-    /// More than the block holds, or counts that contradict each other.
+    /// The container claims more than the block holds, or its counts are inconsistent.
     Broken,
     /// The block has an owner already.
     Shared,
 }
 
-/// Is told what a walk meets.
+/// Receives the pointers and defects that a walk finds.
 pub(in crate::tools) trait Visitor {
     fn pointer(&mut self, pointer: &Pointer);
     fn defect(&mut self, defect: Defect, pointer: &Pointer);
 }
 
-/// A block that is to be visited.
+/// Block to be visited.
 struct Visit {
     number: u32,
     content: Content,
-    /// Elements or entries; a value is one.
+    /// Number of elements or entries; 1 for a value.
     count: u64,
 }
 
-/// A block that a mere pointer leads to.
+/// Block reached by a pointer that does not own it. Visited if no owner is found.
 struct Deferred {
     number: u32,
     content: Content,
     spot: Spot,
 }
 
-/// What an owner's pointer leads to.
+/// Target that an owning pointer claims.
 #[derive(Clone, Copy)]
 struct Owned {
     content: Content,
     count: u64,
-    /// Bytes that the block has to have.
+    /// Required size of the block in bytes; `None` on overflow.
     bytes: Option<u64>,
-    /// Bytes of one element.
+    /// Size of one element in bytes.
     stride: u64,
 }
 
-/// What a walk found out.
+/// Result of a walk.
 pub(in crate::tools) struct WalkResult {
     pub(in crate::tools) blocks: Blocks,
     pub(in crate::tools) schema: Option<Schema>,
+    /// Block that led to each block, [`ROOT`] or [`UNREACHED`].
     parents: Vec<u32>,
-    /// In words, up to what 32 bits hold.
+    /// Offset in the parent in words; `u32::MAX` if it is unknown or larger.
     offsets: Vec<u32>,
+    /// Index in `kinds` of each block's content.
     contents: Vec<u16>,
     kinds: Vec<Content>,
     pub(in crate::tools) root_address: u64,
     pub(in crate::tools) root_bytes: u64,
-    /// Values met, by type.
+    /// Number of values found, by type.
     pub(in crate::tools) values: Vec<u64>,
-    /// Pointers that lead to the middle of a block.
+    /// Number of pointers into the middle of a block.
     pub(in crate::tools) interior: u64,
-    /// Words and fields that were looked at.
+    /// Number of words and fields that were examined.
     pub(in crate::tools) looked_at: u64,
 }
 
 impl WalkResult {
-    /// Was a block reached?
+    /// Returns true if the block was reached.
     pub(in crate::tools) fn is_reached(&self, number: u32) -> bool {
         self.parents.get(number as usize).is_some_and(|parent| *parent != UNREACHED)
     }
 
-    /// What a block holds, if it was reached.
+    /// Returns the content of a block, if it was reached.
     pub(in crate::tools) fn content(&self, number: u32) -> Option<Content> {
         if !self.is_reached(number) {
             return None;
@@ -142,7 +144,7 @@ impl WalkResult {
         self.kinds.get(usize::from(*self.contents.get(number as usize)?)).copied()
     }
 
-    /// The word that led to a block; `None` where that is not known, or it is the root itself.
+    /// Returns the word that led to a block; `None` if unknown, or if the block holds the root.
     pub(in crate::tools) fn led_by(&self, number: u32) -> Option<Spot> {
         let holder = *self.parents.get(number as usize)?;
         let offset = *self.offsets.get(number as usize)?;
@@ -150,13 +152,13 @@ impl WalkResult {
             .then_some(Spot { holder, offset: u64::from(offset) * 8 })
     }
 
-    /// Bytes of memory that the tables take.
+    /// Memory used by the tables, in bytes.
     pub(in crate::tools) fn memory_bytes(&self) -> u64 {
         self.blocks.memory_bytes() + self.parents.len() as u64 * 10
     }
 }
 
-/// Walks an object.
+/// Walks an object from its root.
 pub(in crate::tools) fn walk(
     image: &Image,
     memory: &mut Memory<'_>,
@@ -208,9 +210,9 @@ struct Walk<'w, 'm, 'i> {
     visitor: &'m mut dyn Visitor,
     schema: &'w Schema,
     is_typed: bool,
-    /// Values of each type in one of each.
+    /// See [`Schema::contained`].
     contained: Vec<Vec<(TypeNumber, u64)>>,
-    /// Blocks that have an owner.
+    /// Blocks that have an owner. Empty if no type is known.
     owned: Bits,
     kind_numbers: HashMap<Content, u16>,
     queue: VecDeque<Visit>,
@@ -236,7 +238,8 @@ impl Walk<'_, '_, '_> {
                 self.queue.push_back(Visit { number, content, count: 1 });
                 Ok(())
             }
-            // A small root, or one inside of a block: that block is kept, and read as the root.
+            // The root is in the superblock's page, or inside a block. That block is reached, and
+            // its words are read too.
             location => {
                 if let Location::Block(number, _) = location {
                     self.mark(number, Spot { holder: ROOT, offset: u64::MAX }, Content::Raw);
@@ -336,9 +339,9 @@ impl Walk<'_, '_, '_> {
         let Some(node) = self.schema.node(key, value) else {
             return self.conservative(block.address, block.bytes, spot(0));
         };
-        let said = self.read(block.address)? & 0xffff;
-        let len = said.min(NODE_ENTRIES);
-        if said > NODE_ENTRIES {
+        let stored_len = self.read(block.address)? & 0xffff;
+        let len = stored_len.min(NODE_ENTRIES);
+        if stored_len > NODE_ENTRIES {
             self.defect(Defect::Broken, (block.address, block.address), spot(0));
         }
         for (is, (first, bytes)) in [(key, node.keys), (value, node.values)] {
@@ -355,7 +358,7 @@ impl Walk<'_, '_, '_> {
         Ok(())
     }
 
-    /// A pointer to a node of a tree.
+    /// Follows a pointer to a tree node.
     fn child(
         &mut self,
         (key, value): (TypeNumber, TypeNumber),
@@ -388,7 +391,7 @@ impl Walk<'_, '_, '_> {
         self.child(of, height, address, spot)
     }
 
-    /// Looks at a value that has at most `room` bytes.
+    /// Examines a value of at most `room` bytes.
     fn value(&mut self, is: TypeNumber, address: u64, room: u64, spot: Spot) -> Result<()> {
         let schema = self.schema;
         let of = schema.at(is);
@@ -435,7 +438,7 @@ impl Walk<'_, '_, '_> {
             _ => self.schema.at(element).size,
         };
         if value == 0 {
-            // Values of no bytes need no block, and are counted all the same.
+            // Values of size zero need no block, but they count.
             let sound = capacity == 0 && (len == 0 || size == Some(0));
             if !sound {
                 self.defect(Defect::Broken, (address, value), spot);
@@ -499,13 +502,13 @@ impl Walk<'_, '_, '_> {
         Ok(())
     }
 
-    /// A pointer that owns nothing.
+    /// Examines a pointer that does not own its target.
     fn pointer(&mut self, of: TypeNumber, address: u64, spot: Spot) -> Result<()> {
         let value = self.read(address)?;
         if value == 0 {
             return Ok(());
         }
-        let location = self.tell((address, value), spot, Evidence::Pointer);
+        let location = self.report((address, value), spot, Evidence::Pointer);
         if let Location::Block(number, offset) = location {
             let bytes = self.walked.blocks.block(number).map_or(0, |block| block.bytes);
             let fits = self.schema.at(of).size.is_some_and(|size| size <= bytes);
@@ -520,13 +523,13 @@ impl Walk<'_, '_, '_> {
         Ok(())
     }
 
-    /// Follows a pointer that owns its block.
+    /// Follows an owning pointer.
     fn owner(&mut self, (address, value): (u64, u64), spot: Spot, owned: Owned) {
-        let location = self.tell((address, value), spot, Evidence::Owner);
+        let location = self.report((address, value), spot, Evidence::Owner);
         let Location::Block(number, offset) = location else { return };
         let Some(block) = self.walked.blocks.block(number) else { return };
         if offset != 0 {
-            // Told as a pointer already; what is in there nobody knows.
+            // Reported by `report` already. The content of the block is unknown.
             if !self.walked.is_reached(number) {
                 self.deferred.push_back(Deferred { number, content: Content::Raw, spot });
             }
@@ -543,7 +546,7 @@ impl Walk<'_, '_, '_> {
         let room = block.bytes.checked_div(owned.stride).unwrap_or(u64::MAX);
         let is_whole = fits || !matches!(owned.content, Content::Value(_) | Content::Node(..));
         let content = if is_whole { owned.content } else { Content::Raw };
-        // Reached by a mere pointer before, in an earlier round: now it is known better.
+        // A pointer of an earlier round may have reached the block. The owner knows its content.
         self.mark(number, spot, content);
         let count = owned.count.min(room);
         self.queue.push_back(Visit { number, content, count });
@@ -579,7 +582,7 @@ impl Walk<'_, '_, '_> {
         }
         match self.is_typed {
             true => self.deferred.push_back(Deferred { number, content: Content::Raw, spot }),
-            // Nothing has an owner: the first word that leads here is as good as any.
+            // Without types no block has an owner, so the first word that leads here is its parent.
             false => {
                 self.mark(number, spot, Content::Raw);
                 self.queue.push_back(Visit { number, content: Content::Raw, count: 1 });
@@ -587,7 +590,7 @@ impl Walk<'_, '_, '_> {
         }
     }
 
-    fn tell(&mut self, (address, value): (u64, u64), spot: Spot, evidence: Evidence) -> Location {
+    fn report(&mut self, (address, value): (u64, u64), spot: Spot, evidence: Evidence) -> Location {
         let location = self.walked.blocks.locate(value);
         self.walked.looked_at += 1;
         if matches!(location, Location::Block(_, offset) if offset != 0) {
@@ -603,14 +606,14 @@ impl Walk<'_, '_, '_> {
         self.visitor.defect(defect, &pointer);
     }
 
-    /// Notes that a block has an owner; false when it had one.
+    /// Records that a block has an owner. Returns false if it had one already.
     fn own(&mut self, number: u32) -> bool {
         !self.is_typed || self.owned.set(number.into())
     }
 
     fn mark(&mut self, number: u32, spot: Spot, content: Content) {
         let at = number as usize;
-        // A description of a page has hundreds of types at most.
+        // Cannot overflow: a description of one page has hundreds of types at most.
         let next = self.walked.kinds.len() as u16;
         let kind = match self.kind_numbers.get(&content) {
             Some(known) => *known,
@@ -637,7 +640,7 @@ fn shifted(spot: Spot, bytes: u64) -> Spot {
     Spot { offset: spot.offset.saturating_add(bytes), ..spot }
 }
 
-/// Below this no program has anything: the kernel keeps null pointers from leading anywhere.
+/// First address that programs can use. The kernel keeps the pages below unmapped.
 pub(in crate::tools) const ADDRESS_MIN: u64 = 0x1_0000;
-/// End of what programs have: 47 bits.
+/// End of the addresses that programs can use: 47 bits.
 pub(in crate::tools) const ADDRESS_END: u64 = 1 << 47;

@@ -1,7 +1,8 @@
-//! The file of an export: written front to back, read front to back, nothing believed unchecked.
+//! File format of exports, with a writer and a reader. Both work front to back, so pipes suffice.
 //!
-//! `docs/tools.md` draws it. A header and page 0 of the object, runs of pages in order, and an end
-//! that says how many pages there were: a cut file has no end.
+//! A file has a header, page 0 of the object, runs of pages in order, and an end record with the
+//! number of pages. A truncated file has no end record. The reader verifies every field before it
+//! is used. `docs/tools.md` describes the format.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -11,15 +12,16 @@ use bytemuck::{Pod, Zeroable, bytes_of};
 use crate::checksum::crc32c;
 use crate::error::{Error, Result};
 use crate::format::{FILE_BYTES_MAX, PAGE_BYTES, Superblock};
+use crate::tools::report::quantity;
 
 const PAGE: usize = PAGE_BYTES as usize;
-/// First eight bytes.
+/// First eight bytes of an export.
 const MAGIC: [u8; 8] = *b"EVEREXP\n";
-/// The version that this build writes.
+/// Format version that this build writes.
 const VERSION: u32 = 1;
-/// Pages of a run at most.
+/// Limit of pages per run.
 pub(super) const RUN_PAGES_MAX: usize = 256;
-/// Flag: the object has pointers to what is not in it.
+/// Flag: the object has pointers to other objects.
 pub(super) const POINTS_ELSEWHERE: u64 = 1;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -27,7 +29,7 @@ pub(super) const POINTS_ELSEWHERE: u64 = 1;
 struct Header {
     magic: [u8; 8],
     version: u32,
-    /// CRC32C of this header, with this field zero, and of page 0.
+    /// CRC32C of this header with this field zero, followed by page 0.
     checksum: u32,
     flags: u64,
     reserved: [u64; 5],
@@ -37,10 +39,10 @@ const _: () = assert!(size_of::<Header>() == 64);
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Run {
-    /// Number of its first page in the object file; all ones for the end.
+    /// Number of the first page in the object file; all ones for the end record.
     first: u64,
     pages: u32,
-    /// CRC32C of this head, with this field zero, and of the pages.
+    /// CRC32C of this record with this field zero, followed by the pages.
     checksum: u32,
 }
 const _: () = assert!(size_of::<Run>() == 16);
@@ -80,7 +82,7 @@ impl<'a> Writer<'a> {
             .map_err(|e| Error::from_io_sized(e, "write", &self.display_name, bytes.len() as u64))
     }
 
-    /// Adds a page; they come in order.
+    /// Adds a page. Page numbers must be ascending.
     pub(super) fn page(&mut self, number: u64, page: &[u8]) -> Result<()> {
         let next = self.first + (self.run.len() / PAGE) as u64;
         if number != next || self.run.len() >= RUN_PAGES_MAX * PAGE {
@@ -121,7 +123,7 @@ pub(super) struct Reader<'a> {
     display_name: PathBuf,
     pub(super) superblock: Box<Superblock>,
     pub(super) flags: u64,
-    /// Behind the last page read.
+    /// Number after the last page read.
     next: u64,
     pages: u64,
 }
@@ -136,9 +138,9 @@ impl<'a> Reader<'a> {
         if bytes[..got.min(8)] != MAGIC[..got.min(8)] || got == 0 {
             let shown: String = bytes[..got.min(8)].escape_ascii().to_string();
             let found = if got == 0 {
-                "it is empty".into()
+                "the file is empty".into()
             } else {
-                format!("it begins with \"{shown}\", an export with \"EVEREXP\"")
+                format!("it begins with \"{shown}\" instead of \"EVEREXP\"")
             };
             return Err(Error::Foreign { path: reader.display_name, found });
         }
@@ -164,13 +166,14 @@ impl<'a> Reader<'a> {
         reader.flags = header.flags;
         let length = reader.superblock.file_length;
         if length > FILE_BYTES_MAX || !length.is_multiple_of(PAGE_BYTES) {
-            let found = format!("an object of {length} bytes");
-            return Err(reader.refuse(found, "whole pages, fewer than 2^50"));
+            let found = format!("an object of {}", quantity(length, "byte"));
+            let expected = format!("whole pages, at most {FILE_BYTES_MAX} bytes");
+            return Err(reader.refuse(found, expected));
         }
         Ok(reader)
     }
 
-    /// The next run of pages: number of the first, and their bytes. `None` at the end.
+    /// Reads the next run of pages. Returns the number of its first page, or `None` at the end.
     pub(super) fn run(&mut self, pages: &mut Vec<u8>) -> Result<Option<u64>> {
         let mut bytes = [0; size_of::<Run>()];
         self.whole(&mut bytes, "a run of pages or the end")?;
@@ -185,11 +188,12 @@ impl<'a> Reader<'a> {
             }
             let count = u64::from_le_bytes(count);
             if count != self.pages {
-                return Err(self.refuse(format!("{} pages", self.pages), format!("{count} pages")));
+                let (found, expected) = (quantity(self.pages, "page"), quantity(count, "page"));
+                return Err(self.refuse(found, expected));
             }
             return match self.some(&mut [0])? {
                 0 => Ok(None),
-                _ => Err(self.refuse("more bytes behind the end", "none")),
+                _ => Err(self.refuse("more bytes after the end", "none")),
             };
         }
         let end = run.first.checked_add(run.pages.into());
@@ -198,8 +202,8 @@ impl<'a> Reader<'a> {
             && run.first >= self.next
             && end.is_some_and(|end| end <= last);
         if !sound {
-            let found = format!("{} pages from page {}", run.pages, run.first);
-            let expected = format!("1 to {RUN_PAGES_MAX} pages between {} and {last}", self.next);
+            let found = format!("{} from page {}", quantity(run.pages.into(), "page"), run.first);
+            let expected = format!("1 to {RUN_PAGES_MAX} pages from {} to {last}", self.next);
             return Err(self.refuse(found, expected));
         }
         pages.resize(run.pages as usize * PAGE, 0);
@@ -213,7 +217,7 @@ impl<'a> Reader<'a> {
         Ok(Some(run.first))
     }
 
-    /// Reads up to the end of the buffer or of the source.
+    /// Reads until the buffer is full or the source ends. Returns the number of bytes.
     fn some(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut got = 0;
         while got < buffer.len() {
@@ -233,7 +237,7 @@ impl<'a> Reader<'a> {
     }
 
     fn cut(&self, expected: &str) -> Error {
-        self.refuse("its end: it was cut short", expected)
+        self.refuse("the end of the file, which was cut short", expected)
     }
 
     fn bad(&self, what: &str, stored: u32, computed: u32) -> Error {

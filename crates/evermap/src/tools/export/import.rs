@@ -1,4 +1,8 @@
-//! Making an object of an export.
+//! Creates an object from an export.
+//!
+//! The pages are staged in a file in the store's `building` directory, checked like any object
+//! file, and then written for the addresses that the object gets. The object appears durably or not
+//! at all; a sweeper removes what a dead process left.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -18,7 +22,7 @@ use crate::tools::{heap, repair::leases_of};
 use super::GUESTS_TRAVEL;
 use super::file::{POINTS_ELSEWHERE, Reader};
 
-/// How an object is imported.
+/// Options of an import.
 ///
 /// ```
 /// let options = evermap::tools::ImportOptions::new().name("copy");
@@ -41,18 +45,18 @@ impl Default for ImportOptions {
 }
 
 impl ImportOptions {
-    /// Under the name that the object had.
+    /// Defaults: import the object under its old name into an existing store.
     pub fn new() -> ImportOptions {
         ImportOptions::default()
     }
 
-    /// The name that the object gets. Default: the one that it had.
+    /// Sets the object's new name. Default: its old name.
     pub fn name(mut self, name: impl Into<String>) -> ImportOptions {
         self.name = Some(name.into());
         self
     }
 
-    /// How many rewritten words of each kind are shown with their path. Default: five.
+    /// Sets how many rewritten words of each kind are reported with their path. Default: five.
     pub fn samples(mut self, samples: usize) -> ImportOptions {
         self.samples = samples;
         self
@@ -64,43 +68,45 @@ impl ImportOptions {
         self
     }
 
-    /// Whether to make a store when there is none in the directory: once the beginning of the
-    /// source was found to be that of an export. Default: no.
+    /// Sets whether to create a store if the directory has none. It is created only after the
+    /// beginning of the source was verified. Default: no.
     pub fn create(mut self, create: bool) -> ImportOptions {
         self.create = create;
         self
     }
 }
 
-/// What was imported.
+/// Result of an import.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ImportReport {
-    /// The object's name in this store.
+    /// Name of the object in this store.
     pub object: String,
-    /// The name that it had.
+    /// Name in the store it was exported from.
     pub old_name: String,
-    /// Its first address.
+    /// First address.
     pub base_address: u64,
-    /// The first address that it had.
+    /// First address in the store it was exported from.
     pub old_base_address: u64,
-    /// Bytes of its file.
+    /// Length of its file in bytes.
     pub file_bytes: u64,
-    /// It had pointers to other objects of its old store: they lead nowhere.
+    /// True if it has pointers to other objects of its old store. They are invalid now.
     pub points_elsewhere: bool,
-    /// What was rewritten; `None` when it lies where it lay.
+    /// Rewritten words; `None` if the object has its old addresses.
     pub relocation: Option<Relocation>,
 }
 
-/// Makes an object of what [`export`](super::export) wrote: read to its end, front to back.
+/// Creates an object from the output of [`export`](super::export). Reads the source once, front to
+/// back.
 ///
-/// It gets its old addresses when they are the store's and free, else others, and its pointers are
-/// rewritten as by a [`rebase`](crate::tools::rebase). Appears durably, or not at all.
+/// The object gets its old addresses if they belong to the store and are free. Otherwise it gets
+/// others, and its pointers are rewritten as by a [`rebase`](crate::tools::rebase). The object
+/// appears durably or not at all.
 ///
 /// # Errors
-/// `Foreign`, `NewerFormat` and `BadExport` for what is no whole export, `OtherKind` for one of a guest
-/// object, which no build that knows such objects writes; `AlreadyExists` when the
-/// name is taken, `InvalidName`, `NoStore`, `DiskFull`, `OutOfAddresses`, `NotPermitted`.
+/// `Foreign`, `NewerFormat` and `BadExport` if the source is not a complete export. `OtherKind` if
+/// the export contains a guest object. `AlreadyExists` if the name is taken. `InvalidName`,
+/// `NoStore`, `DiskFull`, `OutOfAddresses`, `NotPermitted`.
 pub fn import(
     directory: impl AsRef<Path>,
     source: &mut dyn Read,
@@ -109,7 +115,7 @@ pub fn import(
     let mut reader = Reader::begin(source, &options.display_name)?;
     let old_name = reader.superblock.name();
     let name = options.name.clone().unwrap_or_else(|| old_name.clone());
-    // Before a store is made for it.
+    // Check these before a store is created.
     refuse_guest(&reader.superblock, &old_name, GUESTS_TRAVEL)?;
     check_name(&name)?;
     let store = match options.create {
@@ -135,7 +141,7 @@ pub fn import(
     let changes = SuperblockChanges { arena: import.arena(), identity };
     let paths = paths_in(&import.folder(), import.uuid, import.store_uuid());
     let written = write(&*storage, &plan, &changes, &paths)?;
-    // Tells a sweeper that the file's maker is alive.
+    // The lock tells a sweeper that this process is alive.
     lock_byte(&*written, LockKind::Exclusive, WRITER_BYTE, std::time::Duration::ZERO, &name)?;
     let report = ImportReport {
         object: name,
@@ -151,7 +157,7 @@ pub fn import(
     Ok(report)
 }
 
-/// Writes what is read into a file of the store's, as it was.
+/// Writes the export's pages to a staging file, unchanged.
 fn stage(storage: &dyn Storage, import: &Import, reader: &mut Reader<'_>) -> Result<ObjectPaths> {
     let path = import.folder().join(hex(&import.stage));
     let file = storage.open(&path, OpenMode::CreateNew)?;
@@ -167,7 +173,7 @@ fn stage(storage: &dyn Storage, import: &Import, reader: &mut Reader<'_>) -> Res
     Ok(ObjectPaths { log_path: path.with_extension("log"), path, identity, display_name })
 }
 
-/// Opens what was staged; whatever is wrong with it is wrong with the export.
+/// Opens and checks the staging file. Reports damage as damage of the export.
 fn check(storage: &dyn Storage, staged: &ObjectPaths, options: &ImportOptions) -> Result<Image> {
     let bad = |found: String, expected: String| Error::BadExport {
         path: options.display_name.clone(),
@@ -176,7 +182,9 @@ fn check(storage: &dyn Storage, staged: &ObjectPaths, options: &ImportOptions) -
     };
     let image = Image::open(storage, staged).map_err(|error| match error {
         Error::Damaged { what, found, expected, .. } => bad(format!("{what}: {found}"), expected),
-        Error::LogMissing { .. } => bad("a need for a log".to_string(), "none".to_string()),
+        Error::LogMissing { .. } => {
+            bad("an object that needs a log".to_string(), "an object without a log".to_string())
+        }
         other => other,
     })?;
     let mut findings = Findings::new(staged.path.clone(), None);
@@ -187,7 +195,7 @@ fn check(storage: &dyn Storage, staged: &ObjectPaths, options: &ImportOptions) -
     let mut leases: Vec<(u64, u64)> = image.superblock().regions().iter().map(lease_of).collect();
     leases.sort_unstable();
     if leases.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
-        return Err(bad("regions that overlap".to_string(), "regions apart".to_string()));
+        return Err(bad("overlapping regions".to_string(), "disjoint regions".to_string()));
     }
     Ok(image)
 }
@@ -199,7 +207,7 @@ mod tests {
     use crate::tools::export::file::Writer;
 
     #[test]
-    fn an_export_of_a_guest_object_is_refused_before_a_store_is_made_for_it() {
+    fn export_of_a_guest_object_is_refused_before_a_store_is_created() {
         let mut superblock: Box<Superblock> = bytemuck::zeroed_box();
         superblock.features_incompatible = FEATURE_GUEST;
         superblock.file_length = PAGE_BYTES;

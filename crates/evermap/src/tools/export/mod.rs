@@ -1,10 +1,8 @@
-//! Carrying one object to another store or machine: an export is one file, an import makes an
-//! object of it.
+//! Exports one object to a file or a pipe, for an import into another store or on another machine.
 //!
-//! What is exported is the last commit, read through an image and checked on the way; only pages that
-//! something is allocated in are written. An import is staged in the store's directory for objects
-//! in the making, checked there like any object file, and written anew from there for the addresses
-//! that it gets.
+//! An export contains the last commit, read through an image and checked before anything is
+//! written. Only metadata pages and pages with allocated blocks are written, and no checksum
+//! tables; the import recomputes them.
 
 mod file;
 mod import;
@@ -27,13 +25,12 @@ use file::{POINTS_ELSEWHERE, RUN_PAGES_MAX, Writer};
 pub use import::{ImportOptions, ImportReport, import};
 
 const PAGE: usize = PAGE_BYTES as usize;
-/// What there is instead for an object that belongs to a guest: rights, addresses and a key that
-/// another store would not have.
-const GUESTS_TRAVEL: &str = "copy the whole store with backup, which takes its access table along";
-/// Bytes of the object that are in memory during the walk.
+/// Remedy for a guest object. It depends on rights, addresses and a key that another store lacks.
+const GUESTS_TRAVEL: &str = "copy the whole store with backup, which includes its access table";
+/// Bytes of the object cached in memory during the walk.
 const WALK_BYTES: u64 = 1 << 30;
 
-/// How an object is exported.
+/// Options of an export.
 ///
 /// ```
 /// let options = evermap::tools::ExportOptions::new().force(true);
@@ -47,13 +44,13 @@ pub struct ExportOptions {
 }
 
 impl ExportOptions {
-    /// Refuse an object that has pointers to others.
+    /// Defaults: refuse an object that has pointers to other objects.
     pub fn new() -> ExportOptions {
         ExportOptions::default()
     }
 
-    /// Whether to export an object although it has pointers to other objects of its store, which
-    /// lead nowhere in another one. Default: no.
+    /// Sets whether to export an object that has pointers to other objects of its store. They are
+    /// invalid in another store. Default: no.
     pub fn force(mut self, force: bool) -> ExportOptions {
         self.force = force;
         self
@@ -66,30 +63,31 @@ impl ExportOptions {
     }
 }
 
-/// What was exported.
+/// Result of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportReport {
-    /// The object's name.
+    /// Name of the object.
     pub object: String,
-    /// Number of the commit.
+    /// Number of the exported commit.
     pub sequence: u64,
-    /// Pages written.
+    /// Number of pages written.
     pub pages: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub bytes: u64,
-    /// Pointers to other objects of the store.
+    /// Number of pointers to other objects of the store.
     pub pointers_elsewhere: u64,
 }
 
-/// Writes an object's last commit, front to back: to a file, or into a pipe.
+/// Writes an object's last commit to a file or a pipe.
 ///
-/// The object may be in use. Every page is compared with its checksum first. The target is not
-/// flushed to a disk: that is its owner's business.
+/// The object may be in use. All pages are compared with their checksums first. The caller is
+/// responsible for syncing the target to disk.
 ///
 /// # Errors
-/// `PointsElsewhere` when the object has pointers to other objects and `force` does not allow them,
-/// `OtherKind` for a guest object, `Damaged` when it is, `NoStore`, `NotFound`; and what writing gives.
+/// `PointsElsewhere` if the object has pointers to other objects and `force` is not set.
+/// `OtherKind` for a guest object. `Damaged` if the object is damaged. `NoStore`, `NotFound`, and
+/// errors of writing to the target.
 ///
 /// ```
 /// use evermap::{PVec, Store, tools};
@@ -139,7 +137,7 @@ pub fn export(
     })
 }
 
-/// An object is carried as a whole or not at all.
+/// Returns an error if the object has any damage.
 fn refuse_damage(image: &Image) -> Result<()> {
     let mut findings = Findings::new(image.path().to_path_buf(), None);
     heap::check(image, &mut findings)?;
@@ -155,7 +153,7 @@ fn refuse_damage(image: &Image) -> Result<()> {
     }
 }
 
-/// Pointers to other objects.
+/// Collects pointers to other objects.
 struct Elsewhere<'a> {
     neighbours: &'a Neighbours,
     first: Option<(Spot, usize)>,
@@ -189,7 +187,7 @@ impl Found {
 }
 
 fn find_elsewhere(opened: &Opened, name: &str) -> Result<(WalkResult, Option<Found>)> {
-    // Addresses that the catalog gives the object, and that no region of it has yet.
+    // Ignore the object's own addresses, some of which may not be in a region yet.
     let mut neighbours = opened.neighbours.clone();
     neighbours.objects.retain(|(_, _, holder)| holder != name);
     let mut visitor = Elsewhere { neighbours: &neighbours, first: None, count: 0 };
@@ -207,14 +205,14 @@ fn find_elsewhere(opened: &Opened, name: &str) -> Result<(WalkResult, Option<Fou
     Ok((walked, found))
 }
 
-/// Which pages of a region hold something: bookkeeping, and what is allocated.
+/// Returns the pages of a region with metadata or allocated blocks.
 fn used_pages(region: &RegionRecord, is_first: bool, walked: &WalkResult) -> Bits {
     let mut used = Bits::new(region.length / PAGE_BYTES);
     let table = match region.checksums {
         0 => 0,
         _ => checksum_table_bytes(region.capacity / PAGE_BYTES),
     };
-    // Page 0 is in front of all; tables of checksums are made anew.
+    // Page 0 is written with the header, and checksum tables are recomputed.
     let pages = u64::from(is_first)..(region.meta_length - table) / PAGE_BYTES;
     for page in pages {
         used.set(page);

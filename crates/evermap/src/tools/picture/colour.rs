@@ -1,6 +1,8 @@
-//! Colours: a ramp that looks even to the eye, and mixing.
+//! RGB colours: a ramp of perceptually even hues, and mixing.
+//!
+//! The ramp must keep neighbouring ranks distinguishable, because they stand for block sizes.
 
-/// A colour: red, green, blue.
+/// RGB colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Colour {
     /// Red.
@@ -11,17 +13,17 @@ pub struct Colour {
     pub blue: u8,
 }
 
-/// Hues of the ramp's ends, in degrees of OKLCH: blue, by way of green and yellow to red.
+/// Hues of the ramp's ends in degrees of OKLCH: from blue through green and yellow to red.
 const HUES: (f64, f64) = (250.0, 25.0);
 
 impl Colour {
-    /// From its parts.
+    /// Creates a colour from its components.
     pub const fn new(red: u8, green: u8, blue: u8) -> Colour {
         Colour { red, green, blue }
     }
 
-    /// Number `rank` of `count` colours that can be told apart: hues from blue to red, every other
-    /// one lighter.
+    /// Returns colour number `rank` of `count` distinguishable ones: hues from blue to red, every
+    /// second one lighter.
     pub(super) fn of_rank(rank: usize, count: usize) -> Colour {
         let share = match count {
             0 | 1 => 0.0,
@@ -31,7 +33,7 @@ impl Colour {
         Colour::of_oklch(lightness, 0.14, HUES.0 + (HUES.1 - HUES.0) * share)
     }
 
-    /// This colour over another one, `share` of it.
+    /// Blends this colour over another one. `share` is the opacity.
     pub fn over(self, below: Colour, share: f32) -> Colour {
         let mix =
             |a: u8, b: u8| (f32::from(a) * share + f32::from(b) * (1.0 - share)).round() as u8;
@@ -42,8 +44,8 @@ impl Colour {
         }
     }
 
-    /// Björn Ottosson's OKLab (<https://bottosson.github.io/posts/oklab/>), by lightness, chroma and
-    /// hue.
+    /// Converts from lightness, chroma and hue of Björn Ottosson's OKLab
+    /// (<https://bottosson.github.io/posts/oklab/>).
     fn of_oklch(lightness: f64, chroma: f64, hue_degrees: f64) -> Colour {
         let (sin, cos) = hue_degrees.to_radians().sin_cos();
         let (a, b) = (chroma * cos, chroma * sin);
@@ -66,7 +68,7 @@ impl Colour {
     }
 }
 
-/// `#rrggbb`.
+/// Formats as `#rrggbb`.
 impl std::fmt::Display for Colour {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "#{:02x}{:02x}{:02x}", self.red, self.green, self.blue)
@@ -80,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_of_forty_classes_differ_and_known_ones_come_out_right() {
+    fn forty_ranks_have_different_colours_and_known_colours_convert_correctly() {
         let all: HashSet<String> = (0..40).map(|n| Colour::of_rank(n, 40).to_string()).collect();
         assert_eq!(all.len(), 40);
         assert_eq!(Colour::of_oklch(1.0, 0.0, 0.0).to_string(), "#ffffff");

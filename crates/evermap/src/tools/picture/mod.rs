@@ -1,8 +1,8 @@
-//! Pictures of an object: cells of equal size, in the order of the file.
+//! Picture of an object: its pages as cells of equal size, in the order of the file.
 //!
-//! A cell is a page, or as many pages as it takes to stay below a number of cells that an eye can
-//! take in. What is drawn of a cell is decided here, once, for every kind of picture: what most of
-//! it is used for, how much of it is allocated, stored, in memory and changed.
+//! A cell is one page, or a power of two of pages so that the number of cells stays below a limit.
+//! This module computes the main use of each cell and how much of it is allocated, stored, in
+//! memory and changed. All renderers (SVG and terminal) draw the same cells.
 
 mod colour;
 mod svg;
@@ -16,61 +16,61 @@ pub use colour::Colour;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Picture {
-    /// The object's name.
+    /// Name of the object.
     pub name: String,
-    /// Number of the commit, or of the last one before what is drawn.
+    /// Number of the last commit.
     pub sequence: u64,
-    /// What is not committed yet is drawn too, and dirty cells are known.
+    /// True if the picture includes changes that are not committed, and dirty cells are known.
     pub uncommitted: bool,
-    /// Bytes that a cell stands for.
+    /// Bytes per cell.
     pub cell_bytes: u64,
-    /// The regions, in the order of the file.
+    /// Regions, in the order of the file.
     pub regions: Vec<PictureRegion>,
-    /// Sizes of blocks, small ones first: what [`CellKind::Slab`] counts in.
+    /// Block sizes, small ones first. [`CellKind::Slab`] is an index into it.
     pub classes: Vec<ClassUse>,
-    /// Sums.
+    /// Totals.
     pub totals: MapTotals,
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// Bytes of records in the log.
+    /// Size of the log's records in bytes.
     pub log_bytes: u64,
-    /// Somebody has it open for writing.
+    /// True if a process has the object open for writing.
     pub written: bool,
 }
 
-/// A region of a picture.
+/// Region of a picture.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PictureRegion {
     /// First address.
     pub base: u64,
-    /// Bytes of addresses.
+    /// Size of the address range in bytes.
     pub capacity_bytes: u64,
-    /// Bytes that the file holds.
+    /// Bytes in the file.
     pub length_bytes: u64,
-    /// Its cells; the last one may stand for less.
+    /// Cells. The last one may cover fewer bytes.
     pub cells: Vec<Cell>,
 }
 
-/// What most of a cell is used for.
+/// Main use of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CellKind {
-    /// Superblock, chunk map, chunk records, checksums.
+    /// Superblock, chunk map, chunk records and checksums.
     Metadata,
-    /// Blocks of one size: its place in [`Picture::classes`].
+    /// Blocks of one size, as an index into [`Picture::classes`].
     Slab(usize),
-    /// A large block; the number tells neighbours apart.
+    /// A large block. The number alternates between neighbours.
     Large(u8),
-    /// Nothing.
+    /// Free chunks.
     Free,
-    /// A state that the allocator does not know.
+    /// Damaged metadata: a state that the allocator does not know.
     Unknown,
 }
 
-/// A part of a cell: what one kind has of it. Shares are from 0 to 1.
+/// Part of a cell with one use. Shares are from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CellPart {
-    /// What it is used for.
+    /// Use.
     pub kind: CellKind,
     /// Share of the cell.
     pub share: f32,
@@ -78,25 +78,25 @@ pub struct CellPart {
     pub allocated: f32,
 }
 
-/// A cell. Shares are from 0 to 1.
+/// Cell of a picture. Shares are from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// What most of it is used for.
+    /// Main use.
     pub kind: CellKind,
-    /// The kinds that it has pages of, in the order of the file.
+    /// Parts by use, in the order of the file.
     pub parts: Vec<CellPart>,
     /// Share that is allocated.
     pub allocated: f32,
-    /// Share that was written at some time: the rest are holes of the file.
+    /// Share that was ever written. The rest are holes in the file.
     pub stored: f32,
     /// Share in memory.
     pub resident: f32,
-    /// Share that was changed since the last commit.
+    /// Share changed since the last commit.
     pub dirty: f32,
 }
 
 impl ObjectMap {
-    /// The object as at most `cells_max` cells (and one a region).
+    /// Returns a picture of the object with at most `cells_max` cells, plus one per region.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -185,7 +185,7 @@ fn cell_of(pages: &[(CellKind, &PageUse)]) -> Cell {
         part.allocated /= part.share;
         part.share /= pages.len() as f32;
     }
-    // Among equals the one that comes first in the file.
+    // Among equal shares, the part that comes first in the file wins.
     let most = parts.iter().map(|part| part.share).fold(0.0, f32::max);
     let kind = parts.iter().find(|part| part.share == most).map_or(CellKind::Free, |p| p.kind);
     Cell {
@@ -199,17 +199,17 @@ fn cell_of(pages: &[(CellKind, &PageUse)]) -> Cell {
 }
 
 impl Picture {
-    /// Is there a cell of this kind?
+    /// Returns true if any cell has a part of this kind.
     pub fn has(&self, kind: CellKind) -> bool {
         self.cells().any(|cell| cell.parts.iter().any(|part| part.kind == kind))
     }
 
-    /// All cells.
+    /// Iterates over all cells.
     pub fn cells(&self) -> impl Iterator<Item = &Cell> {
         self.regions.iter().flat_map(|region| &region.cells)
     }
 
-    /// The colour that stands for a kind, on white.
+    /// Returns the colour of a kind, for a white background.
     pub fn colour(&self, kind: CellKind) -> Colour {
         match kind {
             CellKind::Metadata => Colour::new(0x47, 0x55, 0x69),
@@ -221,8 +221,8 @@ impl Picture {
         }
     }
 
-    /// The picture as an SVG document of its own, 1000 units wide or, `wide`, 1900: grid, legend,
-    /// and what each cell is when the mouse is over it.
+    /// Draws the picture as a standalone SVG document with grid, legend and tooltips. It is 1000
+    /// units wide, or 1900 if `wide` is true.
     pub fn svg(&self, wide: bool) -> String {
         svg::draw(self, wide)
     }

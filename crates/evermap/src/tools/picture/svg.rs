@@ -1,23 +1,27 @@
-//! A picture as SVG: one document without scripts, fonts or anything from elsewhere.
+//! Draws a picture as SVG: one document without scripts, fonts or external resources.
 //!
-//! A cell is a pale square of its kinds' colours, side by side, filled from below as far as they are
-//! allocated. What is in memory has a line under it, what changed since the last commit a corner.
+//! A cell is a pale square with a stripe per use, filled from below as far as it is allocated. A
+//! line below the square shows the part in memory, and a corner marks changes since the last
+//! commit. Names come from files, so all text is escaped.
 
 use std::fmt::{Display, Write};
 
 use super::{Cell, CellKind, CellPart, Picture, PictureRegion};
 use crate::format::CHUNK_BYTES;
 
-/// What surrounds everything, and the room that addresses take to the left of the cells.
+/// Margin around the drawing.
 const MARGIN: f64 = 36.0;
+/// Width of the addresses to the left of the cells.
 const GUTTER: f64 = 104.0;
-/// Room above each region for its heading.
+/// Height of a region's heading.
 const HEADING: f64 = 30.0;
-/// Height of a legend's line, room between its columns, and lines in one before there are two.
+/// Height of a line of the legend.
 const LINE: f64 = 22.0;
+/// Space between the legend's columns.
 const LEGEND_GAP: f64 = 48.0;
+/// Number of lines above which the legend has two columns.
 const LEGEND_LINES: usize = 8;
-/// Rows between two addresses.
+/// An address is shown every so many rows.
 const ADDRESS_EVERY: usize = 8;
 
 const STYLE: &str = "\
@@ -33,10 +37,10 @@ text{font-family:Inter,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2937;font-s
 .slack{fill:#f3f4f6}\
 .dirty{fill:#111827;stroke:#fff;stroke-width:.8}";
 
-/// Where cells go.
+/// Grid of cells.
 struct Grid {
     columns: usize,
-    /// From one cell's corner to the next one's.
+    /// Distance between corners of neighbouring cells.
     pitch: f64,
     width: f64,
 }
@@ -52,7 +56,7 @@ impl Grid {
         Grid { columns, pitch: (width - 2.0 * MARGIN - GUTTER) / columns as f64, width }
     }
 
-    /// The side of a cell.
+    /// Returns the side length of a cell.
     fn side(&self) -> f64 {
         self.pitch - if self.pitch > 20.0 { 3.0 } else { 1.6 }
     }
@@ -87,7 +91,7 @@ pub(super) fn draw(picture: &Picture, wide: bool) -> String {
     )
 }
 
-/// Everything that may be drawn of this object.
+/// Returns all kinds that may occur in this picture.
 fn kinds(picture: &Picture) -> Vec<CellKind> {
     let mut kinds = vec![CellKind::Metadata];
     kinds.extend((0..picture.classes.len()).map(CellKind::Slab));
@@ -127,7 +131,7 @@ fn title(body: &mut String, picture: &Picture, grid: &Grid) -> f64 {
             false => format!("commit {}", picture.sequence),
         },
         format!("file {}", bytes(picture.file_bytes)),
-        format!("{} blocks with {}", count(totals.blocks), bytes(totals.allocated_bytes)),
+        format!("{} of {}", quantity(totals.blocks, "block"), bytes(totals.allocated_bytes)),
         format!("{} in memory", bytes(totals.resident_bytes)),
     ];
     if picture.uncommitted {
@@ -144,13 +148,13 @@ fn title(body: &mut String, picture: &Picture, grid: &Grid) -> f64 {
     MARGIN + 98.0
 }
 
-/// A bar of what the file's bytes are used for.
+/// Draws a bar that shows the use of the file's bytes.
 fn shares(body: &mut String, picture: &Picture, (mut x, y): (f64, f64), width: f64) {
     let totals = &picture.totals;
     let mut parts = vec![("meta".to_string(), "metadata".to_string(), totals.metadata_bytes)];
     for (class, of) in picture.classes.iter().enumerate() {
         let size = u64::from(of.block_bytes);
-        let what = format!("blocks of {} bytes", count(size));
+        let what = format!("blocks of {}", quantity(size, "byte"));
         parts.push((class_of(CellKind::Slab(class)), what, size * of.blocks));
     }
     parts.push((class_of(CellKind::Large(0)), "large blocks".to_string(), totals.large_bytes));
@@ -158,11 +162,15 @@ fn shares(body: &mut String, picture: &Picture, (mut x, y): (f64, f64), width: f
     let known: u64 = parts.iter().map(|(_, _, bytes)| bytes).sum();
     let all = totals.backed_bytes.max(known).max(1);
     let slack = all.saturating_sub(known + free);
-    parts.push(("slack".to_string(), "room in slabs, and behind large blocks".to_string(), slack));
+    parts.push((
+        "slack".to_string(),
+        "unused space in slabs and after large blocks".to_string(),
+        slack,
+    ));
     parts.push(("free".to_string(), "free chunks".to_string(), free.min(all - known)));
     for (class, what, of) in parts {
         let share = of as f64 / all as f64 * width;
-        // Less cannot be seen, and would only blur its neighbours.
+        // A narrower part would only blur its neighbours.
         if share >= 0.2 {
             let title = format!("{what}: {}", bytes(of));
             let _ = write!(body, "<g class=\"share\"><title>{}</title>", escaped(&title));
@@ -175,7 +183,7 @@ fn shares(body: &mut String, picture: &Picture, (mut x, y): (f64, f64), width: f
 
 fn heading(body: &mut String, number: usize, region: &PictureRegion, y: f64) {
     let words = format!(
-        "Region {number}: {} in the file, room for {}",
+        "Region {number}: {} in the file, capacity {}",
         bytes(region.length_bytes),
         bytes(region.capacity_bytes)
     );
@@ -206,7 +214,7 @@ fn cells(body: &mut String, picture: &Picture, grid: &Grid, region: &PictureRegi
 
 /// Draws a cell.
 fn square(body: &mut String, cell: &Cell, (x, y): (f64, f64), side: f64) {
-    // A line's room at the bottom.
+    // Height of the line at the bottom.
     let line = (side / 7.0).clamp(1.4, 3.0);
     let full = side - line - 0.8;
     let never_written = cell.stored == 0.0;
@@ -233,7 +241,7 @@ fn square(body: &mut String, cell: &Cell, (x, y): (f64, f64), side: f64) {
     }
 }
 
-/// Draws what one kind has of a cell.
+/// Draws one part of a cell.
 fn stripe(
     body: &mut String,
     part: &CellPart,
@@ -249,20 +257,20 @@ fn stripe(
         rect(body, &format!("pale {class}"), (x, y), (width, full));
     }
     if !is_free && part.allocated > 0.0 {
-        // What is allocated at all can be seen.
+        // Even a small allocation stays visible.
         let height = (full * f64::from(part.allocated)).max(1.0);
         let faded = if never_written { "pale " } else { "" };
         rect(body, &format!("{faded}{class}"), (x, y + full - height), (width, height));
     }
 }
 
-/// What a cell is, in words.
+/// Describes a cell in words, for its tooltip.
 fn describe(picture: &Picture, cell: &Cell, address: u64) -> String {
     let percent = |share: f32| format!("{:.0} %", share * 100.0);
     let kind = |part: &CellPart| match part.kind {
         CellKind::Metadata => "metadata".to_string(),
         CellKind::Slab(class) => {
-            format!("blocks of {} bytes", picture.classes[class].block_bytes)
+            format!("blocks of {}", quantity(picture.classes[class].block_bytes.into(), "byte"))
         }
         CellKind::Large(_) => "a large block".to_string(),
         CellKind::Free => "free".to_string(),
@@ -293,7 +301,7 @@ fn legend(body: &mut String, picture: &Picture, grid: &Grid, top: f64) -> f64 {
     table(body, picture, y + 46.0)
 }
 
-/// How cells are to be read: two lines.
+/// Draws the two lines of examples that explain the cells.
 fn marks(body: &mut String, picture: &Picture, y: f64) -> f64 {
     text(body, "heading", (MARGIN, y), format!("One cell: {}", binary(picture.cell_bytes)));
     let kind = match picture.classes.is_empty() {
@@ -309,10 +317,10 @@ fn marks(body: &mut String, picture: &Picture, y: f64) -> f64 {
         dirty: 0.0,
     };
     let mut examples = vec![
-        (example(kind, 0.4), "filled as far as allocated"),
+        (example(kind, 0.4), "filled: allocated"),
         (Cell { resident: 1.0, ..example(kind, 1.0) }, "line: in memory (page cache)"),
         (example(CellKind::Free, 0.0), "free, written once"),
-        (Cell { stored: 0.0, ..example(CellKind::Free, 0.0) }, "never written, no room on disk"),
+        (Cell { stored: 0.0, ..example(CellKind::Free, 0.0) }, "never written, no space on disk"),
     ];
     if picture.uncommitted {
         let dirty = Cell { dirty: 1.0, ..example(kind, 1.0) };
@@ -327,7 +335,7 @@ fn marks(body: &mut String, picture: &Picture, y: f64) -> f64 {
     y + 28.0
 }
 
-/// The sizes of blocks, and what else takes room, in one column or two.
+/// Draws the table of block sizes and other uses, in one or two columns.
 fn table(body: &mut String, picture: &Picture, top: f64) -> f64 {
     let lines = entries(picture);
     let columns = if lines.len() > LEGEND_LINES { 2 } else { 1 };
@@ -336,7 +344,7 @@ fn table(body: &mut String, picture: &Picture, top: f64) -> f64 {
     for (column, lines) in lines.chunks(per_column).enumerate() {
         let left = MARGIN + column as f64 * (width + LEGEND_GAP);
         let numbers = [left + 170.0, left + 340.0, left + width];
-        text(body, "heading", (left, top), if column == 0 { "What lies there" } else { "" });
+        text(body, "heading", (left, top), if column == 0 { "Use" } else { "" });
         for (x, words) in numbers.into_iter().zip(["slabs", "blocks", "bytes"]) {
             text(body, "faint number", (x, top), words);
         }
@@ -356,14 +364,14 @@ fn table(body: &mut String, picture: &Picture, top: f64) -> f64 {
     top + LINE * per_column as f64
 }
 
-/// What lies there: a kind, its name, and how many slabs, blocks and bytes.
+/// Returns the rows of the table: kind, name, and the numbers of slabs, blocks and bytes.
 fn entries(picture: &Picture) -> Vec<(CellKind, String, [String; 3])> {
     let totals = &picture.totals;
     let mut entries = Vec::new();
     for (class, of) in picture.classes.iter().enumerate() {
         let blocks = format!("{} of {}", count(of.blocks), count(of.blocks_max));
         let in_all = bytes(of.blocks * u64::from(of.block_bytes));
-        let what = format!("{} bytes", count(u64::from(of.block_bytes)));
+        let what = quantity(of.block_bytes.into(), "byte");
         entries.push((CellKind::Slab(class), what, [count(of.slabs), blocks, in_all]));
     }
     let none = String::new;
@@ -381,7 +389,13 @@ fn entries(picture: &Picture) -> Vec<(CellKind, String, [String; 3])> {
     entries
 }
 
-/// `12,345`.
+/// Formats a count with its noun: `1 block`, `12,345 blocks`.
+fn quantity(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(number))
+}
+
+/// Formats as `12,345`.
 fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
@@ -394,7 +408,7 @@ fn count(number: u64) -> String {
     grouped
 }
 
-/// Decimal units, as file managers have them.
+/// Formats bytes in decimal units.
 fn bytes(number: u64) -> String {
     let mut value = number as f64;
     for unit in ["B", "kB", "MB", "GB"] {
@@ -409,7 +423,7 @@ fn bytes(number: u64) -> String {
     format!("{value:.1} TB")
 }
 
-/// Powers of two, as they are: `64 KiB`.
+/// Formats a power of two in binary units: `64 KiB`.
 fn binary(number: u64) -> String {
     match number {
         number if number >= 1 << 30 => format!("{} GiB", number >> 30),
@@ -425,7 +439,7 @@ fn shortened(name: &str, characters_max: usize) -> String {
     }
 }
 
-/// Text as XML has it; what XML cannot have is shown as a replacement character.
+/// Escapes text for XML. Characters that XML does not allow become replacement characters.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,9 +1,9 @@
-//! Moving a store to other addresses: all its objects and its catalog, by rewriting pointers.
+//! Moves a store to other addresses by rewriting the pointers in its objects and its catalog.
 //!
-//! A new store is made beside the old one and takes its place in one step ([`swap`]); the old one
-//! is kept in it. Nothing of the old files is changed, so an undo gives them back as they were.
-//! Pointers are known by their types where an object has a described one, and by their values where
-//! not ([`relocate`]); `docs/tools.md` says what that means.
+//! A new store is created next to the old one and takes its place in one step ([`swap`]); the old
+//! files are kept in it. They are not changed, so an undo restores them byte for byte. Pointers are
+//! recognised by type if the object's type is described, otherwise by value ([`relocate`]);
+//! `docs/tools.md` describes the consequences.
 
 mod relocate;
 mod report;
@@ -33,11 +33,11 @@ pub use report::{Hit, HitKind, RebaseReport, Relocation, UndoReport};
 pub(super) use swap::PREFIX as REBASE_PREFIX;
 use swap::{Sibling, StoreLock, newest_kept, tidy};
 
-/// How long a rebase waits for those who have an object open when all else is done. Who makes an object
-/// meanwhile waits for the rebase, and is not to be waited for.
+/// Time that a rebase waits at its end for processes that have an object open. It is short, because
+/// a process that creates an object may itself wait for the rebase.
 const ADDRESS_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a rebase is to do.
+/// Options of a rebase.
 ///
 /// ```
 /// use evermap::{PVec, Store, tools};
@@ -84,32 +84,32 @@ impl Default for RebaseOptions {
 }
 
 impl RebaseOptions {
-    /// To a place that no other store of the user has.
+    /// Defaults: move the store to addresses that no other store of the user has.
     pub fn new() -> RebaseOptions {
         RebaseOptions::default()
     }
 
-    /// The first address that the store is to have: a multiple of 1 GiB. Its arenas are put there
-    /// one after the other. Default: a place that no other store of the user has.
+    /// Sets the store's new first address, a multiple of 1 GiB. The arenas follow each other from
+    /// there. Default: addresses that no other store of the user has.
     pub fn to(mut self, base: u64) -> RebaseOptions {
         self.to = Some(base);
         self
     }
 
-    /// Whether to go to an address although another store of the user has noted an arena there: no
-    /// process can have both open then. Default: no.
+    /// Sets whether to use an address at which another store of the user has an arena. No process
+    /// can open both stores then. Default: no.
     pub fn force(mut self, force: bool) -> RebaseOptions {
         self.force = force;
         self
     }
 
-    /// Only find out which words would change; the store may be in use.
+    /// Sets whether to only report which words would change. The store may be in use.
     pub fn dry_run(mut self, dry_run: bool) -> RebaseOptions {
         self.dry_run = dry_run;
         self
     }
 
-    /// How many words of each kind are shown with their path. Default: five.
+    /// Sets how many words of each kind are reported with their path. Default: five.
     pub fn samples(mut self, samples: usize) -> RebaseOptions {
         self.samples = samples;
         self
@@ -122,23 +122,25 @@ impl RebaseOptions {
 
 /// Moves the store in a directory to other addresses.
 ///
-/// Guest objects stay as they are: their addresses are those of a guest's memory, wherever the store
-/// is. What a sandbox's host keeps in the store's directory goes along.
+/// Guest objects are not rewritten, because their addresses are in a guest's memory. Tables of a
+/// sandbox's host in the store's directory are copied.
 ///
-/// Nobody may have it open. The old files are kept in `rebase-<time>` in the store's directory, so
-/// it takes twice the room until that is removed. Dying at any point leaves the store as it was or
-/// rebased. What of an object is rewritten by value only is in the report: look at a dry run first.
+/// No process may have the store open. The old files are kept in `rebase-<time>` in the store's
+/// directory, so the store takes twice the space until they are removed. A crash at any point
+/// leaves either the old or the rebased store. The report lists the words that are rewritten by
+/// value only; make a dry run first to inspect them.
 ///
 /// # Errors
-/// `Busy` when somebody has the store open, `Damaged` when the check finds damage, `BadBase` for an
-/// address at which no store can be or this one is, `AddressTaken` when something lies at the
-/// address that was asked for, or (without `force`, and not in a dry run, which tells it) another
-/// store has noted that it does; `DiskFull`, `NotPermitted`, `NoStore`, `Unsupported` on a file
-/// system that cannot exchange directories. The store is as it was then.
+/// `Busy` if a process has the store open. `Damaged` if the check finds damage. `BadBase` if no
+/// store can be at the requested address, or this store is there. `AddressTaken` if the requested
+/// addresses are in use in this process, or if another store has them according to the arena
+/// registry; the latter only without `force`, and not in a dry run, which reports it. `Unsupported`
+/// on a file system that cannot exchange directories. `DiskFull`, `NotPermitted`, `NoStore`. On
+/// error the store is unchanged.
 pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<RebaseReport> {
     let directory = resolved(directory.as_ref());
     let storage = options.storage();
-    // Says whether there is a store before anything is locked.
+    // Fails if there is no store, before anything is locked.
     let scan = Scan::new(&directory, &options.check)?;
     let store_lock = match options.dry_run {
         true => None,
@@ -178,35 +180,35 @@ pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<Re
         work.objects(None)?;
         return Ok(work.report);
     }
-    let made = Sibling::create(&**storage, &directory)?;
-    let exchanged = work.fill(&made).and_then(|lock| {
+    let sibling = Sibling::create(&**storage, &directory)?;
+    let exchanged = work.fill(&sibling).and_then(|lock| {
         let address_lock = store_lock
             .as_ref()
             .map(|store_lock| store_lock.lock_addresses(&directory, ADDRESS_LOCK_TIMEOUT));
         let address_lock = address_lock.transpose()?;
         work.refuse_changes()?;
-        made.exchange(&**storage, &directory)?;
-        // Those who wait for an object find that the store was replaced.
+        sibling.exchange(&**storage, &directory)?;
+        // Processes that wait for an object now find that the store was replaced.
         drop(address_lock);
         Ok(lock)
     });
-    // Until all is in its place nobody else can begin.
+    // The lock of the new store is held until the old one is in its place.
     let _lock = exchanged.inspect_err(|_| {
-        // Whichever of the two has its name now; the next rebase tries again.
+        // Tidy up, whichever of the two has the store's name now. The next rebase tries again.
         let _ = tidy(&**storage, &directory);
         note_arenas(&options.store, &directory, &work.report.from);
     })?;
-    work.report.kept_in = Some(made.move_in(&**storage, &directory)?);
+    work.report.kept_in = Some(sibling.move_in(&**storage, &directory)?);
     work.note_places();
     Ok(work.report)
 }
 
-/// A name that leads to the directory itself: a symbolic link cannot change places with one.
+/// Resolves symbolic links, because a link cannot be exchanged with a directory.
 fn resolved(directory: &Path) -> PathBuf {
     std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_path_buf())
 }
 
-/// Bytes of addresses that all arenas take one after the other.
+/// Returns the total bytes of addresses that the arenas take.
 fn total_length(listing: &Listing) -> Result<u64> {
     let mut lengths = listing.arenas.iter().map(arena_bytes);
     let total = lengths.try_fold(0u64, |sum, length| sum.checked_add(length));
@@ -215,7 +217,7 @@ fn total_length(listing: &Listing) -> Result<u64> {
         _ => Err(Error::OutOfAddresses {
             what: "the store".to_string(),
             bytes: 0,
-            why: "its arenas cannot be put one after the other".to_string(),
+            why: "its arenas do not fit one after the other".to_string(),
         }),
     }
 }
@@ -224,15 +226,15 @@ fn arena_bytes(arena: &Arena) -> u64 {
     arena.length.next_multiple_of(crate::address::ARENA_ALIGN_BYTES)
 }
 
-/// Can a store be there at all?
+/// Checks that a store can be at an address.
 fn check_base(base: u64, length: u64, listing: &Listing) -> Result<()> {
     let end = base.checked_add(length).filter(|end| *end <= 1 << 47);
     let why = if !base.is_multiple_of(crate::address::ARENA_ALIGN_BYTES) {
-        "it is no multiple of 1 GiB (0x40000000)".to_string()
+        "it is not a multiple of 1 GiB (0x40000000)".to_string()
     } else if base == 0 || end.is_none() {
-        format!("programs have addresses below 2^47, and {length} bytes are needed")
+        format!("programs use addresses below 2^47, and {length} bytes are needed")
     } else if listing.arenas.first().is_some_and(|arena| arena.base == base) {
-        "this store is there already".to_string()
+        "this store is already there".to_string()
     } else {
         return Ok(());
     };
@@ -241,16 +243,17 @@ fn check_base(base: u64, length: u64, listing: &Listing) -> Result<()> {
 
 fn is_noted(directory: &Path, to: u64, length: u64, store: &Path) -> Error {
     Error::AddressTaken {
-        what: format!("the new place of store {}", directory.display()),
+        what: format!("the new location of store {}", directory.display()),
         base: to,
         end: to + length,
-        by: format!("store {}, as your arena registry has it", store.display()),
-        remedy: "name another address, or none; with force the store goes there all the same, and \
-                 no process can have both open",
+        by: format!("store {}, according to your arena registry", store.display()),
+        remedy: "name another address, or none; or use force, but then no process can have both \
+                 stores open",
     }
 }
 
-/// Where the store goes: free here, and nobody else's as far as is known.
+/// Chooses the store's new first address: free in this process, and not registered by another
+/// store.
 fn choose(
     directory: &Path,
     options: &RebaseOptions,
@@ -261,7 +264,7 @@ fn choose(
     arena_to_move_to(&options.store, directory, length, options.to, &own)
 }
 
-/// Each arena goes to its own part of the new place, as a whole: alignments stay.
+/// Maps each arena as a whole to its part of the new addresses, which preserves alignments.
 fn moves(listing: &Listing, neighbours: &Neighbours, to: u64) -> Moves {
     let mut at = to;
     let mut ranges = Vec::new();
@@ -273,18 +276,19 @@ fn moves(listing: &Listing, neighbours: &Neighbours, to: u64) -> Moves {
     Moves::new(ranges, objects)
 }
 
+/// State of a running rebase.
 struct Work<'a> {
     scan: &'a Scan<'a>,
     options: &'a RebaseOptions,
     listing: Listing,
     moves: Moves,
-    /// Number of each object's commit that was moved.
+    /// Commit number of each object that was moved.
     sequences: Vec<u64>,
     report: RebaseReport,
 }
 
 impl Work<'_> {
-    /// Looks at every object, and writes it into a folder if there is one.
+    /// Plans the relocation of every object, and writes the objects to `folder` if given.
     fn objects(&mut self, folder: Option<&Path>) -> Result<()> {
         let storage = self.options.storage();
         for (name, found) in &self.listing.objects {
@@ -294,7 +298,7 @@ impl Work<'_> {
             let base = self.moves.of(s.arena_base).unwrap_or(s.arena_base);
             let changes = SuperblockChanges { arena: (base, s.arena_length), identity: None };
             let place = |folder| paths_in(folder, found.uuid, self.listing.store_uuid);
-            // At home in its guest's memory, wherever the store is.
+            // A guest object's addresses are in a guest's memory, so they do not change.
             if s.is_guest() {
                 if let Some(folder) = folder {
                     write_unmoved(&**storage, &image, &changes, &place(folder))?;
@@ -311,7 +315,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Refuses to go on if an object was committed to since it was moved. Nobody has one open now.
+    /// Returns an error if an object was changed since it was moved. No process has one open now.
     fn refuse_changes(&self) -> Result<()> {
         for ((name, found), moved) in self.listing.objects.iter().zip(&self.sequences) {
             let image = open_found(self.scan, &self.listing, (name, found))?;
@@ -325,15 +329,15 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Makes the new store; it stays locked for as long as what is given back lives.
-    fn fill(&mut self, made: &Sibling) -> Result<Arc<dyn crate::storage::File>> {
+    /// Creates the new store, which stays locked until the returned file is dropped.
+    fn fill(&mut self, sibling: &Sibling) -> Result<Arc<dyn crate::storage::File>> {
         let storage = Arc::clone(self.options.storage());
-        let lock = storage.open(&made.path.join(ADDRESSES), OpenMode::CreateNew)?;
+        let lock = storage.open(&sibling.path.join(ADDRESSES), OpenMode::CreateNew)?;
         lock_byte(&*lock, LockKind::Exclusive, 0, Duration::ZERO, "the new store")?;
-        for folder in [OBJECTS, BUILDING, &made.name] {
-            storage.create_directory(&made.path.join(folder))?;
+        for folder in [OBJECTS, BUILDING, &sibling.name] {
+            storage.create_directory(&sibling.path.join(folder))?;
         }
-        let objects = made.path.join(OBJECTS);
+        let objects = sibling.path.join(OBJECTS);
         self.objects(Some(&objects))?;
         let moved = |address: u64| self.moves.of(address).unwrap_or(address);
         let arenas = self.listing.arenas.iter().map(|arena| Arena {
@@ -351,18 +355,18 @@ impl Work<'_> {
             arenas: arenas.collect(),
             objects: named.collect(),
         };
-        // Noted for the store's own directory, when it is there.
+        // The arenas are registered later, with the store's final directory.
         let options = self.options.store.clone().arena_registry(None);
-        write_catalog(&made.path, &options, contents)?;
-        // Last, so that what a host does meanwhile has the least time to be missed.
-        host_tables::copy(&*storage, &self.report.directory, &made.path)?;
-        for folder in [objects, made.path.clone()] {
+        write_catalog(&sibling.path, &options, contents)?;
+        // Copy the tables last, so that a change by a running host is least likely to be missed.
+        host_tables::copy(&*storage, &self.report.directory, &sibling.path)?;
+        for folder in [objects, sibling.path.clone()] {
             storage.sync_directory(&folder)?;
         }
         Ok(lock)
     }
 
-    /// The old place stays the store's own, should it go back there.
+    /// Registers the old and the new arenas. The old ones stay registered for an undo.
     fn note_places(&self) {
         let mut places = self.report.from.clone();
         places.extend(
@@ -375,12 +379,12 @@ impl Work<'_> {
     }
 }
 
-/// Takes the last rebase of a store back: its old files take their place again, byte for byte.
+/// Undoes the last rebase of a store: restores its old files byte for byte.
 ///
 /// # Errors
-/// `NothingKept` when there are no old files, `Busy` when somebody has the store open; without
-/// `force`, `ChangedSince` when something was committed since the rebase, which would be lost. The
-/// store is as it was then.
+/// `NothingKept` if there are no old files. `Busy` if a process has the store open. `ChangedSince`
+/// if the store was changed since the rebase and `force` is false; an undo loses these changes. On
+/// error the store is unchanged.
 ///
 /// ```
 /// use evermap::{Error, Store, tools};
@@ -423,8 +427,8 @@ fn undo(directory: &Path, force: bool, options: &RebaseOptions) -> Result<UndoRe
     Ok(UndoReport { directory, undone: name, arenas })
 }
 
-/// The old files leave an empty directory in the store and change places with it: the same two
-/// states as those of a rebase after its exchange and before it, in this order; see [`swap`].
+/// Moves the old files out of the store, leaving an empty directory, and exchanges them with the
+/// store. A crash leaves one of the states that a rebase passes through; see [`swap`].
 fn go_back(storage: &dyn Storage, directory: &Path, sibling: &Sibling) -> Result<()> {
     if !storage.exchange(&directory.join(&sibling.name), &sibling.path)? {
         let why = format!("the file system of {} cannot exchange directories", directory.display());
@@ -435,7 +439,7 @@ fn go_back(storage: &dyn Storage, directory: &Path, sibling: &Sibling) -> Result
     sibling.remove(storage)
 }
 
-/// What was committed to the store since its old files were put aside.
+/// Describes the first change of the store since its rebase, if any.
 fn changed_since(
     directory: &Path,
     kept: &Path,
@@ -444,9 +448,9 @@ fn changed_since(
 ) -> Result<Option<String>> {
     let storage = options.storage();
     let catalog = catalog_image(&**storage, directory)?;
-    // A catalog that was made anew is at its first commit.
+    // A rebase creates the catalog with one commit.
     if catalog.superblock().commit_sequence > 1 {
-        return Ok(Some("objects were made, removed, renamed or grown".to_string()));
+        return Ok(Some("objects were created, removed, renamed or grown".to_string()));
     }
     if let Some(name) = host_tables::differing(&**storage, directory, kept)? {
         return Ok(Some(format!("a sandbox's host changed {name}")));
@@ -456,7 +460,7 @@ fn changed_since(
         (Scan::new(directory, &options.check)?, Scan::new(kept, &options.check)?);
     for (name, found) in &now.objects {
         let Some((_, before)) = old.objects.iter().find(|(_, f)| f.uuid == found.uuid) else {
-            return Ok(Some(format!("object `{name}` was made")));
+            return Ok(Some(format!("object `{name}` was created")));
         };
         let sequence = |scan, listing, found| -> Result<u64> {
             Ok(open_found(scan, listing, (name, found))?.superblock().commit_sequence)

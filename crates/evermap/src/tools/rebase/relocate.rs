@@ -1,9 +1,9 @@
-//! Rewriting one object's pointers for other addresses.
+//! Rewrites one object's pointers for other addresses.
 //!
-//! First the object is walked, which says which words are pointers by their type. Then all allocated
-//! blocks are read once, in order, and each word that looks like an address of the old place is
-//! either moved or kept, and counted. Nothing is changed by that; [`write`] does the same once more
-//! while it writes a copy. So a dry run and the real thing cannot tell two stories.
+//! A walk of the object finds the words that are pointers by type. Then a pass over all allocated
+//! blocks decides for each word that looks like an old address whether it is moved or kept, and
+//! counts it. [`plan`] only counts; [`write`] repeats the pass on a copy and moves the words. So a
+//! dry run and a rebase always agree.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,19 +26,20 @@ use crate::tools::image::Image;
 
 use super::report::{Hit, HitKind, Relocation};
 
-/// Bytes of the object that are in memory during the walk.
+/// Bytes of the object cached in memory during the walk.
 const WALK_BYTES: u64 = 1 << 30;
-/// The same while blocks are read in order.
+/// Bytes of the object cached in memory while blocks are read in order.
 const PASS_BYTES: u64 = 1 << 20;
-/// Bytes of the copy that are changed at a time.
+/// Bytes of the copy that are patched at a time.
 const PIECE_BYTES: u64 = 64 * 1024;
 
-/// Where addresses go.
+/// Map from old to new addresses.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tools) struct Moves {
-    /// Base, end, and new base; apart from each other.
+    /// Base, end and new base of disjoint ranges.
     ranges: Vec<(u64, u64, u64)>,
-    /// Base and end of what words are taken for addresses of, if nobody knows better; in order.
+    /// Base and end of the objects. A word of unknown type counts as an address only inside them.
+    /// Sorted.
     objects: Vec<(u64, u64)>,
 }
 
@@ -51,7 +52,7 @@ impl Moves {
         Moves { ranges, objects }
     }
 
-    /// Where an address goes; the end of a range goes with it.
+    /// Returns the new value of an address. The end of a range moves with the range.
     pub(in crate::tools) fn of(&self, address: u64) -> Option<u64> {
         let inside = |(base, end, _): &&(u64, u64, u64)| (*base..*end).contains(&address);
         let ends = |(_, end, _): &&(u64, u64, u64)| *end == address;
@@ -59,14 +60,14 @@ impl Moves {
         Some(found.2 + (address - found.0))
     }
 
-    /// The same for a word of which nobody knows what it is.
+    /// Returns the new value of a word of unknown type, if it looks like an address.
     fn of_word(&self, word: u64) -> Option<u64> {
         let at = self.objects.partition_point(|(base, _)| *base <= word).checked_sub(1)?;
         if word > self.objects[at].1 { None } else { self.of(word) }
     }
 }
 
-/// Which words are pointers: bits by region.
+/// Set of words, as a bit set per region.
 struct WordSet {
     regions: Vec<(u64, u64, Bits)>,
 }
@@ -93,11 +94,11 @@ impl WordSet {
     }
 }
 
-/// What a walk says about words.
+/// Collects the words that a walk finds.
 struct Collector<'a> {
     moves: &'a Moves,
     pointers: WordSet,
-    /// Words in parts of an object that the types say nothing of.
+    /// Words in parts of unknown type.
     unknown: WordSet,
     is_typed: bool,
 }
@@ -116,7 +117,7 @@ impl Visitor for Collector<'_> {
     fn defect(&mut self, _: Defect, _: &Pointer) {}
 }
 
-/// What is to be done with an object.
+/// Plan for the relocation of an object.
 pub(in crate::tools) struct Plan<'a> {
     image: &'a Image,
     moves: &'a Moves,
@@ -126,7 +127,7 @@ pub(in crate::tools) struct Plan<'a> {
     pub(in crate::tools) report: Relocation,
 }
 
-/// Finds out which words of an object change.
+/// Determines which words of an object change.
 pub(in crate::tools) fn plan<'a>(
     image: &'a Image,
     name: &str,
@@ -158,15 +159,15 @@ pub(in crate::tools) fn plan<'a>(
     Ok(plan)
 }
 
-/// What happens to a word.
+/// Fate of a word that looks like an old address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Moved(HitKind, u64),
-    /// It looks like an address of the old place and is none.
+    /// The word is not a pointer and stays.
     Kept,
 }
 
-/// Words of one kind, and where some of them lie: spot, address, value. Kept ones have none.
+/// Words of one kind, with samples: spot, address, value. The kind is `None` for kept words.
 #[derive(Default)]
 struct Group {
     kind: Option<HitKind>,
@@ -218,7 +219,7 @@ impl HitCounter {
 type Each<'e> = &'e mut dyn FnMut(Spot, u64, u64, Fate) -> Result<()>;
 
 impl Plan<'_> {
-    /// Reads every allocated block and the place for a small root, in order.
+    /// Visits the words of a small root in the superblock's page and of all allocated blocks.
     fn pass(&self, each: Each<'_>) -> Result<()> {
         let mut memory = Memory::new(self.image, PASS_BYTES);
         let (root, bytes) = (self.walked.root_address, self.walked.root_bytes);
@@ -272,14 +273,14 @@ impl Plan<'_> {
     }
 }
 
-/// What else changes in a superblock.
+/// Changes of a superblock other than its addresses.
 pub(in crate::tools) struct SuperblockChanges {
     pub(in crate::tools) arena: (u64, u64),
-    /// Store, object and name, if it gets others.
+    /// New store id, object id and name, if they change.
     pub(in crate::tools) identity: Option<([u8; 16], [u8; 16], String)>,
 }
 
-/// Writes the object as it is to be into a new file, flushed.
+/// Writes the relocated object to a new file and flushes it.
 pub(in crate::tools) fn write(
     storage: &dyn Storage,
     plan: &Plan<'_>,
@@ -301,7 +302,7 @@ pub(in crate::tools) fn write(
     Ok(target)
 }
 
-/// Writes the object as it is into a new file, flushed; what changes is in its head.
+/// Writes the object to a new file and flushes it. Only the superblock changes.
 pub(super) fn write_unmoved(
     storage: &dyn Storage,
     image: &Image,
@@ -319,7 +320,7 @@ fn offset_of(image: &Image, address: u64) -> Option<u64> {
     Some(region.file_offset + (address - region.base))
 }
 
-/// Words of a file, changed in pieces: they come in order, by and large.
+/// Patches words of a file, one piece at a time. Words come mostly in order.
 struct Patches<'a> {
     target: &'a dyn File,
     at: u64,
@@ -349,7 +350,7 @@ impl Patches<'_> {
     }
 }
 
-/// Writes the superblock with the new addresses; the place for a small root is left alone.
+/// Writes the superblock with the new addresses. Leaves the root area as it is.
 fn write_superblock(
     old: &Superblock,
     moves: &Moves,
@@ -371,7 +372,7 @@ fn write_superblock(
         new.set_name(name);
     }
     new.log_required = 0;
-    // The root's pointers moved.
+    // The root area has a checksum in the superblock, and its pointers have changed.
     let mut root_area = [0; ROOT_AREA_BYTES];
     target.read_at(&mut root_area, ROOT_AREA_OFFSET as u64)?;
     new.seal_root(&root_area);
@@ -379,8 +380,8 @@ fn write_superblock(
     target.write_at(&bytemuck::bytes_of(&new)[..SUPERBLOCK_CHECKED_BYTES], 0)
 }
 
-/// Writes the page checksums anew where they changed, and flushes the file. The object was sound
-/// before, so nothing is hidden by that.
+/// Writes the changed page checksums and flushes the file. The object passed a check before, so
+/// this hides no damage.
 fn seal(storage: &dyn Storage, paths: &ObjectPaths, target: &dyn File) -> Result<()> {
     let image = Image::open(storage, paths)?;
     checksums::recompute(&image, |offset, page| {
@@ -392,8 +393,8 @@ fn seal(storage: &dyn Storage, paths: &ObjectPaths, target: &dyn File) -> Result
     target.sync_data()
 }
 
-/// A page of a checksum table, with the entries that were unknown still so: those pages may be given
-/// back to the file system at any time, whatever they hold now.
+/// Returns the new page of a checksum table, with the entries that were unknown left unknown. The
+/// pages of such entries may be returned to the file system at any time, whatever they hold now.
 fn with_unknown_kept(
     old: &[u8; PAGE_BYTES as usize],
     new: &[u8; PAGE_BYTES as usize],
@@ -411,7 +412,7 @@ fn with_unknown_kept(
     page
 }
 
-/// Where an object is in the directory that is being made.
+/// Returns the paths of an object in the directory of the new store.
 pub(in crate::tools) fn paths_in(folder: &Path, uuid: [u8; 16], store: [u8; 16]) -> ObjectPaths {
     let path = folder.join(crate::object::hex(&uuid));
     let identity = crate::object::Identity {

@@ -1,14 +1,16 @@
-//! What a rebase (or an import) did to pointers, as data.
+//! Data types of the reports of a rebase, an import and an undo.
+//!
+//! The words of [`HitKind::word`] are part of the JSON output.
 
 use std::path::PathBuf;
 
 use crate::tools::audit::{PointerSample, Typing};
 
-/// How it was decided that a word is an address.
+/// Reason for which a word counts as an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum HitKind {
-    /// Its type says so.
+    /// By its type.
     Typed,
     /// By its value: the beginning of an allocated block of the object.
     Beginning,
@@ -16,14 +18,14 @@ pub enum HitKind {
     Inside,
     /// By its value: in the object, where nothing is allocated.
     NotAllocated,
-    /// By its value: in the object's own bookkeeping.
+    /// By its value: in the object's metadata.
     Bookkeeping,
     /// By its value: in another object of the store.
     OtherObject,
 }
 
 impl HitKind {
-    /// As it is written in JSON.
+    /// Returns the word for it in JSON.
     pub fn word(self) -> &'static str {
         match self {
             HitKind::Typed => "typed",
@@ -36,32 +38,32 @@ impl HitKind {
     }
 }
 
-/// Words of one kind.
+/// Rewritten words of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hit {
-    /// How they were recognised.
+    /// Reason for which they count as addresses.
     pub kind: HitKind,
-    /// How many there are.
+    /// Number of words.
     pub count: u64,
-    /// Some of them.
+    /// The first of them.
     pub samples: Vec<PointerSample>,
 }
 
-/// What happens to one object's words.
+/// Relocation of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Relocation {
-    /// The object's name.
+    /// Name of the object.
     pub object: String,
-    /// How much is known of what it holds.
+    /// Extent of type information that was used.
     pub typing: Typing,
-    /// Words that are rewritten.
+    /// Rewritten words, by kind.
     pub moved: Vec<Hit>,
-    /// Words that look like addresses of the old place and stay, because the object's type says
-    /// that they are none, or because nothing reaches them.
+    /// Number of words that look like old addresses but stay, because they are not pointers by type
+    /// or are in blocks that cannot be reached.
     pub kept: u64,
-    /// Some of those.
+    /// The first of them.
     pub kept_samples: Vec<PointerSample>,
 }
 
@@ -71,41 +73,41 @@ impl Relocation {
         Relocation { object, typing, moved: Vec::new(), kept: 0, kept_samples: Vec::new() }
     }
 
-    /// Words of one kind.
+    /// Returns the number of rewritten words of one kind.
     pub fn count(&self, kind: HitKind) -> u64 {
         self.moved.iter().filter(|hit| hit.kind == kind).map(|hit| hit.count).sum()
     }
 }
 
-/// What a rebase did, or would do.
+/// Result of a rebase or a dry run.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RebaseReport {
     /// The store's directory.
     pub directory: PathBuf,
-    /// Base and bytes of the arenas that the store had.
+    /// Base and length of the store's old arenas.
     pub from: Vec<(u64, u64)>,
-    /// The first address that it has now; `None` for a dry run that was told none.
+    /// New first address; `None` for a dry run without a requested address.
     pub to: Option<u64>,
-    /// Base, bytes and directory of the arenas of other stores that meet the place that was asked
-    /// for, by the user's arena registry: no process can have both open.
+    /// Base, length and directory of other stores' arenas that overlap the requested addresses,
+    /// according to the user's arena registry. No process can open both stores.
     pub met: Vec<(u64, u64, PathBuf)>,
-    /// Each object that moves.
+    /// Relocation of each object.
     pub objects: Vec<Relocation>,
-    /// The names of guest objects, which stay as they are: their addresses are a guest's.
+    /// Names of the guest objects, which are not rewritten.
     pub guests: Vec<String>,
-    /// Where the old files are; `None` for a dry run.
+    /// Directory of the old files; `None` for a dry run.
     pub kept_in: Option<PathBuf>,
 }
 
-/// What an undo did.
+/// Result of an undo.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UndoReport {
     /// The store's directory.
     pub directory: PathBuf,
-    /// What the kept files were called.
+    /// Name of the directory of the old files: `rebase-<time>`.
     pub undone: String,
-    /// Base and bytes of the arenas that the store has again.
+    /// Base and length of the store's arenas after the undo.
     pub arenas: Vec<(u64, u64)>,
 }

@@ -1,10 +1,11 @@
-//! A store's directory that changes places with another one, in one step.
+//! Exchanges a store's directory with another one in one step, and recovers from a crash in
+//! between.
 //!
-//! The new directory is made beside the store as `.<name>.rebase-<time>`, with an empty directory
-//! `rebase-<time>` in it. When it is complete and durable the two exchange their names; then the
-//! old one goes to that empty directory. What a kill leaves says how far it came: while the store
-//! has no `rebase-<time>`, the one beside it is unfinished and is removed; when the store has an
-//! empty one, the one beside it is the old store, and goes there.
+//! The new directory is created next to the store as `.<name>.rebase-<time>` (the sibling), with an
+//! empty directory `rebase-<time>` in it. When it is complete and durable, the two exchange their
+//! names; then the old store is moved to the empty directory. After a crash the state is evident:
+//! if the store has no `rebase-<time>`, the sibling is unfinished and is removed; if it has an
+//! empty one, the sibling is the old store and is moved there.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,10 +19,10 @@ use crate::storage::{File, LockKind, OpenMode, Storage, parent_of};
 use crate::tools::address_lock::{AddressLock, FIRST, wait_for_users};
 use crate::tools::quarantine::{exists, stamp};
 
-/// Begins the name of the directory that has the old files.
+/// Prefix of the directory with the old files.
 pub(in crate::tools) const PREFIX: &str = "rebase-";
 
-/// A store that nobody else has open, and whose catalog nobody can change.
+/// Lock on a store that no other process has open. Also locks the catalog against changes.
 pub(super) struct StoreLock {
     addresses: Arc<dyn File>,
     _catalog: Arc<dyn File>,
@@ -45,7 +46,8 @@ impl StoreLock {
 }
 
 impl StoreLock {
-    /// Keeps objects from being opened until what is returned goes; waits for those who have one open.
+    /// Waits until no process has an object open, and keeps objects from being opened until the
+    /// returned lock is dropped.
     pub(super) fn lock_addresses(
         &self,
         directory: &Path,
@@ -55,10 +57,10 @@ impl StoreLock {
     }
 }
 
-/// A directory beside a store, and the name that both sides of an exchange are known by.
+/// Directory next to a store: the new store before an exchange, the old one after it.
 pub(super) struct Sibling {
     pub(super) path: PathBuf,
-    /// `rebase-<time>`.
+    /// `rebase-<time>`, which is also the name of the directory in the store.
     pub(super) name: String,
 }
 
@@ -68,15 +70,15 @@ fn sibling_path(directory: &Path, name: &str) -> PathBuf {
 }
 
 impl Sibling {
-    /// The one of a name that is known.
+    /// Returns the sibling with a known name.
     pub(super) fn of(directory: &Path, name: &str) -> Sibling {
         Sibling { path: sibling_path(directory, name), name: name.to_string() }
     }
 
-    /// Makes a new one, empty.
+    /// Creates an empty sibling with a new name.
     pub(super) fn create(storage: &dyn Storage, directory: &Path) -> Result<Sibling> {
         if directory.file_name().is_none() {
-            let why = "it has no name of its own".to_string();
+            let why = "the path does not end in a name".to_string();
             return Err(Error::StoreExists { path: directory.to_path_buf(), why });
         }
         let stamp = stamp(SystemTime::now());
@@ -97,7 +99,7 @@ impl Sibling {
         unreachable!("there is always a further number")
     }
 
-    /// Lets it and the store exchange their names, durably. It is the store from then on.
+    /// Exchanges the names of the sibling and the store, durably.
     pub(super) fn exchange(&self, storage: &dyn Storage, directory: &Path) -> Result<()> {
         if !storage.exchange(&self.path, directory)? {
             let why = format!(
@@ -109,7 +111,7 @@ impl Sibling {
         storage.sync_directory(&parent_of(directory))
     }
 
-    /// Moves it to the empty directory of its name in the store.
+    /// Moves the sibling to the empty directory of its name in the store.
     pub(super) fn move_in(&self, storage: &dyn Storage, directory: &Path) -> Result<PathBuf> {
         let kept = directory.join(&self.name);
         storage.rename(&self.path, &kept)?;
@@ -118,13 +120,13 @@ impl Sibling {
         Ok(kept)
     }
 
-    /// Removes it.
+    /// Removes the sibling.
     pub(super) fn remove(&self, storage: &dyn Storage) -> Result<()> {
         storage.remove_all(&self.path)
     }
 }
 
-/// Finishes or removes what a killed rebase or undo left. The caller holds the store.
+/// Completes or removes what a killed rebase or undo left. The caller has locked the store.
 pub(super) fn tidy(storage: &dyn Storage, directory: &Path) -> Result<()> {
     let own = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let prefix = format!(".{own}.");
@@ -143,11 +145,11 @@ pub(super) fn tidy(storage: &dyn Storage, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The newest of the store's directories with old files.
+/// Returns the name of the newest directory with old files in the store.
 pub(super) fn newest_kept(storage: &dyn Storage, directory: &Path) -> Result<Option<String>> {
     let mut names = storage.list(directory)?;
     names.retain(|name| name.starts_with(PREFIX));
-    // Times first, then the numbers of those made in one second.
+    // Sort by time, then by the number that distinguishes names of the same second.
     names.sort_by_key(|name| {
         let (time, number) = match name.rsplit_once('-') {
             Some((time, number)) if time.len() > PREFIX.len() => (time, number.parse().ok()),

@@ -1,5 +1,5 @@
-//! A rebase that dies at any of its steps leaves the store as it was or rebased, and nothing that
-//! the next one does not tidy up.
+//! Crash tests of a rebase and an undo: after a failure at any step the store is either the old or
+//! the new one, and the next call tidies up.
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -10,22 +10,24 @@ use super::*;
 use crate::storage::{Disk, File, FileIdentity, FileSystem};
 use crate::{PString, PVec, Store};
 
-/// The disk, until its fuse has burnt: from then on nothing is done any more, like after a kill.
+/// Storage that fails after a number of changing steps, as if the process had been killed.
 #[derive(Debug)]
 struct Dying {
     disk: Disk,
     fuse: Arc<Fuse>,
 }
 
-/// Steps left, and steps asked for.
+/// Counter of changing steps.
 #[derive(Debug)]
 struct Fuse {
+    /// Steps until the failure.
     left: AtomicU64,
+    /// Steps requested.
     burnt: AtomicU64,
 }
 
 impl Fuse {
-    /// Something is about to be changed.
+    /// Counts one step. Fails if none is left.
     fn step(&self, path: &Path) -> Result<()> {
         self.burnt.fetch_add(1, Ordering::Relaxed);
         let left =
@@ -186,7 +188,7 @@ impl File for DyingFile {
     }
 
     fn copy_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {
-        // A copy in steps has more places to die at.
+        // Decline, because a copy in steps has more points of failure.
         Ok(false)
     }
 
@@ -203,7 +205,7 @@ impl File for DyingFile {
     }
 }
 
-/// A store with two objects, closed.
+/// Creates a store with two objects and closes it.
 fn store() -> (tempfile::TempDir, PathBuf) {
     let shared = Path::new("/dev/shm");
     let directory = tempfile::tempdir_in(shared).or_else(|_| tempfile::tempdir()).unwrap();
@@ -223,7 +225,7 @@ fn options(storage: Arc<dyn Storage>) -> RebaseOptions {
     options
 }
 
-/// Every file of a directory with its bytes.
+/// Returns the files of a directory with their contents.
 fn bytes_of(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut all = Vec::new();
     let mut folders = vec![path.to_path_buf()];
@@ -243,7 +245,7 @@ fn bytes_of(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     all
 }
 
-/// Gives the store's first arena; the store has all that it should have.
+/// Verifies the store's contents. Returns the base of its first arena.
 fn arena_of(path: &Path) -> u64 {
     let report = check(path, &CheckOptions::new()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
@@ -266,7 +268,7 @@ fn siblings(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_rebase_that_dies_at_any_step_leaves_the_old_store_or_the_new_one() {
+fn rebase_killed_at_any_step_leaves_the_old_or_the_new_store() {
     let (storage, fuse) = dying(u64::MAX);
     let (_keep, path) = store();
     rebase(&path, &options(storage)).unwrap();
@@ -289,7 +291,7 @@ fn a_rebase_that_dies_at_any_step_leaves_the_old_store_or_the_new_one() {
             }
             false => new += 1,
         }
-        // The next call finishes or removes what was left.
+        // The next call completes or removes what was left.
         let undone = undo(&path, false, &options(Arc::new(Disk::default())));
         match is_old {
             true => assert!(matches!(undone, Err(Error::NothingKept { .. })), "{undone:?}"),
@@ -303,7 +305,7 @@ fn a_rebase_that_dies_at_any_step_leaves_the_old_store_or_the_new_one() {
 }
 
 #[test]
-fn an_undo_that_dies_at_any_step_can_be_done_again() {
+fn undo_killed_at_any_step_can_be_repeated() {
     let rebased = || {
         let (directory, path) = store();
         let bytes = bytes_of(&path);
@@ -332,7 +334,7 @@ fn an_undo_that_dies_at_any_step_can_be_done_again() {
 }
 
 #[test]
-fn opening_a_rebased_store_needs_nothing_of_the_old_one() {
+fn rebased_store_does_not_need_the_old_files() {
     let (_directory, path) = store();
     let report = rebase(&path, &options(Arc::new(Disk::default()))).unwrap();
     std::fs::remove_dir_all(report.kept_in.unwrap()).unwrap();
