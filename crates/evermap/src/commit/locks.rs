@@ -27,7 +27,7 @@ pub(crate) const CONTENT_BYTE_SECOND: u64 = 2;
 pub(crate) const LOG_BYTE: u64 = 3;
 
 /// Timeout for locks that are held only briefly, usually for microseconds.
-const INSTANT: Duration = Duration::from_secs(2);
+const BRIEF_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A locked byte, unlocked on drop.
 pub(crate) struct Held<'a> {
@@ -86,7 +86,7 @@ fn wait_for(
 /// bytes are taken exclusively only for an instant.
 pub(crate) fn begin_reading(file: &dyn File, display_name: &str) -> Result<u64> {
     let mut taken = CONTENT_BYTE;
-    wait_for(INSTANT, display_name, "its writer is busy with it", || {
+    wait_for(BRIEF_TIMEOUT, display_name, "its writer is busy with it", || {
         for byte in [CONTENT_BYTE, CONTENT_BYTE_SECOND] {
             if file.try_lock(LockKind::Shared, byte, 1)? {
                 taken = byte;
@@ -100,7 +100,7 @@ pub(crate) fn begin_reading(file: &dyn File, display_name: &str) -> Result<u64> 
 
 /// Locks the log for reading.
 pub(crate) fn hold_log_for_reading<'a>(file: &'a dyn File, display_name: &str) -> Result<Held<'a>> {
-    wait_for(INSTANT, display_name, "its log is being reset", || {
+    wait_for(BRIEF_TIMEOUT, display_name, "its log is being reset", || {
         file.try_lock(LockKind::Shared, LOG_BYTE, 1)
     })?;
     Ok(Held { file, byte: LOG_BYTE })
@@ -109,7 +109,8 @@ pub(crate) fn hold_log_for_reading<'a>(file: &'a dyn File, display_name: &str) -
 /// Locks the log for resetting or removing it. `None` if readers keep it longer than reading a log
 /// takes.
 pub(crate) fn hold_log_for_reset(file: &dyn File) -> Result<Option<Held<'_>>> {
-    let locked = wait_for(INSTANT, "", "", || file.try_lock(LockKind::Exclusive, LOG_BYTE, 1));
+    let locked =
+        wait_for(BRIEF_TIMEOUT, "", "", || file.try_lock(LockKind::Exclusive, LOG_BYTE, 1));
     match locked {
         Ok(()) => Ok(Some(Held { file, byte: LOG_BYTE })),
         Err(Error::Busy { .. }) => Ok(None),
