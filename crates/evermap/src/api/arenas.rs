@@ -10,7 +10,7 @@ use tracing::debug;
 use super::catalog_access::own_leases;
 use super::inner::StoreInner;
 use super::options::Options;
-use super::registry::{ArenaRegistry, is_gone};
+use super::registry::{ArenaRegistry, is_deleted};
 use crate::address::{AddressSpace, given_back_here, reserved_here};
 use crate::catalog::{Arena, Lease};
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ impl StoreInner {
     /// Leases addresses for an object, from an arena of the store or from a new one.
     pub(super) fn lease(&self, bytes: u64) -> Result<u64> {
         let lease_table = &self.lease_table;
-        let taken = self.catalog()?.look(|catalog, reader| {
+        let taken = self.catalog()?.read(|catalog, reader| {
             let arenas: Vec<Arena> = catalog.arenas.iter().copied().collect();
             if let Some(base) = lease_table.take_above(&arenas, bytes)? {
                 return Ok(Some(base));
@@ -61,13 +61,13 @@ impl StoreInner {
 
     fn lease_from_new_arena(&self, bytes: u64) -> Result<u64> {
         let length = self.options.arena_bytes.max(bytes.next_power_of_two());
-        let purpose = TakenFor::FullStore;
+        let purpose = ArenaPurpose::FullStore;
         let base = take_arena(&self.space, &self.options, &self.directory, length, purpose)?;
         debug!(base, length, "new arena");
         self.catalog()?.change(|mut catalog| {
             catalog.fields().arenas.push(Arena { base, length, high_water: base }).map(drop)
         })?;
-        let taken = self.catalog()?.look(|catalog, _| {
+        let taken = self.catalog()?.read(|catalog, _| {
             let arenas: Vec<Arena> = catalog.arenas.iter().copied().collect();
             self.lease_table.take_above(&arenas, bytes)
         })??;
@@ -81,7 +81,7 @@ impl StoreInner {
 
 /// Reason for taking an arena.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum TakenFor {
+pub(super) enum ArenaPurpose {
     /// The store is being created. Registry entries for its directory are stale.
     NewStore,
     /// The arenas of the store are used up.
@@ -100,28 +100,29 @@ pub(super) fn take_arena(
     options: &Options,
     directory: &Path,
     length: u64,
-    purpose: TakenFor,
+    purpose: ArenaPurpose,
 ) -> Result<u64> {
     // Other processes cannot find a directory without an absolute path.
     let store = std::path::absolute(directory).ok();
     let mut registry = store.as_ref().and_then(|_| ArenaRegistry::lock(options));
-    if let (Some(registry), Some(store), TakenFor::NewStore) = (&mut registry, &store, purpose) {
-        registry.forget(store);
+    if let (Some(registry), Some(store), ArenaPurpose::NewStore) = (&mut registry, &store, purpose)
+    {
+        registry.remove(store);
     }
-    let noted = |registry: &Option<ArenaRegistry>| {
+    let recorded = |registry: &Option<ArenaRegistry>| {
         registry.as_ref().map_or_else(Vec::new, ArenaRegistry::arenas)
     };
-    let known = [noted(&registry), given_back_here()].concat();
+    let known = [recorded(&registry), given_back_here()].concat();
     let mut place = reserve_apart_from(space, options, length, known)?;
     if place.is_none() {
         if let Some(registry) = &mut registry {
             registry.sweep();
         }
-        let known = [noted(&registry), given_back_here()].concat();
+        let known = [recorded(&registry), given_back_here()].concat();
         place = reserve_apart_from(space, options, length, known)?;
     }
     if place.is_none() {
-        place = reserve_apart_from(space, options, length, noted(&registry))?;
+        place = reserve_apart_from(space, options, length, recorded(&registry))?;
     }
     if place.is_none() {
         debug!(length, "no unused addresses left: taking some that another store has");
@@ -135,25 +136,25 @@ pub(super) fn take_arena(
         });
     };
     if let (Some(registry), Some(store)) = (registry, &store) {
-        registry.note(&[(base, length)], store);
+        registry.record(&[(base, length)], store);
     }
     Ok(base)
 }
 
 /// Records arenas that a store got without leasing them here. A restored copy has the arenas of its
 /// original.
-pub(crate) fn note_arenas(options: &Options, directory: &Path, arenas: &[(u64, u64)]) {
+pub(crate) fn record_arenas(options: &Options, directory: &Path, arenas: &[(u64, u64)]) {
     if let Ok(store) = std::path::absolute(directory)
         && let Some(mut registry) = ArenaRegistry::lock(options)
     {
-        registry.forget(&store);
-        registry.note(arenas, &store);
+        registry.remove(&store);
+        registry.record(arenas, &store);
     }
 }
 
 /// Reserves a place for a store that is to be rebased: at `at` if given, or else where no store of
 /// the user has an arena. The place is free in this process.
-pub(crate) fn arena_to_move_to(
+pub(crate) fn arena_for_rebase(
     options: &Options,
     directory: &Path,
     length: u64,
@@ -168,13 +169,13 @@ pub(crate) fn arena_to_move_to(
     for &(base, bytes) in own {
         let _ = space.reserve(base, bytes);
     }
-    take_arena(&space, options, directory, length, TakenFor::FullStore)
+    take_arena(&space, options, directory, length, ArenaPurpose::FullStore)
 }
 
 /// Returns base, bytes and directory of the arenas of this user's other stores that overlap
 /// `base..base + length`, according to the registry. Leaves out stores that are certainly gone and
 /// the store in `directory` itself.
-pub(crate) fn arenas_met(
+pub(crate) fn overlapping_arenas(
     storage: &dyn Storage,
     directory: &Path,
     base: u64,
@@ -189,7 +190,7 @@ pub(crate) fn arenas_met(
     known_arenas(storage)
         .into_iter()
         .filter(|(other, end, _)| *other < base.saturating_add(length) && base < *end)
-        .filter(|(.., store)| !is_own(store) && !is_gone(storage, store))
+        .filter(|(.., store)| !is_own(store) && !is_deleted(storage, store))
         .map(|(other, end, store)| (other, end - other, store))
         .collect()
 }
@@ -203,10 +204,9 @@ pub(crate) fn known_arenas(storage: &dyn Storage) -> Vec<(u64, u64, PathBuf)> {
         .collect()
 }
 
-/// Reserves an arena that overlaps neither
-/// `known` nor what this process has reserved. Returns `None` if there is no such place. Other
-/// mappings may lie anywhere in the window, so if the kernel refuses one place, the next one is
-/// tried.
+/// Reserves an arena that overlaps neither `known` nor what this process has reserved. Returns
+/// `None` if there is no such place. Other mappings may lie anywhere in the window, so if the
+/// kernel refuses one place, the next one is tried.
 fn reserve_apart_from(
     space: &AddressSpace,
     options: &Options,

@@ -270,8 +270,8 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // In a forked child the files and leases belong to the parent, so
-        // `storage` and `lease_table` do nothing there.
+        // In a forked child the files and leases belong to the parent, so `storage` and
+        // `lease_table` do nothing there.
         for object in &self.finished {
             let _ = self.inner.storage.remove(&self.inner.path_in(BUILDING, object.uuid));
             self.inner.lease_table.release(&object.leases);

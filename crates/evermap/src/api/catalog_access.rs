@@ -173,10 +173,10 @@ impl CatalogAccess {
         read_superblock(&*self.file, LogSource::File(&self.log_file), &IDENTITY).map(drop)
     }
 
-    /// Calls `look` with the catalog as of its last commit.
+    /// Calls `read` with the catalog as of its last commit.
     ///
     /// Costs two system calls for the lock and three small reads if nothing changed.
-    pub(super) fn look<R>(&mut self, look: impl FnOnce(&Catalog, &Reader) -> R) -> Result<R> {
+    pub(super) fn read<R>(&mut self, read: impl FnOnce(&Catalog, &Reader) -> R) -> Result<R> {
         let file = Arc::clone(&self.file);
         let timeout = self.timeout;
         lock_byte(&*file, LockKind::Shared, CONTENT_BYTE, timeout, &self.paths.display_name)?;
@@ -208,7 +208,7 @@ impl CatalogAccess {
         for arena in catalog.arenas.iter() {
             self.environment.space.reserve(arena.base, arena.length)?;
         }
-        let result = look(catalog, &reader);
+        let result = read(catalog, &reader);
         self.reader = Some(reader);
         Ok(result)
     }

@@ -396,8 +396,8 @@ impl GuestReading {
 }
 
 impl Store {
-    /// Creates a guest object without a root, with addresses for at least
-    /// `data_bytes` from `addresses`. The object is durable when this returns.
+    /// Creates a guest object without a root, with addresses for at least `data_bytes` from
+    /// `addresses`. The object is durable when this returns.
     ///
     /// # Errors
     /// `AlreadyExists`, `InvalidName`, `DiskFull`, `OutOfAddresses`.

@@ -38,41 +38,41 @@ const OPEN_MAX: usize = 64;
 /// ```
 pub struct GuestReaders {
     store: Store,
-    open: Mutex<Open>,
+    cache: Mutex<Cache>,
     reused: AtomicU64,
 }
 
 #[derive(Default)]
-struct Open {
+struct Cache {
     /// Store of the objects, and a handle that checks whether its catalog has changed.
-    of: Option<(Weak<StoreInner>, Arc<CatalogWatch>)>,
+    store: Option<(Weak<StoreInner>, Arc<CatalogWatch>)>,
     /// Open objects by name.
-    objects: HashMap<String, Kept>,
+    objects: HashMap<String, CachedObject>,
     /// Number of requests so far.
     clock: u64,
 }
 
 #[derive(Clone)]
-struct Kept {
+struct CachedObject {
     object: Arc<ReadyObject>,
     /// Catalog version in which the name led to this object.
-    seen: CatalogVersion,
+    version: CatalogVersion,
     /// Value of `clock` at the last request.
     used: u64,
 }
 
-impl Open {
+impl Cache {
     /// Returns a handle that checks whether the catalog has changed. Drops the objects of another
     /// store.
     fn watch(&mut self, inner: &Arc<StoreInner>) -> Arc<CatalogWatch> {
-        if let Some((of, watch)) = &self.of
-            && std::ptr::eq(of.as_ptr(), Arc::as_ptr(inner))
+        if let Some((store, watch)) = &self.store
+            && std::ptr::eq(store.as_ptr(), Arc::as_ptr(inner))
         {
             return Arc::clone(watch);
         }
         self.objects.clear();
         let watch = Arc::new(inner.watch_catalog());
-        self.of = Some((Arc::downgrade(inner), Arc::clone(&watch)));
+        self.store = Some((Arc::downgrade(inner), Arc::clone(&watch)));
         watch
     }
 }
@@ -80,13 +80,13 @@ impl Open {
 impl GuestReaders {
     /// Creates an empty cache for a store.
     pub fn new(store: &Store) -> GuestReaders {
-        let (open, reused) = Default::default();
-        GuestReaders { store: store.clone(), open, reused }
+        let (cache, reused) = Default::default();
+        GuestReaders { store: store.clone(), cache, reused }
     }
 
     /// Returns the number of objects that are open now.
     pub fn open_count(&self) -> usize {
-        lock(&self.open).objects.len()
+        lock(&self.cache).objects.len()
     }
 
     /// Returns the number of snapshots made without opening an object.
@@ -121,86 +121,94 @@ impl GuestReaders {
         reading: GuestReading,
     ) -> Result<GuestSnapshot> {
         // Any other setting verifies pages at every opening, so open the object each time.
-        let keeps = inner.options.verify == Verify::Superblock;
-        let kept = if keeps { self.ready(inner, name) } else { None };
-        if let Some(kept) = kept {
-            let superblock = kept.superblock();
+        let uses_cache = inner.options.verify == Verify::Superblock;
+        let cached = if uses_cache { self.ready(inner, name) } else { None };
+        if let Some(cached) = cached {
+            let superblock = cached.superblock();
             check_application(inner, name, superblock, application)?;
             check_window(name, &superblock.guest, memory.window())?;
-            if let Some(snapshot) = memory.map_ready(&kept, reading)? {
+            if let Some(snapshot) = memory.map_ready(&cached, reading)? {
                 self.reused.fetch_add(1, Ordering::Relaxed);
                 return Ok(snapshot);
             }
-            self.forget(name);
+            self.remove(name);
         }
         // Read the catalog first. If the name leads elsewhere by the time the object is opened,
         // this version is no longer the last one.
-        let seen = if keeps { look_up(inner, name)? } else { None };
+        let version = if uses_cache { look_up(inner, name)? } else { None };
         let reader = read_guest_of(inner, name, application, memory, reading)?;
         let uuid = reader.superblock().object_uuid;
-        if let Some((_, seen)) = seen.filter(|(found, _)| *found == uuid) {
-            self.keep(inner, name, &reader, seen);
+        if let Some((_, version)) = version.filter(|(found, _)| *found == uuid) {
+            self.insert(inner, name, &reader, version);
         }
         Ok(GuestSnapshot(Mapped::Opened(Box::new(reader))))
     }
 
     /// Returns the open object of this name, if the name still leads to it.
     fn ready(&self, inner: &Arc<StoreInner>, name: &str) -> Option<Arc<ReadyObject>> {
-        let (kept, watch) = {
-            let mut open = lock(&self.open);
-            let watch = open.watch(inner);
-            open.clock += 1;
-            let now = open.clock;
-            let kept = open.objects.get_mut(name)?;
-            kept.used = now;
-            (kept.clone(), watch)
+        let (cached, watch) = {
+            let mut cache = lock(&self.cache);
+            let watch = cache.watch(inner);
+            cache.clock += 1;
+            let now = cache.clock;
+            let cached = cache.objects.get_mut(name)?;
+            cached.used = now;
+            (cached.clone(), watch)
         };
-        if watch.is_last(kept.seen) {
-            return Some(kept.object);
+        if watch.is_last(cached.version) {
+            return Some(cached.object);
         }
         // The change may concern another name.
         let found = look_up(inner, name).ok().flatten();
-        let same = found.filter(|(uuid, _)| *uuid == kept.object.superblock().object_uuid);
-        let Some((_, seen)) = same else {
-            self.forget(name);
+        let same = found.filter(|(uuid, _)| *uuid == cached.object.superblock().object_uuid);
+        let Some((_, version)) = same else {
+            self.remove(name);
             return None;
         };
         // Another thread may have stored another object since.
-        if let Some(known) = lock(&self.open).objects.get_mut(name)
-            && Arc::ptr_eq(&known.object, &kept.object)
+        if let Some(known) = lock(&self.cache).objects.get_mut(name)
+            && Arc::ptr_eq(&known.object, &cached.object)
         {
-            known.seen = seen;
+            known.version = version;
         }
-        Some(kept.object)
+        Some(cached.object)
     }
 
-    fn forget(&self, name: &str) {
+    fn remove(&self, name: &str) {
         // Dropped at the end of the function, so the file is closed after the list is unlocked.
-        let _forgotten = lock(&self.open).objects.remove(name);
+        let _removed = lock(&self.cache).objects.remove(name);
     }
 
     /// Adds an opened object to the cache. Ignores errors, because the cache only saves time.
-    fn keep(&self, inner: &Arc<StoreInner>, name: &str, reader: &Reader, seen: CatalogVersion) {
+    fn insert(
+        &self,
+        inner: &Arc<StoreInner>,
+        name: &str,
+        reader: &Reader,
+        version: CatalogVersion,
+    ) {
         let opened = ReadyObject::open(&*inner.storage, reader.file().path(), reader.superblock());
         let Ok(Some(object)) = opened else { return };
-        let mut open = lock(&self.open);
-        open.watch(inner);
+        let mut cache = lock(&self.cache);
+        cache.watch(inner);
         // Unlinked files still take disk space.
-        open.objects.retain(|_, kept| kept.object.has_a_name());
-        if open.objects.len() >= OPEN_MAX {
-            let oldest = open.objects.iter().min_by_key(|(_, kept)| kept.used);
+        cache.objects.retain(|_, cached| cached.object.has_a_name());
+        if cache.objects.len() >= OPEN_MAX {
+            let oldest = cache.objects.iter().min_by_key(|(_, cached)| cached.used);
             if let Some(name) = oldest.map(|(name, _)| name.clone()) {
-                open.objects.remove(&name);
+                cache.objects.remove(&name);
             }
         }
-        let used = open.clock;
-        open.objects.insert(name.to_string(), Kept { object: Arc::new(object), seen, used });
+        let used = cache.clock;
+        cache
+            .objects
+            .insert(name.to_string(), CachedObject { object: Arc::new(object), version, used });
     }
 }
 
 /// Returns the id that a name leads to, with the version of the catalog.
 fn look_up(inner: &StoreInner, name: &str) -> Result<Option<([u8; 16], CatalogVersion)>> {
-    inner.catalog()?.look(|catalog, reader| {
+    inner.catalog()?.read(|catalog, reader| {
         catalog.find(name).map(|found| (found.uuid, CatalogVersion::of(reader)))
     })
 }
@@ -225,12 +233,12 @@ mod tests {
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let store = Store::create_new(directory.path().join("store")).unwrap();
         store.create::<u64, _>("number", 7).unwrap();
-        let look = |_: &Catalog, reader: &Reader| CatalogVersion::of(reader);
+        let version_of = |_: &Catalog, reader: &Reader| CatalogVersion::of(reader);
         let run =
             |call: fn(&Arc<StoreInner>) -> Result<Arc<StoreInner>>| store.home.run(Use::Read, call);
         let inner = run(|inner| Ok(Arc::clone(inner))).unwrap();
         let watch = inner.watch_catalog();
-        let version = || inner.catalog().unwrap().look(look).unwrap();
+        let version = || inner.catalog().unwrap().read(version_of).unwrap();
         let mut versions = vec![version()];
         let (mut from, mut to) = ("number", "count");
         for _ in 0..CHANGES {

@@ -92,7 +92,7 @@ impl Home {
         at_fork::refuse_in_child(|| format!("store {}", self.path.display()))?;
         let mut inner = self.current()?;
         if purpose == Use::Change && !self.leads_to(&inner) {
-            inner = self.changeable(inner)?;
+            inner = self.wait_for_new_store(inner)?;
         }
         let mut result = call(&inner);
         for _ in 0..ATTEMPTS_MAX {
@@ -114,7 +114,7 @@ impl Home {
                 }
                 std::thread::sleep(PAUSE);
             } else {
-                inner = self.changeable(inner)?;
+                inner = self.wait_for_new_store(inner)?;
                 result = call(&inner);
             }
         }
@@ -156,7 +156,7 @@ impl Home {
     ///
     /// # Errors
     /// `Busy` while this process has objects of the old one open.
-    fn changeable(&self, mut inner: Arc<StoreInner>) -> Result<Arc<StoreInner>> {
+    fn wait_for_new_store(&self, mut inner: Arc<StoreInner>) -> Result<Arc<StoreInner>> {
         for _ in 0..ATTEMPTS_MAX {
             let (next, is_new) = self.renew(inner)?;
             if is_new {
@@ -184,7 +184,7 @@ impl Home {
         drop(inner);
         let homes: Vec<Arc<Home>> = lock(&HOMES).iter().filter_map(Weak::upgrade).collect();
         for home in &homes {
-            home.let_go(&old);
+            home.release_replaced(&old);
         }
         match self.reopen() {
             Err(refused @ Error::AddressTaken { .. }) => {
@@ -196,7 +196,7 @@ impl Home {
     }
 
     /// Releases a store that the path no longer leads to.
-    fn let_go(&self, old: &Weak<StoreInner>) {
+    fn release_replaced(&self, old: &Weak<StoreInner>) {
         let mut current = lock(&self.current);
         let is_old = current.as_ref().is_some_and(|inner| {
             std::ptr::eq(Arc::as_ptr(inner), old.as_ptr()) && !self.leads_to(inner)

@@ -62,7 +62,7 @@ impl Import {
     /// store's arenas or are in use.
     pub(crate) fn lease_exactly(&mut self, wanted: &[Lease]) -> Result<bool> {
         let lease_table = &self.inner.lease_table;
-        let taken = self.inner.catalog()?.look(|catalog, reader| {
+        let taken = self.inner.catalog()?.read(|catalog, reader| {
             let used = [catalog.used(), own_leases(reader)].concat();
             let is_free = |lease: &Lease| {
                 let end = lease.base.saturating_add(lease.bytes);

@@ -212,7 +212,7 @@ impl StoreInner {
             catalog.check_page_0()?;
             return Err(refused);
         }
-        let (uuid, sequence) = catalog.look(|_, reader| {
+        let (uuid, sequence) = catalog.read(|_, reader| {
             let superblock = reader.superblock();
             (superblock.store_uuid, superblock.commit_sequence)
         })?;
@@ -296,7 +296,7 @@ impl StoreInner {
     /// Returns the catalog entry of a name.
     pub(super) fn find(&self, name: &str) -> Result<Found> {
         catalog::check_name(name)?;
-        self.catalog()?.look(|catalog, _| catalog.find(name))?.ok_or_else(|| self.not_found(name))
+        self.catalog()?.read(|catalog, _| catalog.find(name))?.ok_or_else(|| self.not_found(name))
     }
 
     pub(super) fn not_found(&self, name: &str) -> Error {
@@ -385,7 +385,7 @@ impl StoreInner {
     /// object gets these addresses.
     fn locate(&self, name: &str) -> Result<Located> {
         catalog::check_name(name)?;
-        let located = self.catalog()?.look(|catalog, _| {
+        let located = self.catalog()?.read(|catalog, _| {
             let Some(found) = catalog.find(name) else { return Ok(None) };
             let leases = self.lease_table.share(&found.leases)?;
             Ok(Some(Located { uuid: found.uuid, leases }))
@@ -423,7 +423,7 @@ impl Located {
         let grew = self.leases.add(&wanted)?;
         // The new leases were shared without the catalog's lock. If the object was removed before
         // that, fail, so that the next look-up finds the object that has its name now.
-        if grew && !inner.catalog()?.look(|catalog, _| catalog.has_uuid(self.uuid))? {
+        if grew && !inner.catalog()?.read(|catalog, _| catalog.has_uuid(self.uuid))? {
             let path = inner.path_in(OBJECTS, self.uuid);
             return Err(Error::from_io(std::io::ErrorKind::NotFound.into(), "open", &path));
         }

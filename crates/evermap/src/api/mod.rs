@@ -32,7 +32,7 @@ mod snapshot;
 mod store;
 mod sweep;
 
-pub(crate) use arenas::{arena_to_move_to, arenas_met, known_arenas, note_arenas};
+pub(crate) use arenas::{arena_for_rebase, known_arenas, overlapping_arenas, record_arenas};
 pub(crate) use import::Import;
 pub(crate) use inner::{refuse_open_here, was_replaced};
 pub(crate) use new_catalog::{NewCatalog, write_catalog};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::arenas::{TakenFor, note_arenas, take_arena};
+use super::arenas::{ArenaPurpose, record_arenas, take_arena};
 use super::options::Options;
 use crate::address::{AddressSpace, random_uuid};
 use crate::catalog::{self, Arena, Catalog, CatalogInit, Found, Lease};
@@ -94,11 +94,11 @@ pub(crate) fn write_catalog(
     let space = AddressSpace::new(&format!("store {}", directory.display()));
     if contents.arenas.is_empty() {
         let length = options.arena_bytes;
-        let base = take_arena(&space, options, directory, length, TakenFor::NewStore)?;
+        let base = take_arena(&space, options, directory, length, ArenaPurpose::NewStore)?;
         contents.arenas.push(Arena { base, length, high_water: base });
     } else {
         let arenas: Vec<(u64, u64)> = contents.arenas.iter().map(|a| (a.base, a.length)).collect();
-        note_arenas(options, directory, &arenas);
+        record_arenas(options, directory, &arenas);
     }
     for arena in &contents.arenas {
         space.reserve(arena.base, arena.length)?;

@@ -43,16 +43,16 @@ pub(super) struct OpenSession {
 }
 
 impl OpenSession {
-    /// Opens the object of this name. `look` checks its superblock and may refuse it.
+    /// Opens the object of this name. `check` gets its superblock and may refuse it.
     pub(super) fn open<R>(
         inner: &Arc<StoreInner>,
         name: &str,
         options: &WriteOptions,
         application: Option<ApplicationKey>,
-        look: impl Fn(&Superblock) -> Result<R>,
+        check: impl Fn(&Superblock) -> Result<R>,
     ) -> Result<(OpenSession, R)> {
         inner.find_and_open(name, |located| {
-            OpenSession::open_located(inner, name, options, application, located, &look)
+            OpenSession::open_located(inner, name, options, application, located, &check)
         })
     }
 
@@ -63,7 +63,7 @@ impl OpenSession {
         options: &WriteOptions,
         application: Option<ApplicationKey>,
         located: Located,
-        look: impl Fn(&Superblock) -> Result<R>,
+        check: impl Fn(&Superblock) -> Result<R>,
     ) -> Result<(OpenSession, R)> {
         let uuid = located.uuid;
         mark_as_written(inner, name, uuid)?;
@@ -73,8 +73,8 @@ impl OpenSession {
         })?;
         // From here on, dropping the session removes the mark.
         check_application(inner, name, session.writer().superblock(), application)?;
-        let looked = look(session.writer().superblock())?;
-        Ok((session, looked))
+        let checked = check(session.writer().superblock())?;
+        Ok((session, checked))
     }
 
     /// Fails if no commit is possible any more, or none by this process.

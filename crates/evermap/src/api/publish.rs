@@ -67,7 +67,7 @@ impl StoreInner {
             self.lease_table.release(&object.leases);
             let from = self.path_in(BUILDING, object.uuid);
             if let Err(error) = self.storage.rename(&from, &self.path_in(OBJECTS, object.uuid)) {
-                warn!(%error, "cannot move a new object; it stays in the folder for unfinished objects");
+                warn!(%error, "cannot move a new object out of `building`");
             }
         }
         for (uuid, _lock) in &replaced {
@@ -165,7 +165,7 @@ impl StoreInner {
             let mut locked = Vec::new();
             let left = timeout.saturating_sub(since.elapsed());
             if !left.is_zero() {
-                let found: Vec<_> = self.catalog()?.look(|catalog, _| {
+                let found: Vec<_> = self.catalog()?.read(|catalog, _| {
                     names().filter_map(|name| Some((name, catalog.find(name)?.uuid))).collect()
                 })?;
                 for (name, uuid) in found {
@@ -229,7 +229,7 @@ impl StoreInner {
     /// Fails early if a new object's name is invalid or taken.
     pub(super) fn check_new(&self, name: &str, replace: bool) -> Result<()> {
         catalog::check_name(name)?;
-        let taken = self.catalog()?.look(|catalog, _| catalog.find(name).is_some())?;
+        let taken = self.catalog()?.read(|catalog, _| catalog.find(name).is_some())?;
         if taken && !replace { Err(self.exists(name)) } else { Ok(()) }
     }
 }

@@ -108,9 +108,8 @@ impl RawSession {
         self.open.regions()
     }
 
-    /// Sets the object's root, with the next commit.
-    /// `root` is an allocated block of the object of at least `bytes` bytes, or `None` for no root.
-    /// Does not free the old root's memory.
+    /// Sets the object's root, with the next commit. `root` is an allocated block of the object of
+    /// at least `bytes` bytes, or `None` for no root. Does not free the old root's memory.
     ///
     /// # Safety
     /// There are no conditions unless `tag` is the [`type_id`](crate::type_id) of a Rust type. In

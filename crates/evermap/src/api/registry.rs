@@ -160,8 +160,8 @@ impl ArenaRegistry {
     }
 
     /// Removes the entries of a store, because another one is created in its directory.
-    pub(super) fn forget(&mut self, store: &Path) {
-        self.keep_only(|entry| entry.store != store);
+    pub(super) fn remove(&mut self, store: &Path) {
+        self.retain(|entry| entry.store != store);
     }
 
     /// Removes the entries of deleted stores. A store that cannot be checked in time counts as
@@ -171,18 +171,18 @@ impl ArenaRegistry {
     /// store may have been moved, or may be on a disk that will be mounted again.
     pub(super) fn sweep(&mut self) {
         let stores: HashSet<PathBuf> = self.entries.iter().map(|e| e.store.clone()).collect();
-        let gone = gone_among(&self.storage, stores);
-        self.keep_only(|entry| !gone.contains(&entry.store));
+        let gone = find_deleted(&self.storage, stores);
+        self.retain(|entry| !gone.contains(&entry.store));
     }
 
-    fn keep_only(&mut self, wanted: impl Fn(&Entry) -> bool) {
+    fn retain(&mut self, wanted: impl Fn(&Entry) -> bool) {
         let before = self.entries.len();
         self.entries.retain(wanted);
         self.is_stale |= self.entries.len() < before;
     }
 
     /// Records arenas of a store, and unlocks the registry.
-    pub(super) fn note(mut self, arenas: &[(u64, u64)], store: &Path) {
+    pub(super) fn record(mut self, arenas: &[(u64, u64)], store: &Path) {
         for &(base, length) in arenas {
             let entry = Entry { base, length, store: store.to_path_buf() };
             if self.entries.contains(&entry) {
@@ -268,13 +268,13 @@ fn make_private_directory(storage: &dyn Storage, path: &Path) -> Result<()> {
 
 /// Returns the stores that certainly no longer exist. A separate thread checks them, because a
 /// network file system that does not respond can block its caller without limit.
-fn gone_among(storage: &Arc<dyn Storage>, stores: HashSet<PathBuf>) -> HashSet<PathBuf> {
+fn find_deleted(storage: &Arc<dyn Storage>, stores: HashSet<PathBuf>) -> HashSet<PathBuf> {
     let storage = Arc::clone(storage);
     let (found, gone) = mpsc::channel();
     let asking = std::thread::Builder::new().name("evermap-sweep".to_string()).spawn(move || {
         for store in stores {
             // The receiver is gone, because the time limit has passed.
-            if is_gone(&*storage, &store) && found.send(store).is_err() {
+            if is_deleted(&*storage, &store) && found.send(store).is_err() {
                 return;
             }
         }
@@ -287,7 +287,7 @@ fn gone_among(storage: &Arc<dyn Storage>, stores: HashSet<PathBuf>) -> HashSet<P
     std::iter::from_fn(next).collect()
 }
 
-pub(super) fn is_gone(storage: &dyn Storage, store: &Path) -> bool {
+pub(super) fn is_deleted(storage: &dyn Storage, store: &Path) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     match storage.directory_identity(&store.join(OBJECTS)) {
         Err(Error::Io { source, .. }) => matches!(source.kind(), NotFound | NotADirectory),

@@ -217,9 +217,8 @@ impl Store {
         self.home.run(Use::Open, |inner| RawSession::open(inner, name, options, application))
     }
 
-    /// Returns the object that has
-    /// `address`, according to the catalog. The object need not be open. Returns `None` if no
-    /// object has it. Scans the entries of all objects.
+    /// Returns the object that has `address`, according to the catalog. The object need not be
+    /// open. Returns `None` if no object has it. Scans the entries of all objects.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -235,7 +234,7 @@ impl Store {
     /// Errors of reading the catalog.
     pub fn object_at(&self, address: usize) -> Result<Option<String>> {
         let holder = |catalog: &Catalog, _: &Reader| catalog.holder(address as u64);
-        self.home.run(Use::Read, |inner| inner.catalog()?.look(holder))
+        self.home.run(Use::Read, |inner| inner.catalog()?.read(holder))
     }
 
     /// Returns true if there is an object of this name.
@@ -256,7 +255,7 @@ impl Store {
     /// Errors of reading the catalog.
     pub fn list(&self) -> Result<Vec<String>> {
         let list = |catalog: &Catalog, _: &Reader| catalog.list();
-        let entries = self.home.run(Use::Read, |inner| inner.catalog()?.look(list))?;
+        let entries = self.home.run(Use::Read, |inner| inner.catalog()?.read(list))?;
         Ok(entries.into_iter().map(|(name, _)| name).collect())
     }
 

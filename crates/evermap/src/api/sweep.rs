@@ -31,7 +31,7 @@ impl StoreInner {
                 continue;
             };
             let path = self.path_in(BUILDING, uuid);
-            let named = self.catalog()?.look(|catalog, _| catalog.has_uuid(uuid))?;
+            let named = self.catalog()?.read(|catalog, _| catalog.has_uuid(uuid))?;
             if named {
                 self.storage.rename(&path, &self.path_in(OBJECTS, uuid))?;
                 continue;
@@ -39,7 +39,7 @@ impl StoreInner {
             // The creator may have published the object and ended in between, so check the catalog
             // again.
             if !self.maker_lives(uuid)?
-                && !self.catalog()?.look(|catalog, _| catalog.has_uuid(uuid))?
+                && !self.catalog()?.read(|catalog, _| catalog.has_uuid(uuid))?
             {
                 debug!(path = %path.display(), "removing an object that was never finished");
                 self.storage.remove(&path)?;
@@ -49,7 +49,7 @@ impl StoreInner {
     }
 
     fn sweep_doomed(&self) -> Result<()> {
-        let is_done = self.catalog()?.look(|catalog, _| catalog.doomed.is_empty())?;
+        let is_done = self.catalog()?.read(|catalog, _| catalog.doomed.is_empty())?;
         if is_done {
             return Ok(());
         }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::api::{Options, Store, note_arenas, refuse_open_here};
+use crate::api::{Options, Store, record_arenas, refuse_open_here};
 use crate::commit::Log;
 use crate::error::{Error, Result};
 use crate::format::{LOG_REQUIRED, LOG_REQUIRED_OFFSET, PAGE_BYTES};
@@ -249,7 +249,7 @@ pub fn restore(
     } else {
         partial.finish(|path| storage.rename(path, to))?;
     }
-    note_arenas(&Options { storage, ..Options::default() }, to, &arenas);
+    record_arenas(&Options { storage, ..Options::default() }, to, &arenas);
     Ok(report)
 }
 

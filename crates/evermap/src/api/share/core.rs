@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tracing::warn;
 
-use super::facts::{Facts, Public};
+use super::facts::{Facts, PublishedFacts};
 use super::held::{self, Held, Released};
 use super::lock::{Refused, SlotLock};
 use super::options::{Reads, ShareOptions};
@@ -52,8 +52,8 @@ pub(in crate::api) struct SharedCore {
     /// Identifies this lock in a thread's list of holdings. No number is used twice.
     number: u64,
     /// Commits search for pointers out of the object, because a raw handle was opened.
-    looks: AtomicBool,
-    public: Public,
+    searches_foreign: AtomicBool,
+    public: PublishedFacts,
     /// The object and its file, for messages.
     display_name: String,
     path: PathBuf,
@@ -113,8 +113,8 @@ impl SharedCore {
             static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
             let core = Arc::new(SharedCore {
                 number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
-                looks: AtomicBool::new(false),
-                public: Public::new(&session),
+                searches_foreign: AtomicBool::new(false),
+                public: PublishedFacts::new(&session),
                 path,
                 writing: UnsafeCell::new(Writing {
                     open: session,
@@ -136,14 +136,14 @@ impl SharedCore {
     /// Called for each raw handle, and does the work for the first one. Waits for a writer. Readers
     /// may stay.
     pub(super) fn search_for_foreign(&self) -> Result<()> {
-        if self.looks.load(Ordering::Acquire) {
+        if self.searches_foreign.load(Ordering::Acquire) {
             return Ok(());
         }
         self.upkeep(|open| {
             // Another handle may have come first, and the program may rely on its result.
-            if !self.looks.load(Ordering::Acquire) {
+            if !self.searches_foreign.load(Ordering::Acquire) {
                 open.search_for_foreign(&self.options.write)?;
-                self.looks.store(true, Ordering::Release);
+                self.searches_foreign.store(true, Ordering::Release);
             }
             Ok(())
         })

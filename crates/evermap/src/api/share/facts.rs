@@ -34,17 +34,17 @@ impl Facts {
 }
 
 /// Newest facts, in two copies.
-pub(super) struct Public {
+pub(super) struct PublishedFacts {
     copies: [RwLock<Arc<Facts>>; 2],
 }
 
-impl Public {
-    pub(super) fn new(open: &OpenSession) -> Public {
-        Public::of(Facts::of(open))
+impl PublishedFacts {
+    pub(super) fn new(open: &OpenSession) -> PublishedFacts {
+        PublishedFacts::of(Facts::of(open))
     }
 
-    fn of(facts: Arc<Facts>) -> Public {
-        Public { copies: [RwLock::new(Arc::clone(&facts)), RwLock::new(facts)] }
+    fn of(facts: Arc<Facts>) -> PublishedFacts {
+        PublishedFacts { copies: [RwLock::new(Arc::clone(&facts)), RwLock::new(facts)] }
     }
 
     pub(super) fn read(&self) -> Arc<Facts> {
@@ -94,7 +94,7 @@ mod tests {
             regions: vec![(5, 6)],
             sequence: 7,
         };
-        let public = Public::of(Arc::new(facts));
+        let public = PublishedFacts::of(Arc::new(facts));
         for copy in &public.copies {
             let _written = copy.write().unwrap();
             assert_eq!(public.read_either().sequence, 7);

@@ -24,7 +24,7 @@ use super::sync::{
 /// Number of reader slots, a power of two. Further threads share them.
 pub(super) const SLOTS: usize = if cfg!(evermap_loom) { 2 } else { 32 };
 /// Slot of readers that a writer counted in.
-const LET_IN: usize = SLOTS;
+const ADMITTED: usize = SLOTS;
 
 /// Reader slot. Takes two cache lines, because the processor fetches lines in pairs.
 #[derive(Debug, Default)]
@@ -129,7 +129,7 @@ impl SlotLock {
             state = self.wait(state);
         }
         // The writer that opened the lock has counted us in.
-        Ok(Place(LET_IN))
+        Ok(Place(ADMITTED))
     }
 
     /// Leaves as a reader.
@@ -138,12 +138,12 @@ impl SlotLock {
         let before = self.slots[place.0].0.fetch_sub(1, Ordering::SeqCst);
         order();
         if before == 1 && self.closed.load(Ordering::SeqCst) {
-            self.tell_writer();
+            self.wake_writer();
         }
     }
 
     #[cold]
-    fn tell_writer(&self) {
+    fn wake_writer(&self) {
         if self.check_process().is_ok() {
             // Holding the mutex: the writer either has not read the slots yet, or already waits.
             let _state = self.lock();
@@ -196,7 +196,7 @@ impl SlotLock {
         if state.broken.is_some() {
             return;
         }
-        self.slots[LET_IN].0.fetch_add(state.waiting, Ordering::SeqCst);
+        self.slots[ADMITTED].0.fetch_add(state.waiting, Ordering::SeqCst);
         state.waiting = 0;
         state.openings += 1;
         self.closed.store(false, Ordering::SeqCst);

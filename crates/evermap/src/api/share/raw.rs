@@ -48,8 +48,8 @@ impl Store {
     /// Like [`share_with`](Store::share_with), independent of the root's type.
     ///
     /// # Errors
-    /// Same errors as [`share`](Store::share), without `SchemaMismatch`;
-    /// `OtherBuild`, see [`Options::other_builds`](crate::Options::other_builds).
+    /// Same errors as [`share`](Store::share), without `SchemaMismatch`; `OtherBuild`, see
+    /// [`Options::other_builds`](crate::Options::other_builds).
     pub fn share_raw(&self, name: &str, options: &ShareOptions) -> Result<RawShared> {
         self.home.run(Use::Open, |inner| {
             let core = SharedCore::open(inner, name, options, self.application, |_, _| Ok(()))?;
@@ -218,9 +218,8 @@ impl RawShared {
     /// Like [`RawSession::register_code`](crate::RawSession::register_code).
     ///
     /// # Errors
-    /// Same errors as
-    /// [`RawSession::register_code`](crate::RawSession::register_code), and `NotLocked` when the
-    /// calling thread does not write.
+    /// Same errors as [`RawSession::register_code`](crate::RawSession::register_code), and
+    /// `NotLocked` when the calling thread does not write.
     pub fn register_code(&self) -> Result<()> {
         self.turn()?.storing().register_code(true)
     }

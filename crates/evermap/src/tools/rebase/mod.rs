@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::{NewCatalog, Options, arena_to_move_to, arenas_met, note_arenas, write_catalog};
+use crate::api::{
+    NewCatalog, Options, arena_for_rebase, overlapping_arenas, record_arenas, write_catalog,
+};
 use crate::catalog::{Arena, Found, Lease};
 use crate::error::{Error, Result};
 use crate::layout::{ADDRESSES, BUILDING, OBJECTS};
@@ -158,7 +160,7 @@ pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<Re
     let mut met = Vec::new();
     if let Some(to) = options.to {
         check_base(to, length, &listing)?;
-        met = arenas_met(&**storage, &directory, to, length);
+        met = overlapping_arenas(&**storage, &directory, to, length);
         if let Some((_, _, store)) = met.first().filter(|_| !options.force && !options.dry_run) {
             return Err(is_noted(&directory, to, length, store));
         }
@@ -196,7 +198,7 @@ pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<Re
     let _lock = exchanged.inspect_err(|_| {
         // Tidy up, whichever of the two has the store's name now. The next rebase tries again.
         let _ = tidy(&**storage, &directory);
-        note_arenas(&options.store, &directory, &work.report.from);
+        record_arenas(&options.store, &directory, &work.report.from);
     })?;
     work.report.kept_in = Some(sibling.move_in(&**storage, &directory)?);
     work.note_places();
@@ -261,7 +263,7 @@ fn choose(
     length: u64,
 ) -> Result<u64> {
     let own: Vec<(u64, u64)> = listing.arenas.iter().map(|a| (a.base, a.length)).collect();
-    arena_to_move_to(&options.store, directory, length, options.to, &own)
+    arena_for_rebase(&options.store, directory, length, options.to, &own)
 }
 
 /// Maps each arena as a whole to its part of the new addresses, which preserves alignments.
@@ -375,7 +377,7 @@ impl Work<'_> {
                 .iter()
                 .filter_map(|arena| self.moves.of(arena.base).map(|base| (base, arena.length))),
         );
-        note_arenas(&self.options.store, &self.report.directory, &places);
+        record_arenas(&self.options.store, &self.report.directory, &places);
     }
 }
 
@@ -423,7 +425,7 @@ fn undo(directory: &Path, force: bool, options: &RebaseOptions) -> Result<UndoRe
         let _ = tidy(&**storage, &directory);
     })?;
     let arenas: Vec<(u64, u64)> = listing.arenas.iter().map(|a| (a.base, a.length)).collect();
-    note_arenas(&options.store, &directory, &arenas);
+    record_arenas(&options.store, &directory, &arenas);
     Ok(UndoReport { directory, undone: name, arenas })
 }
 
