@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_is_cut_between_characters_and_its_length_is_clamped() {
+    fn a_description_is_truncated_between_characters_and_its_length_is_clamped() {
         let mut page: Superblock = bytemuck::Zeroable::zeroed();
         let description = "x".to_string() + &"\u{e4}".repeat(600);
         let root = RootRecord { address: 1, bytes: 1, tag: [0; 16], description };

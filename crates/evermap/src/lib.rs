@@ -1,9 +1,9 @@
 //! Evermap keeps a program's data mapped between runs.
 //!
 //! A [`Store`] is a directory of named objects. An object is a heap in a file, mapped at the same
-//! addresses in every process: what a program builds there is there in the next run, with its
-//! pointers, at once, whatever its size. Between commits the program works at raw memory speed;
-//! [`Session::commit`] makes everything it did durable, all of it or nothing.
+//! addresses in every process. Data structures that a program builds in it, pointers included, are
+//! available in the next run at once, whatever their size. Between commits the program works at raw
+//! memory speed. [`Session::commit`] makes all changes durable, all of them or none.
 //!
 //! ```
 //! use evermap::{PMap, PString, PVec, Persist, Store};

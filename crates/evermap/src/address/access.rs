@@ -2,7 +2,7 @@
 //!
 //! There are two types. An [`AccessKey`] is put over objects. [`ThreadRights`] holds a thread's
 //! rights to the objects of all keys; it is read, changed and written as a whole, because writing
-//! is what costs. Both concern only the calling thread's register: a thread cannot give rights to
+//! it is expensive. Both concern only the calling thread's register: a thread cannot give rights to
 //! another thread.
 
 use std::marker::PhantomData;

@@ -32,7 +32,7 @@ pub(super) struct Record(*mut ChunkRecord);
 macro_rules! fields {
     ($($field:ident, $set:ident: $type:ty;)*) => {$(
         pub(super) fn $field(self) -> $type {
-            // SAFETY: the record is mapped; whoever has the region holds the heap's lock, which
+            // SAFETY: the record is mapped; the caller holds the heap's lock, which
             // guards the field.
             unsafe { (&raw const (*self.0).$field).read() }
         }
@@ -40,7 +40,7 @@ macro_rules! fields {
         pub(super) fn $set(self, value: $type) {
             // Write only on a change: a write dirties the page.
             if self.$field() != value {
-                // SAFETY: the record is mapped; whoever has the region holds the heap's lock, which
+                // SAFETY: the record is mapped; the caller holds the heap's lock, which
                 // guards the field.
                 unsafe { (&raw mut (*self.0).$field).write(value) };
             }

@@ -40,7 +40,7 @@ const FLUSHED_SINGLY_MAX: usize = 64;
 /// assert_eq!(store.list()?.len(), 10);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a batch that is not committed leaves nothing behind"]
+#[must_use = "a batch that is dropped without a commit is discarded"]
 #[derive(Debug)]
 pub struct Batch {
     home: Arc<Home>,

@@ -87,7 +87,7 @@ impl RawSession {
 
 /// A [`Session`] whose object is closed to stores, except in [`scope`](ProtectedSession::scope)s.
 /// Dereferences to the root.
-#[must_use = "a session that ends forgets what was not committed"]
+#[must_use = "a session that ends discards uncommitted changes"]
 pub struct ProtectedSession<T> {
     session: Session<T>,
     protector: Option<Arc<Protector>>,
@@ -95,7 +95,7 @@ pub struct ProtectedSession<T> {
 
 /// A [`RawSession`] whose object is closed to stores, except in
 /// [`scope`](ProtectedRawSession::scope)s.
-#[must_use = "a session that ends forgets what was not committed"]
+#[must_use = "a session that ends discards uncommitted changes"]
 pub struct ProtectedRawSession {
     session: RawSession,
     protector: Option<Arc<Protector>>,

@@ -61,11 +61,11 @@ impl RawRoot {
 ///
 /// let snapshot = store.read_raw("numbers")?; // in this process or in any later one
 /// assert_eq!(snapshot.root().bytes, 80);
-/// // SAFETY: that is what the root of this object is.
+/// // SAFETY: the root of this object is such an array.
 /// assert_eq!(unsafe { *snapshot.root().address.cast::<[u64; 10]>() }, [7; 10]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a session that ends forgets what was not committed"]
+#[must_use = "a session that ends discards uncommitted changes"]
 pub struct RawSession {
     open: OpenSession,
 }

@@ -46,7 +46,7 @@ use crate::persist::{Mut, Persist};
 /// println!("{first}");
 /// # Ok::<(), evermap::Error>(())
 /// ```
-#[must_use = "a session that ends forgets what was not committed"]
+#[must_use = "a session that ends discards uncommitted changes"]
 pub struct Session<T> {
     open: OpenSession,
     root: NonNull<T>,

@@ -53,7 +53,7 @@ pub struct SchemaDifference {
     pub changes: Vec<FieldChange>,
     /// True if the stored description was truncated to the first 1024 bytes. The rest was not
     /// compared.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
 /// A field (or a variant of an enum) that is different, new or removed.
@@ -81,7 +81,7 @@ pub struct FieldShape {
 impl SchemaDifference {
     /// Compares a description from a file with a description from this program.
     pub(crate) fn between(stored: &str, expected: &str) -> SchemaDifference {
-        let cut = stored.len() + 4 > SCHEMA_BYTES_MAX;
+        let truncated = stored.len() + 4 > SCHEMA_BYTES_MAX;
         let (there, here) = (Definition::all(stored), Definition::all(expected));
         let mut changes = Vec::new();
         for (index, definition) in here.iter().enumerate() {
@@ -103,7 +103,7 @@ impl SchemaDifference {
             expected: name(&here, expected),
             expected_bytes: here.first().and_then(|root| root.bytes),
             changes,
-            cut,
+            truncated,
         }
     }
 }
@@ -119,7 +119,7 @@ struct Definition<'t> {
     fields: Vec<(&'t str, FieldShape)>,
     bytes: Option<u64>,
     /// The text ends before the definition does.
-    cut: bool,
+    truncated: bool,
 }
 
 impl<'t> Definition<'t> {
@@ -133,7 +133,7 @@ impl<'t> Definition<'t> {
         let bytes = end.and_then(|end| text[end + 1..].split('/').next()?.parse().ok());
         let body = end.map_or(text, |end| &text[..end]);
         let Some(open) = body.find('{') else {
-            return Definition { name: body, fields: Vec::new(), bytes, cut: end.is_none() };
+            return Definition { name: body, fields: Vec::new(), bytes, truncated: end.is_none() };
         };
         let close = body.rfind('}').filter(|close| *close > open);
         let inside = &body[open + 1..close.unwrap_or(body.len())];
@@ -142,7 +142,12 @@ impl<'t> Definition<'t> {
             // The last field may be truncated.
             fields.pop();
         }
-        Definition { name: &body[..open], fields, bytes, cut: end.is_none() || close.is_none() }
+        Definition {
+            name: &body[..open],
+            fields,
+            bytes,
+            truncated: end.is_none() || close.is_none(),
+        }
     }
 
     /// Adds the differences of `expected` from this definition.
@@ -166,7 +171,7 @@ impl<'t> Definition<'t> {
         for (name, shape) in &expected.fields {
             let stored = find(&self.fields, name);
             // A truncated definition may have more fields, so its missing fields are not reported.
-            if stored.is_none() && !self.cut {
+            if stored.is_none() && !self.truncated {
                 add(name, None, Some(shape.clone()));
             }
         }
@@ -209,9 +214,9 @@ impl fmt::Display for SchemaDifference {
         for change in &self.changes {
             write!(formatter, "\n  {change}")?;
         }
-        if self.cut {
+        if self.truncated {
             formatter.write_str(
-                "\n  (the object keeps 1024 bytes of its description: what is behind them was not \
+                "\n  (the object stores only 1024 bytes of its description; the rest was not \
                  compared)",
             )?;
         }

@@ -68,7 +68,7 @@ use crate::persist::{Mut, Persist};
 /// squares.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "an object is shared for as long as a handle lives"]
+#[must_use = "the object is shared only while a handle exists"]
 pub struct Shared<T> {
     core: Arc<SharedCore>,
     root: NonNull<T>,
@@ -193,7 +193,7 @@ impl<T> std::fmt::Debug for Shared<T> {
 /// println!("{first}");
 /// # Ok::<(), evermap::Error>(())
 /// ```
-#[must_use = "writers wait only while the guard lives"]
+#[must_use = "dropping the guard ends the read"]
 pub struct SharedRead<'a, T: Persist> {
     shared: &'a Shared<T>,
     /// A read is recorded in its thread.
@@ -228,7 +228,7 @@ impl<T: Persist + std::fmt::Debug> std::fmt::Debug for SharedRead<'_, T> {
 ///
 /// [`commit`](SharedWrite::commit) makes the changes part of the object. Dropping the guard, also
 /// by a panic, discards uncommitted changes and logs a warning. Readers never see them.
-#[must_use = "readers wait only while the guard lives; what is not committed is forgotten"]
+#[must_use = "dropping the guard ends the write and discards uncommitted changes"]
 pub struct SharedWrite<'a, T> {
     turn: Turn<'a>,
     root: NonNull<T>,

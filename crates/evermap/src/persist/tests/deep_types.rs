@@ -50,7 +50,7 @@ type T4<T> = T1<T1<T1<T1<T>>>>;
 type T16<T> = T4<T4<T4<T4<T>>>>;
 
 #[test]
-fn structs_within_each_other_are_described_once_each() {
+fn nested_structs_are_described_once_each() {
     let text = type_description::<A0>();
     assert_eq!(text.matches("#").count(), 64);
     assert!(text.len() < 64 * 60, "{}", text.len());
@@ -62,7 +62,7 @@ fn structs_within_each_other_are_described_once_each() {
 }
 
 #[test]
-fn generic_structs_within_each_other_are_described_in_their_square() {
+fn nested_generic_structs_are_described_in_quadratic_size() {
     let text = type_description::<W64<u8>>();
     assert_eq!(text.matches("#").count(), 64);
     assert!(text.len() < 64 * 64 * 20, "{}", text.len());
