@@ -18,8 +18,6 @@ mod hold;
 pub mod machine;
 pub mod observe;
 mod period;
-#[cfg(feature = "plots")]
-pub mod plot;
 mod policy;
 mod process;
 mod quantiles;

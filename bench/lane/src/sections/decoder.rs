@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::samples::figure;
 use common::table::Table;
 use common::{Outcome, caches};
-use evermap_lane::plot::{Kind, LineChart, Series};
+use evermap_plot::{Kind, LineChart, Series};
 use evermap_lane::{Policy, Quantiles, Rate};
 
 use crate::bench::{Bench, HOGS, WRITERS};

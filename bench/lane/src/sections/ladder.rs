@@ -106,7 +106,7 @@ fn draw(bench: &Bench, all: Vec<Results>) -> Outcome {
             (format!("{fps} a second"), shares)
         })
         .collect();
-    let chart = evermap_lane::plot::BarChart {
+    let chart = evermap_plot::BarChart {
         title: "Missed deadlines beside four that compute and two that write".into(),
         y_label: "missed [%]".into(),
         groups: rungs,

@@ -9,7 +9,7 @@ use common::Outcome;
 use common::samples::figure;
 use common::table::Table;
 use evermap_lane::bench::{PRESETS, Rung};
-use evermap_lane::plot::{Kind, LineChart, Series};
+use evermap_plot::{Kind, LineChart, Series};
 
 use super::{missed, say_notes, write_turns};
 use crate::bench::{self, Bench, HOGS};

@@ -1,7 +1,8 @@
 //! Charts of the results.
 
+use evermap_plot::{BarChart, Error, Series};
+
 use super::results::Results;
-use crate::plot::{BarChart, Error, Series};
 use crate::report::drawing::{completion_chart, points};
 
 impl Results {

@@ -8,7 +8,6 @@
 mod background;
 mod child;
 pub mod clip;
-#[cfg(feature = "plots")]
 mod drawing;
 mod ladder;
 mod player;

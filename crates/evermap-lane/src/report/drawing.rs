@@ -1,7 +1,8 @@
 //! Charts of reports.
 
+use evermap_plot::{Error, Kind, LineChart, Series};
+
 use super::{FrameTimes, Report};
-use crate::plot::{self, Kind, LineChart, Series};
 
 impl Report {
     /// Draws the completion of each sampled frame and the deadline in milliseconds, as SVG. Cost
@@ -9,7 +10,7 @@ impl Report {
     ///
     /// # Errors
     /// Errors of the chart library only.
-    pub fn svg(&self, title: &str) -> Result<String, plot::Error> {
+    pub fn svg(&self, title: &str) -> Result<String, Error> {
         let series = vec![Series { name: "completion".into(), points: points(&self.timed) }];
         completion_chart(title, self.deadline_ms, series).svg()
     }

@@ -2,7 +2,6 @@
 //!
 //! Made once, when a lane is left. Only [`samples::Samples::push`] runs within a frame.
 
-#[cfg(feature = "plots")]
 pub(crate) mod drawing;
 pub(crate) mod samples;
 mod text;

@@ -36,7 +36,6 @@ impl Axis {
         &self.values
     }
 
-    #[cfg(feature = "plots")]
     pub(super) fn label(&self) -> String {
         let meaning = specification(&self.parameter).map_or("", |of| of.meaning);
         format!("{} ({meaning})", self.parameter)

@@ -92,9 +92,8 @@ pub enum Error {
         why: String,
     },
     /// Drawing a chart failed.
-    #[cfg(feature = "plots")]
     #[error(transparent)]
-    Plot(#[from] crate::plot::Error),
+    Plot(#[from] evermap_plot::Error),
 }
 
 /// Returns an error if `count` exceeds `most`.

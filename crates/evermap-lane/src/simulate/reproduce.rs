@@ -115,7 +115,6 @@ fn reproduce_with(profile: Profile, targets: &Targets, seeds: u32) -> Result<Rep
         ("figure6.csv".to_string(), periods_csv(&periods)),
         ("figure7.csv".to_string(), table_csv(&of_figure_7(&rows))),
     ];
-    #[cfg(feature = "plots")]
     files.extend(charts::all(&[&of_capacities, &of_waits], &periods, &rows, targets)?);
     files.sort();
     Ok(Reproduction { profile, seeds, rows, files })
@@ -185,14 +184,13 @@ fn periods_csv(runs: &[Run]) -> String {
     text
 }
 
-#[cfg(feature = "plots")]
 mod charts {
     //! Charts of the figures, with published values next to the model.
 
     use super::{Error, Role, Row, Run, Targets};
-    use crate::plot::{BarChart, LineChart, Series};
     use crate::simulate::measure::Measure;
     use crate::simulate::sweep::SweepRow;
+    use evermap_plot::{BarChart, LineChart, Series};
 
     const BLOCKING: &str = "blocking, flash";
     const LANE: &str = "without blocking, PC-RAM";
@@ -359,7 +357,6 @@ mod tests {
         for figure in 4..=7 {
             let find = |name: String| made.files.iter().find(|(found, _)| *found == name);
             assert!(find(format!("figure{figure}.csv")).unwrap().1.lines().count() > 3);
-            #[cfg(feature = "plots")]
             assert!(find(format!("figure{figure}.svg")).unwrap().1.contains("</svg>"));
         }
     }

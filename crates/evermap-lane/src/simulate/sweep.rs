@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use evermap_plot::{LineChart, Series};
 use serde::Serialize;
 
 use super::Error;
@@ -186,10 +187,7 @@ impl Sweep {
 
     /// Draws misses over the first axis, with a line for each case and each value of the second
     /// axis.
-    #[cfg(feature = "plots")]
-    pub fn chart(&self, rows: &[SweepRow]) -> crate::plot::LineChart {
-        use crate::plot::{LineChart, Series};
-
+    pub fn chart(&self, rows: &[SweepRow]) -> LineChart {
         let per_line = self.axes[0].values().len();
         let lines = rows.chunks(per_line).map(|line| {
             let mut name = format!("{}, {}", line[0].mode, line[0].device);
@@ -259,7 +257,6 @@ mod tests {
         let csv = sweep.csv(&rows);
         assert_eq!(csv.lines().count(), 13);
         assert!(csv.starts_with("mode,device,cache.capacity_percent,io.wait_percent,missed"));
-        #[cfg(feature = "plots")]
         assert_eq!(sweep.chart(&rows).series.len(), 4);
     }
 

@@ -90,7 +90,6 @@ fn child_of_a_ladder() {
         assert!(cell.own_percent > 0.0 && cell.cost_percent.is_some(), "{}", cell.name);
     }
     assert!(results.cells[3].io_ms.min >= 0.2, "two pages of 0.1 ms each");
-    #[cfg(feature = "plots")]
     {
         let svgs = results.svgs().unwrap();
         let names: Vec<_> = svgs.iter().map(|(name, _)| name.as_str()).collect();

@@ -102,7 +102,6 @@ fn a_report_has_text_json_and_a_chart() {
         // JSON may change the last bit of a time.
         assert_eq!((back.frames, back.reads, &back.applied), (20, report.reads, &report.applied));
         assert!((back.completion_ms.p99 - report.completion_ms.p99).abs() < 1e-9);
-        #[cfg(feature = "plots")]
         assert!(report.svg("frames").unwrap().contains("deadline"));
         for frame in report.frame_times() {
             assert!(frame.wake_up_ms + frame.io_ms <= frame.completion_ms + 1e-9, "{frame:?}");

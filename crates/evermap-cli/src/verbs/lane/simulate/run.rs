@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use evermap_lane::plot::{Kind, LineChart, Series};
 use evermap_lane::simulate::{self, Frame, Mode, Scenario, Summary, Workload};
+use evermap_plot::{Kind, LineChart, Series};
 use serde::Serialize;
 
 use super::super::result_file;

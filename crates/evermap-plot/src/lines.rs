@@ -1,22 +1,44 @@
 //! Line charts: lines or dots, with horizontal marks.
 
-use super::canvas::{
+use crate::canvas::{
     Align, Canvas, DARK, Legend, PALE, TEXT, TITLE, colour, picture, truncate, width_of,
 };
-use super::scale::{Scale, Spacing, range_of};
-use super::{Error, Kind, POINTS_MAX, SERIES_MAX, Series, at_most};
+use crate::error::{Error, POINTS_MAX, SERIES_MAX, at_most};
+use crate::scale::{Scale, Spacing, range_of};
 
 /// Width of the plot area.
-pub(super) const PLOT_WIDTH: u16 = 620;
+pub(crate) const PLOT_WIDTH: u16 = 620;
 const PLOT_HEIGHT: f64 = 300.0;
 const MARGIN: f64 = 14.0;
 /// With more points than this, dots would hide the line.
 const DOTS_MAX: usize = 60;
 
+/// Points `(x, y)` of one colour, with a name.
+///
+/// A point that is not finite or is beyond 1e300 is a gap, as is one that is not above 0 on a
+/// logarithmic scale.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// Name for the legend.
+    pub name: String,
+    /// Points, in the order in which lines connect them.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Style of points.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Connected by lines, with dots if there are few.
+    #[default]
+    Lines,
+    /// Dots only.
+    Points,
+}
+
 /// Lines or dots. The default is an empty chart whose axes are derived from its points.
 ///
 /// ```
-/// use evermap_lane::plot::{LineChart, Series};
+/// use evermap_plot::{LineChart, Series};
 ///
 /// let chart = LineChart {
 ///     title: "Misses over capacity".into(),
@@ -27,7 +49,7 @@ const DOTS_MAX: usize = 60;
 ///     ..LineChart::default()
 /// };
 /// assert!(chart.svg()?.contains("deadlines missed"));
-/// # Ok::<(), evermap_lane::plot::Error>(())
+/// # Ok::<(), evermap_plot::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LineChart {

@@ -1,15 +1,30 @@
 //! Drawing surface for charts: shapes, fitted texts, colours.
 //!
-//! The plotting library uses integer coordinates, so it draws at ten times the size of the picture.
+//! Positions and sizes are in pixels of the picture, from its upper left corner. The plotting
+//! library uses integer coordinates, so it draws at ten times the size of the picture.
+//!
+//! ```
+//! use evermap_plot::canvas::{Align, TEXT, colour, picture};
+//!
+//! let svg = picture((200.0, 40.0), |canvas| {
+//!     canvas.rectangle((10.0, 10.0), (90.0, 30.0), colour(0))?;
+//!     canvas.text("used", (100.0, 20.0), TEXT, Align::Left)
+//! })?;
+//! assert!(svg.contains("used"));
+//! # Ok::<(), evermap_plot::Error>(())
+//! ```
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
+pub use plotters::style::RGBColor;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::Error;
+use crate::error::Error;
 
 const SCALE_FACTOR: f64 = 10.0;
+/// Colour of texts and axes.
 pub const DARK: RGBColor = RGBColor(0x22, 0x22, 0x22);
+/// Colour of grid lines.
 pub const PALE: RGBColor = RGBColor(0xe2, 0xe2, 0xe2);
 /// Neighbouring colours differ in lightness, so that they are distinct in grey and with colour
 /// blindness.
@@ -28,7 +43,9 @@ const COLOURS: [RGBColor; 10] = [
 /// Width of a sans-serif character relative to its size; slightly above the mean.
 const CHARACTER_WIDTH: f64 = 0.57;
 
+/// Size of texts.
 pub const TEXT: f64 = 11.0;
+/// Size of titles.
 pub const TITLE: f64 = 14.0;
 const LEGEND_LINE: f64 = 18.0;
 const LEGEND_MARK: f64 = 12.0;
@@ -56,16 +73,24 @@ pub fn colour(index: usize) -> RGBColor {
 /// Horizontal alignment of a text at its point.
 #[derive(Clone, Copy, Debug)]
 pub enum Align {
+    /// The text begins at the point.
     Left,
+    /// The middle of the text is at the point.
     Centre,
+    /// The text ends at the point.
     Right,
 }
 
+/// Surface of a picture; see [`picture`].
 pub struct Canvas<'a> {
     area: DrawingArea<SVGBackend<'a>, Shift>,
 }
 
 /// Draws a picture of this size. Returns the SVG document.
+///
+/// # Errors
+///
+/// Errors of `draw` and of the plotting library.
 pub fn picture(
     (width, height): (f64, f64),
     draw: impl FnOnce(&Canvas<'_>) -> Result<(), Error>,
@@ -110,6 +135,11 @@ impl Canvas<'_> {
         self.area.draw(&text).map_err(drawing)
     }
 
+    /// Draws a text whose vertical middle is at this point.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the plotting library only, as for everything that draws on a canvas.
     pub fn text(
         &self,
         text: &str,
@@ -137,6 +167,7 @@ impl Canvas<'_> {
         self.draw_text(text, position, size, Align::Centre, FontTransform::Rotate270)
     }
 
+    /// Draws a filled rectangle between two opposite corners.
     pub fn rectangle(
         &self,
         from: (f64, f64),
@@ -148,6 +179,7 @@ impl Canvas<'_> {
         self.area.draw(&Rectangle::new(corners, colour.filled())).map_err(drawing)
     }
 
+    /// Draws a line through the points.
     pub fn path(&self, points: &[(f64, f64)], width: f64, colour: RGBColor) -> Result<(), Error> {
         let mut positions: Vec<(i32, i32)> = points.iter().map(|&point| to_canvas(point)).collect();
         // Merge consecutive points at the same position.
@@ -166,12 +198,14 @@ impl Canvas<'_> {
         })
     }
 
+    /// Draws a filled circle.
     pub fn dot(&self, position: (f64, f64), radius: f64, colour: RGBColor) -> Result<(), Error> {
         let circle =
             Circle::new(to_canvas(position), (radius * SCALE_FACTOR) as i32, colour.filled());
         self.area.draw(&circle).map_err(drawing)
     }
 
+    /// Draws a legend with its upper left corner at this point.
     pub fn legend(&self, legend: &Legend, (x, y): (f64, f64)) -> Result<(), Error> {
         for (index, (name, position)) in legend.entries.iter().enumerate() {
             let (x, y) = (x + position.0, y + position.1);
@@ -185,10 +219,13 @@ impl Canvas<'_> {
 /// Names with their colours, in as many lines as necessary.
 pub struct Legend {
     entries: Vec<(String, (f64, f64))>,
+    /// Height of all lines.
     pub height: f64,
 }
 
 impl Legend {
+    /// Arranges the names in lines of at most `width`. The n-th name gets the [`colour`] of the n-th
+    /// series.
     pub fn of<'a>(names: impl Iterator<Item = &'a str>, width: f64) -> Self {
         let (mut x, mut y) = (0.0, LEGEND_LINE / 2.0);
         let mut entries = Vec::new();

@@ -1,10 +1,10 @@
 //! Bar charts: groups of bars with one colour for each series. Negative values point down.
 
-use super::canvas::{
+use crate::canvas::{
     Align, Canvas, DARK, Legend, PALE, TEXT, TITLE, colour, picture, truncate, width_of, wrapped,
 };
-use super::scale::{Scale, Spacing, range_of};
-use super::{Error, SERIES_MAX, at_most};
+use crate::error::{Error, SERIES_MAX, at_most};
+use crate::scale::{Scale, Spacing, range_of};
 
 const PLOT_WIDTH: f64 = 620.0;
 const PLOT_HEIGHT: f64 = 280.0;
@@ -19,7 +19,7 @@ const LINE_HEIGHT: f64 = TEXT + 2.0;
 /// Groups of bars.
 ///
 /// ```
-/// use evermap_lane::plot::BarChart;
+/// use evermap_plot::BarChart;
 ///
 /// let chart = BarChart {
 ///     title: "Utilisation".into(),
@@ -28,7 +28,7 @@ const LINE_HEIGHT: f64 = TEXT + 2.0;
 ///     series: vec![("model".into(), vec![-4.9, -49.6]), ("study".into(), vec![-4.0, -49.0])],
 /// };
 /// assert!(chart.svg()?.contains("-49.6"));
-/// # Ok::<(), evermap_lane::plot::Error>(())
+/// # Ok::<(), evermap_plot::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BarChart {

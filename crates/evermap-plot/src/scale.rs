@@ -1,4 +1,14 @@
 //! Scales: map values to positions on an axis, and choose the ticks.
+//!
+//! ```
+//! use evermap_plot::scale::{Scale, Spacing, range_of};
+//!
+//! let range = range_of([3.0, 8.0].into_iter(), Spacing::Linear, true);
+//! let axis = Scale::new(range, (300.0, 0.0), Spacing::Linear);
+//! assert_eq!(axis.position(4.0), 150.0);
+//! let (value, text) = &axis.ticks()[1];
+//! assert_eq!((*value, text.as_str()), (2.0, "2"));
+//! ```
 
 /// Larger values are not drawn, because their differences could overflow.
 const LARGEST: f64 = 1e300;
@@ -10,10 +20,13 @@ const TICKS: f64 = 6.0;
 /// Spacing of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
+    /// Equal differences have equal distances.
     Linear,
+    /// Equal ratios have equal distances.
     Logarithmic,
 }
 
+/// Axis: a range of values and the positions of its ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     from: f64,
@@ -88,10 +101,12 @@ impl Scale {
         (self.spacing.of(value) - from) / (to - from)
     }
 
+    /// Returns the position of a share of the axis.
     pub fn position_of_share(&self, share: f64) -> f64 {
         self.positions.0 + (self.positions.1 - self.positions.0) * share
     }
 
+    /// Returns the position of a value.
     pub fn position(&self, value: f64) -> f64 {
         self.position_of_share(self.share(value))
     }

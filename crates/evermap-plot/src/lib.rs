@@ -1,90 +1,27 @@
-//! Draws charts as SVG, for simulations, traces and reports.
+//! Draws charts as SVG, for simulations, traces, reports and benchmarks.
 //!
 //! Any values give a chart or an error with the reason. Without points, a chart has empty axes. A
 //! value that is not a number is a gap. A single point has space around it. Texts may contain any
 //! characters. Equal charts give equal bytes. Nothing is written to files; the caller gets the
 //! text.
+//!
+//! [`LineChart`] and [`BarChart`] draw on a [`canvas`] along a [`scale`]. Both modules are public
+//! for charts of other kinds.
 
 mod bars;
-mod canvas;
+pub mod canvas;
+mod error;
 mod lines;
-mod scale;
+pub mod scale;
 
 pub use bars::BarChart;
-pub use lines::LineChart;
+pub use error::Error;
+pub use lines::{Kind, LineChart, Series};
 
-/// Points `(x, y)` of one colour, with a name.
-///
-/// A point that is not finite or is beyond 1e300 is a gap, as is one that is not above 0 on a
-/// logarithmic scale.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Series {
-    /// Name for the legend.
-    pub name: String,
-    /// Points, in the order in which lines connect them.
-    pub points: Vec<(f64, f64)>,
-}
-
-/// Style of points.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
-    /// Connected by lines, with dots if there are few.
-    #[default]
-    Lines,
-    /// Dots only.
-    Points,
-}
-
-/// Reason why a chart cannot be drawn.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// Invalid range of an axis.
-    #[error(
-        "the {axis} axis cannot range from {from} to {to}: use two finite numbers, the first below the second, and both above 0 on a logarithmic scale"
-    )]
-    Range {
-        /// `x` or `y`.
-        axis: &'static str,
-        /// Begin of the range.
-        from: f64,
-        /// End of the range.
-        to: f64,
-    },
-    /// Number of values and number of groups differ.
-    #[error(
-        "series `{series}` has {values} values for {groups} groups of bars: give one value per group, or NaN for a missing one"
-    )]
-    Unequal {
-        /// Name of the series.
-        series: String,
-        /// Number of its values.
-        values: usize,
-        /// Number of groups.
-        groups: usize,
-    },
-    /// Too many items to draw.
-    #[error("too many {what}: {count}, at most {most}; draw fewer, or several charts")]
-    TooMany {
-        /// Kind of items.
-        what: &'static str,
-        /// Given number.
-        count: usize,
-        /// Maximum.
-        most: usize,
-    },
-    /// The plotting library failed.
-    #[error("cannot draw: {0}")]
-    Drawing(String),
-}
-
-/// Limits that keep pictures small enough to open.
-const SERIES_MAX: usize = 64;
-const POINTS_MAX: usize = 1_000_000;
-
-fn at_most(what: &'static str, count: usize, most: usize) -> Result<(), Error> {
-    if count > most { Err(Error::TooMany { what, count, most }) } else { Ok(()) }
-}
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[cfg(test)]
 mod tests {
