@@ -1,7 +1,7 @@
-//! libFuzzer over `evermap_lane::trace`: as what it looks like, and as each format. What is read comes back the same when it is written and read again.
+//! libFuzzer over `evermap_trace`: as what it looks like, and as each format. What is read comes back the same when it is written and read again.
 #![no_main]
 
-use evermap_lane::trace::{Format, Options, Trace, stat};
+use evermap_trace::{Format, Options, Trace, stat};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     for format in [None].into_iter().chain(Format::ALL.map(Some)) {

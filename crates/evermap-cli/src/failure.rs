@@ -143,7 +143,7 @@ pub enum Failure {
     #[error(transparent)]
     Load(#[from] evermap_load::Error),
     #[error(transparent)]
-    Trace(#[from] evermap_lane::trace::Error),
+    Trace(#[from] evermap_trace::Error),
     #[error(transparent)]
     Tier(#[from] evermap_lane::tier::Error),
     #[error(transparent)]
@@ -155,10 +155,10 @@ pub enum Failure {
     #[error("no lane: {0}")]
     NoTier(evermap_lane::tier::Error),
     #[error(transparent)]
-    Simulation(#[from] evermap_lane::simulate::Error),
+    Simulation(#[from] evermap_simulate::Error),
     /// An error in a file with a profile or targets.
     #[error("{}: {source}", path.display())]
-    InFile { path: PathBuf, source: Box<evermap_lane::simulate::Error> },
+    InFile { path: PathBuf, source: Box<evermap_simulate::Error> },
     #[error("cannot confine the command, so nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
     /// `lane check` found no usable lane, and has printed why.
@@ -335,8 +335,8 @@ fn tier_exit_code(error: &evermap_lane::tier::Error) -> u8 {
     }
 }
 
-fn trace_exit_code(error: &evermap_lane::trace::Error) -> u8 {
-    use evermap_lane::trace::Error;
+fn trace_exit_code(error: &evermap_trace::Error) -> u8 {
+    use evermap_trace::Error;
     match error {
         Error::Io { source, .. } => io_exit_code(source, 10),
         Error::Empty { .. } | Error::UnknownFormat { .. } | Error::NothingUsable { .. } => 8,
@@ -371,8 +371,8 @@ fn lane_exit_code(error: &evermap_lane::Error) -> u8 {
     }
 }
 
-fn simulation_exit_code(error: &evermap_lane::simulate::Error) -> u8 {
-    use evermap_lane::simulate::Error;
+fn simulation_exit_code(error: &evermap_simulate::Error) -> u8 {
+    use evermap_simulate::Error;
     match error {
         Error::Syntax { .. } => 8,
         Error::UnknownProfile { .. } => 3,

@@ -4,8 +4,7 @@
 //! other programs occupy the core when it should run, and the disk answers late. This crate gives
 //! the program a **lane**: a core that it gets whenever it wants to run, its data on a fast
 //! **tier**, and I/O that does not block. Every change to global state is journalled first and
-//! undone, even if any of the processes is killed. The **simulator** predicts the effect of each
-//! part, also on devices that are not present.
+//! undone, even if any of the processes is killed.
 //!
 //! `docs/lane.md` is the contract: what a lane does, needs, costs and undoes.
 
@@ -17,30 +16,23 @@ pub mod guard;
 mod hold;
 pub mod machine;
 pub mod observe;
-mod period;
 mod policy;
 mod process;
-mod quantiles;
-mod random;
 mod reads;
 mod report;
 pub mod run;
-#[cfg(feature = "simulator")]
-pub mod simulate;
 mod sys;
 pub mod tier;
-pub mod trace;
 mod workqueues;
 
 pub use api::{Access, File, Frame, Lane};
 pub use error::{Error, Result};
+pub use evermap_trace::{Period, Quantiles};
 pub use hold::HoldRefusal;
-pub use period::Period;
 pub use policy::{
     App, Core, Guard, Io, IoMode, Placement, Policy, Rate, Scheduler, Share, Threads, Tier,
     Workqueues,
 };
-pub use quantiles::Quantiles;
 pub use reads::{Note, Reads};
 pub use report::{Cause, Demotion, FrameTimes, Report};
 

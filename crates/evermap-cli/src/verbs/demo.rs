@@ -214,7 +214,7 @@ fn times(ratio: f64) -> String {
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    evermap_trace::quantile(&values, 0.5).unwrap_or(f64::NAN)
 }
 
 fn show(measured: &[Measured], output: &mut Output) -> Result<(), Failure> {

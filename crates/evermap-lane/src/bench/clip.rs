@@ -10,7 +10,6 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, unlinkat};
 
-use crate::random::Random;
 use crate::{Error, Result};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"EVRMCLIP");
@@ -108,10 +107,10 @@ fn failed(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -
 }
 
 fn fill(frame: &mut [u8], number: u64) {
-    let mut random = Random::new(number);
+    let mut random = fastrand::Rng::with_seed(number);
     let (head, data) = frame.split_at_mut(HEAD_WORDS * 8);
     for word in data.chunks_exact_mut(8) {
-        word.copy_from_slice(&random.next().to_le_bytes());
+        word.copy_from_slice(&random.u64(..).to_le_bytes());
     }
     let words = [MAGIC, number, (head.len() + data.len()) as u64, checksum(number, data)];
     for (place, word) in head.chunks_exact_mut(8).zip(words) {

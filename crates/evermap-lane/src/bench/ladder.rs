@@ -20,7 +20,6 @@ use super::clip::Clip;
 use super::player::{Play, Played, Preset, moment_ns};
 use super::results::Results;
 use super::rung::Rung;
-use crate::random::Random;
 use crate::{Error, Result};
 
 /// Maximum size of a clip. Longer players repeat it.
@@ -183,7 +182,7 @@ impl Ladder {
             .iter()
             .flat_map(|preset| subjects.iter().map(|subject| (*preset, *subject)))
             .collect();
-        let mut random = Random::new(self.seed);
+        let mut random = fastrand::Rng::with_seed(self.seed);
         let mut all = Vec::new();
         for round in 0..self.rounds {
             match round % 2 {

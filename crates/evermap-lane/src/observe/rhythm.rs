@@ -4,6 +4,7 @@
 //! alone do not show the period. The wake-ups are counted in bins, and the autocorrelation of the
 //! bins shows it.
 
+use evermap_trace::quantile;
 use serde::Serialize;
 
 /// Minimum number of wake-ups for a period.
@@ -106,7 +107,7 @@ fn by_autocorrelation(times_ns: &[u64]) -> Option<(f64, f64)> {
     let span_ns = last.saturating_sub(first);
     let mut sorted: Vec<u64> = intervals(times_ns).collect();
     sorted.sort_unstable();
-    let median_ns = sorted.get(sorted.len() / 2)?;
+    let median_ns = quantile(&sorted, 0.5)?;
     let bin_ns = (median_ns / BINS_PER_INTERVAL).max(span_ns / BINS_MAX + 1);
     let mut bins = vec![0.0_f64; usize::try_from(span_ns / bin_ns).ok()? + 1];
     for time in times_ns {
@@ -208,23 +209,8 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
 
     const MS: f64 = 1e6;
-
-    /// Random numbers from a seed.
-    struct SeededRandom(Random);
-
-    impl SeededRandom {
-        fn of(seed: u64) -> Self {
-            Self(Random::new(seed))
-        }
-
-        /// Returns a value from 0 to 1.
-        fn next(&mut self) -> f64 {
-            (self.0.next() >> 11) as f64 / (1_u64 << 53) as f64
-        }
-    }
 
     fn rhythm(times: impl IntoIterator<Item = f64>) -> Rhythm {
         let times: Vec<u64> = times.into_iter().map(|time| time as u64).collect();
@@ -248,10 +234,10 @@ mod tests {
     #[test]
     fn film_rates_differ_from_24_despite_jitter_of_a_tenth() {
         let seed = 24;
-        let mut random = SeededRandom::of(seed);
+        let mut random = fastrand::Rng::with_seed(seed);
         let period_ns = 1_001e9 / 24_000.0;
         let times: Vec<f64> =
-            (0..240).map(|n| f64::from(n) * period_ns + random.next() * period_ns / 10.0).collect();
+            (0..240).map(|n| f64::from(n) * period_ns + random.f64() * period_ns / 10.0).collect();
         let found = rhythm(times);
         assert!(is_near(found.period_us, period_ns / 1e3, 3e-4), "seed {seed}: {found:?}");
         assert!(found.is_periodic());
@@ -260,11 +246,11 @@ mod tests {
     #[test]
     fn relative_sleeps_have_their_mean_as_period() {
         for seed in 1..10 {
-            let mut random = SeededRandom::of(seed);
+            let mut random = fastrand::Rng::with_seed(seed);
             let mut now = 0.0;
             let times: Vec<f64> = (0..800)
                 .map(|_| {
-                    now += (10.0 + random.next()) * MS;
+                    now += (10.0 + random.f64()) * MS;
                     now
                 })
                 .collect();
@@ -288,9 +274,9 @@ mod tests {
     #[test]
     fn a_rhythm_is_found_among_random_wake_ups() {
         let seed = 7;
-        let mut random = SeededRandom::of(seed);
+        let mut random = fastrand::Rng::with_seed(seed);
         let mut times: Vec<f64> = (0..300).map(|n| f64::from(n) * 20.0 * MS).collect();
-        times.extend((0..100).map(|_| random.next() * 300.0 * 20.0 * MS));
+        times.extend((0..100).map(|_| random.f64() * 300.0 * 20.0 * MS));
         times.sort_by(f64::total_cmp);
         let found = rhythm(times);
         assert!(is_near(found.period_us, 20e3, 5e-3), "seed {seed}: {found:?}");
@@ -300,11 +286,11 @@ mod tests {
     #[test]
     fn random_wake_ups_have_no_rhythm() {
         for seed in 0..20 {
-            let mut random = SeededRandom::of(seed);
+            let mut random = fastrand::Rng::with_seed(seed);
             let mut now = 0.0;
             let times: Vec<f64> = (0..800)
                 .map(|_| {
-                    now -= (1.0 - random.next()).ln() * 10.0 * MS;
+                    now -= (1.0 - random.f64()).ln() * 10.0 * MS;
                     now
                 })
                 .collect();

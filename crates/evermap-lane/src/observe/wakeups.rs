@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use evermap_trace::quantile;
 use perf_event::events::Software;
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use rustix::time::{ClockId, clock_gettime};
@@ -132,7 +133,7 @@ impl Follower {
             Method::Counts { polls_ns, .. } => {
                 let mut apart: Vec<u64> = polls_ns.windows(2).map(|two| two[1] - two[0]).collect();
                 apart.sort_unstable();
-                let median_ns = apart.get(apart.len() / 2).copied().unwrap_or(0);
+                let median_ns = quantile(&apart, 0.5).unwrap_or(0);
                 Source::Polled { resolution_us: median_ns as f64 / 1e3 }
             }
         }

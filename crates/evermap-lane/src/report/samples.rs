@@ -4,7 +4,6 @@
 //! keep a uniform sample of that size (reservoir sampling, Vitter's algorithm R). The maximum of
 //! each time is exact in any case.
 
-use crate::random::Random;
 use crate::sys::memory::{Lock, Memory};
 
 /// Maximum number of frames kept: 2 MiB.
@@ -34,13 +33,13 @@ pub(crate) struct Samples {
     seen: u64,
     /// Maxima of wake-up, I/O, compute and completion.
     largest_ns: [u64; 4],
-    random: Random,
+    random: fastrand::Rng,
 }
 
 impl Samples {
     pub(crate) fn new(lock: Lock) -> std::io::Result<Self> {
         let memory = Memory::new(KEPT_MAX * WORDS * 8, lock)?;
-        Ok(Self { memory, seen: 0, largest_ns: [0; 4], random: Random::new(1) })
+        Ok(Self { memory, seen: 0, largest_ns: [0; 4], random: fastrand::Rng::with_seed(1) })
     }
 
     pub(crate) fn is_locked(&self) -> bool {
@@ -54,7 +53,7 @@ impl Samples {
         }
         let place = match self.seen < KEPT_MAX as u64 {
             true => self.seen,
-            false => self.random.below(self.seen + 1),
+            false => self.random.u64(..=self.seen),
         };
         self.seen += 1;
         if let Some(words) = self.memory.words_mut().chunks_exact_mut(WORDS).nth(place as usize)

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use evermap_trace::{Operation, Trace};
 use serde::Serialize;
 
 use super::copies;
@@ -11,7 +12,6 @@ use super::path_text;
 use super::storage::Storage;
 use super::suitable::{Candidate, Rules, Unsuitable};
 use crate::Placement;
-use crate::trace::{Operation, Trace};
 
 /// Tier for copies if the policy names none.
 const MEMORY: &str = "/dev/shm";

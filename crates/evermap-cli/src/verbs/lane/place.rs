@@ -8,8 +8,8 @@ use clap::{Subcommand, ValueEnum};
 use evermap_lane::tier::{
     self, Checked, Journal, Keep, Kind, Plan, Request, SkipReason, Skipped, Unsuitable, Watch,
 };
-use evermap_lane::trace::Trace;
 use evermap_lane::{Placement, Policy};
+use evermap_trace::Trace;
 use serde::Serialize;
 
 use crate::failure::Failure;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use evermap_lane::simulate::{self, Fitted, Targets};
+use evermap_simulate::{Fitted, Targets};
 
 use super::super::result_file;
 use super::inputs::{in_file, named, text_of, write};
@@ -65,7 +65,7 @@ impl Fit {
             read.map_err(|error| in_file(&self.targets, error))?
         };
         let profile = named(self.profile.as_ref().unwrap_or(&targets.profile))?;
-        let fitted = simulate::Fit::new(profile, targets)?.run(self.steps, self.seed)?;
+        let fitted = evermap_simulate::Fit::new(profile, targets)?.run(self.steps, self.seed)?;
         if let Some(path) = &self.to {
             write(path, &fitted.profile.to_toml())?;
         }

@@ -3,9 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use evermap_lane::Period;
-use evermap_lane::simulate::{Mode, PROFILES, Profile, Traced, Workload};
-use evermap_lane::trace::Trace;
+use evermap_simulate::{Mode, PROFILES, Profile, Traced, Workload};
+use evermap_trace::{Period, Trace};
 
 use crate::failure::Failure;
 use crate::limits::read_text;
@@ -52,7 +51,7 @@ fn change(text: &str) -> Result<(String, f64), String> {
 }
 
 pub fn mode(text: &str) -> Result<Mode, String> {
-    text.parse().map_err(|error: evermap_lane::simulate::Error| error.to_string())
+    text.parse().map_err(|error: evermap_simulate::Error| error.to_string())
 }
 
 impl Inputs {
@@ -115,7 +114,7 @@ pub fn named(name: &str) -> Result<Profile, Failure> {
 }
 
 /// Error with the name of the file.
-pub fn in_file(path: &Path, error: evermap_lane::simulate::Error) -> Failure {
+pub fn in_file(path: &Path, error: evermap_simulate::Error) -> Failure {
     Failure::InFile { path: path.into(), source: Box::new(error) }
 }
 

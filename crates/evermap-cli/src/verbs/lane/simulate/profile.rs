@@ -1,6 +1,6 @@
 //! `evermap lane simulate profile`: lists and prints profiles.
 
-use evermap_lane::simulate::PROFILES;
+use evermap_simulate::PROFILES;
 
 use super::inputs::named;
 use crate::failure::Failure;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use evermap_lane::simulate::{Row, reproduce};
+use evermap_simulate::{Row, reproduce};
 
 use super::inputs::write;
 use crate::failure::Failure;

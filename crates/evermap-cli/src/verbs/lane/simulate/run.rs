@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use evermap_lane::simulate::{self, Frame, Mode, Scenario, Summary, Workload};
 use evermap_plot::{Kind, LineChart, Series};
+use evermap_simulate::{Frame, Mode, Scenario, Summary, Workload};
 use serde::Serialize;
 
 use super::super::result_file;
@@ -66,14 +66,14 @@ impl Run {
         );
         let run = Scenario::of(profile, mode, &device)?.run(&workload, self.inputs.seed)?;
         if let Some(path) = &self.svg {
-            write(path, &chart(&run).svg().map_err(simulate::Error::from)?)?;
+            write(path, &chart(&run).svg().map_err(evermap_simulate::Error::from)?)?;
         }
         let mut output = Output::new();
         if self.json {
             for (frame, of) in run.frames.iter().enumerate() {
                 output.json(&OfFrame { frame, of })?;
             }
-            let simulate::Run { profile, device, summary, .. } = &run;
+            let evermap_simulate::Run { profile, device, summary, .. } = &run;
             let (mode, seed) = (run.mode, run.seed);
             let (period_ms, deadline_ms) = (run.period_ms, run.deadline_ms);
             output.json(&OfRun { profile, mode, device, seed, period_ms, deadline_ms, summary })?;
@@ -84,7 +84,11 @@ impl Run {
     }
 }
 
-fn print(run: &simulate::Run, workload: &Workload, output: &mut Output) -> Result<(), Failure> {
+fn print(
+    run: &evermap_simulate::Run,
+    workload: &Workload,
+    output: &mut Output,
+) -> Result<(), Failure> {
     let of = &run.summary;
     let drawn = match workload {
         Workload::Traced(traced) => format!("a trace of {} pages", traced.footprint_pages()),
@@ -120,7 +124,7 @@ fn print(run: &simulate::Run, workload: &Workload, output: &mut Output) -> Resul
     output.line(&format!("read         {:.2} MiB/s from the device", of.read_mib_per_s))
 }
 
-fn chart(run: &simulate::Run) -> LineChart {
+fn chart(run: &evermap_simulate::Run) -> LineChart {
     let points = run.frames.iter().enumerate();
     let points = points.map(|(frame, of)| (frame as f64, of.completion_ms)).collect();
     LineChart {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use evermap_lane::simulate::{self, Axis, Mode, SweepRow};
+use evermap_simulate::{Axis, Mode, SweepRow};
 
 use super::super::result_file;
 use super::inputs::{Inputs, mode, write};
@@ -50,7 +50,7 @@ impl Sweep {
         let profile = self.inputs.profile()?;
         let workload = self.inputs.workload(&profile)?;
         let axes = self.over.iter().map(|over| over.parse());
-        let axes = axes.collect::<Result<Vec<Axis>, simulate::Error>>()?;
+        let axes = axes.collect::<Result<Vec<Axis>, evermap_simulate::Error>>()?;
         let own = (vec![profile.mode()], vec![profile.device().to_string()]);
         let modes = if self.mode.is_empty() { &own.0 } else { &self.mode };
         let devices = if self.device.is_empty() { &own.1 } else { &self.device };
@@ -59,11 +59,11 @@ impl Sweep {
             devices.iter().map(move |device| (mode, device.clone()))
         };
         let cases: Vec<(Mode, String)> = modes.iter().flat_map(of_mode).collect();
-        let sweep = simulate::Sweep::new(&profile, &cases, &axes)?;
+        let sweep = evermap_simulate::Sweep::new(&profile, &cases, &axes)?;
         let rows = sweep.run(&workload, self.inputs.seed, self.seeds)?;
         if let Some(path) = &self.svg {
             let chart = sweep.chart(&rows).svg();
-            write(path, &chart.map_err(simulate::Error::from)?)?;
+            write(path, &chart.map_err(evermap_simulate::Error::from)?)?;
         }
         let mut output = Output::new();
         if self.json {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use evermap_lane::trace::Trace;
+use evermap_trace::Trace;
 
 use crate::failure::{Failure, parent_directory};
 use crate::output::Output;

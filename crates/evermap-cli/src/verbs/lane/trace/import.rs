@@ -1,6 +1,6 @@
 //! `evermap lane trace import`.
 
-use evermap_lane::Period;
+use evermap_trace::Period;
 
 use super::Reading;
 use super::destination::To;

@@ -8,7 +8,7 @@ mod stat;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use evermap_lane::trace::{self, Format, Options, TimeUnit};
+use evermap_trace::{Format, Options, TimeUnit};
 
 use crate::failure::Failure;
 use crate::output;
@@ -58,21 +58,21 @@ struct Reading {
 }
 
 impl Reading {
-    fn read(&self) -> Result<trace::Trace, Failure> {
+    fn read(&self) -> Result<evermap_trace::Trace, Failure> {
         let options = Options {
             format: self.format,
             time_unit: self.ts_unit,
             mappings_are_reads: self.mappings,
             events_max: self.max_events,
         };
-        let trace = trace::Trace::read_with(&self.file, &options)?;
+        let trace = evermap_trace::Trace::read_with(&self.file, &options)?;
         warn(&trace);
         Ok(trace)
     }
 }
 
 /// Prints the warnings of a trace.
-fn warn(trace: &trace::Trace) {
+fn warn(trace: &evermap_trace::Trace) {
     for warning in &trace.warnings {
         output::warn(&warning.to_string());
     }

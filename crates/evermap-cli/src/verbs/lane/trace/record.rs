@@ -4,8 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 
 use evermap_compartment::wall;
-use evermap_lane::Period;
-use evermap_lane::trace::{self, Options, Recorder};
+use evermap_trace::{Options, Period, Recorder};
 
 use super::destination::To;
 use crate::failure::Failure;
@@ -51,7 +50,8 @@ impl Record {
         let destination = self.to.prepare()?;
         let stop = evermap_transfer::cancelled_by_signals();
         let options = Options::default();
-        let recorded = trace::record(&self.command, self.with, &options, &mut wall::run, &stop)?;
+        let recorded =
+            evermap_trace::record(&self.command, self.with, &options, &mut wall::run, &stop)?;
         let mut trace = recorded.trace;
         super::warn(&trace);
         if trace.events.is_empty() {

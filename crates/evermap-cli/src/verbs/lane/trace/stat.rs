@@ -1,7 +1,6 @@
 //! `evermap lane trace stat`.
 
-use evermap_lane::trace::{self, PAGE_BYTES, Statistics, Transfers};
-use evermap_lane::{Period, Quantiles};
+use evermap_trace::{FileStatistics, PAGE_BYTES, Period, Quantiles, Statistics, Transfers};
 
 use super::Reading;
 use crate::failure::Failure;
@@ -32,7 +31,7 @@ pub struct Stat {
 impl Stat {
     pub fn run(&self) -> Result<(), Failure> {
         let trace = self.reading.read()?;
-        let statistics = trace::stat(&trace, self.fps);
+        let statistics = evermap_trace::stat(&trace, self.fps);
         let mut output = Output::new();
         match self.json {
             true => output.json(&statistics)?,
@@ -145,7 +144,7 @@ fn print_files(statistics: &Statistics, output: &mut Output) -> Result<(), Failu
     if statistics.files.is_empty() {
         return Ok(());
     }
-    let row = |file: &trace::FileStatistics| {
+    let row = |file: &FileStatistics| {
         [
             output::count(file.reads),
             output::bytes(file.read_bytes),
