@@ -3,9 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::hold::HoldRefusal;
-use crate::machine::{CoreRefusal, CpuList};
-use crate::observe::Unobservable;
+use crate::hold::refusal::HoldRefusal;
+use crate::machine::list::CpuList;
+use crate::machine::refusal::CoreRefusal;
+use crate::observe::refusal::Unobservable;
 
 /// Result of this crate. The simulator, traces and the tier have error types of their own.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -12,14 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::time::ClockId;
-use serde::{Deserialize, Serialize};
 
 use super::background::{Background, ChildGuard, Load, Units, own_path};
 use super::child::{Launcher, Role};
 use super::clip::Clip;
 use super::player::{Play, Played, Preset, moment_ns};
 use super::results::Results;
-use super::rung::Rung;
+use super::rung::{Rung, Subject, Turn};
 use crate::{Error, Result};
 
 /// Maximum size of a clip. Longer players repeat it.
@@ -56,46 +55,6 @@ pub struct Ladder {
     pub state: Option<PathBuf>,
     /// Seed of the order.
     pub seed: u64,
-}
-
-/// Subject of a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Subject {
-    /// Rung, or `None` for the load alone.
-    pub rung: Option<Rung>,
-    /// Additional latency.
-    pub inject_ns_per_4k: u64,
-}
-
-impl Subject {
-    /// Name, as in `alone`, `lend-map`, `lend-map+50us`.
-    pub fn name(&self) -> String {
-        let name = self.rung.map_or("alone", Rung::name);
-        match self.inject_ns_per_4k {
-            0 => name.to_string(),
-            ns => format!("{name}+{}us", ns as f64 / 1e3),
-        }
-    }
-}
-
-/// Turn with its result.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Turn {
-    /// Number of the round, from 0.
-    pub round: usize,
-    /// Program.
-    pub preset: Preset,
-    /// Subject.
-    pub subject: Subject,
-    /// Result of the player. `None` for the load alone.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub played: Option<Played>,
-    /// Duration of the measurement of `units_per_s`.
-    pub span_s: f64,
-    /// Units that the load completed each second.
-    pub units_per_s: Units,
-    /// Cached bytes of the clip before the turn. `None` if the kernel does not report them.
-    pub cached_bytes: Option<u64>,
 }
 
 struct Clips {

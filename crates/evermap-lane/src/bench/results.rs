@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::background::{Load, Units};
-use super::ladder::{Subject, Turn};
 use super::player::Preset;
+use super::rung::{Rung, Subject, Turn};
 use crate::{Note, Quantiles, Reads};
 
 /// All turns and their summary.
@@ -271,7 +271,7 @@ impl Results {
                     "{name} at {fps}: the host of this machine took {stolen_ms:.0} ms from the lane's core"
                 )?;
             }
-            let is_disk = cell.subject.rung.is_some_and(super::Rung::reads_disk);
+            let is_disk = cell.subject.rung.is_some_and(Rung::reads_disk);
             if let Some(bytes) = cell.cached_bytes_max.filter(|bytes| is_disk && *bytes > 0) {
                 let (name, fps) = (&cell.name, cell.preset.fps);
                 writeln!(
@@ -289,7 +289,6 @@ mod tests {
     use std::time::Duration;
 
     use super::super::player::Played;
-    use super::super::rung::Rung;
     use super::*;
     use crate::Report;
 

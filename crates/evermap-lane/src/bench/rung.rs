@@ -1,12 +1,13 @@
-//! Rungs of the ladder. Each adds a part of a lane to the one before, so the difference is its
-//! effect.
+//! Rungs of the ladder, and turns on them. Each rung adds a part of a lane to the one before, so
+//! the difference is its effect.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::player::Preset;
+use super::background::Units;
+use super::player::{Played, Preset};
 use crate::policy::{Core, IoMode, Policy, Scheduler, Share};
 use crate::{Rate, Tier};
 
@@ -115,4 +116,44 @@ impl FromStr for Rung {
             format!("`{text}` is not a rung; use one of {}", names.join(", "))
         })
     }
+}
+
+/// Subject of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Subject {
+    /// Rung, or `None` for the load alone.
+    pub rung: Option<Rung>,
+    /// Additional latency.
+    pub inject_ns_per_4k: u64,
+}
+
+impl Subject {
+    /// Name, as in `alone`, `lend-map`, `lend-map+50us`.
+    pub fn name(&self) -> String {
+        let name = self.rung.map_or("alone", Rung::name);
+        match self.inject_ns_per_4k {
+            0 => name.to_string(),
+            ns => format!("{name}+{}us", ns as f64 / 1e3),
+        }
+    }
+}
+
+/// Turn with its result.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Turn {
+    /// Number of the round, from 0.
+    pub round: usize,
+    /// Program.
+    pub preset: Preset,
+    /// Subject.
+    pub subject: Subject,
+    /// Result of the player. `None` for the load alone.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub played: Option<Played>,
+    /// Duration of the measurement of `units_per_s`.
+    pub span_s: f64,
+    /// Units that the load completed each second.
+    pub units_per_s: Units,
+    /// Cached bytes of the clip before the turn. `None` if the kernel does not report them.
+    pub cached_bytes: Option<u64>,
 }

@@ -4,7 +4,7 @@
 //! journal gets each step before it is done, and any prefix of the steps can be undone: a group is
 //! removed if this lane is known to have made it, or if it is empty.
 
-mod refusal;
+pub(crate) mod refusal;
 #[cfg(test)]
 mod simulated;
 #[cfg(test)]

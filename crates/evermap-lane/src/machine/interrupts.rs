@@ -5,7 +5,6 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::disks;
 use super::{CpuList, Roots};
 
 /// Interrupt of a device.
@@ -36,8 +35,8 @@ impl Interrupt {
     }
 }
 
-/// Reads all interrupts of devices. Interrupts of the processors (timers, calls between cores) have
-/// no number, and every core has them.
+/// Reads all interrupts of devices, without their disks. Interrupts of the processors (timers,
+/// calls between cores) have no number, and every core has them.
 pub(super) fn read_in(roots: &Roots) -> Vec<Interrupt> {
     let text = roots.proc_text("interrupts").unwrap_or_default();
     let mut interrupts = parse(&text);
@@ -51,7 +50,6 @@ pub(super) fn read_in(roots: &Roots) -> Vec<Interrupt> {
             interrupt.names = names(&actions);
         }
     }
-    disks::assign_disks(roots, &mut interrupts);
     interrupts
 }
 

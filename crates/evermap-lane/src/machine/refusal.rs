@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::CpuList;
+use super::list::CpuList;
 
 /// Reason why a core cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

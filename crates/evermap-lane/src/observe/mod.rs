@@ -6,6 +6,7 @@
 
 mod files;
 mod process;
+pub(crate) mod refusal;
 mod rhythm;
 mod suggest;
 mod wakeups;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 pub use files::ObservedFile;
-pub use process::Unobservable;
+pub use refusal::Unobservable;
 pub use rhythm::{Rhythm, WAKE_UPS_MIN};
 pub use wakeups::Source;
 

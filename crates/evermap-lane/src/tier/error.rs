@@ -31,7 +31,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// Reason and remedy.
-        why: super::Unsuitable,
+        why: super::refusal::Unsuitable,
     },
     /// Another process has the file open.
     #[error("{} is open {}: end that process, or wait for it", path.display(), opened_by(by))]

@@ -9,8 +9,9 @@ use serde::Serialize;
 use super::copies;
 use super::error::{Error, Result};
 use super::path_text;
+use super::refusal::Unsuitable;
 use super::storage::Storage;
-use super::suitable::{Candidate, Rules, Unsuitable};
+use super::suitable::{Candidate, Rules};
 use crate::Placement;
 
 /// Tier for copies if the policy names none.

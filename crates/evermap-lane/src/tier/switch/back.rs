@@ -13,7 +13,7 @@ use super::copy::{
 use super::journal::{Journal, KeptState, Record, Returning, State, Way};
 use super::lease_or_in_use;
 use super::recover::{DIRECTORY_REPLACED, finish_return, keep_placed, open_site, recover_record};
-use super::site::{Entry, Site};
+use super::site::{Entry, KeptFound, Site, kept_of};
 use crate::sys::lease::LeaseKind;
 use crate::tier::copying::{Source, copy_and_compare};
 use crate::tier::error::{Error, Result};
@@ -35,12 +35,7 @@ pub enum Keep {
 }
 
 /// Takes a file back. `path` is the path in the journal.
-pub(in crate::tier) fn back(
-    journal: &Journal,
-    path: &Path,
-    keep: Keep,
-    watch: &Watch,
-) -> Result<()> {
+pub(crate) fn back(journal: &Journal, path: &Path, keep: Keep, watch: &Watch) -> Result<()> {
     let Some((slot, record)) = journal.find_record(path, watch)? else {
         return Err(Error::NotPlaced { path: path.into(), hint: None });
     };
@@ -127,27 +122,6 @@ fn reset_to_placed(journal: &Journal, path: &Path, watch: &Watch) -> Result<()> 
         site.flush()?;
     }
     keep_placed(&slot, record, &site)
-}
-
-/// State of the kept original.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeptFound {
-    No,
-    Same,
-    Modified,
-    /// Another file has its name.
-    Another,
-}
-
-pub(super) fn kept_of(site: &Site, record: &Record) -> Result<KeptFound> {
-    Ok(match site.entry(&site.kept, record)? {
-        Entry::Original(now) => match record.identity.contents_differ(&now) {
-            None => KeptFound::Same,
-            Some(_) => KeptFound::Modified,
-        },
-        Entry::Nothing | Entry::Link => KeptFound::No,
-        Entry::Back(_) | Entry::Other(_) => KeptFound::Another,
-    })
 }
 
 fn decide(record: &Record, kept: KeptFound, copy: &CopyState, keep: Keep) -> Result<Returning> {
@@ -319,7 +293,7 @@ impl ReturnMove<'_> {
 }
 
 /// Drops the kept original of a file on the tier. After this, only the copy exists.
-pub(in crate::tier) fn commit(journal: &Journal, path: &Path, watch: &Watch) -> Result<()> {
+pub(crate) fn commit(journal: &Journal, path: &Path, watch: &Watch) -> Result<()> {
     let Some((slot, mut record)) = journal.find_record(path, watch)? else {
         return Err(Error::NotPlaced { path: path.into(), hint: None });
     };

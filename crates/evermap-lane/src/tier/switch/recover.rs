@@ -7,10 +7,9 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use super::back::{KeptFound, kept_of};
 use super::copy::{self, CopyState, conflict, damaged, directory_gone, replaced, vanished};
 use super::journal::{Journal, KeptState, Record, State, Way};
-use super::site::{Entry, Site};
+use super::site::{Entry, KeptFound, Site, kept_of};
 use crate::tier::copying::Source;
 use crate::tier::error::{Error, Result};
 use crate::tier::slot::{Attempt, Slot};

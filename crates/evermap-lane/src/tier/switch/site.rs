@@ -47,6 +47,16 @@ pub(super) enum Entry {
     Other(String),
 }
 
+/// State of the kept original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeptFound {
+    No,
+    Same,
+    Modified,
+    /// Another file has its name.
+    Another,
+}
+
 impl Entry {
     /// Describes the entry at a file's path, starting with a verb.
     pub(super) fn describe(&self) -> String {
@@ -200,4 +210,16 @@ fn identify(identity: Identity, record: &Record) -> Entry {
         _ if !is_dropped && record.identity.is_same_file(&identity) => Entry::Original(identity),
         _ => Entry::Other("is another file now".into()),
     }
+}
+
+/// Inspects the kept original.
+pub(super) fn kept_of(site: &Site, record: &Record) -> Result<KeptFound> {
+    Ok(match site.entry(&site.kept, record)? {
+        Entry::Original(now) => match record.identity.contents_differ(&now) {
+            None => KeptFound::Same,
+            Some(_) => KeptFound::Modified,
+        },
+        Entry::Nothing | Entry::Link => KeptFound::No,
+        Entry::Back(_) | Entry::Other(_) => KeptFound::Another,
+    })
 }

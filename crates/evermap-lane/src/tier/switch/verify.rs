@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::back::{KeptFound, kept_of};
 use super::copy::{CopyState, inspect_contents};
 use super::journal::{Journal, KeptState, Record, State};
-use super::site::{Entry, Site};
+use super::site::{Entry, KeptFound, Site, kept_of};
 use crate::Placement;
 use crate::tier::copying::{hash, open_to_read};
 use crate::tier::error::{Error, Result};
