@@ -1,4 +1,5 @@
-//! libFuzzer over `evermap_trace`: as what it looks like, and as each format. What is read comes back the same when it is written and read again.
+//! libFuzzer over `evermap_trace`: in the detected format, and in each format. Events that were read
+//! are the same after writing and reading them again.
 #![no_main]
 
 use evermap_trace::{Format, Options, Trace, stat};

@@ -224,8 +224,8 @@ pub struct Legend {
 }
 
 impl Legend {
-    /// Arranges the names in lines of at most `width`. The n-th name gets the [`colour`] of the n-th
-    /// series.
+    /// Arranges the names in lines of at most `width`. The n-th name gets the [`colour`] of the
+    /// n-th series.
     pub fn of<'a>(names: impl Iterator<Item = &'a str>, width: f64) -> Self {
         let (mut x, mut y) = (0.0, LEGEND_LINE / 2.0);
         let mut entries = Vec::new();
