@@ -56,15 +56,17 @@ sandbox: ## Build the sandbox and run a WebAssembly guest with a persistent heap
 	$(CARGO) build --release --locked --package evermap-guest --example guest_words --target wasm32-wasip1
 	@scripts/sandbox.sh "$$(scripts/target-dir.sh)"
 
-install: setup ## Install the C library and the one for `evermap load run`; PREFIX=/usr/local, DESTDIR= for packagers
+install: setup ## Install the C library, the one for `evermap load run`, and the help of a built command; PREFIX=/usr/local, DESTDIR= for packagers
 	$(CARGO) build --release --locked --package evermap-c --package evermap-load-shim
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" crates/evermap-c/install.sh install \
 		"$$(scripts/target-dir.sh)/release/libevermap.a"
 	@install -D -m 755 "$$(scripts/target-dir.sh)/release/$(SHIM)" "$(DESTDIR)$(SHIM_DIR)/$(SHIM)"
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-help.sh install "$$(scripts/target-dir.sh)/release/evermap"
 
-uninstall: ## Remove the installed libraries from the same PREFIX
+uninstall: ## Remove the installed files from the same PREFIX
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" crates/evermap-c/install.sh uninstall
 	@rm -f "$(DESTDIR)$(SHIM_DIR)/$(SHIM)"
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-help.sh uninstall
 
 # Runs one job at a time, even with -j: cargo uses all cores itself.
 test: ## Run the checks for every change: format, lints, all tests, documentation, licences
@@ -95,10 +97,12 @@ unit:
 	$(CARGO) test $(SANDBOX) --locked --lib $(SANDBOX_TESTS)
 	$(CARGO) test $(SANDBOX) --locked --doc
 
-doc: ## Build the crates' documentation; a warning is an error
+doc: ## Build the crates' documentation and the reference of the command; a warning is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FEATURES) --no-deps --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package evermap-view --package evermap-tv --no-deps --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(SANDBOX) --no-deps --locked
+	$(CARGO) run --quiet --package evermap-cli --bin evermap --locked -- generate reference \
+		"$$(scripts/target-dir.sh)/doc/evermap-command.md"
 
 deny:
 	@scripts/cargo-deny.sh check --hide-inclusion-graph licenses bans sources

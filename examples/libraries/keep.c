@@ -3,7 +3,7 @@
  *
  *     PROGRAM parse FILE [QUESTION]          parse into ordinary memory, for comparison
  *     PROGRAM build STORE FILE [wait]        parse into an object and commit it; and stay until the
- *                                            input ends, for `evermap audit`
+ *                                            input ends, for `evermap store audit`
  *     PROGRAM walk STORE [QUESTION]          open the object read-only and walk it
  *     PROGRAM find STORE QUESTION            open the object read-only and only ask
  *     PROGRAM walk-writable STORE            the same, in memory that the library may store to
@@ -205,7 +205,7 @@ static void walk(const char *path, em_mode mode, const char *question) {
     print_found(tree, question);
 }
 
-/* Until the end of the input: `evermap audit` can name what foreign pointers lead to as long as the
+/* Until the end of the input: `evermap store audit` can name what foreign pointers lead to as long as the
  * process lives that put them there. */
 static void wait_for_audit(void) {
     fflush(stdout);

@@ -334,7 +334,7 @@ typedef struct em_object_info {
 typedef struct em_finding {
     size_t size;          /**< sizeof(em_finding) of the library */
     uint32_t severity;    /**< an em_severity */
-    uint32_t repairable;  /**< not zero: `evermap check --repair` can repair it */
+    uint32_t repairable;  /**< not zero: `evermap store check --repair` can repair it */
     const char *file;     /**< path of the file, relative to the store's directory */
     const char *object;   /**< the object's name, NULL if unknown */
     const char *what;     /**< the affected part of the file */

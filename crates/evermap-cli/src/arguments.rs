@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Command, FromArgMatches, Parser, Subcommand};
+use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use etcetera::BaseStrategy;
 
 use crate::failure::Failure;
+use crate::help;
 use crate::verbs::{
-    Audit, Backup, Bench, Check, Completions, Copy, Demo, Export, Import, Info, Lane, Load, Ls,
-    Map, Mv, Parse, Query, Rebase, ReceiveFile, Restore, Rm, Sandbox, SendFile, Stats,
+    Bench, Completions, Copy, Demo, Generate, Info, Lane, Load, Ls, Mv, Parse, Query, ReceiveFile,
+    Rm, Sandbox, SendFile, Store, StoreVerb,
 };
 
 #[cfg(feature = "view")]
@@ -18,31 +19,11 @@ use crate::verbs::{Prefetch, Render, View};
 /// Environment variable that names the store if `--store` is not given.
 const STORE_VARIABLE: &str = "EVERMAP_STORE";
 
-/// Text after the options of `--help`. `docs/cli.md` has the same table.
-const EXIT_CODES: &str = "\
-Exit codes:
-   0  success; also if the reader closes the pipe early (`| head`)
-   1  query: nothing matched
-   2  wrong usage: arguments, selector or name
-   3  store, object, file or process not found
-   4  in use by another process; also addresses
-   5  damaged, not an Evermap file, newer format, or wrong type
-   6  not permitted, or read-only
-   7  out of disk space, memory or store addresses; a limit (`ulimit`)
-   8  a document, policy, rules file or trace cannot be parsed
-   9  the name is taken
-  10  other errors
-  11  a page cannot be fetched or laid out
-  12  the source changed during a copy, or the copy differs; also `--stale fail`
-  13  connection broken, or the other end speaks another protocol
-  14  lane check: no lane with `SCHED_FIFO` is possible
- 130  interrupted";
-
 /// Adds the arguments of a verb to its command.
 type AugmentArgs = fn(Command) -> Command;
 
 /// Verbs that scripts start often. They are parsed without the arguments of the other verbs, because
-/// building the arguments of all 25 verbs took a quarter of all instructions of `copy`.
+/// building the arguments of all verbs took a quarter of all instructions of `copy`.
 const QUICK: [(&str, AugmentArgs); 6] = [
     ("parse", Parse::augment_args),
     ("query", Query::augment_args),
@@ -52,13 +33,10 @@ const QUICK: [(&str, AugmentArgs); 6] = [
     ("receive", ReceiveFile::augment_args),
 ];
 
-/// Store data in a form that later processes map and open in microseconds
-///
-/// `parse` and `query` work with HTML and XML documents. The other verbs manage the store, copy
-/// files, and run programs.
+/// The command line. [`Arguments::full_command`] completes its help.
 #[derive(Debug, Parser)]
 #[command(name = "evermap", version, max_term_width = 100)]
-#[command(after_help = EXIT_CODES)]
+#[command(about = help::ABOUT, long_about = None, after_help = help::EXIT_CODES)]
 pub struct Arguments {
     #[command(flatten)]
     pub common: Common,
@@ -85,17 +63,12 @@ pub enum Verb {
     Query(Query),
     Ls(Ls),
     Info(Info),
-    Map(Map),
-    Stats(Stats),
-    Rm(Rm),
     Mv(Mv),
-    Check(Check),
-    Audit(Audit),
-    Backup(Backup),
-    Restore(Restore),
-    Export(Export),
-    Import(Import),
-    Rebase(Rebase),
+    Rm(Rm),
+    Store(Store),
+    /// A verb of `store` without that word, as earlier versions had it. Hidden.
+    #[command(flatten)]
+    OldSpelling(StoreVerb),
     Copy(Copy),
     Send(SendFile),
     Receive(ReceiveFile),
@@ -111,6 +84,8 @@ pub enum Verb {
     Sandbox(Sandbox),
     Demo(Demo),
     Completions(Completions),
+    #[command(hide = true)]
+    Generate(Generate),
 }
 
 impl Arguments {
@@ -118,8 +93,16 @@ impl Arguments {
     pub fn parse_line(words: &[OsString]) -> Result<Arguments, clap::Error> {
         match Self::parse_quick_verb(words) {
             Some(arguments) => Ok(arguments),
-            None => Self::try_parse_from(words),
+            None => {
+                let matches = Self::full_command().try_get_matches_from(words)?;
+                Arguments::from_arg_matches(&matches)
+            }
         }
+    }
+
+    /// Returns the command with all verbs and their help.
+    pub fn full_command() -> Command {
+        help::complete(Self::command())
     }
 
     /// Parses a valid line that begins with a verb of [`QUICK`]. Returns `None` for all other
@@ -133,19 +116,19 @@ impl Arguments {
         Arguments::from_arg_matches(&matches).ok()
     }
 
-    /// Returns the store's directory: from `--store`, else from the environment, else the user's
-    /// own.
+    /// Returns the store's directory: from `--store`, else [`default_store`].
     pub fn store(&self) -> Result<PathBuf, Failure> {
-        if let Some(directory) = &self.common.store {
-            return Ok(directory.clone());
-        }
-        if let Some(directory) = std::env::var_os(STORE_VARIABLE).filter(|value| !value.is_empty())
-        {
-            return Ok(directory.into());
-        }
-        let strategy = etcetera::base_strategy::Xdg::new().map_err(|_| Failure::NoHome)?;
-        Ok(strategy.data_dir().join("evermap").join("store"))
+        self.common.store.clone().map_or_else(default_store, Ok)
     }
+}
+
+/// Returns the directory of the store without `--store`: from the environment, else the user's own.
+pub fn default_store() -> Result<PathBuf, Failure> {
+    if let Some(directory) = std::env::var_os(STORE_VARIABLE).filter(|value| !value.is_empty()) {
+        return Ok(directory.into());
+    }
+    let strategy = etcetera::base_strategy::Xdg::new().map_err(|_| Failure::NoHome)?;
+    Ok(strategy.data_dir().join("evermap").join("store"))
 }
 
 #[cfg(test)]
@@ -154,6 +137,12 @@ mod tests {
 
     fn words(line: &str) -> Vec<OsString> {
         line.split_whitespace().map(OsString::from).collect()
+    }
+
+    /// Parses a line with all verbs.
+    fn every_verb(line: &str) -> Result<Arguments, clap::Error> {
+        let matches = Arguments::full_command().try_get_matches_from(words(line))?;
+        Arguments::from_arg_matches(&matches)
     }
 
     #[test]
@@ -169,7 +158,7 @@ mod tests {
         ];
         for line in lines {
             let quick = Arguments::parse_quick_verb(&words(line));
-            let usual = Arguments::try_parse_from(words(line)).unwrap();
+            let usual = every_verb(line).unwrap();
             assert_eq!(format!("{:?}", quick.unwrap()), format!("{usual:?}"), "{line}");
         }
         for (name, _) in QUICK {

@@ -46,7 +46,7 @@ pub enum Failure {
     )]
     NoProcess { id: u32 },
     /// `restore` cannot read its source as a backup.
-    #[error("no backup at {}: {why}; name a directory that `evermap backup DEST` made", path.display())]
+    #[error("no backup at {}: {why}; name a directory that `evermap store backup DEST` made", path.display())]
     NoBackup { path: PathBuf, why: String },
     #[error("cannot parse {}: {source}", path.display())]
     Parse { path: PathBuf, source: Box<ParseError> },
@@ -82,7 +82,7 @@ pub enum Failure {
     Stale { name: String, what: String, is_there: bool },
     /// `mv` of a guest object.
     #[error(
-        "cannot rename `{name}`: it is a guest object, and the guest finds it and its rights by this name; to copy it, copy the store with `evermap backup`"
+        "cannot rename `{name}`: it is a guest object, and the guest finds it and its rights by this name; to copy it, copy the store with `evermap store backup`"
     )]
     GuestName { name: String },
     /// `copy` of a directory onto a file.
@@ -573,7 +573,7 @@ fn is_object_file(path: &Path) -> bool {
 fn store_message(error: &Error) -> String {
     match error {
         Error::NoStore { path, why } => format!(
-            "no store at {}: {why}; make one with `evermap parse FILE` (or `import`, `restore`), or name another with `--store` or EVERMAP_STORE",
+            "no store at {}: {why}; make one with `evermap parse FILE` (or `evermap store import`, `evermap store restore`), or name another with `--store` or EVERMAP_STORE",
             path.display()
         ),
         Error::NotFound { store, object } => format!(
@@ -599,7 +599,7 @@ fn store_message(error: &Error) -> String {
             store.display()
         ),
         Error::OtherBuild { object, recorded, found } => format!(
-            "object `{object}` has pointers into {recorded}, and this process has {found}; open it with the program that made it, or inspect it with `evermap check` and `evermap map`"
+            "object `{object}` has pointers into {recorded}, and this process has {found}; open it with the program that made it, or inspect it with `evermap store check` and `evermap store map`"
         ),
         other => other.to_string(),
     }

@@ -9,7 +9,10 @@
 
 mod absent;
 mod arguments;
+mod comparison;
+mod completion;
 mod failure;
+mod help;
 mod kinds;
 mod limits;
 mod memory;
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
 
 fn command() -> ExitCode {
     memory::ensure_stack_space();
+    completion::answer_shell();
     evermap_transfer::errors_for_size_limits();
     let words: Vec<_> = std::env::args_os().collect();
     let arguments = match Arguments::parse_line(&words) {
@@ -61,17 +65,10 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Verb::Query(query) => query.run(&arguments.store()?),
         Verb::Ls(ls) => ls.run(&arguments.store()?),
         Verb::Info(info) => info.run(&arguments.store()?),
-        Verb::Map(map) => map.run(&arguments.store()?),
-        Verb::Stats(stats) => stats.run(&arguments.store()?),
         Verb::Rm(rm) => rm.run(&arguments.store()?),
         Verb::Mv(mv) => mv.run(&arguments.store()?),
-        Verb::Check(check) => check.run(&arguments.store()?),
-        Verb::Backup(backup) => backup.run(&arguments.store()?),
-        Verb::Restore(restore) => restore.run(&arguments.store()?),
-        Verb::Audit(audit) => audit.run(&arguments.store()?),
-        Verb::Export(export) => export.run(&arguments.store()?),
-        Verb::Import(import) => import.run(&arguments.store()?),
-        Verb::Rebase(rebase) => rebase.run(&arguments.store()?),
+        Verb::Store(store) => store.verb.run(&arguments.store()?),
+        Verb::OldSpelling(verb) => verb.run(&arguments.store()?),
         #[cfg(feature = "view")]
         Verb::View(view) => view.run(&arguments.store()?),
         #[cfg(feature = "view")]
@@ -87,5 +84,6 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Verb::Bench(bench) => bench.run(),
         Verb::Demo(demo) => demo.run(),
         Verb::Completions(completions) => completions.run(),
+        Verb::Generate(generate) => generate.run(),
     }
 }

@@ -136,24 +136,13 @@ pub fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// Formats a time as `2026-01-31T23:59:59Z`.
+/// Formats a time as `2026-01-31T23:59:59Z`. Times before 1970 and after 9999 become the nearest
+/// one that it can format.
 pub fn utc(time: SystemTime) -> String {
+    const END_OF_9999_S: u64 = 253_402_300_799;
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let (days, second) = ((seconds / 86_400) as i64, seconds % 86_400);
-    // Civil date from days, with years that begin in March, so that a leap day is the last day.
-    // https://howardhinnant.github.io/date_algorithms.html#civil_from_days
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12 + 1;
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let time = UNIX_EPOCH + Duration::from_secs(seconds.min(END_OF_9999_S));
+    humantime::format_rfc3339_seconds(time).to_string()
 }
 
 /// Logs the library's trace events to stderr: its steps at 1, its system calls at 2.
@@ -183,6 +172,7 @@ mod tests {
         assert_eq!(at(1_709_251_199), "2024-02-29T23:59:59Z");
         assert_eq!(at(1_735_689_599), "2024-12-31T23:59:59Z");
         assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00Z");
+        assert_eq!(at(1 << 60), "9999-12-31T23:59:59Z");
     }
 
     #[test]

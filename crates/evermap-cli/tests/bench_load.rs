@@ -25,6 +25,7 @@ fn bench_load_compares_the_methods_and_does_not_change_the_file() {
         "takeover-on-demand",
         "automatic = ",
         "which finished first",
+        " times faster than ",
     ] {
         assert!(stdout.contains(part), "{part}: {stdout}");
     }
@@ -86,4 +87,27 @@ fn bench_load_names_the_methods_that_cannot_load_and_the_reasons() {
     assert!(ran.code != 0 && ran.err.contains("check the name"), "{ran:?}");
     place.file("empty", "");
     assert!(place.ok(&["bench", "load", "empty", "--rounds", "1"]).contains("read"));
+}
+
+#[test]
+fn benchmarks_export_their_times_and_end_with_a_sentence() {
+    let (place, _) = place();
+    let exports = ["--export-json", "t.json", "--export-markdown", "t.md", "--export-csv", "t.csv"];
+    let call = ["bench", "load", "data", "--rounds", "2", "--methods", "read,read-huge"];
+    let stdout = place.ok(&[&call[..], &exports].concat());
+    let last = stdout.lines().last().unwrap();
+    assert!(last.contains(" ran ") && last.contains(" times faster than "), "{stdout}");
+    let read = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
+    let times: serde_json::Value = serde_json::from_str(&read("t.json")).unwrap();
+    let names: Vec<_> =
+        times.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["automatic", "read", "read-huge"]);
+    assert!(times[0]["median_s"].as_f64() > Some(0.0) && times[0]["rounds"] == 2, "{times}");
+    assert_eq!((read("t.md").lines().count(), read("t.csv").lines().count()), (5, 4));
+    // An unwritable file is an error before the measurement.
+    place.fails(3, "no/t.csv", &[&call[..], &["--export-csv", "no/t.csv"]].concat());
+    let sizes = ["bench", "transfer", "--sizes", "4K,8K", "--engines", "read-write,sendfile"];
+    let stdout = place.ok(&sizes);
+    let compared = stdout.lines().filter(|line| line.contains(" times faster than ")).count();
+    assert_eq!(compared, 2, "{stdout}");
 }

@@ -54,8 +54,9 @@ fn a_verb_of_a_missing_feature_is_2_and_the_message_says_how_to_build_it() {
     // A word that is not a verb of any build is an unknown subcommand.
     place.fails(2, "unrecognized subcommand 'run'", &["run", "APP.wasm"]);
     place.fails(2, "unrecognized subcommand 'view'", &["sandbox", "view"]);
-    let completions = place.ok(&["completions", "bash"]);
+    let completions = place.completions("bash", &["sandbox", ""]);
     assert_eq!(completions.contains("revoke"), cfg!(feature = "sandbox"));
+    let completions = place.completions("bash", &["pre"]);
     assert_eq!(completions.contains("prefetch"), cfg!(feature = "view"));
     // The help lists only verbs of this build.
     let help = place.ok(&["--help"]) + &place.ok(&["sandbox", "--help"]);
@@ -351,7 +352,7 @@ fn messages_about_a_damaged_catalog_name_the_repair_and_it_works() {
             }
             let ran = place.run(arguments);
             if ran.code != 0 {
-                ran.failed(5, "`evermap check --repair`");
+                ran.failed(5, "`evermap store check --repair`");
                 assert!(!ran.err.contains("parse --force"), "{ran:?}");
                 stopped += 1;
             }

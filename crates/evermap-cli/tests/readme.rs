@@ -38,75 +38,123 @@ fn the_example_continues_from_the_last_run() {
     assert_eq!(second.out, "2 to\n2 be\n1 or\n1 not\n", "{second:?}");
 }
 
-/// The command's reference has every verb and option, and the exit codes of `--help`.
-#[test]
-fn the_reference_of_the_command_is_complete() {
-    let reference = std::fs::read_to_string(project().join("docs/cli.md")).unwrap();
-    let place = Place::new();
-    let has_options = |verb: &str| {
-        let words: Vec<&str> = verb.split(' ').chain(["-h"]).collect();
-        let help = place.ok(&words);
-        for option in help.split_whitespace().filter(|word| word.starts_with("--")) {
-            let option = option.trim_end_matches(['.', ',', ':', '\'', ')', ']', '`']);
-            let option = option.split_once("[=").map_or(option, |(name, _)| name);
-            assert!(reference.contains(option), "{option} of {verb}");
-        }
+/// Verbs without subcommands that every build has.
+const VERBS: [&str; 44] = [
+    "parse",
+    "query",
+    "ls",
+    "info",
+    "mv",
+    "rm",
+    "store check",
+    "store audit",
+    "store backup",
+    "store restore",
+    "store export",
+    "store import",
+    "store rebase",
+    "store map",
+    "store stats",
+    "copy",
+    "send",
+    "receive",
+    "bench transfer",
+    "bench load",
+    "load probe",
+    "load run",
+    "lane bench",
+    "lane check",
+    "lane observe",
+    "lane place plan",
+    "lane place apply",
+    "lane place back",
+    "lane place verify",
+    "lane play",
+    "lane run",
+    "lane simulate fit",
+    "lane simulate profile",
+    "lane simulate reproduce",
+    "lane simulate run",
+    "lane simulate sweep",
+    "lane status",
+    "lane trace record",
+    "lane trace import",
+    "lane trace stat",
+    "lane undo",
+    "sandbox exec",
+    "demo",
+    "completions",
+];
+
+/// Returns the options in a text, without values and punctuation.
+fn options(text: &str) -> Vec<&str> {
+    let words = text.split(|c: char| c.is_whitespace() || "`|[]()=,.:'*".contains(c));
+    let is_option = |word: &&str| {
+        word.strip_prefix("--")
+            .is_some_and(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
     };
-    for verb in [
-        "parse",
-        "query",
-        "ls",
-        "info",
-        "map",
-        "stats",
-        "audit",
-        "rebase",
-        "export",
-        "import",
-        "rm",
-        "mv",
-        "check",
-        "backup",
-        "restore",
-        "audit",
-        "map",
-        "stats",
-        "export",
-        "import",
-        "rebase",
-        "send",
-        "receive",
-        "sandbox exec",
-        "lane check",
-        "lane observe",
-        "lane run",
-        "lane status",
-        "lane undo",
-        "lane place",
-        "lane play",
-        "lane bench",
-        "lane trace",
-        "lane simulate",
-        "demo",
-        "completions",
-    ] {
-        assert!(reference.contains(&format!("## `evermap {verb}")), "{verb}");
-        has_options(verb);
+    words.filter(is_option).collect()
+}
+
+/// The generated reference has each verb with its options, and there is a manual page of each.
+#[test]
+fn the_generated_reference_and_manual_have_all_verbs_and_options() {
+    let place = Place::new();
+    place.ok(&["generate", "reference", "reference.md"]);
+    place.ok(&["generate", "man", "man"]);
+    let reference = std::fs::read_to_string(place.path("reference.md")).unwrap();
+    for verb in VERBS {
+        let heading = format!("\n## evermap {verb}\n");
+        let section = reference.split_once(&heading).map(|(_, section)| section);
+        let section = section.unwrap_or_else(|| panic!("{verb} is not in the reference"));
+        let section = section.split("\n## ").next().unwrap();
+        let page = place.path("man").join(format!("evermap-{}.1", verb.replace(' ', "-")));
+        let page = std::fs::read_to_string(&page).unwrap().replace("\\-", "-");
+        let help = place.ok(&[&verb.split(' ').collect::<Vec<_>>()[..], &["-h"]].concat());
+        let (_, below) = help.split_once("Options:").unwrap();
+        let shown = options(below.split("Example").next().unwrap());
+        assert!(!shown.is_empty(), "{verb}: {help}");
+        for option in shown.iter().filter(|option| !["--help", "--version"].contains(option)) {
+            assert!(section.contains(option), "{option} of {verb} is not in the reference");
+            assert!(page.contains(option), "{option} of {verb} is not in the manual");
+        }
     }
-    // Subcommands that share a section.
-    for (verb, parts) in [
-        ("lane place", &["plan", "apply", "back", "verify"][..]),
-        ("lane trace", &["record", "import", "stat"]),
-        ("lane simulate", &["run", "sweep", "reproduce", "fit", "profile"]),
-    ] {
-        parts.iter().for_each(|part| has_options(&format!("{verb} {part}")));
+    assert!(place.path("man/evermap.1").is_file() && !place.path("man/evermap-check.1").exists());
+}
+
+/// The page of the command names only existing verbs and options, and has the exit codes of
+/// `--help`.
+#[test]
+fn the_page_of_the_command_agrees_with_its_help() {
+    let page = std::fs::read_to_string(project().join("docs/cli.md")).unwrap();
+    let place = Place::new();
+    let helps: Vec<String> = VERBS
+        .iter()
+        .chain(&["store"])
+        .map(|verb| place.ok(&[&verb.split(' ').collect::<Vec<_>>()[..], &["--help"]].concat()))
+        .collect();
+    // Verbs and options of builds with other features.
+    let elsewhere = ["--features", "--dir", "--memory"];
+    for option in options(&page) {
+        let is_known = helps.iter().any(|help| options(help).contains(&option));
+        assert!(is_known || elsewhere.contains(&option), "docs/cli.md: {option} is no option");
+    }
+    let (_, json) = page.split_once("## JSON output").unwrap();
+    let rows = json.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|row| row.split(" | ").next().unwrap());
+    let verbs: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    assert!(verbs.len() > 20, "{verbs:?}");
+    for verb in verbs {
+        let verb = verb.trim_end_matches(" --report");
+        let is_elsewhere = ["render", "prefetch"].contains(&verb);
+        assert!(is_elsewhere || VERBS.iter().any(|known| known.starts_with(verb)), "{verb}");
     }
     let help = place.ok(&["--help"]);
     let (_, codes) = help.split_once("Exit codes:").unwrap();
     for line in codes.lines().filter(|line| !line.trim().is_empty()) {
         let (code, cause) = line.trim().split_once("  ").unwrap();
         let row = format!("| {code} | {} |", cause.replace('|', "\\|"));
-        assert!(reference.contains(&row), "{row}");
+        assert!(page.contains(&row), "{row}");
     }
 }
 

@@ -30,12 +30,17 @@ fn verbs() -> BTreeSet<Vec<String>> {
         let mut words: Vec<&str> = verb.iter().map(String::as_str).collect();
         words.push("-h");
         let help = place.ok(&words);
-        let below = help.split_once("\nCommands:\n").map(|(_, below)| below);
-        match below {
+        // The command's own help has groups of verbs, each with its heading, before the options.
+        let listed = match verb.is_empty() {
+            true => help.split_once("\nOptions:\n").map(|(above, _)| above),
+            false => help.split_once("\nCommands:\n").map(|(_, below)| below),
+        };
+        match listed {
             None => drop(found.insert(verb)),
-            Some(below) => {
-                let lines = below.lines().take_while(|line| line.starts_with("  "));
-                let names = lines.filter(|line| !line.starts_with("   "));
+            Some(listed) => {
+                let is_whole = verb.is_empty();
+                let lines = listed.lines().take_while(|line| is_whole || line.starts_with("  "));
+                let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
                 let names = names.filter_map(|line| line.split_whitespace().next());
                 for name in names.filter(|name| *name != "help") {
                     queue.push(verb.iter().cloned().chain([name.to_string()]).collect());
@@ -43,6 +48,7 @@ fn verbs() -> BTreeSet<Vec<String>> {
             }
         }
     }
+    assert!(found.len() > 30, "{found:?}");
     found
 }
 

@@ -224,39 +224,82 @@ fn the_store_is_chosen_by_option_then_environment_then_home() {
 }
 
 #[test]
-fn completion_scripts_of_every_shell_contain_the_verbs() {
-    let place = Place::new();
+fn scripts_of_every_shell_complete_verbs_options_and_object_names() {
+    let place = with_documents();
+    let store = place.store();
+    let store = store.to_str().unwrap();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = place.ok(&["completions", shell]);
-        assert!(script.contains("query") && script.contains("timings"), "{shell}");
+        assert!(script.contains("EVERMAP_COMPLETE") && script.contains("evermap"), "{shell}");
+        assert!(place.completions(shell, &["qu"]).contains("query"), "{shell}");
+        assert!(place.completions(shell, &["query", "--tim"]).contains("--timings"), "{shell}");
+        let names = place.completions(shell, &["query", "--store", store, "l"]);
+        assert!(names.contains("letter.html") && names.contains("list.xml"), "{shell}: {names}");
+        let names = place.completions(shell, &["-s", store, "store", "map", "let"]);
+        assert!(names.contains("letter.html") && !names.contains("list.xml"), "{shell}: {names}");
     }
-    assert!(!place.store().exists());
+    // A missing store is no error.
+    assert_eq!(place.completions("bash", &["query", "-s", "nowhere", "l"]), "");
+    assert!(!place.path("nowhere").exists());
+}
+
+/// Runs the script in bash as Tab does.
+#[test]
+fn bash_completes_object_names_with_the_script() {
+    let place = with_documents();
+    place.file("script", place.ok(&["completions", "bash"]));
+    let programs = std::path::Path::new(env!("CARGO_BIN_EXE_evermap")).parent().unwrap();
+    let run = |words: &str, last: &str| {
+        let tab = format!(
+            "source ./script; COMP_WORDS=(evermap {words} '{last}'); \
+             COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _clap_complete_evermap evermap '{last}' ''; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        let mut bash = std::process::Command::new("bash");
+        bash.args(["--norc", "-c", &tab]).env_clear().env("HOME", place.path(""));
+        bash.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+        bash.current_dir(place.path(""));
+        common::Ran::of(bash.output().unwrap())
+    };
+    let ran = run("query --store store", "let");
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "letter.html\n", ""));
+    let ran = run("info --store = store", "");
+    assert_eq!(ran.out, "letter.html\nlist.xml\n", "{ran:?}");
 }
 
 #[test]
 fn help_lists_every_verb_and_every_exit_code() {
     let place = Place::new();
     let help = place.ok(&["--help"]);
-    for verb in [
-        "parse",
-        "query",
-        "ls",
-        "info",
-        "rm",
-        "mv",
-        "check",
-        "backup",
-        "restore",
-        "demo",
-        "completions",
-    ] {
+    let store = place.ok(&["store", "--help"]);
+    let own_help = |words: &[&str]| {
+        let own = place.ok(&[words, &["--help"]].concat());
+        assert!(own.contains(&format!("Usage: evermap {}", words.join(" "))), "{own}");
+    };
+    for verb in
+        ["parse", "query", "ls", "info", "rm", "mv", "store", "copy", "lane", "demo", "completions"]
+    {
         assert!(help.contains(&format!("\n  {verb} ")), "{verb} is not in {help}");
-        let own = place.ok(&[verb, "--help"]);
-        assert!(own.contains("Usage: evermap"), "{own}");
+        own_help(&[verb]);
+    }
+    for verb in
+        ["check", "audit", "backup", "restore", "export", "import", "rebase", "map", "stats"]
+    {
+        assert!(store.contains(&format!("\n  {verb} ")), "{verb} is not in {store}");
+        own_help(&["store", verb]);
+        // The spelling of earlier versions is not listed.
+        assert!(!help.contains(&format!("\n  {verb} ")), "{verb} is in {help}");
+        own_help(&[verb]);
+    }
+    for heading in ["Documents:", "Stores:", "Files:", "Programs:", "Sandboxes:", "Options:"] {
+        assert!(help.contains(&format!("\n{heading}\n")), "{heading} is not in {help}");
     }
     for code in 0..=10 {
         assert!(help.contains(&format!("\n  {code:2}  ")), "{code} is not in {help}");
     }
+    let plain = common::Ran::of(place.bare(&[]).output().unwrap());
+    assert_eq!((plain.code, plain.err.as_str()), (2, help.as_str()));
+    assert_eq!(place.ok(&["-h"]), help);
     assert!(place.ok(&["--version"]).starts_with("evermap "));
 }
 
@@ -294,8 +337,16 @@ fn demo_measures_documents_in_new_processes_and_leaves_nothing() {
         shown.code == 0 && shown.out.contains("PROCESS") && shown.out.contains("own.xml"),
         "{shown:?}"
     );
+    // Small documents can be parsed faster than a store is opened.
+    let last = shown.out.lines().last().unwrap();
+    assert!(last.contains("parsing") && last.contains(" times faster than "), "{shown:?}");
     assert_eq!(std::fs::read_dir(place.path("tmp")).unwrap().count(), 0);
     assert!(!place.store().exists());
+    // Without a directory of pages, it measures those that are part of the program.
+    let built_in = json_lines(&place.ok(&["demo", "--json", "--export-csv", "times.csv"]));
+    assert_eq!(built_in.len(), 2);
+    let times = std::fs::read_to_string(place.path("times.csv")).unwrap();
+    assert!(times.contains("outline.html,parsing,") && times.lines().count() == 5, "{times}");
     place.fails(2, "no example pages", &["demo", "--pages", "nowhere"]);
     place.fails(3, "nothing.html", &["demo", "--pages", "pages", "nothing.html"]);
 }

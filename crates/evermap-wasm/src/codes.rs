@@ -165,7 +165,7 @@ fn kind_of(error: &StoreError) -> String {
         }
         _ => "the operation failed on the host".to_string(),
     };
-    format!("{what}; run `evermap check` on the host to check the store")
+    format!("{what}; run `evermap store check` on the host to check the store")
 }
 
 #[cfg(test)]

@@ -478,7 +478,7 @@ fn is_of_catalog(path: &std::path::Path) -> bool {
 fn if_foreign(path: &std::path::Path) -> &'static str {
     match is_of_catalog(path) {
         true => {
-            "name the right store, or let `evermap check --repair` rebuild the catalog from the object files"
+            "name the right store, or let `evermap store check --repair` rebuild the catalog from the object files"
         }
         false => "name the right file, or restore it from a backup",
     }
@@ -488,9 +488,9 @@ fn if_foreign(path: &std::path::Path) -> &'static str {
 fn if_damaged(path: &std::path::Path) -> &'static str {
     match is_of_catalog(path) {
         true => {
-            "`evermap check --repair` rebuilds the catalog from the object files; or restore the store from a backup"
+            "`evermap store check --repair` rebuilds the catalog from the object files; or restore the store from a backup"
         }
-        false => "restore it from a backup, or see what `evermap check` can repair",
+        false => "restore it from a backup, or see what `evermap store check` can repair",
     }
 }
 

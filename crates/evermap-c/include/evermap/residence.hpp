@@ -5,7 +5,7 @@
  * Other processes read an object, and their code, static data and heap are elsewhere. Types that
  * hold such addresses by nature are refused here, also as one of the first twelve members of a
  * class without constructors. A header cannot see the members of other classes: the commit checks
- * the values (`em_foreign_pointers`), and so does `evermap audit`.
+ * the values (`em_foreign_pointers`), and so does `evermap store audit`.
  */
 #ifndef EVERMAP_RESIDENCE_HPP
 #define EVERMAP_RESIDENCE_HPP

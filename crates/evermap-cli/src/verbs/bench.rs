@@ -11,6 +11,7 @@ use evermap_transfer::engines::EngineKind;
 use evermap_transfer::{Measure, Measurement};
 
 use super::copy::engine;
+use crate::comparison::{self, Export, Figure, Times};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
@@ -31,6 +32,10 @@ enum Benchmark {
 ///
 /// Uses unnamed temporary files. Times are from opening to closing, in this process.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap bench transfer /mnt/backup --sizes 64K,16M
+  evermap bench transfer --cold --sync --engines splice,uring-direct")]
 struct Transfer {
     /// Directory of the source files, and of the copies without --into
     #[arg(value_name = "DIR", default_value = ".")]
@@ -56,6 +61,8 @@ struct Transfer {
     /// Print all rounds as one JSON list
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    export: Export,
 }
 
 /// Parses the size of a file to measure, in bytes.
@@ -77,6 +84,7 @@ impl Bench {
 
 impl Transfer {
     fn run(&self) -> Result<(), Failure> {
+        self.export.check()?;
         let mut measure = Measure::new(&self.directory)
             .sizes(self.sizes.iter().copied())
             .rounds(self.rounds.into())
@@ -89,12 +97,23 @@ impl Transfer {
             measure = measure.engines(self.engines.iter().copied());
         }
         let cells = measure.run()?;
+        let times = cells.iter().filter_map(|cell| {
+            let size = output::bytes(cell.size_bytes);
+            Times::of(&size, cell.engine.name(), cell.wall_s.clone())
+        });
+        let times: Vec<Times> = times.collect();
         let mut output = Output::new();
         match self.json {
             true => output.json(&cells)?,
-            false => self.table(&cells, &mut output)?,
+            false => {
+                self.table(&cells, &mut output)?;
+                let baseline = EngineKind::ReadWrite.name();
+                let sentences = comparison::sentences(&times, baseline, Figure::Median);
+                sentences.iter().try_for_each(|sentence| output.line(sentence))?;
+            }
         }
-        output.finish()
+        output.finish()?;
+        self.export.write(&times)
     }
 
     fn table(&self, cells: &[Measurement], output: &mut Output) -> Result<(), Failure> {

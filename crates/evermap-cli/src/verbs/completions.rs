@@ -1,25 +1,28 @@
 //! `evermap completions`: prints the completion script of a shell.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::arguments::Arguments;
+use crate::completion;
 use crate::failure::Failure;
 use crate::output::Output;
 
 /// Print the completion script for a shell
 ///
-/// For bash: evermap completions bash > ~/.local/share/bash-completion/completions/evermap
+/// The script asks this command on each Tab, so it completes the names of stored objects as well.
+/// Generate it again after an update of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap completions bash > ~/.local/share/bash-completion/completions/evermap
+  evermap completions zsh > ~/.zfunc/_evermap
+  evermap completions fish > ~/.config/fish/completions/evermap.fish")]
 pub struct Completions {
     shell: Shell,
 }
 
 impl Completions {
     pub fn run(&self) -> Result<(), Failure> {
-        // `generate` panics if it cannot write, so it writes to memory.
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "evermap", &mut script);
+        let script = completion::script(&self.shell.to_string())?;
         let mut output = Output::new();
         output.raw().write_all(&script)?;
         output.finish()

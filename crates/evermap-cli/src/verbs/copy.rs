@@ -27,6 +27,10 @@ use crate::progress::Progress;
 #[command(
     override_usage = "evermap copy [OPTIONS] <SOURCE>... <DEST>\n       evermap copy --clean <DIR>"
 )]
+#[command(after_help = "\
+Examples:
+  evermap copy disk.img /mnt/backup --durability full --verify
+  evermap copy photos /mnt/backup --explain")]
 pub struct Copy {
     /// Files or directories to copy, then the target: a name, or a directory to copy into.
     /// `SOURCE/.` means the contents of SOURCE

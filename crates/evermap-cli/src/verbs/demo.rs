@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::parse::Report;
 use super::query::Timings;
+use crate::comparison::{self, Export, Figure, Times};
 use crate::failure::{Failure, io_exit_code};
 use crate::output::{self, Output};
 
@@ -31,6 +32,18 @@ const QUERIES: [(&str, &str); 6] = [
     (".xml", ":root > *"),
 ];
 
+/// Names of the compared subjects.
+const SUBJECTS: [&str; 2] = ["parsing", "opening and querying"];
+
+/// Directory of the example documents in the project's directory.
+const PAGES: &str = "examples/pages";
+
+/// Documents for an installed command, which has no such directory.
+const BUILT_IN: [(&str, &[u8]); 2] = [
+    ("article.html", include_bytes!("../../../../examples/pages/article.html")),
+    ("outline.html", include_bytes!("../../../../examples/pages/outline.html")),
+];
+
 const EXPLANATION: &str = "\
 Each document is parsed and stored by one process, then opened and queried by new processes.
 PARSE is the time from bytes in memory to a tree that can be queried. A program without Evermap
@@ -41,15 +54,22 @@ process. The page cache is warm.";
 
 /// Measure how much faster reopening is than parsing on this machine
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap demo
+  evermap demo page.html feed.xml")]
 pub struct Demo {
     /// Your own documents, measured after the example documents
     docs: Vec<PathBuf>,
-    /// Directory of the example documents
-    #[arg(long, value_name = "DIR", default_value = "examples/pages")]
-    pages: PathBuf,
+    /// Directory of the example documents [default: examples/pages, or else two pages that are part
+    /// of this program]
+    #[arg(long, value_name = "DIR")]
+    pages: Option<PathBuf>,
     /// Print one JSON object per line for each document
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    export: Export,
 }
 
 /// Measurements of one document.
@@ -66,12 +86,16 @@ struct Measured {
     open_us: f64,
     query_us: f64,
     process_ms: f64,
+    /// Times of parsing, then of opening and querying.
+    #[serde(skip)]
+    times: [Times; 2],
 }
 
 impl Demo {
     pub fn run(&self) -> Result<(), Failure> {
-        let documents = self.documents()?;
+        self.export.check()?;
         let bench = Bench::new()?;
+        let documents = self.documents(bench.directory.path())?;
         let mut measured = Vec::new();
         for (at, path) in documents.iter().enumerate() {
             // Documents are named by numbers, because two may have the same file name.
@@ -82,13 +106,17 @@ impl Demo {
             true => measured.iter().try_for_each(|one| output.json(one))?,
             false => show(&measured, &mut output)?,
         }
-        output.finish()
+        output.finish()?;
+        let times: Vec<Times> = measured.into_iter().flat_map(|one| one.times).collect();
+        self.export.write(&times)
     }
 
-    /// Returns the example pages by size, then the user's own documents.
-    fn documents(&self) -> Result<Vec<PathBuf>, Failure> {
+    /// Returns the example pages by size, then the user's own documents. Writes the built-in pages to
+    /// `directory` if there are no others.
+    fn documents(&self, directory: &Path) -> Result<Vec<PathBuf>, Failure> {
         let mut pages = Vec::new();
-        match std::fs::read_dir(&self.pages) {
+        let folder = self.pages.as_deref().unwrap_or(Path::new(PAGES));
+        match std::fs::read_dir(folder) {
             Ok(entries) => {
                 for entry in entries.flatten() {
                     let path = entry.path();
@@ -99,10 +127,18 @@ impl Demo {
                 }
             }
             Err(_) if !self.docs.is_empty() => {}
+            Err(_) if self.pages.is_none() => {
+                for (name, bytes) in BUILT_IN {
+                    let path = directory.join(name);
+                    std::fs::write(&path, bytes)
+                        .map_err(|source| Failure::Target { path: path.clone(), source })?;
+                    pages.push((bytes.len() as u64, path));
+                }
+            }
             Err(error) => {
                 return Err(Failure::Usage(format!(
-                    "no example pages at {}: {error}; run in the project's directory, or name documents to measure",
-                    self.pages.display()
+                    "no example pages at {}: {error}; leave `--pages` out, or name documents to measure",
+                    folder.display()
                 )));
             }
         }
@@ -112,6 +148,17 @@ impl Demo {
         let all = pages.into_iter().map(|(_, path)| path).chain(own);
         Ok(all.filter(|path| seen.insert(path.clone())).collect())
     }
+}
+
+/// Returns the sentence at the end, which compares the sums of the table over all documents.
+fn summary(measured: &[Measured]) -> Option<String> {
+    let parsing_ms: f64 = measured.iter().map(|one| one.parse_ms).sum();
+    let ready_us: f64 = measured.iter().map(|one| one.open_us + one.query_us).sum();
+    let times = [
+        Times::of("", SUBJECTS[0], vec![parsing_ms / 1e3])?,
+        Times::of("", SUBJECTS[1], vec![ready_us / 1e6])?,
+    ];
+    comparison::sentences(&times, SUBJECTS[0], Figure::Median).pop()
 }
 
 fn failed(what: &str, error: std::io::Error) -> Failure {
@@ -149,6 +196,15 @@ impl Bench {
             let query = ["query", "--count", "--timings", name, selector];
             queries.push(self.run::<Timings>(&query, &[])?);
         }
+        let document = output::plain(&file);
+        let parse_s = parses.iter().map(|report| report.parse_ms / 1e3).collect();
+        let ready = |timings: &Timings| (timings.open_us + timings.query_us) / 1e6;
+        let ready_s = queries.iter().map(|(timings, _)| ready(timings)).collect();
+        let times = [(SUBJECTS[0], parse_s), (SUBJECTS[1], ready_s)];
+        let times = times.map(|(name, seconds)| Times::of(&document, name, seconds));
+        let [Some(parsing), Some(querying)] = times else {
+            return Err(Failure::Usage("nothing was measured".to_string()));
+        };
         Ok(Measured {
             selector,
             matches: queries[0].0.matches,
@@ -160,7 +216,8 @@ impl Bench {
             open_us: median(queries.iter().map(|(timings, _)| timings.open_us)),
             query_us: median(queries.iter().map(|(timings, _)| timings.query_us)),
             process_ms: median(queries.iter().map(|(_, whole)| output::milliseconds(*whole))),
-            document: output::plain(&file),
+            document,
+            times: [parsing, querying],
         })
     }
 
@@ -210,11 +267,8 @@ fn times(ratio: f64) -> String {
     format!("{ratio:.decimals$} x")
 }
 
-/// Returns the median. The number of values is always odd here.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    evermap_trace::quantile(&values, 0.5).unwrap_or(f64::NAN)
+    comparison::median(&mut values.collect::<Vec<f64>>()).unwrap_or(f64::NAN)
 }
 
 fn show(measured: &[Measured], output: &mut Output) -> Result<(), Failure> {
@@ -255,5 +309,6 @@ fn show(measured: &[Measured], output: &mut Output) -> Result<(), Failure> {
         let noun = if one.matches == 1 { "match" } else { "matches" };
         output.line(&format!("  {document}: {selector}  ({matches} {noun})"))?;
     }
-    Ok(())
+    output.line("")?;
+    summary(measured).iter().try_for_each(|sentence| output.line(sentence))
 }

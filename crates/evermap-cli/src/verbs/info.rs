@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use clap_complete::ArgValueCompleter;
 use evermap::{Error, ObjectInfo, Store};
 use evermap_dom::Document;
 use serde::Serialize;
 
 use super::ls::{kind_name, stamp};
+use crate::completion::objects;
 use crate::failure::Failure;
 use crate::names;
 use crate::output::{self, Output};
@@ -14,8 +16,12 @@ use crate::stale::SourceState;
 
 /// Show the properties of an object
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap info page.html")]
 pub struct Info {
     /// Name of the object; `evermap ls` lists the names
+    #[arg(add = ArgValueCompleter::new(objects))]
     name: String,
     /// Print one JSON object
     #[arg(long)]

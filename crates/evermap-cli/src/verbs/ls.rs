@@ -13,6 +13,10 @@ use crate::output::{self, Output};
 
 /// List the objects in the store, by name
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap ls --long
+  evermap ls --json --store ~/pages")]
 pub struct Ls {
     /// Show also type, nodes, sizes and time of storing
     #[arg(long, short)]

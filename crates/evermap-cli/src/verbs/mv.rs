@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use clap_complete::ArgValueCompleter;
 use evermap::Store;
 
+use crate::completion::objects;
 use crate::failure::Failure;
 use crate::names;
 
@@ -12,8 +14,12 @@ use crate::names;
 /// Processes that have the object open are not affected. An existing object is not replaced. Guest
 /// objects cannot be renamed, because a guest finds its object by the name.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap mv page.html letter.html")]
 pub struct Mv {
     /// Current name
+    #[arg(add = ArgValueCompleter::new(objects))]
     from: String,
     /// New name
     to: String,

@@ -31,6 +31,10 @@ use crate::source::Input;
 /// declaration is XML, other text with tags is HTML. Other files are refused without --html or
 /// --xml.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap parse page.html feed.xml
+  curl -s https://example.org/ | evermap parse - --name example")]
 pub struct Parse {
     /// Files to parse; `-` is standard input and needs --name
     #[arg(value_name = "FILE", required = true)]

@@ -7,10 +7,12 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
+use clap_complete::ArgValueCompleter;
 use evermap::{Error, Snapshot, Store};
 use evermap_dom::{Document, Dom, NodeRef, Selector};
 use serde::Serialize;
 
+use crate::completion::objects;
 use crate::failure::Failure;
 use crate::names;
 use crate::output::Output;
@@ -24,8 +26,14 @@ use crate::stale::{self, Stale};
 /// A name without a prefix matches elements of any namespace. Declare prefixes for selectors such
 /// as `tv|programme > tv|title` with --namespace.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap query page.html 'article h2' --text
+  evermap query page.html 'a[href]' --attr href | sort -u
+  evermap query guide.xml 'tv|title' --namespace tv=urn:example:tv --first")]
 pub struct Query {
     /// Document: its name, its file's path, or the end of the name; `evermap ls` lists the names
+    #[arg(add = ArgValueCompleter::new(objects))]
     name: String,
     /// CSS selector, such as 'article h2, a[href^=http]'
     selector: String,

@@ -19,6 +19,9 @@ use crate::remote::{self, tree};
 /// failed transfer leaves nothing. Anyone who can connect can send: listen only where you trust all
 /// who can connect.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap receive 10.0.0.2:7000 /backup --keep-listening")]
 pub struct ReceiveFile {
     /// Address to listen at: HOST:PORT, [IPV6]:PORT, or unix:PATH; port 0 chooses a free one
     #[arg(value_name = "ADDRESS", required_unless_present = "stdio")]

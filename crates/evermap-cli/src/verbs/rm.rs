@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use clap_complete::ArgValueCompleter;
 use evermap::Store;
 
+use crate::completion::objects;
 use crate::failure::Failure;
 use crate::names;
 
@@ -12,9 +14,13 @@ use crate::names;
 /// Processes that have an object open keep reading it. A name that cannot be removed is reported,
 /// and the others are removed.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap rm page.html feed.xml")]
 pub struct Rm {
     /// Names of the objects, or paths of their files; `evermap ls` lists the names
     #[arg(value_name = "NAME", required = true)]
+    #[arg(add = ArgValueCompleter::new(objects))]
     names: Vec<String>,
 }
 

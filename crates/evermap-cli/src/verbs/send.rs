@@ -26,6 +26,10 @@ const ASKING: Duration = Duration::from_secs(600);
 /// directory. Other addresses are neither encrypted nor authenticated: use them within this machine
 /// or in trusted networks.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap send photos host:/backup
+  evermap send disk.img 10.0.0.2:7000 --connections 4")]
 pub struct SendFile {
     /// File to send
     #[arg(value_name = "FILE")]

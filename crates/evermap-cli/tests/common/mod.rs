@@ -91,6 +91,16 @@ impl Place {
         ran.failed(code, says);
     }
 
+    /// Returns the candidates that the completion script of a shell gets for the last of the words.
+    pub fn completions(&self, shell: &str, words: &[&str]) -> String {
+        let mut command = self.bare(&["--", "evermap"]);
+        command.args(words).env("EVERMAP_COMPLETE", shell);
+        command.env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        let ran = Ran::of(command.output().expect("the program runs"));
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{shell}: {words:?}");
+        ran.out
+    }
+
     /// Returns the output of `evermap info --json`.
     pub fn info(&self, name: &str) -> serde_json::Value {
         serde_json::from_str(&self.ok(&["info", "--json", name])).expect("info is JSON")

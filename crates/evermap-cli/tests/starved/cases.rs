@@ -68,8 +68,8 @@ pub fn prepare(place: &Path, run: impl Fn(&[&str])) {
     file("b.html", page(300, "b").as_bytes());
     file("pages/page.html", page(3, "p").as_bytes());
     run(&["parse", "a.html", "b.html"]);
-    run(&["backup", "backup"]);
-    run(&["export", "b.html", "b.object"]);
+    run(&["store", "backup", "backup"]);
+    run(&["store", "export", "b.html", "b.object"]);
     file("a.html", page(700, "new").as_bytes());
     file("new.html", page(30, "n").as_bytes());
     file("feed.xml", b"<feed><entry/></feed>");
@@ -89,17 +89,17 @@ pub const CASES: &[Case] = &[
     case(&["query"], &["a.html", "p", "--text", "--stale", "refresh"]).or_stay(),
     case(&["ls"], &["-l"]),
     case(&["info"], &["b.html"]),
-    case(&["map"], &["b.html", "--svg", "map.svg"]),
-    case(&["stats"], &["b.html", "--json"]),
+    case(&["store", "map"], &["b.html", "--svg", "map.svg"]),
+    case(&["store", "stats"], &["b.html", "--json"]),
     case(&["rm"], &["b.html"]),
     case(&["mv"], &["b.html", "c.html"]),
-    case(&["check"], &["--repair"]),
-    case(&["audit"], &["b.html"]),
-    case(&["backup"], &["other-backup"]),
-    case(&["restore"], &["backup", "--force"]),
-    case(&["export"], &["b.html", "b.object", "--force"]),
-    case(&["import"], &["b.object", "c.html"]),
-    case(&["rebase"], &[]),
+    case(&["store", "check"], &["--repair"]),
+    case(&["store", "audit"], &["b.html"]),
+    case(&["store", "backup"], &["other-backup"]),
+    case(&["store", "restore"], &["backup", "--force"]),
+    case(&["store", "export"], &["b.html", "b.object", "--force"]),
+    case(&["store", "import"], &["b.object", "c.html"]),
+    case(&["store", "rebase"], &[]),
     case(&["copy"], &["data", "b.html", "into"]),
     case(&["send"], &["data", "unix:socket"]).or(&[13]),
     case(&["receive"], &["unix:socket", "received"]).or(&[13]),

@@ -15,6 +15,7 @@ use evermap_load::{Change, Error, Latency, Loader, Method, Order};
 use serde::{Deserialize, Serialize};
 
 use super::work::{self, Run, Work};
+use crate::comparison::{self, Export, Figure, Times};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
@@ -25,6 +26,10 @@ const AUTOMATIC: &str = "automatic";
 ///
 /// Each load is a new process. The file is not changed: writes go to private copies of the pages.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap bench load model.bin
+  evermap bench load model.bin --cold --touched 10 --order random")]
 pub(super) struct Load {
     /// File to load
     #[arg(value_name = "FILE")]
@@ -56,6 +61,8 @@ pub(super) struct Load {
     /// Print all rounds as one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    export: Export,
     /// Load the file once by this method, in this process
     #[arg(long, value_name = "NAME", hide = true)]
     child: Option<String>,
@@ -105,6 +112,7 @@ impl Load {
         if let Some(name) = &self.child {
             return self.load_once(name);
         }
+        self.export.check()?;
         // Reports once if the file cannot be loaded at all.
         let (facts, _) = self.loader(AUTOMATIC).probe()?;
         let mut cells: Vec<Cell> = self.names().into_iter().map(Cell::new).collect();
@@ -119,6 +127,7 @@ impl Load {
             }
         }
         self.compare(&cells)?;
+        let times: Vec<Times> = cells.iter().filter_map(Cell::times).collect();
         let mut output = Output::new();
         match self.json {
             true => output.json(&Report {
@@ -129,9 +138,14 @@ impl Load {
                 written_percent: self.written.min(self.touched),
                 methods: &cells,
             })?,
-            false => self.table(facts.bytes, &cells, &mut output)?,
+            false => {
+                self.table(facts.bytes, &cells, &mut output)?;
+                let sentences = comparison::sentences(&times, AUTOMATIC, Figure::Median);
+                sentences.iter().try_for_each(|sentence| output.line(sentence))?;
+            }
         }
-        output.finish()
+        output.finish()?;
+        self.export.write(&times)
     }
 
     fn names(&self) -> Vec<String> {
@@ -297,13 +311,13 @@ impl Cell {
 
     fn median(&self, of: impl Fn(&Run) -> f64) -> Option<f64> {
         let mut values: Vec<f64> = self.runs.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        match values.len() {
-            0 => None,
-            length if length % 2 == 1 => Some(values[middle]),
-            _ => Some((values[middle - 1] + values[middle]) / 2.0),
-        }
+        comparison::median(&mut values)
+    }
+
+    /// Returns the times until the finish, if the method could load the file.
+    fn times(&self) -> Option<Times> {
+        let seconds = self.runs.iter().map(|run| run.finish_s).collect();
+        Times::of("", &self.name, seconds).filter(|_| self.refused.is_none())
     }
 
     fn row(&self) -> [String; 10] {

@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use evermap_lane::bench::{Ladder, Launcher, Load, Preset, Results, Rung, serve};
+use evermap_lane::bench::{Cell, Ladder, Launcher, Load, Preset, Results, Rung, serve};
 
+use crate::comparison::{self, Export, Figure, Times};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
@@ -21,11 +22,11 @@ const INTERRUPTED: u8 = 130;
 /// without it; the last column shows the cost of the lane to other programs beyond the player's own
 /// work. Ctrl-C ends it with the results of the completed turns. It leaves no files and no
 /// processes.
-///
-///     evermap lane bench --seconds 20 --rates 24,60 --hogs 4 --writers 2
-///     evermap lane bench --background 'stress-ng --cpu 4 --hdd 2' --svg plots
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "\
+Examples:
+  evermap lane bench --seconds 20 --rates 24,60 --hogs 4 --writers 2
+  evermap lane bench --background 'stress-ng --cpu 4 --hdd 2' --svg plots")]
 pub struct Bench {
     /// Duration of each turn
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
@@ -64,6 +65,8 @@ pub struct Bench {
     /// Draw completions and misses to this directory
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
+    #[command(flatten)]
+    export: Export,
     /// For the benchmark itself
     #[arg(long, hide = true)]
     child: bool,
@@ -74,6 +77,7 @@ impl Bench {
         if self.child {
             return Ok(serve()?);
         }
+        self.export.check()?;
         let ladder = self.ladder()?;
         if let Some(folder) = &self.svg {
             fs::create_dir_all(folder)
@@ -94,16 +98,22 @@ impl Bench {
             return Err(Failure::CommandEnded { code: INTERRUPTED });
         }
         // Prints the results even if the charts cannot be drawn.
-        let printed = self.print(&results);
+        let times: Vec<Times> = results.cells.iter().map(times).collect();
+        let printed = self.print(&results, &times);
         self.draw(&results)?;
+        self.export.write(&times)?;
         printed
     }
 
-    fn print(&self, results: &Results) -> Result<(), Failure> {
+    fn print(&self, results: &Results, times: &[Times]) -> Result<(), Failure> {
         let mut output = Output::new();
         match self.json {
             true => output.json(results)?,
-            false => output.line(results.to_string().trim_end())?,
+            false => {
+                output.line(results.to_string().trim_end())?;
+                let sentences = comparison::sentences(times, Rung::ALL[0].name(), Figure::P99);
+                sentences.iter().try_for_each(|sentence| output.line(sentence))?;
+            }
         }
         output.finish()
     }
@@ -155,5 +165,19 @@ impl Bench {
             fs::write(&path, svg).map_err(|source| Failure::Target { path, source })?;
         }
         Ok(())
+    }
+}
+
+/// Returns the times until the completion of a frame.
+fn times(cell: &Cell) -> Times {
+    let ms = &cell.completion_ms;
+    Times {
+        group: format!("{} frames a second", cell.preset.fps),
+        name: cell.name.clone(),
+        median_s: ms.p50 / 1e3,
+        p99_s: ms.p99 / 1e3,
+        min_s: ms.min / 1e3,
+        max_s: ms.max / 1e3,
+        rounds: ms.count as u64,
     }
 }

@@ -13,7 +13,9 @@ use crate::output::Output;
 /// Tries each operation if possible, since no setting describes everything that may forbid it.
 /// Leaves nothing changed. Exits with 14 if no ordinary lane (with SCHED_FIFO) is possible.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  evermap lane check ~/videos /mnt/fast")]
+#[command(after_help = "\
+Example:
+  evermap lane check ~/videos /mnt/fast")]
 pub struct Check {
     /// Directories and files that programs in lanes would read, or directories for the tier
     #[arg(value_name = "PATH")]

@@ -6,7 +6,6 @@ mod guard;
 mod observe;
 mod place;
 mod play;
-mod result_file;
 mod run;
 mod simulate;
 mod start;

@@ -14,7 +14,9 @@ use crate::output::{self, Output};
 /// with comments on its reasons and on unknowns. Changes nothing, and nothing applies the policy
 /// automatically: wake-ups need not have the period of the deadlines.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  evermap lane observe $(pidof mpv) --seconds 20 > mpv.toml")]
+#[command(after_help = "\
+Example:
+  evermap lane observe $(pidof mpv) --seconds 20 > mpv.toml")]
 pub struct Observe {
     /// Process to observe
     #[arg(value_name = "PID")]

@@ -72,6 +72,9 @@ struct Chosen {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap lane place plan clip.mkv")]
 struct Planned {
     #[command(flatten)]
     chosen: Chosen,
@@ -81,6 +84,9 @@ struct Planned {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap lane place apply --tier /mnt/nvme --mode switch 'films/*.mkv'")]
 struct Apply {
     #[command(flatten)]
     chosen: Chosen,
@@ -93,6 +99,10 @@ struct Apply {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap lane place back films/one.mkv
+  evermap lane place back --tier /dev/shm")]
 struct Back {
     /// Policy file that names the tier
     #[arg(long, value_name = "POLICY")]
@@ -112,6 +122,9 @@ struct Back {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap lane place verify --tier /dev/shm")]
 struct Verify {
     /// Policy file that names the tier
     #[arg(long, value_name = "POLICY")]

@@ -9,9 +9,9 @@ use evermap_lane::bench::clip::{FRAME_BYTES, is_frame};
 use evermap_lane::bench::{Clip, Play as Playing, Played, Preset, play_until};
 use evermap_lane::{Error, IoMode, Policy, Rate, Scheduler, Share};
 
-use super::result_file;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::verbs::result_file;
 
 /// Play a clip and count missed deadlines
 ///
@@ -19,11 +19,11 @@ use crate::output::Output;
 /// time, and sleeps. Without `--clip` it plays a temporary unnamed clip. Frames of clips made by
 /// `evermap lane play` are verified. Settings that need a missing right are reported and are no
 /// failure. Ctrl-C ends it with a report so far.
-///
-///     evermap lane play --fps 60 --io nowait --seconds 10
-///     evermap lane play --policy player.toml --clip film.clip --json
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "\
+Examples:
+  evermap lane play --fps 60 --io nowait --seconds 10
+  evermap lane play --policy player.toml --clip film.clip --json")]
 pub struct Play {
     /// Policy file; command-line options override it
     #[arg(long, value_name = "FILE")]

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use evermap_lane::Policy;
 use evermap_lane::run::{self, Options, Program};
 
-use super::{helper, place, result_file, state};
+use super::{helper, place, state};
 use crate::failure::Failure;
 use crate::output;
 use crate::verbs::command::find;
+use crate::verbs::result_file;
 
 /// Run a program in a lane
 ///
@@ -19,19 +20,19 @@ use crate::verbs::command::find;
 /// reported on stderr, and the program runs without them. When the program or this command ends, or
 /// is killed, all changes are undone.
 ///
-///   evermap lane run --policy player.toml -- mpv film.mkv
-///
-/// Example of a policy; every line is optional (docs/lane.md, section 3, lists all settings):
-///
-///   [app]
-///   fps = 24
-///   priority = 50
-///   share = "lend"
-///
 /// Exits with the command's exit code, or 128 plus the signal that ended it; 127 if the command is
 /// not found, 126 if it cannot be started, 125 if the lane is refused.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "\
+Policy file (every line is optional; docs/lane.md, section 3, lists all settings):
+  [app]
+  fps = 24
+  priority = 50
+  share = \"lend\"
+
+Examples:
+  evermap lane run -- mpv film.mkv
+  evermap lane run --policy player.toml -- mpv film.mkv")]
 pub struct Run {
     /// Policy file [default: lend a core, SCHED_FIFO]
     #[arg(long, value_name = "FILE")]

@@ -12,10 +12,10 @@ use crate::output::{self, Output};
 ///
 /// Prints one line for each lane: its core, its state, its processes and its program; then other
 /// remains. Lanes of other users and of other state directories are not shown.
-///
-///   evermap lane status
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "\
+Example:
+  evermap lane status")]
 pub struct Status {
     /// Print one JSON object
     #[arg(long)]

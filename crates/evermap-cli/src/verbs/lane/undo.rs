@@ -16,10 +16,10 @@ use crate::output::{Output, plain};
 /// moves of files to and from a tier. Leaves running lanes alone. Needed only if a lane, its
 /// program and its guardian were killed together; the next `lane run` does it, too. Can be
 /// repeated.
-///
-///   evermap lane undo
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "\
+Example:
+  evermap lane undo")]
 pub struct Undo {
     /// Print one JSON object
     #[arg(long)]

@@ -16,6 +16,10 @@ use crate::output::{self, Output};
 /// used. The use is unknown except for what the options say. Without options, the whole file is
 /// assumed to be touched and written.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap load probe model.bin
+  evermap load probe model.bin --touched 10 --order random --load")]
 pub struct Probe {
     /// Files to load; with --load, they are loaded together
     #[arg(value_name = "FILE", required = true)]

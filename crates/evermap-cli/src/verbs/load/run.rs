@@ -16,6 +16,8 @@ use crate::verbs::command::find;
 /// Environment variable with the path of the shim.
 const SHIM_VARIABLE: &str = "EVERMAP_LOAD_SHIM";
 const SHIM: &str = "libevermap_load_shim.so";
+/// Directory of libraries of `make install`.
+const INSTALLED: &str = "/usr/local/lib";
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// Run a program and load the files that it maps or reads whole
@@ -31,6 +33,9 @@ const PRELOAD: &str = "LD_PRELOAD";
 /// 127 if the command is not found, 126 if it cannot be started, and 125 if the library is not
 /// found.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap load run --map '*.bin' --report -- ./program model.bin")]
 pub struct Run {
     /// Load files that match this pattern
     #[arg(long, value_name = "GLOB")]
@@ -92,8 +97,9 @@ impl Run {
     }
 }
 
-/// Finds the library: by the environment variable, beside this program, or in the `lib` directory
-/// beside its directory.
+/// Finds the library: by the environment variable, beside this program, in the `lib` directory
+/// beside its directory, or where `make install` puts it by default. `cargo install` brings only
+/// programs, so after it the last one applies.
 fn shim() -> Result<PathBuf, Failure> {
     let looked = match std::env::var_os(SHIM_VARIABLE).filter(|value| !value.is_empty()) {
         Some(path) => vec![PathBuf::from(path)],
@@ -102,7 +108,7 @@ fn shim() -> Result<PathBuf, Failure> {
             let program = program.unwrap_or_default();
             let folder = program.parent().unwrap_or(Path::new("/"));
             let prefix = folder.parent().unwrap_or(Path::new("/"));
-            vec![folder.join(SHIM), prefix.join("lib").join(SHIM)]
+            vec![folder.join(SHIM), prefix.join("lib").join(SHIM), Path::new(INSTALLED).join(SHIM)]
         }
     };
     // Absolute, because the program may change its directory before it starts another one.

@@ -21,6 +21,10 @@ use crate::verbs::command::find;
 /// The exit code is the command's, or 128 plus the number of the signal that ended it; 127 if the
 /// command does not exist, 126 if it cannot be started, 125 if the restrictions cannot be set up.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap sandbox exec --read page.html -- grep -c '<p' page.html
+  evermap sandbox exec --store ~/pages --read new.html -- evermap --store ~/pages parse new.html")]
 pub struct Exec {
     /// Allow reading and executing files at or below PATH
     #[arg(long, value_name = "PATH")]

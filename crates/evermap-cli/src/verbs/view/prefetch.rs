@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap_complete::ArgValueCompleter;
 use evermap::Store;
 use evermap_view::paint::Painter;
 use evermap_view::{Layout, visit_verified};
@@ -11,6 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::common::{Finder, Visiting};
+use crate::completion::objects;
 use crate::failure::Failure;
 use crate::limits::read_text;
 use crate::output::{self, Output};
@@ -23,9 +25,14 @@ const LIST_BYTES_MAX: u64 = 16 << 20;
 /// Lays out each page for the window of `view` and for `render`. Stored pages that are valid are
 /// verified. A failure does not stop the remaining pages.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap prefetch https://example.org/ page.html
+  evermap prefetch --from pages.txt --for view")]
 pub struct Prefetch {
     /// URLs, files, or documents in the store (full name or unique ending)
     #[arg(value_name = "PAGE", required_unless_present = "from")]
+    #[arg(add = ArgValueCompleter::new(objects))]
     pages: Vec<String>,
     /// File with one page per line, `-` for standard input; empty lines and lines starting with `#`
     /// are ignored

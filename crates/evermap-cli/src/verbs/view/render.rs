@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use clap_complete::ArgValueCompleter;
 use evermap::Store;
 use evermap_view::paint::{Area, Page, Painter, Pixels};
 use evermap_view::{
@@ -14,6 +15,7 @@ use evermap_view::{
 use serde::Serialize;
 
 use super::common::Visiting;
+use crate::completion::objects;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -28,9 +30,14 @@ const HEIGHT_MAX: u32 = 65_535;
 /// mapped and painted without parsing or layout. Any other page is laid out first, and stored for
 /// later visits.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap render https://example.org/ --output page.png --full
+  evermap render page.html --timing --json")]
 pub struct Render {
     /// URL, file, or page or document in the store (full name or unique ending)
     #[arg(value_name = "PAGE")]
+    #[arg(add = ArgValueCompleter::new(objects))]
     page: String,
     /// Output file (PNG), `-` for standard output
     #[arg(long, short, value_name = "FILE", required_unless_present = "timing")]

@@ -3,20 +3,29 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use clap_complete::ArgValueCompleter;
 use evermap_view::window::{WindowOptions, run};
 use evermap_view::{Browser, HOME};
 
 use super::common::Visiting;
+use crate::completion::objects;
 use crate::failure::Failure;
 
 /// Show a page in a window
 ///
-/// Keys: Ctrl+L edits the address, Ctrl+F finds text, Alt+Left and Alt+Right go back and forward,
-/// F5 reloads, Ctrl++ and Ctrl+- zoom, Tab moves between links, Ctrl+Q closes the window.
+/// Keys: Ctrl+L edits the address. Alt+Left and Alt+Right go back and forward. F5 or Ctrl+R reloads.
+/// Ctrl+F finds text; F3 and Shift+F3 go to the next and the previous match. Ctrl++, Ctrl+- and
+/// Ctrl+0 zoom. Tab, Shift+Tab and Enter follow links. Alt+Home opens the start page. Esc goes back
+/// to the page. Ctrl+W and Ctrl+Q close the window.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap view https://example.org/
+  evermap view --home")]
 pub struct View {
     /// URL, file, or page or document in the store (full name or unique ending)
     #[arg(value_name = "PAGE", required_unless_present = "home")]
+    #[arg(add = ArgValueCompleter::new(objects))]
     page: Option<String>,
     /// Open the start page, which lists the stored pages and documents
     #[arg(long, conflicts_with = "page")]

@@ -1,7 +1,7 @@
 //! Data types of an audit's report: findings, leaks, sizes, types and doubts.
 //!
 //! The words of [`PointerKind::word`] and [`Doubt::word`] are part of the JSON output, and the
-//! exit code of `evermap audit` depends on the severity of the findings.
+//! exit code of `evermap store audit` depends on the severity of the findings.
 
 use std::path::PathBuf;
 

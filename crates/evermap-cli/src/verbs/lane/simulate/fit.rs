@@ -4,36 +4,35 @@ use std::path::{Path, PathBuf};
 
 use evermap_simulate::{Fitted, Targets};
 
-use super::super::result_file;
 use super::inputs::{in_file, named, text_of, write};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::verbs::result_file;
 
 /// Fit parameters of a profile to targets
 ///
 /// A file of targets names the free parameters with their ranges, and the target numbers with their
 /// tolerances; `bahn2019` is the published study. The score is the sum of squared deviations in
 /// units of the tolerance.
-///
-///   $ evermap lane simulate fit --targets bahn2019 --steps 2000 --to fitted.toml
-///
-/// Example of a file of targets:
-///
-///   profile = "measured"
-///
-///   [[free]]
-///   parameter = "frames.decode_ms_mean"
-///   from = 5
-///   to = 20
-///
-///   [[target]]
-///   name = "misses while others compute"
-///   measure = "missed_percent"
-///   value = 12
-///   tolerance = 1
-///   at = { mode = "blocking", device = "virtio", "io.wait_percent" = 100 }
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "\
+File of targets:
+  profile = \"measured\"
+
+  [[free]]
+  parameter = \"frames.decode_ms_mean\"
+  from = 5
+  to = 20
+
+  [[target]]
+  name = \"misses while others compute\"
+  measure = \"missed_percent\"
+  value = 12
+  tolerance = 1
+  at = { mode = \"blocking\", device = \"virtio\", \"io.wait_percent\" = 100 }
+
+Example:
+  evermap lane simulate fit --targets bahn2019 --steps 2000 --to fitted.toml")]
 pub struct Fit {
     /// Targets: `bahn2019` or a file
     #[arg(long, value_name = "NAME|FILE")]

@@ -9,10 +9,10 @@ use crate::output::Output;
 /// List the built-in profiles, or print one
 ///
 /// The output is a file for `--profile`: change the values that differ on your machine.
-///
-///   $ evermap lane simulate profile measured > mine.toml
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "\
+Example:
+  evermap lane simulate profile measured > mine.toml")]
 pub struct Profile {
     /// Profile to print
     #[arg(value_name = "NAME")]

@@ -15,10 +15,10 @@ use crate::output::Output;
 /// For each number it shows whether parameters were fitted to it (fitted), it results without such
 /// parameters (follows), or it cannot be matched, and why. Writes figures and tables to a
 /// directory, as SVG and CSV.
-///
-///   $ evermap lane simulate reproduce bahn2019 --to figures
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "\
+Example:
+  evermap lane simulate reproduce bahn2019 --to figures")]
 pub struct Reproduce {
     /// Study to reproduce
     #[arg(value_name = "STUDY")]

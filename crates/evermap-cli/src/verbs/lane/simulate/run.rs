@@ -6,18 +6,17 @@ use evermap_plot::{Kind, LineChart, Series};
 use evermap_simulate::{Frame, Mode, Scenario, Summary, Workload};
 use serde::Serialize;
 
-use super::super::result_file;
 use super::inputs::{Inputs, mode, write};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::verbs::result_file;
 
 /// Simulate one run
-///
-///   $ evermap lane simulate run --capacity 70
-///   $ evermap lane simulate run --mode nonblocking --device pcram --svg run.svg
-///   $ evermap lane simulate run --profile measured --trace player.strace --files '*.mkv'
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "\
+Examples:
+  evermap lane simulate run --mode nonblocking --device pcram --svg run.svg
+  evermap lane simulate run --profile measured --trace player.strace --files '*.mkv'")]
 pub struct Run {
     #[command(flatten)]
     inputs: Inputs,

@@ -4,20 +4,19 @@ use std::path::PathBuf;
 
 use evermap_simulate::{Axis, Mode, SweepRow};
 
-use super::super::result_file;
 use super::inputs::{Inputs, mode, write};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::verbs::result_file;
 
 /// Simulate over one or two parameters
 ///
 /// With several modes and devices, each mode is simulated on each device.
-///
-///   $ evermap lane simulate sweep --over capacity=10..100:10 --over wait=0,20,50 --svg sweep.svg
-///   $ evermap lane simulate sweep --over wait=0..100:10 --mode blocking --mode nonblocking \
-///       --device nand --device pcram
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "\
+Examples:
+  evermap lane simulate sweep --over capacity=10..100:10 --over wait=0,20,50 --svg sweep.svg
+  evermap lane simulate sweep --over wait=0..100:10 --device nand --device pcram")]
 pub struct Sweep {
     #[command(flatten)]
     inputs: Inputs,

@@ -11,9 +11,10 @@ use crate::failure::Failure;
 /// Reads strace (-f -ttt -T -y), perf script (block:block_rq_issue and block:block_rq_complete),
 /// blkparse, fio's write_iolog (versions 2 and 3), MSR Cambridge, UMass SPC, and this verb's own
 /// output. Unreadable lines are reported on stderr and skipped.
-///
-/// Example: evermap lane trace import strace.log -o clip.jsonl --fps 24
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap lane trace import strace.log -o clip.jsonl --fps 24")]
 pub struct Import {
     #[command(flatten)]
     reading: Reading,

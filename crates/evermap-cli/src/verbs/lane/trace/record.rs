@@ -22,9 +22,10 @@ use crate::verbs::command::find;
 ///
 /// Exits with the command's exit code, or 128 plus the signal that ended it; 127 if the command is
 /// not found, 126 if it cannot be started, 125 if it cannot be recorded.
-///
-/// Example: evermap lane trace record --fps 24 -o clip.jsonl -- ffmpeg -re -i clip.mkv -f null -
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap lane trace record --fps 24 -o clip.jsonl -- ffmpeg -re -i clip.mkv -f null -")]
 pub struct Record {
     /// Recorder: strace, perf, or auto for strace if it is installed, else perf
     #[arg(long, value_name = "TOOL", default_value = "auto")]

@@ -14,9 +14,10 @@ const FILES_SHOWN: usize = 20;
 /// Sizes and latencies are exact quantiles. A read is sequential if it begins where the previous
 /// read of the file ended. Pages have 4 KiB; the share of references to pages that were touched
 /// before is the limit of a cache's hits.
-///
-/// Example: evermap lane trace stat clip.jsonl --fps 24
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap lane trace stat clip.jsonl --fps 24")]
 pub struct Stat {
     #[command(flatten)]
     reading: Reading,

@@ -13,6 +13,10 @@ use crate::failure::Failure;
 /// (OWNER:NAME:LEVEL) allows its use; a right to its own object limits it to that level. Once a
 /// module or a signer is bound to an application, no other module runs as it.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap sandbox grant reader writer:index:read
+  evermap sandbox grant writer --module writer.wasm --quota 512")]
 pub struct Grant {
     /// The application; created if it does not exist
     #[arg(value_name = "ID")]
@@ -88,6 +92,10 @@ fn create_store(
 /// to its own object (to take that away, grant NAME:none). Either all named rights and bindings are
 /// revoked, or none.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap sandbox revoke reader writer:index
+  evermap sandbox revoke reader --all")]
 pub struct Revoke {
     /// The application
     #[arg(value_name = "ID")]

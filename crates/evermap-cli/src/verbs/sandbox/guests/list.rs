@@ -9,6 +9,9 @@ use crate::output::{self, Output};
 
 /// List applications, their objects and their rights
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap sandbox list --json")]
 pub struct List {
     /// Print one JSON object
     #[arg(long)]

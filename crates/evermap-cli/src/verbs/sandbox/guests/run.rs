@@ -22,6 +22,10 @@ use crate::output;
 /// further rights. The exit code is the program's; 134 if it trapped or reached a limit, 125 if it
 /// could not be started.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap sandbox run guest_words.wasm -- to be or not to be
+  evermap sandbox run guest_words.wasm --timeout 5 --dir ~/texts::/texts -- /texts/hamlet.txt")]
 pub struct Run {
     /// The program, in WebAssembly's binary or text format: a regular file of up to 256 MiB, or `-` for
     /// the standard input (then name the application with --app)
@@ -175,7 +179,7 @@ fn why(end: &End) -> String {
     match end {
         End::Trapped(why) => format!("it trapped: {why}"),
         End::Faulted { fault, window_offset } => format!(
-            "a page of an object could not be accessed ({fault:?} at byte {window_offset:#x} of the window); check the store with `evermap check`"
+            "a page of an object could not be accessed ({fault:?} at byte {window_offset:#x} of the window); check the store with `evermap store check`"
         ),
         End::OutOfFuel => "its fuel is used up; set more with --fuel".to_string(),
         End::OutOfTime => OUT_OF_TIME.to_string(),

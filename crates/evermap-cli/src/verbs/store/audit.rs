@@ -1,8 +1,9 @@
-//! `evermap audit`: reports invalid pointers and leaked blocks of an object.
+//! `evermap store audit`: reports invalid pointers and leaked blocks of an object.
 
 use std::io;
 use std::path::Path;
 
+use clap_complete::ArgValueCompleter;
 use evermap::Error;
 use evermap::tools::{
     AuditOptions, AuditReport, LeakSample, MemoryMap, PointerFinding, PointerSample, Severity,
@@ -10,6 +11,7 @@ use evermap::tools::{
 };
 use serde::Serialize;
 
+use crate::completion::objects;
 use crate::failure::Failure;
 use crate::names;
 use crate::output::{self, Output};
@@ -22,8 +24,13 @@ use crate::output::{self, Output};
 /// pointers, inconsistent containers, and leaks. Exits with 5 if a program that uses the object
 /// would break.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap store audit index --strict
+  evermap store audit index --pid 4711 --samples 20")]
 pub struct Audit {
     /// Name of the object; `evermap ls` lists the names
+    #[arg(add = ArgValueCompleter::new(objects))]
     name: String,
     /// Running process that uses the object; used to name the targets of foreign pointers
     #[arg(long, value_name = "PID")]
@@ -236,7 +243,9 @@ fn print_text(report: &AuditReport, output: &mut Output) -> Result<(), Failure> 
     }
     if report.damaged_chunks > 0 {
         let chunks = output::count(report.damaged_chunks);
-        output.line(&format!("damage    {chunks} chunks of the allocator: see `evermap check`"))?;
+        output.line(&format!(
+            "damage    {chunks} chunks of the allocator: see `evermap store check`"
+        ))?;
     }
     show_leaks(report, output)?;
     show_sizes(report, output)?;

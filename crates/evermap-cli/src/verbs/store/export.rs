@@ -1,15 +1,17 @@
-//! `evermap export` and `evermap import`: write one object to a file, and read it back.
+//! `evermap store export` and `evermap store import`: write one object to a file, and read it back.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap_complete::ArgValueCompleter;
 use evermap::Error;
 use evermap::tools::{ExportOptions, ExportReport, ImportOptions, ImportReport};
 use serde::Serialize;
 
 use super::rebase::{Moved, show};
+use crate::completion::objects;
 use crate::failure::{Failure, parent_directory};
 use crate::names;
 use crate::output::{self, Output};
@@ -25,8 +27,13 @@ const YOUNG: Duration = Duration::from_secs(60);
 /// Writes the object's last commit, and compares each page with its checksum. The object may be in
 /// use. The file appears only when it is complete.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap store export index index.object
+  evermap store export index - | ssh there evermap store import - index")]
 pub struct Export {
     /// Name of the object; `evermap ls` lists the names
+    #[arg(add = ArgValueCompleter::new(objects))]
     name: String,
     /// Output file; `-` is standard output
     file: PathBuf,
@@ -167,6 +174,10 @@ fn closed_pipe(error: Error) -> Failure {
 /// store and are free. Otherwise it gets others, and its pointers are rewritten as by `evermap
 /// rebase`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap store import index.object
+  evermap store import index.object other-name")]
 pub struct Import {
     /// Exported file; `-` is standard input
     file: PathBuf,
@@ -205,7 +216,7 @@ impl Import {
             let file = File::open(&self.file).map_err(failed)?;
             if file.metadata().is_ok_and(|found| found.is_dir()) {
                 return Err(Failure::Usage(format!(
-                    "cannot read {}: it is a directory; name a file that `evermap export` wrote",
+                    "cannot read {}: it is a directory; name a file that `evermap store export` wrote",
                     self.file.display()
                 )));
             }

@@ -1,4 +1,4 @@
-//! `evermap check`: reports damage in a store, and repairs it.
+//! `evermap store check`: reports damage in a store, and repairs it.
 
 use std::path::Path;
 
@@ -16,6 +16,10 @@ use crate::progress::ToolProgress;
 /// while the store is in use: the last commit of each object is checked. Exits with 5 if anything
 /// is damaged.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap store check
+  evermap store check --repair --quarantine")]
 pub struct Check {
     /// Repair damage if no data is lost, and remove damaged data of the viewer, which it makes
     /// again. The old files are kept in `repair-<time>` in the store's directory
@@ -118,7 +122,7 @@ impl Check {
         if report.is_damaged() {
             let damage = count(&report, |f| f.severity == Severity::Damage && !f.repaired);
             return Err(Failure::DamageFound(format!(
-                "store {} is damaged in {damage} places (listed above); `evermap check --help` shows what can be repaired",
+                "store {} is damaged in {damage} places (listed above); `evermap store check --help` shows what can be repaired",
                 directory.display()
             )));
         }

@@ -1,4 +1,4 @@
-//! `evermap restore`: makes a store from a backup.
+//! `evermap store restore`: makes a store from a backup.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -15,8 +15,11 @@ use crate::progress::ToolProgress;
 /// Checks the backup, copies it next to the store's path, and renames the copy in one step. The
 /// backup is not changed.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap store restore /mnt/disk/backup --force")]
 pub struct Restore {
-    /// Directory that `evermap backup` made
+    /// Directory that `evermap store backup` made
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
     /// Replace an existing store; it is removed after the backup is in place

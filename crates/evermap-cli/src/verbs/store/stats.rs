@@ -1,14 +1,16 @@
-//! `evermap stats`: prints sizes and counts of objects, once or periodically.
+//! `evermap store stats`: prints sizes and counts of objects, once or periodically.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use clap_complete::ArgValueCompleter;
 use console::Term;
 use evermap::tools::{self, ObjectMap};
 use serde::Serialize;
 
 use super::map::{Class, Totals};
+use crate::completion::objects;
 use crate::failure::Failure;
 use crate::names;
 use crate::output::{self, Output};
@@ -18,9 +20,13 @@ use crate::output::{self, Output};
 /// Shows allocated, stored and resident bytes, the number of commits, the log, open readers and
 /// writers, and blocks by size, as of each object's last commit. The objects may be in use.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap store stats index --watch")]
 pub struct Stats {
     /// Names of the objects; `evermap ls` lists them
     #[arg(value_name = "NAME", required = true)]
+    #[arg(add = ArgValueCompleter::new(objects))]
     names: Vec<String>,
     /// Repeat every SECONDS (1) until interrupted, and show changes
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]

@@ -1,10 +1,12 @@
-//! `evermap map`: draws the layout of an object, in the terminal or as SVG.
+//! `evermap store map`: draws the layout of an object, in the terminal or as SVG.
 
 use std::path::{Path, PathBuf};
 
+use clap_complete::ArgValueCompleter;
 use evermap::tools::{self, Chunk, ChunkContent, ObjectMap, PageUse};
 use serde::Serialize;
 
+use crate::completion::objects;
 use crate::failure::Failure;
 use crate::names;
 use crate::output::Output;
@@ -20,8 +22,13 @@ const CELLS_MAX: (usize, usize) = (4096, 10_000);
 /// Shows blocks by size, large blocks, free and unwritten parts, and the parts that are in memory,
 /// as of the object's last commit. The object may be in use.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  evermap store map page.html
+  evermap store map page.html --svg page.svg --wide")]
 pub struct Map {
     /// Name of the object; `evermap ls` lists the names
+    #[arg(add = ArgValueCompleter::new(objects))]
     name: String,
     /// Write an SVG picture to FILE, replacing an existing file; `-` is standard output
     #[arg(long, value_name = "FILE")]

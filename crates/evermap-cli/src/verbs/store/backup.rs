@@ -1,4 +1,4 @@
-//! `evermap backup`: copies a store, which may be in use.
+//! `evermap store backup`: copies a store, which may be in use.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,6 +17,9 @@ use crate::progress::ToolProgress;
 /// complete. It is a store itself: open it with `--store DEST`. On file systems that can share
 /// blocks it takes no space.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  evermap store backup /mnt/disk/backup")]
 pub struct Backup {
     /// Directory to make; an existing directory must be empty
     #[arg(value_name = "DEST")]

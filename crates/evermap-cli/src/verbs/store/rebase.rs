@@ -1,4 +1,4 @@
-//! `evermap rebase`: moves a store to other addresses, or undoes that.
+//! `evermap store rebase`: moves a store to other addresses, or undoes that.
 
 use std::path::Path;
 
@@ -17,6 +17,11 @@ use crate::output::{self, Output};
 /// kept in `rebase-<time>` in the store's directory until you remove them.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("place").args(["to", "undo"])))]
+#[command(after_help = "\
+Examples:
+  evermap store rebase --dry-run
+  evermap store rebase --to 0x200000000000
+  evermap store rebase --undo")]
 pub struct Rebase {
     /// New first address, in hexadecimal, a multiple of 0x40000000 [default: an address that none
     /// of your other stores has]
@@ -187,7 +192,7 @@ impl Rebase {
         output.line(&format!("{objects} objects moved from {from} to {to}"))?;
         output.line(&output::plain(&format!(
             "the old files are in {}: remove them when they are no longer needed, or undo with \
-             `evermap rebase --undo`",
+             `evermap store rebase --undo`",
             kept.display()
         )))
     }

@@ -1,0 +1,91 @@
+//! Shell completion: the scripts of `evermap completions` start this command on each Tab, with
+//! [`VARIABLE`] set to the shell's name, and it prints the candidates.
+//!
+//! This process's arguments contain the command line that the user types, so object names come from
+//! the store on that line. This module reports no errors: a shell would print them into the line.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use clap_complete::CompletionCandidate;
+use clap_complete::env::{CompleteEnv, Shells};
+use evermap::Store;
+
+use crate::arguments::{Arguments, default_store};
+use crate::names;
+
+/// Environment variable of the scripts.
+const VARIABLE: &str = "EVERMAP_COMPLETE";
+
+/// Prints completions and exits, if a shell's script started this process.
+pub fn answer_shell() {
+    CompleteEnv::with_factory(Arguments::full_command).var(VARIABLE).complete();
+}
+
+/// Returns the script that makes a shell ask this command.
+pub fn script(shell: &str) -> std::io::Result<Vec<u8>> {
+    let mut script = Vec::new();
+    if let Some(completer) = Shells::builtins().completer(shell) {
+        completer.write_registration(VARIABLE, "evermap", "evermap", "evermap", &mut script)?;
+    }
+    Ok(script)
+}
+
+/// Returns the names of stored objects that begin with `typed`. A document of a file in or below the
+/// current directory is also completed by its path from there, as verbs accept it.
+pub fn objects(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let Some(directory) = store_in(&words).or_else(|| default_store().ok()) else {
+        return Vec::new();
+    };
+    let Ok(store) = Store::open(&directory) else { return Vec::new() };
+    let here = std::env::current_dir().unwrap_or_default();
+    let typed = typed.to_string_lossy();
+    let candidate = |object: &String| {
+        let name = names::display_name(&store, object);
+        let file = names::absolute(&names::file_of(&directory, &name)).ok();
+        let path = file.as_ref().and_then(|file| file.strip_prefix(&here).ok());
+        let path = path.and_then(|path| path.to_str()).map(str::to_string);
+        path.into_iter().chain([name]).find(|spelling| spelling.starts_with(&*typed))
+    };
+    let objects = store.list().unwrap_or_default();
+    objects.iter().filter_map(candidate).map(CompletionCandidate::new).collect()
+}
+
+/// Returns the store that a command line names. bash splits `--store=DIR` into three words, and
+/// passes `~` unchanged.
+fn store_in(words: &[OsString]) -> Option<PathBuf> {
+    let is_option = |word: &OsString| word == "--store" || word == "-s";
+    let value = words
+        .iter()
+        .position(is_option)
+        .and_then(|at| words[at + 1..].iter().find(|word| *word != "=").map(OsString::as_os_str));
+    let joined = || words.iter().find_map(|word| word.to_str()?.strip_prefix("--store="));
+    let value = value.or_else(|| joined().map(OsStr::new))?;
+    match value.to_str().and_then(|value| value.strip_prefix("~/")) {
+        Some(rest) => Some(PathBuf::from(std::env::var_os("HOME")?).join(rest)),
+        None => Some(value.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_is_found_in_every_spelling() {
+        let store = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            store_in(&words).map(|path| path.display().to_string())
+        };
+        for line in [
+            "evermap query --store place x",
+            "evermap -s place query",
+            "evermap query --store = place",
+        ] {
+            assert_eq!(store(line).as_deref(), Some("place"), "{line}");
+        }
+        assert_eq!(store("evermap query --store=place x").as_deref(), Some("place"));
+        assert_eq!(store("evermap query page.html"), None);
+    }
+}
