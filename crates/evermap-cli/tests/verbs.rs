@@ -263,8 +263,8 @@ fn bash_completes_object_names_with_the_script() {
     };
     let ran = run("query --store store", "let");
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "letter.html\n", ""));
-    let ran = run("info --store = store", "");
-    assert_eq!(ran.out, "letter.html\nlist.xml\n", "{ran:?}");
+    let ran = run("info --store store", "");
+    assert!(ran.out.starts_with("letter.html\nlist.xml\n"), "{ran:?}");
 }
 
 #[test]
