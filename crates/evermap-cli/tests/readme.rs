@@ -1,12 +1,16 @@
-//! The documentation agrees with the programs: README and its example, the reference of the
-//! command, the example pages.
+//! The documentation agrees with the programs: README and its example, the tutorials, the reference
+//! of the command, the example pages.
 
 mod common;
+#[path = "common/walkthrough.rs"]
+mod walkthrough;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::programs::write_script;
 use common::{Place, Ran};
+use walkthrough::{follow, lines_match, tutorial};
 
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -22,11 +26,16 @@ fn the_readme_contains_the_compiled_example() {
     );
 }
 
+/// Returns an example of the project. `cargo test` builds them into a directory next to the program.
+fn built_example(name: &str) -> PathBuf {
+    let example = Path::new(env!("CARGO_BIN_EXE_evermap")).with_file_name("examples").join(name);
+    assert!(example.exists(), "example not built: run `cargo build --examples`");
+    example
+}
+
 #[test]
 fn the_example_continues_from_the_last_run() {
-    // `cargo test` builds examples into a directory next to the program.
-    let example = Path::new(env!("CARGO_BIN_EXE_evermap")).with_file_name("examples").join("words");
-    assert!(example.exists(), "example not built: run `cargo build --examples`");
+    let example = built_example("words");
     let place = Place::new();
     let run = |words: &[&str]| {
         let output = Command::new(&example).args(words).current_dir(place.path("")).output();
@@ -156,6 +165,72 @@ fn the_page_of_the_command_agrees_with_its_help() {
         let row = format!("| {code} | {} |", cause.replace('|', "\\|"));
         assert!(page.contains(&row), "{row}");
     }
+}
+
+#[test]
+fn expected_output_matches_numbers_and_gaps_but_no_other_words() {
+    fn matches(expected: &str, actual: &str) -> bool {
+        let (expected, actual) = (expected.lines(), actual.lines());
+        lines_match(&expected.collect::<Vec<_>>(), &actual.collect::<Vec<_>>())
+    }
+    assert!(matches("a: 1.29 MB in 28.1 ms", "a:   900 kB in 3 s"));
+    assert!(!matches("a: 1.29 MB in 28.1 ms", "a: 900 files in 3 s"));
+    assert!(matches("2 files, ...", "2 files, 3 directories"));
+    assert!(!matches("2 files", "3 files"));
+    assert!(!matches("one\ntwo", "one"));
+    assert!(!matches("one", "one\ntwo"));
+    assert!(matches("one\n...\nfour", "one\ntwo\nthree\nfour"));
+    assert!(!matches("one\n...\nfour", "one\ntwo"));
+    assert!(matches("a:...,b:...;", "a:1,b:2;"));
+    assert!(!matches("a:...,b:...;", "a:1,c:2;"));
+    assert!(matches(".../page.html: 3 nodes", "/tmp/x/page.html: 3 nodes"));
+}
+
+/// Follows a tutorial that needs the command and no other program of the project.
+fn follow_with_command(name: &str) {
+    let evermap = Path::new(env!("CARGO_BIN_EXE_evermap"));
+    follow(&tutorial(name), &Place::new().path(""), &[("evermap", evermap)]);
+}
+
+#[test]
+fn the_tutorial_on_a_first_object_in_rust_works() {
+    let page = tutorial("first-object-rust.md");
+    let example = std::fs::read_to_string(project().join("examples/first_object.rs")).unwrap();
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(text.contains(&format!("```rust\n{example}```\n")), "the page's program differs");
+    let place = Place::new();
+    // In place of `cargo run -q --example NAME --`.
+    let cargo = place.path("cargo");
+    let built = built_example("first_object");
+    write_script(&cargo, &format!("#!/bin/sh\nshift 5\nexec {} \"$@\"\n", built.display()));
+    let evermap = Path::new(env!("CARGO_BIN_EXE_evermap"));
+    follow(&page, &place.path(""), &[("cargo", &cargo), ("evermap", evermap)]);
+}
+
+#[test]
+fn the_tutorial_on_a_page_that_reopens_works() {
+    follow_with_command("reopening-page.md");
+}
+
+#[test]
+fn the_tutorial_on_a_fast_copy_works() {
+    follow_with_command("fast-copy.md");
+}
+
+/// Lanes keep their state in the test's directory, apart from the machine's lanes.
+#[test]
+fn the_tutorial_on_a_first_lane_works_without_rights() {
+    let place = Place::new();
+    let command = place.path("command");
+    let script = format!(
+        "#!/bin/sh\nevermap={}\ncase \"$2\" in\n\
+         run|status) verb=$2; shift 2; exec $evermap lane $verb --state {} \"$@\";;\n\
+         esac\nexec $evermap \"$@\"\n",
+        env!("CARGO_BIN_EXE_evermap"),
+        place.path("state").display()
+    );
+    write_script(&command, &script);
+    follow(&tutorial("first-lane.md"), &place.path(""), &[("evermap", &command)]);
 }
 
 /// Skipped without Python.
