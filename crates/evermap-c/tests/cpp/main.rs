@@ -7,6 +7,8 @@
 #[allow(dead_code)]
 #[path = "../library/staged.rs"]
 mod staged;
+#[path = "../../../evermap-cli/tests/common/walkthrough.rs"]
+mod walkthrough;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -505,6 +507,17 @@ mod journal {
         assert_eq!(found.len() as u64, journal.entries);
         found
     }
+}
+
+#[test]
+fn the_tutorial_on_a_first_object_in_cpp_works() {
+    if cpp().is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let flags = staged::pkg_config(directory.path());
+    let page = walkthrough::tutorial("first-object-cpp.md");
+    walkthrough::follow(&page, directory.path(), &[("pkg-config", &flags)]);
 }
 
 #[test]

@@ -12,3 +12,5 @@ mod processes;
 mod programs;
 mod readme;
 mod staged;
+#[path = "../../../evermap-cli/tests/common/walkthrough.rs"]
+mod walkthrough;

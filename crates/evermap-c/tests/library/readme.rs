@@ -1,10 +1,12 @@
-//! Tests that examples in the README and in docs/c.md compile and work as described.
+//! Tests that examples in the README, in docs/c.md and in the tutorials compile and work as
+//! described.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::staged::{Place, WARNINGS, here, run, said, staged};
+use crate::staged::{Place, WARNINGS, here, pkg_config, run, said, staged};
+use crate::walkthrough::{follow, tutorial};
 
 /// Returns the first code block of a language in a page.
 fn block(page: &str, language: &str) -> String {
@@ -44,4 +46,11 @@ fn the_example_of_loading_counts_lines_and_leaves_the_file_alone() {
     assert!(fs::read_to_string(&file).unwrap() == text);
     let output = place.command(&program).arg(place.path().join("none")).output().unwrap();
     assert!(!output.status.success() && said(&output).contains("check the name"));
+}
+
+#[test]
+fn the_tutorial_on_a_first_object_in_c_works() {
+    let place = Place::new();
+    let flags = pkg_config(place.path());
+    follow(&tutorial("first-object-c.md"), place.path(), &[("pkg-config", &flags)]);
 }

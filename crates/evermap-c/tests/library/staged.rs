@@ -76,6 +76,19 @@ pub enum Link {
     Static,
 }
 
+/// Makes a program that prints the flags of this build, in place of `pkg-config`, which prints those
+/// of an installed one.
+pub fn pkg_config(directory: &Path) -> PathBuf {
+    let (include, lib) = (staged().join("include"), staged().join("lib"));
+    let (include, lib) = (include.display(), lib.display());
+    let program = directory.join("flags");
+    let script = format!("#!/bin/sh\necho -I{include} -L{lib} -Wl,-rpath,{lib} -levermap\n");
+    let write = "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\"";
+    // Another process writes it, so that no child of another test holds it open for writing.
+    run(Command::new("sh").args(["-c", write]).arg(&program).arg(script));
+    program
+}
+
 /// Warnings with which every test program must compile.
 pub const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
