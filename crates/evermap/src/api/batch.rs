@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::application::ApplicationKey;
 use super::home::{Home, Use};
 use super::inner::{BUILDING, StoreInner};
+use super::leases::MakerToken;
 use super::publish::Finished;
 use crate::at_fork;
 use crate::catalog::Lease;
@@ -47,6 +48,8 @@ pub struct Batch {
     inner: Arc<StoreInner>,
     application: Option<ApplicationKey>,
     finished: Vec<Finished>,
+    /// Locked with the first object.
+    token: Option<MakerToken>,
     names: HashSet<String>,
     files: Vec<Arc<dyn File>>,
     file_system: Box<dyn FileSystem>,
@@ -71,6 +74,7 @@ impl Batch {
             inner,
             application,
             finished: Vec::new(),
+            token: None,
             names: HashSet::new(),
             files: Vec::new(),
             file_system,
@@ -189,7 +193,11 @@ impl Batch {
             });
         }
         let inner = &self.inner;
-        let uuid = inner.new_uuid()?;
+        let token = match &mut self.token {
+            Some(token) => token,
+            none => none.insert(inner.lease_table.lock_token()?),
+        };
+        let uuid = token.new_uuid()?;
         let path = inner.path_in(BUILDING, uuid);
         let options = DraftOptions {
             name: name.to_string(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::catalog_access::own_leases;
 use super::home::{Home, Use};
 use super::inner::{BUILDING, StoreInner};
+use super::leases::MakerToken;
 use super::publish::Finished;
 use super::store::Store;
 use crate::catalog::Lease;
@@ -23,6 +24,7 @@ pub(crate) struct Import {
     /// Id of a temporary file.
     pub(crate) stage: [u8; 16],
     leases: Vec<Lease>,
+    _token: MakerToken,
     is_done: bool,
 }
 
@@ -31,10 +33,12 @@ impl Store {
     pub(crate) fn begin_import(&self, name: &str) -> Result<Import> {
         self.home.run(Use::Open, |inner| {
             inner.check_new(name, false)?;
-            let (uuid, stage) = (inner.new_uuid()?, inner.new_uuid()?);
+            let token = inner.lease_table.lock_token()?;
+            let (uuid, stage) = (token.new_uuid()?, token.new_uuid()?);
             let (home, inner) = (Arc::clone(&self.home), Arc::clone(inner));
             let name = name.to_string();
-            Ok(Import { home, inner, name, uuid, stage, leases: Vec::new(), is_done: false })
+            let leases = Vec::new();
+            Ok(Import { home, inner, name, uuid, stage, leases, _token: token, is_done: false })
         })
     }
 }

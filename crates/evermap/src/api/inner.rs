@@ -85,10 +85,6 @@ pub(super) struct StoreInner {
     open: Mutex<HashMap<[u8; 16], OpenObject>>,
     /// Locked while an object is opened for sharing.
     pub(super) sharing: Mutex<()>,
-    /// First bytes of the ids of all objects made by this process. While this process lives, it
-    /// holds the byte of the lock file at this offset locked, so that no process sweeps its
-    /// unfinished files.
-    pub(super) token: Mutex<Option<u64>>,
     pub(super) swept: Mutex<bool>,
     /// Declared last, so that the addresses are released before the entry in [`OPEN`] is removed.
     registration: Registration,
@@ -232,7 +228,6 @@ impl StoreInner {
             catalog: Mutex::new(catalog),
             open: Mutex::default(),
             sharing: Mutex::default(),
-            token: Mutex::default(),
             swept: Mutex::new(false),
             registration: Registration(identity),
         }))

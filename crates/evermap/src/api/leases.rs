@@ -14,14 +14,16 @@
 //! changes exclude each other. The one exception is a process that replaces the whole store: it
 //! locks all ranges exclusively for a short time, and the others wait for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::address::random_uuid;
 use crate::at_fork;
 use crate::catalog::{Arena, Lease};
 use crate::error::{Error, Result};
 use crate::format::{HUGE_BYTES, LARGE_REGION_BYTES};
+use crate::layout::{TOKEN_BYTES, token_of};
 use crate::storage::{File, LockKind};
 
 /// Timeout for a process that replaces the store. A replacement takes milliseconds unless the
@@ -37,6 +39,8 @@ pub(super) struct LeaseTable {
     /// Ranges that this process has locked, by base. A process does not conflict with its own
     /// locks, so it has to record them.
     held: Mutex<BTreeMap<u64, HeldRange>>,
+    /// Tokens that this process has locked.
+    tokens: Mutex<BTreeSet<u64>>,
 }
 
 /// Locked range, with the number of its users in this process.
@@ -57,6 +61,14 @@ impl HeldRange {
 pub(super) struct SharedLeases {
     lease_table: Arc<LeaseTable>,
     leases: Vec<Lease>,
+}
+
+/// First bytes of the ids of the objects that a batch or an import makes. While it exists, it holds
+/// the byte of the lock file at this offset locked, so that no process sweeps the unfinished files.
+#[derive(Debug)]
+pub(super) struct MakerToken {
+    lease_table: Arc<LeaseTable>,
+    token: u64,
 }
 
 impl SharedLeases {
@@ -90,7 +102,7 @@ impl Drop for SharedLeases {
 
 impl LeaseTable {
     pub(super) fn new(file: Arc<dyn File>) -> LeaseTable {
-        LeaseTable { file, held: Mutex::default() }
+        LeaseTable { file, held: Mutex::default(), tokens: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<u64, HeldRange>> {
@@ -236,13 +248,48 @@ impl LeaseTable {
         }
     }
 
-    /// Locks a token until this table is dropped. Returns false if another process has it.
-    pub(super) fn lock_token(&self, token: u64) -> Result<bool> {
-        self.file.try_lock(LockKind::Exclusive, token, 1)
+    /// Locks a random token until the returned value is dropped.
+    pub(super) fn lock_token(self: &Arc<Self>) -> Result<MakerToken> {
+        loop {
+            let token = token_of(random_uuid()?);
+            // Locks of this process do not conflict with each other.
+            if self.tokens().contains(&token) {
+                continue;
+            }
+            if self.file.try_lock(LockKind::Exclusive, token, 1)? {
+                self.tokens().insert(token);
+                return Ok(MakerToken { lease_table: Arc::clone(self), token });
+            }
+        }
     }
 
-    /// Returns true if another process holds this token.
+    /// Returns true if this or another process holds this token.
     pub(super) fn token_is_locked(&self, token: u64) -> Result<bool> {
-        Ok(self.file.lock_holder(token, 1)?.is_some())
+        Ok(self.tokens().contains(&token) || self.file.lock_holder(token, 1)?.is_some())
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MakerToken {
+    /// Returns an id for a new object: the token, then random bits.
+    pub(super) fn new_uuid(&self) -> Result<[u8; 16]> {
+        let mut uuid = random_uuid()?;
+        uuid[..TOKEN_BYTES].copy_from_slice(&self.token.to_be_bytes()[8 - TOKEN_BYTES..]);
+        Ok(uuid)
+    }
+}
+
+impl Drop for MakerToken {
+    fn drop(&mut self) {
+        // In a forked child the lock is the parent's, and the list may stay locked.
+        if at_fork::is_child() {
+            return;
+        }
+        self.lease_table.tokens().remove(&self.token);
+        // After a failure, the kernel unlocks the byte when this process exits.
+        let _ = self.lease_table.file.unlock(self.token, 1);
     }
 }

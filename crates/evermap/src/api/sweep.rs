@@ -7,10 +7,9 @@
 use tracing::{debug, warn};
 
 use super::inner::{BUILDING, OBJECTS, StoreInner, lock};
-use crate::address::random_uuid;
 use crate::catalog::Catalog;
 use crate::error::Result;
-use crate::layout::{TOKEN_BYTES, parse_uuid, token_of};
+use crate::layout::{parse_uuid, token_of};
 use crate::persist::Mut;
 
 impl StoreInner {
@@ -66,25 +65,7 @@ impl StoreInner {
         Ok(())
     }
 
-    /// Returns an id for a new object: this process's token, then random bits.
-    pub(super) fn new_uuid(&self) -> Result<[u8; 16]> {
-        let mut own = lock(&self.token);
-        let mut uuid = random_uuid()?;
-        let token = match *own {
-            Some(token) => token,
-            None => loop {
-                let token = token_of(random_uuid()?);
-                if self.lease_table.lock_token(token)? {
-                    break *own.insert(token);
-                }
-            },
-        };
-        uuid[..TOKEN_BYTES].copy_from_slice(&token.to_be_bytes()[8 - TOKEN_BYTES..]);
-        Ok(uuid)
-    }
-
     fn maker_lives(&self, uuid: [u8; 16]) -> Result<bool> {
-        let token = token_of(uuid);
-        Ok(*lock(&self.token) == Some(token) || self.lease_table.token_is_locked(token)?)
+        self.lease_table.token_is_locked(token_of(uuid))
     }
 }
