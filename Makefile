@@ -29,7 +29,7 @@ SHELL := /bin/bash
 # Folder where rustup installs cargo; a shell that was opened before does not have it in PATH.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup build install uninstall demo view sandbox test fmt-check lint unit doc deny test-long test-races miri test-vm fuzz \
+.PHONY: help setup build install uninstall demo view sandbox check test fmt-check source-check lint unit doc deny test-long test-races miri test-vm fuzz \
 	bench pages clean
 .DEFAULT_GOAL := help
 
@@ -68,6 +68,13 @@ uninstall: ## Remove the installed files from the same PREFIX
 	@rm -f "$(DESTDIR)$(SHIM_DIR)/$(SHIM)"
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-help.sh uninstall
 
+check: ## Run the quick checks while you work: format, layers, lints, unit tests of the default crates
+	@scripts/setup.sh --with-lints
+	@$(MAKE) --no-print-directory fmt-check source-check
+	$(CARGO) clippy $(FEATURES) --all-targets --locked -- -D warnings
+	$(CARGO) test $(FEATURES) --locked --lib --bins
+	@echo "make check: passed"
+
 # Runs one job at a time, even with -j: cargo uses all cores itself.
 test: ## Run the checks for every change: format, lints, all tests, documentation, licences
 	@scripts/setup.sh --with-lints
@@ -82,7 +89,12 @@ test: ## Run the checks for every change: format, lints, all tests, documentatio
 fmt-check:
 	$(CARGO) fmt --all --check
 
-lint:
+# Layers and circles of files (xtask/layers.toml), and the width of comments.
+source-check:
+	$(CARGO) run --quiet --locked --package xtask -- layers
+	$(CARGO) run --quiet --locked --package xtask -- widths
+
+lint: source-check
 	$(CARGO) clippy $(FEATURES) --all-targets --locked -- -D warnings
 	$(CARGO) clippy $(VIEWER) --all-targets --locked -- -D warnings
 	$(CARGO) clippy $(SANDBOX) --all-targets --locked -- -D warnings

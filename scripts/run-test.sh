@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs a test program for cargo: with the default actions of signals, even if the caller ignores
-# some (`nohup`, a background job), and for at most EVERMAP_TEST_SECONDS. A hanging test is ended with
-# its child processes, and both are named. Other programs run unchanged.
+# some (`nohup`, a background job), and for at most EVERMAP_TEST_SECONDS. A hanging test is ended
+# with its child processes, and both are named. Other programs run unchanged.
 case $1 in
 */deps/*) ;;
 # Runs each documentation test in a separate process, as rustdoc does without a runner.

@@ -12,7 +12,8 @@ PREFIX=${PREFIX:-/usr/local}
 LIBDIR=${LIBDIR:-$PREFIX/lib}
 DESTDIR=${DESTDIR:-}
 
-# Does the dynamic linker look into LIBDIR by itself? A packager's DESTDIR is installed by somebody who knows.
+# Does the dynamic linker look into LIBDIR by itself? A packager's DESTDIR is installed by somebody
+# who knows.
 is_known() {
     [ -n "$DESTDIR" ] || ldconfig -N -X -v 2>/dev/null | grep -q "^$LIBDIR:"
 }

@@ -1,9 +1,10 @@
 //! Links the unwinder of GCC into the shim, so that a program that starts with the shim does not
 //! load `libgcc_s.so` as well: loading it took half of what the shim added to a program's start.
 //!
-//! The C library loads `libgcc_s.so` to unwind a thread that is cancelled in the shim, and the shim's
-//! copy reads the context of that unwinder. On x86-64 GCC keeps the context readable for copies of
-//! other versions (`EXTENDED_CONTEXT_BIT`). On other processors the shim keeps the shared library.
+//! The C library loads `libgcc_s.so` to unwind a thread that is cancelled in the shim, and the
+//! shim's copy reads the context of that unwinder. On x86-64 GCC keeps the context readable for
+//! copies of other versions (`EXTENDED_CONTEXT_BIT`). On other processors the shim keeps the shared
+//! library.
 
 use std::path::PathBuf;
 use std::process::Command;

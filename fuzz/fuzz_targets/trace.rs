@@ -1,5 +1,5 @@
-//! libFuzzer over `evermap_trace`: in the detected format, and in each format. Events that were read
-//! are the same after writing and reading them again.
+//! libFuzzer over `evermap_trace`: in the detected format, and in each format. Events that were
+//! read are the same after writing and reading them again.
 #![no_main]
 
 use evermap_trace::{Format, Options, Trace, stat};

@@ -1,5 +1,5 @@
-//! Layers: each crate's modules in `xtask/layers.toml`, from the top down. A module imports from its
-//! own layer and from those below it.
+//! Layers: each crate's modules in `xtask/layers.toml`, from the top down. A module imports from
+//! its own layer and from those below it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -19,10 +19,8 @@ pub fn check(root: &Path) -> Result<String, String> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         let name = path.strip_prefix(root).unwrap_or(path).display();
-        for (index, line) in text.lines().enumerate() {
-            if is_comment(line) && line.chars().count() > COLUMNS_MAX && !is_one_word(line) {
-                problems.push(format!("{name}:{}: comment wider than 100 columns", index + 1));
-            }
+        for number in too_wide(&text) {
+            problems.push(format!("{name}:{number}: comment wider than 100 columns"));
         }
     }
     match problems.is_empty() {
@@ -50,12 +48,55 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
     Ok(())
 }
 
-fn is_comment(line: &str) -> bool {
-    let line = line.trim_start();
-    line.starts_with("//") || line.starts_with("* ") || line.starts_with("# ")
+/// Returns the numbers of the lines with a comment that is too wide. Tables, examples in code, and
+/// single words such as links cannot be wrapped.
+fn too_wide(text: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut is_code = false;
+    for (index, line) in text.lines().enumerate() {
+        let Some(comment) = comment_in(line) else {
+            is_code = false;
+            continue;
+        };
+        if comment.trim_start().starts_with("```") {
+            is_code = !is_code;
+        }
+        let is_prose = !is_code && !comment.starts_with("   ") && !comment.starts_with('|');
+        if is_prose && comment.contains(' ') && line.chars().count() > COLUMNS_MAX {
+            found.push(index + 1);
+        }
+    }
+    found
 }
 
-/// Returns true for a comment that is a link or a path, which cannot be wrapped.
-fn is_one_word(line: &str) -> bool {
-    line.trim_start().trim_start_matches(['/', '!', '#', '*', ' ']).split(' ').count() == 1
+/// Returns the text of a line that is a comment.
+fn comment_in(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let text = ["///", "//!", "//", "* ", "# "].iter().find_map(|mark| line.strip_prefix(mark))?;
+    Some(text.strip_prefix(' ').unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::too_wide;
+
+    #[test]
+    fn a_wide_comment_is_found_by_its_line() {
+        let wide = format!("fn f() {{}}\n    // {}\n", "word ".repeat(25));
+        assert_eq!(too_wide(&wide), [2]);
+    }
+
+    #[test]
+    fn code_in_comments_tables_links_and_plain_code_may_be_wide() {
+        let words = "word ".repeat(25);
+        let link = "x".repeat(120);
+        for text in [
+            format!("/// ```\n/// {words}\n/// ```\n"),
+            format!("/// | {words} |\n"),
+            format!("/// {link}\n"),
+            format!("let x = {words};\n"),
+        ] {
+            assert_eq!(too_wide(&text), Vec::<usize>::new(), "{text}");
+        }
+    }
 }

@@ -898,8 +898,8 @@ size_t em_usable_size(em_object *object, const void *pointer);
 /** Reserves addresses and disk space for a block of `bytes` bytes, or many smaller ones, so that
  * allocating them cannot fail on a full disk. Durable on return, and kept when the object is
  * closed. Commits the changes so far. Needs exclusive use, see THREADS.
- * Errors: EM_DISK_FULL, EM_OUT_OF_ADDRESSES, EM_READ_ONLY, and the errors of em_commit(): the session
- * keeps the new addresses then, until it commits or rolls back. */
+ * Errors: EM_DISK_FULL, EM_OUT_OF_ADDRESSES, EM_READ_ONLY, and the errors of em_commit(): the
+ * session keeps the new addresses then, until it commits or rolls back. */
 em_status em_reserve(em_object *object, uint64_t bytes);
 
 /** Releases up to `bytes_max` bytes of the object's unused end to the file system, as whole

@@ -83,13 +83,15 @@ fn of_struct(input: &Input<'_>, type_names: &TypeNames, fields: &Fields) -> Resu
     let next = next.map(|(index, (member, _))| {
         let ty = types[index];
         let seed = quote_spanned!(ty.span()=> #inner::Place::seed::<#ty>);
-        // SAFETY (generated code): the member's place lies in the value's place, which `place` owns.
+        // SAFETY (generated code): the member's place lies in the value's place, which `place`
+        // owns.
         quote!(#index => values.next(unsafe { #seed(place, &raw mut (*value).#member) }),)
     });
     let absent =
         members.iter().zip(&names).zip(&types).enumerate().map(|(index, ((member, names), ty))| {
             let field = quote!(&raw mut (*value).#member);
-            // SAFETY (generated code): the member lies in the place that `place` owns, not yet written.
+            // SAFETY (generated code): the member lies in the place that `place` owns, not yet
+            // written.
             let from_value = |source| quote!(#index => unsafe { place.value(#field, #source) },);
             match (&names.missing, names.names.first()) {
                 (Missing::By(path), _) => from_value(quote!(#path())),

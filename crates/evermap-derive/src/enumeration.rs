@@ -16,7 +16,8 @@ pub fn expand(input: &Input<'_>, variants: &[&Variant], repr: &Ident) -> TokenSt
     let build_self = build_self(input);
     quote! {
         const _: () = {
-            // SAFETY: the macro has checked that the layout is the integer's; the type owns nothing.
+            // SAFETY: the macro has checked that the layout is the integer's; the type owns
+            // nothing.
             #[automatically_derived]
             unsafe impl #krate::Persist for #ident {
                 type Fields<'evermap> = #krate::Mut<'evermap, Self>;

@@ -186,8 +186,8 @@ impl<'i> Parts<'i> {
                 const FIELDS: &'static [#krate::__private::Field] = &[#(#table),*];
             }
 
-            // SAFETY: `repr(C)` or `repr(transparent)`, as the macro has checked, with fields that are
-            // `Persist`; all of them are described and released, and each is projected once.
+            // SAFETY: `repr(C)` or `repr(transparent)`, as the macro has checked, with fields that
+            // are `Persist`; all of them are described and released, and each is projected once.
             #[automatically_derived]
             unsafe impl #impl_generics #krate::Persist for #ident #type_generics #where_clause {
                 type Fields<'evermap> = #cursors;
@@ -219,7 +219,8 @@ impl<'i> Parts<'i> {
                     bounds: &#krate::Bounds<'_>,
                 ) -> bool {
                     let fields = <Self as EvermapFields>::FIELDS;
-                    // SAFETY: the caller passes aligned, readable bytes, and the table describes this type.
+                    // SAFETY: the caller passes aligned, readable bytes, and the table describes
+                    // this type.
                     unsafe { #krate::__private::fields_are_bounded(fields, this.cast(), bounds) }
                 }
             }

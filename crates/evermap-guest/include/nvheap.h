@@ -4,10 +4,10 @@
  * The heap is the application's object "nvheap". The host maps it into this program's memory at the
  * same address in every run. The first call opens it for writing, and creates it if it does not
  * exist. If another program is writing the heap, or the application may only read it, the first
- * call opens the last commit for reading instead. Then nvmalloc, nvfree, nvrelease and nvcommit fail
- * with EROFS, and nverror() returns the reason. A program that must write calls nvprotect(NV_WRITE)
- * first, which fails with EBUSY or EACCES instead. A program that only reads calls
- * nvprotect(NV_SNAPSHOT) first.
+ * call opens the last commit for reading instead. Then nvmalloc, nvfree, nvrelease and nvcommit
+ * fail with EROFS, and nverror() returns the reason. A program that must write calls
+ * nvprotect(NV_WRITE) first, which fails with EBUSY or EACCES instead. A program that only reads
+ * calls nvprotect(NV_SNAPSHOT) first.
  *
  *     size_t size;
  *     long *runs = nvread("runs", &size);                  (NULL in the first run)

@@ -115,8 +115,8 @@ impl Heap {
     /// ```
     ///
     /// # Errors
-    /// Same errors as [`allocate_named`](Heap::allocate_named), and the errors of `fill`. After an error
-    /// nothing has changed.
+    /// Same errors as [`allocate_named`](Heap::allocate_named), and the errors of `fill`. After an
+    /// error nothing has changed.
     pub fn allocate_named_with<E: From<Error>>(
         &mut self,
         name: &str,
@@ -131,7 +131,8 @@ impl Heap {
         let mut writer = BlockWriter { block: places, written: 0 };
         fill(&mut writer)?;
         let written = writer.written;
-        // SAFETY: these are the block's bytes after the written ones, and only this function uses them.
+        // SAFETY: these are the block's bytes after the written ones, and only this function uses
+        // them.
         unsafe { zero(unnamed.block.add(written), bytes - written) };
         unnamed.keep().name_block(name.as_bytes(), block)?;
         // SAFETY: the whole block is initialised, and the exclusive borrow of the heap prevents

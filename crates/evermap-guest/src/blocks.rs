@@ -164,8 +164,8 @@ impl Heap {
     pub(crate) unsafe fn free_named_raw(&mut self, name: &[u8]) -> Result<bool> {
         let Some(table) = table(self.writer())? else { return Ok(false) };
         let Some(found) = find(self.writer(), name)? else { return Ok(false) };
-        // SAFETY: table and entry lie in the object, and this function borrows the heap exclusively.
-        // The entry is removed from its list before it is freed.
+        // SAFETY: table and entry lie in the object, and this function borrows the heap
+        // exclusively. The entry is removed from its list before it is freed.
         unsafe {
             found.place.write(found.next);
             (&raw mut (*table.table.as_ptr()).names).write(table.names.saturating_sub(1));

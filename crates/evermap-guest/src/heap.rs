@@ -98,7 +98,8 @@ impl Heap {
     /// Same errors as [`root`](Heap::root).
     pub fn root_mut<T: Persist + Send + Sync>(&mut self) -> Result<Mut<'_, T>> {
         let root = self.writer.root_as::<T>()?;
-        // SAFETY: the type was compared, the root lies in the object, and the exclusive borrow of the heap covers the whole object.
+        // SAFETY: the type was compared, the root lies in the object, and the exclusive borrow of
+        // the heap covers the whole object.
         Ok(unsafe { borrow_root(self.writer.heap()?, root) })
     }
 

@@ -184,8 +184,8 @@ impl Copy {
     ///
     /// # Errors
     ///
-    /// Any [`Error`]. On error a target file is unchanged and a new target does not exist. A directory
-    /// that the source was merged into keeps the files already copied.
+    /// Any [`Error`]. On error a target file is unchanged and a new target does not exist. A
+    /// directory that the source was merged into keeps the files already copied.
     pub fn run(&self) -> Result<Report> {
         if self.follow == Follow::None && !ends_with(&self.source, b"/") {
             let stat = fs::lstat(&self.source)

@@ -1,5 +1,6 @@
-//! `clean` beside copies that run and copies that are killed: it removes what dead copies left, and nothing of a running
-//! copy or of anybody else. `EVERMAP_CLEANING_SECONDS` sets how long the copies run.
+//! `clean` beside copies that run and copies that are killed: it removes what dead copies left, and
+//! nothing of a running copy or of anybody else. `EVERMAP_CLEANING_SECONDS` sets how long the
+//! copies run.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -79,7 +80,8 @@ fn one_copy(kind: &str, place: &Path, name: &str) -> Result<(), Error> {
             fs::remove_dir_all(&target).unwrap();
         }
         "merge" => {
-            // What is there is replaced one by one; the directory that is not there appears as a whole.
+            // What is there is replaced one by one; the directory that is not there appears as a
+            // whole.
             fs::create_dir_all(&target).unwrap();
             copy("tree").run()?;
             copy("tree").run()?;

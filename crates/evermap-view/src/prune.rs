@@ -14,8 +14,8 @@ use crate::page_store::{StoredPage, is_companion, part_name, without_ending};
 
 /// Percentage of the bound to shrink to, so that not every visit has to prune.
 const LEFT_PERCENT: u64 = 80;
-/// Each round removes the oldest pages, one in this many. Which parts no other page needs is known only after a
-/// round.
+/// Each round removes the oldest pages, one in this many. Which parts no other page needs is known
+/// only after a round.
 const ROUND_DIVISOR: usize = 4;
 
 /// An object that counts towards the bound.

@@ -1,9 +1,9 @@
 /*
  * A Markdown document of cmark in an object.
  *
- * cmark_parser_new_with_mem() takes an allocator, a struct of three functions, and every node stores
- * the address of that struct. So the struct is in the object, too. It points to functions of the
- * process that built the tree, which have other addresses in the next process. Reading does not
+ * cmark_parser_new_with_mem() takes an allocator, a struct of three functions, and every node
+ * stores the address of that struct. So the struct is in the object, too. It points to functions of
+ * the process that built the tree, which have other addresses in the next process. Reading does not
  * call them. To change the tree (or to render it, which allocates), a program opens it for writing
  * and first stores its own functions in the struct.
  */

@@ -1,5 +1,5 @@
-// hooks: xmlMemSetup(). Built from XML. Reads the names of elements only, and contents: the names of
-// texts and comments are strings of the library.
+// hooks: xmlMemSetup(). Built from XML. Reads the names of elements only, and contents: the names
+// of texts and comments are strings of the library.
 #include "trial.hpp"
 
 #include <libxml/parser.h>

@@ -1,5 +1,5 @@
-// hooks: lua_newstate(). A state with a table of the words of a text, one of whose values is an empty
-// table.
+// hooks: lua_newstate(). A state with a table of the words of a text, one of whose values is an
+// empty table.
 #include "trial.hpp"
 
 #include <lua.hpp>

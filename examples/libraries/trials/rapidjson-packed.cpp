@@ -1,5 +1,5 @@
-// hooks: the allocator is a template argument. Built from JSON. As the example, but with pointers as
-// RapidJSON has them by default: with flags in their upper 16 bits.
+// hooks: the allocator is a template argument. Built from JSON. As the example, but with pointers
+// as RapidJSON has them by default: with flags in their upper 16 bits.
 #include "trial.hpp"
 
 #include <rapidjson/document.h>

@@ -1,5 +1,5 @@
-// Shared by the trials. A trial is a minimal example: a library, told or forced to put its tree into
-// an object, and a walk with the library's functions. docs/libraries.md has the results.
+// Shared by the trials. A trial is a minimal example: a library, told or forced to put its tree
+// into an object, and a walk with the library's functions. docs/libraries.md has the results.
 #pragma once
 
 #include "../keep.h"

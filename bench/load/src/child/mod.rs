@@ -1,5 +1,6 @@
 //! Performs one load and measures it from inside its own process:
-//! `child load --subject NAME --pages LIST --touched PERCENT --order ORDER [--written] [--latch] [--group DIR] FILE`.
+//! `child load --subject NAME --pages LIST --touched PERCENT --order ORDER [--written] [--latch]
+//! [--group DIR] FILE`.
 //!
 //! Prints one JSON object, [`Taken`]. The list of pages and the memory for the measurements are
 //! ready before the load begins. With `--latch` the process prints a line and waits for the end of

@@ -1,5 +1,6 @@
 /**
- * @file Objects that threads of one process read and write: `shared<T>`, and the guards that lock it.
+ * @file Objects that threads of one process read and write: `shared<T>`, and the guards that lock
+ * it.
  */
 #ifndef EVERMAP_SHARED_HPP
 #define EVERMAP_SHARED_HPP

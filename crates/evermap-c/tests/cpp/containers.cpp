@@ -1,5 +1,5 @@
-// Containers in an object against plain ones: the same random operations on both, over commits, rollbacks
-// and processes.
+// Containers in an object against plain ones: the same random operations on both, over commits,
+// rollbacks and processes.
 //
 //     containers STORE SEED ROUND
 //

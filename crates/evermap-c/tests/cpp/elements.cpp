@@ -249,8 +249,8 @@ std::vector<T> these(std::initializer_list<int> numbers) {
 
 #define RUN(what, wanted, ...) all.run(what, wanted, [&](auto& c) { __VA_ARGS__; })
 
-// Assigning an optional or a variant constructs in place, without the container: what is moved there
-// has to have been built for the object.
+// Assigning an optional or a variant constructs in place, without the container: what is moved
+// there has to have been built for the object.
 template <class T>
 constexpr bool needs_scope = false;
 template <class T>

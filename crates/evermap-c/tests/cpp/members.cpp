@@ -3,9 +3,9 @@
 //
 //     members STORE
 //
-// An element either arrives with all its memory in the object, or the call throws `invalid_argument`
-// and leaves the container as it was. Afterwards the value outside can be used and destroyed, and the
-// object has no block more than before.
+// An element either arrives with all its memory in the object, or the call throws
+// `invalid_argument` and leaves the container as it was. Afterwards the value outside can be used
+// and destroyed, and the object has no block more than before.
 
 #include "check.hpp"
 
@@ -121,8 +121,8 @@ auto put(C& c, const T& value, int) -> decltype(c.insert(c.begin(), value), void
 template <class C, class T>
 void put(C& c, const T& value, long) { c.push_front(value); }
 
-// Assigning an optional or a variant constructs in place, without the container. docs/cpp.md: what is
-// moved there has to have been built for the object.
+// Assigning an optional or a variant constructs in place, without the container. docs/cpp.md: what
+// is moved there has to have been built for the object.
 template <class M>
 constexpr bool assigns_in_place = false;
 template <class T>

@@ -6,8 +6,8 @@
 
 use std::io;
 
-/// `CAP_CHOWN`, `CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH`, `CAP_FOWNER`, `CAP_FSETID`, `CAP_SETGID`,
-/// `CAP_SETUID`, `CAP_NET_BIND_SERVICE` of `linux/capability.h`.
+/// `CAP_CHOWN`, `CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH`, `CAP_FOWNER`, `CAP_FSETID`,
+/// `CAP_SETGID`, `CAP_SETUID`, `CAP_NET_BIND_SERVICE` of `linux/capability.h`.
 const KEPT: [libc::c_ulong; 8] = [0, 1, 2, 3, 4, 6, 7, 10];
 
 /// Drops all other capabilities for the next program executed. Makes only system calls.

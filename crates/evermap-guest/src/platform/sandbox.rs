@@ -162,7 +162,8 @@ impl Mapping {
 
     fn end(self) -> Result<()> {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the owner keeps no references into the memory; `this` is not dropped, so it runs once.
+        // SAFETY: the owner keeps no references into the memory; `this` is not dropped, so it runs
+        // once.
         unsafe { this.unmap() }
     }
 
@@ -180,8 +181,8 @@ impl Mapping {
     }
 
     fn root(&self) -> RawRoot {
-        // SAFETY: the page is mapped while this value lives. Only `set_root` writes its root, and it
-        // borrows the value exclusively.
+        // SAFETY: the page is mapped while this value lives. Only `set_root` writes its root, and
+        // it borrows the value exclusively.
         let RootRecord { address, bytes, tag, description } =
             unsafe { read_root(self.superblock()) };
         let address = std::ptr::with_exposed_provenance_mut(address as usize);
@@ -217,9 +218,9 @@ impl HostMemory {
         let mapping = Mapping::of(&self.name, Level::Write)?;
         let regions = regions_of(mapping.address, &self.name)?;
         let memory = Arc::clone(self);
-        // SAFETY: the host has mapped the regions writable at these addresses, and maps regions that
-        // it adds. They stay mapped until `Mapped` is closed or dropped, which drops the heap first.
-        // A program opens an object only once, so no other heap uses its metadata.
+        // SAFETY: the host has mapped the regions writable at these addresses, and maps regions
+        // that it adds. They stay mapped until `Mapped` is closed or dropped, which drops the heap
+        // first. A program opens an object only once, so no other heap uses its metadata.
         let heap = unsafe { heap_over(memory, &regions) };
         *lock(&self.regions) = regions;
         Ok(Mapped { heap, mapping })

@@ -77,7 +77,8 @@ fn prefix(device: u64) -> String {
     format!("device {device} ")
 }
 
-/// Stores an observed read rate of a device for this user. See [`DeviceRateCache::store_read_rate`].
+/// Stores an observed read rate of a device for this user. See
+/// [`DeviceRateCache::store_read_rate`].
 ///
 /// ```no_run
 /// use std::{fs::File, os::unix::fs::MetadataExt};

@@ -19,8 +19,8 @@ pub struct HugePageSupply {
 /// Returns the supply of huge pages of `huge_page_bytes` each. Returns `None` if the kernel does
 /// not report it or has no huge pages.
 ///
-/// Costs three small reads of `/proc` and `/sys`. Sources: `/proc/buddyinfo`, `/sys/kernel/mm/transparent_hugepage`,
-/// `/proc/pressure/memory`.
+/// Costs three small reads of `/proc` and `/sys`. Sources: `/proc/buddyinfo`,
+/// `/sys/kernel/mm/transparent_hugepage`, `/proc/pressure/memory`.
 ///
 /// ```
 /// if let Some(supply) = evermap_observe::huge_page_supply(2 << 20) {

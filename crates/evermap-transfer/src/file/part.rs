@@ -64,7 +64,8 @@ impl Part {
         let part_name = sibling_name(name, ".evermap-part");
         let path = path_of(target_path, name);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        // Between its opening and its locking, another copy may have given the file its name, and `clean` may have removed it.
+        // Between its opening and its locking, another copy may have given the file its name, and
+        // `clean` may have removed it.
         let file = loop {
             let file = fs::openat(directory, &part_name, flags, Mode::RUSR | Mode::WUSR)
                 .map_err(Error::io("open the unfinished copy", &path))?;

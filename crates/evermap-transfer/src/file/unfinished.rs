@@ -66,8 +66,8 @@ pub(crate) fn lock_unfinished(unfinished: BorrowedFd<'_>) {
     }
 }
 
-/// Creates something with a temporary name and locks it. Calls `create` again if `clean` removes the
-/// name before the lock is held.
+/// Creates something with a temporary name and locks it. Calls `create` again if `clean` removes
+/// the name before the lock is held.
 ///
 /// # Errors
 /// Those of `create`.

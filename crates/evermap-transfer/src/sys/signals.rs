@@ -25,8 +25,8 @@ pub fn errors_for_size_limits() {
         action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
         action.sa_flags = libc::SA_RESTART;
         let set = libc::sigaction(libc::SIGXFSZ, &raw const action, &raw mut before) == 0;
-        // Where it was ignored, it stays so for programs that the command starts. It is rarely: setting first is one
-        // call less at the start of every command.
+        // Where it was ignored, it stays so for programs that the command starts. It is rarely:
+        // setting first is one call less at the start of every command.
         if set && before.sa_sigaction != libc::SIG_DFL {
             libc::sigaction(libc::SIGXFSZ, &raw const before, std::ptr::null_mut());
         }

@@ -193,7 +193,8 @@ impl Target {
     }
 }
 
-/// Creates a directory with a temporary name. Tries again if `clean` removes it before it is opened.
+/// Creates a directory with a temporary name. Tries again if `clean` removes it before it is
+/// opened.
 fn create_and_open(
     parent: BorrowedFd<'_>,
     name: &CStr,

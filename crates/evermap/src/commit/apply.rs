@@ -160,9 +160,9 @@ impl Engine {
         }
     }
 
-    /// Ensures that the log has no lines after `length` bytes of the file, which is about to be truncated
-    /// there. Otherwise a replay after a crash would overwrite later growth. Returns false while
-    /// readers are in the way.
+    /// Ensures that the log has no lines after `length` bytes of the file, which is about to be
+    /// truncated there. Otherwise a replay after a crash would overwrite later growth. Returns
+    /// false while readers are in the way.
     pub(crate) fn forget_after(&mut self, length: u64) -> Result<bool> {
         if self.logged_end <= length / PAGE_BYTES || mutated(Mutant::TruncatedUnderTheLog) {
             return Ok(true);

@@ -89,9 +89,9 @@ pub(crate) trait Storage: Send + Sync + std::fmt::Debug {
     fn directory_identity(&self, path: &Path) -> Result<FileIdentity>;
     /// Returns the identity of the file that has this name now.
     fn file_identity(&self, path: &Path) -> Result<FileIdentity>;
-    /// Returns this storage with a directory held open. Paths that begin with `path` then lead to the
-    /// files of that directory, even if it is moved or replaced. Returns `None` if this storage knows
-    /// paths only.
+    /// Returns this storage with a directory held open. Paths that begin with `path` then lead to
+    /// the files of that directory, even if it is moved or replaced. Returns `None` if this storage
+    /// knows paths only.
     fn enter(&self, _path: &Path) -> Result<Option<Arc<dyn Storage>>> {
         Ok(None)
     }

@@ -1,7 +1,7 @@
 //! Compares a store's files with its catalog: finds object files without a name, and leftovers.
 //!
-//! Other processes may create and remove files during the check. A file counts as stray only if it is not
-//! locked and a catalog read after that does not name it; in doubt it stays.
+//! Other processes may create and remove files during the check. A file counts as stray only if it
+//! is not locked and a catalog read after that does not name it; in doubt it stays.
 
 use std::path::{Path, PathBuf};
 

@@ -27,8 +27,8 @@ Examples:
   evermap sandbox run guest_words.wasm -- to be or not to be
   evermap sandbox run guest_words.wasm --timeout 5 --dir ~/texts::/texts -- /texts/hamlet.txt")]
 pub struct Run {
-    /// The program, in WebAssembly's binary or text format: a regular file of up to 256 MiB, or `-` for
-    /// the standard input (then name the application with --app)
+    /// The program, in WebAssembly's binary or text format: a regular file of up to 256 MiB, or `-`
+    /// for the standard input (then name the application with --app)
     #[arg(value_name = "APP.wasm")]
     module: PathBuf,
     /// Application to run it as [default: the file's name without its extension]
