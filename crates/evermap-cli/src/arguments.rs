@@ -22,8 +22,8 @@ const STORE_VARIABLE: &str = "EVERMAP_STORE";
 /// Adds the arguments of a verb to its command.
 type AugmentArgs = fn(Command) -> Command;
 
-/// Verbs that scripts start often. They are parsed without the arguments of the other verbs, because
-/// building the arguments of all verbs took a quarter of all instructions of `copy`.
+/// Verbs that scripts start often. They are parsed without the arguments of the other verbs,
+/// because building the arguments of all verbs took a quarter of all instructions of `copy`.
 const QUICK: [(&str, AugmentArgs); 6] = [
     ("parse", Parse::augment_args),
     ("query", Query::augment_args),

@@ -31,8 +31,8 @@ pub fn script(shell: &str) -> std::io::Result<Vec<u8>> {
     Ok(script)
 }
 
-/// Returns the names of stored objects that begin with `typed`. A document of a file in or below the
-/// current directory is also completed by its path from there, as verbs accept it.
+/// Returns the names of stored objects that begin with `typed`. A document of a file in or below
+/// the current directory is also completed by its path from there, as verbs accept it.
 pub fn objects(typed: &OsStr) -> Vec<CompletionCandidate> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let Some(directory) = store_in(&words).or_else(|| default_store().ok()) else {

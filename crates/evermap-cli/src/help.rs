@@ -92,8 +92,8 @@ fn group_of(verb: &str) -> Option<&'static Group> {
     GROUPS.iter().find(|group| group.verbs.contains(&verb))
 }
 
-/// Hides a global option in the help of a verb and its subcommands: clap adds a global option only to
-/// commands that have none of its id.
+/// Hides a global option in the help of a verb and its subcommands: clap adds a global option only
+/// to commands that have none of its id.
 fn hide_global(verb: Command, globals: &[Arg], option: &str) -> Command {
     let global = globals.iter().find(|argument| argument.get_id() == option);
     let has_own = verb.get_arguments().any(|argument| argument.get_id() == option);

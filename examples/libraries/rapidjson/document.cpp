@@ -5,7 +5,8 @@
 // stays outside: it is the parser, and keeps an allocator for its stack.
 //
 // Pointers whole: by default RapidJSON keeps flags in their upper 16 bits on x86-64. Such a tree
-// would work as well, but `evermap store audit` and `evermap store rebase` could not see its pointers.
+// would work as well, but `evermap store audit` and `evermap store rebase` could not see its
+// pointers.
 #define RAPIDJSON_48BITPOINTER_OPTIMIZATION 0
 
 #include "../keep.h"

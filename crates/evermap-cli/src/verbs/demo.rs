@@ -111,8 +111,8 @@ impl Demo {
         self.export.write(&times)
     }
 
-    /// Returns the example pages by size, then the user's own documents. Writes the built-in pages to
-    /// `directory` if there are no others.
+    /// Returns the example pages by size, then the user's own documents. Writes the built-in pages
+    /// to `directory` if there are no others.
     fn documents(&self, directory: &Path) -> Result<Vec<PathBuf>, Failure> {
         let mut pages = Vec::new();
         let folder = self.pages.as_deref().unwrap_or(Path::new(PAGES));

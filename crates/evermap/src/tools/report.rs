@@ -1,7 +1,8 @@
 //! Report of a check: findings with a file, a severity and a remedy each.
 //!
 //! [`Findings`] collects the findings of one file. A finding may have a [`Repair`], an action that
-//! fixes it. Users see the texts, and the exit code of `evermap store check` depends on the severity.
+//! fixes it. Users see the texts, and the exit code of `evermap store check` depends on the
+//! severity.
 
 use std::path::{Path, PathBuf};
 

@@ -13,10 +13,10 @@ use crate::failure::Failure;
 
 /// Show a page in a window
 ///
-/// Keys: Ctrl+L edits the address. Alt+Left and Alt+Right go back and forward. F5 or Ctrl+R reloads.
-/// Ctrl+F finds text; F3 and Shift+F3 go to the next and the previous match. Ctrl++, Ctrl+- and
-/// Ctrl+0 zoom. Tab, Shift+Tab and Enter follow links. Alt+Home opens the start page. Esc goes back
-/// to the page. Ctrl+W and Ctrl+Q close the window.
+/// Keys: Ctrl+L edits the address. Alt+Left and Alt+Right go back and forward. F5 or Ctrl+R
+/// reloads. Ctrl+F finds text; F3 and Shift+F3 go to the next and the previous match. Ctrl++,
+/// Ctrl+- and Ctrl+0 zoom. Tab, Shift+Tab and Enter follow links. Alt+Home opens the start page.
+/// Esc goes back to the page. Ctrl+W and Ctrl+Q close the window.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
