@@ -26,7 +26,8 @@ fn the_readme_contains_the_compiled_example() {
     );
 }
 
-/// Returns an example of the project. `cargo test` builds them into a directory next to the program.
+/// Returns an example of the project. `cargo test` builds examples into a directory next to the
+/// program.
 fn built_example(name: &str) -> PathBuf {
     let example = Path::new(env!("CARGO_BIN_EXE_evermap")).with_file_name("examples").join(name);
     assert!(example.exists(), "example not built: run `cargo build --examples`");

@@ -76,8 +76,8 @@ pub enum Link {
     Static,
 }
 
-/// Makes a program that prints the flags of this build, in place of `pkg-config`, which prints those
-/// of an installed one.
+/// Makes a program that prints the flags of this build. It stands in for `pkg-config`, which prints
+/// the flags of an installed library.
 pub fn pkg_config(directory: &Path) -> PathBuf {
     let (include, lib) = (staged().join("include"), staged().join("lib"));
     let (include, lib) = (include.display(), lib.display());
