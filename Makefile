@@ -29,7 +29,7 @@ SHELL := /bin/bash
 # Folder where rustup installs cargo; a shell that was opened before does not have it in PATH.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup build install uninstall demo view sandbox check test fmt-check source-check lint unit doc deny test-long test-races miri test-vm fuzz \
+.PHONY: help setup build install uninstall demo view sandbox check test fmt-check source-check lint unit doc docs deny test-long test-races miri test-vm fuzz \
 	bench pages clean
 .DEFAULT_GOAL := help
 
@@ -115,6 +115,10 @@ doc: ## Build the crates' documentation and the reference of the command; a warn
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(SANDBOX) --no-deps --locked
 	$(CARGO) run --quiet --package evermap-cli --bin evermap --locked -- generate reference \
 		"$$(scripts/target-dir.sh)/doc/evermap-command.md"
+
+docs: ## Build the book from docs/, after a check of all links between pages
+	$(CARGO) run --quiet --package xtask --locked -- links
+	@scripts/book.sh
 
 deny:
 	@scripts/cargo-deny.sh check --hide-inclusion-graph licenses bans sources

@@ -123,3 +123,22 @@ pub use persist::{
 
 #[doc(hidden)]
 pub use persist::private as __private;
+
+/// The examples of the how-to pages run as tests.
+#[cfg(doctest)]
+mod how_to {
+    #[doc = include_str!("../../../docs/how-to/backup.md")]
+    struct Backup;
+    #[doc = include_str!("../../../docs/how-to/errors.md")]
+    struct Errors;
+    #[doc = include_str!("../../../docs/how-to/migration.md")]
+    struct Migration;
+    #[doc = include_str!("../../../docs/how-to/moving.md")]
+    struct Moving;
+    #[doc = include_str!("../../../docs/how-to/sizing.md")]
+    struct Sizing;
+    #[doc = include_str!("../../../docs/how-to/threads.md")]
+    struct Threads;
+    #[doc = include_str!("../../../docs/how-to/update.md")]
+    struct Update;
+}
