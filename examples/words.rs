@@ -1,6 +1,4 @@
-//! Counts words, and goes on counting in the next run:
-//! `cargo run --example words -- to be or not to be`
-
+//! Counts words, and goes on in the next run: `cargo run --example words -- to be or not to be`
 use evermap::{PMap, PString, Store};
 
 fn main() -> evermap::Result<()> {
@@ -10,12 +8,9 @@ fn main() -> evermap::Result<()> {
     }
     let mut counts = store.write::<PMap<PString, u64>>("counts")?;
     for word in std::env::args().skip(1) {
-        let before = counts.get(&*word).copied().unwrap_or(0);
-        counts.root_mut().insert(&*word, before + 1)?;
+        *counts.root_mut().get_or_insert_with(&*word, || 0)? += 1;
     }
-    counts.commit()?; // all of it or nothing, whatever happens to the process or the power
-    for (word, count) in counts.iter() {
-        println!("{count} {word}");
-    }
+    counts.commit()?; // all of it or nothing, even if the power fails
+    counts.iter().for_each(|(word, count)| println!("{count} {word}"));
     counts.close()
 }
