@@ -89,10 +89,11 @@ test: ## Run the checks for every change: format, lints, all tests, documentatio
 fmt-check:
 	$(CARGO) fmt --all --check
 
-# Layers and circles of files (xtask/layers.toml), and the width of comments.
+# Layers and circles of files (xtask/layers.toml), the width of comments, and links between pages.
 source-check:
 	$(CARGO) run --quiet --locked --package xtask -- layers
 	$(CARGO) run --quiet --locked --package xtask -- widths
+	$(CARGO) run --quiet --locked --package xtask -- links
 
 lint: source-check
 	$(CARGO) clippy $(FEATURES) --all-targets --locked -- -D warnings
@@ -117,7 +118,7 @@ doc: ## Build the crates' documentation and the reference of the command; a warn
 		"$$(scripts/target-dir.sh)/doc/evermap-command.md"
 
 docs: ## Build the book from docs/, after a check of all links between pages
-	$(CARGO) run --quiet --package xtask --locked -- links
+	$(CARGO) run --quiet --locked --package xtask -- links
 	@scripts/book.sh
 
 deny:
