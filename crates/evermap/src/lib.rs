@@ -124,21 +124,25 @@ pub use persist::{
 #[doc(hidden)]
 pub use persist::private as __private;
 
-/// The examples of the how-to pages run as tests.
+// The examples of the how-to pages run as tests.
 #[cfg(doctest)]
-mod how_to {
-    #[doc = include_str!("../../../docs/how-to/backup.md")]
-    struct Backup;
-    #[doc = include_str!("../../../docs/how-to/errors.md")]
-    struct Errors;
-    #[doc = include_str!("../../../docs/how-to/migration.md")]
-    struct Migration;
-    #[doc = include_str!("../../../docs/how-to/moving.md")]
-    struct Moving;
-    #[doc = include_str!("../../../docs/how-to/sizing.md")]
-    struct Sizing;
-    #[doc = include_str!("../../../docs/how-to/threads.md")]
-    struct Threads;
-    #[doc = include_str!("../../../docs/how-to/update.md")]
-    struct Update;
-}
+#[doc = include_str!("../../../docs/how-to/backup.md")]
+struct HowToBackup;
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/errors.md")]
+struct HowToErrors;
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/migration.md")]
+struct HowToMigration;
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/moving.md")]
+struct HowToMoving;
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/sizing.md")]
+struct HowToSizing;
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/threads.md")]
+struct HowToThreads;
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/update.md")]
+struct HowToUpdate;
