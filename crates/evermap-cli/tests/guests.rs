@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "common/walkthrough.rs"]
+mod walkthrough;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -172,6 +174,22 @@ fn a_rust_guest_reopens_its_heap() {
     );
     let check = place.run(&["check"]);
     assert_eq!(check.code, 0, "{check:?}");
+}
+
+#[test]
+fn the_tutorial_on_a_guests_heap_works() {
+    let page = walkthrough::tutorial("guest-heap.md");
+    let text = std::fs::read_to_string(&page).unwrap();
+    let source = std::fs::read_to_string(example("guest_words.rs")).unwrap();
+    for part in text.split("```rust\n").skip(1) {
+        let (part, _) = part.split_once("```").unwrap();
+        assert!(source.contains(part), "not in guest_words.rs:\n{part}");
+    }
+    let Some(module) = built("guest_words") else { return };
+    let place = Place::new();
+    std::fs::copy(module, place.path("guest_words.wasm")).unwrap();
+    let evermap = Path::new(env!("CARGO_BIN_EXE_evermap"));
+    walkthrough::follow(&page, &place.path(""), &[("evermap", evermap)]);
 }
 
 #[test]
