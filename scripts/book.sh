@@ -24,4 +24,8 @@ messages="$(mdbook build docs --dest-dir "$book" 2>&1)" || { echo "$messages" >&
 if grep -E 'WARN|ERROR' <<<"$messages" >&2; then
     exit 1
 fi
+# Links out of docs/ lead to the clone.
+find "$book" -name '*.html' -exec sed -i -E \
+    -e "s#href=\"(\.\./)+(bench|crates|examples)/#href=\"file://$PWD/\2/#g" \
+    -e '/href="file:/s#(file:[^"]*)/README\.html#\1/README.md#g' {} +
 echo "documentation: $book/index.html"
