@@ -12,19 +12,15 @@ mod backup;
 mod check;
 mod checksums;
 mod export;
-mod files;
 mod heap;
 mod host_tables;
 mod image;
 mod listing;
 mod map;
-mod object;
 mod one_store;
 mod picture;
 mod quarantine;
 mod rebase;
-mod rebuild;
-mod repair;
 mod report;
 
 pub use crate::object::{

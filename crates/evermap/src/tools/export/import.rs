@@ -14,10 +14,11 @@ use crate::format::{KIND_OBJECT, PAGE_BYTES};
 use crate::object::{Identity, ObjectPaths, WRITER_BYTE, hex, lease_of, lock_byte};
 use crate::storage::{LockKind, OpenMode, Storage};
 use crate::tools::audit::refuse_guest;
+use crate::tools::check::leases_of;
+use crate::tools::heap;
 use crate::tools::image::Image;
 use crate::tools::rebase::{Moves, Relocation, SuperblockChanges, paths_in, plan, write};
 use crate::tools::report::Findings;
-use crate::tools::{heap, repair::leases_of};
 
 use super::GUESTS_TRAVEL;
 use super::file::{POINTS_ELSEWHERE, Reader};

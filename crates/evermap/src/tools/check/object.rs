@@ -10,18 +10,18 @@ use crate::commit::Log;
 use crate::error::Error;
 use crate::object::{ObjectPaths, WRITER_BYTE};
 use crate::storage::{File, OpenMode};
+use crate::tools::image::Image;
+use crate::tools::report::{Finding, Findings, ObjectReport, Repair, Severity, quantity};
+use crate::tools::{checksums, heap};
 
-use super::check::CheckOptions;
-use super::image::Image;
-use super::repair::leases_of;
-use super::report::{Finding, Findings, ObjectReport, Repair, Severity, quantity};
-use super::{checksums, heap};
+use super::leases::leases_of;
+use super::options::CheckOptions;
 
 /// Object file to be checked.
-pub(super) struct Subject<'a> {
+pub(in crate::tools) struct Subject<'a> {
     /// File, relative to the store's directory.
     pub(super) file: std::path::PathBuf,
-    pub(super) paths: ObjectPaths,
+    pub(in crate::tools) paths: ObjectPaths,
     /// Name and entry in the catalog; `None` for a file without a name.
     pub(super) entry: Option<(&'a str, &'a Found)>,
     pub(super) uuid: [u8; 16],

@@ -9,11 +9,11 @@ use crate::error::{Error, Result};
 use crate::layout::{ADDRESSES, BUILDING, NEW_CATALOG, OBJECTS, parse_uuid, token_of};
 use crate::object::WRITER_BYTE;
 use crate::storage::OpenMode;
+use crate::tools::listing::Listing;
+use crate::tools::report::{Findings, Repair, Report, Severity, Unchecked};
 
-use super::check::Scan;
-use super::listing::Listing;
 use super::object;
-use super::report::{Findings, Repair, Report, Severity, Unchecked};
+use super::scan::Scan;
 
 /// Finds files that the catalog, as of `listing`, does not account for.
 pub(super) fn check(scan: &Scan<'_>, report: &mut Report, listing: &Listing) -> Result<()> {

@@ -10,26 +10,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::api::{Options, Store};
-use crate::catalog::{Found, Lease};
+use crate::catalog::Found;
 use crate::error::{Error, Result};
 use crate::layout::{BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
-use crate::object::{CONTENT_BYTE, WRITER_BYTE, hex, lease_of, lock_byte, peek};
+use crate::object::{CONTENT_BYTE, WRITER_BYTE, hex, lock_byte, peek};
 use crate::storage::{File, LockKind, OpenMode};
+use crate::tools::checksums;
+use crate::tools::image::Image;
+use crate::tools::quarantine::Quarantine;
+use crate::tools::report::{Repair, Report};
 
-use super::check::{CheckOptions, Scan, ScanResult};
-use super::checksums;
-use super::image::Image;
-use super::quarantine::Quarantine;
+use super::leases::leases_of;
+use super::options::CheckOptions;
 use super::rebuild;
-use super::report::{Repair, Report, Severity};
+use super::scan::{Scan, ScanResult};
 
-/// Repairs the findings of a scan, and scans again.
+/// Repairs the findings of a scan.
 pub(super) fn run(directory: &Path, options: &CheckOptions, result: ScanResult) -> Result<Report> {
-    // A read error may be temporary. Scan again, so that only damage is repaired.
-    let result = match result.report.had_read_errors() {
-        true => Scan::new(directory, options)?.run()?,
-        false => result,
-    };
     let ScanResult { mut report, listing } = result;
     let mut repairer = Repairer {
         directory,
@@ -70,34 +67,12 @@ pub(super) fn run(directory: &Path, options: &CheckOptions, result: ScanResult) 
     drop(store);
     report.actions = actions;
     report.kept_in = quarantine.folder().map(Path::to_path_buf);
-    if !report.actions.is_empty() {
-        scan_again(directory, options, &mut report)?;
-    }
     Ok(report)
 }
 
 fn mark(report: &mut Report, repair: &Repair) {
     let answered = report.findings.iter_mut().filter(|f| f.repair.as_ref() == Some(repair));
     answered.for_each(|finding| finding.repaired = true);
-}
-
-/// Scans after a repair. Adds new damage to the report, and marks findings as not repaired if the
-/// damage is still there.
-fn scan_again(directory: &Path, options: &CheckOptions, report: &mut Report) -> Result<()> {
-    let after = Scan::new(directory, options)?.run()?.report;
-    report.objects = after.objects;
-    report.unchecked = after.unchecked;
-    for finding in after.findings.into_iter().filter(|f| f.severity == Severity::Damage) {
-        let same = report
-            .findings
-            .iter_mut()
-            .find(|f| f.file == finding.file && f.what == finding.what && f.found == finding.found);
-        match same {
-            Some(known) => known.repaired = false,
-            None => report.findings.push(finding),
-        }
-    }
-    Ok(())
 }
 
 /// State of a running repair.
@@ -272,12 +247,4 @@ impl Repairer<'_> {
             name.map_or_else(|| file.display().to_string(), |name| format!("`{name}`"));
         Ok(Some(format!("moved {display_name}, which is damaged, out of the store")))
     }
-}
-
-/// Returns the addresses of an object's regions that the catalog records. A guest object has none,
-/// because its addresses are in a guest's memory.
-pub(super) fn leases_of(image: &Image) -> Vec<Lease> {
-    let s = image.superblock();
-    let regions = s.regions().iter().filter(|_| !s.is_guest());
-    regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect()
 }

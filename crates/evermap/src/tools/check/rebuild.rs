@@ -17,14 +17,15 @@ use crate::format::CHUNK_BYTES;
 use crate::layout::{ADDRESSES, CATALOG, CATALOG_LOG, OBJECTS, parse_uuid};
 use crate::object::{WRITER_BYTE, hex, lock_byte, peek};
 use crate::storage::{LockKind, OpenMode};
+use crate::tools::address_lock::{FIRST, wait_for_users};
+use crate::tools::image::Image;
+use crate::tools::listing::Listing;
+use crate::tools::quarantine::Quarantine;
+use crate::tools::report::quantity;
 
-use super::address_lock::{FIRST, wait_for_users};
-use super::check::{CheckOptions, Scan};
-use super::image::Image;
-use super::listing::Listing;
-use super::quarantine::Quarantine;
-use super::repair::leases_of;
-use super::report::quantity;
+use super::leases::leases_of;
+use super::options::CheckOptions;
+use super::scan::Scan;
 
 /// Bytes reserved at the beginning of the arena for the catalog's first region.
 const CATALOG_BYTES: u64 = 17 * CHUNK_BYTES;
