@@ -179,6 +179,9 @@ impl<'a> Visit<'a> for Paths<'_> {
         syn::visit::visit_path(self, path);
     }
 
+    /// `pub(in path)` limits who may import from here, and imports nothing.
+    fn visit_visibility(&mut self, _: &'a syn::Visibility) {}
+
     fn visit_item_use(&mut self, item: &'a syn::ItemUse) {
         // Inside a function: only the paths matter.
         let mut scope = Module::default();
