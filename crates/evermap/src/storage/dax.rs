@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::mm::{self, Advice, MapFlags, MremapFlags, ProtFlags};
 use tracing::{debug, trace};
 
-use super::real::DiskFile;
+use super::file::DiskFile;
 use super::{File, FileIdentity, FileState, LockKind};
 use crate::at_fork;
 use crate::error::{Error, Result};

@@ -10,9 +10,10 @@
 mod anchor;
 mod boot;
 mod dax;
+mod disk;
+mod file;
 mod locks;
 mod moving;
-mod real;
 mod user;
 
 use std::os::fd::BorrowedFd;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 pub(crate) use boot::Boot;
-pub(crate) use real::Disk;
+pub(crate) use disk::Disk;
 
 /// Mode in which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
