@@ -140,7 +140,7 @@ pub enum Error {
         /// The object.
         object: String,
         /// Differences between the types.
-        difference: Box<crate::persist::SchemaDifference>,
+        difference: Box<crate::schema_difference::SchemaDifference>,
         /// Description of the type in the file.
         stored: String,
         /// Description of the type that the program asks for.

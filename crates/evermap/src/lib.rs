@@ -30,9 +30,9 @@
 //! ```
 //!
 //! Layers, top down; a module uses only those below it: [`tools`] (check, backup), `api` (stores,
-//! snapshots, sessions), `catalog` (names), `persist` (types that may lie in an object), `object`
-//! (superblock, regions, root), `alloc`, `commit`, `address`, `storage`, and at the bottom
-//! `format`, `checksum` and `error`.
+//! snapshots, sessions), `object` (superblock, regions, root), `catalog` (names) and `commit`,
+//! `persist` (types that may lie in an object), `alloc`, `address`, `storage`, `at_fork`, `error`,
+//! and at the bottom `checksum`, `format`, `layout`, `mutate` and `schema_difference`.
 
 // A guest in a sandbox has only the allocator and the containers. Its host has files and mappings,
 // so code that only they use is dead in a guest.
@@ -86,6 +86,7 @@ mod mutate;
 #[cfg(not(target_family = "wasm"))]
 mod object;
 mod persist;
+mod schema_difference;
 #[cfg(all(test, not(target_family = "wasm")))]
 mod simulation;
 #[cfg(not(target_family = "wasm"))]
@@ -116,10 +117,11 @@ pub use object::{ActiveProtection, ForeignPointer, Protection};
 #[cfg(feature = "serde")]
 pub use persist::serde;
 pub use persist::{
-    Bounds, Build, Built, Description, Detached, FieldChange, FieldShape, FromIter, IterMut,
-    KeySource, Mut, PBTree, PBox, PMap, PString, PVec, Persist, PersistHash, Plain, Ptr, Releaser,
-    SchemaDifference, Scratch, Slot, TypeId128, btree, from_iter, map, type_description, type_id,
+    Bounds, Build, Built, Description, Detached, FromIter, IterMut, KeySource, Mut, PBTree, PBox,
+    PMap, PString, PVec, Persist, PersistHash, Plain, Ptr, Releaser, Scratch, Slot, TypeId128,
+    btree, from_iter, map, type_description, type_id,
 };
+pub use schema_difference::{FieldChange, FieldShape, SchemaDifference};
 
 #[doc(hidden)]
 pub use persist::private as __private;

@@ -19,7 +19,8 @@ use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::object::{BackgroundVerification, Code, Reader};
-use crate::persist::{Bounds, Persist, SchemaDifference, type_description, type_id};
+use crate::persist::{Bounds, Persist, type_description, type_id};
+use crate::schema_difference::SchemaDifference;
 
 /// One commit of an object, open for reading. Dereferences to the root.
 ///

@@ -53,7 +53,6 @@ pub use bounds::Bounds;
 pub use build::{Build, Built, FromIter, Slot, from_iter};
 pub use describe::{Description, TypeId128, type_description, type_id};
 pub use detached::Detached;
-pub use difference::{FieldChange, FieldShape, SchemaDifference};
 pub use hash::PersistHash;
 pub use key::KeySource;
 pub use mutable::Mut;

@@ -1,7 +1,7 @@
 //! Tests of differences between complete, truncated and invalid descriptions.
 
 use crate::format::SCHEMA_BYTES_MAX;
-use crate::persist::SchemaDifference;
+use crate::schema_difference::SchemaDifference;
 
 fn changes(stored: &str, expected: &str) -> Vec<String> {
     let difference = SchemaDifference::between(stored, expected);
