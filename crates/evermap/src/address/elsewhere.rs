@@ -9,14 +9,11 @@
 //! stores.
 
 use std::fs;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use super::mapping::reserved_by;
+use super::mapping::{ARENAS_CHANGED, reserved_by};
 use super::maps::{MappedRange, parse_mapped};
-
-/// Counts reservations and claims, that is opened and closed stores and objects.
-pub(super) static ARENAS_CHANGED: AtomicU64 = AtomicU64::new(0);
 
 static CURRENT: Mutex<Option<Arc<Elsewhere>>> = Mutex::new(None);
 

@@ -8,14 +8,13 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 use tracing::debug;
 
-use super::elsewhere::ARENAS_CHANGED;
 use super::{Key, maps};
 use crate::at_fork;
 use crate::error::{Error, Result};
@@ -35,6 +34,9 @@ struct Reserved {
 /// the limit: a list of 4 KiB.
 static GIVEN_BACK: Mutex<VecDeque<(u64, u64)>> = Mutex::new(VecDeque::new());
 const GIVEN_BACK_MAX: usize = 256;
+
+/// Counts reservations and claims, that is opened and closed stores and objects.
+pub(super) static ARENAS_CHANGED: AtomicU64 = AtomicU64::new(0);
 
 /// Returns base and length of this process's current reservations.
 pub(crate) fn reserved_here() -> Vec<(u64, u64)> {
