@@ -10,10 +10,11 @@ use std::sync::{Arc, PoisonError};
 
 use tracing::{debug, info, warn};
 
-use super::engine::{Engine, LogPolicy, Span};
+use super::engine::Engine;
 use super::locks;
 use super::recovery::{release_log, renew_code, write_page_overlay};
 use super::settings::WhenLogFull;
+use super::target::{LogPolicy, Span};
 use crate::address::Sharing;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;

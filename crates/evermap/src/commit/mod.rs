@@ -25,18 +25,18 @@ pub(crate) mod locks;
 mod log;
 mod overlay;
 mod pages;
-#[cfg(target_arch = "x86_64")]
-mod prefilter;
 mod progress;
 mod ranges;
 mod record;
 mod recovery;
+mod runs;
 mod settings;
 mod suspects;
+mod target;
 mod unreserved;
 mod verify;
 
-pub(crate) use engine::{Engine, Growth, LogPolicy, MappedFile, Span, Target, WriterKind};
+pub(crate) use engine::Engine;
 pub(crate) use log::{Log, LogPosition};
 pub(crate) use overlay::Overlay;
 pub(crate) use pages::{first_bad_mapped, judge_mapped, write_tables};
@@ -47,5 +47,6 @@ pub(crate) use recovery::{recover, release_log, set_log_required};
 pub(crate) use settings::Deferral;
 pub use settings::{Durability, ForeignPointers, InChildren, WhenLogFull, WriteOptions};
 pub(crate) use suspects::{Suspect, Suspects};
+pub(crate) use target::{Growth, LogPolicy, MappedFile, Span, Target, WriterKind};
 pub(crate) use unreserved::Unreserved;
 pub(crate) use verify::{BadPage, is_still_bad, verify_pages};

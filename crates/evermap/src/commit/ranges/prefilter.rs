@@ -11,8 +11,8 @@ use std::arch::x86_64::{
     _mm256_sub_epi32,
 };
 
-use super::diff::Page;
-use super::ranges::RANGES_MAX;
+use super::RANGES_MAX;
+use crate::commit::diff::Page;
 use crate::format::LINE_BYTES;
 
 /// Ranges from here on are tested by the upper half of a word.

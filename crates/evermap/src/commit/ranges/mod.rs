@@ -2,15 +2,18 @@
 //! of addresses?
 //!
 //! A commit tests every changed line, and most pages end the search here, so the test must be
-//! cheap. With AVX2, a [prefilter](super::prefilter) tests half of each word, and lines of the few
+//! cheap. With AVX2, a [prefilter] tests half of each word, and lines of the few
 //! remaining pages are compared four words at a time, without branches. A false positive only costs
 //! time; a false negative would let a foreign pointer pass.
 
-use super::diff::Page;
 #[cfg(target_arch = "x86_64")]
-use super::prefilter::Prefilter;
+mod prefilter;
+
+use super::diff::Page;
 use crate::address::ADDRESS_END;
 use crate::format::LINE_BYTES;
+#[cfg(target_arch = "x86_64")]
+use prefilter::Prefilter;
 
 /// Number of ranges that a page is compared with. One is enough for most programs.
 pub(super) const RANGES_MAX: usize = 3;
