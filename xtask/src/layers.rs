@@ -215,6 +215,18 @@ mod tests {
     }
 
     #[test]
+    fn a_visibility_is_not_an_import() {
+        let found = problems(&[
+            ROOT,
+            ("low.rs", "pub struct Low;"),
+            ("high/mod.rs", "mod one; use one::Two;"),
+            ("high/one/mod.rs", "mod two; pub(super) use two::Two;"),
+            ("high/one/two.rs", "pub(in crate::high) struct Two;"),
+        ]);
+        assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
     fn a_circle_of_siblings_is_found_and_parents_are_excepted() {
         let found = problems(&[
             ROOT,
