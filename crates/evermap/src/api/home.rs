@@ -20,9 +20,10 @@ use super::inner::{CATALOG, StoreInner, lock};
 use super::options::Options;
 use crate::at_fork;
 use crate::error::{Error, Result};
+use crate::storage::Storage;
 
 /// Handles of this process. A handle that opens a store again makes the others release the old one.
-static HOMES: Mutex<Vec<Weak<Home>>> = Mutex::new(Vec::new());
+static HANDLES: Mutex<Vec<Weak<Current>>> = Mutex::new(Vec::new());
 /// Locked while a thread opens a store again.
 static RENEWING: Mutex<()> = Mutex::new(());
 
@@ -49,10 +50,27 @@ pub(super) struct Home {
     path: PathBuf,
     /// Absolute form of `path`, independent of the working directory.
     absolute: PathBuf,
-    catalog: PathBuf,
     pub(super) options: Options,
+    current: Arc<Current>,
+}
+
+/// The store that a handle led to last. Other threads look at it to release a replaced store, so it
+/// may outlive its handle for a moment, without the store.
+struct Current {
+    /// Path of the catalog.
+    catalog: PathBuf,
+    storage: Arc<dyn Storage>,
     /// `None` while a thread opens the store again, and after a failure to do so.
-    current: Mutex<Option<Arc<StoreInner>>>,
+    store: Mutex<Option<Arc<StoreInner>>>,
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Here and not with `Current`: the store is closed when its last handle is dropped, even if
+        // another thread is looking at the handle.
+        let store = lock(&self.current.store).take();
+        drop(store);
+    }
 }
 
 impl std::fmt::Debug for Home {
@@ -68,14 +86,17 @@ impl Home {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         let home = Arc::new(Home {
             path: path.to_path_buf(),
-            catalog: absolute.join(CATALOG),
-            absolute,
             options: options.clone(),
-            current: Mutex::new(Some(inner)),
+            current: Arc::new(Current {
+                catalog: absolute.join(CATALOG),
+                storage: Arc::clone(&options.storage),
+                store: Mutex::new(Some(inner)),
+            }),
+            absolute,
         });
-        let mut homes = lock(&HOMES);
-        homes.retain(|other| other.strong_count() > 0);
-        homes.push(Arc::downgrade(&home));
+        let mut handles = lock(&HANDLES);
+        handles.retain(|other| other.strong_count() > 0);
+        handles.push(Arc::downgrade(&home.current));
         Ok(home)
     }
 
@@ -129,14 +150,12 @@ impl Home {
         }
     }
 
-    /// Returns true if the path leads to this store, or to no store at all.
     fn leads_to(&self, inner: &StoreInner) -> bool {
-        let found = self.options.storage.file_identity(&self.catalog);
-        found.map_or(true, |found| found == inner.identity())
+        self.current.leads_to(inner)
     }
 
     fn current(&self) -> Result<Arc<StoreInner>> {
-        if let Some(inner) = &*lock(&self.current) {
+        if let Some(inner) = &*lock(&self.current.store) {
             return Ok(Arc::clone(inner));
         }
         let _renewing = lock(&RENEWING);
@@ -144,7 +163,7 @@ impl Home {
     }
 
     fn reopen(&self) -> Result<Arc<StoreInner>> {
-        let mut current = lock(&self.current);
+        let mut current = lock(&self.current.store);
         if let Some(inner) = &*current {
             return Ok(Arc::clone(inner));
         }
@@ -176,28 +195,36 @@ impl Home {
     /// and false if this process still uses the old one, and the two overlap.
     fn renew(&self, inner: Arc<StoreInner>) -> Result<(Arc<StoreInner>, bool)> {
         let _renewing = lock(&RENEWING);
-        let current = lock(&self.current).clone();
+        let current = lock(&self.current.store).clone();
         if let Some(current) = current.filter(|current| !Arc::ptr_eq(current, &inner)) {
             return Ok((current, true));
         }
         let old = Arc::downgrade(&inner);
         drop(inner);
-        let homes: Vec<Arc<Home>> = lock(&HOMES).iter().filter_map(Weak::upgrade).collect();
-        for home in &homes {
-            home.release_replaced(&old);
+        let handles: Vec<Arc<Current>> = lock(&HANDLES).iter().filter_map(Weak::upgrade).collect();
+        for handle in &handles {
+            handle.release_replaced(&old);
         }
         match self.reopen() {
             Err(refused @ Error::AddressTaken { .. }) => {
                 let old = old.upgrade().ok_or(refused)?;
-                Ok((Arc::clone(lock(&self.current).get_or_insert(old)), false))
+                Ok((Arc::clone(lock(&self.current.store).get_or_insert(old)), false))
             }
             opened => opened.map(|inner| (inner, true)),
         }
     }
+}
+
+impl Current {
+    /// Returns true if the path leads to this store, or to no store at all.
+    fn leads_to(&self, inner: &StoreInner) -> bool {
+        let found = self.storage.file_identity(&self.catalog);
+        found.map_or(true, |found| found == inner.identity())
+    }
 
     /// Releases a store that the path no longer leads to.
     fn release_replaced(&self, old: &Weak<StoreInner>) {
-        let mut current = lock(&self.current);
+        let mut current = lock(&self.store);
         let is_old = current.as_ref().is_some_and(|inner| {
             std::ptr::eq(Arc::as_ptr(inner), old.as_ptr()) && !self.leads_to(inner)
         });
