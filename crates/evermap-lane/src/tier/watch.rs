@@ -24,8 +24,8 @@ pub struct Progress {
 
 /// Steps of a switch, each reported when it is complete and as durable as it has to be.
 ///
-/// A kill after any step loses nothing. Section 7 of `docs/lane.md` lists the state after each step
-/// and its recovery.
+/// A kill after any step loses nothing. Section 7 of `docs/lane.md` lists the recovery after each
+/// step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Step {
