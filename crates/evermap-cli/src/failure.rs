@@ -164,7 +164,10 @@ pub enum Failure {
     /// `lane check` found no usable lane, and has printed why.
     #[error("no lane with SCHED_FIFO is possible here: see `core`, `affinity` and `fifo` above")]
     NoLane,
-    /// A process of `demo` failed, or could not be started.
+    /// A benchmark cannot start or read another process of this command, or its files.
+    #[error("{what}: {source}")]
+    Measurement { what: String, source: io::Error },
+    /// A process of `demo` failed.
     #[error("the demo failed: {why}")]
     Demo { why: String, code: u8 },
 }
@@ -262,6 +265,7 @@ impl Failure {
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
+            Failure::Measurement { source, .. } => io_exit_code(source, 10),
             Failure::Demo { code, .. } => *code,
         }
     }
@@ -431,7 +435,7 @@ fn page_message(error: &evermap_view::ViewError) -> String {
 }
 
 /// Returns the exit code of a failed file operation: `otherwise` if its kind has no code.
-pub fn io_exit_code(error: &io::Error, otherwise: u8) -> u8 {
+fn io_exit_code(error: &io::Error, otherwise: u8) -> u8 {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => 3,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => 6,

@@ -238,7 +238,7 @@ fn a_rebase_to_the_addresses_of_another_store_needs_force() {
     for to in [base, &format!("{below:#x}")] {
         let ran = place.run(&["rebase", "--to", to]);
         assert!(ran.err.contains("/other, according to your arena registry"), "{ran:?}");
-        ran.failed(4, "with force");
+        ran.failed(4, "use force");
         let planned = place.ok(&["rebase", "--to", to, "--dry-run"]);
         assert!(planned.contains("warning: store ") && planned.contains("/other has"), "{planned}");
         let lines = json_lines(&place.ok(&["rebase", "--to", to, "--dry-run", "--json"]));

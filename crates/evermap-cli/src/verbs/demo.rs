@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::parse::Report;
 use super::query::Timings;
 use crate::comparison::{self, Export, Figure, Times};
-use crate::failure::{Failure, io_exit_code};
+use crate::failure::Failure;
 use crate::output::{self, Output};
 
 /// Fewer than the queries: parsing is slower and varies less.
@@ -161,8 +161,8 @@ fn summary(measured: &[Measured]) -> Option<String> {
     comparison::sentences(&times, SUBJECTS[0], Figure::Median).pop()
 }
 
-fn failed(what: &str, error: std::io::Error) -> Failure {
-    Failure::Demo { code: io_exit_code(&error, 10), why: format!("{what}: {error}") }
+fn failed(what: &str, source: std::io::Error) -> Failure {
+    Failure::Measurement { what: format!("the demo failed: {what}"), source }
 }
 
 /// A temporary store, and the program to run on it.
@@ -232,8 +232,9 @@ impl Bench {
         command.arg("--store").arg(self.directory.path().join("store"));
         command.args(arguments).args(more).stdin(Stdio::null());
         let start = Instant::now();
-        let finished =
-            command.output().map_err(|error| failed(&self.program.display().to_string(), error))?;
+        let finished = command
+            .output()
+            .map_err(|error| failed(&format!("cannot start {}", self.program.display()), error))?;
         let whole = start.elapsed();
         // `parse` prints its report to stdout, `query --count --timings` its times to stderr.
         let Finished { stdout, stderr, status } = &finished;

@@ -186,9 +186,10 @@ impl Load {
             command.arg("--changing");
         }
         command.arg("--").arg(&self.file).stdin(Stdio::null());
-        let child = command
-            .output()
-            .map_err(|source| Failure::NotStarted { program: program.clone(), source })?;
+        let child = command.output().map_err(|source| Failure::Measurement {
+            what: format!("cannot start {}", program.display()),
+            source,
+        })?;
         let run = match child.status.success() {
             true => serde_json::from_slice(&child.stdout).map_err(|error| error.to_string()),
             false => {
