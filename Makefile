@@ -105,6 +105,7 @@ lint: source-check
 unit:
 	$(CARGO) build --package evermap-load-shim --locked
 	$(CARGO) test $(FEATURES) --locked
+	$(CARGO) test --package xtask --locked
 	$(CARGO) test --package evermap-view --package evermap-tv --locked
 	$(CARGO) test --package evermap-cli --features view --test view --test view_documents --test view_trust --test view_window --locked
 	$(CARGO) test $(SANDBOX) --locked --lib $(SANDBOX_TESTS)
