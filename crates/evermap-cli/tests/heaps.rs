@@ -2,8 +2,14 @@
 
 mod common;
 
+use std::sync::{Mutex, PoisonError};
+
 use common::{Place, Ran, json_lines, page};
 use evermap::Store;
+
+/// Held while this process has a store open. Each test has its own arena registry, so the addresses
+/// of two stores overlap by chance.
+static OPEN: Mutex<()> = Mutex::new(());
 
 /// Makes a store with a document and a raw object. The raw object has a root, a block that the root
 /// points to, a leaked block, a pointer to memory of this program, and a dangling pointer.
@@ -11,6 +17,7 @@ fn place() -> Place {
     let place = Place::new();
     place.file("a.html", page(200, "a"));
     place.ok(&["parse", "a.html"]);
+    let _open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let store = Store::open(place.store()).expect("a store");
     store.create_raw("raw").expect("made");
     let mut session = store.write_raw("raw").expect("open");
@@ -192,6 +199,7 @@ fn files_that_cannot_be_written_or_read_are_reported_with_a_remedy() {
 #[test]
 fn audit_warns_if_unreached_blocks_may_not_be_leaks() {
     let place = place();
+    let _open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let store = Store::open(place.store()).expect("a store");
     for (name, has_root) in [("rootless", false), ("hidden", true)] {
         store.create_raw(name).expect("made");
