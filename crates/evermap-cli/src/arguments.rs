@@ -66,7 +66,7 @@ pub enum Verb {
     Mv(Mv),
     Rm(Rm),
     Store(Store),
-    /// A verb of `store` without that word, as earlier versions had it. Hidden.
+    /// Old spelling of a verb of `store`, without that word. Hidden.
     #[command(flatten)]
     OldSpelling(StoreVerb),
     Copy(Copy),

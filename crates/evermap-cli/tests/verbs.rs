@@ -238,7 +238,7 @@ fn scripts_of_every_shell_complete_verbs_options_and_object_names() {
         let names = place.completions(shell, &["-s", store, "store", "map", "let"]);
         assert!(names.contains("letter.html") && !names.contains("list.xml"), "{shell}: {names}");
     }
-    // A missing store is no error.
+    // A missing store completes nothing and is not created.
     assert_eq!(place.completions("bash", &["query", "-s", "nowhere", "l"]), "");
     assert!(!place.path("nowhere").exists());
 }

@@ -194,6 +194,19 @@ fn a_moved_store_without_a_successor_stays_the_store_of_its_handles() {
 }
 
 #[test]
+fn a_handle_that_created_objects_does_not_keep_other_processes_from_replacing_the_store() {
+    for replace in [by_rebase as Replace, by_restore] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store");
+        let store = Store::create_new(&path).unwrap();
+        store.create::<Numbers, _>("numbers", [1, 2, 3]).unwrap();
+        store.backup(directory.path().join("backup")).unwrap();
+        replace(&path);
+        assert_eq!(numbers(&store), [1, 2, 3]);
+    }
+}
+
+#[test]
 fn a_rebase_and_its_undo_are_both_followed() {
     let directory = tempfile::tempdir().unwrap();
     let path = store(directory.path());

@@ -67,9 +67,9 @@ pub struct Options {
 /// # Errors
 /// Requirements of the policy that cannot be met: a core that is taken or absent, a hold that would
 /// harm other programs, a program that cannot be started. The program was not started then. A
-/// missing right is no error: [`RunReport::not_applied`] names it. A change that could not be
-/// undone after the program ran is no error either: [`RunReport::events`] reports it, and
-/// [`crate::guard::undo`] tries again.
+/// missing right does not stop the run: [`RunReport::not_applied`] names it. If a change cannot be
+/// undone after the program ran, [`RunReport::events`] reports it, and [`crate::guard::undo`] tries
+/// again.
 pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<RunReport> {
     verify_match(policy, program)?;
     let state = match &options.state {

@@ -97,9 +97,9 @@ impl Run {
     }
 }
 
-/// Finds the library: by the environment variable, beside this program, in the `lib` directory
-/// beside its directory, or where `make install` puts it by default. `cargo install` brings only
-/// programs, so after it the last one applies.
+/// Finds the library. Looks at the environment variable, then next to this program, in the `lib`
+/// directory next to its directory, and where `make install` puts it by default. `cargo install`
+/// installs programs only, so after it the last place applies.
 fn shim() -> Result<PathBuf, Failure> {
     let looked = match std::env::var_os(SHIM_VARIABLE).filter(|value| !value.is_empty()) {
         Some(path) => vec![PathBuf::from(path)],
