@@ -14,7 +14,6 @@ use crate::index::Postings;
 use crate::known::{self, CLASS, KNOWN_COUNT};
 use crate::layout::*;
 use crate::names::{FIXED_NAMESPACES, NAMESPACE_DEFAULT};
-use crate::node::NodeRef;
 
 /// The parser of a document. For HTML, names are matched without regard to case, and serialization
 /// follows the HTML rules.
@@ -121,6 +120,11 @@ impl<'a> Dom<'a> {
         self.header.document_kind == 0
     }
 
+    /// Returns true if serialization follows the rules of HTML.
+    pub(crate) fn writes_html(&self) -> bool {
+        self.kind() == DocumentKind::Html
+    }
+
     /// The document's quirks mode.
     pub fn quirks_mode(&self) -> QuirksMode {
         match self.header.quirks {
@@ -143,51 +147,6 @@ impl<'a> Dom<'a> {
     /// Returns true if the block has indexes by id, class and name.
     pub fn is_indexed(&self) -> bool {
         self.header.flags & FLAG_INDEXED != 0
-    }
-
-    /// The node with this id.
-    ///
-    /// ```
-    /// # use evermap_dom::html;
-    /// let block = html::parse("<p>", &Default::default()).unwrap().to_block();
-    /// assert_eq!(block.dom().node(0), Some(block.dom().document_node()));
-    /// assert_eq!(block.dom().node(99), None);
-    /// ```
-    pub fn node(&self, id: u32) -> Option<NodeRef<'a>> {
-        ((id as usize) < self.nodes.len()).then(|| NodeRef::new(*self, id))
-    }
-
-    /// The document: the root of everything.
-    pub fn document_node(&self) -> NodeRef<'a> {
-        NodeRef::new(*self, 0)
-    }
-
-    /// The outermost element, `html` in an HTML document.
-    ///
-    /// ```
-    /// # use evermap_dom::xml;
-    /// let block = xml::parse("<?style?><list/>", &Default::default()).unwrap().to_block();
-    /// assert_eq!(block.dom().root_element().unwrap().local_name(), "list");
-    /// ```
-    pub fn root_element(&self) -> Option<NodeRef<'a>> {
-        self.document_node().children().find(NodeRef::is_element)
-    }
-
-    /// The text of the first `title` element of an HTML document, white space collapsed as
-    /// browsers show it.
-    pub fn title(&self) -> Option<String> {
-        let mut titles = self.elements_named(known::TITLE);
-        let title = titles.find(|&id| self.namespace_id(self.node_at(id)) == NAMESPACE_DEFAULT)?;
-        let text = NodeRef::new(*self, title).text();
-        let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        Some(words.join(" "))
-    }
-
-    /// The first element, in document order, with this id. Uses the index if there is one.
-    pub fn element_by_id(&self, id: &str) -> Option<NodeRef<'a>> {
-        self.ids_matching(id)
-            .map(|node| NodeRef::new(*self, node))
-            .find(|node| node.attr("id") == Some(id))
     }
 
     // For the other modules: table access by index, with each result checked.
@@ -490,7 +449,7 @@ impl<'a> Dom<'a> {
         indexed.chain(scanned)
     }
 
-    fn elements_named(&self, local: u32) -> impl Iterator<Item = u32> + use<'a> {
+    pub(crate) fn elements_named(&self, local: u32) -> impl Iterator<Item = u32> + use<'a> {
         let dom = *self;
         let scanned = match self.is_indexed() {
             true => 0..0,

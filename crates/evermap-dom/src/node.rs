@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use crate::dom::{DocumentKind, Dom, valid_str};
+use crate::dom::{Dom, valid_str};
 use crate::known;
 use crate::layout::*;
 use crate::names::{NAMESPACE_DEFAULT, NAMESPACE_HTML};
-use crate::select::{Select, Selector};
 
 /// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,34 +281,6 @@ impl<'a> NodeRef<'a> {
         let mut part = || parts.next().unwrap_or_default();
         Some(DoctypeRef { name: part(), public_id: part(), system_id: part(), source: part() })
     }
-
-    /// The elements below this node that match, in document order, found one at a time.
-    pub fn select<'s>(&self, selector: &'s Selector) -> Select<'a, 's> {
-        Select::new(self.dom, self.id, selector)
-    }
-
-    /// The first element below this node that matches.
-    pub fn select_first(&self, selector: &Selector) -> Option<NodeRef<'a>> {
-        self.select(selector).next()
-    }
-
-    /// Returns true if this node is an element that matches.
-    ///
-    /// ```
-    /// # use evermap_dom::html;
-    /// let block = html::parse("<p lang=en><i>x", &Default::default()).unwrap().to_block();
-    /// let i = block.dom().select_first(&"i".parse().unwrap()).unwrap();
-    /// assert!(i.matches(&"[lang] > i".parse().unwrap()));
-    /// assert_eq!(i.closest(&"[lang]".parse().unwrap()).unwrap().name(), "p");
-    /// ```
-    pub fn matches(&self, selector: &Selector) -> bool {
-        crate::select::matches(&self.dom, self.id, selector)
-    }
-
-    /// This element or the nearest of its ancestors that matches.
-    pub fn closest(&self, selector: &Selector) -> Option<NodeRef<'a>> {
-        std::iter::once(*self).chain(self.ancestors()).find(|node| node.matches(selector))
-    }
 }
 
 impl PartialEq for NodeRef<'_> {
@@ -476,33 +447,48 @@ impl<'a> Iterator for Descendants<'a> {
 }
 
 impl<'a> Dom<'a> {
-    /// Returns the matching elements in document order. They are found one at a time, so the first
-    /// comes long before the last.
+    /// The node with this id.
     ///
     /// ```
     /// # use evermap_dom::html;
-    /// let page = "<a href=/x>1</a><a>2</a><a href=/y>3</a>";
-    /// let block = html::parse(page, &Default::default()).unwrap().to_block();
-    /// let links = "a[href]".parse().unwrap();
-    /// let texts: Vec<_> = block.dom().select(&links).map(|a| a.text()).collect();
-    /// assert_eq!(texts, ["1", "3"]);
+    /// let block = html::parse("<p>", &Default::default()).unwrap().to_block();
+    /// assert_eq!(block.dom().node(0), Some(block.dom().document_node()));
+    /// assert_eq!(block.dom().node(99), None);
     /// ```
-    pub fn select<'s>(&self, selector: &'s Selector) -> Select<'a, 's> {
-        Select::new(*self, 0, selector)
+    pub fn node(&self, id: u32) -> Option<NodeRef<'a>> {
+        ((id as usize) < self.nodes.len()).then(|| NodeRef::new(*self, id))
     }
 
-    /// The first element that matches.
-    pub fn select_first(&self, selector: &Selector) -> Option<NodeRef<'a>> {
-        self.select(selector).next()
+    /// The document: the root of everything.
+    pub fn document_node(&self) -> NodeRef<'a> {
+        NodeRef::new(*self, 0)
     }
 
-    /// Returns the number of matching elements.
-    pub fn count(&self, selector: &Selector) -> usize {
-        self.select(selector).count()
+    /// The outermost element, `html` in an HTML document.
+    ///
+    /// ```
+    /// # use evermap_dom::xml;
+    /// let block = xml::parse("<?style?><list/>", &Default::default()).unwrap().to_block();
+    /// assert_eq!(block.dom().root_element().unwrap().local_name(), "list");
+    /// ```
+    pub fn root_element(&self) -> Option<NodeRef<'a>> {
+        self.document_node().children().find(NodeRef::is_element)
     }
 
-    /// Returns true if serialization follows the rules of HTML.
-    pub(crate) fn writes_html(&self) -> bool {
-        self.kind() == DocumentKind::Html
+    /// The text of the first `title` element of an HTML document, white space collapsed as
+    /// browsers show it.
+    pub fn title(&self) -> Option<String> {
+        let mut titles = self.elements_named(known::TITLE);
+        let title = titles.find(|&id| self.namespace_id(self.node_at(id)) == NAMESPACE_DEFAULT)?;
+        let text = NodeRef::new(*self, title).text();
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        Some(words.join(" "))
+    }
+
+    /// The first element, in document order, with this id. Uses the index if there is one.
+    pub fn element_by_id(&self, id: &str) -> Option<NodeRef<'a>> {
+        self.ids_matching(id)
+            .map(|node| NodeRef::new(*self, node))
+            .find(|node| node.attr("id") == Some(id))
     }
 }

@@ -71,8 +71,65 @@ impl std::fmt::Debug for Select<'_, '_> {
     }
 }
 
+impl<'a> Dom<'a> {
+    /// Returns the matching elements in document order. They are found one at a time, so the first
+    /// comes long before the last.
+    ///
+    /// ```
+    /// # use evermap_dom::html;
+    /// let page = "<a href=/x>1</a><a>2</a><a href=/y>3</a>";
+    /// let block = html::parse(page, &Default::default()).unwrap().to_block();
+    /// let links = "a[href]".parse().unwrap();
+    /// let texts: Vec<_> = block.dom().select(&links).map(|a| a.text()).collect();
+    /// assert_eq!(texts, ["1", "3"]);
+    /// ```
+    pub fn select<'s>(&self, selector: &'s Selector) -> Select<'a, 's> {
+        Select::new(*self, 0, selector)
+    }
+
+    /// The first element that matches.
+    pub fn select_first(&self, selector: &Selector) -> Option<NodeRef<'a>> {
+        self.select(selector).next()
+    }
+
+    /// Returns the number of matching elements.
+    pub fn count(&self, selector: &Selector) -> usize {
+        self.select(selector).count()
+    }
+}
+
+impl<'a> NodeRef<'a> {
+    /// The elements below this node that match, in document order, found one at a time.
+    pub fn select<'s>(&self, selector: &'s Selector) -> Select<'a, 's> {
+        Select::new(self.dom(), self.id(), selector)
+    }
+
+    /// The first element below this node that matches.
+    pub fn select_first(&self, selector: &Selector) -> Option<NodeRef<'a>> {
+        self.select(selector).next()
+    }
+
+    /// Returns true if this node is an element that matches.
+    ///
+    /// ```
+    /// # use evermap_dom::html;
+    /// let block = html::parse("<p lang=en><i>x", &Default::default()).unwrap().to_block();
+    /// let i = block.dom().select_first(&"i".parse().unwrap()).unwrap();
+    /// assert!(i.matches(&"[lang] > i".parse().unwrap()));
+    /// assert_eq!(i.closest(&"[lang]".parse().unwrap()).unwrap().name(), "p");
+    /// ```
+    pub fn matches(&self, selector: &Selector) -> bool {
+        matches(&self.dom(), self.id(), selector)
+    }
+
+    /// This element or the nearest of its ancestors that matches.
+    pub fn closest(&self, selector: &Selector) -> Option<NodeRef<'a>> {
+        std::iter::once(*self).chain(self.ancestors()).find(|node| node.matches(selector))
+    }
+}
+
 /// Returns true if the node is an element that matches.
-pub(crate) fn matches(dom: &Dom<'_>, id: u32, selector: &Selector) -> bool {
+fn matches(dom: &Dom<'_>, id: u32, selector: &Selector) -> bool {
     let element = Element::new(dom, id);
     let mut caches = SelectorCaches::default();
     dom.node_at(id).kind() == ELEMENT

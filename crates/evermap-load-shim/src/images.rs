@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use evermap_load::{Choice, Image, Latency, Loader, Method};
 
+use crate::line::Line;
 use crate::loading::{self, state};
 use crate::maps::protections;
-use crate::report::{self, Line};
 use crate::settings::{Match, file_of};
 use crate::table::{Origin, Part};
 use crate::{inside, real};
@@ -105,7 +105,7 @@ pub(crate) fn map(asked: &MapCall) -> Option<Result<usize, i32>> {
     let choice = match loader.choices() {
         Ok(choices) => choices.into_iter().next()?,
         Err(error) => {
-            report::write(line.failed(&error));
+            line.failed(&error).write();
             return None;
         }
     };
@@ -116,7 +116,7 @@ pub(crate) fn map(asked: &MapCall) -> Option<Result<usize, i32>> {
     match load(&loader, &file) {
         Ok(image) => Some(Ok(pass_image(asked, file, offset, bytes, image, line))),
         Err(why) => {
-            report::write(line.failed(&why));
+            line.failed(&why).write();
             None
         }
     }
@@ -152,7 +152,7 @@ fn map_as_chosen(asked: &MapCall, choice: &Choice, line: Line) -> Result<usize, 
             // SAFETY: none of this advice changes contents.
             unsafe { real::madvise(address as *mut c_void, asked.bytes, advice) };
         }
-        report::write(line.mapped(choice));
+        line.mapped(choice).write();
     }
     mapped
 }

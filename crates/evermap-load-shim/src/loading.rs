@@ -14,9 +14,9 @@ use std::time::Duration;
 use evermap_load::{Image, Mapping};
 
 use crate::inside::within;
+use crate::line::Line;
 use crate::lock::{Held, Lock};
 use crate::real;
-use crate::report::{self, Line};
 use crate::table::{Origin, Part, Table};
 
 /// Interval of checks for completion, at first and for long loads.
@@ -212,7 +212,7 @@ pub(crate) fn abandon(start: usize, end: usize) -> bool {
     let Loading { image, line, .. } = state.loading.remove(at);
     drop(state);
     if let Some(image) = image {
-        report::write(line.of_image(&image));
+        line.of_image(&image).write();
         drop(image);
     }
     true
@@ -222,7 +222,7 @@ pub(crate) fn abandon(start: usize, end: usize) -> bool {
 /// requested range.
 pub(crate) fn complete(image: Image, part: &Part, line: Line) {
     let _ = image.wait();
-    report::write(line.of_image(&image));
+    line.of_image(&image).write();
     match image.into_mapping() {
         Ok(mapping) => trim(mapping, part),
         // Some bytes cannot be read. Accessing them raises a signal, as in a file mapping. Keep the

@@ -3,17 +3,16 @@
 use std::ops::{Deref, DerefMut, Range};
 use std::path::Path;
 
-use evermap_observe::Usage;
-
 use crate::advise::{Advice, advise_on_demand, advise_whole, part_of};
 use crate::error::Result;
+use crate::history::LoadHistory;
 use crate::methods::Job;
 use crate::methods::on_demand::OnDemand;
 use crate::methods::recorded::Recorded;
-use crate::plan::{Choice, Method};
+use crate::plan::Method;
 use crate::recording::Recording;
 use crate::region::{Backing, Region};
-use crate::replay::{self, RecordingUse};
+use crate::replay::RecordingUse;
 use crate::report::{self, Report, Residency};
 
 /// Memory of an image.
@@ -61,18 +60,6 @@ pub struct Image {
     memory: Memory,
     job: Job,
     history: LoadHistory,
-}
-
-/// Method and history of a load.
-#[derive(Debug)]
-pub(crate) struct LoadHistory {
-    pub(crate) choice: Choice,
-    /// Methods tried before, with the reasons for refusal.
-    pub(crate) refused: Vec<(Method, String)>,
-    /// Resources used for a complete load.
-    pub(crate) usage: Usage,
-    pub(crate) replay: replay::Plan,
-    pub(crate) may_map: bool,
 }
 
 impl Image {

@@ -23,6 +23,7 @@ mod bounded;
 mod counters;
 mod error;
 mod facts;
+mod history;
 mod huge;
 mod image;
 mod loader;

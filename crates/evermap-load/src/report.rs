@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use evermap_observe::Usage;
 
-use crate::image::LoadHistory;
+use crate::history::LoadHistory;
 use crate::methods::Job;
 use crate::plan::{Choice, Method};
 use crate::region::Region;

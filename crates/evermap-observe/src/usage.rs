@@ -43,14 +43,14 @@ pub struct Moment {
 impl Moment {
     /// Records the current time and usage. Costs one system call.
     pub fn now() -> Moment {
-        let usage = crate::sys::rusage::of_process();
+        let usage = Usage::of_process();
         Moment { at: Instant::now(), usage }
     }
 
     /// Returns the resources used since this point.
     pub fn since(&self) -> Usage {
         let wall_s = self.at.elapsed().as_secs_f64();
-        let (now, then) = (crate::sys::rusage::of_process(), &self.usage);
+        let (now, then) = (Usage::of_process(), &self.usage);
         Usage {
             wall_s,
             user_s: now.user_s - then.user_s,
@@ -64,6 +64,21 @@ impl Moment {
 }
 
 impl Usage {
+    /// Returns the resources used since the process started. `wall_s` is 0.
+    fn of_process() -> Usage {
+        let Some(usage) = crate::sys::rusage::of_process() else { return Usage::default() };
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+        Usage {
+            wall_s: 0.0,
+            user_s: seconds(usage.ru_utime),
+            system_s: seconds(usage.ru_stime),
+            minor_faults: usage.ru_minflt as u64,
+            major_faults: usage.ru_majflt as u64,
+            voluntary_switches: usage.ru_nvcsw as u64,
+            involuntary_switches: usage.ru_nivcsw as u64,
+        }
+    }
+
     /// Returns user and system time together, in seconds.
     pub fn processor_s(&self) -> f64 {
         self.user_s + self.system_s

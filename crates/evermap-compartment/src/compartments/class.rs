@@ -6,13 +6,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::inside::Inside;
-use super::rows;
 use crate::error::{Error, Result};
 
 /// Maximum number of classes in a process. The value is arbitrary and stops a loop that defines
 /// classes.
-pub(super) const CLASSES_MAX: usize = 256;
+const CLASSES_MAX: usize = 256;
 
 static CLASSES: Mutex<Vec<Class>> = Mutex::new(Vec::new());
 
@@ -56,41 +54,9 @@ impl Rights {
 }
 
 impl Class {
-    /// Returns the class with this name, and creates it if it does not exist.
-    ///
-    /// # Errors
-    /// `TooManyClasses` after 256 classes.
-    pub fn define(name: &str) -> Result<Class> {
-        let mut classes = CLASSES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(class) = classes.iter().find(|class| class.name() == name) {
-            return Ok(*class);
-        }
-        let number = classes.len();
-        if number == CLASSES_MAX {
-            return Err(Error::TooManyClasses { name: name.to_string(), max: CLASSES_MAX });
-        }
-        let state = State { name: name.to_string(), number, rights: AtomicU64::new(0) };
-        // Leaked on purpose: threads stay in classes, and fault reports read names without a lock.
-        let class = Class(Box::leak(Box::new(state)));
-        classes.push(class);
-        drop(classes);
-        rows::recompute();
-        Ok(class)
-    }
-
     /// Returns the class's name.
     pub fn name(self) -> &'static str {
         &self.0.name
-    }
-
-    /// Puts this thread into the class until the guard is dropped. The thread has the rights of
-    /// this class only. Costs two reads and two writes of a register, about 50 ns, and no system
-    /// call.
-    ///
-    /// If an object is assigned while the thread is in the class, the thread gets its rights at the
-    /// next `enter`.
-    pub fn enter(self) -> Inside {
-        Inside::new(self)
     }
 
     pub(super) fn number(self) -> usize {
@@ -106,6 +72,26 @@ impl Class {
         let packed = u64::from(rights.mask) << 32 | u64::from(rights.bits);
         self.0.rights.store(packed, Ordering::Release);
     }
+}
+
+/// Returns the class with this name, and creates it without rights if it does not exist.
+///
+/// # Errors
+/// `TooManyClasses` after 256 classes.
+pub(super) fn find_or_create(name: &str) -> Result<Class> {
+    let mut classes = CLASSES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(class) = classes.iter().find(|class| class.name() == name) {
+        return Ok(*class);
+    }
+    let number = classes.len();
+    if number == CLASSES_MAX {
+        return Err(Error::TooManyClasses { name: name.to_string(), max: CLASSES_MAX });
+    }
+    let state = State { name: name.to_string(), number, rights: AtomicU64::new(0) };
+    // Leaked on purpose: threads stay in classes, and fault reports read names without a lock.
+    let class = Class(Box::leak(Box::new(state)));
+    classes.push(class);
+    Ok(class)
 }
 
 /// Returns all classes.

@@ -28,8 +28,20 @@ pub struct Inside {
     of_this_thread: PhantomData<*const ()>,
 }
 
+impl Class {
+    /// Puts this thread into the class until the guard is dropped. The thread has the rights of
+    /// this class only. Costs two reads and two writes of a register, about 50 ns, and no system
+    /// call.
+    ///
+    /// If an object is assigned while the thread is in the class, the thread gets its rights at the
+    /// next `enter`.
+    pub fn enter(self) -> Inside {
+        Inside::new(self)
+    }
+}
+
 impl Inside {
-    pub(super) fn new(class: Class) -> Inside {
+    fn new(class: Class) -> Inside {
         let number = NEXT.with(|next| next.replace(next.get() + 1));
         // The stack is gone only while the thread ends, and no guard returns to the class then.
         let _ = STACK.try_with(|stack| stack.borrow_mut().push((number, class)));

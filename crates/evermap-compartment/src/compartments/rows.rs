@@ -50,7 +50,7 @@ pub(super) fn key_of(wanted: &[(Class, Access)]) -> Result<AccessKey> {
     })?;
     let _ = ANY_KEY.set(key.clone());
     rows.push(Row { rights, key: key.clone() });
-    recompute_locked(&rows);
+    set_rights_of_classes(&rows);
     Ok(key)
 }
 
@@ -73,12 +73,20 @@ fn names_of(wanted: &[(Class, Access)]) -> String {
     if names.is_empty() { "no class".to_string() } else { names.join(", ") }
 }
 
-/// Recomputes the rights of every class.
-pub(super) fn recompute() {
-    recompute_locked(&lock());
+impl Class {
+    /// Returns the class with this name, and creates it if it does not exist.
+    ///
+    /// # Errors
+    /// `TooManyClasses` after 256 classes.
+    pub fn define(name: &str) -> Result<Class> {
+        let class = class::find_or_create(name)?;
+        set_rights_of_classes(&lock());
+        Ok(class)
+    }
 }
 
-fn recompute_locked(rows: &[Row]) {
+/// Sets the rights of every class.
+fn set_rights_of_classes(rows: &[Row]) {
     let mask = rows.iter().fold(0, |mask, row| mask | row.key.bits(Access::None));
     for class in class::all() {
         let bits = rows.iter().fold(0, |bits, row| bits | row.key.bits(row.right_of(class)));

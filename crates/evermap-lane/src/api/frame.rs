@@ -4,14 +4,14 @@ use std::cell::{Cell, RefCell};
 
 use super::file::File;
 use super::frame_loop::FrameStart;
-use super::lane::Lane;
+use super::recorder::Recorder;
 use crate::reads::{Note, Served};
 use crate::report::samples::Sample;
 use crate::{Reads, Result};
 
 /// Work of one period. Dropping it or calling [`Frame::end`] ends it and records its completion.
 pub struct Frame<'l> {
-    lane: &'l mut Lane,
+    recorder: &'l mut Recorder,
     start: FrameStart,
     io_ns: Cell<u64>,
     reads: Cell<Reads>,
@@ -20,9 +20,9 @@ pub struct Frame<'l> {
 }
 
 impl<'l> Frame<'l> {
-    pub(super) fn new(lane: &'l mut Lane, start: FrameStart) -> Self {
+    pub(super) fn new(recorder: &'l mut Recorder, start: FrameStart) -> Self {
         let (io_ns, reads, notes) = Default::default();
-        Self { lane, start, io_ns, reads, notes, is_discarded: false }
+        Self { recorder, start, io_ns, reads, notes, is_discarded: false }
     }
 
     /// Number of the frame's period, from 0. Missing numbers are drops.
@@ -72,9 +72,9 @@ impl<'l> Frame<'l> {
         if !notes.is_empty() {
             self.notes.borrow_mut().extend(notes);
         }
-        let begin_ns = self.lane.now_ns();
+        let begin_ns = self.recorder.now_ns();
         let outcome = read(file);
-        self.io_ns.set(self.io_ns.get() + self.lane.now_ns().saturating_sub(begin_ns));
+        self.io_ns.set(self.io_ns.get() + self.recorder.now_ns().saturating_sub(begin_ns));
         let (bytes, served) = outcome?;
         let mut reads = self.reads.get();
         reads.count(served, bytes.len());
@@ -98,7 +98,7 @@ impl Drop for Frame<'_> {
         }
         let wake_up_ns = self.wake_up_ns();
         let (io_ns, notes) = (self.io_ns.get(), self.notes.take());
-        self.lane.end_frame(&self.start, self.reads.get(), notes, |completion_ns| Sample {
+        self.recorder.end_frame(&self.start, self.reads.get(), notes, |completion_ns| Sample {
             period: self.start.period,
             wake_up_ns,
             io_ns,

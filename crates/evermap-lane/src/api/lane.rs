@@ -11,15 +11,16 @@ use rustix::thread::sched_getcpu;
 use super::clock::Monotonic;
 use super::file::{Access, File};
 use super::frame::Frame;
-use super::frame_loop::{FrameLoop, FrameStart};
+use super::frame_loop::FrameLoop;
+use super::recorder::Recorder;
 use super::thread_state::ThreadState;
 use crate::counters::Counters;
 use crate::guard::StateDirectory;
 use crate::reads::{self, Budget, HelperOptions, ReadOptions};
 use crate::report::Report;
-use crate::report::samples::{Sample, Samples};
+use crate::report::samples::Samples;
 use crate::sys::memory::Lock;
-use crate::{Error, Note, Period, Policy, Reads, Result};
+use crate::{Error, Note, Period, Policy, Result};
 
 thread_local! {
     static IS_IN_LANE: Cell<bool> = const { Cell::new(false) };
@@ -48,13 +49,10 @@ thread_local! {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Lane {
-    frame_loop: FrameLoop<Monotonic>,
+    recorder: Recorder,
     period: Period,
     deadline_ns: u64,
     end_ns: Option<u64>,
-    samples: Samples,
-    reads: Reads,
-    notes: Vec<Note>,
     /// Counters before the first frame.
     before: Option<Counters>,
     read_options: ReadOptions,
@@ -120,15 +118,12 @@ impl Lane {
             period,
             deadline_ns,
             end_ns,
-            samples,
-            reads: Reads::default(),
-            notes: Vec::new(),
             before: None,
             read_options: read_options(policy, period, lock, &thread),
             process: getpid(),
             has_left_core: false,
             thread,
-            frame_loop,
+            recorder: Recorder::new(frame_loop, samples),
             _of_this_thread: PhantomData,
         })
     }
@@ -158,7 +153,7 @@ impl Lane {
             watchdog.suspend();
         }
         let mut file = File::new(reads::open(path, &read_options)?, path, access.is_looping);
-        self.notes.extend(file.notes());
+        self.recorder.notes.extend(file.notes());
         Ok(file)
     }
 
@@ -178,7 +173,7 @@ impl Lane {
                 here: here.as_raw_nonzero().get(),
             });
         }
-        if self.end_ns.is_some_and(|end_ns| self.frame_loop.next_begin_ns() >= end_ns) {
+        if self.end_ns.is_some_and(|end_ns| self.recorder.frame_loop.next_begin_ns() >= end_ns) {
             return Ok(None);
         }
         if self.before.is_none() {
@@ -187,9 +182,9 @@ impl Lane {
         if let Some(watchdog) = self.thread.watchdog() {
             watchdog.resume();
         }
-        let start = self.frame_loop.wait();
+        let start = self.recorder.frame_loop.wait();
         self.check_core();
-        Ok(Some(Frame::new(self, start)))
+        Ok(Some(Frame::new(&mut self.recorder, start)))
     }
 
     /// Runs `work` with the affinity that the thread had before the lane. Threads and programs
@@ -206,7 +201,7 @@ impl Lane {
 
     /// Parts of the policy that were not applied so far, with the cause.
     pub fn not_applied(&self) -> impl Iterator<Item = &Note> {
-        self.thread.not_applied.iter().chain(&self.notes)
+        self.thread.not_applied.iter().chain(&self.recorder.notes)
     }
 
     /// Leaves the lane: restores the thread and returns the report.
@@ -214,13 +209,13 @@ impl Lane {
         let core = self.thread.core();
         let costs = self.before.map(|before| Counters::now(core).since(before)).unwrap_or_default();
         let not_restored = self.restore();
-        let counts = self.frame_loop.counts();
-        let mut report = Report::of(self.period, self.deadline_ns, counts, &self.samples)
+        let counts = self.recorder.frame_loop.counts();
+        let mut report = Report::of(self.period, self.deadline_ns, counts, &self.recorder.samples)
             .with_costs(core, costs);
-        report.reads = self.reads;
+        report.reads = self.recorder.reads;
         report.applied = std::mem::take(&mut self.thread.applied);
         report.not_applied = std::mem::take(&mut self.thread.not_applied);
-        report.not_applied.append(&mut self.notes);
+        report.not_applied.append(&mut self.recorder.notes);
         report.not_applied.extend(not_restored);
         report.demotions = self.thread.demotion.take().into_iter().collect();
         report
@@ -237,9 +232,9 @@ impl Lane {
         self.has_left_core = true;
         let why = format!(
             "since frame {} the thread has run on core {here} or others: its own went offline, or another program changed its affinity",
-            self.frame_loop.counts().frames + 1
+            self.recorder.frame_loop.counts().frames + 1
         );
-        self.notes.push(Note::new(format!("core {core} for the whole lane"), why));
+        self.recorder.notes.push(Note::new(format!("core {core} for the whole lane"), why));
     }
 
     fn restore(&mut self) -> Vec<Note> {
@@ -248,23 +243,6 @@ impl Lane {
             self.thread.forget();
         }
         self.thread.restore()
-    }
-
-    pub(super) fn now_ns(&self) -> u64 {
-        self.frame_loop.now_ns()
-    }
-
-    pub(super) fn end_frame(
-        &mut self,
-        start: &FrameStart,
-        reads: Reads,
-        notes: Vec<Note>,
-        sample: impl FnOnce(u64) -> Sample,
-    ) {
-        let completion_ns = self.frame_loop.end(start);
-        self.samples.push(sample(completion_ns));
-        self.reads.add(reads);
-        self.notes.extend(notes);
     }
 }
 
@@ -279,7 +257,7 @@ impl std::fmt::Debug for Lane {
         let mut debug = f.debug_struct("Lane");
         debug
             .field("core", &self.core())
-            .field("frames", &self.frame_loop.counts().frames)
+            .field("frames", &self.recorder.frame_loop.counts().frames)
             .finish_non_exhaustive()
     }
 }

@@ -11,6 +11,7 @@ mod frame;
 mod frame_loop;
 mod lane;
 mod memory;
+mod recorder;
 mod thread_state;
 mod watchdog;
 
