@@ -3,10 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::hold::refusal::HoldRefusal;
-use crate::machine::list::CpuList;
-use crate::machine::refusal::CoreRefusal;
-use crate::observe::refusal::Unobservable;
+use crate::cpu_list::CpuList;
+use crate::refusal::{CoreRefusal, HoldRefusal, Unobservable};
 
 /// Result of this crate. The simulator, traces and the tier have error types of their own.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -11,6 +11,7 @@
 mod api;
 pub mod bench;
 mod counters;
+mod cpu_list;
 mod error;
 pub mod guard;
 mod hold;
@@ -19,6 +20,7 @@ pub mod observe;
 mod policy;
 mod process;
 mod reads;
+mod refusal;
 mod report;
 pub mod run;
 mod sys;
@@ -28,12 +30,12 @@ mod workqueues;
 pub use api::{Access, File, Frame, Lane};
 pub use error::{Error, Result};
 pub use evermap_trace::{Period, Quantiles};
-pub use hold::HoldRefusal;
 pub use policy::{
     App, Core, Guard, Io, IoMode, Placement, Policy, Rate, Scheduler, Share, Threads, Tier,
     Workqueues,
 };
 pub use reads::{Note, Reads};
+pub use refusal::HoldRefusal;
 pub use report::{Cause, Demotion, FrameTimes, Report};
 
 /// Compiles the example in the README.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::methods::Job;
+use crate::job::Job;
 use crate::methods::on_demand::OnDemand;
 use crate::methods::read::fill;
 use crate::region::{Backing, Region};

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::advise::{Advice, advise_on_demand, advise_whole, part_of};
 use crate::error::Result;
 use crate::history::LoadHistory;
-use crate::methods::Job;
+use crate::job::Job;
 use crate::methods::on_demand::OnDemand;
 use crate::methods::recorded::Recorded;
 use crate::plan::Method;

@@ -26,6 +26,7 @@ mod facts;
 mod history;
 mod huge;
 mod image;
+mod job;
 mod loader;
 mod methods;
 mod part;

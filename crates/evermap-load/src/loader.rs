@@ -12,11 +12,12 @@ use crate::error::{Error, Result};
 use crate::facts;
 use crate::history::LoadHistory;
 use crate::image::{self, Image};
+use crate::job::Job;
 use crate::methods::on_demand::{OnDemand, Start};
 use crate::methods::read::{ReadPath, drop_cache, read};
 use crate::methods::recorded::Recorded;
 use crate::methods::takeover::takeover;
-use crate::methods::{Job, Stop, mapped};
+use crate::methods::{Stop, mapped};
 use crate::part::Part;
 use crate::plan::{
     BRIEF_BYTES_MAX, Cache, Choice, Facts, ForkPolicy, Latency, Method, NoMemory, Options, Order,

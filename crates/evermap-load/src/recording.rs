@@ -1,6 +1,6 @@
 //! Recordings of an image's use. The next load starts from one.
 
-use crate::methods::Job;
+use crate::job::Job;
 use crate::part::Part;
 use crate::plan::Order;
 use crate::source::Identity;

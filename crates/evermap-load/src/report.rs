@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use evermap_observe::Usage;
 
 use crate::history::LoadHistory;
-use crate::methods::Job;
+use crate::job::Job;
 use crate::plan::{Choice, Method};
 use crate::region::Region;
 use crate::replay::RecordingUse;

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::tally::Outcome;
+
 /// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -126,10 +128,10 @@ pub enum Error {
         /// Cause and remedy.
         what: String,
     },
-    /// Some entries of a tree could not be copied. The report lists them and says whether the rest
-    /// was published.
+    /// Some entries of a tree could not be copied. Lists them and says whether the rest was
+    /// published.
     #[error("{0}")]
-    Incomplete(Box<crate::tree::TreeReport>),
+    Incomplete(Box<IncompleteTree>),
     /// The peer refused the transfer or gave up, and sent a reason.
     #[error("{address} says: {why}")]
     PeerRefused {
@@ -150,6 +152,45 @@ impl Error {
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(E) -> Error {
         move |source| Error::Io { operation, path: path.into(), source: source.into() }
+    }
+}
+
+/// Errors of a tree copy, and the state of its target.
+#[derive(Debug)]
+pub struct IncompleteTree {
+    /// The source, as given.
+    pub source: PathBuf,
+    /// The target, as given.
+    pub target: PathBuf,
+    /// State of the target.
+    pub outcome: Outcome,
+    /// Errors, up to [`TreeOptions::listed_max`](crate::tree::TreeOptions::listed_max).
+    pub errors: Vec<Error>,
+    /// Number of errors, listed or not.
+    pub errors_total: u64,
+}
+
+/// One sentence.
+impl std::fmt::Display for IncompleteTree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let target = self.target.display();
+        let entries = if self.errors_total == 1 {
+            "1 entry".to_string()
+        } else {
+            format!("{} entries", self.errors_total)
+        };
+        write!(f, "{entries} of {} could not be copied", self.source.display())?;
+        if let Some(first) = self.errors.first() {
+            write!(f, ", first: {first}")?;
+        }
+        match self.outcome {
+            Outcome::Published => write!(f, "; {target} has the rest"),
+            Outcome::Merged => write!(f, "; files already copied to {target} remain"),
+            Outcome::Removed => write!(
+                f,
+                "; {target} was not created: fix the cause and copy again, or publish the rest with `keep_going` (--keep-going)"
+            ),
+        }
     }
 }
 

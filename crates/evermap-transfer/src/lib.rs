@@ -27,13 +27,14 @@ mod segments;
 mod space;
 mod span;
 mod sys;
+mod tally;
 pub mod tree;
 
 pub use clean::{Cleaned, clean};
 pub use copy::{Copy, Follow, Progress};
 pub use descriptors::Move;
 pub use end::{End, Ends, Kind};
-pub use error::{Error, Result, Side};
+pub use error::{Error, IncompleteTree, Result, Side};
 pub use evermap_observe::{DeviceRates, Residency, Usage, device_rates, residency};
 pub use file::{Preserve, SharedLinks, temporary_name};
 pub use measure::{Measure, Measurement};

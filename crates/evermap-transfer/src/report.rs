@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use evermap_observe::{DeviceRates, Residency, Usage};
 
 use crate::engines::EngineKind;
-use crate::tree::{Counts, Outcome};
+use crate::tally::{Counts, Outcome};
 
 /// An engine and the bytes it moved.
 #[derive(Debug, Clone, PartialEq)]

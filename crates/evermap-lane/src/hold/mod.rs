@@ -4,7 +4,6 @@
 //! journal gets each step before it is done, and any prefix of the steps can be undone: a group is
 //! removed if this lane is known to have made it, or if it is empty.
 
-pub(crate) mod refusal;
 #[cfg(test)]
 mod simulated;
 #[cfg(test)]
@@ -20,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-pub use refusal::HoldRefusal;
+use crate::refusal::HoldRefusal;
 use tree::Tree;
 
 use crate::machine::{CpuList, Groups};

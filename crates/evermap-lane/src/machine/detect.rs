@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::CpuList;
 use super::bound::{self, BoundThread};
 use super::cpus::Cpus;
 use super::disks;
 use super::groups::Groups;
 use super::interrupts::{self, Interrupt};
-use super::list::CpuList;
 use super::roots::Roots;
 use crate::Result;
 

@@ -6,7 +6,6 @@
 
 mod files;
 mod process;
-pub(crate) mod refusal;
 mod rhythm;
 mod suggest;
 mod wakeups;
@@ -19,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+pub use crate::refusal::Unobservable;
 pub use files::ObservedFile;
-pub use refusal::Unobservable;
 pub use rhythm::{Rhythm, WAKE_UPS_MIN};
 pub use wakeups::Source;
 

@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::refusal::Unobservable;
 use crate::machine::roots::text;
 use crate::process::{Process, Stat};
+use crate::refusal::Unobservable;
 use crate::{Error, Result};
 
 /// Process under observation.

@@ -6,7 +6,8 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Job, Stop};
+use super::Stop;
+use crate::job::Job;
 use crate::plan::Method;
 use crate::region::{Backing, Region};
 use crate::sys::advice::SafeAdvice;

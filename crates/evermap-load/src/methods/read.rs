@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::io::Errno;
 
-use super::{Job, Stop, ended_early};
+use super::{Stop, ended_early};
 use crate::counters::add;
 use crate::error::Error;
 use crate::huge::HugePages;
+use crate::job::Job;
 use crate::part::Window;
 use crate::region::Region;
 use crate::sys::HUGE_PAGE_BYTES;

@@ -4,10 +4,11 @@
 use rustix::io::Errno;
 use std::time::Duration;
 
+use super::Stop;
 use super::read::{ReadPath, clear_behind, fill};
-use super::{Job, Stop};
 use crate::counters::{add, count};
 use crate::error::Error;
+use crate::job::Job;
 use crate::region::Region;
 use crate::sys::read::Caching;
 use crate::sys::ring::{Event, Ring};

@@ -8,6 +8,7 @@ mod acl;
 pub(crate) mod attributes;
 mod identity;
 mod journal;
+mod names;
 mod part;
 mod read_fully;
 mod shared_links;
@@ -41,14 +42,15 @@ use crate::sys::write_signals::WriteSignalsBlocked;
 pub use attributes::Preserve;
 use attributes::{AttributeCopier, Attributes, InitialAttributes, Subject, has_default_acl};
 pub(crate) use identity::{Identity, statx_of};
+pub use names::temporary_name;
+pub(crate) use names::{
+    Unfinished, c_name, part_of_journal, sibling_name, unfinished_name, with_temporary_name,
+};
 use part::Part;
 pub use shared_links::SharedLinks;
 pub(crate) use symlink::copy_symlink;
-pub(crate) use target::{PublishMode, Target, c_name, sibling_name, with_temporary_name};
-pub use unfinished::temporary_name;
-pub(crate) use unfinished::{
-    Unfinished, create_and_lock, leads_to, lock_unfinished, part_of_journal, unfinished_name,
-};
+pub(crate) use target::{PublishMode, Target};
+pub(crate) use unfinished::{create_and_lock, leads_to, lock_unfinished};
 use verify::NamedFile;
 
 /// Options of a file copy.

@@ -10,7 +10,8 @@ use rustix::io::Errno;
 
 use super::identity::Identity;
 use super::journal::Journal;
-use super::target::{Target, sibling_name};
+use super::names::sibling_name;
+use super::target::Target;
 use super::unfinished::leads_to;
 use super::verify::{NamedFile, first_difference};
 use crate::error::{Error, Result};

@@ -7,7 +7,7 @@ use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::attributes::{AttributeCopier, Attributes, InitialAttributes, Preserve, Subject};
-use super::target::{c_name, with_temporary_name};
+use super::names::{c_name, with_temporary_name};
 use super::unfinished::lock_unfinished;
 use crate::error::{Error, Result};
 use crate::policy::Durability;

@@ -6,19 +6,17 @@
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::unfinished::{ATTEMPTS, create_and_lock, lock_unfinished};
+use super::names::with_temporary_name;
+use super::unfinished::{create_and_lock, lock_unfinished};
 use crate::error::{Error, Result};
 
 /// Mode of an unfinished copy: only its owner can read it.
 const MODE_WHILE_MADE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// Maximum length of a file name on all supported file systems.
-const NAME_BYTES_MAX: usize = 255;
 
 /// Time at which a copy gets its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,43 +155,6 @@ impl Drop for Target<'_> {
             let _ = fs::unlinkat(self.directory, name, AtFlags::empty());
         }
     }
-}
-
-/// Calls `make` with temporary names derived from `name` until one is free.
-pub(crate) fn with_temporary_name<T>(
-    name: &CStr,
-    mut make: impl FnMut(&CStr) -> Result<T, Errno>,
-) -> Result<(T, CString), Errno> {
-    let mut last = Errno::EXIST;
-    for _ in 0..ATTEMPTS {
-        let random = getrandom::u32().map_err(|_| Errno::IO)?;
-        let temporary = sibling_name(name, &format!(".evermap-{random:08x}"));
-        match make(&temporary) {
-            Ok(made) => return Ok((made, temporary)),
-            Err(Errno::EXIST) => last = Errno::EXIST,
-            Err(errno) => return Err(errno),
-        }
-    }
-    Err(last)
-}
-
-/// Returns `.NAME` plus `ending`, shortened to the maximum name length.
-pub(crate) fn sibling_name(name: &CStr, ending: &str) -> CString {
-    let room = NAME_BYTES_MAX - 1 - ending.len();
-    let kept = &name.to_bytes()[..name.to_bytes().len().min(room)];
-    let bytes = [b".", kept, ending.as_bytes()].concat();
-    // Neither part contains a NUL.
-    CString::new(bytes).unwrap_or_default()
-}
-
-/// Converts a name to a C string.
-pub(crate) fn c_name(name: &std::ffi::OsStr) -> Result<CString> {
-    CString::new(name.as_bytes()).map_err(|_| {
-        Error::Usage(format!(
-            "{} contains a NUL byte, which is invalid in file names",
-            Path::new(name).display()
-        ))
-    })
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::{Errno, pread};
 
-use super::retry_interrupted;
 use crate::span::Span;
+use rustix::io::retry_on_intr;
 
 /// Bytes per read: small enough to stay in the processor's cache until hashed.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -42,7 +42,7 @@ impl Digester {
         let mut at = span.begin;
         while at < span.end {
             let wanted = (span.end - at).min(BUFFER_BYTES as u64) as usize;
-            let read = retry_interrupted(|| pread(file, &mut self.buffer[..wanted], at))?;
+            let read = retry_on_intr(|| pread(file, &mut self.buffer[..wanted], at))?;
             if read == 0 {
                 return Ok(None);
             }

@@ -22,8 +22,6 @@ mod wire;
 
 use std::time::Duration;
 
-use rustix::io::Errno;
-
 pub use address::Address;
 pub use receive::{Listener, Receive};
 pub use report::{Connection, ReceiveReport, SendReport, Traffic};
@@ -34,13 +32,3 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout without any byte moving.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Retries a call that a signal interrupts.
-fn retry_interrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
-}

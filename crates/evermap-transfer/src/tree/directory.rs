@@ -49,6 +49,14 @@ pub(super) struct Pair {
     pub(super) target: OwnedFd,
 }
 
+/// A name in a directory that is open on both sides.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct At<'a> {
+    pub(super) directory: &'a Arc<Directory>,
+    pub(super) pair: &'a Pair,
+    pub(super) name: &'a CStr,
+}
+
 /// Attributes that files created in a directory get, learned from the first one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CreationDefaults {

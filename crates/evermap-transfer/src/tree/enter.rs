@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{self, AtFlags, Mode};
 use rustix::io::Errno;
 
-use super::directory::{DIRECTORY, DeviceInode, Directory, Pair, Placement, identity};
+use super::directory::{At, DIRECTORY, DeviceInode, Directory, Pair, Placement, identity};
 use super::listing::{Listing, Names};
 use super::meter::TreeMeter;
 use super::shared::Task;
-use super::worker::{At, Worker};
+use super::worker::Worker;
 use crate::error::{Error, Result};
 use crate::file::attributes::{
     self, AttributeCopier, Attributes, InitialAttributes, Subject, Xattr,

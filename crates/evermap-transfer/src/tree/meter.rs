@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::tally::Counts;
+
 /// Counters of a tree copy. Other threads may read them at any time.
 ///
 /// All accesses are relaxed: the figures are informational, and all threads have ended before a
@@ -17,26 +19,6 @@ pub struct TreeMeter {
     pub(super) bytes: AtomicU64,
     pub(super) hole_bytes: AtomicU64,
     cancelled: Arc<AtomicBool>,
-}
-
-/// Numbers of copied entries and bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Counts {
-    /// Regular files. An inode with several names counts once.
-    pub files: u64,
-    /// Directories, including the root.
-    pub directories: u64,
-    /// Further names of files copied under another name.
-    pub links: u64,
-    /// Symbolic links.
-    pub symlinks: u64,
-    /// FIFOs, sockets and devices.
-    pub special: u64,
-    /// Bytes moved.
-    pub bytes: u64,
-    /// Bytes in holes, which were not moved.
-    pub hole_bytes: u64,
 }
 
 impl TreeMeter {

@@ -25,6 +25,7 @@ mod report;
 mod root;
 mod shared;
 mod temporary_names;
+mod unpublished;
 mod worker;
 
 use std::num::NonZeroUsize;
@@ -45,15 +46,16 @@ use crate::policy::{self, Durability, Reflink, Request};
 use crate::report::EngineUse;
 use directory::{Descriptors, Placement, Roots};
 use links::Links;
-use publish::Unpublished;
 use queue::{Queue, lock};
 use root::Root;
 use shared::{Bounded, Shared};
+use unpublished::Unpublished;
 use worker::Worker;
 
-pub use meter::{Counts, TreeMeter};
+pub use crate::tally::{Counts, Outcome};
+pub use meter::TreeMeter;
 pub(crate) use remove::tree as remove;
-pub use report::{Outcome, TreeReport};
+pub use report::TreeReport;
 
 /// Options of a tree copy.
 #[derive(Debug, Clone)]
@@ -118,7 +120,7 @@ const DESCRIPTORS_PER_THREAD: usize = 6;
 ///
 /// # Errors
 ///
-/// [`Error::Incomplete`] with the report if some entries could not be copied, unless
+/// [`Error::Incomplete`] with the errors if some entries could not be copied, unless
 /// [`TreeOptions::keep_going`]. [`Error::Cancelled`] if the meter's flag was set. In both cases no
 /// temporary files remain and a new target does not exist. [`Error::Usage`] and [`Error::SameFile`]
 /// before any change if the target is within the source.
@@ -274,7 +276,7 @@ fn report(
     };
     let is_all_or_nothing = !shared.options.keep_going || report.outcome == Outcome::Removed;
     match report.errors_total > 0 && is_all_or_nothing {
-        true => Err(Error::Incomplete(Box::new(report))),
+        true => Err(Error::Incomplete(Box::new(report.into_incomplete()))),
         false => Ok(report),
     }
 }

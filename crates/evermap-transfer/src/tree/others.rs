@@ -7,10 +7,10 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{self, AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 
-use super::directory::DeviceInode;
+use super::directory::{At, DeviceInode};
 use super::links::Name;
 use super::meter::TreeMeter;
-use super::worker::{At, Worker};
+use super::worker::Worker;
 use crate::error::Result;
 use crate::file::attributes::{Attributes, InitialAttributes, RefusedAttribute, Subject};
 

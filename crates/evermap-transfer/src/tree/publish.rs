@@ -7,60 +7,24 @@
 //! before it. Files that replace others are held back, some thousands at a time, and published
 //! together.
 
-use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::directory::{Directory, Placement};
+use super::directory::{At, Directory, Placement};
 use super::queue::lock;
 use super::remove;
 use super::shared::{Shared, target_error};
-use super::worker::At;
+use super::unpublished::Item;
 use crate::error::{Error, Result};
 use crate::policy::Durability;
 
 /// Maximum number of files held back, and so of temporary files that a kill leaves behind.
 const HELD_MAX: usize = 4096;
-
-/// A complete entry that is not published.
-#[derive(Debug)]
-enum Item {
-    File { directory: Arc<Directory>, temporary: CString, name: CString },
-    Tree(Arc<Directory>),
-}
-
-/// Complete entries that are not published, and new directories being filled.
-#[derive(Debug, Default)]
-pub(super) struct Unpublished {
-    held: Mutex<Vec<Item>>,
-    new_directories: Mutex<Vec<Arc<Directory>>>,
-    /// A descriptor for each file system to publish on, by device number.
-    file_systems: Mutex<Vec<(u64, OwnedFd)>>,
-}
-
-impl Unpublished {
-    /// Registers a directory with a temporary name, to be published or removed in any case.
-    pub(super) fn started(&self, directory: &Arc<Directory>) {
-        lock(&self.new_directories).push(Arc::clone(directory));
-    }
-
-    fn finished(&self, directory: &Arc<Directory>) {
-        lock(&self.new_directories).retain(|new| !Arc::ptr_eq(new, directory));
-    }
-
-    /// Registers the file system of `directory` for flushing.
-    pub(super) fn publishes_on(&self, device: u64, directory: BorrowedFd<'_>) -> Result<(), Errno> {
-        let mut file_systems = lock(&self.file_systems);
-        if file_systems.iter().all(|(known, _)| *known != device) {
-            file_systems.push((device, rustix::io::fcntl_dupfd_cloexec(directory, 0)?));
-        }
-        Ok(())
-    }
-}
 
 impl Shared<'_> {
     /// Publishes a file, or holds it back until it is durable. With `at_once`, it is published now

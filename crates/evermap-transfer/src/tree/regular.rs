@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{self, AtFlags, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::{Errno, pread, pwrite};
 
-use super::directory::CreationDefaults;
+use super::directory::{At, CreationDefaults};
 use super::meter::TreeMeter;
-use super::worker::{At, Worker};
+use super::worker::Worker;
 use crate::engines::EngineKind;
 use crate::error::{Error, Result};
 use crate::file::attributes::{Attributes, InitialAttributes, Subject, Xattr};

@@ -9,13 +9,12 @@ use std::sync::{Arc, Mutex};
 use rustix::io::Errno;
 
 use super::TreeOptions;
-use super::directory::{Descriptors, DeviceInode, Directory, Roots};
+use super::directory::{At, Descriptors, DeviceInode, Directory, Roots};
 use super::links::Links;
 use super::listing::Names;
 use super::meter::TreeMeter;
-use super::publish::Unpublished;
 use super::queue::{Queue, lock};
-use super::worker::At;
+use super::unpublished::Unpublished;
 use crate::error::{Error, Result};
 use crate::file::{
     self,

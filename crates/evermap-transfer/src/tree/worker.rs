@@ -8,21 +8,13 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::directory::{Directory, Pair, identity};
+use super::directory::{At, Directory, Pair, identity};
 use super::links::{Claim, Name};
 use super::listing::Names;
 use super::shared::{Shared, Task};
 use super::temporary_names::TemporaryNames;
 use crate::error::{Error, Result};
 use crate::file::attributes::{AttributeCopier, RefusedAttribute};
-
-/// A name in a directory that is open on both sides.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct At<'a> {
-    pub(super) directory: &'a Arc<Directory>,
-    pub(super) pair: &'a Pair,
-    pub(super) name: &'a CStr,
-}
 
 /// Stops the other threads if this one panics. They would otherwise wait for its tasks forever.
 struct StopOnPanic<'a>(&'a Shared<'a>);

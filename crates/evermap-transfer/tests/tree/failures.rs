@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use evermap_transfer::tree::{self, Outcome, TreeMeter, TreeOptions, TreeReport};
-use evermap_transfer::{Durability, Error};
+use evermap_transfer::tree::{self, Outcome, TreeMeter, TreeOptions};
+use evermap_transfer::{Durability, Error, IncompleteTree};
 
 use crate::child::cancel_after;
 use crate::compare::temporary_names;
 use crate::make::{Mounted, copy_with, fast, is_root, skip};
 
-fn incomplete(source: &Path, target: &Path, options: &TreeOptions) -> Box<TreeReport> {
+fn incomplete(source: &Path, target: &Path, options: &TreeOptions) -> Box<IncompleteTree> {
     match tree::copy(source, target, options, &TreeMeter::default()) {
         Err(Error::Incomplete(report)) => report,
         other => panic!("not incomplete: {other:?}"),
@@ -142,7 +142,7 @@ fn full_disk_leaves_nothing_of_a_new_target() {
         &TreeOptions { keep_going: true, ..TreeOptions::default() },
     );
     assert_eq!(report.outcome, Outcome::Published);
-    assert!(report.errors_total > 0 && report.counts.files > 50, "{report}");
+    assert!(report.errors_total > 0 && report.counts.files > 50, "{report:?}");
     let all: Vec<_> = crate::compare::tree(&at.join("target")).into_iter().collect();
     assert!(
         all.iter().all(|(_, node)| node.kind != "file" || node.content.len() >= 16 << 10),

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::place::Placer;
 use crate::error::Error;
-use crate::methods::Job;
+use crate::job::Job;
 use crate::sys::thread::vanish;
 use crate::sys::userfault::{FillMode, Userfault};
 

@@ -30,9 +30,10 @@ use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
 use self::turns::Turn;
+use super::Stop;
 use super::fork::{self, Forked};
-use super::{Job, Stop};
 use crate::error::{Change, Error, Result};
+use crate::job::Job;
 use crate::plan::{ForkPolicy, Order};
 use crate::region::Region;
 use crate::sys::advice::{SafeAdvice, forget};

@@ -16,9 +16,10 @@ use evermap_observe::{Moment, Usage};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
+use super::Stop;
 use super::fork::{self, Forked};
-use super::{Job, Stop};
 use crate::error::Result;
+use crate::job::Job;
 use crate::plan::ForkPolicy;
 use crate::recording::{Recording, Touch, WINDOW_BYTES};
 use crate::region::Region;

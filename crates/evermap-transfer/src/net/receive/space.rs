@@ -9,10 +9,9 @@ use std::path::Path;
 
 use evermap_observe::FileSystem;
 use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::{Error, Result};
-use crate::net::retry_interrupted;
 use crate::span::Span;
 
 /// Bytes per reservation. A signal makes some file systems undo a whole reservation call, so a call
@@ -41,7 +40,7 @@ impl SpaceLimit {
     /// system calls.
     pub(super) fn of(file: impl AsFd, path: &Path, requested: Option<u64>) -> Result<SpaceLimit> {
         let failed = || Error::io("read the free space of", path);
-        let found = retry_interrupted(|| rustix::fs::fstatvfs(&file)).map_err(failed())?;
+        let found = retry_on_intr(|| rustix::fs::fstatvfs(&file)).map_err(failed())?;
         let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
         let in_memory = FileSystem::of(file.as_fd()).map_err(failed())?.is_memory();
         Ok(SpaceLimit {
@@ -100,7 +99,7 @@ pub(super) fn reserve(file: impl AsFd, path: &Path, span: Span, needed_bytes: u6
         return Ok(());
     }
     debug_assert!(span.bytes() <= STEP_BYTES);
-    let reserved = retry_interrupted(|| {
+    let reserved = retry_on_intr(|| {
         rustix::fs::fallocate(&file, FallocateFlags::empty(), span.begin, span.bytes())
     });
     match reserved {

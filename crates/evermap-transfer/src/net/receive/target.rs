@@ -8,14 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::names;
 use super::space::SpaceLimit;
 use crate::error::{Error, Result};
 use crate::file::attributes::umask;
 use crate::file::{self, PublishMode, c_name};
-use crate::net::retry_interrupted;
 use crate::net::wire::{Manifest, Timestamp, name_of};
 use crate::policy::Durability;
 use crate::report::NotKept;
@@ -45,7 +44,7 @@ pub(super) struct Directory {
 impl Directory {
     fn open(path: &Path) -> Result<Directory> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = retry_interrupted(|| rustix::fs::open(path, flags, Mode::empty()))
+        let opened = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
             .map_err(Error::io("receive into", path))?;
         Ok(Directory { opened, path: path.into() })
     }
@@ -55,10 +54,9 @@ impl Directory {
     fn flush(&self, file: BorrowedFd<'_>) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let flushed =
-            match retry_interrupted(|| rustix::fs::openat(&self.opened, ".", flags, Mode::empty()))
-            {
-                Ok(readable) => retry_interrupted(|| rustix::fs::fsync(&readable)),
-                Err(_) => retry_interrupted(|| rustix::fs::syncfs(file)),
+            match retry_on_intr(|| rustix::fs::openat(&self.opened, ".", flags, Mode::empty())) {
+                Ok(readable) => retry_on_intr(|| rustix::fs::fsync(&readable)),
+                Err(_) => retry_on_intr(|| rustix::fs::syncfs(file)),
             };
         flushed.map_err(Error::io("flush the directory", &self.path))
     }
@@ -130,7 +128,7 @@ impl Target {
         let space = SpaceLimit::of(&file, file.path(), transfer_bytes_max)?;
         space.check(file.path(), manifest.data_bytes())?;
         let _no_signal = WriteSignalsBlocked::new();
-        retry_interrupted(|| rustix::fs::ftruncate(&file, manifest.size_bytes))
+        retry_on_intr(|| rustix::fs::ftruncate(&file, manifest.size_bytes))
             .map_err(space_error(&file, manifest))?;
         Ok(Some(file))
     }
@@ -144,8 +142,8 @@ impl Target {
         let path = file.path().to_path_buf();
         let flushed = match durability {
             Durability::None => Ok(()),
-            Durability::Data => retry_interrupted(|| rustix::fs::fdatasync(&file)),
-            Durability::Full => retry_interrupted(|| rustix::fs::fsync(&file)),
+            Durability::Data => retry_on_intr(|| rustix::fs::fdatasync(&file)),
+            Durability::Full => retry_on_intr(|| rustix::fs::fsync(&file)),
         };
         flushed.map_err(Error::io("flush", &path))?;
         let kept = match (durability, self) {
@@ -193,8 +191,8 @@ pub(super) fn set_attributes(file: &file::Target<'_>, manifest: &Manifest) -> Re
         last_modification: timespec(manifest.modified),
     };
     let outcomes = [
-        ("mode", retry_interrupted(|| rustix::fs::fchmod(file, mode))),
-        ("times", retry_interrupted(|| rustix::fs::futimens(file, &times))),
+        ("mode", retry_on_intr(|| rustix::fs::fchmod(file, mode))),
+        ("times", retry_on_intr(|| rustix::fs::futimens(file, &times))),
     ];
     for (what, outcome) in outcomes {
         match outcome {
@@ -212,7 +210,7 @@ pub(super) fn set_attributes(file: &file::Target<'_>, manifest: &Manifest) -> Re
 /// Sets the default permissions of a new file.
 pub(super) fn set_default_mode(file: &file::Target<'_>) -> Result<()> {
     let mode = Mode::from_raw_mode(0o666 & !umask().unwrap_or(0o077));
-    match retry_interrupted(|| rustix::fs::fchmod(file, mode)) {
+    match retry_on_intr(|| rustix::fs::fchmod(file, mode)) {
         Ok(()) | Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         Err(errno) => Err(Error::io("set the mode of", file.path())(errno)),
     }
@@ -225,7 +223,7 @@ fn timespec(stamp: Timestamp) -> Timespec {
 /// Flushes a file and drops it from the cache, so that the next read comes from the disk. File
 /// systems in memory have no other copy.
 pub(super) fn flush(file: &file::Target<'_>) -> Result<()> {
-    retry_interrupted(|| rustix::fs::fdatasync(file)).map_err(Error::io("flush", file.path()))?;
+    retry_on_intr(|| rustix::fs::fdatasync(file)).map_err(Error::io("flush", file.path()))?;
     let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use evermap_observe::Moment;
 
+use super::refusal::{failure_reason, refused};
 use super::source::Source;
 use super::{Send, data};
 use crate::error::{Error, Result};
@@ -253,22 +254,6 @@ fn unexpected(socket: &Socket, frame: Frame) -> Error {
     }
 }
 
-fn refused(socket: &Socket, reason: Reason, text: &str) -> Error {
-    let remedy = match reason {
-        Reason::NoSpace => "free space there or receive elsewhere",
-        Reason::Busy => "try again later",
-        Reason::NewerVersion => "update the receiver",
-        Reason::Cancelled => "restart the receiver and send again",
-        Reason::Malformed | Reason::SourceChanged | Reason::Differs | Reason::Other => {
-            "check the receiver's messages"
-        }
-    };
-    Error::PeerRefused {
-        address: socket.address().into(),
-        why: format!("{text}; nothing was kept: {remedy}"),
-    }
-}
-
 /// Replaces a connection error by the receiver's reason, if it sent one.
 fn or_failure_reason<T>(result: Result<T>, socket: &Socket) -> Result<T> {
     match result {
@@ -277,10 +262,4 @@ fn or_failure_reason<T>(result: Result<T>, socket: &Socket) -> Result<T> {
         }
         result => result,
     }
-}
-
-/// Returns the receiver's reason for giving up, if it arrives within `time`.
-pub(super) fn failure_reason(socket: &Socket, time: Duration) -> Option<Error> {
-    let (reason, _, text) = socket.read_failure(time)?;
-    Some(refused(socket, reason, &text))
 }

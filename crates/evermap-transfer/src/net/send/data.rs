@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::Send;
-use super::conversation::failure_reason;
+use super::refusal::failure_reason;
 use super::source::Source;
 use crate::end::{End, Ends};
 use crate::engines::{EngineKind, Stop};

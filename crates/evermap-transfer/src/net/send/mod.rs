@@ -3,6 +3,7 @@
 mod conversation;
 mod data;
 mod raw;
+mod refusal;
 mod source;
 
 use std::os::fd::OwnedFd;

@@ -10,9 +10,9 @@ use rustix::fs::{Advice, CWD, Mode, OFlags, Statx, StatxTimestamp};
 use crate::end::{End, Kind};
 use crate::error::{Error, Result};
 use crate::file::{Identity, statx_of};
-use crate::net::retry_interrupted;
 use crate::net::wire::{EXTENTS_MAX, Manifest, NANOSECONDS, Timestamp};
 use crate::span::Span;
+use rustix::io::retry_on_intr;
 
 /// An open source.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Source {
 impl Source {
     pub(super) fn open(path: &Path) -> Result<Source> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let file = retry_interrupted(|| rustix::fs::open(path, flags, Mode::empty()))
+        let file = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
             .map_err(Error::io("open", path))?;
         let stat = statx_of(file.as_fd()).map_err(Error::io("read the attributes of", path))?;
         let kind = End::new(file.as_fd(), path)?.kind();
@@ -47,7 +47,7 @@ impl Source {
         if self.kind != Kind::File || self.size_bytes() > 0 {
             return Ok(self.kind == Kind::File);
         }
-        let read = retry_interrupted(|| rustix::io::pread(&self.file, &mut [0u8; 1][..], 0));
+        let read = retry_on_intr(|| rustix::io::pread(&self.file, &mut [0u8; 1][..], 0));
         Ok(read.map_err(Error::io("read", &self.path))? == 0)
     }
 
@@ -56,7 +56,7 @@ impl Source {
     pub(super) fn reopen(&self) -> Result<OwnedFd> {
         let by_number = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let file = match retry_interrupted(|| {
+        let file = match retry_on_intr(|| {
             rustix::fs::openat(CWD, by_number.as_str(), flags, Mode::empty())
         }) {
             Ok(file) => file,
@@ -72,7 +72,7 @@ impl Source {
     pub(super) fn extents(&self) -> Result<Vec<Span>> {
         let allocated_bytes = self.stat.stx_blocks.saturating_mul(512);
         let mut extents =
-            retry_interrupted(|| extents(self.file.as_fd(), self.size_bytes(), allocated_bytes))
+            retry_on_intr(|| extents(self.file.as_fd(), self.size_bytes(), allocated_bytes))
                 .map_err(Error::io("find the data of", &self.path))?;
         let mut hole_bytes_min = 1;
         while extents.len() > EXTENTS_MAX {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::list::CpuList;
+use crate::cpu_list::CpuList;
 
 /// Reason why a core cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::machine::list::CpuList;
+use crate::cpu_list::CpuList;
 
 /// Reason why a core cannot be reserved for a program alone.
 #[derive(Debug, thiserror::Error)]
