@@ -1,5 +1,6 @@
 //! The page block: its format, how it is made, how it is read.
 
+mod aligned;
 mod block;
 mod clusters;
 mod extent;
@@ -9,14 +10,16 @@ mod guarded;
 pub(crate) mod layout;
 mod parts;
 mod recorder;
+mod size;
 mod tables;
 
+pub use aligned::AlignedBytes;
 pub(crate) use block::{AnyShape, slice};
-pub use block::{Block, HEIGHT_MAX, Link, PartRef, WIDTH_MAX};
+pub use block::{Block, Link, PartRef};
 pub use find::Match;
 pub(crate) use guarded::Guarded;
 pub use guarded::PageBytes;
 pub use layout::FORMAT_VERSION;
 pub use parts::{Part, PartKind};
-pub use recorder::{PageSize, Recorded, Recorder};
-pub use tables::AlignedBytes;
+pub use recorder::{Recorded, Recorder};
+pub use size::{HEIGHT_MAX, PageSize, WIDTH_MAX};

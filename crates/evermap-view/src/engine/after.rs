@@ -11,6 +11,7 @@ use blitz_dom::{BaseDocument, LocalName, Namespace, Node, NodeId, QualName};
 
 use super::adapt::CAPTION;
 use super::markers;
+use super::node::{attribute, children_named, name_of, style_of};
 
 /// Tables with more cells keep their borders.
 const CELLS_MAX: usize = 20_000;
@@ -66,24 +67,6 @@ impl Candidates {
     }
 }
 
-pub(super) fn name_of(node: &Node) -> &str {
-    node.element_data().map_or("", |element| element.name.local.as_ref())
-}
-
-pub(super) fn attribute<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
-    let attributes = node.element_data()?.attrs();
-    attributes.iter().find(|one| &*one.name.local == name).map(|one| &*one.value)
-}
-
-/// Returns the children of an element that have one of these names.
-pub(super) fn children_named(document: &BaseDocument, id: NodeId, names: &[&str]) -> Vec<NodeId> {
-    let Some(node) = document.get_node(id) else { return Vec::new() };
-    let is_named = |child: &NodeId| {
-        document.get_node(*child).is_some_and(|child| names.contains(&name_of(child)))
-    };
-    node.children.iter().copied().filter(is_named).collect()
-}
-
 /// Replaces a missing image by its alternative text.
 fn show_alternative_text(document: &mut BaseDocument, image: NodeId) -> bool {
     let Some(node) = document.get_node(image) else { return false };
@@ -128,17 +111,6 @@ fn show_alternative_text(document: &mut BaseDocument, image: NodeId) -> bool {
     mutator.insert_nodes_before(image, &[shown]);
     mutator.set_style_property(image, "display", "none");
     true
-}
-
-/// Returns a computed value, or an empty string for an element that is not displayed and so has no
-/// style.
-pub(super) fn style_of(document: &BaseDocument, id: NodeId, property: &str) -> String {
-    match document.get_node(id) {
-        Some(node) if node.primary_styles().is_some() => {
-            document.resolved_style_value(id, property)
-        }
-        _ => String::new(),
-    }
 }
 
 fn plain(name: &str) -> QualName {

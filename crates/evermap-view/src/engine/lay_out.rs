@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use blitz_dom::{BaseDocument, DocumentConfig, UserAgentStylesheet};
 use blitz_paint::paint_scene;
 use blitz_traits::shell::{ColorScheme, Viewport};
-use evermap_dom::{Dom, NodeKind, NodeRef};
+use evermap_dom::Dom;
 use kurbo::Rect;
 use url::Url;
 
 use super::after::adjust;
 use super::build::{Frames, Nodes, build};
 use super::css::CssBudget;
-use super::places::record_places;
+use super::places::{base_url, record_places};
 use super::resources::Resources;
 use crate::layout::Layout;
 use crate::page::{HEIGHT_MAX, PageSize, Recorder, WIDTH_MAX};
@@ -115,17 +115,4 @@ impl LaidOut {
         record_places(&self.document, &self.nodes, dom, url, &mut recorder);
         recorder
     }
-}
-
-/// Returns the base of relative addresses: the address in the page's `base` element, or `url`.
-pub(super) fn base_url(dom: &Dom<'_>, url: &Url) -> Url {
-    let is_base = |node: &NodeRef<'_>| {
-        node.kind() == NodeKind::Element && node.name() == "base" && node.attr("href").is_some()
-    };
-    let base = dom.document_node().descendants().find(is_base);
-    let joined = base.and_then(|base| url.join(base.attr("href")?.trim()).ok());
-    // A page from the network must not use a file as its base.
-    joined
-        .filter(|base| base.scheme() == url.scheme() || base.scheme() != "file")
-        .unwrap_or_else(|| url.clone())
 }

@@ -3,7 +3,7 @@
 
 use blitz_dom::{BaseDocument, NodeId};
 
-use super::after::{attribute, children_named, name_of, style_of};
+use super::node::{attribute, children_named, name_of, style_of};
 
 /// Sets the markers of these lists. Returns true if any marker was set.
 pub(super) fn set(document: &mut BaseDocument, lists: &[NodeId]) -> bool {

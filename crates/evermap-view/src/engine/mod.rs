@@ -6,6 +6,7 @@ mod build;
 mod css;
 mod lay_out;
 mod markers;
+mod node;
 mod places;
 mod process;
 mod resources;

@@ -5,15 +5,27 @@
 //! engine for each link would walk over all lines of its paragraph each time.
 
 use blitz_dom::{BaseDocument, NodeId};
-use evermap_dom::{Dom, NodeRef};
+use evermap_dom::{Dom, NodeKind, NodeRef};
 use foldhash::HashMap;
 use kurbo::Rect;
 use parley::PositionedLayoutItem;
 use url::Url;
 
 use super::build::Nodes;
-use super::lay_out::base_url;
 use crate::page::Recorder;
+
+/// Returns the base of relative addresses: the address in the page's `base` element, or `url`.
+pub(super) fn base_url(dom: &Dom<'_>, url: &Url) -> Url {
+    let is_base = |node: &NodeRef<'_>| {
+        node.kind() == NodeKind::Element && node.name() == "base" && node.attr("href").is_some()
+    };
+    let base = dom.document_node().descendants().find(is_base);
+    let joined = base.and_then(|base| url.join(base.attr("href")?.trim()).ok());
+    // A page from the network must not use a file as its base.
+    joined
+        .filter(|base| base.scheme() == url.scheme() || base.scheme() != "file")
+        .unwrap_or_else(|| url.clone())
+}
 
 /// Records links and anchors in document order, and all text.
 pub(crate) fn record_places(

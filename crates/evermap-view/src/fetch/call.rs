@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::error::Cause;
+use super::cause::Cause;
 use super::options::FetchOptions;
 use super::request::Purpose;
 
@@ -115,7 +115,7 @@ impl<'a> Call<'a> {
 }
 
 /// Returns the current time in nanoseconds since 1970.
-pub(super) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     to_ns(SystemTime::now())
 }
 

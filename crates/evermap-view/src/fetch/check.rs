@@ -7,7 +7,7 @@ use url::Url;
 
 use super::Fetcher;
 use super::call::{Call, now_ns};
-use super::error::Cause;
+use super::cause::Cause;
 use super::file;
 use super::redirect::follow;
 use super::stamp::{FileStamp, HttpStamp, MissingStamp, ObjectStamp, Stamp, StampCheck};

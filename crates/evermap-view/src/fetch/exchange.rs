@@ -18,7 +18,7 @@ use super::Fetcher;
 use super::cache::{Cache, address_of};
 use super::cache_entry::{Body, Entry};
 use super::call::{Call, to_ns};
-use super::error::Cause;
+use super::cause::Cause;
 use super::request::Purpose;
 use super::transport::{Reply, user_agent};
 

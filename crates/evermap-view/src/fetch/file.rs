@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 use url::Url;
 
 use super::call::{Call, ReadError, now_ns};
-use super::error::Cause;
+use super::cause::Cause;
 use super::stamp::FileStamp;
 
 /// Minimum age of a file's last change for its time stamps to be reliable. Some file systems count

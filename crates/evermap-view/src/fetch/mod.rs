@@ -29,11 +29,13 @@
 mod cache;
 mod cache_entry;
 mod call;
+mod cause;
 mod check;
 mod connect;
 mod content;
 mod error;
 mod exchange;
+mod fetched;
 mod file;
 mod options;
 mod redirect;
@@ -49,14 +51,17 @@ use url::Url;
 
 pub use cache::CacheFlush;
 pub use content::{ContentType, Kind, TypeSource};
-pub use error::{Cause, FetchError};
+pub(crate) use call::now_ns;
+pub use cause::Cause;
+pub use error::FetchError;
+pub use fetched::{FetchSource, Fetched};
 pub use options::FetchOptions;
-pub use request::{FetchSource, Fetched, Origin, Purpose};
+pub use request::{Origin, Purpose};
 pub use stamp::{FileStamp, HttpStamp, MissingStamp, ObjectStamp, Stamp, StampCheck};
 
 use cache::Cache;
-use call::{Budget, Call, now_ns};
-use error::shown;
+use call::{Budget, Call};
+use cause::shown;
 use transport::Transport;
 
 /// Fetches resources: for one page in the engine's process, and for checks in the viewer. Threads

@@ -10,7 +10,7 @@ use super::Fetcher;
 use super::cache::{address_of, key_of};
 use super::cache_entry::Body;
 use super::call::Call;
-use super::error::{Cause, shown};
+use super::cause::{Cause, shown};
 use super::exchange::{Answer, Content, Exchange, Validators};
 use super::request::{Origin, Purpose};
 use super::stamp::HttpStamp;

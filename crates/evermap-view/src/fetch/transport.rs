@@ -13,7 +13,7 @@ use ureq::{Agent, Body, Proxy};
 
 use super::call::{Call, ReadError};
 use super::connect::{HostResolver, SharedTls, UnknownHost};
-use super::error::Cause;
+use super::cause::Cause;
 use super::options::FetchOptions;
 
 /// Largest age in seconds, see RFC 9111, 1.2.2.

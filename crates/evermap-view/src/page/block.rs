@@ -11,16 +11,8 @@ use kurbo::{Affine, BezPath, PathEl, Point, Rect, RoundedRect, RoundedRectRadii}
 use super::guarded::Guarded;
 use super::layout::*;
 use super::parts::PartKind;
-use super::recorder::PageSize;
+use super::size::{HEIGHT_MAX, PageSize, SCALE_MAX, WIDTH_MAX};
 use crate::{Result, ViewError};
-
-/// Maximum width of a page that can be painted. The rasterizer counts columns in 16 bits.
-pub const WIDTH_MAX: u32 = 16_384;
-/// Maximum height of a page that can be painted. Vertical positions are exact in `f32` up to here.
-pub const HEIGHT_MAX: u32 = 1 << 24;
-
-/// Maximum number of device pixels per CSS pixel.
-const SCALE_MAX: f32 = 1_024.0;
 
 /// A page block in memory owned by the caller.
 #[derive(Clone, Copy)]

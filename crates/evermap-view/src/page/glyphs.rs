@@ -350,7 +350,8 @@ impl Iterator for Glyphs<'_> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::tables::{AlignedBytes, Tables};
+    use super::super::aligned::AlignedBytes;
+    use super::super::tables::Tables;
     use super::*;
 
     fn block_of(pieces: &[(f32, Vec<Glyph>)]) -> AlignedBytes {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::tables::AlignedBytes;
+use super::aligned::AlignedBytes;
 
 /// Bytes of a page, in memory or mapped from a file.
 pub trait PageBytes: Send + Sync {

@@ -13,11 +13,13 @@ use peniko::{
     InterpolationAlphaSpace, StyleRef,
 };
 
+use super::aligned::AlignedBytes;
 use super::clusters::ClusterWriter;
 use super::extent::{Bounds, Extent};
 use super::layout::*;
 use super::parts::Part;
-use super::tables::{AlignedBytes, Tables, all_exact};
+use super::size::PageSize;
+use super::tables::{Tables, all_exact};
 
 /// Maximum distance of curves from the exact shapes, in pixels. The rasterizer uses the same
 /// tolerance for its own paths. Another value would change pixels.
@@ -27,19 +29,6 @@ const TOLERANCE: f64 = 0.1;
 const GLYPH_REACH_EMS: f64 = 3.0;
 /// Visible extent of a blurred shadow, in standard deviations.
 const SHADOW_REACH: f64 = 4.0;
-
-/// Size of a recorded page.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PageSize {
-    /// Width of the page in device pixels.
-    pub width: u32,
-    /// Height of the page in device pixels.
-    pub height: u32,
-    /// Size of the window that the page was laid out for, in device pixels.
-    pub window: (u32, u32),
-    /// Device pixels per CSS pixel.
-    pub scale: f32,
-}
 
 /// A recorded page.
 pub struct Recorded {
