@@ -5,11 +5,13 @@ use std::time::Instant;
 
 use evermap::Store;
 
+use crate::find::find_target;
 use crate::page::PartKind;
 use crate::page_store;
 use crate::paint::{Painter, Parts, SharedBytes};
+use crate::run_engine::Watch;
 use crate::target::Target;
-use crate::visit::{self, VisitOptions, Watch};
+use crate::visit::{self, Finished, VisitOptions};
 use crate::window::{self, Browse, Progress, Reuse, Stage};
 use crate::{Layout, Result};
 
@@ -32,10 +34,10 @@ impl Browser {
         options: VisitOptions,
         saves_pages: bool,
     ) -> Browser {
-        Browser { store, options, saves_pages, find: Box::new(Target::find) }
+        Browser { store, options, saves_pages, find: Box::new(find_target) }
     }
 
-    /// Sets the function that resolves an address at each visit. Default: [`Target::find`].
+    /// Sets the function that resolves an address at each visit. Default: [`find_target`].
     pub fn with_resolver(
         mut self,
         find: impl Fn(&str, Option<&Store>) -> Result<Target> + Send + Sync + 'static,
@@ -58,18 +60,7 @@ impl Browser {
             cold: reuse == Reuse::Resources || self.options.cold,
             ..self.options.clone()
         };
-        let visit = visit::visit_watched(&target, layout, store, &options, watch)?;
-        // Shared fonts and images may have been removed from the store. Lay the page out again now,
-        // before painting needs one.
-        let missing = visit.warm
-            && store.is_some_and(|store| !page_store::has_parts(store, visit.page.block()));
-        match missing {
-            true => {
-                let options = VisitOptions { cold: true, ..options };
-                visit::visit_watched(&target, layout, store, &options, watch)
-            }
-            false => Ok(visit),
-        }
+        visit::visit_watched(&target, layout, store, &options, watch)?.with_all_parts(watch)
     }
 }
 
@@ -86,7 +77,7 @@ impl Browse for Browser {
             stage: &|stage| progress.report(Stage::new(stage.to_string())),
             cancelled: &|| progress.is_cancelled(),
         };
-        let mut visit = self.visit(address, layout, reuse, &watch)?;
+        let visit = self.visit(address, layout, reuse, &watch)?;
         let took = start.elapsed();
         let reason = visit.reasons.first().map(String::as_str).unwrap_or_default();
         let summary = match visit.warm {
@@ -95,38 +86,19 @@ impl Browse for Browser {
         };
         let page = visit.page.clone();
         let (url, warm) = (visit.url.to_string(), visit.warm);
-        let after: Option<window::AfterShown> =
-            match (&self.store, visit.has_unsaved_page() && self.saves_pages) {
-                (Ok(store), false) if visit.warm && self.saves_pages => {
-                    let store = store.clone();
-                    Some(Box::new(move || {
-                        visit.painted();
-                        // A failure is ignored: the page is shown without its missing resources.
-                        let _ = visit.retry_missing();
-                        let slow = visit.note_slow_disk(&store).unwrap_or(false);
-                        slow.then(|| {
-                            "laying the page out is faster than reading it from this disk"
-                                .to_string()
-                        })
-                    }))
+        let no_store = self.store.as_ref().err().cloned();
+        let after = self.saves_pages.then(|| -> window::AfterShown {
+            Box::new(move || match visit.shown().finish(&mut Painter::new()) {
+                Ok(Finished::Unchanged | Finished::Stored) => None,
+                Ok(Finished::SlowDisk) => {
+                    Some("laying the page out is faster than reading it from this disk".to_string())
                 }
-                (_, false) => None,
-                (Err(why), _) => {
-                    let why = format!("the page is not stored: {why}");
-                    Some(Box::new(move || Some(why)))
+                Ok(Finished::NotStored(why)) => {
+                    Some(format!("the page is not stored: {}", no_store.unwrap_or(why)))
                 }
-                (Ok(store), _) => {
-                    let store = store.clone();
-                    Some(Box::new(move || {
-                        visit.painted();
-                        match visit.save(&store, &mut Painter::new()) {
-                            Ok(None) => None,
-                            Ok(Some(why)) => Some(format!("the page is not stored: {why}")),
-                            Err(error) => Some(format!("the page is not stored: {error}")),
-                        }
-                    }))
-                }
-            };
+                Err(error) => Some(format!("the page is not stored: {error}")),
+            })
+        });
         Ok(window::Visit { page, url, warm, summary, took, after })
     }
 
@@ -134,12 +106,11 @@ impl Browse for Browser {
     /// other.
     fn interface_font(&self) -> Option<(SharedBytes, u32)> {
         let store = self.store.as_ref().ok()?;
-        let watch = Watch { stage: &|_| (), cancelled: &|| false };
-        let mut visit = visit::interface_page(store, &watch).ok()?;
+        let visit = visit::interface_page(store).ok()?;
         let page = visit.page.clone();
         let (hash, index) = page.block().fonts().next()?;
         let hash = *hash;
-        visit.save(store, &mut Painter::new()).ok()?;
+        visit.unpainted().finish(&mut Painter::new()).ok()?;
         let parts = page_store::StoreParts { store: store.clone() };
         let font = parts.load(PartKind::Font, &hash).ok()?;
         Some((Arc::clone(&font), index))

@@ -9,6 +9,8 @@ mod error;
 #[cfg(feature = "fetch")]
 pub mod fetch;
 #[cfg(feature = "fetch")]
+mod find;
+#[cfg(feature = "fetch")]
 mod fonts;
 #[cfg(feature = "fetch")]
 mod home;
@@ -42,6 +44,8 @@ pub mod window;
 pub use browser::Browser;
 pub use error::{Result, ViewError};
 #[cfg(feature = "fetch")]
+pub use find::{find_object, find_target};
+#[cfg(feature = "fetch")]
 pub use fonts::FontSet;
 #[cfg(feature = "fetch")]
 pub use home::HOME;
@@ -53,7 +57,7 @@ pub use prune::prune;
 #[cfg(feature = "fetch")]
 pub use target::Target;
 #[cfg(feature = "fetch")]
-pub use visit::{Layers, Visit, VisitOptions, visit, visit_verified};
+pub use visit::{Finished, Layers, Shown, Visit, VisitOptions, visit};
 
 /// Runs the example in the README as a test.
 #[cfg(doctest)]

@@ -29,8 +29,14 @@ use crate::manifest::Manifest;
 use crate::page::{Block, PageBytes, Part, PartKind};
 use crate::paint::{Page, Parts, SharedBytes};
 use crate::stored_object::{self, Unusable};
-use crate::target::Target;
 use crate::{Result, ViewError};
+
+mod names;
+mod notes;
+
+pub use names::{document_name, page_name, part_name};
+pub(crate) use names::{hash_of, is_companion, without_ending};
+pub use notes::{RetryNote, SlowPage};
 
 /// Indices of the parts of a stored page, see [`PageRoot::part`].
 const BLOCK: usize = 0;
@@ -38,8 +44,6 @@ const STRIPS: usize = 1;
 const MANIFEST: usize = 2;
 /// Alignment of the parts, in bytes.
 const ALIGNMENT: usize = 8;
-/// Maximum number of characters of an address in an object's name.
-const SLUG_MAX: usize = 40;
 
 /// Root of the object of a laid-out page. All parts share one vector, because an object with a
 /// single block has no slack.
@@ -61,133 +65,6 @@ pub struct PageRoot {
 pub struct PartRoot {
     bytes: PVec<u8>,
 }
-
-/// Root of a note that reading the stored page took longer than laying it out. This happens to
-/// large pages on slow disks.
-#[derive(Clone, Copy, Debug, PartialEq, Persist)]
-#[persist(name = "EvermapSlowPage")]
-#[repr(C)]
-pub struct SlowPage {
-    /// Duration of the warm visit.
-    pub warm_us: u64,
-    /// Duration of the cold visit.
-    pub cold_us: u64,
-    /// Time of the note, nanoseconds since 1970.
-    pub noted_ns: u64,
-}
-
-/// Lifetime of the note. By then the file may be in the page cache or on another disk.
-const SLOW_IS_TRUSTED_NS: u64 = 24 * 3_600 * 1_000_000_000;
-
-impl SlowPage {
-    /// Returns the note of a page, or `None` if it has expired. Costs a catalog lookup.
-    pub fn of(store: &Store, url: &Url, layout: Layout, now_ns: u64) -> Option<SlowPage> {
-        let name = slow_name(url, layout);
-        if !store.contains(&name).ok()? {
-            return None;
-        }
-        let noted = *store.read::<SlowPage>(&name).ok()?;
-        (now_ns.saturating_sub(noted.noted_ns) < SLOW_IS_TRUSTED_NS).then_some(noted)
-    }
-
-    /// Writes the note.
-    ///
-    /// # Errors
-    /// Fails if the store can't be written.
-    pub fn note(self, store: &Store, url: &Url, layout: Layout) -> Result<()> {
-        Ok(store.replace::<SlowPage, _>(&slow_name(url, layout), self)?)
-    }
-
-    /// Removes a note that is wrong: laying the page out took `cold_us`, which is longer than the
-    /// noted warm visit.
-    ///
-    /// # Errors
-    /// Fails if the store can't be written.
-    pub fn correct(store: &Store, url: &Url, layout: Layout, cold_us: f64) -> Result<()> {
-        let name = slow_name(url, layout);
-        if !store.contains(&name)? {
-            return Ok(());
-        }
-        match store.read::<SlowPage>(&name) {
-            Ok(noted) if noted.warm_us as f64 >= cold_us => Ok(()),
-            _ => Ok(store.remove(&name)?),
-        }
-    }
-}
-
-fn slow_name(url: &Url, layout: Layout) -> String {
-    format!("{}.slow", page_name(url, layout))
-}
-
-/// Root of a note that the missing resources of a page were requested again without success.
-#[derive(Clone, Copy, Debug, PartialEq, Persist)]
-#[persist(name = "EvermapRetry")]
-#[repr(C)]
-pub struct RetryNote {
-    /// Time of the last attempt, nanoseconds since 1970.
-    pub tried_ns: u64,
-    /// Number of attempts.
-    pub attempts: u64,
-}
-
-/// Wait between the first and the second attempt. Each later wait is twice as long as the previous
-/// one.
-const RETRY_NS_MIN: u64 = 10 * 1_000_000_000;
-/// Longest wait between attempts.
-const RETRY_NS_MAX: u64 = 600 * 1_000_000_000;
-
-impl RetryNote {
-    /// Returns the note of a page. Costs a catalog lookup.
-    pub fn of(store: &Store, url: &Url, layout: Layout) -> Option<RetryNote> {
-        let name = retry_name(url, layout);
-        if !store.contains(&name).ok()? {
-            return None;
-        }
-        Some(*store.read::<RetryNote>(&name).ok()?)
-    }
-
-    /// Returns true if it is too early for another attempt.
-    pub fn is_recent(&self, now_ns: u64) -> bool {
-        let doublings = self.attempts.saturating_sub(1).min(16);
-        let wait_ns = (RETRY_NS_MIN << doublings).min(RETRY_NS_MAX);
-        now_ns.saturating_sub(self.tried_ns) < wait_ns
-    }
-
-    /// Writes the note.
-    ///
-    /// # Errors
-    /// Fails if the store can't be written.
-    pub fn note(self, store: &Store, url: &Url, layout: Layout) -> Result<()> {
-        Ok(store.replace::<RetryNote, _>(&retry_name(url, layout), self)?)
-    }
-
-    /// Removes the note, if there is one, because nothing is missing any more.
-    ///
-    /// # Errors
-    /// Fails if the store can't be written.
-    pub fn forget(store: &Store, url: &Url, layout: Layout) -> Result<()> {
-        match store.remove(&retry_name(url, layout)) {
-            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-fn retry_name(url: &Url, layout: Layout) -> String {
-    format!("{}.retry", page_name(url, layout))
-}
-
-/// Returns true if the object belongs to a page but is not one, judging by the end of its name.
-pub(crate) fn is_companion(name: &str) -> bool {
-    COMPANIONS.iter().any(|ending| name.ends_with(ending))
-}
-
-/// Removes the ending that distinguishes a companion object from its page.
-pub(crate) fn without_ending(name: &str) -> &str {
-    COMPANIONS.iter().fold(name, |name, ending| name.trim_end_matches(ending))
-}
-
-const COMPANIONS: [&str; 3] = [".document", ".slow", ".retry"];
 
 /// Parts from which a [`PageRoot`] is built.
 #[derive(Clone, Copy)]
@@ -294,8 +171,8 @@ impl StoredPage {
         store: &Store,
         name: &str,
     ) -> std::result::Result<StoredPage, Option<String>> {
-        match stored_object::open(store, name, offset_of!(PageRoot, parts)) {
-            Ok(snapshot) => Ok(StoredPage { snapshot: Arc::new(snapshot), store: store.clone() }),
+        match StoredPage::of_object(store, name) {
+            Ok(page) => Ok(page),
             Err(Unusable::Missing) => Err(None),
             Err(Unusable::Damaged(why)) => Err(Some(format!("the stored page is damaged: {why}"))),
             Err(Unusable::Store(Error::SchemaMismatch { .. })) => {
@@ -305,6 +182,15 @@ impl StoredPage {
                 Err(Some(format!("the stored page can't be read: {error}")))
             }
         }
+    }
+
+    /// Opens the object with this name as a page.
+    pub(crate) fn of_object(
+        store: &Store,
+        name: &str,
+    ) -> std::result::Result<StoredPage, Unusable> {
+        let snapshot = stored_object::open(store, name, offset_of!(PageRoot, parts))?;
+        Ok(StoredPage { snapshot: Arc::new(snapshot), store: store.clone() })
     }
 
     /// Reads the manifest: the resources that the page was made from.
@@ -462,75 +348,4 @@ pub fn part_bytes(store: &Store, kind: PartKind, hash: &[u8; 32]) -> Option<u64>
 /// Opens the document that is stored for an address, if there is one that can be read.
 pub fn document(store: &Store, url: &Url) -> Option<Snapshot<Document>> {
     store.read(&document_name(url)).ok()
-}
-
-/// Returns the target that an object of the store stands for: a page or a document.
-pub(crate) fn target_named(store: &Store, name: &str) -> Result<Option<Target>> {
-    match stored_object::open::<PageRoot>(store, name, offset_of!(PageRoot, parts)) {
-        Ok(page) => {
-            let found = StoredPage { snapshot: Arc::new(page), store: store.clone() };
-            let manifest = found
-                .manifest()
-                .map_err(|why| ViewError::NotFound { name: name.to_string(), why })?;
-            return Ok(manifest.target());
-        }
-        Err(Unusable::Missing | Unusable::Store(Error::InvalidName { .. })) => return Ok(None),
-        Err(Unusable::Damaged(why)) => {
-            let why = format!("the object of this name is damaged: {why}");
-            return Err(ViewError::NotFound { name: name.to_string(), why });
-        }
-        Err(Unusable::Store(Error::SchemaMismatch { .. })) => (),
-        Err(Unusable::Store(error)) => return Err(error.into()),
-    }
-    let document = match store.read::<Document>(name) {
-        Ok(document) => document,
-        Err(Error::SchemaMismatch { .. }) => {
-            return Err(ViewError::NotFound {
-                name: name.to_string(),
-                why: "the object of this name is neither a page nor a document".to_string(),
-            });
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let path = document.source().path;
-    let url =
-        Url::parse(&path).ok().filter(|url| matches!(url.scheme(), "http" | "https" | "file"));
-    let url = url.or_else(|| Url::from_file_path(&path).ok());
-    // A document from standard input has no address, so it can't resolve relative links.
-    let url = url.or_else(|| Url::parse(&format!("evermap:{name}")).ok());
-    Ok(url.map(|url| Target { document: Some(name.to_string()), ..Target::of_url(url) }))
-}
-
-/// Returns the name of the object that stores the page of an address for a layout.
-pub fn page_name(url: &Url, layout: Layout) -> String {
-    let Layout { width, height, scale } = layout;
-    format!("page-{}-{width}x{height}x{scale}-{}", slug(url), hash_of(url))
-}
-
-/// Returns the name of the object that stores the document of an address.
-pub fn document_name(url: &Url) -> String {
-    format!("page-{}-{}.document", slug(url), hash_of(url))
-}
-
-/// Returns the name of the object that stores a font or an image.
-pub fn part_name(kind: PartKind, hash: &[u8; 32]) -> String {
-    let kind = match kind {
-        PartKind::Font => "font",
-        PartKind::Image => "image",
-    };
-    format!("{kind}-{}", &blake3::Hash::from_bytes(*hash).to_hex()[..32])
-}
-
-pub(crate) fn hash_of(url: &Url) -> String {
-    blake3::hash(url.as_str().as_bytes()).to_hex()[..16].to_string()
-}
-
-/// Returns the last non-empty part of the address, with only letters, digits, dots, underscores and
-/// hyphens.
-fn slug(url: &Url) -> String {
-    let last = url.path_segments().and_then(|parts| parts.rev().find(|part| !part.is_empty()));
-    let text = last.or(url.host_str()).unwrap_or(url.scheme());
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '.' | '_' | '-');
-    let slug = text.chars().take(SLUG_MAX).map(|char| if is_plain(char) { char } else { '-' });
-    slug.collect()
 }

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use evermap::Store;
 
 use crate::Result;
-use crate::fetch::Fetcher;
+use crate::fetch::{Fetcher, now_ns};
 use crate::manifest::{MissingPolicy, Verdict};
 use crate::page_store::{RetryNote, StoredPage};
 use crate::paint::Painter;
 use crate::protocol::Retry;
 use crate::target::Target;
-use crate::visit::{VisitOptions, fetch_options, now_ns, visit};
+use crate::visit::{VisitOptions, visit};
 
 /// Time limit of all requests together.
 const REVALIDATION_TIMEOUT: Duration = Duration::from_secs(30);
@@ -48,7 +48,7 @@ pub(crate) fn run(retry: &Retry) -> Result<bool> {
     let Ok(found) = StoredPage::open(&store, &target.key(), retry.layout) else { return Ok(false) };
     let Ok(manifest) = found.manifest() else { return Ok(false) };
     drop(found);
-    let fetcher = Fetcher::new(fetch_options(&options), Some(store.clone()));
+    let fetcher = Fetcher::new(options.fetch_options(), Some(store.clone()));
     let deadline = Instant::now() + REVALIDATION_TIMEOUT;
     let verdict =
         manifest.check(retry.layout, &fetcher, MissingPolicy::RequestAgain, Some(deadline));
@@ -58,9 +58,10 @@ pub(crate) fn run(retry: &Retry) -> Result<bool> {
         Verdict::Good(unresolved) => unresolved.unknown.is_empty() && unresolved.missing.is_empty(),
         Verdict::Stale(_) => {
             let options = VisitOptions { cold: true, ..options };
-            let mut visit = visit(&target, retry.layout, Some(&store), &options, &|_| ())?;
-            visit.save(&store, &mut Painter::new())?;
-            if visit.missing == 0 {
+            let visit = visit(&target, retry.layout, Some(&store), &options, &|_| ())?;
+            let missing = visit.missing;
+            visit.unpainted().finish(&mut Painter::new())?;
+            if missing == 0 {
                 RetryNote::forget(&store, &target.key(), retry.layout)?;
             }
             return Ok(true);

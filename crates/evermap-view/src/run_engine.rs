@@ -12,7 +12,6 @@ use crate::page::{AlignedBytes, Part, PartKind};
 use crate::protocol::{
     self, Answer, Failure, Request, Retry, read_content, read_header, write_frame,
 };
-use crate::visit::Watch;
 use crate::{Result, ViewError};
 
 /// Environment variable with the path of the engine's program.
@@ -29,6 +28,20 @@ pub(crate) struct EngineOutput {
     /// Block of the document, if the page was parsed.
     pub document: Option<AlignedBytes>,
     pub parts: Vec<Part>,
+}
+
+/// Callbacks of a visit's caller.
+#[derive(Clone, Copy)]
+pub(crate) struct Watch<'a> {
+    /// Receives the name of each stage that is reached.
+    pub stage: &'a (dyn Fn(&str) + Sync),
+    /// Returns true once the page is no longer wanted. The engine is stopped then.
+    pub cancelled: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Watch<'static> {
+    /// Ignores the stages, and never cancels.
+    pub(crate) const IGNORED: Watch<'static> = Watch { stage: &|_| (), cancelled: &|| false };
 }
 
 /// Lays a page out in a separate process. The process is killed on a timeout or when the visit

@@ -499,7 +499,7 @@ impl Fetch for Requests {
             purpose: Purpose::Other,
             kind: kind.to_string(),
             why: cause.to_string(),
-            fetched_ns: crate::visit::now_ns(),
+            fetched_ns: crate::fetch::now_ns(),
             fresh_until_ns: 0,
         });
         let resource = Resource { url: shown(url), stamp };

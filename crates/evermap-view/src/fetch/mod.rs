@@ -50,9 +50,9 @@ use data_url::DataUrl;
 use url::Url;
 
 pub use cache::CacheFlush;
-pub use content::{ContentType, Kind, TypeSource};
 pub(crate) use call::now_ns;
 pub use cause::Cause;
+pub use content::{ContentType, Kind, TypeSource};
 pub use error::FetchError;
 pub use fetched::{FetchSource, Fetched};
 pub use options::FetchOptions;

@@ -12,8 +12,8 @@ use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, Proxy};
 
 use super::call::{Call, ReadError};
-use super::connect::{HostResolver, SharedTls, UnknownHost};
 use super::cause::Cause;
+use super::connect::{HostResolver, SharedTls, UnknownHost};
 use super::options::FetchOptions;
 
 /// Largest age in seconds, see RFC 9111, 1.2.2.

@@ -15,7 +15,7 @@ use super::*;
 use crate::fonts::FontSet;
 use crate::manifest::Resource;
 use crate::page::{PageSize, Recorder};
-use crate::paint::Area;
+use crate::paint::{Area, Painter};
 use crate::protocol::Answer;
 use crate::{fetch::Stamp, run_engine::mock_engine};
 
@@ -42,9 +42,10 @@ impl Fixture {
         let target = Target::of_url(Url::parse("https://example.org/page").unwrap());
         mock_engine(Some(Box::new(lay_out)));
         let mut fixture = Fixture { _directory: directory, store, target, expected: Vec::new() };
-        let mut visit = fixture.visit(&VisitOptions::default()).unwrap();
-        fixture.expected = paint(&visit).unwrap();
-        assert_eq!(visit.save(&fixture.store, &mut Painter::new()).unwrap(), None);
+        let visit = fixture.visit(&VisitOptions::default()).unwrap();
+        let (shown, pixels) = visit.paint(paint).unwrap();
+        fixture.expected = pixels;
+        assert_eq!(shown.finish(&mut Painter::new()).unwrap(), Finished::Stored);
         fixture
     }
 
@@ -71,30 +72,22 @@ impl Fixture {
     /// Makes one visit as the command does: paints the page, lays it out again if the stored data
     /// is damaged, and stores it. Returns true if the visit was warm.
     fn render(&self, options: &VisitOptions, label: &str) -> bool {
-        let mut options = options.clone();
-        let (mut visit, pixels) = loop {
-            let visit = self.visit(&options).unwrap_or_else(|error| panic!("{label}: {error}"));
-            match paint(&visit) {
-                Ok(pixels) => break (visit, pixels),
-                Err(error) if error.is_damage() && visit.warm => options.cold = true,
-                Err(error) => panic!("{label}: {error}"),
-            }
-        };
-        assert!(
-            pixels == self.expected,
-            "wrong pixels after {label}, {options:?}: {:?}",
-            visit.reasons
-        );
-        let stored = visit.save(&self.store, &mut Painter::new());
-        assert_eq!(stored.unwrap_or_else(|error| panic!("{label}: {error}")), None);
-        visit.warm
+        let painted = self.visit(options).and_then(|visit| visit.paint(paint));
+        let (shown, pixels) = painted.unwrap_or_else(|error| panic!("{label}: {error}"));
+        let (warm, reasons) = (shown.visit().warm, &shown.visit().reasons);
+        assert!(pixels == self.expected, "wrong pixels after {label}, {options:?}: {reasons:?}");
+        // Without the time, because the mock engine is faster than any disk.
+        let finished = shown.without_time().finish(&mut Painter::new());
+        let finished = finished.unwrap_or_else(|error| panic!("{label}: {error}"));
+        assert_eq!(finished, if warm { Finished::Unchanged } else { Finished::Stored });
+        warm
     }
 }
 
-fn paint(visit: &Visit) -> Result<Vec<u32>> {
+fn paint(page: &Arc<Page>) -> Result<Vec<u32>> {
     let mut pixels = vec![0; (LAYOUT.width * ROWS) as usize];
     let area = Area { left: 0, top: 0, width: LAYOUT.width, height: ROWS };
-    Painter::new().paint(&visit.page, area, &mut pixels)?;
+    Painter::new().paint(page, area, &mut pixels)?;
     Ok(pixels)
 }
 
@@ -250,17 +243,11 @@ fn damage_by_chance(cases: u64) {
             assert!(from_commands, "{label}: the next visit is not warm");
         }
         renders += 3;
-        let whole =
-            visit_verified(&fixture.target, LAYOUT, Some(&fixture.store), &standard, &|_| ())
-                .unwrap();
+        let whole = fixture.visit(&standard).unwrap().verify().unwrap();
         whole.page.verify().unwrap();
         damage.undo(file);
-        if !whole.warm {
-            // `visit_verified` laid the page out but did not store it. Store it now to replace the
-            // damaged data before the next case.
-            let mut whole = whole;
-            assert_eq!(whole.save(&fixture.store, &mut Painter::new()).unwrap(), None);
-        }
+        // A page that was laid out again replaces the damaged data before the next case.
+        whole.unpainted().finish(&mut Painter::new()).unwrap();
     }
     println!("{renders} renders, {warm} of {cases} second visits warm");
 }
@@ -316,10 +303,7 @@ fn no_bit_of_a_root_leads_out_of_its_object() {
             && let Ok(page) = found.page(true)
         {
             // A bit that no reader uses: the pixels must be right.
-            let page = Arc::new(page);
-            let mut pixels = vec![0; (LAYOUT.width * ROWS) as usize];
-            let area = Area { left: 0, top: 0, width: LAYOUT.width, height: ROWS };
-            if Painter::new().paint(&page, area, &mut pixels).is_ok() {
+            if let Ok(pixels) = paint(&Arc::new(page)) {
                 assert!(pixels == fixture.expected, "bit {bit}");
                 painted += 1;
             }

@@ -1,6 +1,7 @@
 //! Scroll position of the page.
 
 use kurbo::Rect;
+use percent_encoding::percent_decode_str;
 
 use super::geometry::Rectangle;
 use super::history::ScrollPosition;
@@ -67,7 +68,8 @@ impl State {
     /// Scrolls to `#fragment`. Does nothing without such an anchor.
     pub(super) fn scroll_to_fragment(&mut self, fragment: &str) {
         let Some(block) = self.block() else { return };
-        let found = block.anchor(fragment).or_else(|| block.anchor(&percent_decoded(fragment)));
+        let decoded = percent_decode_str(fragment).decode_utf8_lossy();
+        let found = block.anchor(fragment).or_else(|| block.anchor(&decoded));
         match found {
             Some(top) => self.scroll_to(0, top.max(0.0) as u32),
             None if fragment.is_empty() || fragment.eq_ignore_ascii_case("top") => {
@@ -130,20 +132,4 @@ impl State {
             _ => (),
         }
     }
-}
-
-/// Decodes `%41` to `A`. Invalid sequences stay unchanged.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let code = tail.get(..2).filter(|_| *first == b'%');
-        let code = code.filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
-        let code = code.and_then(|hex| std::str::from_utf8(hex).ok());
-        match code.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => (bytes.push(byte), rest = &tail[2..]),
-            None => (bytes.push(*first), rest = tail),
-        };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

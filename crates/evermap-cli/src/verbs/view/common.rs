@@ -6,7 +6,7 @@ use std::time::Duration;
 use evermap::{Error, Store};
 use evermap_dom::Document;
 use evermap_view::window::WindowOptions;
-use evermap_view::{Layers, Layout, Target, ViewError, VisitOptions};
+use evermap_view::{Layers, Layout, Target, ViewError, VisitOptions, find_object, find_target};
 
 use crate::failure::Failure;
 use crate::names;
@@ -131,10 +131,10 @@ impl Finder {
     /// Fails if nothing or several documents match, or if the document is stale with `--stale
     /// fail`.
     pub fn find(&self, page: &str, store: Option<&Store>) -> Result<Target, Failure> {
-        let target = match (Target::find(page, store), store) {
+        let target = match (find_target(page, store), store) {
             (Err(ViewError::NotFound { name, why }), Some(store)) => {
                 match names::resolve(store, &self.directory, page) {
-                    Ok(object) => Target::named(&object, store)?,
+                    Ok(object) => find_object(&object, store)?,
                     Err(ambiguous @ Failure::Usage(_)) => return Err(ambiguous),
                     Err(_) => return Err(ViewError::NotFound { name, why }.into()),
                 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap_complete::ArgValueCompleter;
 use evermap::Store;
 use evermap_view::paint::Painter;
-use evermap_view::{Layout, visit_verified};
+use evermap_view::{Finished, Layout, visit};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -115,17 +115,15 @@ impl Prefetch {
         let options = self.visiting.options();
         let (mut built, mut reasons, mut missing) = (0, Vec::new(), 0);
         for layout in self.layouts() {
-            let mut visit = visit_verified(&target, layout, Some(store), &options, &|_| ())?;
-            if let Some(why) = visit.save(store, &mut Painter::new())? {
-                return Err(Failure::Usage(format!("cannot store the page: {why}")));
-            }
-            // A failure is ignored: the page stays stored without its missing resources.
-            let _ = visit.retry_missing();
+            let visit = visit(&target, layout, Some(store), &options, &|_| ())?.verify()?;
             built += usize::from(!visit.warm);
             missing = missing.max(visit.missing);
-            let new = visit.reasons.into_iter().filter(|reason| !reasons.contains(reason));
+            let new = visit.reasons.iter().filter(|reason| !reasons.contains(*reason)).cloned();
             let new: Vec<String> = new.collect();
             reasons.extend(new);
+            if let Finished::NotStored(why) = visit.unpainted().finish(&mut Painter::new())? {
+                return Err(Failure::Usage(format!("cannot store the page: {why}")));
+            }
         }
         Ok(Built { built, reasons, missing })
     }

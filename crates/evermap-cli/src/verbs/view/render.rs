@@ -8,10 +8,9 @@ use std::time::Instant;
 
 use clap_complete::ArgValueCompleter;
 use evermap::Store;
+use evermap_view::page::{Block, PartKind};
 use evermap_view::paint::{Area, Page, Painter, Pixels};
-use evermap_view::{
-    Layout, Target, ViewError, Visit, page::PartKind, page_store, visit, visit_verified,
-};
+use evermap_view::{Finished, Layout, Target, ViewError, Visit, page_store, visit};
 use serde::Serialize;
 
 use super::common::Visiting;
@@ -109,69 +108,50 @@ impl Render {
         let target = self.visiting.finder(directory).find(&self.page, there.as_ref().ok())?;
         // A store is made only once the page was found.
         let store = there.or_else(|_| self.visiting.store(directory));
-        let mut options = self.visiting.options();
-        let height = |page: &Page| self.height(page, layout);
+        let options = self.visiting.options();
+        let visit = visit(&target, layout, store.as_ref().ok(), &options, &|_| ())?;
+        let mut painter = Painter::new();
+        let mut opened = Instant::now();
         // A large picture is written while it is painted, and written rows can't be revoked. So the
         // whole page is verified first.
-        let in_bands = self.full && !self.timing;
-        let visiting = if in_bands { visit_verified } else { visit };
-        let mut damage = None;
-        let (mut visit, mut painter, opened, pixels) = loop {
-            let visit = visiting(&target, layout, store.as_ref().ok(), &options, &|_| ())?;
-            let opened = Instant::now();
-            let mut painter = Painter::new();
-            if in_bands {
-                break (visit, painter, opened, None);
-            }
-            match rows(&mut painter, &visit.page, layout.width, 0, height(&visit.page)) {
-                Ok(pixels) => break (visit, painter, opened, Some(pixels)),
-                // Stored data of the page is damaged or was removed. The page is laid out again.
-                Err(error) if error.is_damage() && visit.warm => {
-                    options.cold = true;
-                    damage = Some(error);
-                }
-                Err(error) => return Err(error.into()),
-            }
+        let (shown, pixels) = if self.full && !self.timing {
+            let visit = visit.verify()?;
+            opened = Instant::now();
+            (visit.unpainted(), None)
+        } else {
+            let (shown, pixels) = visit.paint(|page| {
+                opened = Instant::now();
+                painter = Painter::new();
+                rows(&mut painter, page, layout.width, 0, self.height(page, layout))
+            })?;
+            (if self.full { shown.without_time() } else { shown }, Some(pixels))
         };
-        let painted = (Instant::now(), monotonic_ns());
-        visit.painted();
-        if let Some(damage) = &damage {
-            visit.set_repair_reason(damage);
-        }
-        let height = height(&visit.page);
+        let (painted, painted_ns) = (Instant::now(), monotonic_ns());
+        let page = shown.visit().page.clone();
+        let height = self.height(&page, layout);
         if let Some(output) = &self.output {
-            let size = (layout.width, height);
-            self.write(output, &mut painter, &visit.page, size, pixels.as_deref())?;
+            self.write(output, &mut painter, &page, (layout.width, height), pixels.as_deref())?;
         }
-        if let (Ok(store), true) = (&store, self.visiting.saves_pages() && !self.full) {
-            // If the note can't be written, only the next visit is slower.
-            if visit.note_slow_disk(store).unwrap_or(false) {
-                visit.reasons.push(
-                    "laying the page out is faster than reading it from this disk; the next visit does so"
-                        .to_string(),
-                );
-            }
-        }
-        if self.visiting.saves_pages() {
-            // On failure the page stays as it is until another visit.
-            let _ = visit.retry_missing();
-        }
+        let mut report = Report::of(shown.visit(), &target, layout, height);
         let keep_start = Instant::now();
         let mut not_stored = store.as_ref().err().cloned();
-        if let (true, true, Ok(store)) =
-            (visit.has_unsaved_page(), self.visiting.saves_pages(), &store)
-        {
-            not_stored =
-                visit.save(store, &mut painter).unwrap_or_else(|error| Some(error.to_string()));
+        if let (true, Ok(_)) = (self.visiting.saves_pages(), &store) {
+            match shown.finish(&mut painter) {
+                Ok(Finished::Unchanged | Finished::Stored) => (),
+                Ok(Finished::SlowDisk) => report.reasons.push(
+                    "laying the page out is faster than reading it from this disk; the next visit does so"
+                        .to_string(),
+                ),
+                Ok(Finished::NotStored(why)) => not_stored = Some(why),
+                Err(error) => not_stored = Some(error.to_string()),
+            }
         }
-        let mut report = Report::of(&visit, &target, layout, height);
         report.keep_ms = keep_start.elapsed().as_secs_f64() * 1e3;
-        let (painted, painted_ns) = painted;
         report.paint_ms = (painted - opened).as_secs_f64() * 1e3;
         report.total_ms = (painted - start).as_secs_f64() * 1e3;
         report.painted_ns = painted_ns;
         if self.sizes {
-            report.sizes = Some(Sizes::of(&visit, store.as_ref().ok(), &target, layout));
+            report.sizes = Some(Sizes::of(page.block(), store.as_ref().ok(), &target, layout));
         }
         self.say(report, not_stored)
     }
@@ -303,8 +283,7 @@ impl Report {
 
 impl Sizes {
     /// Adds up the sizes of the page's objects that exist.
-    fn of(visit: &Visit, store: Option<&Store>, target: &Target, layout: Layout) -> Sizes {
-        let block = visit.page.block();
+    fn of(block: Block<'_>, store: Option<&Store>, target: &Target, layout: Layout) -> Sizes {
         let mut sizes = Sizes { tree_bytes: block.len() as u64, ..Sizes::default() };
         let Some(store) = store else { return sizes };
         let mut seen = std::collections::HashSet::new();
