@@ -110,7 +110,7 @@ pub fn status_of(error: &Error) -> em_status {
         Error::OtherApplication { .. } => OTHER_APPLICATION,
         Error::DiskFull { .. } => DISK_FULL,
         Error::NotPermitted { .. } => NOT_PERMITTED,
-        Error::OutOfAddresses { .. } => OUT_OF_ADDRESSES,
+        Error::OutOfAddresses { .. } | Error::AddressQuota { .. } => OUT_OF_ADDRESSES,
         Error::BadAllocation { .. } => BAD_ALLOCATION,
         Error::InvalidFree { .. } => INVALID_FREE,
         Error::BadRoot { .. } => BAD_ROOT,

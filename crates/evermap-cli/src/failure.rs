@@ -286,7 +286,10 @@ fn store_exit_code(error: &Error) -> u8 {
         | Error::LogMissing { .. }
         | Error::BadExport { .. } => 5,
         Error::NotPermitted { .. } => 6,
-        Error::DiskFull { .. } | Error::FileSizeLimit { .. } | Error::OutOfAddresses { .. } => 7,
+        Error::DiskFull { .. }
+        | Error::FileSizeLimit { .. }
+        | Error::OutOfAddresses { .. }
+        | Error::AddressQuota { .. } => 7,
         Error::Io { source, .. } if is_out_of_resources(source.kind()) => 7,
         Error::AlreadyExists { .. } | Error::StoreExists { .. } => 9,
         _ => 10,

@@ -129,6 +129,7 @@ fn code_of(error: &evermap::Error) -> Code {
         E::OtherApplication { .. } | E::NotPermitted { .. } => Code::Denied,
         E::Busy { .. } => Code::Busy,
         E::OutOfAddresses { .. } | E::AddressTaken { .. } => Code::OutOfAddresses,
+        E::AddressQuota { .. } => Code::Quota,
         E::DiskFull { .. } | E::FileSizeLimit { .. } | E::LogFull { .. } => Code::DiskFull,
         E::Damaged { .. } | E::LogMissing { .. } => Code::Damaged,
         E::Foreign { .. } | E::NewerFormat { .. } | E::OtherKind { .. } => Code::OtherKind,

@@ -1,40 +1,11 @@
-//! Applications: ids and secret keys. Rights belong to applications.
+//! Secret keys of applications.
 
 use std::fmt;
-use std::str::FromStr;
 
 use evermap::ApplicationKey;
 
 use crate::error::{Error, Result};
-use crate::names::is_name;
-
-/// Id of an application: 1 to 64 ASCII letters, digits, `.`, `_` and `-`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ApplicationId(String);
-
-impl ApplicationId {
-    /// Returns the id as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for ApplicationId {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<ApplicationId> {
-        if is_name(text) {
-            return Ok(ApplicationId(text.to_string()));
-        }
-        Err(Error::InvalidName { what: "an application", name: text.to_string() })
-    }
-}
-
-impl fmt::Display for ApplicationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+use crate::hex::hex;
 
 /// Secret key of an application, needed to open its objects. Guests neither supply nor see it.
 ///
@@ -85,7 +56,7 @@ impl SecretKey {
     pub(crate) fn verifier(&self) -> String {
         let derived =
             blake3::derive_key("evermap 2026-11 verifier of an application's key", &self.0);
-        crate::module::hex(&derived)
+        hex(&derived)
     }
 }
 

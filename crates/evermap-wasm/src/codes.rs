@@ -2,7 +2,6 @@
 
 use evermap::Error as StoreError;
 
-use crate::access::QUOTA_REFUSED;
 use crate::error::{Error, is_disk_full};
 
 /// Error codes for guests. The import returns the negative number, `last_fault` the message.
@@ -77,17 +76,16 @@ impl From<StoreError> for Refusal {
                     "no disk space left for {needed_bytes} bytes; nothing was lost, free disk space and try again"
                 ),
             ),
-            StoreError::OutOfAddresses { bytes, why, .. } => {
-                let quota = why.contains(QUOTA_REFUSED);
-                let code = if quota { Code::Quota } else { Code::OutOfAddresses };
-                let remedy = match quota {
-                    true => {
-                        "free something, or ask the host for a larger quota (`evermap sandbox grant ID --quota MIB`)"
-                    }
-                    false => "unmap or remove an object",
-                };
-                Refusal::new(code, format!("no {bytes} bytes of guest addresses: {why}; {remedy}"))
-            }
+            StoreError::OutOfAddresses { bytes, why, .. } => Refusal::new(
+                Code::OutOfAddresses,
+                format!("no {bytes} bytes of guest addresses: {why}; unmap or remove an object"),
+            ),
+            StoreError::AddressQuota { bytes, why, .. } => Refusal::new(
+                Code::Quota,
+                format!(
+                    "no {bytes} bytes of guest addresses: {why}; free something, or ask the host for a larger quota (`evermap sandbox grant ID --quota MIB`)"
+                ),
+            ),
             StoreError::AddressTaken { .. } => Refusal::new(
                 Code::Busy,
                 "something else is mapped at the object's addresses; unmap it first",
@@ -181,7 +179,7 @@ mod tests {
             StoreError::NotFound { object: what(), store: secret.into() },
             StoreError::Busy { what: what(), holder: what() },
             StoreError::DiskFull { path: secret.into(), doing: "extend", needed_bytes: 5 },
-            StoreError::OutOfAddresses { what: what(), bytes: 5, why: QUOTA_REFUSED.to_string() },
+            StoreError::AddressQuota { what: what(), bytes: 5, why: "a quota".to_string() },
             StoreError::OutOfAddresses { what: what(), bytes: 5, why: "all given".to_string() },
             StoreError::Foreign { path: secret.into(), found: what() },
             StoreError::LogFull { path: secret.into(), bytes: 1, bytes_max: 1 },

@@ -20,7 +20,7 @@ use crate::guard::{Fault, WatchedWindow};
 use crate::heaps::{Heaps, LinearMemory, NO_MEMORY};
 use crate::layout;
 use crate::names::ObjectName;
-use crate::preopens::Preopens;
+use crate::preopens::{Preopen, Preopens};
 use crate::report::Report;
 
 /// Arguments, directories, rights and limits of a guest.
@@ -50,14 +50,6 @@ pub struct GuestOptions {
     pub(crate) time_max: Option<Duration>,
     pub(crate) memory_bytes_max: Option<usize>,
     pub(crate) write: WriteOptions,
-}
-
-/// A host directory that a guest sees.
-#[derive(Clone, Debug)]
-pub(crate) struct Preopen {
-    pub(crate) host: PathBuf,
-    guest: String,
-    writable: bool,
 }
 
 impl GuestOptions {

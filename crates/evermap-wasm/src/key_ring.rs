@@ -4,28 +4,15 @@
 //! Every user who can read the store can read the key ring. It separates the applications of one
 //! user, not users. An embedder with a secret store passes keys from there instead.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
 use crate::access::{AccessTable, Change, Table};
-use crate::application::{ApplicationId, SecretKey};
+use crate::application::SecretKey;
 use crate::error::{Error, Result};
-use crate::module::{from_hex, hex};
+use crate::hex::hex;
+use crate::keys::{Keys, NEW};
+use crate::names::ApplicationId;
 use crate::state_file::{Contents, StateFile};
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Keys(BTreeMap<String, String>);
-
-/// Prefix of a key whose application is not in the access table yet.
-const NEW: &str = "new:";
-
-impl Contents for Keys {
-    const FILE: &'static str = "sandbox.keys";
-    const MAGIC: &'static str = "evermap-keys";
-    const DISPLAY_NAME: &'static str = "the key ring";
-}
 
 /// The key ring of one store: the file `sandbox.keys`, owner-only.
 ///
@@ -191,27 +178,6 @@ impl KeyRing {
             }
         }
         Ok(all)
-    }
-}
-
-impl Keys {
-    fn key(&self, id: &ApplicationId) -> Result<Option<SecretKey>> {
-        Ok(self.entry(id)?.map(|(key, _)| key))
-    }
-
-    /// Returns an application's key, and true if the key is marked as new.
-    fn entry(&self, id: &ApplicationId) -> Result<Option<(SecretKey, bool)>> {
-        let Some(text) = self.0.get(id.as_str()) else { return Ok(None) };
-        let (digits, is_new) = match text.strip_prefix(NEW) {
-            Some(digits) => (digits, true),
-            None => (text.as_str(), false),
-        };
-        let bytes = from_hex::<32>(digits).ok_or_else(|| Error::DamagedTable {
-            what: Keys::DISPLAY_NAME,
-            path: Keys::FILE.into(),
-            why: format!("the key of `{id}` is not 64 hexadecimal digits"),
-        })?;
-        Ok(Some((SecretKey::from_bytes(bytes), is_new)))
     }
 }
 

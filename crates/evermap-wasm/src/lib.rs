@@ -9,10 +9,11 @@
 //! application, and the [`AccessTable`] lists the application's rights. A guest cannot end the host
 //! process: see [`FaultGuard`] and `docs/sandbox.md`.
 //!
-//! The layers, top down: `sandbox` and `guest` (engines, instances), `heaps` (an instance's mapped
-//! objects and its imports), `access` (rights and addresses), `module` and `application`
-//! (identities), `guard` (faults), `budget` (limits on growth), `preopens` (directories that a
-//! guest sees).
+//! The layers, top down: `sandbox` and `guest` (engines, instances); `heaps` (an instance's mapped
+//! objects and its imports) and `preopens` (directories that a guest sees); `layout` (the memory of
+//! a module); `codes` (errors for guests) and `key_ring`; `access` (rights and addresses); `module`
+//! and `keys`; `application`, `guard` (faults) and `state_file`; `budget` (limits on growth), `hex`,
+//! `names` and `report`.
 
 mod access;
 mod application;
@@ -22,7 +23,9 @@ mod error;
 mod guard;
 mod guest;
 mod heaps;
+mod hex;
 mod key_ring;
+mod keys;
 mod layout;
 mod module;
 mod names;
@@ -32,18 +35,17 @@ mod sandbox;
 mod state_file;
 
 pub use access::{
-    Access, AccessTable, ApplicationRow, Change, Level, ModuleBinding, ObjectRow,
-    QUOTA_BYTES_DEFAULT, RightRow,
+    Access, AccessTable, ApplicationRow, Change, Level, ObjectRow, QUOTA_BYTES_DEFAULT, RightRow,
 };
-pub use application::{ApplicationId, SecretKey};
+pub use application::SecretKey;
 pub use codes::Code;
 pub use error::{Error, Result};
 pub use evermap::guest::{GuestReaders, Unmapped};
 pub use guard::{Fault, FaultGuard};
 pub use guest::{End, Guest, GuestOptions, State};
 pub use key_ring::KeyRing;
-pub use module::{ModuleIdentity, public_key_of};
-pub use names::ObjectName;
+pub use module::{ModuleBinding, ModuleIdentity, public_key_of};
+pub use names::{ApplicationId, ObjectName};
 pub use report::Report;
 pub use sandbox::{Application, Module, Sandbox, SandboxOptions};
 pub use wasmtime;

@@ -1,29 +1,13 @@
-//! Identity of modules: the hash of their bytes, and their signatures.
+//! Identity of modules (the hash of their bytes, and their signatures), and rules that name modules.
+
+use std::fmt;
 
 use ed25519_dalek::{Signature, VerifyingKey};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::access::{AccessTable, ModuleBinding};
-use crate::application::ApplicationId;
 use crate::error::{Error, Result};
-
-/// Formats bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    let digits = text.as_bytes();
-    // `from_str_radix` accepts a sign; hex strings must not have one.
-    if digits.len() != 2 * N || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(bytes)
-}
+use crate::hex::{from_hex, hex};
 
 /// Parses an Ed25519 public key from 64 hexadecimal digits. Returns `None` if they are not a public
 /// key.
@@ -63,21 +47,8 @@ impl ModuleIdentity {
         self.sha256
     }
 
-    /// Checks that the module may run as the application. Any module may if the application has no
-    /// bindings.
-    ///
-    /// # Errors
-    /// `NotBound`, `NoApplication`, and the errors of reading the access table.
-    pub fn check_bound(&self, table: &AccessTable, id: &ApplicationId) -> Result<()> {
-        match table.bindings(id)? {
-            Some(bindings) if !bindings.iter().any(|binding| self.is(binding)) => {
-                Err(Error::NotBound { application: id.to_string(), module: self.sha256() })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn is(&self, binding: &ModuleBinding) -> bool {
+    /// Returns true if the binding is for this module.
+    pub(crate) fn is(&self, binding: &ModuleBinding) -> bool {
         match binding {
             ModuleBinding::Sha256(hash) => *hash == self.sha256(),
             ModuleBinding::Signer(key) => {
@@ -91,6 +62,25 @@ impl ModuleIdentity {
         key.is_some_and(|key| {
             key.verify_strict(&self.sha256, &Signature::from_bytes(signature)).is_ok()
         })
+    }
+}
+
+/// A rule that allows modules to run as an application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModuleBinding {
+    /// The module with this SHA-256, in hexadecimal digits.
+    Sha256(String),
+    /// Modules signed with this Ed25519 public key, in hexadecimal digits.
+    Signer(String),
+}
+
+impl fmt::Display for ModuleBinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ModuleBinding::Sha256(hash) => write!(f, "sha256:{hash}"),
+            ModuleBinding::Signer(key) => write!(f, "signer:{key}"),
+        }
     }
 }
 
@@ -136,82 +126,11 @@ impl ModuleBinding {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use ed25519_dalek::{Signer, SigningKey};
-
     use super::*;
-    use crate::application::SecretKey;
-
-    fn table() -> (tempfile::TempDir, AccessTable, ApplicationId) {
-        let directory = tempfile::tempdir().unwrap();
-        let table = AccessTable::of_store(directory.path());
-        let id: ApplicationId = "player".parse().unwrap();
-        table.enter(&id, &SecretKey::from_bytes([1; 32])).unwrap();
-        (directory, table, id)
-    }
 
     #[test]
     fn the_hash_is_plain_sha256() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(ModuleIdentity::of(b"").sha256(), empty);
-    }
-
-    #[test]
-    fn hex_digits_must_not_have_a_sign() {
-        assert_eq!(from_hex::<2>("0aFf"), Some([10, 255]));
-        assert!(["+a0f", "0a+f", "0a", "0a0f0", "zz0f"].iter().all(|t| from_hex::<2>(t).is_none()));
-    }
-
-    #[test]
-    fn only_bound_modules_run_as_the_application() {
-        let (_directory, table, id) = table();
-        let (one, other) = (ModuleIdentity::of(b"one"), ModuleIdentity::of(b"other"));
-        one.check_bound(&table, &id).unwrap();
-        table.bind(&id, ModuleBinding::module(&one)).unwrap();
-        one.check_bound(&table, &id).unwrap();
-        assert!(matches!(other.check_bound(&table, &id), Err(Error::NotBound { .. })));
-        table.bind(&id, ModuleBinding::module(&other)).unwrap();
-        other.check_bound(&table, &id).unwrap();
-        table.unbind(&id, &ModuleBinding::module(&one)).unwrap();
-        assert!(one.check_bound(&table, &id).is_err());
-
-        table.unbind(&id, &ModuleBinding::module(&other)).unwrap();
-        assert!(
-            other.check_bound(&table, &id).is_err(),
-            "no module may run after the last binding is removed"
-        );
-        table.unbind_all(&id).unwrap();
-        one.check_bound(&table, &id).unwrap();
-    }
-
-    #[test]
-    fn a_bound_signer_allows_only_the_modules_it_signed() {
-        let (_directory, table, id) = table();
-        let (key, other_key) = (SigningKey::from_bytes(&[3; 32]), SigningKey::from_bytes(&[4; 32]));
-        let signer = ModuleBinding::signer(&key.verifying_key().to_bytes()).unwrap();
-        table.bind(&id, signer).unwrap();
-        let module = ModuleIdentity::of(b"module");
-        let signed_by = |key: &SigningKey, of: &ModuleIdentity| key.sign(&of.hash()).to_bytes();
-        let check = |module: ModuleIdentity| module.check_bound(&table, &id);
-        assert!(check(module.clone()).is_err(), "no signature");
-        assert!(check(module.clone().signed(signed_by(&other_key, &module))).is_err());
-        let other = ModuleIdentity::of(b"another");
-        assert!(
-            check(other.signed(signed_by(&key, &module))).is_err(),
-            "signature of another module"
-        );
-        check(
-            module.clone().signed(signed_by(&other_key, &module)).signed(signed_by(&key, &module)),
-        )
-        .unwrap();
-    }
-
-    #[test]
-    fn an_application_is_entered_with_its_own_key_only() {
-        let (_directory, table, id) = table();
-        let refused = table.enter(&id, &SecretKey::from_bytes([2; 32]));
-        assert!(matches!(refused, Err(Error::WrongKey { .. })));
-        table.enter(&id, &SecretKey::from_bytes([1; 32])).unwrap();
     }
 }

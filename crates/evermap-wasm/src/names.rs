@@ -1,9 +1,8 @@
-//! Object names: as guests pass them, and as the store has them.
+//! Names of applications, and of objects as guests pass them and as the store has them.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::application::ApplicationId;
 use crate::error::{Error, Result};
 
 /// Bytes of the longest name.
@@ -15,6 +14,34 @@ pub(crate) fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len())
         && name.bytes().all(allowed)
         && !name.starts_with('.')
+}
+
+/// Id of an application: 1 to 64 ASCII letters, digits, `.`, `_` and `-`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ApplicationId(String);
+
+impl ApplicationId {
+    /// Returns the id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ApplicationId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<ApplicationId> {
+        if is_name(text) {
+            return Ok(ApplicationId(text.to_string()));
+        }
+        Err(Error::InvalidName { what: "an application", name: text.to_string() })
+    }
+}
+
+impl fmt::Display for ApplicationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// Name of an object: the application that created it, and its name there. The text form,

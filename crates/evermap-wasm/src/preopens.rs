@@ -20,7 +20,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::{Error, Result};
-use crate::guest::Preopen;
+
+/// A host directory that a guest sees.
+#[derive(Clone, Debug)]
+pub(crate) struct Preopen {
+    pub(crate) host: PathBuf,
+    pub(crate) guest: String,
+    pub(crate) writable: bool,
+}
 
 /// The preopened directories of one guest, open and checked.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use evermap::{ApplicationKey, Store};
 use wasmtime::{Cache, Config, Engine, InstancePre, Linker};
 
 use crate::access::AccessTable;
-use crate::application::{ApplicationId, SecretKey};
+use crate::application::SecretKey;
 use crate::budget::{self, Budget};
 use crate::error::{Error, Result};
 use crate::guard::FaultGuard;
@@ -18,6 +18,7 @@ use crate::guest::{Guest, GuestOptions, Start, State};
 use crate::heaps::{Heaps, Tenant, add_to_linker};
 use crate::layout;
 use crate::module::ModuleIdentity;
+use crate::names::ApplicationId;
 use crate::preopens::Preopens;
 
 /// Options of a sandbox.
@@ -380,7 +381,7 @@ impl Sandbox {
                 budget_bytes: budget_bytes as u64,
             });
         }
-        module.identity.check_bound(&self.table, &application.id)?;
+        self.table.check_bound(&application.id, &module.identity)?;
         let preopens = Preopens::open(options.preopens.iter(), self.store.path())?;
         let tenant = Tenant {
             store: self.store.clone(),

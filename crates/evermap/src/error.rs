@@ -213,6 +213,19 @@ pub enum Error {
         /// Cause.
         why: String,
     },
+    /// The owner of an object may not have this many more addresses. Implementations of
+    /// `GuestAddresses` return it.
+    #[error(
+        "no {bytes} bytes of addresses for {what}: {why}; remove objects you no longer need or raise the quota"
+    )]
+    AddressQuota {
+        /// The object that needs the addresses.
+        what: String,
+        /// Number of bytes.
+        bytes: u64,
+        /// The quota.
+        why: String,
+    },
     /// The size or alignment of an allocation is impossible.
     #[error("cannot allocate {bytes} bytes (aligned to {align}): {why}")]
     BadAllocation {

@@ -149,10 +149,6 @@ enum Refused {
 /// Smallest disk space of a table.
 const TABLE_BYTES_MIN: u64 = 4096;
 
-/// Word in the reason of an `OutOfAddresses` error that marks a used-up quota. It distinguishes the
-/// quota from the window.
-pub(crate) const QUOTA_REFUSED: &str = "quota";
-
 impl GuestAddresses for TableAddresses {
     fn lease(&self, bytes: u64) -> evermap::Result<u64> {
         let mut refused = None;
@@ -171,10 +167,9 @@ impl GuestAddresses for TableAddresses {
             }
             (_, Some(Refused::Quota(quota_bytes))) => {
                 let owner = self.object.owner();
-                Err(self.out_of(
-                    bytes,
-                    format!("the {QUOTA_REFUSED} of application `{owner}` is {quota_bytes} bytes"),
-                ))
+                let what = format!("object `{}`", self.object);
+                let why = format!("the quota of application `{owner}` is {quota_bytes} bytes");
+                Err(evermap::Error::AddressQuota { what, bytes, why })
             }
             (_, Some(Refused::Window)) => {
                 Err(self.out_of(bytes, "the guest window has no such gap left".to_string()))
@@ -237,7 +232,8 @@ mod tests {
     use super::super::AccessTable;
     use super::super::table::Level;
     use super::*;
-    use crate::application::{ApplicationId, SecretKey};
+    use crate::application::SecretKey;
+    use crate::names::ApplicationId;
 
     const MIB: u64 = 1 << 20;
 
@@ -380,7 +376,7 @@ mod tests {
         store.table.set_quota(&id("a"), 8 * MIB).unwrap();
         store.lease("a:x", 8 * MIB).unwrap();
         let refused = store.lease("a:y", 4 * MIB).unwrap_err();
-        assert!(refused.to_string().contains("quota"), "{refused}");
+        assert!(matches!(refused, evermap::Error::AddressQuota { .. }), "{refused}");
         assert_eq!(store.table.left_bytes(&id("a")).unwrap(), 0);
         store.remove("a:x");
         store.lease("a:y", 4 * MIB).unwrap();

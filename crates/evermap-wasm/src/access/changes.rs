@@ -1,9 +1,9 @@
 //! Changes to one application, all of them or none.
 
-use super::table::{Level, ModuleBinding, Table};
-use crate::application::ApplicationId;
+use super::table::{Level, Table};
 use crate::error::{Error, Result};
-use crate::names::ObjectName;
+use crate::module::ModuleBinding;
+use crate::names::{ApplicationId, ObjectName};
 
 /// A change to what an application may do. See [`AccessTable::apply`](super::AccessTable::apply).
 #[derive(Clone, Debug, PartialEq, Eq)]

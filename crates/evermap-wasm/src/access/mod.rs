@@ -12,18 +12,16 @@ mod table;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use addresses::{QUOTA_REFUSED, TableAddresses};
+pub(crate) use addresses::TableAddresses;
 pub use changes::Change;
-pub use table::{Access, ApplicationRow, Level, ModuleBinding, ObjectRow, RightRow};
+pub use table::{Access, ApplicationRow, Level, ObjectRow, QUOTA_BYTES_DEFAULT, RightRow};
 
-use crate::application::{ApplicationId, SecretKey};
+use crate::application::SecretKey;
 use crate::error::{Error, Result};
-use crate::names::ObjectName;
+use crate::module::{ModuleBinding, ModuleIdentity};
+use crate::names::{ApplicationId, ObjectName};
 use crate::state_file::StateFile;
 pub(crate) use table::Table;
-
-/// Default quota of an application: bytes of guest addresses that its objects may have together.
-pub const QUOTA_BYTES_DEFAULT: u64 = 256 << 20;
 
 /// The access table of one store.
 ///
@@ -165,6 +163,19 @@ impl AccessTable {
             .ok_or_else(|| self.no_application(id))
     }
 
+    /// Checks that a module may run as an application. Any module may if the application has no bindings.
+    ///
+    /// # Errors
+    /// `NotBound`, `NoApplication`, and the errors of reading the access table.
+    pub fn check_bound(&self, id: &ApplicationId, module: &ModuleIdentity) -> Result<()> {
+        match self.bindings(id)? {
+            Some(bindings) if !bindings.iter().any(|binding| module.is(binding)) => {
+                Err(Error::NotBound { application: id.to_string(), module: module.sha256() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Sets the bytes of guest addresses that an application's objects may have together. Existing
     /// objects keep what they have.
     ///
@@ -255,4 +266,73 @@ impl AccessTable {
 
 fn wrong_key(id: &ApplicationId) -> Error {
     Error::WrongKey { application: id.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use ed25519_dalek::{Signer, SigningKey};
+
+    use super::*;
+
+    fn table() -> (tempfile::TempDir, AccessTable, ApplicationId) {
+        let directory = tempfile::tempdir().unwrap();
+        let table = AccessTable::of_store(directory.path());
+        let id: ApplicationId = "player".parse().unwrap();
+        table.enter(&id, &SecretKey::from_bytes([1; 32])).unwrap();
+        (directory, table, id)
+    }
+
+    #[test]
+    fn only_bound_modules_run_as_the_application() {
+        let (_directory, table, id) = table();
+        let (one, other) = (ModuleIdentity::of(b"one"), ModuleIdentity::of(b"other"));
+        table.check_bound(&id, &one).unwrap();
+        table.bind(&id, ModuleBinding::module(&one)).unwrap();
+        table.check_bound(&id, &one).unwrap();
+        assert!(matches!(table.check_bound(&id, &other), Err(Error::NotBound { .. })));
+        table.bind(&id, ModuleBinding::module(&other)).unwrap();
+        table.check_bound(&id, &other).unwrap();
+        table.unbind(&id, &ModuleBinding::module(&one)).unwrap();
+        assert!(table.check_bound(&id, &one).is_err());
+
+        table.unbind(&id, &ModuleBinding::module(&other)).unwrap();
+        assert!(
+            table.check_bound(&id, &other).is_err(),
+            "no module may run after the last binding is removed"
+        );
+        table.unbind_all(&id).unwrap();
+        table.check_bound(&id, &one).unwrap();
+    }
+
+    #[test]
+    fn a_bound_signer_allows_only_the_modules_it_signed() {
+        let (_directory, table, id) = table();
+        let (key, other_key) = (SigningKey::from_bytes(&[3; 32]), SigningKey::from_bytes(&[4; 32]));
+        let signer = ModuleBinding::signer(&key.verifying_key().to_bytes()).unwrap();
+        table.bind(&id, signer).unwrap();
+        let module = ModuleIdentity::of(b"module");
+        let signed_by = |key: &SigningKey, of: &ModuleIdentity| key.sign(&of.hash()).to_bytes();
+        let check = |module: ModuleIdentity| table.check_bound(&id, &module);
+        assert!(check(module.clone()).is_err(), "no signature");
+        assert!(check(module.clone().signed(signed_by(&other_key, &module))).is_err());
+        let other = ModuleIdentity::of(b"another");
+        assert!(
+            check(other.signed(signed_by(&key, &module))).is_err(),
+            "signature of another module"
+        );
+        check(
+            module.clone().signed(signed_by(&other_key, &module)).signed(signed_by(&key, &module)),
+        )
+        .unwrap();
+    }
+
+    #[test]
+    fn an_application_is_entered_with_its_own_key_only() {
+        let (_directory, table, id) = table();
+        let refused = table.enter(&id, &SecretKey::from_bytes([2; 32]));
+        assert!(matches!(refused, Err(Error::WrongKey { .. })));
+        table.enter(&id, &SecretKey::from_bytes([1; 32])).unwrap();
+    }
 }

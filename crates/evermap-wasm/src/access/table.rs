@@ -5,10 +5,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::QUOTA_BYTES_DEFAULT;
 use crate::error::{Error, Result};
-use crate::key_ring::Keys;
+use crate::keys::Keys;
+use crate::module::ModuleBinding;
 use crate::state_file::Contents;
+
+/// Default quota of an application: bytes of guest addresses that its objects may have together.
+pub const QUOTA_BYTES_DEFAULT: u64 = 256 << 20;
 
 /// Level of a right to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,16 +25,6 @@ pub enum Level {
     Read,
     /// Map the last commit in any way, or write the object as its only writer.
     Write,
-}
-
-/// A rule that allows modules to run as an application.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ModuleBinding {
-    /// The module with this SHA-256, in hexadecimal digits.
-    Sha256(String),
-    /// Modules signed with this Ed25519 public key, in hexadecimal digits.
-    Signer(String),
 }
 
 /// A range of guest addresses, assigned for good.
@@ -294,15 +287,6 @@ impl std::str::FromStr for Level {
             "read" => Ok(Level::Read),
             "write" => Ok(Level::Write),
             other => Err(format!("`{other}` is not a level; use none, snapshot, read or write")),
-        }
-    }
-}
-
-impl std::fmt::Display for ModuleBinding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ModuleBinding::Sha256(hash) => write!(f, "sha256:{hash}"),
-            ModuleBinding::Signer(key) => write!(f, "signer:{key}"),
         }
     }
 }

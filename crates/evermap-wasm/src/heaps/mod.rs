@@ -17,11 +17,11 @@ use evermap::guest::{
 use evermap::{ApplicationKey, Error as StoreError, Store, WriteOptions};
 
 use crate::access::{AccessTable, Level, TableAddresses};
-use crate::application::{ApplicationId, SecretKey};
+use crate::application::SecretKey;
 use crate::codes::{Code, Refusal};
 use crate::error::{Error, Result};
 use crate::layout;
-use crate::names::{NAME_BYTES_MAX, ObjectName};
+use crate::names::{ApplicationId, NAME_BYTES_MAX, ObjectName};
 use crate::report::Counts;
 pub(crate) use imports::add_to_linker;
 use linear::CallerMemory;
@@ -311,6 +311,7 @@ impl Heaps {
                         StoreError::DiskFull { .. }
                             | StoreError::FileSizeLimit { .. }
                             | StoreError::OutOfAddresses { .. }
+                            | StoreError::AddressQuota { .. }
                     ) {
                         given.release_unused();
                     }

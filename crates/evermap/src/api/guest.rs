@@ -75,7 +75,7 @@ pub trait GuestAddresses: Send + Sync {
     /// Leases `bytes` addresses of the window. Size and base are multiples of 4 MiB.
     ///
     /// # Errors
-    /// `OutOfAddresses` when the window or a quota is used up.
+    /// `OutOfAddresses` when the window is used up, and `AddressQuota` when a quota is.
     fn lease(&self, bytes: u64) -> Result<u64>;
 
     /// Takes back a lease that the object does not need. No commit of the object ever used it, and

@@ -613,7 +613,7 @@ impl ChunkSource for RegionSet {
                 false => Backing::Metadata,
             };
         match self.add_region_at(&mut held, generous, backing) {
-            Err(Error::OutOfAddresses { .. }) if chunks < generous => {
+            Err(Error::OutOfAddresses { .. } | Error::AddressQuota { .. }) if chunks < generous => {
                 self.add_region_at(&mut held, chunks, backing)
             }
             Err(error) if error.is_lack_of_room() && backing == Backing::HugePage => {
