@@ -12,15 +12,15 @@ use evermap_observe::{Moment, device_rates};
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::end::{End, statx_of};
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::file::{
-    self, Destination, Identity, Options, Preserve, PublishMode, SharedLinks, Source, c_name,
-    copy_symlink, lock_unfinished, statx_of, with_temporary_name,
+    self, Destination, Options, Preserve, SharedLinks, c_name, copy_symlink, lock_unfinished,
+    with_temporary_name,
 };
 use crate::meter::Meter;
-use crate::policy::rates::RateCache;
-use crate::policy::{Durability, Reflink, Request};
+use crate::policy::{Durability, Reflink};
 use crate::report::{Report, TreeSummary};
 use crate::sys::write_signals::WriteSignalsBlocked;
 use crate::tree::{self, TreeMeter, TreeOptions};
@@ -210,13 +210,9 @@ impl Copy {
         if fs::FileType::from_raw_mode(stat.stx_mode.into()) == fs::FileType::Directory {
             return self.run_tree();
         }
-        let source = Source { file: file.as_fd(), path: &self.source };
-        let target = self.named_target(|| Ok(file_name(&self.source)?.to_os_string()))?;
-        let identity = Identity::of(&stat);
-        match resolve(&self.source, target, &identity)? {
-            Resolved::Name { directory, path } => {
-                self.run_file(source, &directory, &path, &identity, stat.stx_nlink)
-            }
+        let source = End::with_stat(file.as_fd(), &self.source, stat)?;
+        match self.resolve(&source)? {
+            Resolved::Name { directory, path } => self.run_file(source, &directory, &path),
             Resolved::Stream(target) => {
                 file::write_into(source, target.as_fd(), &self.target, &self.options, &self.meter)
             }
@@ -231,32 +227,57 @@ impl Copy {
         }
     }
 
-    fn run_file(
-        &self,
-        source: Source<'_>,
-        directory: &Path,
-        path: &Path,
-        identity: &Identity,
-        names: u32,
-    ) -> Result<Report> {
+    /// Resolves the name of a file's copy.
+    fn resolve(&self, source: &End<'_>) -> Result<Resolved> {
+        let mut path = self.target.clone();
+        let mut holder = Holder::of(&path)?;
+        if holder.is_directory() && !self.exact {
+            path.push(file_name(&self.source)?);
+            holder = Holder::of(&path)?;
+        }
+        let (stat, is_link) = match holder {
+            Holder::None => return resolve_free_name(path),
+            Holder::DanglingLink => {
+                return Err(Error::Usage(format!(
+                    "{} is a symbolic link to nothing: remove it, or name the file it should point to",
+                    path.display()
+                )));
+            }
+            Holder::Object { stat, is_link } => (stat, is_link),
+        };
+        if (stat.st_dev, stat.st_ino) == source.identity() {
+            return Err(Error::SameFile { source_path: self.source.clone(), target_path: path });
+        }
+        match fs::FileType::from_raw_mode(stat.st_mode) {
+            // The link's file is replaced, not the link.
+            fs::FileType::RegularFile if is_link => {
+                name_in(std::fs::canonicalize(&path).map_err(Error::io("follow", &path))?)
+            }
+            fs::FileType::RegularFile => name_in(path),
+            fs::FileType::Directory => Err(Error::io("replace the directory", path)(Errno::ISDIR)),
+            _ => {
+                let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+                fs::open(&path, flags, Mode::empty())
+                    .map(Resolved::Stream)
+                    .map_err(Error::io("open", path))
+            }
+        }
+    }
+
+    fn run_file(&self, source: End<'_>, directory: &Path, path: &Path) -> Result<Report> {
         let name = file_name(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = fs::open(directory, flags, Mode::empty())
             .map_err(Error::io("open the directory", directory))?;
-        let destination = Destination {
-            directory: opened.as_fd(),
-            name: &c_name(name)?,
-            path,
-            publish_mode: PublishMode::Replace,
-        };
-        let inode = (identity.device, identity.inode);
-        let links = self.tree.links.as_ref().filter(|_| names > 1);
+        let destination = Destination { directory: opened.as_fd(), name: &c_name(name)?, path };
+        let (inode, size_bytes) = (source.identity(), source.size_bytes());
+        let links = self.tree.links.as_ref().filter(|_| source.stat().stx_nlink > 1);
         if let Some(links) = links
             && link_in_place(links, inode, &destination)?
         {
-            return Ok(Report { size_bytes: identity.size_bytes, ..Report::default() });
+            return Ok(Report { size_bytes, ..Report::default() });
         }
-        let mut report = file::copy_at(source, destination, &self.options, &self.meter)?;
+        let mut report = file::replace(source, destination, &self.options, &self.meter)?;
         if let Some(links) = links {
             links.copied(inode, path);
         }
@@ -329,26 +350,49 @@ impl Progress {
     }
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            request: Request::default(),
-            tuning: Tuning::default(),
-            verify: false,
-            resume: false,
-            preserve: Preserve::default(),
-            explain: false,
-            rate_cache: RateCache::of_user(),
-        }
-    }
-}
-
 /// Resolved target of a copy.
 enum Resolved {
     /// A name in a directory, either free or held by a regular file.
     Name { directory: PathBuf, path: PathBuf },
     /// An object to write into, such as a FIFO or a device.
     Stream(OwnedFd),
+}
+
+/// What has the target's name before the copy.
+enum Holder {
+    None,
+    /// A symbolic link to nothing.
+    DanglingLink,
+    /// An object, through a symbolic link or not.
+    Object {
+        stat: fs::Stat,
+        is_link: bool,
+    },
+}
+
+impl Holder {
+    /// Costs one system call, and one more for a link.
+    fn of(path: &Path) -> Result<Holder> {
+        let failed = |errno| Error::io("read the attributes of", path)(errno);
+        let stat = match fs::lstat(path) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(Holder::None),
+            Err(errno) => return Err(failed(errno)),
+        };
+        if fs::FileType::from_raw_mode(stat.st_mode) != fs::FileType::Symlink {
+            return Ok(Holder::Object { stat, is_link: false });
+        }
+        match fs::stat(path) {
+            Ok(stat) => Ok(Holder::Object { stat, is_link: true }),
+            Err(Errno::NOENT) => Ok(Holder::DanglingLink),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    fn is_directory(&self) -> bool {
+        matches!(self, Holder::Object { stat, .. }
+            if fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::Directory)
+    }
 }
 
 /// Replaces the name with a hard link to another copy of the same inode. Returns false if there is
@@ -387,40 +431,8 @@ fn open_source(path: &Path) -> Result<OwnedFd> {
     fs::open(path, flags, Mode::empty()).map_err(Error::io("open", path))
 }
 
-/// Resolves the target's path.
-fn resolve(source: &Path, path: PathBuf, identity: &Identity) -> Result<Resolved> {
-    let stat = match fs::stat(&path) {
-        Ok(stat) => stat,
-        Err(Errno::NOENT) => return resolve_free_name(path),
-        Err(errno) => return Err(Error::io("read the attributes of", path)(errno)),
-    };
-    if (stat.st_dev, stat.st_ino) == (identity.device, identity.inode) {
-        return Err(Error::SameFile { source_path: source.into(), target_path: path });
-    }
-    match fs::FileType::from_raw_mode(stat.st_mode) {
-        fs::FileType::RegularFile => {
-            // Follow links so that the file is replaced, not the link.
-            let path = std::fs::canonicalize(&path).map_err(Error::io("follow", &path))?;
-            name_in(path)
-        }
-        fs::FileType::Directory => Err(Error::io("replace the directory", path)(Errno::ISDIR)),
-        _ => {
-            let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-            fs::open(&path, flags, Mode::empty())
-                .map(Resolved::Stream)
-                .map_err(Error::io("open", path))
-        }
-    }
-}
-
-/// Resolves a path that `stat` does not find: a free name or a dangling link.
+/// Resolves a path that no object has.
 fn resolve_free_name(path: PathBuf) -> Result<Resolved> {
-    if std::fs::symlink_metadata(&path).is_ok() {
-        return Err(Error::Usage(format!(
-            "{} is a symbolic link to nothing: remove it, or name the file it should point to",
-            path.display()
-        )));
-    }
     if ends_with(&path, b"/") {
         return Err(Error::io("find the directory", path)(Errno::NOENT));
     }

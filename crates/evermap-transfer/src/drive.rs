@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::meter::Meter;
 use crate::policy::adapt::{Adapt, WINDOW_BYTES, Window};
 use crate::policy::rates::RateCache;
-use crate::policy::{BY_NAME, Choice, Facts, Plan, Reflink, Request, plan};
+use crate::policy::{BY_NAME, Choice, Facts, Plan, Request, plan, sharing_first};
 use crate::span::{Span, Work};
 
 /// Above this cached share of the source, read-ahead and extra lanes are not used.
@@ -64,56 +64,43 @@ impl Drive<'_> {
     /// Moves all of `work`.
     pub(crate) fn run(&self, work: &mut Work) -> (DriveSummary, Result<(), Error>) {
         let mut summary = DriveSummary::default();
-        let mut request = *self.request;
+        let mut facts = self.facts.clone();
         // Share extents first: it does not depend on the cache, and a cache query takes longer than
         // sharing.
-        match self.share(work, &mut summary) {
-            Ok(true) if work.is_done() => return (summary, Ok(())),
-            Ok(true) => request.sharing_was_tried = true,
-            Ok(false) => {}
-            Err(error) => return (summary, Err(error)),
+        if let Some(choice) = sharing_first(&facts, self.request) {
+            match self.go_through(&[choice], false, work, &mut summary) {
+                Ok(()) if work.is_done() => return (summary, Ok(())),
+                Ok(()) | Err(Error::Refused { .. }) => facts.sharing_was_tried = true,
+                Err(error) => return (summary, Err(error)),
+            }
         }
-        let mut facts = self.facts.clone();
-        if request.engine.is_none() {
+        if self.request.engine.is_none() {
             facts.query_memory(self.ends);
         }
-        let drive = Drive { facts: &facts, request: &request, ..self.clone() };
+        let drive = Drive { facts: &facts, ..self.clone() };
         let result = drive.run_planned(work, &mut summary);
         (summary, result)
     }
 
-    /// Shares extents if the plan begins with that. Returns true if it was tried.
-    fn share(&self, work: &mut Work, summary: &mut DriveSummary) -> Result<bool, Error> {
-        let first = plan(self.facts, self.request).choices.into_iter().next();
-        let Some(choice) = first.filter(|choice| choice.engine == EngineKind::Reflink) else {
-            return Ok(false);
-        };
-        if self.request.engine.is_some() || self.request.reflink == Reflink::Always {
-            return Ok(false);
-        }
-        match self.go_through(&[choice], false, work, summary) {
-            Ok(()) | Err(Error::Refused { .. }) => Ok(true),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Moves all of `work` by the engines of the plan.
     fn run_planned(&self, work: &mut Work, summary: &mut DriveSummary) -> Result<(), Error> {
-        let mut request = *self.request;
-        let mut reserved = false;
-        if self.may_race(work) {
+        let mut planned = plan(self.facts, self.request);
+        let may_race = self.may_race(&planned, work);
+        if may_race {
             (self.reserve)(work)?;
-            reserved = true;
-            request.warm = self.fastest(work, summary);
+            let warm = self.fastest(&planned, work, summary);
+            if warm.is_some() {
+                planned = plan(&Facts { warm, ..self.facts.clone() }, self.request);
+            }
         }
-        let Plan { choices, rejected } = plan(self.facts, &request);
+        let Plan { choices, rejected } = planned;
         // Engines that were tried have reported their own reason.
         let untried = rejected
             .into_iter()
             .filter(|not| !summary.rejected.iter().any(|tried| tried.engine == not.engine));
         let untried: Vec<Choice> = untried.collect();
         summary.rejected.extend(untried);
-        self.go_through(&choices, reserved, work, summary)
+        self.go_through(&choices, may_race, work, summary)
     }
 
     /// Moves all of `work` by these engines only, in this order.
@@ -246,8 +233,8 @@ impl Drive<'_> {
         }
     }
 
-    fn may_race(&self, work: &Work) -> bool {
-        let first = plan(self.facts, self.request).choices.first().map(|choice| choice.engine);
+    fn may_race(&self, planned: &Plan, work: &Work) -> bool {
+        let first = planned.choices.first().map(|choice| choice.engine);
         self.request.engine.is_none()
             && self.ends.have_offsets()
             && matches!(
@@ -260,7 +247,12 @@ impl Drive<'_> {
 
     /// Returns the fastest engine for cached files between these devices: the stored result, or the
     /// winner of a race by processor time over the first bytes of a large file.
-    fn fastest(&self, work: &mut Work, summary: &mut DriveSummary) -> Option<EngineKind> {
+    fn fastest(
+        &self,
+        planned: &Plan,
+        work: &mut Work,
+        summary: &mut DriveSummary,
+    ) -> Option<EngineKind> {
         let (source, target) = (self.ends.source.device(), self.ends.target.device());
         if let Some(engine) = self.rate_cache.fastest(source, target) {
             return Some(engine);
@@ -270,8 +262,7 @@ impl Drive<'_> {
         }
         let mut runners = vec![EngineKind::MmapWrite, EngineKind::Splice];
         // Omit `copy_file_range` if the plan omits it because extents must not be shared.
-        let planned = plan(self.facts, self.request).choices;
-        if planned.iter().any(|choice| choice.engine == EngineKind::CopyFileRange) {
+        if planned.choices.iter().any(|choice| choice.engine == EngineKind::CopyFileRange) {
             runners.push(EngineKind::CopyFileRange);
         }
         let mut best_ns = vec![f64::INFINITY; runners.len()];

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use evermap_observe::{DirectAlignment, FileSystem};
-use rustix::fs::{self, FileType, OFlags};
+use rustix::fs::{self, FileType, OFlags, Statx, StatxFlags};
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
@@ -27,18 +28,20 @@ pub enum Kind {
     Character,
 }
 
+/// Queries the attributes of a descriptor, with the alignment for direct I/O.
+pub(crate) fn statx_of(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
+    fs::statx(file, c"", fs::AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN)
+}
+
 /// One end of a transfer.
 #[derive(Debug, Clone)]
 pub struct End<'a> {
     descriptor: BorrowedFd<'a>,
     path: PathBuf,
     kind: Kind,
-    size_bytes: u64,
-    device: u64,
-    inode: u64,
+    stat: Statx,
     append: bool,
     file_system: FileSystem,
-    direct: Option<DirectAlignment>,
 }
 
 impl<'a> End<'a> {
@@ -47,10 +50,17 @@ impl<'a> End<'a> {
     ///
     /// Cost: `statx`, `fstatfs`, `fcntl`.
     pub fn new(descriptor: BorrowedFd<'a>, path: &Path) -> Result<End<'a>> {
+        let stat = statx_of(descriptor).map_err(Error::io("read the attributes of", path))?;
+        End::with_stat(descriptor, path, stat)
+    }
+
+    /// Like [`End::new`], with the result of [`statx_of`] for this descriptor.
+    pub(crate) fn with_stat(
+        descriptor: BorrowedFd<'a>,
+        path: &Path,
+        stat: Statx,
+    ) -> Result<End<'a>> {
         let failed = |what| Error::io(what, path);
-        let flags = fs::StatxFlags::BASIC_STATS | fs::StatxFlags::DIOALIGN;
-        let stat = fs::statx(descriptor, c"", fs::AtFlags::EMPTY_PATH, flags)
-            .map_err(failed("read the attributes of"))?;
         let file_system =
             FileSystem::of(descriptor).map_err(failed("read the file system type of"))?;
         let status = fs::fcntl_getfl(descriptor).map_err(failed("read the flags of"))?;
@@ -61,12 +71,7 @@ impl<'a> End<'a> {
             FileType::Socket => Kind::Socket,
             FileType::BlockDevice => Kind::Block,
             FileType::Directory => {
-                let source = rustix::io::Errno::ISDIR.into();
-                return Err(Error::Io {
-                    operation: "move the bytes of",
-                    path: path.into(),
-                    source,
-                });
+                return Err(Error::io("move the bytes of", path)(Errno::ISDIR));
             }
             _ => Kind::Character,
         };
@@ -74,12 +79,9 @@ impl<'a> End<'a> {
             descriptor,
             path: path.into(),
             kind,
-            size_bytes: stat.stx_size,
-            device: fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
-            inode: stat.stx_ino,
+            stat,
             append: status.contains(OFlags::APPEND),
             file_system,
-            direct: DirectAlignment::of(&stat),
         })
     }
 
@@ -93,6 +95,11 @@ impl<'a> End<'a> {
         &self.path
     }
 
+    /// Returns the attributes when this end was created.
+    pub(crate) fn stat(&self) -> &Statx {
+        &self.stat
+    }
+
     /// Returns the kind of object.
     pub fn kind(&self) -> Kind {
         self.kind
@@ -100,17 +107,17 @@ impl<'a> End<'a> {
 
     /// Returns the size in bytes when this end was created, or 0 if it has none.
     pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.stat.stx_size
     }
 
     /// Returns the device number of its file system.
     pub fn device(&self) -> u64 {
-        self.device
+        fs::makedev(self.stat.stx_dev_major, self.stat.stx_dev_minor)
     }
 
     /// Returns device and inode number.
     pub fn identity(&self) -> (u64, u64) {
-        (self.device, self.inode)
+        (self.device(), self.stat.stx_ino)
     }
 
     /// Returns true if the descriptor is open for appending. Most zero-copy calls refuse such a
@@ -126,7 +133,7 @@ impl<'a> End<'a> {
 
     /// Returns the alignment for direct I/O, if the file system supports it.
     pub fn direct(&self) -> Option<DirectAlignment> {
-        self.direct
+        DirectAlignment::of(&self.stat)
     }
 
     /// Returns true if it can be read at any offset.
@@ -160,7 +167,7 @@ impl<'a> Ends<'a> {
 
     /// Returns true if both ends are on one file system.
     pub fn same_file_system(&self) -> bool {
-        self.source.device == self.target.device
+        self.source.device() == self.target.device()
     }
 
     /// Returns true if both ends have offsets.

@@ -11,7 +11,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use rustix::fs::{self, Gid, Mode, Stat, Timespec, Timestamps, Uid};
+use rustix::fs::{self, Gid, Mode, Stat, Statx, StatxTimestamp, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
 use super::acl;
@@ -79,6 +79,18 @@ impl Attributes {
         }
     }
 
+    pub(crate) fn of_statx(stat: &Statx) -> Attributes {
+        let time =
+            |time: StatxTimestamp| Timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec.into() };
+        Attributes {
+            mode: u32::from(stat.stx_mode) & 0o7777,
+            uid: stat.stx_uid,
+            gid: stat.stx_gid,
+            accessed: time(stat.stx_atime),
+            modified: time(stat.stx_mtime),
+        }
+    }
+
     fn times(&self) -> Timestamps {
         Timestamps { last_access: self.accessed, last_modification: self.modified }
     }
@@ -97,6 +109,15 @@ pub(crate) struct InitialAttributes {
 
 impl InitialAttributes {
     pub(crate) const UNKNOWN: u32 = u32::MAX;
+
+    pub(crate) fn of_statx(stat: &Statx) -> InitialAttributes {
+        InitialAttributes {
+            uid: stat.stx_uid,
+            gid: stat.stx_gid,
+            mode: u32::from(stat.stx_mode) & 0o7777,
+            may_have_acl: false,
+        }
+    }
 
     pub(crate) fn of(stat: &Stat) -> InitialAttributes {
         InitialAttributes {

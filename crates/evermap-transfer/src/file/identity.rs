@@ -1,9 +1,6 @@
 //! Identity of a file, to detect changes.
 
-use std::os::fd::BorrowedFd;
-
-use rustix::fs::{AtFlags, Statx, StatxFlags, statx};
-use rustix::io::Errno;
+use rustix::fs::Statx;
 
 /// Attributes that change when a file does. Before Linux 6.13 timestamps tick every few
 /// milliseconds: a change within one tick is detected only if the size differs.
@@ -42,9 +39,4 @@ impl Identity {
         }
         None
     }
-}
-
-/// Calls `statx` on a descriptor.
-pub(crate) fn statx_of(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
-    statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
 }

@@ -18,13 +18,20 @@ use crate::error::{Error, Result};
 /// Mode of an unfinished copy: only its owner can read it.
 const MODE_WHILE_MADE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// Time at which a copy gets its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PublishMode {
-    /// At creation, in a directory that is not visible yet. The name must be free.
-    AtCreation,
-    /// On completion, replacing an existing file.
-    Replace,
+/// Temporary name of an unfinished file. Removed when dropped, unless taken.
+#[derive(Debug)]
+struct TemporaryName<'a> {
+    directory: BorrowedFd<'a>,
+    name: Option<CString>,
+}
+
+impl Drop for TemporaryName<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            // If that fails, the file stays behind.
+            let _ = fs::unlinkat(self.directory, name, AtFlags::empty());
+        }
+    }
 }
 
 /// An unfinished target file.
@@ -34,49 +41,41 @@ pub(crate) struct Target<'a> {
     directory: BorrowedFd<'a>,
     name: CString,
     path: PathBuf,
-    /// Current temporary name, removed unless the file is published.
-    named: Option<CString>,
-    published: bool,
+    temporary: TemporaryName<'a>,
 }
 
 impl<'a> Target<'a> {
-    /// Creates the file. `path` is for messages.
-    pub(crate) fn new(
-        directory: BorrowedFd<'a>,
-        name: &CStr,
-        path: &Path,
-        publish_mode: PublishMode,
-    ) -> Result<Target<'a>> {
-        let target = |file, named| Target {
-            file,
-            directory,
-            name: name.into(),
-            path: path.into(),
-            named,
-            published: false,
-        };
+    /// Creates a file that gets its name when it is published. `path` is for messages.
+    pub(crate) fn new(directory: BorrowedFd<'a>, name: &CStr, path: &Path) -> Result<Target<'a>> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        if publish_mode == PublishMode::AtCreation {
-            let flags = flags | OFlags::CREATE | OFlags::EXCL;
-            let file = fs::openat(directory, name, flags, MODE_WHILE_MADE)
-                .map_err(Error::io("create", path))?;
-            return Ok(target(file, Some(name.into())));
-        }
         match fs::openat(directory, c".", flags | OFlags::TMPFILE, MODE_WHILE_MADE) {
-            Ok(file) => Ok(target(file, None)),
+            Ok(file) => Ok(Target::of(directory, name, path, file, None)),
             // The file system lacks support, or the kernel takes the flag for `O_DIRECTORY`.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {
                 let flags = flags | OFlags::CREATE | OFlags::EXCL;
-                let (file, named) = create_and_lock(directory, || {
+                let (file, temporary) = create_and_lock(directory, || {
                     with_temporary_name(name, |temporary| {
                         fs::openat(directory, temporary, flags, MODE_WHILE_MADE)
                     })
                 })
                 .map_err(Error::io("create", path))?;
-                Ok(target(file, Some(named)))
+                Ok(Target::of(directory, name, path, file, Some(temporary)))
             }
             Err(errno) => Err(Error::io("create", path)(errno)),
         }
+    }
+
+    /// Creates a file under its own name, which must be free, in a directory that is not visible
+    /// yet.
+    pub(crate) fn create(
+        directory: BorrowedFd<'a>,
+        name: &CStr,
+        path: &Path,
+    ) -> Result<Target<'a>> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
+        let file = fs::openat(directory, name, flags, MODE_WHILE_MADE)
+            .map_err(Error::io("create", path))?;
+        Ok(Target::of(directory, name, path, file, Some(name.into())))
     }
 
     /// Wraps an existing part file, which keeps its name if it is not published.
@@ -86,14 +85,18 @@ impl<'a> Target<'a> {
         path: &Path,
         file: OwnedFd,
     ) -> Target<'a> {
-        Target {
-            file,
-            directory,
-            name: name.into(),
-            path: path.into(),
-            named: None,
-            published: false,
-        }
+        Target::of(directory, name, path, file, None)
+    }
+
+    fn of(
+        directory: BorrowedFd<'a>,
+        name: &CStr,
+        path: &Path,
+        file: OwnedFd,
+        temporary: Option<CString>,
+    ) -> Target<'a> {
+        let temporary = TemporaryName { directory, name: temporary };
+        Target { file, directory, name: name.into(), path: path.into(), temporary }
     }
 
     /// Returns the name for messages.
@@ -101,15 +104,17 @@ impl<'a> Target<'a> {
         &self.path
     }
 
+    /// Returns the file, which keeps its own name.
+    pub(crate) fn keep(mut self) -> OwnedFd {
+        self.temporary.name = None;
+        self.file
+    }
+
     /// Gives the file its name, replacing an existing file. The file must be complete and flushed
     /// as required.
-    pub(crate) fn publish(mut self, publish_mode: PublishMode) -> Result<()> {
-        self.published = true;
-        if publish_mode == PublishMode::AtCreation {
-            return Ok(());
-        }
+    pub(crate) fn publish(mut self) -> Result<()> {
         let failed = Error::io("publish", &self.path);
-        let temporary = match self.named.take() {
+        let temporary = match self.temporary.name.take() {
             Some(temporary) => temporary,
             None => match self.link(&self.name) {
                 Ok(()) => return Ok(()),
@@ -148,15 +153,6 @@ impl AsFd for Target<'_> {
     }
 }
 
-impl Drop for Target<'_> {
-    fn drop(&mut self) {
-        if let (false, Some(name)) = (self.published, &self.named) {
-            // If that fails, the file stays behind.
-            let _ = fs::unlinkat(self.directory, name, AtFlags::empty());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -169,9 +165,7 @@ mod tests {
     }
 
     fn made<'a>(directory: &'a File, name: &CStr, bytes: &[u8]) -> Target<'a> {
-        let target =
-            Target::new(directory.as_fd(), name, Path::new("target"), PublishMode::Replace)
-                .unwrap();
+        let target = Target::new(directory.as_fd(), name, Path::new("target")).unwrap();
         File::from(target.file.try_clone().unwrap()).write_all(bytes).unwrap();
         target
     }
@@ -192,7 +186,7 @@ mod tests {
         let opened = File::open(directory.path()).unwrap();
         let target = made(&opened, c"name", b"after");
         assert_eq!(std::fs::read(&file).unwrap(), b"before");
-        target.publish(PublishMode::Replace).unwrap();
+        target.publish().unwrap();
         assert_eq!(std::fs::read(&file).unwrap(), b"after");
         assert_eq!(names(directory.path()), ["name"]);
     }
@@ -203,7 +197,7 @@ mod tests {
         let opened = File::open(directory.path()).unwrap();
         let name = CString::new(vec![b'n'; 255]).unwrap();
         for bytes in [b"first".as_slice(), b"second"] {
-            made(&opened, &name, bytes).publish(PublishMode::Replace).unwrap();
+            made(&opened, &name, bytes).publish().unwrap();
         }
         assert_eq!(names(directory.path()).len(), 1);
     }

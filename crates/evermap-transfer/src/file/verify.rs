@@ -6,8 +6,8 @@ use std::path::Path;
 use evermap_observe::extents;
 use rustix::fs::{Advice, fadvise, fdatasync};
 
-use super::identity::statx_of;
 use super::read_fully::read_fully;
+use crate::end::statx_of;
 use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::span::Span;

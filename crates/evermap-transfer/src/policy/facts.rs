@@ -3,6 +3,7 @@
 use evermap_observe::{DirectAlignment, FileSystem};
 
 use crate::end::{Ends, Kind};
+use crate::engines::EngineKind;
 
 /// Up to this size a file is moved by one read and one write, without further queries.
 pub(super) const SMALL_BYTES_MAX: u64 = 256 << 10;
@@ -29,6 +30,10 @@ pub(crate) struct Facts {
     pub(crate) resident: Option<f64>,
     /// Available memory, if queried and known.
     pub(crate) available_bytes: Option<u64>,
+    /// Sharing was already tried and refused.
+    pub(crate) sharing_was_tried: bool,
+    /// Engine measured to be fastest for cached files between these devices.
+    pub(crate) warm: Option<EngineKind>,
 }
 
 /// Direct I/O alignment of each end that reports one.
@@ -54,7 +59,15 @@ impl Facts {
             direct: Direct { source: source.direct(), target: target.direct() },
             resident: None,
             available_bytes: None,
+            sharing_was_tried: false,
+            warm: None,
         }
+    }
+
+    /// Returns true if both ends are files or devices, and the source has a size.
+    pub(super) fn are_files_with_data(&self) -> bool {
+        let is_file = |kind| matches!(kind, Kind::File | Kind::Block);
+        is_file(self.source) && is_file(self.target) && self.size_bytes > 0
     }
 
     /// Queries the cached share and, for large files, the available memory. Small files are

@@ -12,5 +12,5 @@ pub(crate) mod rates;
 #[cfg(test)]
 pub(crate) use facts::Direct;
 pub(crate) use facts::Facts;
-pub(crate) use plan::{BY_NAME, Choice, Plan, Request, may_share, plan};
+pub(crate) use plan::{BY_NAME, Choice, Plan, Request, may_share, plan, sharing_first};
 pub use plan::{Durability, Reflink};

@@ -53,10 +53,6 @@ pub(crate) struct Request {
     pub(crate) engine: Option<EngineKind>,
     pub(crate) durability: Durability,
     pub(crate) reflink: Reflink,
-    /// Sharing was already tried and refused.
-    pub(crate) sharing_was_tried: bool,
-    /// Engine measured to be fastest for cached files between these devices.
-    pub(crate) warm: Option<EngineKind>,
 }
 
 /// An engine with the reason for choosing or rejecting it.
@@ -97,9 +93,7 @@ pub(crate) fn plan(facts: &Facts, request: &Request) -> Plan {
         return plan;
     }
     match (facts.source, facts.target) {
-        (Kind::File | Kind::Block, Kind::File | Kind::Block) if facts.size_bytes > 0 => {
-            between_files(&mut plan, facts, request);
-        }
+        _ if facts.are_files_with_data() => between_files(&mut plan, facts, request),
         (Kind::File | Kind::Block, Kind::Socket | Kind::Pipe) if facts.size_bytes > 0 => {
             to_stream(&mut plan, facts)
         }
@@ -124,7 +118,11 @@ pub(crate) fn plan(facts: &Facts, request: &Request) -> Plan {
 }
 
 fn between_files(plan: &mut Plan, facts: &Facts, request: &Request) {
-    shared(plan, facts, request);
+    match sharing(facts, request) {
+        _ if facts.sharing_was_tried => {}
+        Ok(choice) => plan.choices.push(choice),
+        Err(rejected) => plan.rejected.push(rejected),
+    }
     if facts.data_bytes <= SMALL_BYTES_MAX {
         plan.add(EngineKind::ReadWrite, "up to 256 KiB: one read and one write");
         return;
@@ -142,24 +140,29 @@ fn is_one_file_system(same_device: bool, source: FileSystem, target: FileSystem)
     same_device || (source == target && source.has_many_devices())
 }
 
-fn shared(plan: &mut Plan, facts: &Facts, request: &Request) {
-    let engine = EngineKind::Reflink;
+/// Returns the choice to share extents between two files, or the reason not to try.
+fn sharing(facts: &Facts, request: &Request) -> Result<Choice, Choice> {
+    let choice = |why: String| Choice { engine: EngineKind::Reflink, why };
     let one_file_system =
         is_one_file_system(facts.same_device, facts.source_file_system, facts.target_file_system);
     match () {
-        () if request.sharing_was_tried => {}
         () if request.reflink == Reflink::Never => {
-            plan.reject(engine, "sharing extents is disabled")
+            Err(choice("sharing extents is disabled".into()))
         }
         () if !one_file_system => {
-            plan.reject(engine, "source and target are on different file systems")
+            Err(choice("source and target are on different file systems".into()))
         }
         () if facts.target_file_system.never_reflinks() => {
-            let name = facts.target_file_system.name();
-            plan.reject(engine, format!("{name} does not share extents"));
+            Err(choice(format!("{} does not share extents", facts.target_file_system.name())))
         }
-        () => plan.add(engine, "one file system that may share extents: no bytes move"),
+        () => Ok(choice("one file system that may share extents: no bytes move".into())),
     }
+}
+
+/// Returns the choice to share extents before the cache is queried, if that is worth a try.
+pub(crate) fn sharing_first(facts: &Facts, request: &Request) -> Option<Choice> {
+    let is_planned = request.engine.is_none() && request.reflink != Reflink::Always;
+    (is_planned && facts.are_files_with_data()).then(|| sharing(facts, request).ok()).flatten()
 }
 
 /// Adds direct I/O if the copy must be durable or is large, so the cache would not help. Other
@@ -227,7 +230,7 @@ fn through_the_cache(plan: &mut Plan, facts: &Facts, request: &Request) {
         plan.add(EngineKind::Splice, "cold, through the cache: lanes are added if filling waits");
     }
     let may = |engine| engine != EngineKind::CopyFileRange || may_copy_range.is_ok();
-    if let Some(engine) = request.warm.filter(|engine| may(*engine)) {
+    if let Some(engine) = facts.warm.filter(|engine| may(*engine)) {
         plan.add(engine, "cached: measured as the fastest between these devices");
     }
     let in_memory = facts.target_file_system.is_memory();
@@ -296,6 +299,8 @@ mod tests {
             direct: Direct { source: alignment, target: alignment },
             resident: Some(resident),
             available_bytes: Some(16 * GIB),
+            sharing_was_tried: false,
+            warm: None,
         }
     }
 
@@ -349,9 +354,9 @@ mod tests {
 
     #[test]
     fn refused_sharing_leaves_copy_file_range_in_the_plan() {
-        let tried = Request { sharing_was_tried: true, ..Request::default() };
         for size in [4 << 20, 64 << 20] {
-            let plan = plan(&facts(size, 1.0, (XFS, XFS)), &tried);
+            let tried = Facts { sharing_was_tried: true, ..facts(size, 1.0, (XFS, XFS)) };
+            let plan = plan(&tried, &Request::default());
             let engines: Vec<_> = plan.choices.iter().map(|choice| choice.engine).collect();
             assert!(engines.contains(&EngineKind::CopyFileRange), "{engines:?}");
             assert!(!engines.contains(&EngineKind::Reflink), "{engines:?}");
@@ -362,10 +367,11 @@ mod tests {
     fn disabled_sharing_excludes_every_sharing_engine() {
         let never = Request { reflink: Reflink::Never, ..Request::default() };
         // Excluded even if measured to be the fastest.
-        let measured = Request { warm: Some(EngineKind::CopyFileRange), ..never };
+        let measured = Some(EngineKind::CopyFileRange);
         for size in [4 << 20, 64 << 20, GIB] {
-            for (resident, request) in [(0.0, never), (1.0, never), (1.0, measured)] {
-                let plan = plan(&facts(size, resident, (XFS, XFS)), &request);
+            for (resident, warm) in [(0.0, None), (1.0, None), (1.0, measured)] {
+                let facts = Facts { warm, ..facts(size, resident, (XFS, XFS)) };
+                let plan = plan(&facts, &never);
                 let sharing = [EngineKind::CopyFileRange, EngineKind::Reflink];
                 assert!(!plan.choices.iter().any(|choice| sharing.contains(&choice.engine)));
             }
@@ -399,8 +405,8 @@ mod tests {
     fn cached_files_go_through_the_cache() {
         let same = facts(GIB, 1.0, (EXT4, EXT4));
         assert_eq!(first(&same, Request::default()), EngineKind::MmapWrite);
-        let measured = Request { warm: Some(EngineKind::CopyFileRange), ..Request::default() };
-        assert_eq!(first(&same, measured), EngineKind::CopyFileRange);
+        let measured = Facts { warm: Some(EngineKind::CopyFileRange), ..same.clone() };
+        assert_eq!(first(&measured, Request::default()), EngineKind::CopyFileRange);
         assert_eq!(first(&facts(GIB, 1.0, (EXT4, TMPFS)), Request::default()), EngineKind::Splice);
         let memory = facts(GIB, 1.0, (TMPFS, TMPFS));
         assert_eq!(first(&memory, Request::default()), EngineKind::CopyFileRange);

@@ -1,24 +1,25 @@
-//! Regular files: a fast path for small ones, and `file::copy_at` for the rest.
+//! Regular files: a fast path for small ones, and `file::create` for the rest.
 //!
 //! A small file without holes takes ten calls: open, stat, read, list of extended attributes;
 //! create, write; stat of the source again; times; two closes. Buffers belong to the thread, and
 //! nothing is allocated.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, SeekFrom, Stat};
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 
 use super::directory::{At, CreationDefaults};
 use super::meter::TreeMeter;
 use super::worker::Worker;
+use crate::end::End;
 use crate::engines::EngineKind;
 use crate::error::{Error, Result};
 use crate::file::attributes::{Attributes, InitialAttributes, Subject, Xattr};
-use crate::file::{self, Destination, Identity, PublishMode, Source};
+use crate::file::{self, Destination, Identity};
 use crate::meter::Meter;
 use crate::policy::Reflink;
 use crate::report::EngineUse;
@@ -95,8 +96,8 @@ impl Worker<'_> {
         self.spans.clear();
         let failed = |errno| self.shared.source_error("read", at, errno);
         if (stat.st_blocks as u64) * BLOCK_BYTES >= size as u64 {
-            let read = retry_interrupted(|| pread(source, &mut self.buffer[..size + 1], 0))
-                .map_err(failed)?;
+            let read =
+                retry_on_intr(|| pread(source, &mut self.buffer[..size + 1], 0)).map_err(failed)?;
             self.spans.extend((size > 0).then_some((0, size)));
             return Ok(read == size);
         }
@@ -112,9 +113,8 @@ impl Worker<'_> {
             if begin >= size || end > size || end <= begin {
                 return Ok(false);
             }
-            let read =
-                retry_interrupted(|| pread(source, &mut self.buffer[begin..end], begin as u64))
-                    .map_err(failed)?;
+            let read = retry_on_intr(|| pread(source, &mut self.buffer[begin..end], begin as u64))
+                .map_err(failed)?;
             if read != end - begin {
                 return Ok(false);
             }
@@ -200,7 +200,7 @@ impl Worker<'_> {
         target: BorrowedFd<'_>,
         stat: &Stat,
     ) -> Result<bool> {
-        match retry_interrupted(|| fs::ioctl_ficlone(target, source)) {
+        match retry_on_intr(|| fs::ioctl_ficlone(target, source)) {
             Ok(()) => {
                 self.spans.clear();
                 self.spans.push((0, stat.st_size as usize));
@@ -228,9 +228,7 @@ impl Worker<'_> {
         for &(begin, end) in &self.spans {
             let mut written = begin;
             while written < end {
-                match retry_interrupted(|| {
-                    pwrite(target, &self.buffer[written..end], written as u64)
-                }) {
+                match retry_on_intr(|| pwrite(target, &self.buffer[written..end], written as u64)) {
                     // Stop, or a target that accepts nothing without an error would be retried
                     // forever.
                     Ok(0) => return Err(failed(Errno::IO)),
@@ -245,7 +243,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Copies a file that is large or has an unreliable size with `file::copy_at`, then sets
+    /// Copies a file that is large or has an unreliable size with `file::create`, then sets
     /// attributes and name like for all others.
     fn large(
         &mut self,
@@ -259,21 +257,13 @@ impl Worker<'_> {
         let temporary = (!at.directory.is_hidden()).then(|| self.temporary.name(at.name));
         let name = temporary.as_deref().unwrap_or(at.name);
         // A temporary name is as good as none here: no other program uses it.
-        let destination = Destination {
-            directory: at.pair.target.as_fd(),
-            name,
-            path: &target_path,
-            publish_mode: PublishMode::AtCreation,
-        };
+        let destination =
+            Destination { directory: at.pair.target.as_fd(), name, path: &target_path };
         let meter = Meter::new(Arc::clone(shared.meter.cancelled()));
-        let report = file::copy_at(
-            Source { file: source, path: &source_path },
-            destination,
-            &shared.file,
-            &meter,
-        )?;
+        let end = End::new(source, &source_path)?;
+        let (report, target) = file::create(end, destination, &shared.file, &meter)?;
         let completed =
-            self.apply_attributes_large(at, source, stat, name).and_then(|()| match &temporary {
+            self.apply_attributes_large(at, source, stat, target).and_then(|()| match &temporary {
                 Some(temporary) => shared.publish_file(at, temporary, has_links),
                 None => Ok(()),
             });
@@ -282,7 +272,6 @@ impl Worker<'_> {
         }
         completed?;
         report.engines.into_iter().for_each(|used| shared.used(used));
-        report.not_kept.into_iter().for_each(|not_kept| shared.not_kept(not_kept));
         TreeMeter::count(&shared.meter.files, 1);
         TreeMeter::count(&shared.meter.bytes, report.data_bytes);
         TreeMeter::count(&shared.meter.hole_bytes, report.hole_bytes);
@@ -294,17 +283,16 @@ impl Worker<'_> {
         at: &At<'_>,
         source: BorrowedFd<'_>,
         stat: &Stat,
-        name: &CStr,
+        target: OwnedFd,
     ) -> Result<()> {
         let shared = self.shared;
-        let failed = |errno| shared.target_error("open", at, errno);
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let target = fs::openat(&at.pair.target, name, flags, Mode::empty()).map_err(failed)?;
         let xattrs = self
             .copier
             .xattrs(Subject::Open(source), &mut self.refusals)
             .map_err(|(operation, errno)| shared.source_error(operation, at, errno))?;
-        let made = InitialAttributes::of(&fs::fstat(&target).map_err(failed)?);
+        let made = fs::fstat(&target)
+            .map_err(|errno| shared.target_error("read the attributes of", at, errno))?;
+        let made = InitialAttributes::of(&made);
         let made = InitialAttributes { may_have_acl: at.directory.has_default_acl, ..made };
         self.copier
             .apply(
@@ -316,7 +304,7 @@ impl Worker<'_> {
                 &mut self.refusals,
             )
             .map_err(|(operation, errno)| shared.target_error(operation, at, errno))?;
-        close(target).map_err(failed)
+        close(target).map_err(|errno| shared.target_error("write", at, errno))
     }
 }
 
@@ -328,14 +316,5 @@ fn identity_of(stat: &Stat) -> Identity {
         size_bytes: stat.st_size as u64,
         modified: (stat.st_mtime, stat.st_mtime_nsec as u32),
         changed: (stat.st_ctime, stat.st_ctime_nsec as u32),
-    }
-}
-
-fn retry_interrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
     }
 }

@@ -128,10 +128,6 @@ impl Shared<'_> {
         }
     }
 
-    pub(super) fn not_kept(&self, not_kept: NotKept) {
-        lock(&self.not_kept).push(|| not_kept);
-    }
-
     /// Records the attributes refused for one target.
     pub(super) fn refused(&self, refusals: &mut Vec<RefusedAttribute>, path: impl Fn() -> PathBuf) {
         if refusals.is_empty() {

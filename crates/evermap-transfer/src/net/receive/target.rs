@@ -14,7 +14,7 @@ use super::names;
 use super::space::SpaceLimit;
 use crate::error::{Error, Result};
 use crate::file::attributes::umask;
-use crate::file::{self, PublishMode, c_name};
+use crate::file::{self, c_name};
 use crate::net::wire::{Manifest, Timestamp, name_of};
 use crate::policy::Durability;
 use crate::report::NotKept;
@@ -70,7 +70,7 @@ impl Directory {
         {
             return Err(Error::io("replace", path)(Errno::ISDIR));
         }
-        file::Target::new(self.opened.as_fd(), &c_name(name)?, &path, PublishMode::Replace)
+        file::Target::new(self.opened.as_fd(), &c_name(name)?, &path)
     }
 }
 
@@ -153,7 +153,7 @@ impl Target {
             }
             _ => None,
         };
-        file.publish(PublishMode::Replace)?;
+        file.publish()?;
         if let Some((directory, file)) = kept {
             directory.flush(file.as_fd())?;
         }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use evermap_observe::extents;
 use rustix::fs::{Advice, CWD, Mode, OFlags, Statx, StatxTimestamp};
 
-use crate::end::{End, Kind};
+use crate::end::{End, Kind, statx_of};
 use crate::error::{Error, Result};
-use crate::file::{Identity, statx_of};
+use crate::file::Identity;
 use crate::net::wire::{EXTENTS_MAX, Manifest, NANOSECONDS, Timestamp};
 use crate::span::Span;
 use rustix::io::retry_on_intr;
@@ -29,7 +29,7 @@ impl Source {
         let file = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
             .map_err(Error::io("open", path))?;
         let stat = statx_of(file.as_fd()).map_err(Error::io("read the attributes of", path))?;
-        let kind = End::new(file.as_fd(), path)?.kind();
+        let kind = End::with_stat(file.as_fd(), path, stat)?.kind();
         Ok(Source { file, path: path.into(), stat, kind })
     }
 
