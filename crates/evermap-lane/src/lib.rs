@@ -9,6 +9,7 @@
 //! `docs/lane.md` is the contract: what a lane does, needs, costs and undoes.
 
 mod api;
+mod applied;
 pub mod bench;
 mod counters;
 mod cpu_list;
@@ -28,6 +29,7 @@ pub mod tier;
 mod workqueues;
 
 pub use api::{Access, File, Frame, Lane};
+pub use applied::Applied;
 pub use error::{Error, Result};
 pub use evermap_trace::{Period, Quantiles};
 pub use policy::{

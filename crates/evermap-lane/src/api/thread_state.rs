@@ -21,7 +21,7 @@ use crate::report::Demotion;
 use crate::sys::scheduler::{self, Scheduling, Thread};
 use crate::sys::stack;
 use crate::workqueues::{self, Exclusion, NotExcluded};
-use crate::{Error, Note, Period, Policy, Result};
+use crate::{Applied, Error, Note, Period, Policy, Result};
 
 /// Former and present state of the thread. Dropping it restores the former one.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct ThreadState {
     /// Cores for helper threads. `None` allows all.
     helper_cores: Option<BTreeSet<u32>>,
     is_real_time: bool,
-    pub(super) applied: Vec<String>,
+    pub(super) applied: Vec<Applied>,
     pub(super) not_applied: Vec<Note>,
     /// Demotion by the watchdog, once it has ended.
     pub(super) demotion: Option<Demotion>,
@@ -118,7 +118,7 @@ impl ThreadState {
         }
         match AllMemory::lock(&mut self.not_applied) {
             Ok(memory) => {
-                self.applied.push("all memory is locked".into());
+                self.applied.push(Applied::LockedMemory);
                 self._memory = Some(memory);
             }
             Err(note) => self.not_applied.push(note),
@@ -140,7 +140,7 @@ impl ThreadState {
             self.exclude_workqueues(policy, &state, &machine.roots)?;
         }
         self.pin(core)?;
-        self.applied.push(lent_core_text(core, &why));
+        self.applied.push(Applied::LentCore { core, why });
         Ok(())
     }
 
@@ -172,7 +172,7 @@ impl ThreadState {
 
     fn report_workqueues(&mut self, is_excluded: std::result::Result<bool, NotExcluded>) {
         match is_excluded {
-            Ok(true) => self.applied.push(workqueues::LABEL.into()),
+            Ok(true) => self.applied.push(Applied::Workqueues),
             Ok(false) => {}
             Err(NotExcluded { why, remedy }) => {
                 self.note_not_applied(workqueues::LABEL, format!("{why}; {remedy}"))
@@ -198,11 +198,11 @@ impl ThreadState {
         }
         // Before the thread enters a cpuset in which affinities cannot be widened.
         self.save_affinity(core)?;
-        match changes.hold(&machine.groups) {
-            Ok(()) => self.enter_held(&mut changes, before, core, &why)?,
+        match changes.hold(core, &machine.groups) {
+            Ok(()) => self.enter_held(&mut changes, before, core, why)?,
             Err(Error::HoldRefused { why: refusal, .. }) if refusal.is_lack_of_right() => {
                 self.note_not_applied("the core held for the lane alone", refusal.to_string());
-                self.applied.push(lent_core_text(core, &why));
+                self.applied.push(Applied::LentCore { core, why });
             }
             Err(error) => return Err(error),
         }
@@ -216,7 +216,7 @@ impl ThreadState {
         changes: &mut Changes,
         before: guard::journal::FormerState,
         core: u32,
-        why: &[String],
+        why: Vec<String>,
     ) -> Result<()> {
         let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         if let Some(thread) = Process::of(id) {
@@ -225,13 +225,8 @@ impl ThreadState {
         let Some(hold) = changes.held() else { return Ok(()) };
         hold.enter_thread(&RealTree, id).map_err(|why| Error::HoldRefused { core, why })?;
         self.helper_tasks = hold.groups().get(1).map(|group| group.join("tasks"));
-        let groups: Vec<String> =
-            hold.groups().iter().map(|group| group.display().to_string()).collect();
-        self.applied.push(format!(
-            "core {core} held for the lane alone, by {}: {}",
-            groups.join(" and "),
-            why.join("; ")
-        ));
+        let groups = hold.groups().into_iter().map(Path::to_path_buf).collect();
+        self.applied.push(Applied::HeldCore { core, groups, why });
         Ok(())
     }
 
@@ -256,7 +251,7 @@ impl ThreadState {
         match scheduler::set_timer_slack(NonZeroU64::MIN) {
             Ok(()) => {
                 self.before.slack_ns = slack_ns;
-                self.applied.push("timer slack of 1 ns".into());
+                self.applied.push(Applied::TimerSlack { ns: 1 });
             }
             Err(error) => self.note_not_applied("timer slack of 1 ns", error.to_string()),
         }
@@ -306,11 +301,7 @@ impl ThreadState {
         self.watch(policy, period);
         match scheduler::set(Thread::CURRENT, &wanted) {
             Ok(()) => {
-                self.scheduled(before, format!(
-                    "SCHED_DEADLINE: {} us in each period of {} us, on any core; not inherited by children",
-                    budget_ns / 1_000,
-                    period.ns() / 1_000
-                ));
+                self.scheduled(before, Applied::deadline(&wanted));
                 Ok(())
             }
             Err(error) => {
@@ -333,18 +324,18 @@ impl ThreadState {
         // The watchdog must run before the program gets its priority.
         self.watch(policy, period);
         match scheduler::set(Thread::CURRENT, &Scheduling::fifo(priority)) {
-            Ok(()) => self.scheduled(
-                before,
-                format!("SCHED_FIFO at priority {priority}: runs before ordinary programs; not inherited by children"),
-            ),
+            Ok(()) => self.scheduled(before, Applied::Fifo { priority }),
             Err(error) => {
                 self.watchdog = None;
-                self.note_not_applied(format!("SCHED_FIFO at priority {priority}"), why_refused_text(scheduler::Policy::Fifo, &error));
+                self.note_not_applied(
+                    format!("SCHED_FIFO at priority {priority}"),
+                    why_refused_text(scheduler::Policy::Fifo, &error),
+                );
             }
         }
     }
 
-    fn scheduled(&mut self, before: Scheduling, applied: String) {
+    fn scheduled(&mut self, before: Scheduling, applied: Applied) {
         self.before.scheduling = Some(before);
         self.is_real_time = true;
         self.applied.push(applied);
@@ -483,10 +474,6 @@ fn begin(state: &StateDirectory, claim: Claim) -> Result<(Changes, guard::journa
 
 fn max_time(policy: &Policy) -> Option<Duration> {
     policy.guard.max_time_s.map(Duration::from_secs)
-}
-
-fn lent_core_text(core: u32, why: &[String]) -> String {
-    format!("core {core}, lent to other programs while the lane sleeps: {}", why.join("; "))
 }
 
 /// Reason why the kernel refused a policy, and the remedy.

@@ -74,14 +74,11 @@ impl Changes {
         self.journal.write()
     }
 
-    /// Reserves the claimed core for the lane.
+    /// Reserves the claimed core for the lane alone.
     ///
     /// # Errors
     /// [`Error::HoldRefused`]; changes made before the error are undone.
-    pub(crate) fn hold(&mut self, groups: &Groups) -> Result<()> {
-        let Some(core) = self.journal.record.core else {
-            return Err(Error::HoldRefused { core: 0, why: crate::HoldRefusal::NoController });
-        };
+    pub(crate) fn hold(&mut self, core: u32, groups: &Groups) -> Result<()> {
         let mut hold = Hold::plan(&RealTree, groups, core)?;
         for other in other_holds(&self.state) {
             hold.inherit_controller(&other);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use self::samples::{Sample, Samples};
 use crate::counters::Counters;
-use crate::{Note, Period, Quantiles, Reads};
+use crate::{Applied, Note, Period, Quantiles, Reads};
 
 /// Results of a lane. All times are in milliseconds.
 ///
@@ -68,7 +68,7 @@ pub struct Report {
     /// Reads by the way they were served.
     pub reads: Reads,
     /// Parts of the policy that were applied.
-    pub applied: Vec<String>,
+    pub applied: Vec<Applied>,
     /// Parts of the policy that were not applied, with the cause.
     pub not_applied: Vec<Note>,
     /// Times when the program lost its priority.

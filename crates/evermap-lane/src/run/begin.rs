@@ -9,9 +9,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
 
+use super::notes::Notes;
 use super::prepare::Prepared;
 use super::start::{NotStarted, Response, START_TIMEOUT, SchedulingChoice, Settings};
-use super::{NotApplied, Options, Program, RunReport, why};
+use super::{NotApplied, Options, Program, why};
 use crate::guard::channel::Channel;
 use crate::guard::guardian;
 use crate::hold::tree::RealTree;
@@ -19,7 +20,7 @@ use crate::process::Process;
 use crate::sys::scheduler::{Policy as Class, Scheduling};
 use crate::sys::signals::Signals;
 use crate::sys::spawn::keep_open;
-use crate::{Error, Policy, Result};
+use crate::{Applied, Error, Policy, Result};
 
 /// Program that has started.
 pub(super) struct Started {
@@ -37,7 +38,6 @@ pub(super) fn begin(
     options: &Options,
     prepared: &mut Prepared,
     signals: &Signals,
-    report: &mut RunReport,
 ) -> Result<Started> {
     let failed = |source| Error::NotStarted { program: program.path.clone(), source };
     let helper = guardian::program(options.helper.as_deref())?;
@@ -50,19 +50,15 @@ pub(super) fn begin(
     let mut child = command.spawn().map_err(failed)?;
     drop((there, command));
     let started = process_of(child.id()).and_then(|process| {
-        let granted = send_settings(policy, options, prepared, &mut channel, process, report)?;
+        let granted = send_settings(policy, program, options, prepared, &mut channel, process)?;
         let end = process.descriptor().map_err(failed)?;
         let end = end.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         Ok(Started { program: process, end, granted })
     });
-    started.map_err(|error| {
+    started.inspect_err(|_| {
         // The process waits for its settings, or has failed to become the program.
         drop(child.kill());
         drop(child.wait());
-        match error {
-            Error::NotStarted { source, .. } => failed(source),
-            error => error,
-        }
     })
 }
 
@@ -78,14 +74,13 @@ fn process_of(pid: u32) -> Result<Process> {
 /// Journals the process that waits, lets it become the program, and returns its scheduling.
 fn send_settings(
     policy: &Policy,
+    program: &Program,
     options: &Options,
     prepared: &mut Prepared,
     channel: &mut Channel,
     process: Process,
-    report: &mut RunReport,
 ) -> Result<Scheduling> {
-    // The caller fills in the program.
-    let failed = |source| Error::NotStarted { program: "".into(), source };
+    let failed = |source| Error::NotStarted { program: program.path.clone(), source };
     prepared.changes.program(process)?;
     if let Some(hold) = prepared.changes.held() {
         let core = hold.core();
@@ -113,73 +108,68 @@ fn send_settings(
     if let Some(Response { not_started: Some(not), .. }) = hear()? {
         return Err(refused(&not));
     }
-    let choice = record_granted(prepared, &response, report)?;
-    record_rest(&response, policy, options, report);
-    Ok(choice.scheduling)
+    let granted = record_granted(prepared, &response)?;
+    record_rest(&response, policy, options, &mut prepared.notes);
+    granted.map(|choice| choice.scheduling).ok_or_else(|| {
+        failed(io::Error::other("the kernel refused every alternative of scheduling"))
+    })
 }
 
-/// Records the granted scheduling, and the causes of refusals.
+/// Records and returns the granted scheduling, and records the causes of refusals.
 fn record_granted(
     prepared: &mut Prepared,
     response: &Response,
-    report: &mut RunReport,
-) -> Result<SchedulingChoice> {
+) -> Result<Option<SchedulingChoice>> {
+    let notes = &mut prepared.notes;
     for (choice, tried) in prepared.choices.iter().zip(&response.tried) {
         let Some(number) = tried else { continue };
         let error = io::Error::from_raw_os_error(*number);
-        report.not_applied.push(why::not_scheduled(&prepared.machine, &choice.scheduling, &error));
+        notes.not_applied.push(why::not_scheduled(&prepared.machine, &choice.scheduling, &error));
     }
     let granted = response.tried.iter().position(Option::is_none);
     let Some(choice) = granted.and_then(|at| prepared.choices.get(at)).cloned() else {
-        let source = io::Error::other("the kernel refused every alternative of scheduling");
-        return Err(Error::NotStarted { program: "".into(), source });
+        return Ok(None);
     };
     let is_pinned = choice.affinity.len() == 1
         && prepared.changes.core().is_some_and(|core| choice.affinity.contains(&core));
     if is_pinned {
-        report.applied.push("pinned to the core".into());
+        notes.applied.push(Applied::Pinned);
     } else if prepared.changes.core().is_some() {
         prepared.changes.give_up_core()?;
-        report.core_why = Vec::new();
+        notes.core_why = Vec::new();
     }
-    let scheduling = choice.scheduling;
-    match scheduling.policy {
+    match choice.scheduling.policy {
         Class::Fifo => {
-            report.applied.push(format!("SCHED_FIFO at priority {}", scheduling.priority))
+            notes.applied.push(Applied::Fifo { priority: choice.scheduling.priority });
         }
-        Class::Deadline => report.applied.push(format!(
-            "SCHED_DEADLINE: {} us of each {} us, within {} us, on any core",
-            scheduling.runtime_ns / 1_000,
-            scheduling.period_ns / 1_000,
-            scheduling.deadline_ns / 1_000
-        )),
+        Class::Deadline => notes.applied.push(Applied::deadline(&choice.scheduling)),
         _ => {}
     }
-    Ok(choice)
+    Ok(Some(choice))
 }
 
-fn record_rest(response: &Response, policy: &Policy, options: &Options, report: &mut RunReport) {
+fn record_rest(response: &Response, policy: &Policy, options: &Options, notes: &mut Notes) {
     let error = |number: i32| io::Error::from_raw_os_error(number);
     match response.timer_slack {
-        None => report.applied.push("timer slack of 1 ns".into()),
-        Some(number) => report.not_applied.push(why::other("timer slack of 1 ns", &error(number))),
+        None => notes.applied.push(Applied::TimerSlack { ns: 1 }),
+        Some(number) => notes.not_applied.push(why::other("timer slack of 1 ns", &error(number))),
     }
     if policy.io.locks_memory() {
         match response.lock_memory {
-            None => report.applied.push("no limit on locked memory".into()),
+            None => notes.applied.push(Applied::NoMemoryLimit),
             // The capability exempts the program from the limit.
             Some(_) if why::may_lock_memory() => {}
-            Some(number) => report.not_applied.push(why::no_memory_limit(&error(number))),
+            Some(number) => notes.not_applied.push(why::no_memory_limit(&error(number))),
         }
     }
     if policy.io.lock_memory == Some(true) {
-        report.not_applied.push(NotApplied {
+        notes.not_applied.push(NotApplied {
             what: "locked memory".into(),
             why: "only the program itself can lock its memory".into(),
             remedy: "call mlockall or the library's `Lane::enter` in the program, or set `lock_memory = false`".into(),
         });
     }
     if !options.view.is_empty() {
-        report.applied.push(format!("{} files from the tier", options.view.shown.len()));
+        notes.applied.push(Applied::TierFiles { files: options.view.shown.len() });
     }
 }

@@ -8,6 +8,7 @@
 mod begin;
 mod family;
 mod files;
+mod notes;
 mod prepare;
 mod report;
 pub mod start;
@@ -18,13 +19,15 @@ mod why;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub use files::view;
 pub use report::{Demotion, End, NotApplied, RunReport};
 
 use rustix::process::{child_subreaper, set_child_subreaper};
 
+use self::notes::Notes;
+use self::prepare::Prepared;
 use crate::guard::StateDirectory;
 use crate::guard::guardian::avoid_core;
 use crate::machine::{Machine, Roots};
@@ -42,6 +45,15 @@ pub struct Program {
     pub name: OsString,
     /// Other arguments.
     pub arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// Returns the program's name and arguments, for messages.
+    fn command(&self) -> String {
+        let words = std::iter::once(&self.name).chain(&self.arguments);
+        let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
+    }
 }
 
 /// Options of a run in addition to the policy.
@@ -79,26 +91,24 @@ pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<RunR
     let began = Instant::now();
     report_child_exits();
     let own = LaneProcess::of_this()?;
-    let mut report = RunReport::of(program);
-    report.not_applied.clone_from(&options.not_applied);
-    let mut prepared = prepare::prepare(policy, options, &state, &own, &mut report)?;
+    let command = program.command();
+    let mut prepared = prepare::prepare(policy, options, &state, &own, &command)?;
     if let Some(core) = prepared.changes.core() {
         avoid_core(core);
     }
-    own.raise_priority(policy, &prepared.machine, &mut report);
+    own.raise_priority(policy, &prepared.machine, &mut prepared.notes);
     own.adopt_orphans();
-    let result = supervise::start(policy, program, options, &mut prepared, &mut report).and_then(
-        |mut supervisor| {
-            supervisor.watch(&mut report);
-            supervisor.finish(&mut report)
-        },
-    );
-    let undone = prepared.changes.end();
+    let outcome =
+        supervise::start(policy, program, options, &mut prepared).and_then(|mut supervisor| {
+            supervisor.watch();
+            supervisor.finish()
+        });
+    let Prepared { mut changes, mut notes, .. } = prepared;
+    let undone = changes.end();
     drop(own);
-    result?;
-    report.add_undone(undone);
-    report.wall_ms = milliseconds(began.elapsed());
-    Ok(report)
+    let outcome = outcome?;
+    notes.add_undone(undone);
+    Ok(RunReport::of(command, notes, outcome, began.elapsed()))
 }
 
 /// Checks that the policy's `match` covers the program.
@@ -147,14 +157,14 @@ impl LaneProcess {
 
     /// Raises this process above the program, so that it can demote a program that never sleeps,
     /// even on a machine with one core.
-    fn raise_priority(&self, policy: &Policy, machine: &Machine, report: &mut RunReport) {
+    fn raise_priority(&self, policy: &Policy, machine: &Machine, notes: &mut Notes) {
         if policy.app.scheduler == Scheduler::Other {
             return;
         }
         let choice = Scheduling::fifo(u32::from(policy.app.priority) + 1);
         if let Err(error) = scheduler::set(Thread::CURRENT, &choice) {
             let lacked = why::not_scheduled(machine, &choice, &error);
-            report.not_applied.push(NotApplied {
+            notes.not_applied.push(NotApplied {
                 what: "the lane's own priority above the program".into(),
                 ..lacked
             });
@@ -171,8 +181,4 @@ impl Drop for LaneProcess {
             let _ = set_child_subreaper(None);
         }
     }
-}
-
-fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }

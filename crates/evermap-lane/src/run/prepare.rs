@@ -2,10 +2,12 @@
 //! alternatives for scheduling the program.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
+use super::notes::Notes;
 use super::start::SchedulingChoice;
-use super::{LaneProcess, NotApplied, Options, RunReport, why};
+use super::{LaneProcess, NotApplied, Options, why};
 use crate::guard::changes::Changes;
 use crate::guard::journal::FormerState;
 use crate::guard::{Claim, StateDirectory, undo};
@@ -13,7 +15,7 @@ use crate::machine::Machine;
 use crate::policy::Core;
 use crate::sys::scheduler::Scheduling;
 use crate::workqueues::{self, NotExcluded};
-use crate::{Error, Policy, Result, Scheduler, Share};
+use crate::{Applied, Error, Policy, Result, Scheduler, Share};
 
 /// Time that a real-time thread of a program without a period may run without sleeping.
 const OVERRUN_NS: u64 = 100_000_000;
@@ -27,6 +29,7 @@ pub(super) struct Prepared {
     pub(super) choices: Vec<SchedulingChoice>,
     /// Time that a real-time thread may run without sleeping.
     pub(super) limit_ns: u64,
+    pub(super) notes: Notes,
 }
 
 pub(super) fn prepare(
@@ -34,47 +37,49 @@ pub(super) fn prepare(
     options: &Options,
     state: &StateDirectory,
     own: &LaneProcess,
-    report: &mut RunReport,
+    command: &str,
 ) -> Result<Prepared> {
+    let mut notes = Notes { not_applied: options.not_applied.clone(), ..Notes::default() };
     policy.verify().map_err(Error::InvalidPolicy)?;
     let period = policy.period().map_err(Error::InvalidPolicy)?;
-    undo_abandoned(state, report)?;
+    undo_abandoned(state, &mut notes)?;
     let machine = Machine::detect_in(&options.roots)?;
     let claim = match policy.app.share {
         Share::Off => {
             if let Core::Number(core) = policy.app.core {
-                report.not_applied.push(why::core_without_share(core));
+                notes.not_applied.push(why::core_without_share(core));
             }
             None
         }
         Share::Lend | Share::Hold => {
             let (claim, why) = Claim::choose(&machine, policy.app.core, state)?;
-            report.core_why = why;
+            notes.core_why = why;
             Some(claim)
         }
     };
-    report.core = claim.as_ref().map(Claim::core);
+    notes.core = claim.as_ref().map(Claim::core);
     let before = FormerState {
         scheduling: own.scheduling,
         affinity: own.affinity.clone(),
         timer_slack_ns: own.timer_slack_ns,
     };
-    let mut changes = Changes::begin(state, claim, &report.command, before)?;
+    let mut changes = Changes::begin(state, claim, command, before)?;
     changes.guard(options.helper.as_deref(), policy.guard.max_time_s.map(Duration::from_secs))?;
     if policy.wants_workqueues_away() {
-        exclude_workqueues(&mut changes, options, report)?;
+        exclude_workqueues(&mut changes, options, &mut notes)?;
     }
-    if policy.app.share == Share::Hold {
-        hold(&mut changes, &machine, report)?;
+    if let (Share::Hold, Some(core)) = (policy.app.share, changes.core()) {
+        hold(&mut changes, core, &machine, &mut notes)?;
     }
-    let choices = choices(policy, period.map(|period| period.ns()), changes.core(), own, report)?;
+    let period_ns = period.map(|period| period.ns());
+    let choices = choices(policy, period_ns, changes.core(), own, &mut notes)?;
     let limit_ns =
         period.map_or(OVERRUN_NS, |period| period.ns().saturating_mul(policy.guard.max_overrun));
-    Ok(Prepared { machine, changes, choices, limit_ns })
+    Ok(Prepared { machine, changes, choices, limit_ns, notes })
 }
 
 /// Undoes lanes that were left behind, and reports them.
-fn undo_abandoned(state: &StateDirectory, report: &mut RunReport) -> Result<()> {
+fn undo_abandoned(state: &StateDirectory, notes: &mut Notes) -> Result<()> {
     let undone = undo(state)?;
     for lane in undone.lanes {
         let did = if lane.did.is_empty() {
@@ -82,40 +87,37 @@ fn undo_abandoned(state: &StateDirectory, report: &mut RunReport) -> Result<()> 
         } else {
             lane.did.join("; ")
         };
-        report.events.push(format!("lane {} was left behind and has been undone: {did}", lane.id));
+        notes.events.push(format!("lane {} was left behind and has been undone: {did}", lane.id));
     }
-    report.events.extend(undone.failed.iter().map(Error::to_string));
+    notes.events.extend(undone.failed.iter().map(Error::to_string));
     Ok(())
 }
 
 pub(super) fn exclude_workqueues(
     changes: &mut Changes,
     options: &Options,
-    report: &mut RunReport,
+    notes: &mut Notes,
 ) -> Result<()> {
     match changes.exclude_workqueues(&options.roots)? {
-        Ok(true) => report.applied.push(workqueues::LABEL.into()),
+        Ok(true) => notes.applied.push(Applied::Workqueues),
         Ok(false) => {}
         Err(NotExcluded { why, remedy }) => {
-            report.not_applied.push(NotApplied { what: workqueues::LABEL.into(), why, remedy })
+            notes.not_applied.push(NotApplied { what: workqueues::LABEL.into(), why, remedy })
         }
     }
     Ok(())
 }
 
-fn hold(changes: &mut Changes, machine: &Machine, report: &mut RunReport) -> Result<()> {
-    match changes.hold(&machine.groups) {
+fn hold(changes: &mut Changes, core: u32, machine: &Machine, notes: &mut Notes) -> Result<()> {
+    match changes.hold(core, &machine.groups) {
         Ok(()) => {
             let groups = changes.held().map(|hold| hold.groups()).unwrap_or_default();
-            let groups: Vec<String> =
-                groups.iter().map(|group| group.display().to_string()).collect();
-            report
-                .applied
-                .push(format!("the core held for the program alone, by {}", groups.join(" and ")));
+            let groups = groups.into_iter().map(Path::to_path_buf).collect();
+            notes.applied.push(Applied::HeldCore { core, groups, why: Vec::new() });
             Ok(())
         }
         Err(Error::HoldRefused { why, .. }) if why.is_lack_of_right() => {
-            report.not_applied.push(NotApplied {
+            notes.not_applied.push(NotApplied {
                 what: "the core held for the program alone (it is lent to other programs instead)"
                     .into(),
                 why: why.to_string(),
@@ -133,7 +135,7 @@ fn choices(
     period_ns: Option<u64>,
     core: Option<u32>,
     own: &LaneProcess,
-    report: &mut RunReport,
+    notes: &mut Notes,
 ) -> Result<Vec<SchedulingChoice>> {
     let app = &policy.app;
     let pinned: BTreeSet<u32> = core.map_or_else(|| own.affinity.clone(), |core| [core].into());
@@ -156,7 +158,7 @@ fn choices(
                 let scheduling = Scheduling::deadline(budget_ns, deadline_ns, period_ns);
                 choices.push(choice(&own.affinity, scheduling));
             }
-            _ => report.not_applied.push(why::pinned_deadline()),
+            _ => notes.not_applied.push(why::pinned_deadline()),
         }
     }
     if app.scheduler != Scheduler::Other {

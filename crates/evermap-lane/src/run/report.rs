@@ -4,12 +4,12 @@
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Program;
-use crate::Result;
-use crate::guard::UndoneLane;
+use super::notes::Notes;
+use crate::Applied;
 use crate::sys::wait::ResourceUse;
 
 /// End of a program.
@@ -21,6 +21,15 @@ pub enum End {
     Exited(i32),
     /// Killed by this signal.
     Killed(i32),
+}
+
+impl End {
+    pub(super) fn of(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => End::Exited(code),
+            (None, signal) => End::Killed(signal.unwrap_or_default()),
+        }
+    }
 }
 
 /// Part of a lane that could not be applied.
@@ -60,8 +69,8 @@ pub struct RunReport {
     pub core: Option<u32>,
     /// Reasons for that core, in sentences.
     pub core_why: Vec<String>,
-    /// Parts of the policy that were applied, in sentences.
-    pub applied: Vec<String>,
+    /// Parts of the policy that were applied.
+    pub applied: Vec<Applied>,
     /// Parts that could not be applied.
     pub not_applied: Vec<NotApplied>,
     /// Events, in sentences: lanes of others that were undone first, the end of the lane's time, a
@@ -98,54 +107,42 @@ pub struct RunReport {
     pub stolen_ms: Option<f64>,
 }
 
+/// End of a run: the program's end, and the resources that it used.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) end: End,
+    pub(super) used: ResourceUse,
+    pub(super) threads: usize,
+    pub(super) run_queue_ms: f64,
+    pub(super) interrupts: Option<u64>,
+    pub(super) stolen_ms: Option<f64>,
+}
+
 impl RunReport {
-    pub(super) fn of(program: &Program) -> Self {
-        let words = std::iter::once(&program.name).chain(&program.arguments);
-        let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    pub(super) fn of(command: String, notes: Notes, outcome: Outcome, wall: Duration) -> Self {
+        let Outcome { end, used, threads, run_queue_ms, interrupts, stolen_ms } = outcome;
         Self {
-            command: words.join(" "),
-            end: End::Exited(0),
-            core: None,
-            core_why: Vec::new(),
-            applied: Vec::new(),
-            not_applied: Vec::new(),
-            events: Vec::new(),
-            demotions: Vec::new(),
-            undone: Vec::new(),
-            wall_ms: 0.0,
-            user_ms: 0.0,
-            system_ms: 0.0,
-            run_queue_ms: 0.0,
-            minor_faults: 0,
-            major_faults: 0,
-            voluntary_switches: 0,
-            involuntary_switches: 0,
-            threads: 0,
-            children: 0,
-            interrupts: None,
-            stolen_ms: None,
-        }
-    }
-
-    pub(super) fn take(&mut self, status: ExitStatus, used: &ResourceUse) {
-        self.end = match (status.code(), status.signal()) {
-            (Some(code), _) => End::Exited(code),
-            (None, signal) => End::Killed(signal.unwrap_or_default()),
-        };
-        self.user_ms = super::milliseconds(used.user);
-        self.system_ms = super::milliseconds(used.system);
-        self.minor_faults = used.minor_faults;
-        self.major_faults = used.major_faults;
-        self.voluntary_switches = used.voluntary_switches;
-        self.involuntary_switches = used.involuntary_switches;
-    }
-
-    /// Adds the result of undoing. A failure to undo is an event: the program's exit status stays
-    /// valid.
-    pub(super) fn add_undone(&mut self, undone: Result<UndoneLane>) {
-        match undone {
-            Ok(lane) => self.undone.extend(lane.did),
-            Err(error) => self.events.push(format!("the lane is not completely undone: {error}")),
+            command,
+            end,
+            core: notes.core,
+            core_why: notes.core_why,
+            applied: notes.applied,
+            not_applied: notes.not_applied,
+            events: notes.events,
+            demotions: notes.demotions,
+            undone: notes.undone,
+            wall_ms: milliseconds(wall),
+            user_ms: milliseconds(used.user),
+            system_ms: milliseconds(used.system),
+            run_queue_ms,
+            minor_faults: used.minor_faults,
+            major_faults: used.major_faults,
+            voluntary_switches: used.voluntary_switches,
+            involuntary_switches: used.involuntary_switches,
+            threads,
+            children: notes.children,
+            interrupts,
+            stolen_ms,
         }
     }
 
@@ -208,6 +205,10 @@ impl fmt::Display for RunReport {
     }
 }
 
-fn lines(f: &mut fmt::Formatter<'_>, head: &str, lines: &[String]) -> fmt::Result {
+fn lines(f: &mut fmt::Formatter<'_>, head: &str, lines: &[impl fmt::Display]) -> fmt::Result {
     lines.iter().try_for_each(|line| writeln!(f, "  {head:<10} {line}"))
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }

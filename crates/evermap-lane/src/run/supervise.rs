@@ -15,8 +15,9 @@ use rustix::time::{ClockId, clock_gettime};
 use super::begin::begin;
 use super::family::Family;
 use super::prepare::{Prepared, exclude_workqueues};
+use super::report::Outcome;
 use super::threads::ThreadWatch;
-use super::{Options, Program, RunReport};
+use super::{End, Options, Program};
 use crate::counters::CoreCounters;
 use crate::guard::{Claim, guardian};
 use crate::hold::tree::RealTree;
@@ -80,7 +81,6 @@ pub(super) fn start<'a>(
     program: &Program,
     options: &'a Options,
     prepared: &'a mut Prepared,
-    report: &mut RunReport,
 ) -> Result<Supervisor<'a>> {
     let failed = |source| Error::NotStarted { program: program.path.clone(), source };
     let forwarded = FORWARDED.iter().map(|(number, _)| *number);
@@ -90,12 +90,12 @@ pub(super) fn start<'a>(
     if let Some(guardian) = prepared.changes.guardian() {
         family.exclude(guardian.process.pid);
     }
-    let started = begin(policy, program, options, prepared, &signals, report)?;
+    let started = begin(policy, program, options, prepared, &signals)?;
     family.set_program(started.program.pid);
     let promotion = later_threads(policy, &started.granted);
     let now = Instant::now();
     let core = prepared.changes.core();
-    report.core = core;
+    prepared.notes.core = core;
     Ok(Supervisor {
         policy,
         options,
@@ -128,7 +128,7 @@ fn later_threads(policy: &Policy, granted: &Scheduling) -> Option<Scheduling> {
 
 impl Supervisor<'_> {
     /// Polls until the program ends.
-    pub(super) fn watch(&mut self, report: &mut RunReport) {
+    pub(super) fn watch(&mut self) {
         loop {
             let has_ended = self.wait();
             while let Some(signal) = self.signals.next() {
@@ -141,7 +141,7 @@ impl Supervisor<'_> {
                 self.family.reap();
             } else if self.is_unguarded || self.poll_next <= Instant::now() {
                 let before = processor_time();
-                let is_new = self.poll(report);
+                let is_new = self.poll();
                 let poll = processor_time().saturating_sub(before);
                 self.pause = pause_after(self.pause, self.prepared.limit_ns, is_new, poll);
                 self.poll_next = Instant::now() + self.pause;
@@ -175,29 +175,23 @@ impl Supervisor<'_> {
     }
 
     /// Polls the program. Returns true if it has new threads or children.
-    fn poll(&mut self, report: &mut RunReport) -> bool {
+    fn poll(&mut self) -> bool {
         let now = Instant::now();
         // First: after the lane's time the guardian ends by itself, which is not a kill.
         if self.prepared.changes.until().is_some_and(|until| until <= now) {
-            self.end_lane(
-                report,
-                "the lane's time ended: the program continued as an ordinary one",
-            );
+            self.end_lane("the lane's time ended: the program continued as an ordinary one");
         } else if self.is_unguarded {
-            self.end_lane(
-                report,
-                "the guardian was killed: the program continued as an ordinary one",
-            );
+            self.end_lane("the guardian was killed: the program continued as an ordinary one");
         }
         if self.is_in_lane && now >= self.core_next {
             self.core_next = now + CORE_PAUSE;
-            self.check_core(report);
+            self.check_core();
         }
         if self.is_in_lane && now >= self.group_next {
             self.group_next = now + GROUP_PAUSE;
             let kept = self.prepared.changes.held().map(|hold| hold.maintain(&RealTree));
             if let Some(Err(why)) = kept {
-                self.end_lane(report, &format!("the core is no longer held: {why}"));
+                self.end_lane(&format!("the core is no longer held: {why}"));
             }
         }
         if !self.is_in_lane {
@@ -206,52 +200,52 @@ impl Supervisor<'_> {
         let of_program = threads(self.program.pid);
         let seen = self.watch.seen();
         let demotions = self.watch.poll(&of_program, self.prepared.changes.before());
-        report.demotions.extend(demotions);
+        self.prepared.notes.demotions.extend(demotions);
         let children = self.family.move_new_off(&self.prepared.changes, &of_program);
-        report.children += children;
+        self.prepared.notes.children += children;
         self.family.reap();
         children > 0 || self.watch.seen() > seen
     }
 
     /// Ends the lane while the program runs on.
-    fn end_lane(&mut self, report: &mut RunReport, why: &str) {
+    fn end_lane(&mut self, why: &str) {
         self.is_in_lane = false;
-        report.events.push(why.to_owned());
-        report.add_undone(self.prepared.changes.end());
+        self.prepared.notes.events.push(why.to_owned());
+        let undone = self.prepared.changes.end();
+        self.prepared.notes.add_undone(undone);
     }
 
     /// Checks whether the core is online. After a core goes offline, the kernel lets its programs
     /// run anywhere.
-    fn check_core(&mut self, report: &mut RunReport) {
+    fn check_core(&mut self) {
         let Some(core) = self.prepared.changes.core() else { return };
         if self.options.roots.is_online(core) {
             return;
         }
         let may_move = self.policy.app.core == Core::Auto && self.policy.app.share == Share::Lend;
         if !may_move {
-            self.end_lane(report, &format!("core {core} went offline: the lane ended"));
+            self.end_lane(&format!("core {core} went offline: the lane ended"));
             return;
         }
-        match self.move_to_other_core(report) {
+        match self.move_to_other_core() {
             Ok(to) => {
-                report
-                    .events
-                    .push(format!("core {core} went offline: the lane moved to core {to}"));
-                report.core = Some(to);
+                let notes = &mut self.prepared.notes;
+                notes.events.push(format!("core {core} went offline: the lane moved to core {to}"));
+                notes.core = Some(to);
             }
-            Err(error) => self.end_lane(report, &format!("core {core} went offline: {error}")),
+            Err(error) => self.end_lane(&format!("core {core} went offline: {error}")),
         }
     }
 
     /// Ends the lane and begins it again on another core. Every change stays journalled and
     /// guarded.
-    fn move_to_other_core(&mut self, report: &mut RunReport) -> Result<u32> {
-        let changes = &mut self.prepared.changes;
+    fn move_to_other_core(&mut self) -> Result<u32> {
+        let Prepared { changes, notes, .. } = &mut *self.prepared;
         let until = changes.until();
         changes.end()?;
         let machine = Machine::detect_in(&self.options.roots)?;
         let (claim, why) = Claim::choose(&machine, Core::Auto, changes.state())?;
-        report.core_why = why;
+        notes.core_why = why;
         let core = claim.core();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         changes.restart(claim, self.options.helper.as_deref(), left)?;
@@ -259,7 +253,7 @@ impl Supervisor<'_> {
             self.family.exclude(guardian.process.pid);
         }
         if self.policy.wants_workqueues_away() {
-            exclude_workqueues(changes, self.options, report)?;
+            exclude_workqueues(changes, self.options, notes)?;
         }
         changes.program(self.program)?;
         let own = BTreeSet::from([core]);
@@ -279,37 +273,38 @@ impl Supervisor<'_> {
         Ok(core)
     }
 
-    /// Collects the program's resource use and its remaining processes.
-    pub(super) fn finish(mut self, report: &mut RunReport) -> Result<()> {
+    /// Collects the program's end, its resource use and its remaining processes.
+    pub(super) fn finish(mut self) -> Result<Outcome> {
         let last = self.watch.poll(&threads(self.program.pid), self.prepared.changes.before());
         drop(last);
-        report.threads = self.watch.seen();
-        report.run_queue_ms = self.watch.wait_ns() as f64 / 1e6;
         let failed = |source| Error::Io {
             operation: "read the exit status of",
             path: format!("/proc/{}", self.program.pid).into(),
             source,
         };
-        if let Some((status, used)) =
-            crate::sys::wait::try_wait(self.program.pid).map_err(failed)?
-        {
-            report.take(status, &used);
-        }
+        let waited = crate::sys::wait::try_wait(self.program.pid).map_err(failed)?;
+        let (status, used) = waited.unwrap_or_default();
         let alive = self.family.reap();
         if alive > 0 {
             if self.is_in_lane {
-                report.children += self.family.move_new_off(&self.prepared.changes, &[]);
+                self.prepared.notes.children +=
+                    self.family.move_new_off(&self.prepared.changes, &[]);
             }
-            report.events.push(format!(
+            self.prepared.notes.events.push(format!(
                 "the program has ended, and {alive} processes that it started continue as ordinary ones: the lane is only for the program itself"
             ));
         }
-        if let Some((core, before)) = self.core_before {
-            let gone = CoreCounters::now(&self.options.roots, core).since(before);
-            report.interrupts = gone.interrupts;
-            report.stolen_ms = gone.stolen_ns.map(|ns| ns as f64 / 1e6);
-        }
-        Ok(())
+        let gone = self
+            .core_before
+            .map(|(core, before)| CoreCounters::now(&self.options.roots, core).since(before));
+        Ok(Outcome {
+            end: End::of(status),
+            used,
+            threads: self.watch.seen(),
+            run_queue_ms: self.watch.wait_ns() as f64 / 1e6,
+            interrupts: gone.as_ref().and_then(|gone| gone.interrupts),
+            stolen_ms: gone.and_then(|gone| gone.stolen_ns).map(|ns| ns as f64 / 1e6),
+        })
     }
 }
 

@@ -173,7 +173,10 @@ fn a_lane_on_the_only_core_has_a_warning() {
             lane.frame().unwrap().unwrap().end();
         }
         let report = lane.leave();
-        assert!(report.applied.iter().any(|applied| applied.contains("the only core")), "{report}");
+        assert!(
+            report.applied.iter().any(|applied| applied.to_string().contains("the only core")),
+            "{report}"
+        );
         assert_eq!(report.frames, 5);
     });
 }
