@@ -82,20 +82,14 @@ const NO_MEMORY: &str =
 /// with an error, instead of waking the kernel's out-of-memory killer. Best effort.
 pub fn limit_memory() {
     let Some(available_bytes) = evermap_observe::available_bytes() else { return };
-    let Some(used_bytes) = data_bytes() else { return };
+    // Private memory, as counted by `RLIMIT_DATA`.
+    let Some(used_bytes) = evermap_observe::proc::status_bytes("VmData") else { return };
     let allowed = used_bytes.saturating_add(available_bytes - available_bytes / LEFT_SHARE);
     let limit = getrlimit(Resource::Data);
     if limit.current.is_none_or(|current| current > allowed) {
         let _ =
             setrlimit(Resource::Data, Rlimit { current: Some(allowed), maximum: limit.maximum });
     }
-}
-
-/// Returns this process's private memory in bytes, as counted by `RLIMIT_DATA`.
-fn data_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 #[cfg(test)]

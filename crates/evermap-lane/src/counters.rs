@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use evermap_observe::proc::field;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::machine::Roots;
@@ -80,8 +81,8 @@ impl Counters {
             run_queue_ns: own("schedstat").and_then(|text| Some(RunTimes::parse(&text)?.wait_ns)),
             minor_faults: faults.0,
             major_faults: faults.1,
-            voluntary_switches: status_field(&status, "voluntary_ctxt_switches:").unwrap_or(0),
-            involuntary_switches: status_field(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0),
+            voluntary_switches: status_field(&status, "voluntary_ctxt_switches").unwrap_or(0),
+            involuntary_switches: status_field(&status, "nonvoluntary_ctxt_switches").unwrap_or(0),
             core: core.map(|core| CoreCounters::now(&Roots::default(), core)).unwrap_or_default(),
         }
     }
@@ -105,11 +106,11 @@ impl Counters {
 /// Number of times that a thread went to sleep voluntarily.
 pub(crate) fn voluntary_switches(pid: u32, thread: u32) -> Option<u64> {
     let status = text(&format!("/proc/{pid}/task/{thread}/status"))?;
-    status_field(&status, "voluntary_ctxt_switches:")
+    status_field(&status, "voluntary_ctxt_switches")
 }
 
 fn status_field(status: &str, name: &str) -> Option<u64> {
-    status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+    field(status, name)?.parse().ok()
 }
 
 /// Minor and major faults: fields 10 and 12, counted after the name, which may contain any bytes.
@@ -163,8 +164,8 @@ mod tests {
         let stat = "7 (a ) b) S 1 2 3 4 5 6 11 12 13 14 15";
         assert_eq!(faults(stat), Some((11, 13)));
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n";
-        assert_eq!(status_field(status, "voluntary_ctxt_switches:"), Some(5));
-        assert_eq!(status_field(status, "nonvoluntary_ctxt_switches:"), Some(6));
+        assert_eq!(status_field(status, "voluntary_ctxt_switches"), Some(5));
+        assert_eq!(status_field(status, "nonvoluntary_ctxt_switches"), Some(6));
         let table = "     CPU0   CPU2\n 1:  10  20  APIC x 7\nLOC: 1 2 Local timer\nERR: 5\n";
         assert_eq!(interrupts_in(table, 2), Some(22));
         assert_eq!(interrupts_in(table, 0), Some(16));

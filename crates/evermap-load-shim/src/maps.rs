@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 
+use evermap_observe::proc::mappings;
+
 /// Returns the mapped parts of a range with their protection, ascending.
 pub(crate) fn protections(start: usize, end: usize) -> Vec<(usize, usize, c_int)> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
@@ -9,15 +11,10 @@ pub(crate) fn protections(start: usize, end: usize) -> Vec<(usize, usize, c_int)
 }
 
 fn of_text(maps: &str, start: usize, end: usize) -> Vec<(usize, usize, c_int)> {
-    maps.lines()
-        .filter_map(|line| {
-            let (range, rest) = line.split_once(' ')?;
-            let (from, to) = range.split_once('-')?;
-            let from = usize::from_str_radix(from, 16).ok()?.max(start);
-            let to = usize::from_str_radix(to, 16).ok()?.min(end);
-            let right = |letter: char, right: c_int| {
-                if rest.chars().take(3).any(|has| has == letter) { right } else { 0 }
-            };
+    mappings(maps)
+        .filter_map(|mapping| {
+            let (from, to) = ((mapping.start as usize).max(start), (mapping.end as usize).min(end));
+            let right = |letter, right: c_int| if mapping.has(letter) { right } else { 0 };
             let protection = right('r', libc::PROT_READ)
                 | right('w', libc::PROT_WRITE)
                 | right('x', libc::PROT_EXEC);

@@ -111,14 +111,6 @@ pub(crate) fn residency(job: &Job, region: &Region) -> Residency {
     found
 }
 
-/// Returns the peak resident memory of this process.
-pub(crate) fn peak_resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib << 10)
-}
-
 pub(crate) fn report(
     job: &Job,
     region: &Region,
@@ -145,7 +137,7 @@ pub(crate) fn report(
         first_use_s: counters.first_s(),
         complete_s,
         usage,
-        peak_resident_bytes: peak_resident_bytes(),
+        peak_resident_bytes: evermap_observe::proc::status_bytes("VmHWM"),
         residency: residency(job, region),
         windows_on_demand: of(&counters.on_demand),
         windows_streamed: of(&counters.streamed),

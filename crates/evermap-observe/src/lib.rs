@@ -13,6 +13,7 @@ mod direct;
 mod extents;
 mod file_system;
 mod memory;
+pub mod proc;
 mod residency;
 mod span;
 mod state_file;

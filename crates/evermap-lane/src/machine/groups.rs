@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+use evermap_observe::proc::{Mount, memberships, mounts};
 use serde::Serialize;
 
-use super::mounts::{self, Mount};
 use super::roots::{joined, text};
 use super::{CpuList, Roots};
 
@@ -66,21 +66,15 @@ impl Groups {
     }
 
     fn parse(roots: &Roots, own: &str) -> Self {
-        let all = mounts::parse(&roots.proc_text("self/mountinfo").unwrap_or_default());
+        let all = mounts(&roots.proc_text("self/mountinfo").unwrap_or_default());
         let mut groups = Groups::default();
-        for line in own.lines() {
-            let mut parts = line.splitn(3, ':');
-            let (Some(number), Some(controllers), Some(path)) =
-                (parts.next(), parts.next(), parts.next())
-            else {
-                continue;
-            };
-            if number == "0" && controllers.is_empty() {
+        for own in memberships(own) {
+            let path = own.path;
+            if own.controllers.is_none() {
                 groups.v2 =
                     found(roots, path, all.iter().filter(|mount| mount.system == "cgroup2"));
-                continue;
             }
-            for controller in controllers.split(',').filter(|controller| !controller.is_empty()) {
+            for controller in own.controllers() {
                 let mounts =
                     all.iter().filter(|mount| mount.system == "cgroup" && mount.has(controller));
                 if let Some(group) = found(roots, path, mounts) {

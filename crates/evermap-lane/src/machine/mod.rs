@@ -12,7 +12,6 @@ mod detect;
 mod disks;
 mod groups;
 mod interrupts;
-pub(crate) mod mounts;
 pub(crate) mod roots;
 
 pub use crate::cpu_list::CpuList;

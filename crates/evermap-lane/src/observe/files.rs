@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use evermap_observe::proc::{field, mappings};
 use serde::Serialize;
 
 use super::process::directory;
@@ -115,10 +116,8 @@ impl Files {
         let facts = fs::metadata(&link).ok().filter(fs::Metadata::is_file)?;
         let info =
             text(&directory(self.process).join("fdinfo").join(descriptor.to_string())).ok()?;
-        let field =
-            |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let position = field("pos:")?.parse().ok()?;
-        let flags = u32::from_str_radix(field("flags:")?, 8).ok()?;
+        let position = field(&info, "pos")?.parse().ok()?;
+        let flags = u32::from_str_radix(field(&info, "flags")?, 8).ok()?;
         let key = (facts.dev(), facts.ino());
         let file = self.remembered(key, &path)?;
         file.size_bytes = facts.len();
@@ -143,18 +142,20 @@ impl Files {
     fn poll_mappings(&mut self) {
         let Ok(maps) = text(&directory(self.process).join("maps")) else { return };
         let mut mapped: BTreeMap<Key, u64> = BTreeMap::new();
-        for mapping in maps.lines().filter_map(Mapping::parse).filter(|one| has_name(&one.path)) {
-            let Ok(facts) = fs::metadata(&mapping.path) else { continue };
+        for mapping in mappings(&maps).filter(|one| has_name(Path::new(one.name))) {
+            let path = mapping.path();
+            let Ok(facts) = fs::metadata(&path) else { continue };
             let key = (facts.dev(), facts.ino());
             // Another file may have the name by now.
             if facts.ino() != mapping.inode {
                 continue;
             }
-            let Some(file) = self.remembered(key, &mapping.path) else { continue };
+            let Some(file) = self.remembered(key, &path) else { continue };
             file.size_bytes = facts.len();
-            file.is_code |= mapping.is_run;
-            file.is_written |= mapping.is_written;
-            *mapped.entry(key).or_default() += mapping.bytes;
+            file.is_code |= mapping.has('x');
+            // Writes reach the file.
+            file.is_written |= mapping.has('w') && mapping.has('s');
+            *mapped.entry(key).or_default() += mapping.end - mapping.start;
         }
         for (key, bytes) in mapped {
             if let Some(file) = self.seen.get_mut(&key) {
@@ -177,66 +178,9 @@ fn has_name(path: &Path) -> bool {
         && !VIRTUAL_PREFIXES.iter().any(|begin| text.starts_with(begin))
 }
 
-/// Line of `/proc/PID/maps`.
-#[derive(Debug, PartialEq, Eq)]
-struct Mapping {
-    bytes: u64,
-    is_run: bool,
-    /// Writes reach the file.
-    is_written: bool,
-    inode: u64,
-    path: PathBuf,
-}
-
-impl Mapping {
-    /// Parses `7f00-7f10 r--s 00000000 fe:00 1234      /path with blanks`. The kernel writes line
-    /// feeds in paths as `\012`.
-    fn parse(line: &str) -> Option<Self> {
-        let mut rest = line;
-        let mut field = || {
-            let (field, after) = rest.trim_start().split_once(' ')?;
-            rest = after;
-            Some(field)
-        };
-        let (range, rights, _offset, _device, inode) =
-            (field()?, field()?, field()?, field()?, field()?);
-        let (begin, end) = range.split_once('-')?;
-        let (begin, end) =
-            (u64::from_str_radix(begin, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-        Some(Mapping {
-            bytes: end.checked_sub(begin)?,
-            is_run: rights.contains('x'),
-            is_written: rights.contains('w') && rights.ends_with('s'),
-            inode: inode.parse().ok()?,
-            path: rest.trim_start().replace("\\012", "\n").into(),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mappings_with_blanks_in_their_paths_are_parsed() {
-        let mapping = Mapping::parse(
-            "7f0000000000-7f0000002000 rw-s 00001000 fe:00 1234                       /a b/c\\012d",
-        )
-        .unwrap();
-        let expected = Mapping {
-            bytes: 0x2000,
-            is_run: false,
-            is_written: true,
-            inode: 1_234,
-            path: "/a b/c\nd".into(),
-        };
-        assert_eq!(mapping, expected);
-        assert!(Mapping::parse("1-2 r-xp 0 0:0 5 /x").unwrap().is_run);
-        assert!(!Mapping::parse("1-2 rw-p 0 0:0 5 /x").unwrap().is_written);
-        for text in ["", "x", "2-1 r--p 0 0:0 5 /x", "1-2 r--p 0 0:0", "g-h r--p 0 0:0 5 /x"] {
-            assert_eq!(Mapping::parse(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn files_that_the_kernel_provides_are_ignored() {

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use evermap_observe::proc::field;
 use evermap_trace::quantile;
 use perf_event::events::Software;
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
@@ -192,7 +193,7 @@ fn switches(status: &File) -> Option<u64> {
     let mut bytes = [0; 4096];
     let length = status.read_at(&mut bytes, 0).ok()?;
     let text = String::from_utf8_lossy(&bytes[..length]);
-    text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+    field(&text, "voluntary_ctxt_switches")?.parse().ok()
 }
 
 fn why_counted(error: &io::Error) -> String {

@@ -1,7 +1,5 @@
 //! Remaining limit of locked memory (RLIMIT_MEMLOCK).
 
-use std::fs;
-
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -19,8 +17,5 @@ pub(crate) fn locked_room_bytes() -> Option<u64> {
 
 /// Returns the bytes that this process has locked.
 pub(crate) fn locked_bytes() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
+    evermap_observe::proc::status_bytes("VmLck")
 }

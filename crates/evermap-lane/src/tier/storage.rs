@@ -4,6 +4,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use evermap_observe::proc::{Mount, own_mounts};
 use evermap_observe::{FileSystem, available_bytes};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, fstatvfs, open, statx};
 use serde::Serialize;
@@ -153,23 +154,19 @@ fn on_memory((major, minor): (u32, u32), depth: u32) -> Option<String> {
     Some(format!("its device {name} is a file: {why}"))
 }
 
-/// Returns the options of a mount and of its file system from `mountinfo`.
+/// Returns the options of a mount and of its file system.
 fn mount_options(id: u64) -> Option<String> {
-    let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    text.lines().find_map(|line| options_of(line, id))
+    own_mounts().iter().find(|mount| mount.id == id).map(options_of)
 }
 
-fn options_of(line: &str, id: u64) -> Option<String> {
-    let (own, system) = line.split_once(" - ")?;
-    let mut fields = own.split(' ');
-    let is_it = fields.next()?.parse() == Ok(id);
-    let own = fields.nth(4)?;
-    let system = system.split(' ').nth(2)?;
-    is_it.then(|| format!("{own},{system}"))
+fn options_of(mount: &Mount) -> String {
+    format!("{},{}", mount.options, mount.system_options)
 }
 
 #[cfg(test)]
 mod tests {
+    use evermap_observe::proc::mounts;
+
     use super::*;
 
     #[test]
@@ -184,13 +181,11 @@ mod tests {
     #[test]
     fn options_include_those_of_the_mount_and_of_its_file_system() {
         let line = "36 35 98:0 /sub /mnt/pm rw,noatime shared:1 - ext4 /dev/pmem0 rw,dax=always";
-        let options = options_of(line, 36).unwrap();
+        let options = options_of(&mounts(line)[0]);
         assert_eq!(options, "rw,noatime,rw,dax=always");
-        assert_eq!(options_of(line, 35), None);
         assert_eq!(kind_of(FileSystem::EXT, Some(&options)), Kind::Dax);
         assert_eq!(kind_of(FileSystem::EXT, Some("rw,dax=never")), Kind::Disk);
         assert_eq!(kind_of(FileSystem::NFS, Some("rw")), Kind::Remote);
-        assert_eq!(options_of("nonsense", 36), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::os::fd::BorrowedFd;
 
 use evermap_observe::FileSystem;
+use evermap_observe::proc::{Mount, own_mounts};
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 
 /// Returns true if no process can write to the file while it is open, except through root or a
@@ -40,30 +41,29 @@ fn has_read_only_mounts_only(file: BorrowedFd<'_>) -> bool {
         return false;
     }
     let stat = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
-    let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo");
-    let (Ok(stat), Ok(mounts)) = (stat, mounts) else { return false };
-    stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 && is_read_only(&mounts, stat.stx_mnt_id)
+    let Ok(stat) = stat else { return false };
+    stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 && is_read_only(&own_mounts(), stat.stx_mnt_id)
 }
 
-/// Returns true if `mountinfo` lists the file system of this mount as read-only.
-fn is_read_only(mounts: &str, mount: u64) -> bool {
-    let mount = mount.to_string();
-    let line = mounts.lines().find(|line| line.split(' ').next() == Some(&mount));
-    let options = line.and_then(|line| line.split_once(" - ")?.1.splitn(3, ' ').nth(2));
-    options.is_some_and(|options| options.split(',').any(|option| option == "ro"))
+/// Returns true if the file system of this mount is read-only.
+fn is_read_only(mounts: &[Mount], id: u64) -> bool {
+    mounts.iter().find(|mount| mount.id == id).is_some_and(|mount| mount.system_has("ro"))
 }
 
 #[cfg(test)]
 mod tests {
+    use evermap_observe::proc::mounts;
+
     use super::*;
 
     #[test]
     fn a_read_only_mount_differs_from_a_read_only_file_system() {
-        let mounts = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=ro\n\
+        let text = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=ro\n\
                       23 22 8:1 /data /srv ro,relatime - ext4 /dev/sda1 rw\n\
                       24 22 8:2 / /boot rw,relatime master:2 - ext4 /dev/sda2 ro\n";
-        assert!(!is_read_only(mounts, 22) && !is_read_only(mounts, 23));
-        assert!(is_read_only(mounts, 24));
-        assert!(!is_read_only(mounts, 2) && !is_read_only("", 24));
+        let mounts = mounts(text);
+        assert!(!is_read_only(&mounts, 22) && !is_read_only(&mounts, 23));
+        assert!(is_read_only(&mounts, 24));
+        assert!(!is_read_only(&mounts, 2) && !is_read_only(&[], 24));
     }
 }

@@ -8,6 +8,8 @@
 
 use std::fs;
 
+use crate::proc::{Membership, memberships};
+
 /// Limits from here on mean "no limit". Version 1 reports the largest multiple of the page size
 /// instead.
 const LIMIT_BYTES_MAX: u64 = 1 << 60;
@@ -46,8 +48,8 @@ pub(super) fn headroom_bytes() -> Option<u64> {
 /// Like [`headroom_bytes`], from the text of `/proc/self/cgroup` and a `read` function for other
 /// files.
 fn tightest(own: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
-    own.lines()
-        .filter_map(group_of)
+    memberships(own)
+        .filter_map(|group| Some((version_of(&group)?, group.path)))
         .flat_map(|(version, path)| {
             version.mounts.iter().flat_map(move |mount| {
                 upwards(path).map(move |group| (version, format!("{mount}{group}")))
@@ -63,17 +65,12 @@ fn tightest(own: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
         .min()
 }
 
-/// Parses a line of `/proc/self/cgroup`, `NUMBER:CONTROLLERS:PATH`. Returns `None` for controllers
-/// other than memory. In version 2 the list of controllers is empty.
-fn group_of(line: &str) -> Option<(&'static Version, &str)> {
-    let mut parts = line.splitn(3, ':');
-    let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-    let version = match controllers {
-        "" if number == "0" => &SECOND,
-        _ if controllers.split(',').any(|controller| controller == "memory") => &FIRST,
-        _ => return None,
-    };
-    Some((version, path))
+/// Returns the version of the hierarchy, or `None` if it has no memory controller.
+fn version_of(group: &Membership<'_>) -> Option<&'static Version> {
+    match group.controllers {
+        None => Some(&SECOND),
+        Some(_) => group.controllers().any(|name| name == "memory").then_some(&FIRST),
+    }
 }
 
 /// Returns a group and its ancestors up to the root, which is the empty path. Returns only the root

@@ -7,6 +7,8 @@ pub use huge::{HugePageSupply, huge_page_supply};
 
 use std::fs;
 
+use crate::proc;
+
 /// Available memory and its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -64,27 +66,12 @@ fn tightest(system_bytes: Option<u64>, group_bytes: Option<u64>) -> Option<Memor
 }
 
 fn system_bytes() -> Option<u64> {
-    available_of(&fs::read_to_string("/proc/meminfo").ok()?)
-}
-
-/// Returns the available bytes by the text of `/proc/meminfo`.
-fn available_of(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1 << 10)
+    proc::bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mem_available_is_parsed_as_kibibytes() {
-        let text = "MemTotal:        8127692 kB\nMemFree:  1 kB\nMemAvailable:    4063846 kB\n";
-        assert_eq!(available_of(text), Some(4_063_846 << 10));
-        assert_eq!(available_of("MemTotal:        8127692 kB\n"), None);
-        assert_eq!(available_of("MemAvailable:    18446744073709551615 kB\n"), None);
-    }
 
     #[test]
     fn memory_is_the_smaller_of_machine_and_group() {

@@ -11,6 +11,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
+use evermap_observe::proc;
 use rustix::fs::{self, Gid, Mode, Stat, Statx, StatxTimestamp, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
@@ -436,7 +437,5 @@ fn is_refusal(errno: Errno) -> bool {
 
 /// Reads the process's umask from `/proc`. The `umask` call would change it for all threads.
 pub(crate) fn umask() -> Option<u32> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
-    u32::from_str_radix(line.trim(), 8).ok()
+    u32::from_str_radix(proc::field(&proc::own_status()?, "Umask")?, 8).ok()
 }

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use evermap_observe::proc::{Mapping, mappings};
+
 /// Describes the mappings in `base..end` of this process for an error message.
 ///
 /// Reads `/proc/self/maps`, which takes milliseconds in a large process: for error paths only.
@@ -9,8 +11,8 @@ pub(super) fn what_lies_in(base: u64, end: u64) -> String {
     let Ok(maps) = fs::read_to_string("/proc/self/maps") else {
         return "an unknown mapping (/proc is not readable)".to_string();
     };
-    match maps.lines().filter_map(parse).find(|m| m.start < end && m.end > base) {
-        Some(m) => format!("{} at {:#x}..{:#x}", m.name, m.start, m.end),
+    match mappings(&maps).find(|m| m.start < end && m.end > base) {
+        Some(m) => format!("{} at {:#x}..{:#x}", name_of(&m), m.start, m.end),
         None => "nothing visible: the addresses are beyond what this system can map".to_string(),
     }
 }
@@ -26,8 +28,9 @@ pub(crate) struct NamedRange {
 
 /// Parses the text of `/proc/<id>/maps`, in order.
 pub(crate) fn parse_maps(text: &str) -> Vec<NamedRange> {
-    let ranges = text.lines().filter_map(parse);
-    ranges.map(|m| NamedRange { start: m.start, end: m.end, name: m.name.to_string() }).collect()
+    let named =
+        |m: Mapping<'_>| NamedRange { start: m.start, end: m.end, name: name_of(&m).to_string() };
+    mappings(text).map(named).collect()
 }
 
 /// One mapping of this process.
@@ -41,40 +44,22 @@ pub(super) struct MappedRange<'a> {
 }
 
 /// Parses the text of `/proc/self/maps`, in order.
-pub(super) fn parse_mapped(text: &str) -> Vec<MappedRange<'_>> {
-    let range = |line| {
-        let Line { start, end, readable, name } = parse(line)?;
-        Some(MappedRange { start, end, readable, name: if name == ANONYMOUS { "" } else { name } })
+pub(super) fn parse_mapped<'t>(text: &'t str) -> Vec<MappedRange<'t>> {
+    let range = |m: Mapping<'t>| MappedRange {
+        start: m.start,
+        end: m.end,
+        readable: m.has('r'),
+        name: m.name,
     };
-    text.lines().filter_map(range).collect()
-}
-
-struct Line<'a> {
-    start: u64,
-    end: u64,
-    readable: bool,
-    name: &'a str,
+    mappings(text).map(range).collect()
 }
 
 /// Name of mappings without one.
 const ANONYMOUS: &str = "anonymous memory";
 
-/// Parses one line: `start-end perms offset dev inode   name`.
-fn parse(line: &str) -> Option<Line<'_>> {
-    let (range, rest) = line.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    let readable = rest.starts_with('r');
-    let mut rest = rest;
-    for _ in 0..4 {
-        rest = rest.trim_start().split_once(' ').map_or("", |(_, rest)| rest);
-    }
-    let name = rest.trim();
-    Some(Line {
-        start: u64::from_str_radix(start, 16).ok()?,
-        end: u64::from_str_radix(end, 16).ok()?,
-        readable,
-        name: if name.is_empty() { ANONYMOUS } else { name },
-    })
+/// Returns the name of a mapping for messages.
+fn name_of<'t>(mapping: &Mapping<'t>) -> &'t str {
+    if mapping.name.is_empty() { ANONYMOUS } else { mapping.name }
 }
 
 #[cfg(test)]
@@ -82,11 +67,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_gives_range_and_name() {
-        let m = parse("7f00-7f10 r--p 00000000 fe:00 1053 /usr/lib/with space.so").unwrap();
-        assert_eq!((m.start, m.end, m.name), (0x7f00, 0x7f10, "/usr/lib/with space.so"));
-        let m = parse("10-20 rw-p 00000000 00:00 0 ").unwrap();
-        assert_eq!(m.name, "anonymous memory");
+    fn a_range_without_a_name_is_anonymous_memory() {
+        let text = "7f00-7f10 r--p 00000000 fe:00 1053 /usr/lib/with space.so\n10-20 rw-p 00000000 00:00 0 \n";
+        let ranges = parse_maps(text);
+        let ranges: Vec<_> = ranges.iter().map(|m| (m.start, m.end, &*m.name)).collect();
+        assert_eq!(
+            ranges,
+            [(0x7f00, 0x7f10, "/usr/lib/with space.so"), (0x10, 0x20, "anonymous memory")]
+        );
     }
 
     #[test]
