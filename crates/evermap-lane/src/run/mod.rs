@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 pub use files::view;
-pub use report::{Demotion, End, NotApplied, RunReport};
+pub use notes::{Demotion, NotApplied};
+pub use report::{End, RunReport};
 
 use rustix::process::{child_subreaper, set_child_subreaper};
 

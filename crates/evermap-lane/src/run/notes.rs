@@ -1,8 +1,33 @@
 //! Notes on a lane while it is prepared and while it lasts, for the report.
 
-use super::report::{Demotion, NotApplied};
+use serde::Serialize;
+
 use crate::guard::UndoneLane;
 use crate::{Applied, Result};
+
+/// Part of a lane that could not be applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct NotApplied {
+    /// Part that was wanted.
+    pub what: String,
+    /// Missing right or setting.
+    pub why: String,
+    /// Way to provide it.
+    pub remedy: String,
+}
+
+/// Thread that lost its priority because it did not sleep.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Demotion {
+    /// Thread number.
+    pub thread: u32,
+    /// Thread name.
+    pub name: String,
+    /// Processor time without sleep, in milliseconds.
+    pub ran_ms: f64,
+}
 
 /// Parts of the lane that were applied and that were not, and events.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::notes::Notes;
+use super::notes::{Demotion, NotApplied, Notes};
 use crate::Applied;
 use crate::sys::wait::ResourceUse;
 
@@ -30,30 +30,6 @@ impl End {
             (None, signal) => End::Killed(signal.unwrap_or_default()),
         }
     }
-}
-
-/// Part of a lane that could not be applied.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct NotApplied {
-    /// Part that was wanted.
-    pub what: String,
-    /// Missing right or setting.
-    pub why: String,
-    /// Way to provide it.
-    pub remedy: String,
-}
-
-/// Thread that lost its priority because it did not sleep.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Demotion {
-    /// Thread number.
-    pub thread: u32,
-    /// Thread name.
-    pub name: String,
-    /// Processor time without sleep, in milliseconds.
-    pub ran_ms: f64,
 }
 
 /// Report of a program that ran in a lane. Times and counts are the kernel's, for the program and
