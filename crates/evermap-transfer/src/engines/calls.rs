@@ -10,13 +10,14 @@ use super::{Refusal, Stop};
 use crate::end::Ends;
 use crate::error::Side;
 use crate::meter::Meter;
+use crate::span::Work;
 
 /// Most bytes moved by one `read`, `write`, `sendfile`, `splice` or `copy_file_range`.
 pub(crate) const CALL_BYTES_MAX: u64 = 0x7fff_f000;
 
 /// Bytes per call for calls that could move 2 GiB and react only to fatal signals. A cancelled
 /// transfer stops soon, and the overhead is negligible. A multiple of any file system's block size.
-pub(super) const CANCELLABLE_BYTES_MAX: u64 = 64 << 20;
+const CANCELLABLE_BYTES_MAX: u64 = 64 << 20;
 const _: () = assert!(CANCELLABLE_BYTES_MAX <= CALL_BYTES_MAX);
 
 /// Timeout of a wait, after which cancellation is checked.
@@ -70,12 +71,7 @@ pub(super) fn refusal_or_failure(
 
 /// Like [`refusal_or_failure`], for a call that both reads and writes. The failure is the source's
 /// if `pread` at `offset` fails too.
-pub(super) fn refusal_or_failure_of_either(
-    call: &str,
-    ends: &Ends<'_>,
-    offset: u64,
-    errno: Errno,
-) -> Stop {
+fn refusal_or_failure_of_either(call: &str, ends: &Ends<'_>, offset: u64, errno: Errno) -> Stop {
     let stop = refusal_or_failure(call, Side::Target, "write", errno);
     match (&stop, rustix::io::pread(ends.source.fd(), &mut [0u8], offset)) {
         (Stop::Failed { .. }, Err(errno)) if errno != Errno::INTR => {
@@ -104,7 +100,7 @@ pub(super) fn has_ended(ends: &Ends<'_>, offset: u64, meter: &Meter) -> Result<b
 /// Handles a call that moved nothing: removes the work after a confirmed end, or returns the error.
 pub(super) fn ended(
     ends: &Ends<'_>,
-    work: &mut crate::span::Work,
+    work: &mut Work,
     call: &str,
     offset: u64,
     meter: &Meter,
@@ -121,4 +117,31 @@ pub(super) fn ended(
             Ok(())
         }
     }
+}
+
+/// Moves up to `bytes_max` by a system call that both reads and writes. `call` makes it once, from
+/// an offset in both ends, and returns the bytes that it moved.
+pub(super) fn move_by_call(
+    name: &str,
+    (ends, work, meter): (&Ends<'_>, &mut Work, &Meter),
+    bytes_max: u64,
+    waits_for: &[(BorrowedFd<'_>, PollFlags)],
+    call: impl Fn(u64, usize) -> Result<usize, Errno>,
+) -> Result<(), Stop> {
+    let mut left = bytes_max;
+    while left > 0 {
+        let Some(span) = work.first() else { break };
+        let wanted = span.bytes().min(left).min(CANCELLABLE_BYTES_MAX) as usize;
+        let moved = retry(meter, waits_for, || meter.draining(|| call(span.begin, wanted)))?;
+        let moved = moved
+            .map_err(|errno| refusal_or_failure_of_either(name, ends, span.begin, errno))?
+            as u64;
+        if moved == 0 {
+            return ended(ends, work, name, span.begin, meter);
+        }
+        work.arrived(moved);
+        meter.arrived(moved);
+        left -= moved;
+    }
+    Ok(())
 }

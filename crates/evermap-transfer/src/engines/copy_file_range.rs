@@ -6,7 +6,7 @@
 
 use rustix::fs::copy_file_range;
 
-use super::calls::{CANCELLABLE_BYTES_MAX, ended, refusal_or_failure_of_either, retry};
+use super::calls::move_by_call;
 use super::{Engine, EngineKind, Refusal, Stop};
 use crate::end::{Ends, Kind};
 use crate::meter::Meter;
@@ -41,31 +41,10 @@ impl Engine for CopyFileRange {
         meter: &Meter,
         bytes_max: u64,
     ) -> Result<(), Stop> {
-        let mut left = bytes_max;
-        while left > 0 {
-            let Some(span) = work.first() else { break };
-            let wanted = span.bytes().min(left).min(CANCELLABLE_BYTES_MAX) as usize;
-            let copied = retry(meter, &[], || {
-                let (mut from, mut to) = (span.begin, span.begin);
-                let (source, target) = (ends.source.fd(), ends.target.fd());
-                meter.draining(|| {
-                    copy_file_range(source, Some(&mut from), target, Some(&mut to), wanted)
-                })
-            })?;
-            let copied = copied.map_err(|errno| {
-                refusal_or_failure_of_either("copy_file_range", ends, span.begin, errno)
-            })? as u64;
-            if copied == 0 {
-                return ended(ends, work, "copy_file_range", span.begin, meter);
-            }
-            work.arrived(copied);
-            meter.arrived(copied);
-            left = left.saturating_sub(copied);
-        }
-        Ok(())
-    }
-
-    fn drain(&mut self, _ends: &Ends<'_>, _work: &mut Work, _meter: &Meter) -> Result<(), Stop> {
-        Ok(())
+        let (source, target) = (ends.source.fd(), ends.target.fd());
+        move_by_call("copy_file_range", (ends, work, meter), bytes_max, &[], |at, bytes| {
+            let (mut from, mut to) = (at, at);
+            copy_file_range(source, Some(&mut from), target, Some(&mut to), bytes)
+        })
     }
 }

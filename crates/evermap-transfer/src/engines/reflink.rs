@@ -123,8 +123,4 @@ impl Engine for Reflink {
         }
         Ok(())
     }
-
-    fn drain(&mut self, _ends: &Ends<'_>, _work: &mut Work, _meter: &Meter) -> Result<(), Stop> {
-        Ok(())
-    }
 }

@@ -73,8 +73,4 @@ impl Engine for MmapDirect {
         }
         Ok(())
     }
-
-    fn drain(&mut self, _ends: &Ends<'_>, _work: &mut Work, _meter: &Meter) -> Result<(), Stop> {
-        Ok(())
-    }
 }

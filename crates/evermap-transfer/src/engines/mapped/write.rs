@@ -53,8 +53,4 @@ impl Engine for MmapWrite {
         }
         Ok(())
     }
-
-    fn drain(&mut self, _ends: &Ends<'_>, _work: &mut Work, _meter: &Meter) -> Result<(), Stop> {
-        Ok(())
-    }
 }
