@@ -1,12 +1,13 @@
 //! Parsing HTML.
 //!
-//! html5ever drives the sink in `sink`, which builds the tables directly, without a tree of
+//! html5ever drives the sink in `sink`. The `builder` builds the tables directly, without a tree of
 //! pointers. For any input the result is the document that the HTML standard defines. The only
 //! errors are sizes beyond the format's limits, and pages whose repair would take more than linear
 //! time: see `budget`.
 
 mod atoms;
 mod budget;
+mod builder;
 mod driver;
 mod sink;
 mod tag_scan;

@@ -181,7 +181,9 @@ impl Copy {
         links: &Arc<SharedLinks>,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<Report, Failure> {
-        let is_tree = source.is_dir() && !(self.no_dereference && source.is_symlink());
+        let metadata = std::fs::metadata(source);
+        let is_directory = metadata.as_ref().is_ok_and(std::fs::Metadata::is_dir);
+        let is_tree = is_directory && !(self.no_dereference && source.is_symlink());
         if is_tree && std::fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
             return Err(Failure::TargetNotDirectory { from: source.into(), to: path.into() });
         }
@@ -210,7 +212,7 @@ impl Copy {
             copy = copy.engine(engine);
         }
         // The size of a tree is unknown before it is copied.
-        let size_bytes = match std::fs::metadata(source) {
+        let size_bytes = match metadata {
             Ok(metadata) if metadata.is_file() => metadata.len(),
             _ => u64::MAX,
         };
