@@ -44,6 +44,17 @@ pub(crate) struct Exclusion {
     directory: PathBuf,
 }
 
+/// Outcome of an attempt to keep the kernel's unbound work off a core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The work is done on other cores now.
+    Excluded,
+    /// The core did no such work before.
+    NotNeeded,
+    /// The work stays.
+    Refused(NotExcluded),
+}
+
 /// Reason why the exclusion was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotExcluded {

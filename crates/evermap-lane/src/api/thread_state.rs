@@ -20,7 +20,7 @@ use crate::reads::HelperPlacement;
 use crate::report::Demotion;
 use crate::sys::scheduler::{self, Scheduling, Thread};
 use crate::sys::stack;
-use crate::workqueues::{self, Exclusion, NotExcluded};
+use crate::workqueues::{self, Exclusion, NotExcluded, Outcome};
 use crate::{Applied, Error, Note, Period, Policy, Result};
 
 /// Former and present state of the thread. Dropping it restores the former one.
@@ -153,9 +153,14 @@ impl ThreadState {
     ) -> Result<()> {
         let Some(claim) = self.claim.take() else { return Ok(()) };
         let planned = Exclusion::plan(&roots.sys.join(workqueues::DIRECTORY), claim.core());
-        if !matches!(planned, Ok(Some(_))) {
+        let not_planned = match planned {
+            Ok(Some(_)) => None,
+            Ok(None) => Some(Outcome::NotNeeded),
+            Err(not_excluded) => Some(Outcome::Refused(not_excluded)),
+        };
+        if let Some(outcome) = not_planned {
             self.claim = Some(claim);
-            self.report_workqueues(planned.map(|_| false));
+            self.report_workqueues(outcome);
             return Ok(());
         }
         let (mut changes, _) = begin(state, claim)?;
@@ -164,17 +169,16 @@ impl ThreadState {
             self.claim = changes.into_claim();
             return Ok(());
         }
-        let is_excluded = changes.exclude_workqueues(roots)?;
-        self.report_workqueues(is_excluded);
+        self.report_workqueues(changes.exclude_workqueues(roots)?);
         self.changes = Some(changes);
         Ok(())
     }
 
-    fn report_workqueues(&mut self, is_excluded: std::result::Result<bool, NotExcluded>) {
-        match is_excluded {
-            Ok(true) => self.applied.push(Applied::Workqueues),
-            Ok(false) => {}
-            Err(NotExcluded { why, remedy }) => {
+    fn report_workqueues(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Excluded => self.applied.push(Applied::Workqueues),
+            Outcome::NotNeeded => {}
+            Outcome::Refused(NotExcluded { why, remedy }) => {
                 self.note_not_applied(workqueues::LABEL, format!("{why}; {remedy}"))
             }
         }
@@ -193,8 +197,7 @@ impl ThreadState {
         let (mut changes, before) = begin(&state, claim)?;
         changes.guard(None, max_time(policy))?;
         if policy.wants_workqueues_away() {
-            let is_excluded = changes.exclude_workqueues(&machine.roots)?;
-            self.report_workqueues(is_excluded);
+            self.report_workqueues(changes.exclude_workqueues(&machine.roots)?);
         }
         // Before the thread enters a cpuset in which affinities cannot be widened.
         self.save_affinity(core)?;

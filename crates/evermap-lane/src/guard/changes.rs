@@ -14,7 +14,7 @@ use crate::hold::Hold;
 use crate::hold::tree::RealTree;
 use crate::machine::{Groups, Roots};
 use crate::process::Process;
-use crate::workqueues::{self, Exclusion, NotExcluded};
+use crate::workqueues::{self, Exclusion};
 use crate::{Error, Result};
 
 /// Global changes of one lane.
@@ -97,29 +97,26 @@ impl Changes {
         made
     }
 
-    /// Keeps the kernel's unbound work off the core. Returns whether that makes a difference, or
-    /// the reason why it is not possible.
+    /// Keeps the kernel's unbound work off the core.
     ///
     /// # Errors
     /// Errors of the journal.
-    pub(crate) fn exclude_workqueues(
-        &mut self,
-        roots: &Roots,
-    ) -> Result<Result<bool, NotExcluded>> {
-        let Some(core) = self.core() else { return Ok(Ok(false)) };
+    pub(crate) fn exclude_workqueues(&mut self, roots: &Roots) -> Result<workqueues::Outcome> {
+        use workqueues::Outcome;
+        let Some(core) = self.core() else { return Ok(Outcome::NotNeeded) };
         let exclusion = match Exclusion::plan(&roots.sys.join(workqueues::DIRECTORY), core) {
             Ok(Some(exclusion)) => exclusion,
-            Ok(None) => return Ok(Ok(false)),
-            Err(not_excluded) => return Ok(Err(not_excluded)),
+            Ok(None) => return Ok(Outcome::NotNeeded),
+            Err(not_excluded) => return Ok(Outcome::Refused(not_excluded)),
         };
         self.journal.record.workqueues = Some(exclusion.clone());
         self.journal.write()?;
-        let made = exclusion.make();
-        if made.is_err() {
+        if let Err(not_excluded) = exclusion.make() {
             self.journal.record.workqueues = None;
             self.journal.write()?;
+            return Ok(Outcome::Refused(not_excluded));
         }
-        Ok(made.map(|()| true))
+        Ok(Outcome::Excluded)
     }
 
     /// Hold of the core, if there is one.

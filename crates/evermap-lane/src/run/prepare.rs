@@ -14,7 +14,7 @@ use crate::guard::{Claim, StateDirectory, undo};
 use crate::machine::Machine;
 use crate::policy::Core;
 use crate::sys::scheduler::Scheduling;
-use crate::workqueues::{self, NotExcluded};
+use crate::workqueues::{self, NotExcluded, Outcome};
 use crate::{Applied, Error, Policy, Result, Scheduler, Share};
 
 /// Time that a real-time thread of a program without a period may run without sleeping.
@@ -99,9 +99,9 @@ pub(super) fn exclude_workqueues(
     notes: &mut Notes,
 ) -> Result<()> {
     match changes.exclude_workqueues(&options.roots)? {
-        Ok(true) => notes.applied.push(Applied::Workqueues),
-        Ok(false) => {}
-        Err(NotExcluded { why, remedy }) => {
+        Outcome::Excluded => notes.applied.push(Applied::Workqueues),
+        Outcome::NotNeeded => {}
+        Outcome::Refused(NotExcluded { why, remedy }) => {
             notes.not_applied.push(NotApplied { what: workqueues::LABEL.into(), why, remedy })
         }
     }

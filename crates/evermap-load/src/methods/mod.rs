@@ -11,6 +11,9 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::job::Job;
+use crate::region::Region;
+use crate::sys::advice::{SafeAdvice, forget};
+use crate::sys::userfault::Userfault;
 
 /// Reason why a method did not create an image.
 #[derive(Debug)]
@@ -61,4 +64,32 @@ pub(crate) fn errno_of(error: &Error) -> Errno {
         }
         _ => Errno::STALE,
     }
+}
+
+/// Makes the pages of a region missing, so that accesses to them wait for `userfault`. Children do
+/// not get the region.
+///
+/// # Safety
+///
+/// The region is anonymous, has no other user yet, and lives as long as `userfault`.
+unsafe fn serve_missing_pages(
+    job: &Job,
+    region: &Region,
+    userfault: &Userfault,
+) -> Result<(), Stop> {
+    let (address, bytes) = (region.address() as usize, region.bytes());
+    if bytes == 0 {
+        return Ok(());
+    }
+    // In a process that locks future memory (`mlockall`), these pages exist already, as zeros.
+    // SAFETY: the caller guarantees that the region has no other user.
+    if unsafe { forget(address, bytes) }.is_err() {
+        return Err(Stop::Refused("all memory of this process is locked (mlockall)".into()));
+    }
+    region
+        .advise(0, bytes, SafeAdvice::DontFork)
+        .map_err(|errno| job.source.failed("keep from children the memory for", errno))?;
+    // SAFETY: the caller guarantees that the region is unused and lives long enough.
+    unsafe { userfault.register(address, bytes) }
+        .map_err(|errno| Stop::Refused(format!("userfaultfd cannot serve its memory: {errno}")))
 }

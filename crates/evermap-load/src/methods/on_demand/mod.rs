@@ -30,13 +30,12 @@ use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
 use self::turns::Turn;
-use super::Stop;
 use super::fork::{self, Forked};
+use super::{Stop, serve_missing_pages};
 use crate::error::{Change, Error, Result};
 use crate::job::Job;
 use crate::plan::{ForkPolicy, Order};
 use crate::region::Region;
-use crate::sys::advice::{SafeAdvice, forget};
 use crate::sys::userfault::{Scope, Userfault};
 use crate::windows::{State, Windows};
 
@@ -130,19 +129,8 @@ impl OnDemand {
             .map_err(|errno| job.source.failed("get memory for", errno))?;
         // Its huge pages come from the staging area.
         region.merge_advice();
-        let (address, bytes) = (region.address() as usize, region.bytes());
-        // In a process that locks future memory (`mlockall`), these pages exist already, as zeros.
-        // SAFETY: no other user of the region exists yet.
-        if unsafe { forget(address, bytes) }.is_err() {
-            return Err(Stop::Refused("all memory of this process is locked (mlockall)".into()));
-        }
-        region
-            .advise(0, bytes, SafeAdvice::DontFork)
-            .map_err(|errno| job.source.failed("keep from children the memory for", errno))?;
-        // SAFETY: the region is anonymous and unused, and lives as long as the userfaultfd.
-        unsafe { userfault.register(address, bytes) }.map_err(|errno| {
-            Stop::Refused(format!("userfaultfd cannot serve its memory: {errno}"))
-        })?;
+        // SAFETY: no other user of the region exists yet, and it lives as long as the userfaultfd.
+        unsafe { serve_missing_pages(job, &region, &userfault) }?;
         let shared = Arc::new(Shared {
             windows: Windows::new(job.part.windows()),
             region,

@@ -16,14 +16,13 @@ use evermap_observe::{Moment, Usage};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
-use super::Stop;
 use super::fork::{self, Forked};
+use super::{Stop, serve_missing_pages};
 use crate::error::Result;
 use crate::job::Job;
 use crate::plan::ForkPolicy;
 use crate::recording::{Recording, Touch, WINDOW_BYTES};
 use crate::region::Region;
-use crate::sys::advice::{SafeAdvice, forget};
 use crate::sys::pages::written_bytes;
 use crate::sys::userfault::{Scope, Userfault};
 
@@ -82,21 +81,8 @@ impl Recorded {
         let windows = job.part.memory_bytes().div_ceil(WINDOW_BYTES);
         let region = Region::private(windows * WINDOW_BYTES)
             .map_err(|errno| job.source.failed("get memory for", errno))?;
-        let (address, bytes) = (region.address() as usize, region.bytes());
-        if bytes > 0 {
-            // SAFETY: no other user of the region exists yet.
-            if unsafe { forget(address, bytes) }.is_err() {
-                let why = "all memory of this process is locked (mlockall)";
-                return Err(Stop::Refused(why.into()));
-            }
-            region
-                .advise(0, bytes, SafeAdvice::DontFork)
-                .map_err(|errno| job.source.failed("keep from children the memory for", errno))?;
-            // SAFETY: the region is anonymous and unused, and lives as long as the userfaultfd.
-            unsafe { userfault.register(address, bytes) }.map_err(|errno| {
-                Stop::Refused(format!("userfaultfd cannot serve its memory: {errno}"))
-            })?;
-        }
+        // SAFETY: no other user of the region exists yet, and it lives as long as the userfaultfd.
+        unsafe { serve_missing_pages(job, &region, &userfault) }?;
         let shared = Arc::new(Shared {
             region,
             job: job.clone(),
