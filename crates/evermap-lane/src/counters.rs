@@ -6,7 +6,7 @@ use evermap_observe::proc::field;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::machine::Roots;
-use crate::process::text;
+use crate::process::{Stat, text};
 
 /// Time that a thread ran, and time that it waited in the run queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,13 +74,13 @@ impl Counters {
     pub(crate) fn now(core: Option<u32>) -> Self {
         let own = |name: &str| text(&format!("/proc/thread-self/{name}"));
         let (status, stat) = (own("status").unwrap_or_default(), own("stat").unwrap_or_default());
-        let faults = faults(&stat).unwrap_or_default();
+        let stat = Stat::parse(&stat);
         let time = clock_gettime(ClockId::ThreadCPUTime);
         Self {
             processor_ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
             run_queue_ns: own("schedstat").and_then(|text| Some(RunTimes::parse(&text)?.wait_ns)),
-            minor_faults: faults.0,
-            major_faults: faults.1,
+            minor_faults: stat.as_ref().map_or(0, |stat| stat.minor_faults),
+            major_faults: stat.map_or(0, |stat| stat.major_faults),
             voluntary_switches: status_field(&status, "voluntary_ctxt_switches").unwrap_or(0),
             involuntary_switches: status_field(&status, "nonvoluntary_ctxt_switches").unwrap_or(0),
             core: core.map(|core| CoreCounters::now(&Roots::default(), core)).unwrap_or_default(),
@@ -111,13 +111,6 @@ pub(crate) fn voluntary_switches(pid: u32, thread: u32) -> Option<u64> {
 
 fn status_field(status: &str, name: &str) -> Option<u64> {
     field(status, name)?.parse().ok()
-}
-
-/// Minor and major faults: fields 10 and 12, counted after the name, which may contain any bytes.
-fn faults(stat: &str) -> Option<(u64, u64)> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_ascii_whitespace().skip(7);
-    Some((fields.next()?.parse().ok()?, fields.nth(1)?.parse().ok()?))
 }
 
 /// Interrupts that a core has served since boot, including its own timer's. Returns `None` if they
@@ -161,8 +154,6 @@ mod tests {
     fn kernel_lines_are_parsed() {
         assert_eq!(RunTimes::parse("123 456 7\n"), Some(RunTimes { run_ns: 123, wait_ns: 456 }));
         assert_eq!(RunTimes::parse(""), None);
-        let stat = "7 (a ) b) S 1 2 3 4 5 6 11 12 13 14 15";
-        assert_eq!(faults(stat), Some((11, 13)));
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n";
         assert_eq!(status_field(status, "voluntary_ctxt_switches"), Some(5));
         assert_eq!(status_field(status, "nonvoluntary_ctxt_switches"), Some(6));

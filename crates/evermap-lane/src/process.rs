@@ -72,6 +72,8 @@ pub(crate) struct Stat {
     /// Threads of the process, including an ended first thread while others run.
     threads: u64,
     pub(crate) start_ticks: u64,
+    /// Scheduling policy.
+    pub(crate) policy: u64,
 }
 
 impl Stat {
@@ -87,7 +89,7 @@ impl Stat {
 
     /// Parses a line. The name may contain blanks and parentheses, so the other fields are taken
     /// after the last parenthesis.
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (before, after) = text.rsplit_once(") ")?;
         let (_, name) = before.split_once('(')?;
         let fields: Vec<&str> = after.split_ascii_whitespace().collect();
@@ -102,6 +104,7 @@ impl Stat {
             processor_ticks: number(11)?.saturating_add(number(12)?),
             threads: number(17)?,
             start_ticks: number(19)?,
+            policy: number(38)?,
         })
     }
 

@@ -7,14 +7,14 @@
 use std::fs;
 use std::path::Path;
 
+use evermap_observe::proc::field;
 use serde::Serialize;
 
 use super::{CpuList, Roots};
+use crate::process::Stat;
 
 /// Maximum number of threads examined. The core is then chosen with the information so far.
 const THREADS_MAX: usize = 16_384;
-/// Flag of kernel threads in the ninth field of `stat`.
-const PF_KTHREAD: u64 = 0x0020_0000;
 /// `SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`.
 const REAL_TIME: [u64; 3] = [1, 2, 6];
 
@@ -36,7 +36,7 @@ pub(super) fn read_in(roots: &Roots) -> Vec<BoundThread> {
     let mut left = THREADS_MAX;
     for process in numbers(&roots.proc) {
         let directory = roots.proc.join(process.to_string());
-        if stat(&directory).is_none_or(|stat| stat.is_kernel) {
+        if stat(&directory).is_none_or(|stat| stat.is_kernel_thread()) {
             continue;
         }
         for thread in numbers(&directory.join("task")) {
@@ -51,28 +51,13 @@ pub(super) fn read_in(roots: &Roots) -> Vec<BoundThread> {
 fn of_thread(directory: &Path, process: u32) -> Option<BoundThread> {
     let stat = stat(directory).filter(|stat| REAL_TIME.contains(&stat.policy))?;
     let status = super::roots::text(&directory.join("status")).ok()?;
-    let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    let cores: CpuList = cores.parse().ok()?;
+    let cores: CpuList = field(&status, "Cpus_allowed_list")?.parse().ok()?;
     let core = cores.iter().next().filter(|_| cores.len() == 1)?;
     Some(BoundThread { core, process, name: stat.name })
 }
 
-struct Stat {
-    name: String,
-    is_kernel: bool,
-    policy: u64,
-}
-
-/// Parses `42 (a name) S 1 ...`. The last parenthesis ends the name, which may contain any bytes.
 fn stat(directory: &Path) -> Option<Stat> {
-    let text = super::roots::text(&directory.join("stat")).ok()?;
-    let (before, after) = text.rsplit_once(')')?;
-    let (_, name) = before.split_once('(')?;
-    // The first field after the name is field 3.
-    let field = |number: usize| -> Option<u64> {
-        after.split_ascii_whitespace().nth(number - 3)?.parse().ok()
-    };
-    Some(Stat { name: name.to_owned(), is_kernel: field(9)? & PF_KTHREAD != 0, policy: field(41)? })
+    Stat::parse(&super::roots::text(&directory.join("stat")).ok()?)
 }
 
 /// Entries of a directory whose names are numbers.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use evermap_observe::proc::field;
 use serde::Serialize;
 
 use super::{CpuList, Roots};
@@ -50,7 +51,7 @@ impl Cpus {
 /// Cores that this thread may use, from `/proc`, or from the system call without `/proc`.
 fn allowed(roots: &Roots) -> Option<CpuList> {
     if let Ok(status) = roots.own_text("status")
-        && let Some(list) = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        && let Some(list) = field(&status, "Cpus_allowed_list")
     {
         return list.parse().ok();
     }

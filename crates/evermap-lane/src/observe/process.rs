@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use evermap_observe::proc::{bytes_of, field};
+
 use crate::machine::roots::text;
 use crate::process::{Process, Stat};
 use crate::refusal::Unobservable;
@@ -25,9 +27,10 @@ impl Identity {
         let Some(stat) = Stat::of(process) else {
             return Err(Error::NoProcess { process });
         };
-        let group = status_of(process, "Tgid:").unwrap_or(u64::from(process));
-        if group != u64::from(process) {
-            return refused(Unobservable::ThreadOf { process: u32::try_from(group).unwrap_or(0) });
+        let status = status(process).unwrap_or_default();
+        let group = field(&status, "Tgid").and_then(|group| group.parse().ok());
+        if let Some(group) = group.filter(|group| *group != process) {
+            return refused(Unobservable::ThreadOf { process: group });
         }
         if stat.is_kernel_thread() {
             return refused(Unobservable::KernelThread);
@@ -68,14 +71,11 @@ pub(super) fn directory_of_thread(process: u32, thread: u32) -> PathBuf {
 
 /// Returns the bytes of locked memory.
 pub(super) fn locked_bytes(process: u32) -> Option<u64> {
-    status_of(process, "VmLck:")?.checked_mul(1 << 10)
+    bytes_of(&status(process)?, "VmLck")
 }
 
-/// Returns the first number after this word in the status.
-fn status_of(process: u32, word: &str) -> Option<u64> {
-    let status = text(&directory(process).join("status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(word))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
+fn status(process: u32) -> Option<String> {
+    text(&directory(process).join("status")).ok()
 }
 
 /// Bytes read by a process.
@@ -87,10 +87,8 @@ pub(super) struct Io {
 
 pub(super) fn io(process: u32) -> Option<Io> {
     let text = text(&directory(process).join("io")).ok()?;
-    let of = |word: &str| -> Option<u64> {
-        text.lines().find_map(|line| line.strip_prefix(word))?.trim().parse().ok()
-    };
-    Some(Io { read_bytes: of("rchar:")?, from_disks_bytes: of("read_bytes:")? })
+    let of = |name: &str| -> Option<u64> { field(&text, name)?.parse().ok() };
+    Some(Io { read_bytes: of("rchar")?, from_disks_bytes: of("read_bytes")? })
 }
 
 /// Counters of a thread since its start.

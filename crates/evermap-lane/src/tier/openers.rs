@@ -8,6 +8,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use evermap_observe::proc::{field, mappings};
 use rustix::fs::{makedev, stat};
 use serde::Serialize;
 
@@ -70,9 +71,11 @@ impl Openers {
             }
         }
         let maps = fs::read_to_string(directory.join("maps")).unwrap_or_default();
-        for (file, writes) in maps.lines().filter_map(parse_maps_line) {
+        for mapping in mappings(&maps) {
+            let file = (makedev(mapping.device.0, mapping.device.1), mapping.inode);
             if self.by_file.contains_key(&file) {
-                *found.entry(file).or_default() |= writes;
+                // Writes reach the file.
+                *found.entry(file).or_default() |= mapping.has('w') && mapping.has('s');
             }
         }
         if found.is_empty() {
@@ -105,36 +108,13 @@ pub(super) fn opened_by(by: &[Opener]) -> String {
 /// Returns true if a descriptor is open for writing. The flags are octal.
 fn may_write(info: &Path) -> bool {
     let text = fs::read_to_string(info).unwrap_or_default();
-    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
-    let flags = flags.and_then(|flags| u64::from_str_radix(flags.trim(), 8).ok());
+    let flags = field(&text, "flags").and_then(|flags| u64::from_str_radix(flags, 8).ok());
     flags.is_some_and(|flags| flags & 0b11 != 0)
-}
-
-/// Parses a line of `maps`. Returns the device and inode, and true if writes to the mapping reach
-/// the file.
-fn parse_maps_line(line: &str) -> Option<((u64, u64), bool)> {
-    let mut fields = line.split_ascii_whitespace();
-    let (_, rights, _) = (fields.next()?, fields.next()?, fields.next()?);
-    let (major, minor) = fields.next()?.split_once(':')?;
-    let device =
-        makedev(u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
-    let inode = fields.next()?.parse().ok().filter(|inode| *inode != 0)?;
-    Some(((device, inode), rights.contains('w') && rights.contains('s')))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_of_maps_gives_file_and_access() {
-        let line = "7f00-7f01 rw-s 00001000 fe:00 1234                     /a file";
-        assert_eq!(parse_maps_line(line), Some(((makedev(0xfe, 0), 1234), true)));
-        let line = "7f00-7f01 rw-p 00000000 fe:00 1234 /a file";
-        assert_eq!(parse_maps_line(line), Some(((makedev(0xfe, 0), 1234), false)));
-        assert_eq!(parse_maps_line("7f00-7f01 rw-p 00000000 00:00 0 [heap]"), None);
-        assert_eq!(parse_maps_line("nonsense"), None);
-    }
 
     #[test]
     fn a_process_with_an_open_file_is_reported_with_its_access() {

@@ -11,6 +11,8 @@ pub struct Mapping<'t> {
     pub end: u64,
     /// Rights and sharing: `rw-p`.
     pub rights: &'t str,
+    /// Major and minor number of the file's device, or 0.
+    pub device: (u32, u32),
     /// Inode of the file, or 0.
     pub inode: u64,
     /// Path of the file as the kernel writes it, or a name in brackets, or nothing.
@@ -31,9 +33,11 @@ impl<'t> Mapping<'t> {
             rest = after;
             (!word.is_empty()).then_some(word)
         };
-        let (rights, _offset, _device, inode) = (word()?, word()?, word()?, word()?);
-        let inode = inode.parse().ok()?;
-        (start <= end).then_some(Mapping { start, end, rights, inode, name: rest.trim_start() })
+        let (rights, _offset, device, inode) = (word()?, word()?, word()?, word()?);
+        let (major, minor) = device.split_once(':')?;
+        let device = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
+        let (inode, name) = (inode.parse().ok()?, rest.trim_start());
+        (start <= end).then_some(Mapping { start, end, rights, device, inode, name })
     }
 
     /// Returns true for a right (`r`, `w`, `x`) or the sharing (`s`, `p`).
@@ -70,7 +74,8 @@ mod tests {
             "7f0000000000-7f0000002000 rw-s 00001000 fe:00 1234                       /a b/c\\012d";
         let mapping = Mapping::parse(line).unwrap();
         assert_eq!((mapping.start, mapping.end), (0x7f00_0000_0000, 0x7f00_0000_2000));
-        assert_eq!((mapping.inode, mapping.path()), (1_234, "/a b/c\nd".into()));
+        assert_eq!((mapping.device, mapping.inode), ((0xfe, 0), 1_234));
+        assert_eq!(mapping.path(), PathBuf::from("/a b/c\nd"));
         assert!(mapping.has('w') && mapping.has('s') && !mapping.has('x'));
     }
 

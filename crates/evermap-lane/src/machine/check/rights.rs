@@ -1,6 +1,7 @@
 //! Rights of this process, as far as the kernel reports them: capabilities, limits, filters,
 //! namespaces.
 
+use evermap_observe::proc::field;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -28,14 +29,13 @@ impl Rights {
     pub(super) fn detect(machine: &Machine) -> Self {
         let own = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
         let status = machine.roots.own_text("status").unwrap_or_default();
-        let filter = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
         let users = machine.roots.own_text("uid_map").unwrap_or_default();
         Rights {
             may_schedule: own.contains(CapabilitySet::SYS_NICE),
             may_lock: own.contains(CapabilitySet::IPC_LOCK),
             priority_max: getrlimit(Resource::Rtprio).current.unwrap_or(99),
             locked_bytes_max: getrlimit(Resource::Memlock).current,
-            is_filtered: filter.is_some_and(|mode| mode.trim() == "2"),
+            is_filtered: field(&status, "Seccomp") == Some("2"),
             is_in_user_namespace: is_nested(&users),
         }
     }
