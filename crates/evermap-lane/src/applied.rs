@@ -52,7 +52,7 @@ pub enum Applied {
     Deadline {
         /// Processor time in each period, in microseconds.
         runtime_us: u64,
-        /// Time from the beginning of a period in which it is granted, in microseconds.
+        /// Deadline after the beginning of a period, in microseconds.
         deadline_us: u64,
         /// Length of a period, in microseconds.
         period_us: u64,

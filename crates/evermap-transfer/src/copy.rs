@@ -358,7 +358,7 @@ enum Resolved {
     Stream(OwnedFd),
 }
 
-/// What has the target's name before the copy.
+/// Object that has the name of the target before the copy.
 enum Holder {
     None,
     /// A symbolic link to nothing.
