@@ -16,8 +16,8 @@ use crate::end::{End, statx_of};
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::file::{
-    self, Destination, Options, Preserve, SharedLinks, c_name, copy_symlink, lock_unfinished,
-    with_temporary_name,
+    self, Destination, Options, Preserve, SharedLinks, c_name, copy_symlink, file_name,
+    lock_unfinished, parent_of, with_temporary_name,
 };
 use crate::meter::Meter;
 use crate::policy::{Durability, Reflink};
@@ -212,7 +212,7 @@ impl Copy {
         }
         let source = End::with_stat(file.as_fd(), &self.source, stat)?;
         match self.resolve(&source)? {
-            Resolved::Name { directory, path } => self.run_file(source, &directory, &path),
+            Resolved::Name(path) => self.run_file(source, &path),
             Resolved::Stream(target) => {
                 file::write_into(source, target.as_fd(), &self.target, &self.options, &self.meter)
             }
@@ -236,7 +236,10 @@ impl Copy {
             holder = Holder::of(&path)?;
         }
         let (stat, is_link) = match holder {
-            Holder::None => return resolve_free_name(path),
+            Holder::None if ends_with(&path, b"/") => {
+                return Err(Error::io("find the directory", path)(Errno::NOENT));
+            }
+            Holder::None => return Ok(Resolved::Name(path)),
             Holder::DanglingLink => {
                 return Err(Error::Usage(format!(
                     "{} is a symbolic link to nothing: remove it, or name the file it should point to",
@@ -251,9 +254,10 @@ impl Copy {
         match fs::FileType::from_raw_mode(stat.st_mode) {
             // The link's file is replaced, not the link.
             fs::FileType::RegularFile if is_link => {
-                name_in(std::fs::canonicalize(&path).map_err(Error::io("follow", &path))?)
+                let path = std::fs::canonicalize(&path).map_err(Error::io("follow", &path))?;
+                Ok(Resolved::Name(path))
             }
-            fs::FileType::RegularFile => name_in(path),
+            fs::FileType::RegularFile => Ok(Resolved::Name(path)),
             fs::FileType::Directory => Err(Error::io("replace the directory", path)(Errno::ISDIR)),
             _ => {
                 let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -264,8 +268,8 @@ impl Copy {
         }
     }
 
-    fn run_file(&self, source: End<'_>, directory: &Path, path: &Path) -> Result<Report> {
-        let name = file_name(path)?;
+    fn run_file(&self, source: End<'_>, path: &Path) -> Result<Report> {
+        let (name, directory) = (file_name(path)?, parent_of(path));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = fs::open(directory, flags, Mode::empty())
             .map_err(Error::io("open the directory", directory))?;
@@ -352,8 +356,8 @@ impl Progress {
 
 /// Resolved target of a copy.
 enum Resolved {
-    /// A name in a directory, either free or held by a regular file.
-    Name { directory: PathBuf, path: PathBuf },
+    /// A name that is free or that a regular file has.
+    Name(PathBuf),
     /// An object to write into, such as a FIFO or a device.
     Stream(OwnedFd),
 }
@@ -429,28 +433,6 @@ fn ends_with(path: &Path, ending: &[u8]) -> bool {
 fn open_source(path: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
     fs::open(path, flags, Mode::empty()).map_err(Error::io("open", path))
-}
-
-/// Resolves a path that no object has.
-fn resolve_free_name(path: PathBuf) -> Result<Resolved> {
-    if ends_with(&path, b"/") {
-        return Err(Error::io("find the directory", path)(Errno::NOENT));
-    }
-    name_in(path)
-}
-
-fn name_in(path: PathBuf) -> Result<Resolved> {
-    let directory = match path.parent() {
-        Some(directory) if !directory.as_os_str().is_empty() => directory.to_path_buf(),
-        _ => PathBuf::from("."),
-    };
-    Ok(Resolved::Name { directory, path })
-}
-
-fn file_name(path: &Path) -> Result<&std::ffi::OsStr> {
-    path.file_name().ok_or_else(|| {
-        Error::Usage(format!("{} has no file name: use a path that ends with one", path.display()))
-    })
 }
 
 /// Returns a directory's name. `.` and `..` are resolved first.

@@ -44,7 +44,8 @@ use attributes::{AttributeCopier, Attributes, InitialAttributes, Subject, has_de
 pub(crate) use identity::Identity;
 pub use names::temporary_name;
 pub(crate) use names::{
-    Unfinished, c_name, part_of_journal, sibling_name, unfinished_name, with_temporary_name,
+    Unfinished, c_name, file_name, parent_of, part_of_journal, sibling_name, unfinished_name,
+    with_temporary_name,
 };
 use part::Part;
 pub use shared_links::SharedLinks;

@@ -79,6 +79,21 @@ pub(crate) fn sibling_name(name: &CStr, ending: &str) -> CString {
     CString::new(bytes).unwrap_or_default()
 }
 
+/// Returns the last component of a path.
+pub(crate) fn file_name(path: &Path) -> Result<&OsStr> {
+    path.file_name().ok_or_else(|| {
+        Error::Usage(format!("{} has no file name: use a path that ends with one", path.display()))
+    })
+}
+
+/// Returns the directory that a path's last component is in.
+pub(crate) fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// Converts a name to a C string.
 pub(crate) fn c_name(name: &OsStr) -> Result<CString> {
     CString::new(name.as_bytes()).map_err(|_| {

@@ -7,7 +7,7 @@ use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::attributes::{AttributeCopier, Attributes, InitialAttributes, Preserve, Subject};
-use super::names::{c_name, with_temporary_name};
+use super::names::{c_name, file_name, parent_of, with_temporary_name};
 use super::unfinished::lock_unfinished;
 use crate::error::{Error, Result};
 use crate::policy::Durability;
@@ -77,16 +77,7 @@ pub(crate) fn copy_symlink(
 
 /// Opens the parent directory of a path. Returns it with the last component.
 fn open_parent(path: &Path) -> Result<(rustix::fd::OwnedFd, std::ffi::CString)> {
-    let Some(name) = path.file_name() else {
-        return Err(Error::Usage(format!(
-            "{} has no file name: use a path that ends with one",
-            path.display()
-        )));
-    };
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let (name, parent) = (file_name(path)?, parent_of(path));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = fs::openat(CWD, parent, flags, Mode::empty())
         .map_err(Error::io("open the directory", parent))?;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::file::attributes::{
     AttributeCopier, Attributes, InitialAttributes, RefusedAttribute, Subject, Xattr,
 };
-use crate::file::{create_and_lock, lock_unfinished};
+use crate::file::{create_and_lock, lock_unfinished, parent_of};
 
 /// Symbolic links given by the user are followed. Links within the trees are not.
 const NAMED_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -156,12 +156,9 @@ impl Target {
                 path.display()
             )));
         };
-        let parent_path = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-            _ => PathBuf::from("."),
-        };
-        let parent = fs::openat(CWD, &parent_path, PASSED, Mode::empty())
-            .map_err(Error::io("open the directory", &parent_path))?;
+        let parent_path = parent_of(path);
+        let parent = fs::openat(CWD, parent_path, PASSED, Mode::empty())
+            .map_err(Error::io("open the directory", parent_path))?;
         // The name exists but cannot be followed: a dangling symbolic link.
         if fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             return Err(Error::io("replace the dangling symbolic link", path)(Errno::EXIST));

@@ -14,7 +14,7 @@ use super::names;
 use super::space::SpaceLimit;
 use crate::error::{Error, Result};
 use crate::file::attributes::umask;
-use crate::file::{self, c_name};
+use crate::file::{self, c_name, parent_of};
 use crate::net::wire::{Manifest, Timestamp, name_of};
 use crate::policy::Durability;
 use crate::report::NotKept;
@@ -89,11 +89,7 @@ impl Target {
         let (Some(name), false) = (whole.file_name(), is_directory) else {
             return Err(Error::io("receive into", path)(io::Error::from(io::ErrorKind::NotFound)));
         };
-        let directory = match whole.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        Ok(Target::File(Directory::open(directory)?, name.into()))
+        Ok(Target::File(Directory::open(parent_of(&whole))?, name.into()))
     }
 
     /// Returns why the sender's file name is refused, or `None` if it is allowed or not used.

@@ -9,7 +9,7 @@ use rustix::fs::{Advice, CWD, Mode, OFlags, Statx, StatxTimestamp};
 
 use crate::end::{End, Kind, statx_of};
 use crate::error::{Error, Result};
-use crate::file::Identity;
+use crate::file::{Identity, file_name};
 use crate::net::wire::{EXTENTS_MAX, Manifest, NANOSECONDS, Timestamp};
 use crate::span::Span;
 use rustix::io::retry_on_intr;
@@ -84,12 +84,7 @@ impl Source {
 
     /// Builds the manifest.
     pub(super) fn manifest(&self, digest_chunk_bytes: u64) -> Result<Manifest> {
-        let name = self.path.file_name().ok_or_else(|| {
-            Error::Usage(format!(
-                "{} has no file name: use a path that ends with one",
-                self.path.display()
-            ))
-        })?;
+        let name = file_name(&self.path)?;
         Ok(Manifest {
             name: name.as_bytes().to_vec(),
             size_bytes: self.size_bytes(),
