@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-use super::inner::StoreInner;
-use crate::error::{Error, Result};
-use crate::format::Superblock;
 use crate::object::hex;
 
 /// Names the application that an object belongs to.
@@ -47,24 +44,4 @@ impl fmt::Debug for ApplicationKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ApplicationKey({})", hex(&self.0))
     }
-}
-
-/// Refuses an object that belongs to another application.
-pub(super) fn check_application(
-    inner: &StoreInner,
-    name: &str,
-    superblock: &Superblock,
-    application: Option<ApplicationKey>,
-) -> Result<()> {
-    let stored = ApplicationKey::from_bytes(superblock.application_key);
-    if stored.is_none() || stored == application {
-        return Ok(());
-    }
-    let shown = |key: Option<ApplicationKey>| key.map_or("none".to_string(), |k| hex(&k.0));
-    Err(Error::OtherApplication {
-        store: inner.directory.clone(),
-        object: name.to_string(),
-        stored: shown(stored),
-        given: shown(application),
-    })
 }

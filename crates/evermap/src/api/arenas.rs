@@ -3,43 +3,19 @@
 //! arena of another store of the same user.
 
 use std::path::{Path, PathBuf};
-use std::sync::Weak;
 
 use tracing::debug;
 
 use super::catalog_access::own_leases;
-use super::inner::StoreInner;
 use super::options::Options;
 use super::registry::{ArenaRegistry, is_deleted};
+use super::store_files::StoreFiles;
 use crate::address::{AddressSpace, given_back_here, reserved_here};
-use crate::catalog::{Arena, Lease};
+use crate::catalog::Arena;
 use crate::error::{Error, Result};
-use crate::object::Addresses;
 use crate::storage::Storage;
 
-/// Leases addresses for objects of a store.
-pub(super) struct StoreAddresses(pub(super) Weak<StoreInner>);
-
-impl Addresses for StoreAddresses {
-    fn lease(&self, bytes: u64) -> Result<u64> {
-        match self.0.upgrade() {
-            Some(inner) => inner.lease(bytes),
-            None => Err(Error::OutOfAddresses {
-                what: "an object".to_string(),
-                bytes,
-                why: "its store was closed".to_string(),
-            }),
-        }
-    }
-
-    fn release(&self, base: u64, bytes: u64) {
-        if let Some(inner) = self.0.upgrade() {
-            inner.lease_table.release(&[Lease { base, bytes }]);
-        }
-    }
-}
-
-impl StoreInner {
+impl StoreFiles {
     /// Leases addresses for an object, from an arena of the store or from a new one.
     pub(super) fn lease(&self, bytes: u64) -> Result<u64> {
         let lease_table = &self.lease_table;

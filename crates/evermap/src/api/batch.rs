@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use super::application::ApplicationKey;
 use super::home::{Home, Use};
-use super::inner::{BUILDING, StoreInner};
+use super::inner::StoreInner;
 use super::leases::MakerToken;
 use super::publish::Finished;
 use crate::at_fork;
 use crate::catalog::Lease;
 use crate::error::Result;
 use crate::format::KIND_OBJECT;
+use crate::layout::BUILDING;
 use crate::mutate::{Mutant, mutated};
 use crate::object::{Draft, DraftOptions, Environment, GuestDraft, RootType, now_ns};
 use crate::persist::{Build, Persist, build_root, type_description, type_id};

@@ -53,17 +53,17 @@ impl<T: Persist> Snapshot<T> {
     /// # Errors
     /// When the kernel refuses, or the mapping has a key already.
     pub fn set_protection_key(&mut self, key: &AccessKey) -> Result<()> {
-        self.shared().set_protection_key(key)
+        self.mapped().set_protection_key(key)
     }
 
     /// Returns the object's name when it was opened.
     pub fn name(&self) -> &str {
-        self.shared().name()
+        self.mapped().name()
     }
 
     /// Like [`RawSnapshot::regions`].
     pub fn regions(&self) -> Vec<(u64, u64)> {
-        self.shared().superblock().regions().iter().map(|r| (r.base, r.length)).collect()
+        self.mapped().superblock().regions().iter().map(|r| (r.base, r.length)).collect()
     }
 }
 
@@ -73,6 +73,6 @@ impl RawSnapshot {
     /// # Errors
     /// Same errors as [`Snapshot::set_protection_key`].
     pub fn set_protection_key(&mut self, key: &AccessKey) -> Result<()> {
-        self.shared().set_protection_key(key)
+        self.mapped().set_protection_key(key)
     }
 }

@@ -16,10 +16,12 @@ use std::time::Duration;
 
 use tracing::debug;
 
-use super::inner::{CATALOG, StoreInner, lock};
+use super::inner::StoreInner;
 use super::options::Options;
+use super::store_files::lock;
 use crate::at_fork;
 use crate::error::{Error, Result};
+use crate::layout::CATALOG;
 use crate::storage::Storage;
 
 /// Handles of this process. A handle that opens a store again makes the others release the old one.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use super::catalog_access::own_leases;
 use super::home::{Home, Use};
-use super::inner::{BUILDING, StoreInner};
+use super::inner::StoreInner;
 use super::leases::MakerToken;
 use super::publish::Finished;
 use super::store::Store;
 use crate::catalog::Lease;
 use crate::error::Result;
+use crate::layout::BUILDING;
 use crate::storage::{File, Storage};
 
 /// An object being imported. Dropping it before it is published removes its files and releases its

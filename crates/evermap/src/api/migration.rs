@@ -6,10 +6,10 @@
 //! commit ends the session, which discards all changes.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::Store;
 use super::home::Use;
-use super::inner::OBJECTS;
 use super::open_session::OpenSession;
 use super::session::Session;
 use super::snapshot::{check_root, root_as, schema_mismatch};
@@ -17,6 +17,7 @@ use crate::alloc::Heap;
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
+use crate::layout::OBJECTS;
 use crate::persist::{
     Built, Mut, Persist, Slot, TypeId128, build_block_with, release_value, type_description,
     type_id,
@@ -183,22 +184,22 @@ impl Store {
         migrations: &Migrations,
         options: &WriteOptions,
     ) -> Result<Session<T>> {
-        let (mut open, way) = self.home.run(Use::Open, |inner| {
-            OpenSession::open(inner, name, options, self.application, |superblock| {
+        let (inner, (mut open, way)) = self.home.run(Use::Open, |inner| {
+            let opened = inner.write_object(name, options, self.application, |superblock| {
                 let stored = TypeId128(superblock.root_type_id);
                 match migrations.path(stored, type_id::<T>()) {
                     Some(way) if way.first().is_none_or(|step| (step.check)(superblock)) => Ok(way),
                     _ => Err(schema_mismatch::<T>(inner, name, superblock)),
                 }
-            })
+            })?;
+            Ok((Arc::clone(inner), opened))
         })?;
         if !way.is_empty() {
             // An error in a step drops the session, which discards the changes.
             migrate(&mut open, &way)?;
             open.commit()?;
         }
-        let inner = open.inner();
-        let root = root_as::<T>(inner, name, open.superblock())?;
+        let root = root_as::<T>(&inner, name, open.superblock())?;
         // SAFETY: the session maps the object as of its superblock.
         unsafe {
             check_root(

@@ -8,12 +8,10 @@ use std::sync::Arc;
 
 use tracing::warn;
 
-use super::application::{ApplicationKey, check_application};
 use super::info::ObjectInfo;
-use super::inner::{Current, Located, OpenObject, StoreInner};
 use super::leases::SharedLeases;
 use super::options::Verify;
-use super::snapshot::busy_here;
+use super::store_files::{Located, OpenEntry};
 use crate::address::AccessKey;
 use crate::alloc::Heap;
 use crate::at_fork;
@@ -22,7 +20,8 @@ use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::Result;
 use crate::format::Superblock;
 use crate::object::{
-    BackgroundVerification, ForeignPointer, MemoryInChild, ObjectMap, Protection, Protector, Writer,
+    BackgroundVerification, Environment, ForeignPointer, MemoryInChild, ObjectMap, Protection,
+    Protector, Writer,
 };
 
 /// An object open for writing. Dropping it discards uncommitted changes.
@@ -30,93 +29,54 @@ pub(super) struct OpenSession {
     verification: Option<BackgroundVerification>,
     /// All pages were verified when the object was opened.
     verified: bool,
-    // Declared before `inner`, so that the mappings are removed before the object is marked as
+    // Declared before `entry`, so that the mappings are removed before the object is marked as
     // closed.
     writer: Option<Writer>,
-    inner: Arc<StoreInner>,
-    uuid: [u8; 16],
-    name: String,
     /// Addresses of the committed regions; `None` only while the session is being dropped.
     leases: Option<SharedLeases>,
+    entry: OpenEntry,
+    name: String,
     /// The superblock changed, so the next commit writes a record even if no page changed.
     head_changed: bool,
 }
 
 impl OpenSession {
-    /// Opens the object of this name. `check` gets its superblock and may refuse it.
-    pub(super) fn open<R>(
-        inner: &Arc<StoreInner>,
+    /// Opens an object that is marked as open for writing.
+    pub(super) fn open(
+        entry: OpenEntry,
+        environment: &Environment,
         name: &str,
         options: &WriteOptions,
-        application: Option<ApplicationKey>,
-        check: impl Fn(&Superblock) -> Result<R>,
-    ) -> Result<(OpenSession, R)> {
-        inner.find_and_open(name, |located| {
-            OpenSession::open_located(inner, name, options, application, located, &check)
-        })
-    }
-
-    /// Like [`open`](OpenSession::open), for an object that is already located.
-    pub(super) fn open_located<R>(
-        inner: &Arc<StoreInner>,
-        name: &str,
-        options: &WriteOptions,
-        application: Option<ApplicationKey>,
         located: Located,
-        check: impl Fn(&Superblock) -> Result<R>,
-    ) -> Result<(OpenSession, R)> {
-        let uuid = located.uuid;
-        mark_as_written(inner, name, uuid)?;
-        let opened = OpenSession::open_writer(inner, name, options, located);
-        let session = opened.inspect_err(|_| {
-            inner.open_objects().remove(&uuid);
+    ) -> Result<OpenSession> {
+        let files = entry.files();
+        let (verify, timeout) = (files.options.verify, files.options.busy_timeout);
+        let mut writer = files.with_paths(name, located.uuid, |paths| {
+            Writer::open(environment, paths, LogPolicy::WhileOpen, options, timeout)
         })?;
-        // From here on, dropping the session removes the mark.
-        check_application(inner, name, session.writer().superblock(), application)?;
-        let checked = check(session.writer().superblock())?;
-        Ok((session, checked))
+        if writer.superblock().name() != name {
+            writer.superblock_mut().set_name(name);
+        }
+        let verification = match verify {
+            Verify::Superblock => None,
+            Verify::Background => writer.verify_in_background()?,
+            Verify::Full => writer.verify().map(|()| None)?,
+        };
+        let leases = located.into_leases(files, writer.superblock())?;
+        Ok(OpenSession {
+            verification,
+            verified: verify == Verify::Full,
+            writer: Some(writer),
+            leases: Some(leases),
+            entry,
+            name: name.to_string(),
+            head_changed: false,
+        })
     }
 
     /// Fails if no commit is possible any more, or none by this process.
     pub(super) fn check_usable(&self) -> Result<()> {
         self.writer().check_usable()
-    }
-
-    fn open_writer(
-        inner: &Arc<StoreInner>,
-        name: &str,
-        options: &WriteOptions,
-        located: Located,
-    ) -> Result<OpenSession> {
-        let uuid = located.uuid;
-        let environment = inner.environment();
-        let timeout = inner.options.busy_timeout;
-        let mut writer = inner.with_paths(name, uuid, |paths| {
-            Writer::open(&environment, paths, LogPolicy::WhileOpen, options, timeout)
-        })?;
-        if writer.superblock().name() != name {
-            writer.superblock_mut().set_name(name);
-        }
-        let verification = match inner.options.verify {
-            Verify::Superblock => None,
-            Verify::Background => writer.verify_in_background()?,
-            Verify::Full => writer.verify().map(|()| None)?,
-        };
-        let leases = located.into_leases(inner, writer.superblock())?;
-        Ok(OpenSession {
-            verification,
-            verified: inner.options.verify == Verify::Full,
-            writer: Some(writer),
-            inner: Arc::clone(inner),
-            uuid,
-            name: name.to_string(),
-            leases: Some(leases),
-            head_changed: false,
-        })
-    }
-
-    pub(super) fn inner(&self) -> &Arc<StoreInner> {
-        &self.inner
     }
 
     pub(super) fn name(&self) -> &str {
@@ -134,11 +94,11 @@ impl OpenSession {
     /// Prepares a raw session: refuses code of another build, and makes commits search for pointers
     /// out of the object.
     pub(super) fn search_for_foreign(&mut self, options: &WriteOptions) -> Result<()> {
-        if !self.inner.options.other_builds {
+        if !self.entry.files().options.other_builds {
             let code = self.writer().code()?;
             code.map_or(Ok(()), |code| code.check(&self.name))?;
         }
-        let space = Arc::clone(&self.inner.space);
+        let space = Arc::clone(&self.entry.files().space);
         self.writer_mut().search_for_foreign(options.foreign_pointers, space)
     }
 
@@ -182,14 +142,14 @@ impl OpenSession {
             let known: Vec<Lease> =
                 self.leases.as_ref().map_or_else(Vec::new, |leases| leases.all().to_vec());
             let all = [&known, &*new].concat();
-            let (uuid, lease_table) = (self.uuid, Arc::clone(&self.inner.lease_table));
-            let known = self.inner.catalog()?.change(|catalog| {
+            let (files, uuid) = (self.entry.files(), self.entry.uuid());
+            let known = files.catalog()?.change(|catalog| {
                 // A process that finds the leases in the catalog must be able to share them.
-                lease_table.make_shared(&new)?;
+                files.lease_table.make_shared(&new)?;
                 catalog::set_leases(catalog, uuid, &all)
             })?;
             if !known {
-                return Err(self.inner.not_found(&self.name));
+                return Err(files.not_found(&self.name));
             }
         }
         let committed = match self.head_changed {
@@ -298,31 +258,8 @@ impl OpenSession {
         let ended = writer.rollback().and_then(|()| writer.close());
         drop(writer);
         self.leases = None;
-        self.inner.open_objects().remove(&self.uuid);
+        self.entry.remove();
         ended
-    }
-}
-
-/// Marks an object as open for writing. Fails if this process has it open.
-fn mark_as_written(inner: &StoreInner, name: &str, uuid: [u8; 16]) -> Result<()> {
-    let (mut open, current) = inner.open_object(uuid);
-    match current {
-        Current::Closed => {
-            open.insert(uuid, OpenObject::Writing);
-            Ok(())
-        }
-        Current::Writing => Err(busy_here(inner, name, "written")),
-        Current::Reading(shared) => {
-            // Unlock the list first, because dropping the last snapshot locks it.
-            drop(open);
-            drop(shared);
-            Err(busy_here(inner, name, "read"))
-        }
-        Current::Shared(core) => {
-            drop(open);
-            drop(core);
-            Err(busy_here(inner, name, "shared"))
-        }
     }
 }
 

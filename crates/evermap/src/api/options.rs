@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::registry::RegistryChoice;
 use crate::address::Window;
 use crate::commit::WriteOptions;
 use crate::storage::{Disk, Storage};
@@ -24,6 +23,15 @@ pub enum Verify {
     /// Compares every page with its checksum before the object is open. This is as fast as reading
     /// the object, some 0.2 s per GiB from the page cache.
     Full,
+}
+
+/// File to use as the arena registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RegistryChoice {
+    /// The user's file.
+    OfUser,
+    At(PathBuf),
+    Without,
 }
 
 /// Options for opening and creating stores. The defaults suit most programs.

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 
-use super::inner::{BUILDING, Current, OBJECTS, OpenObject, StoreInner};
+use super::inner::{Current, OpenObject, StoreInner};
 use crate::catalog::{self, Catalog, Found, Lease};
 use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::{Error, Result};
+use crate::layout::{BUILDING, OBJECTS};
 use crate::mutate::{Mutant, mutated};
 use crate::object::{WRITER_BYTE, Writer, lock_byte};
 use crate::persist::Mut;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use super::application::ApplicationKey;
 use super::info::ObjectInfo;
 use super::inner::StoreInner;
+use super::mapped_commit::MappedCommit;
 use super::open_session::OpenSession;
-use super::snapshot::Shared;
 use crate::alloc::Heap;
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result};
@@ -77,7 +77,7 @@ impl RawSession {
         options: &WriteOptions,
         application: Option<ApplicationKey>,
     ) -> Result<RawSession> {
-        let (mut open, ()) = OpenSession::open(inner, name, options, application, |_| Ok(()))?;
+        let (mut open, ()) = inner.write_object(name, options, application, |_| Ok(()))?;
         open.search_for_foreign(options)?;
         Ok(RawSession { open })
     }
@@ -330,7 +330,7 @@ impl std::fmt::Debug for RawSession {
 /// [`Snapshot`](crate::Snapshot).
 #[derive(Clone)]
 pub struct RawSnapshot {
-    shared: Arc<Shared>,
+    mapped: Arc<MappedCommit>,
 }
 
 impl RawSnapshot {
@@ -339,31 +339,31 @@ impl RawSnapshot {
         name: &str,
         application: Option<ApplicationKey>,
     ) -> Result<RawSnapshot> {
-        let shared = Shared::open_for(inner, name, application)?;
+        let mapped = inner.read_object_for(name, application)?;
         if !inner.options.other_builds {
-            shared.check_code()?;
+            mapped.check_code()?;
         }
-        Ok(RawSnapshot { shared })
+        Ok(RawSnapshot { mapped })
     }
 
     /// Returns the mapping.
-    pub(super) fn shared(&self) -> &Shared {
-        &self.shared
+    pub(super) fn mapped(&self) -> &MappedCommit {
+        &self.mapped
     }
 
     /// Returns the object's name when it was opened.
     pub fn name(&self) -> &str {
-        self.shared.name()
+        self.mapped.name()
     }
 
     /// Returns the root.
     pub fn root(&self) -> RawRoot {
-        RawRoot::of(self.shared.superblock())
+        RawRoot::of(self.mapped.superblock())
     }
 
     /// Returns the address ranges of the object: base and bytes of each.
     pub fn regions(&self) -> Vec<(u64, u64)> {
-        self.shared.superblock().regions().iter().map(|r| (r.base, r.length)).collect()
+        self.mapped.superblock().regions().iter().map(|r| (r.base, r.length)).collect()
     }
 
     /// Overwrites bytes at `address` for this process only, until the mapping that its snapshots
@@ -381,7 +381,7 @@ impl RawSnapshot {
     pub unsafe fn patch(&self, address: usize, bytes: &[u8]) -> Result<()> {
         assert!(self.contains(address, bytes.len()), "the patch must lie in the object's data");
         // SAFETY: the caller's promise.
-        unsafe { self.shared.patch(address as u64, bytes) }
+        unsafe { self.mapped.patch(address as u64, bytes) }
     }
 
     /// Compares the page that holds the root with its checksum. Call it before following pointers
@@ -390,12 +390,12 @@ impl RawSnapshot {
     /// # Errors
     /// `Damaged`.
     pub fn verify_root(&self) -> Result<bool> {
-        self.shared.verify_root()
+        self.mapped.verify_root()
     }
 
     /// Returns true if `length` bytes from `address` lie in the object's data.
     pub fn contains(&self, address: usize, length: usize) -> bool {
-        self.shared.superblock().regions().iter().any(|region| {
+        self.mapped.superblock().regions().iter().any(|region| {
             let (first, end) = (region.base + region.meta_length, region.base + region.length);
             let last = (address as u64).checked_add(length as u64);
             address as u64 >= first && last.is_some_and(|last| last <= end)
@@ -407,7 +407,7 @@ impl RawSnapshot {
     /// # Errors
     /// When the files cannot be read.
     pub fn is_current(&self) -> Result<bool> {
-        self.shared.is_current()
+        self.mapped.is_current()
     }
 
     /// Returns true if every page was compared with its checksum. See
@@ -416,12 +416,12 @@ impl RawSnapshot {
     /// # Errors
     /// `Damaged`, with the first bad page.
     pub fn verified(&self) -> Result<bool> {
-        self.shared.verified()
+        self.mapped.verified()
     }
 
     /// Returns the number of this commit.
     pub fn sequence(&self) -> u64 {
-        self.shared.superblock().commit_sequence
+        self.mapped.superblock().commit_sequence
     }
 
     /// Returns information about the object.
@@ -429,7 +429,7 @@ impl RawSnapshot {
     /// # Errors
     /// When the file's length cannot be read.
     pub fn info(&self) -> Result<ObjectInfo> {
-        self.shared.info()
+        self.mapped.info()
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use tracing::debug;
 
-use super::options::Options;
+use super::options::{Options, RegistryChoice};
 use super::registry_lines::{Entry, HEADER, Heading, heading_of, parse_entries};
 use crate::error::{Error, Result};
 use crate::layout::OBJECTS;
@@ -36,15 +36,6 @@ const SWEEP_EVERY: usize = 1024;
 /// Size limit. Of a longer file only the end is read, and at most half of the limit is written
 /// back.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// File to use as the registry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RegistryChoice {
-    /// The user's file.
-    OfUser,
-    At(PathBuf),
-    Without,
-}
 
 /// The locked registry. It does not change until this value is dropped.
 pub(super) struct ArenaRegistry {

@@ -2,10 +2,11 @@
 //! lock.
 
 use super::home::Use;
-use super::inner::{BUILDING, OBJECTS, StoreInner};
+use super::inner::StoreInner;
 use super::store::Store;
 use crate::catalog::{self, Catalog, Found, Lease};
 use crate::error::Result;
+use crate::layout::{BUILDING, OBJECTS};
 use crate::object::hex;
 use crate::persist::Mut;
 use crate::storage::OpenMode;

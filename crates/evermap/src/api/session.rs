@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use super::application::ApplicationKey;
 use super::info::ObjectInfo;
-use super::inner::{OBJECTS, StoreInner};
+use super::inner::StoreInner;
 use super::open_session::OpenSession;
 use super::snapshot::{check_root, root_as};
 use crate::alloc::Heap;
 use crate::commit::WriteOptions;
 use crate::error::Result;
+use crate::layout::OBJECTS;
 use crate::object::ObjectMap;
 use crate::persist::{Mut, Persist};
 
@@ -65,7 +66,7 @@ impl<T: Persist> Session<T> {
         options: &WriteOptions,
         application: Option<ApplicationKey>,
     ) -> Result<Session<T>> {
-        let (open, root) = OpenSession::open(inner, name, options, application, |superblock| {
+        let (open, root) = inner.write_object(name, options, application, |superblock| {
             root_as::<T>(inner, name, superblock)
         })?;
         // SAFETY: the session maps the object as of its superblock.

@@ -1,24 +1,19 @@
 //! Typed snapshots: one commit of an object, mapped read-only. The snapshots of one commit in a
 //! process share one mapping, which ends with the last of them.
 
-use std::any::Any;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::application::{ApplicationKey, check_application};
+use super::application::ApplicationKey;
 use super::info::ObjectInfo;
-use super::inner::{Current, Located, OpenObject, StoreInner};
-use super::leases::SharedLeases;
-use super::options::Verify;
-use crate::address::AccessKey;
-use crate::at_fork;
+use super::inner::StoreInner;
+use super::mapped_commit::MappedCommit;
+use super::store_files::StoreFiles;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
-use crate::object::{BackgroundVerification, Code, Reader};
 use crate::persist::{Bounds, Persist, type_description, type_id};
 use crate::schema_difference::SchemaDifference;
 
@@ -38,7 +33,8 @@ use crate::schema_difference::SchemaDifference;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Snapshot<T> {
-    shared: Arc<Shared>,
+    mapped: Arc<MappedCommit>,
+    inner: Arc<StoreInner>,
     root: NonNull<T>,
     root_type: PhantomData<T>,
 }
@@ -48,57 +44,30 @@ unsafe impl<T: Sync> Send for Snapshot<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Snapshot<T> {}
 
-/// A mapped object, shared by its snapshots.
-pub(super) struct Shared {
-    inner: Arc<StoreInner>,
-    uuid: [u8; 16],
-    name: String,
-    verification: Option<BackgroundVerification>,
-    verified: bool,
-    reader: ManuallyDrop<Reader>,
-    leases: ManuallyDrop<SharedLeases>,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.verification = None;
-        // SAFETY: each is dropped once, here, and not used afterwards. The addresses must be free
-        // before the entry is removed, because a thread that waits for that maps the object again.
-        unsafe {
-            ManuallyDrop::drop(&mut self.reader);
-            ManuallyDrop::drop(&mut self.leases);
-        }
-        // In a forked child the list belongs to the parent, and may be locked forever.
-        if !at_fork::is_child() {
-            self.inner.open_objects().remove(&self.uuid);
-        }
-    }
-}
-
 impl<T: Persist> Snapshot<T> {
     pub(super) fn open(
         inner: &Arc<StoreInner>,
         name: &str,
         application: Option<ApplicationKey>,
     ) -> Result<Snapshot<T>> {
-        let shared = Shared::open_for(inner, name, application)?;
-        let root = root_as::<T>(inner, name, shared.reader.superblock())?;
-        let path = shared.reader.file().path();
+        let mapped = inner.read_object_for(name, application)?;
+        let root = root_as::<T>(inner, name, mapped.superblock())?;
+        let path = mapped.reader().file().path();
         // SAFETY: the reader maps the object as of this superblock.
-        unsafe { check_root(root, shared.reader.superblock(), path)? };
-        Ok(Snapshot { shared, root, root_type: PhantomData })
+        unsafe { check_root(root, mapped.superblock(), path)? };
+        Ok(Snapshot { mapped, inner: Arc::clone(inner), root, root_type: PhantomData })
     }
 
     /// Returns the mapping.
-    pub(super) fn shared(&self) -> &Shared {
-        &self.shared
+    pub(super) fn mapped(&self) -> &MappedCommit {
+        &self.mapped
     }
 
     /// Returns information about the object.
     ///
     /// Counts blocks by reading the allocator's metadata, which takes some microseconds per GiB.
     pub fn info(&self) -> Result<ObjectInfo> {
-        ObjectInfo::of_reader(&self.shared.name, &self.shared.reader)
+        self.mapped.info()
     }
 
     /// Returns true if this is the newest commit. Costs some small reads.
@@ -106,7 +75,7 @@ impl<T: Persist> Snapshot<T> {
     /// # Errors
     /// When the files cannot be read.
     pub fn is_current(&self) -> Result<bool> {
-        self.shared.is_current()
+        self.mapped.is_current()
     }
 
     /// Returns a snapshot of the newest commit: this one if it is current, or a new one. While
@@ -132,11 +101,11 @@ impl<T: Persist> Snapshot<T> {
         if self.is_current()? {
             return Ok(self);
         }
-        let (inner, name) = (Arc::clone(&self.shared.inner), self.shared.name.clone());
-        if Arc::strong_count(&self.shared) > 1 {
-            return Err(busy_here(&inner, &name, "read at an older commit"));
+        let (inner, name) = (Arc::clone(&self.inner), self.mapped.name().to_string());
+        if Arc::strong_count(&self.mapped) > 1 {
+            return Err(inner.busy_here(&name, "read at an older commit"));
         }
-        let application = ApplicationKey::from_bytes(self.shared.superblock().application_key);
+        let application = ApplicationKey::from_bytes(self.mapped.superblock().application_key);
         drop(self);
         Snapshot::open(&inner, &name, application)
     }
@@ -147,7 +116,7 @@ impl<T: Persist> Snapshot<T> {
     /// # Errors
     /// `Damaged`, with the first bad page.
     pub fn verified(&self) -> Result<bool> {
-        self.shared.verified()
+        self.mapped.verified()
     }
 
     /// Compares the pages that hold `bytes` with their checksums. Each page is compared once during
@@ -169,7 +138,7 @@ impl<T: Persist> Snapshot<T> {
     /// # Errors
     /// `Damaged`, with the first bad page.
     pub fn verify_bytes(&self, bytes: &[u8]) -> Result<bool> {
-        self.shared.verify_range(bytes.as_ptr() as u64, bytes.len() as u64)
+        self.mapped.verify_range(bytes.as_ptr() as u64, bytes.len() as u64)
     }
 
     /// Compares the page that holds the root with its checksum. See
@@ -178,7 +147,7 @@ impl<T: Persist> Snapshot<T> {
     /// # Errors
     /// `Damaged`.
     pub fn verify_root(&self) -> Result<bool> {
-        self.shared.verify_root()
+        self.mapped.verify_root()
     }
 
     /// Prefaults the whole object, so that later reads wait for no disk and take no page fault
@@ -197,12 +166,12 @@ impl<T: Persist> Snapshot<T> {
     /// # Errors
     /// When the file cannot be read.
     pub fn warm(&self) -> Result<()> {
-        self.shared.reader.warm()
+        self.mapped.reader().warm()
     }
 
     /// Returns the number of this commit.
     pub fn sequence(&self) -> u64 {
-        self.shared.reader.superblock().commit_sequence
+        self.mapped.superblock().commit_sequence
     }
 }
 
@@ -211,7 +180,7 @@ impl<T> Deref for Snapshot<T> {
 
     fn deref(&self) -> &T {
         // SAFETY: the root's type, place and alignment were checked at opening; the mapping lives
-        // in `shared`, is read-only, and shows one commit while `shared` lives.
+        // in `mapped`, is read-only, and shows one commit while `mapped` lives.
         unsafe { self.root.as_ref() }
     }
 }
@@ -222,136 +191,15 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Snapshot<T> {
     }
 }
 
-impl Shared {
-    /// Maps an object, or returns the mapping that this process already has.
-    pub(super) fn open(inner: &Arc<StoreInner>, name: &str) -> Result<Arc<Shared>> {
-        inner.find_and_open(name, |located| Shared::open_located(inner, name, located))
-    }
-
-    fn open_located(inner: &Arc<StoreInner>, name: &str, located: Located) -> Result<Arc<Shared>> {
-        let uuid = located.uuid;
-        let (mut open, current) = inner.open_object(uuid);
-        match current {
-            Current::Closed => {}
-            Current::Writing => return Err(busy_here(inner, name, "written")),
-            Current::Shared(core) => {
-                // Unlock the list first, because dropping the last handle locks it.
-                drop(open);
-                drop(core);
-                return Err(busy_here(inner, name, "shared"));
-            }
-            Current::Reading(any) => {
-                // Unlock the list first, because dropping the last snapshot locks it.
-                drop(open);
-                return any.downcast::<Shared>().map_err(|_| busy_here(inner, name, "read"));
-            }
-        }
-        let environment = inner.environment();
-        let reader = inner.with_paths(name, uuid, |paths| Reader::open(&environment, paths))?;
-        let verification = match inner.options.verify {
-            Verify::Superblock => None,
-            Verify::Background => Some(reader.verify_in_background()?),
-            Verify::Full => reader.verify().map(|()| None)?,
-        };
-        let leases = located.into_leases(inner, reader.superblock())?;
-        let shared = Arc::new(Shared {
-            inner: Arc::clone(inner),
-            uuid,
-            name: name.to_string(),
-            verification,
-            verified: inner.options.verify == Verify::Full,
-            reader: ManuallyDrop::new(reader),
-            leases: ManuallyDrop::new(leases),
-        });
-        let any: Arc<dyn Any + Send + Sync> = shared.clone();
-        open.insert(uuid, OpenObject::Reading(Arc::downgrade(&any)));
-        Ok(shared)
-    }
-
-    /// Like [`open`](Shared::open), and refuses an object of another application.
-    pub(super) fn open_for(
-        inner: &Arc<StoreInner>,
-        name: &str,
-        application: Option<ApplicationKey>,
-    ) -> Result<Arc<Shared>> {
-        let shared = Shared::open(inner, name)?;
-        check_application(inner, name, shared.superblock(), application)?;
-        Ok(shared)
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(super) fn superblock(&self) -> &Superblock {
-        self.reader.superblock()
-    }
-
-    /// Refuses an object whose pointers lead into another build of the code in this process.
-    ///
-    /// # Errors
-    /// `OtherBuild`. `Damaged` if the record of builds cannot be read.
-    pub(super) fn check_code(&self) -> Result<()> {
-        let code = Code::of(self.reader.file().path(), self.superblock())?;
-        code.map_or(Ok(()), |code| code.check(&self.name))
-    }
-
-    /// Puts the mapping under an embedder's key.
-    pub(super) fn set_protection_key(&self, key: &AccessKey) -> Result<()> {
-        self.reader.set_protection_key(key)
-    }
-
-    /// Overwrites bytes of the object, for this process only.
-    ///
-    /// # Safety
-    /// The bytes lie in the object's data, and no thread reads them during the call.
-    pub(super) unsafe fn patch(&self, address: u64, bytes: &[u8]) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.reader.patch(address, bytes) }
-    }
-
-    pub(super) fn verified(&self) -> Result<bool> {
-        self.verification.as_ref().map_or(Ok(self.verified), BackgroundVerification::outcome)
-    }
-
-    pub(super) fn verify_range(&self, address: u64, length: u64) -> Result<bool> {
-        self.reader.verify_range(address, length)
-    }
-
-    pub(super) fn verify_root(&self) -> Result<bool> {
-        let superblock = self.superblock();
-        self.verify_range(superblock.root_address, superblock.root_bytes)
-    }
-
-    pub(super) fn is_current(&self) -> Result<bool> {
-        let paths = self.inner.paths(&self.name, self.uuid);
-        self.reader.is_current(&*self.inner.storage, &paths.log_path)
-    }
-
-    pub(super) fn info(&self) -> Result<ObjectInfo> {
-        ObjectInfo::of_reader(&self.name, &self.reader)
-    }
-}
-
-/// Returns the error for an object that this process has open in a conflicting way.
-pub(super) fn busy_here(inner: &StoreInner, name: &str, how: &str) -> Error {
-    Error::Busy {
-        what: format!("object `{name}` of store {}", inner.directory.display()),
-        holder: format!(
-            "it is being {how} in this process; Store::share lets its threads read and write it"
-        ),
-    }
-}
-
 /// Returns the error for an object whose root is not a `T`.
 pub(super) fn schema_mismatch<T: Persist>(
-    inner: &StoreInner,
+    files: &StoreFiles,
     name: &str,
     superblock: &Superblock,
 ) -> Error {
     let (stored, expected) = (superblock.schema(), type_description::<T>());
     Error::SchemaMismatch {
-        store: inner.directory.clone(),
+        store: files.directory.clone(),
         object: name.to_string(),
         difference: Box::new(SchemaDifference::between(&stored, expected)),
         stored,
@@ -361,12 +209,12 @@ pub(super) fn schema_mismatch<T: Persist>(
 
 /// Returns the root after comparing its type.
 pub(super) fn root_as<T: Persist>(
-    inner: &StoreInner,
+    files: &StoreFiles,
     name: &str,
     superblock: &Superblock,
 ) -> Result<NonNull<T>> {
     if superblock.root_type_id != type_id::<T>().0 {
-        return Err(schema_mismatch::<T>(inner, name, superblock));
+        return Err(schema_mismatch::<T>(files, name, superblock));
     }
     let address = superblock.root_address;
     let fits = superblock.root_bytes >= size_of::<T>() as u64
@@ -374,7 +222,7 @@ pub(super) fn root_as<T: Persist>(
     match NonNull::new(address as *mut T) {
         Some(root) if fits => Ok(root),
         _ => Err(Error::Damaged {
-            path: inner.directory.join(name),
+            path: files.directory.join(name),
             what: "the root",
             found: format!("{address:#x} and {} bytes", superblock.root_bytes),
             expected: format!("{} bytes aligned to {}", size_of::<T>(), align_of::<T>()),

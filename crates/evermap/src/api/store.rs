@@ -8,19 +8,18 @@ use tracing::debug;
 
 use super::application::ApplicationKey;
 use super::batch::Batch;
-use super::guest;
+use super::guest::info as guest_info;
 use super::home::{Home, Use};
 use super::info::ObjectInfo;
-use super::inner::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
 use super::new_catalog::{NewCatalog, write_catalog};
 use super::options::Options;
 use super::raw::{RawSession, RawSnapshot};
 use super::session::Session;
-use super::snapshot::{Shared, Snapshot};
+use super::snapshot::Snapshot;
 use crate::catalog::Catalog;
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result, STORE_THERE};
-use crate::layout::NEW_CATALOG;
+use crate::layout::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, NEW_CATALOG, OBJECTS};
 use crate::object::{Reader, lock_byte};
 use crate::persist::{Build, Persist};
 use crate::storage::{LockKind, OpenMode, Storage};
@@ -280,8 +279,8 @@ impl Store {
     /// # Errors
     /// Same errors as [`read`](Store::read).
     pub fn info(&self, name: &str) -> Result<ObjectInfo> {
-        self.home.run(Use::Read, |inner| match Shared::open(inner, name) {
-            Err(Error::OtherKind { .. }) => guest::info(inner, name),
+        self.home.run(Use::Read, |inner| match inner.read_object(name) {
+            Err(Error::OtherKind { .. }) => guest_info(inner, name),
             opened => opened?.info(),
         })
     }

@@ -6,10 +6,11 @@
 
 use tracing::{debug, warn};
 
-use super::inner::{BUILDING, OBJECTS, StoreInner, lock};
+use super::inner::StoreInner;
+use super::store_files::lock;
 use crate::catalog::Catalog;
 use crate::error::Result;
-use crate::layout::{parse_uuid, token_of};
+use crate::layout::{BUILDING, OBJECTS, parse_uuid, token_of};
 use crate::persist::Mut;
 
 impl StoreInner {

@@ -20,7 +20,7 @@
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -30,10 +30,7 @@ use super::facts::{Facts, PublishedFacts};
 use super::held::{self, Held, Released};
 use super::lock::{Refused, SlotLock};
 use super::options::{Reads, ShareOptions};
-use crate::api::application::{ApplicationKey, check_application};
-use crate::api::inner::{Current, OpenObject, StoreInner, lock};
 use crate::api::open_session::OpenSession;
-use crate::api::snapshot::busy_here;
 use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
@@ -74,62 +71,30 @@ unsafe impl Send for SharedCore {}
 unsafe impl Sync for SharedCore {}
 
 impl SharedCore {
-    /// Opens an object for sharing, or returns the open one. `check` gets a newly mapped object and
-    /// the path of its file, and may refuse it.
-    pub(in crate::api) fn open(
-        inner: &Arc<StoreInner>,
-        name: &str,
-        options: &ShareOptions,
-        application: Option<ApplicationKey>,
-        check: impl Fn(&OpenSession, &Path) -> Result<()>,
-    ) -> Result<Arc<SharedCore>> {
-        at_fork::refuse_in_child(|| format!("store {}", inner.directory.display()))?;
-        // Serialise openings, so that a second call finds the object that the first one opens.
-        let _opening = lock(&inner.sharing);
-        inner.find_and_open(name, |located| {
-            let uuid = located.uuid;
-            let (open, current) = inner.open_object(uuid);
-            // Unlock the list first, because dropping a snapshot or a shared object locks it.
-            drop(open);
-            if let Current::Shared(core) = current {
-                check_application(inner, name, &core.superblock, application)?;
-                if core.options != *options {
-                    return Err(busy_here(inner, name, "shared with other options"));
-                }
-                return Ok(core);
-            }
-            let write = &options.write;
-            let (session, superblock) = OpenSession::open_located(
-                inner,
-                name,
-                write,
-                application,
-                located,
-                |superblock| Ok(Box::new(*superblock)),
-            )?;
-            let path = inner.paths(name, uuid).path;
-            check(&session, &path)?;
-            let memory_in_child = session.memory_in_child();
-            static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
-            let core = Arc::new(SharedCore {
-                number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
-                searches_foreign: AtomicBool::new(false),
-                public: PublishedFacts::new(&session),
-                path,
-                writing: UnsafeCell::new(Writing {
-                    open: session,
-                    stored: false,
-                    readers_in: false,
-                }),
-                lock: SlotLock::new(),
-                memory_in_child,
-                options: options.clone(),
-                superblock,
-                display_name: format!("object `{name}` of store {}", inner.directory.display()),
-            });
-            inner.open_objects().insert(uuid, OpenObject::Shared(Arc::downgrade(&core)));
-            Ok(core)
-        })
+    /// Wraps a session that nothing else uses yet.
+    pub(in crate::api) fn new(
+        session: OpenSession,
+        options: ShareOptions,
+        display_name: String,
+        path: PathBuf,
+    ) -> SharedCore {
+        static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
+        SharedCore {
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            searches_foreign: AtomicBool::new(false),
+            public: PublishedFacts::new(&session),
+            path,
+            memory_in_child: session.memory_in_child(),
+            superblock: Box::new(*session.superblock()),
+            writing: UnsafeCell::new(Writing { open: session, stored: false, readers_in: false }),
+            lock: SlotLock::new(),
+            options,
+            display_name,
+        }
+    }
+
+    pub(in crate::api) fn options(&self) -> &ShareOptions {
+        &self.options
     }
 
     /// Refuses code of another build, and makes commits search for pointers out of the object.

@@ -104,7 +104,7 @@ impl Store {
     /// Same errors as [`share`](Store::share).
     pub fn share_with<T: Persist>(&self, name: &str, options: &ShareOptions) -> Result<Shared<T>> {
         self.home.run(Use::Open, |inner| {
-            let core = SharedCore::open(inner, name, options, self.application, |open, path| {
+            let core = inner.share_object(name, options, self.application, |open, path| {
                 let root = root_as::<T>(inner, name, open.superblock())?;
                 // SAFETY: the session maps the object as of its superblock, and no writer is there
                 // yet.

@@ -33,7 +33,7 @@ pub enum Reads {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShareOptions {
     pub(super) reads: Reads,
-    pub(super) write: WriteOptions,
+    pub(in crate::api) write: WriteOptions,
 }
 
 impl ShareOptions {

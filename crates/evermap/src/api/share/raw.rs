@@ -52,7 +52,7 @@ impl Store {
     /// [`Options::other_builds`](crate::Options::other_builds).
     pub fn share_raw(&self, name: &str, options: &ShareOptions) -> Result<RawShared> {
         self.home.run(Use::Open, |inner| {
-            let core = SharedCore::open(inner, name, options, self.application, |_, _| Ok(()))?;
+            let core = inner.share_object(name, options, self.application, |_, _| Ok(()))?;
             core.search_for_foreign()?;
             Ok(RawShared { core, name: name.to_string() })
         })

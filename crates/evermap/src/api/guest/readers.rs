@@ -9,13 +9,15 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::application::{ApplicationKey, check_application};
-use super::catalog_access::{CatalogVersion, CatalogWatch};
-use super::guest::{GuestMemory, GuestReading, GuestSnapshot, Mapped, check_window, read_guest_of};
-use super::home::Use;
-use super::inner::{StoreInner, lock};
-use super::options::Verify;
-use super::store::Store;
+use super::memory::GuestMemory;
+use super::snapshot::{GuestReading, GuestSnapshot, check_window, read_guest_of};
+use crate::api::application::ApplicationKey;
+use crate::api::catalog_access::{CatalogVersion, CatalogWatch};
+use crate::api::home::Use;
+use crate::api::inner::StoreInner;
+use crate::api::options::Verify;
+use crate::api::store::Store;
+use crate::api::store_files::lock;
 use crate::error::Result;
 use crate::object::{Reader, ReadyObject};
 
@@ -125,7 +127,7 @@ impl GuestReaders {
         let cached = if uses_cache { self.ready(inner, name) } else { None };
         if let Some(cached) = cached {
             let superblock = cached.superblock();
-            check_application(inner, name, superblock, application)?;
+            inner.check_application(name, superblock, application)?;
             check_window(name, &superblock.guest, memory.window())?;
             if let Some(snapshot) = memory.map_ready(&cached, reading)? {
                 self.reused.fetch_add(1, Ordering::Relaxed);
@@ -141,7 +143,7 @@ impl GuestReaders {
         if let Some((_, version)) = version.filter(|(found, _)| *found == uuid) {
             self.insert(inner, name, &reader, version);
         }
-        Ok(GuestSnapshot(Mapped::Opened(Box::new(reader))))
+        Ok(GuestSnapshot::of(reader))
     }
 
     /// Returns the open object of this name, if the name still leads to it.
