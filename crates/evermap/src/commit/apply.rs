@@ -5,24 +5,19 @@
 //! following an apply. A failed apply loses nothing: overlay, private pages and log stay, and a
 //! later commit tries again.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tracing::{debug, info, warn};
 
 use super::engine::Engine;
 use super::locks;
-use super::recovery::{release_log, renew_code, write_page_overlay};
+use super::logging::Logging;
+use super::recovery::{release_log, write_page_overlay};
 use super::settings::WhenLogFull;
-use super::target::{LogPolicy, Span};
-use crate::address::Sharing;
+use super::target::LogPolicy;
 use crate::error::{Error, Result};
-use crate::format::PAGE_BYTES;
 use crate::mutate::{Mutant, mutated};
-use crate::storage::{File, OpenMode, copy_contents, parent_of};
-
-/// File name extension of an object file's copy until it replaces the object.
-const REPLACEMENT_EXTENSION: &str = "new";
+use crate::storage::{File, OpenMode, parent_of};
 
 impl Engine {
     /// Keeps memory and log within their limits.
@@ -34,23 +29,23 @@ impl Engine {
             if !self.checkpoint_logged()? && self.settings.when_log_full == WhenLogFull::Replace {
                 self.replace_object()?;
             }
-        } else if self.last_checkpoint.elapsed() > self.settings.checkpoint_after {
+        } else if self.logging.since_reset() > self.settings.checkpoint_after {
             self.checkpoint_logged()?;
         }
-        let (retained, latest) = self.retained.bytes();
-        let held = retained + self.overlay.bytes() as u64;
-        if !self.retained.allowed || held > self.settings.hot_bytes_max {
-            let also_latest = !self.retained.allowed || latest > self.settings.hot_bytes_max / 2;
-            self.evict_retained(also_latest)?;
+        let budget = self.settings.hot_bytes_max;
+        match self.pages.retained_bytes() {
+            None => self.evict_retained(true),
+            Some((retained, latest)) if retained + self.overlay().bytes() as u64 > budget => {
+                self.evict_retained(latest > budget / 2)
+            }
+            Some(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// Applies, and evicts retained pages: those that were not in the last commit, or all.
     fn evict_retained(&mut self, also_latest: bool) -> Result<()> {
         if self.try_apply()? {
-            let addresses = self.retained.take(also_latest);
-            self.drop_pages(&addresses)?;
+            self.pages.evict_retained(also_latest)?;
         }
         Ok(())
     }
@@ -68,9 +63,8 @@ impl Engine {
         if mutated(Mutant::AppliedElsewhereTrusted) {
             return Ok(true);
         }
-        self.postpone_on_error(
-            write_page_overlay(&self.applied_elsewhere, &*self.object).map(|()| true),
-        )
+        let written = write_page_overlay(self.logging.applied_elsewhere(), &**self.object());
+        self.postpone_on_error(written.map(|()| true))
     }
 
     fn postpone_on_error(&self, applied: Result<bool>) -> Result<bool> {
@@ -79,7 +73,7 @@ impl Engine {
                 if error.is_lack_of_room()
                     || matches!(error, Error::Io { .. } | Error::LogFull { .. }) =>
             {
-                warn!(%error, path = %self.object.path().display(), "commits stay in the log for now");
+                warn!(%error, path = %self.object().path().display(), "commits stay in the log for now");
                 Ok(false)
             }
             other => other,
@@ -89,14 +83,14 @@ impl Engine {
     /// Writes the overlay to the object file, without a flush. Returns false while readers of an
     /// older commit are present.
     fn apply(&mut self) -> Result<bool> {
-        if self.overlay.is_empty() {
+        if self.overlay().is_empty() {
             return Ok(true);
         }
         // A page must not reach the file before its record is durable.
         if !mutated(Mutant::ApplyBeforeRecord) {
             self.log_and_flush()?;
         }
-        let object = Arc::clone(&self.object);
+        let object = Arc::clone(self.object());
         let _content = match self.policy {
             // The session holds the lock already.
             LogPolicy::Permanent { .. } => None,
@@ -105,17 +99,9 @@ impl Engine {
                 None => return Ok(false),
             },
         };
-        if !object.is_direct() {
-            self.folios.prepare(&self.overlay.page_numbers(), &self.views);
-        }
-        self.applies.fetch_add(1, Ordering::SeqCst);
-        let written = write_page_overlay(&self.overlay, &*object);
-        self.applies.fetch_add(1, Ordering::SeqCst);
-        written?;
-        if !self.applied_elsewhere.is_empty() {
-            self.applied_elsewhere.add_all(&self.overlay);
-        }
-        self.overlay.clear();
+        self.committed.write_overlay()?;
+        self.logging.note_applied(self.committed.overlay());
+        self.committed.clear_overlay();
         Ok(true)
     }
 
@@ -132,40 +118,27 @@ impl Engine {
         if self.log_bytes() == 0 {
             return Ok(true);
         }
-        debug!(path = %self.object.path().display(), sequence = self.sequence(), "checkpoint");
+        debug!(path = %self.object().path().display(), sequence = self.sequence(), "checkpoint");
         if !self.try_apply()? || !self.rewrite_applied()? {
             return Ok(false);
         }
         if !mutated(Mutant::ObjectNotFlushedBeforeReset) {
-            self.object.sync_data().map_err(|e| self.poison(e))?;
+            self.logging.flush_object(&**self.committed.object())?;
         }
-        let object = Arc::clone(&self.object);
+        let object = Arc::clone(self.object());
         let Some(_log_lock) = locks::hold_log_for_reset(&*object)? else {
             return Ok(false);
         };
-        self.reset_log()?;
-        self.applied_elsewhere.clear();
+        self.logging.reset(&*object)?;
+        self.logging.clear_applied_elsewhere();
         Ok(true)
-    }
-
-    fn reset_log(&mut self) -> Result<()> {
-        self.last_checkpoint = std::time::Instant::now();
-        let renewed = self.log.as_ref().map_or(Ok(()), |log| renew_code(&*self.object, log));
-        renewed.map_err(|e| self.poison(e))?;
-        match self.log.as_mut().map(super::log::Log::reset) {
-            Some(Err(error)) => Err(self.poison(error)),
-            _ => {
-                self.logged_end = 0;
-                Ok(())
-            }
-        }
     }
 
     /// Ensures that the log has no lines after `length` bytes of the file, which is about to be
     /// truncated there. Otherwise a replay after a crash would overwrite later growth. Returns
     /// false while readers are in the way.
     pub(crate) fn forget_after(&mut self, length: u64) -> Result<bool> {
-        if self.logged_end <= length / PAGE_BYTES || mutated(Mutant::TruncatedUnderTheLog) {
+        if !self.logging.reaches_beyond(length) || mutated(Mutant::TruncatedUnderTheLog) {
             return Ok(true);
         }
         self.checkpoint()
@@ -174,10 +147,11 @@ impl Engine {
     /// Replaces the object file by a copy with everything applied. Readers keep the old file, and
     /// the log can be emptied. There must be no stores since the last commit.
     fn replace_object(&mut self) -> Result<()> {
-        let path = self.object.path().to_path_buf();
+        let old = Arc::clone(self.object());
+        let path = old.path().to_path_buf();
         info!(path = %path.display(), "replacing the object file while it is read");
-        let copy_path = path.with_extension(REPLACEMENT_EXTENSION);
-        self.remove_half_made_copy()?;
+        let copy_path = Logging::copy_path(&*old);
+        self.logging.remove_half_made_copy(&*old)?;
         self.sync()?;
         if self.log_bytes() == 0 {
             // The readers have left in the meantime.
@@ -199,56 +173,28 @@ impl Engine {
         if !mutated(Mutant::ReplacementNotFlushed) {
             self.storage.sync_directory(&parent_of(&path))?;
         }
-        let old = self.switch_to(copy.with_path(&path)?)?;
+        self.switch_to(copy.with_path(&path)?)?;
         // A reader that has the old file open and has not read the log yet must finish first, or
         // notice the replacement.
-        let object = Arc::clone(&self.object);
+        let object = Arc::clone(self.object());
         let locks = (locks::hold_log_for_reset(&*old)?, locks::hold_log_for_reset(&*object)?);
         if let (Some(_), Some(_)) = locks {
-            self.reset_log()?;
+            self.logging.reset(&*object)?;
         }
         Ok(())
     }
 
-    /// Removes the copy that a kill during [`replace_object`](Engine::replace_object) left.
-    pub(super) fn remove_half_made_copy(&self) -> Result<()> {
-        let path = self.object.path().with_extension(REPLACEMENT_EXTENSION);
-        match self.storage.remove(&path) {
-            Err(e) if !e.is_missing_file() => Err(e),
-            _ => Ok(()),
-        }
-    }
-
     fn make_copy(&self, copy: &dyn File) -> Result<()> {
-        copy.advise_random()?;
-        // The part after the last commit stays with the readers of the old file: growth uses space
-        // reserved for this file alone, not shared blocks.
-        copy_contents(&*self.object, copy, self.file_length)?;
-        write_page_overlay(&self.overlay, copy)?;
+        self.committed.copy_to(copy)?;
         if mutated(Mutant::CopyNotFlushed) { Ok(()) } else { copy.sync_data() }
     }
 
-    /// Maps another file that holds the last commit. Returns the old file.
-    fn switch_to(&mut self, object: Arc<dyn File>) -> Result<Arc<dyn File>> {
+    /// Maps another file that holds the last commit.
+    fn switch_to(&mut self, object: Arc<dyn File>) -> Result<()> {
         object.advise_random()?;
-        let mapped = Arc::clone(&self.mapped);
-        let mut mapped = mapped.lock().unwrap_or_else(PoisonError::into_inner);
-        for Span { mapping, address, length, file_offset } in &self.spans {
-            let sharing = Sharing::PrivateWritable;
-            mapping.map(&*object, *address, *length, *file_offset, sharing)?;
-            mapping.advise_random(*address, *length);
-        }
-        *mapped = Arc::clone(&object);
-        drop(mapped);
-        let ranges: Vec<(u64, u64)> =
-            self.spans.iter().map(|s| (s.address, s.address + s.length)).collect();
-        if self.scanner.is_watching() {
-            self.retained.allowed = self.scanner.watch(&ranges);
-        }
-        self.views.clear();
-        self.retained.take(true);
-        self.overlay.clear();
-        Ok(std::mem::replace(&mut self.object, object))
+        self.committed.switch_to(object, |object| self.pages.map_all(object))?;
+        self.pages.forget_retained();
+        Ok(())
     }
 
     /// Ends the session: makes a checkpoint, and removes the log unless it is permanent. While
@@ -259,20 +205,19 @@ impl Engine {
         }
         self.check_usable()?;
         self.sync()?;
-        if self.log.is_none() || !self.apply()? {
+        if !self.logging.has_log() || !self.apply()? {
             return Ok(());
         }
         // If the log is empty, the last checkpoint flushed everything.
         if self.log_bytes() > 0 && !mutated(Mutant::CloseBeforeFlush) {
-            self.object.sync_data().map_err(|e| self.poison(e))?;
+            self.logging.flush_object(&**self.committed.object())?;
         }
-        let object = Arc::clone(&self.object);
+        let object = Arc::clone(self.object());
         let Some(_log_lock) = locks::hold_log_for_reset(&*object)? else {
             return Ok(());
         };
-        self.flusher = None;
-        let large = self.file_length >= self.settings.log_kept_from_bytes;
-        let keep = self.log.take().is_some_and(|log| log.is_small()) && large;
-        release_log(&*self.storage, &*object, &self.log_path, keep)
+        let large = self.committed.file_length() >= self.settings.log_kept_from_bytes;
+        let keep = self.logging.end() && large;
+        release_log(&*self.storage, &*object, self.logging.path(), keep)
     }
 }

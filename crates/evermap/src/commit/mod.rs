@@ -17,12 +17,14 @@
 mod apply;
 mod chain;
 pub(crate) mod checksums;
+mod committed;
 mod diff;
 mod engine;
 mod flusher;
 mod folios;
 pub(crate) mod locks;
 mod log;
+mod logging;
 mod overlay;
 mod pages;
 mod progress;

@@ -1,22 +1,23 @@
-//! Finds private pages, compares them with their committed pages, and produces the checksums of a
-//! commit.
+//! The private pages of a writer's mapping: finds changed ones, compares them with the last commit,
+//! and restores them.
 //!
-//! This file is the only one in `commit` that reads and writes mapped memory: the mapping's private
-//! pages, and the file's pages through views. The rest of `commit` handles numbers and byte slices.
-//! Unsafe code here relies on stopped writers ([`WriterKind::Host`]) or on copies
-//! ([`WriterKind::Guest`]).
+//! This file reads and writes the program's memory; `committed` reads the file. The rest of
+//! `commit` handles numbers and byte slices. Unsafe code here relies on stopped writers
+//! ([`WriterKind::Host`]) or on copies ([`WriterKind::Guest`]).
+
+use std::sync::Arc;
 
 use super::checksums::{self, EntryPlace, TableLine, Tables};
+use super::committed::{Committed, data_ranges};
 use super::diff::Page;
-use super::engine::Engine;
 use super::overlay::Overlay;
 use super::record::{RecordBuilder, for_each_run};
-use super::runs::{Run, merge};
+use super::runs::{RetainedPages, Run, merge};
 use super::suspects::SuspectSearch;
 use super::target::{Span, WriterKind};
 use super::verify::BadPage;
-use crate::address::{Mapping, View, drop_private_runs};
-use crate::error::{Error, Result};
+use crate::address::{Mapping, PageScanner, Sharing, drop_private_runs};
+use crate::error::Result;
 use crate::format::{
     CHECKSUM_UNKNOWN, FEATURE_HOLES, LINE_BYTES, PAGE_BYTES, RegionRecord,
     SUPERBLOCK_CHECKED_BYTES, Superblock,
@@ -24,13 +25,61 @@ use crate::format::{
 use crate::mutate::{Mutant, mutated};
 use crate::storage::File;
 
-impl Engine {
+/// The parts of the object that are mapped private, and what is known of their pages.
+#[derive(Debug)]
+pub(super) struct PrivatePages {
+    writer_kind: WriterKind,
+    /// The first one begins with page 0 of the file.
+    spans: Vec<Span>,
+    /// Copy of a guest's page 0, made when the current commit began.
+    page_zero_copied: Option<Box<Page>>,
+    scanner: PageScanner,
+    /// Runs that a scan found and no commit has taken yet.
+    pending: Vec<Run>,
+    retained: RetainedPages,
+}
+
+impl PrivatePages {
+    /// Takes over mapped spans. Lays the overlay's lines over their pages, for a writer that could
+    /// not apply them.
+    pub(super) fn new(
+        spans: Vec<Span>,
+        writer_kind: WriterKind,
+        committed: &Committed,
+    ) -> PrivatePages {
+        let direct = committed.object().is_direct();
+        let pages = PrivatePages {
+            writer_kind,
+            spans,
+            page_zero_copied: None,
+            scanner: PageScanner::new(direct),
+            pending: Vec::new(),
+            retained: RetainedPages::new(!direct),
+        };
+        if !committed.overlay().is_empty() {
+            for span in &pages.spans {
+                pages.lay_overlay_over(committed, span, span.address, span.length);
+            }
+        }
+        pages
+    }
+
+    /// Begins a commit: copies a guest's page 0, of which only the copy is used from then on, and
+    /// adds the private pages that a scan finds to the pending ones.
+    pub(super) fn scan(&mut self) {
+        if self.writer_kind == WriterKind::Guest {
+            let mut page = Box::new([0; PAGE_BYTES as usize]);
+            // SAFETY: the first span begins with page 0 and is mapped.
+            unsafe { copy_page(self.spans[0].address, &mut page) };
+            self.page_zero_copied = Some(page);
+        }
+        self.find_changed();
+    }
+
     /// Adds the private pages that a scan finds to `pending`, except page 0.
-    pub(super) fn find_changed(&mut self) {
+    fn find_changed(&mut self) {
         if self.retained.allowed && self.retained.commits() > 0 && !self.scanner.is_watching() {
-            let ranges: Vec<(u64, u64)> =
-                self.spans.iter().map(|s| (s.address, s.address + s.length)).collect();
-            self.retained.allowed = self.scanner.watch(&ranges);
+            self.watch_spans();
         }
         let mut found = Vec::new();
         let first_try = self.pending.is_empty();
@@ -49,56 +98,66 @@ impl Engine {
         }
     }
 
+    /// Makes scans find later stores to pages that stay private.
+    fn watch_spans(&mut self) {
+        let ranges: Vec<(u64, u64)> =
+            self.spans.iter().map(|s| (s.address, s.address + s.length)).collect();
+        self.retained.allowed = self.scanner.watch(&ranges);
+    }
+
     /// Adds the changed lines of the pending pages to the record, and their checksums to `entries`.
     pub(super) fn compare(
-        &mut self,
+        &self,
+        committed: &mut Committed,
         record: &mut RecordBuilder,
         entries: &mut Vec<(u64, u32)>,
         mut search: Option<&mut SuspectSearch<'_>>,
     ) -> Result<()> {
-        self.create_views()?;
+        // Not for guests: if another process truncates their file, reading through a view would
+        // kill the host, while a read call only fails.
+        if !self.pending.is_empty() && self.writer_kind == WriterKind::Host {
+            self.spans.iter().try_for_each(|span| committed.ensure_view(span))?;
+        }
+        let committed = &*committed;
         let had_holes = self.has_or_had_holes();
         let mut page_copy = [0; PAGE_BYTES as usize];
         let mut copy = [0; PAGE_BYTES as usize];
         for run in &self.pending {
-            let span = &self.spans[run.span];
-            let view = self.view_of(span.file_offset);
-            for address in (run.address..run.address + run.length).step_by(PAGE_BYTES as usize) {
-                let offset = span.file_offset + (address - span.address);
-                let number = offset / PAGE_BYTES;
+            for (address, number) in self.pages_of(run) {
                 // Tables are changed through the file, not through the program's mapping, whose
                 // copies of them are stale.
-                if self.tables.is_table_page(number) {
+                if committed.is_table_page(number) {
                     continue;
                 }
-                // SAFETY: the run lies in a span that is mapped for as long as the engine holds it.
+                // SAFETY: the run lies in a span, which is mapped for as long as it is held.
                 let now = unsafe { self.current_page(address, &mut page_copy) };
-                let stored = match view {
-                    // SAFETY: the page is within the committed length, which the file has; its
-                    // bytes change only in an apply, by this engine.
-                    Some(view) => unsafe { view.page(offset) },
-                    None => {
-                        self.read_stored(number, &mut copy)?;
-                        &copy
-                    }
-                };
-                let mut lines = self.overlay.changed_lines(number, now, stored);
+                let stored = committed.stored(number, &mut copy)?;
+                let mut lines = committed.overlay().changed_lines(number, now, stored);
                 // After a crash the file may have any contents where a hole is used again.
-                if had_holes && self.has_unknown_checksum(number)? {
+                if had_holes && committed.has_unknown_checksum(number)? {
                     lines = u64::MAX;
                 }
                 if lines != 0 {
                     record.push(number, lines, now);
                     if let Some(search) = &mut search {
-                        search.at((address, number), lines, now, (stored, &self.overlay))?;
+                        search.at((address, number), lines, now, (stored, committed.overlay()))?;
                     }
-                    if !self.tables.is_empty() {
+                    if committed.has_tables() {
                         entries.push((number, checksums::entry_of(number, now)));
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Address and number in the file of each page of a run.
+    fn pages_of(&self, run: &Run) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let span = &self.spans[run.span];
+        let to_offset = span.file_offset.wrapping_sub(span.address);
+        (run.address..run.address + run.length)
+            .step_by(PAGE_BYTES as usize)
+            .map(move |address| (address, address.wrapping_add(to_offset) / PAGE_BYTES))
     }
 
     /// Returns true if chunks of the object were ever given back to the file system.
@@ -110,39 +169,31 @@ impl Engine {
         has && !mutated(Mutant::UsedHolesUnknown)
     }
 
-    /// Returns true if the page's contents were unspecified in the last commit.
-    pub(super) fn has_unknown_checksum(&self, number: u64) -> Result<bool> {
-        let Some(place) = self.tables.place(number) else { return Ok(false) };
-        let line = self.committed_line(place.table_page, place.line)?;
-        Ok(checksums::entry_at(&line, place.index) == CHECKSUM_UNKNOWN)
-    }
-
     /// Calls `each` with the address of every private page that differs from the last commit, until
     /// it returns false. The pages found are remembered for the next commit.
-    pub(crate) fn for_each_changed_page(
+    pub(super) fn for_each_changed(
         &mut self,
+        committed: &Committed,
         mut each: impl FnMut(u64) -> bool,
     ) -> Result<()> {
-        self.check_usable()?;
         self.find_changed();
         let mut stored = [0; PAGE_BYTES as usize];
         let mut page_copy = [0; PAGE_BYTES as usize];
         for run in &self.pending {
-            let span = &self.spans[run.span];
-            for address in (run.address..run.address + run.length).step_by(PAGE_BYTES as usize) {
-                let number = (span.file_offset + (address - span.address)) / PAGE_BYTES;
-                if self.tables.is_table_page(number) {
+            for (address, number) in self.pages_of(run) {
+                if committed.is_table_page(number) {
                     continue;
                 }
-                self.read_stored(number, &mut stored)?;
-                // SAFETY: the run lies in a span that is mapped for as long as the engine holds it.
+                committed.read_stored(number, &mut stored)?;
+                // SAFETY: the run lies in a span, which is mapped for as long as it is held.
                 let now = unsafe { self.current_page(address, &mut page_copy) };
-                if self.overlay.changed_lines(number, now, &stored) != 0 && !each(address) {
+                let lines = committed.overlay().changed_lines(number, now, &stored);
+                if lines != 0 && !each(address) {
                     return Ok(());
                 }
             }
         }
-        if self.page_zero_changed()? {
+        if self.changes_of_page_zero(committed)? != 0 {
             each(self.spans[0].address);
         }
         Ok(())
@@ -151,17 +202,18 @@ impl Engine {
     /// Adds the checksums of uncommitted memory that was touched. The rest is zeros.
     pub(super) fn add_fresh_entries(
         &self,
+        committed: &Committed,
         span: &Span,
         entries: &mut Vec<(u64, u32)>,
         mut search: Option<&mut SuspectSearch<'_>>,
     ) -> Result<()> {
-        if self.tables.is_empty() && search.is_none() {
+        if !committed.has_tables() && search.is_none() {
             return Ok(());
         }
         let (mut at, end) = (span.file_offset, span.file_offset + span.length);
         let mut page_copy = [0; PAGE_BYTES as usize];
-        for (start, stop) in data_ranges(&*self.object, at, end)? {
-            self.add_zero_entries(at, start, entries)?;
+        for (start, stop) in data_ranges(&**committed.object(), at, end)? {
+            committed.add_zero_entries(at, start, entries)?;
             for offset in (start..stop).step_by(PAGE_BYTES as usize) {
                 let address = span.address + (offset - span.file_offset);
                 // SAFETY: the span is mapped and backed by the file.
@@ -169,104 +221,14 @@ impl Engine {
                 if let Some(search) = &mut search {
                     search.at_fresh(address, now)?;
                 }
-                if !self.tables.is_empty() {
+                if committed.has_tables() {
                     let number = offset / PAGE_BYTES;
                     entries.push((number, checksums::entry_of(number, now)));
                 }
             }
             at = stop;
         }
-        self.add_zero_entries(at, end, entries)
-    }
-
-    /// Adds the checksums of untouched pages between two offsets of the file. Earlier contents of
-    /// the region may have left entries in the table.
-    fn add_zero_entries(&self, from: u64, to: u64, entries: &mut Vec<(u64, u32)>) -> Result<()> {
-        let (mut page, end) = (from / PAGE_BYTES, to / PAGE_BYTES);
-        let mut table = [0; PAGE_BYTES as usize];
-        while page < end {
-            let Some(place) = self.tables.place(page) else {
-                page += 1;
-                continue;
-            };
-            let next = (page + place.left_in_page()).min(end);
-            self.read_stored(place.table_page, &mut table)?;
-            self.overlay.patch(place.table_page, &mut table);
-            if table != [0; PAGE_BYTES as usize] {
-                entries.extend((page..next).map(|page| (page, 0)));
-            }
-            page = next;
-        }
-        Ok(())
-    }
-
-    /// Adds the table lines that these entries change.
-    pub(super) fn add_table_lines(
-        &self,
-        entries: &[(u64, u32)],
-        record: &mut RecordBuilder,
-    ) -> Result<()> {
-        let mut places: Vec<(EntryPlace, u32)> = entries
-            .iter()
-            .filter_map(|(page, entry)| Some((self.tables.place(*page)?, *entry)))
-            .collect();
-        places.sort_unstable();
-        let mut lines = Vec::new();
-        for of_page in places.chunk_by(|a, b| a.0.table_page == b.0.table_page) {
-            let number = of_page[0].0.table_page;
-            let mut mask = 0;
-            lines.clear();
-            for of_line in of_page.chunk_by(|a, b| a.0.line == b.0.line) {
-                let index = of_line[0].0.line;
-                let committed = self.committed_line(number, index)?;
-                // Sealing the line again would hide the damage.
-                if !checksums::is_sealed(&committed) {
-                    return Err(Error::Damaged {
-                        path: self.object.path().to_path_buf(),
-                        what: "a line of the checksum table",
-                        found: format!(
-                            "a line at byte {} with a wrong checksum",
-                            number * PAGE_BYTES + (index * LINE_BYTES) as u64
-                        ),
-                        expected: "a line that matches its checksum".to_string(),
-                    });
-                }
-                let mut now = committed;
-                for (place, entry) in of_line {
-                    checksums::set_entry(&mut now, place.index, *entry);
-                }
-                checksums::seal(&mut now);
-                if now != committed {
-                    mask |= 1 << index;
-                    lines.extend_from_slice(&now);
-                }
-            }
-            if mask != 0 {
-                record.push_lines(number, mask, &lines);
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads a line of a committed page.
-    fn committed_line(&self, number: u64, index: usize) -> Result<TableLine> {
-        if let Some(line) = self.overlay.line(number, index) {
-            return Ok(*line);
-        }
-        let mut line = [0; LINE_BYTES];
-        let offset = number * PAGE_BYTES;
-        match self.view_of(offset) {
-            Some(view) => {
-                // SAFETY: tables lie in the regions' metadata, which the file always has; pages
-                // change only in an apply, by this engine.
-                let page = unsafe { view.page(offset) };
-                line.copy_from_slice(&page[index * LINE_BYTES..(index + 1) * LINE_BYTES]);
-            }
-            None => {
-                self.object.read_at(&mut line, offset + (index * LINE_BYTES) as u64)?;
-            }
-        }
-        Ok(line)
+        committed.add_zero_entries(at, end, entries)
     }
 
     /// Page 0 in memory; for a guest, the copy made when the commit began.
@@ -278,19 +240,9 @@ impl Engine {
         }
     }
 
-    /// Copies a guest's page 0 at the beginning of a commit; only the copy is used from then on.
-    pub(super) fn copy_page_zero(&mut self) {
-        if self.writer_kind == WriterKind::Guest {
-            let mut page = Box::new([0; PAGE_BYTES as usize]);
-            // SAFETY: the first span begins with page 0 and is mapped.
-            unsafe { copy_page(self.spans[0].address, &mut page) };
-            self.page_zero_copied = Some(page);
-        }
-    }
-
     /// Seals page 0, in memory as well.
-    pub(super) fn seal_page_zero(&mut self, seal: impl FnOnce(u64, &mut Page)) {
-        let (sequence, address) = (self.sequence() + 1, self.spans[0].address);
+    pub(super) fn seal_page_zero(&mut self, sequence: u64, seal: impl FnOnce(u64, &mut Page)) {
+        let address = self.spans[0].address;
         match &mut self.page_zero_copied {
             Some(copied) => {
                 seal(sequence, copied);
@@ -307,7 +259,7 @@ impl Engine {
     /// Returns a page of the program's memory: in place, or copied if other code may store to it.
     ///
     /// # Safety
-    /// `address` begins a mapped page of one of the engine's spans.
+    /// `address` begins a mapped page of one of the spans.
     unsafe fn current_page<'a>(&self, address: u64, copy: &'a mut Page) -> &'a Page {
         match self.writer_kind {
             // SAFETY: as the caller promises; the caller of `commit` has stopped every writer.
@@ -321,64 +273,133 @@ impl Engine {
     }
 
     /// Returns the lines in which page 0 differs from the last commit.
-    pub(super) fn changes_of_page_zero(&self) -> Result<u64> {
-        if let Some(view) = self.view_of(0) {
-            // SAFETY: the file has its first page. Its bytes change only in an apply by this
-            // engine, and when the log's flag is switched, which does not happen now.
-            let stored = unsafe { view.page(0) };
-            return Ok(self.overlay.changed_lines(0, self.page_zero(), stored));
+    pub(super) fn changes_of_page_zero(&self, committed: &Committed) -> Result<u64> {
+        let mut copy = [0; PAGE_BYTES as usize];
+        let stored = committed.stored(0, &mut copy)?;
+        Ok(committed.overlay().changed_lines(0, self.page_zero(), stored))
+    }
+
+    /// Notes that the pending pages are in the log. They stay private.
+    pub(super) fn mark_committed(&mut self) {
+        self.retained.committed(std::mem::take(&mut self.pending));
+    }
+
+    /// Notes that the pending pages equal the last commit. They stay private.
+    pub(super) fn mark_unchanged(&mut self) {
+        self.retained.keep(std::mem::take(&mut self.pending));
+    }
+
+    /// Turns fresh ranges into committed ones: stores there are private from now on.
+    pub(super) fn adopt(&mut self, object: &dyn File, fresh: Vec<Span>) -> Result<()> {
+        for span in fresh {
+            map_private(object, &span)?;
+            if self.scanner.is_watching() {
+                self.scanner.watch(&[(span.address, span.address + span.length)]);
+            }
+            let neighbour = self.spans.iter_mut().find(|c| {
+                Arc::ptr_eq(&c.mapping, &span.mapping) && c.address + c.length == span.address
+            });
+            match neighbour {
+                Some(c) => {
+                    debug_assert_eq!(c.file_offset + c.length, span.file_offset);
+                    c.length += span.length;
+                }
+                None => self.spans.push(span),
+            }
         }
-        let mut stored = [0; PAGE_BYTES as usize];
-        self.read_stored(0, &mut stored)?;
-        Ok(self.overlay.changed_lines(0, self.page_zero(), &stored))
-    }
-
-    pub(super) fn page_zero_changed(&self) -> Result<bool> {
-        Ok(self.changes_of_page_zero()? != 0)
-    }
-
-    /// Reads a page of the file.
-    pub(super) fn read_stored(&self, number: u64, page: &mut Page) -> Result<()> {
-        let got = self.object.read_at(page, number * PAGE_BYTES)?;
-        page[got..].fill(0);
         Ok(())
     }
 
-    /// Restores pages to the last commit.
-    pub(super) fn restore(&mut self, runs: &[Run]) -> Result<()> {
-        self.drop_runs(runs)?;
+    /// Maps all spans from another file that holds the last commit.
+    pub(super) fn map_all(&self, object: &dyn File) -> Result<()> {
+        self.spans.iter().try_for_each(|span| map_private(object, span))
+    }
+
+    /// Notes that all spans were mapped again: no page is private.
+    pub(super) fn forget_retained(&mut self) {
+        if self.scanner.is_watching() {
+            self.watch_spans();
+        }
+        self.retained.take(true);
+    }
+
+    /// Bytes of retained pages, and of those that were in the last commit. `None` if later stores
+    /// to them could not be found, so they must not be retained.
+    pub(super) fn retained_bytes(&self) -> Option<(u64, u64)> {
+        self.retained.allowed.then(|| self.retained.bytes())
+    }
+
+    /// Evicts retained pages that the file has: those that were not in the last commit, or all.
+    pub(super) fn evict_retained(&mut self, also_latest: bool) -> Result<()> {
+        let addresses = self.retained.take(also_latest);
+        let mut runs = Vec::new();
+        for run in addresses.chunk_by(|a, b| a + PAGE_BYTES == *b) {
+            runs.extend(self.run_at(run[0], run.len() as u64 * PAGE_BYTES));
+        }
+        self.drop_runs(&runs)
+    }
+
+    /// Discards all stores since the last commit.
+    pub(super) fn roll_back(&mut self, committed: &Committed) -> Result<()> {
+        self.find_changed();
+        let mut runs = std::mem::take(&mut self.pending);
+        if let Some(first) = self.spans.first() {
+            runs.push(Run { span: 0, address: first.address, length: PAGE_BYTES });
+        }
+        self.drop_runs(&runs)?;
         for run in runs {
-            self.lay_overlay_over(run.span, run.address, run.length);
+            self.lay_overlay_over(committed, &self.spans[run.span], run.address, run.length);
         }
         Ok(())
     }
 
-    /// Lays the overlay's lines over the private pages, for a writer that could not apply them.
-    pub(super) fn lay_overlay_over_private_pages(&mut self) -> Result<()> {
-        if self.overlay.is_empty() {
-            return Ok(());
-        }
-        for index in 0..self.spans.len() {
-            let (address, length) = (self.spans[index].address, self.spans[index].length);
-            self.lay_overlay_over(index, address, length);
-        }
-        Ok(())
+    /// Returns the runs of the committed parts of address ranges.
+    pub(super) fn runs_at(&self, ranges: &[(u64, u64)]) -> Vec<Run> {
+        ranges.iter().filter_map(|&(address, length)| self.run_at(address, length)).collect()
     }
 
-    fn lay_overlay_over(&self, span: usize, address: u64, length: u64) {
-        let span = &self.spans[span];
+    fn run_at(&self, address: u64, length: u64) -> Option<Run> {
+        let span = self
+            .spans
+            .iter()
+            .position(|s| address >= s.address && address - s.address < s.length)?;
+        Some(Run { span, address, length })
+    }
+
+    /// Offset in the file at which a run begins.
+    pub(super) fn offset_of(&self, run: &Run) -> u64 {
+        let span = &self.spans[run.span];
+        span.file_offset + (run.address - span.address)
+    }
+
+    /// Shortens the spans to the regions, which a commit has made shorter.
+    pub(super) fn shorten(&mut self, regions: &[RegionRecord]) {
+        for span in &mut self.spans {
+            let region = regions
+                .iter()
+                .find(|r| span.address >= r.base && span.address - r.base < r.capacity);
+            if let Some(region) = region {
+                let end = (region.base + region.length).max(span.address);
+                span.length = span.length.min(end - span.address);
+            }
+        }
+        self.spans.retain(|span| span.length > 0);
+    }
+
+    fn lay_overlay_over(&self, committed: &Committed, span: &Span, address: u64, length: u64) {
+        let overlay = committed.overlay();
         let first = (span.file_offset + (address - span.address)) / PAGE_BYTES;
         let pages = length / PAGE_BYTES;
         let numbers = if pages <= 64 {
-            (first..first + pages).filter(|n| self.overlay.lines(*n).is_some()).collect()
+            (first..first + pages).filter(|n| overlay.lines(*n).is_some()).collect()
         } else {
-            let mut numbers = self.overlay.page_numbers();
+            let mut numbers = overlay.page_numbers();
             numbers.retain(|n| (first..first + pages).contains(n));
             numbers
         };
         for number in numbers {
-            let Some((mask, lines)) = self.overlay.lines(number) else { continue };
-            if self.tables.is_table_page(number) {
+            let Some((mask, lines)) = overlay.lines(number) else { continue };
+            if committed.is_table_page(number) {
                 continue;
             }
             let page = address + (number - first) * PAGE_BYTES;
@@ -397,58 +418,13 @@ impl Engine {
             runs.iter().map(|r| (&*self.spans[r.span].mapping, r.address, r.length)).collect();
         drop_private_runs(&ranges)
     }
-
-    /// Like [`drop_runs`](Engine::drop_runs), for single pages, ascending.
-    pub(super) fn drop_pages(&self, addresses: &[u64]) -> Result<()> {
-        let mut runs = Vec::new();
-        for run in addresses.chunk_by(|a, b| a + PAGE_BYTES == *b) {
-            let span = self
-                .spans
-                .iter()
-                .position(|s| run[0] >= s.address && run[0] - s.address < s.length);
-            if let Some(span) = span {
-                let length = run.len() as u64 * PAGE_BYTES;
-                runs.push(Run { span, address: run[0], length });
-            }
-        }
-        self.drop_runs(&runs)
-    }
-
-    /// Creates missing views, so that every span has one. Not for guests: if another process
-    /// truncates their file, reading through a view would kill the host, while a read call only
-    /// fails.
-    fn create_views(&mut self) -> Result<()> {
-        if self.pending.is_empty() || self.writer_kind == WriterKind::Guest {
-            return Ok(());
-        }
-        for span in &self.spans {
-            let needed = span.file_offset + span.length - PAGE_BYTES;
-            if !self.views.iter().any(|v| v.contains(span.file_offset) && v.contains(needed)) {
-                // The view covers the region's whole capacity, into which the file may grow.
-                let capacity = span.mapping.length() - (span.address - span.mapping.base());
-                self.views.push(View::new(&*self.object, span.file_offset, capacity)?);
-            }
-        }
-        Ok(())
-    }
-
-    fn view_of(&self, file_offset: u64) -> Option<&View> {
-        self.views.iter().find(|view| view.contains(file_offset))
-    }
 }
 
-/// Returns the ranges of a file between two offsets that may hold anything but zeros. Finds all
-/// ranges before any page is read: reading triggers read-ahead, and the pages that were read then
-/// count as data.
-fn data_ranges(object: &dyn File, from: u64, to: u64) -> Result<Vec<(u64, u64)>> {
-    let mut ranges = Vec::new();
-    let mut at = from;
-    while let Some((start, stop)) = object.next_data(at)?.filter(|&(start, _)| start < to) {
-        let start = start.max(at);
-        at = stop.max(start + PAGE_BYTES);
-        ranges.push((start, at.min(to)));
-    }
-    Ok(ranges)
+fn map_private(object: &dyn File, span: &Span) -> Result<()> {
+    let Span { mapping, address, length, file_offset } = span;
+    mapping.map(object, *address, *length, *file_offset, Sharing::PrivateWritable)?;
+    mapping.advise_random(*address, *length);
+    Ok(())
 }
 
 /// # Safety

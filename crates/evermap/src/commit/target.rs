@@ -40,7 +40,6 @@ pub(crate) enum LogPolicy {
 /// The object that an [`Engine`](super::Engine) commits to.
 pub(crate) struct Target {
     pub(crate) storage: Arc<dyn Storage>,
-    pub(crate) object: Arc<dyn File>,
     pub(crate) object_uuid: [u8; 16],
     pub(crate) log_path: PathBuf,
     pub(crate) policy: LogPolicy,

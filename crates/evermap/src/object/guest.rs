@@ -17,12 +17,10 @@ use super::{Displacement, Environment, ObjectPaths};
 use crate::commit::{Engine, LogPolicy, Target, WriteOptions, WriterKind};
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, ROOT_AREA_OFFSET, RegionRecord, SCHEMA_BYTES_MAX, Superblock};
-use crate::storage::File;
 
 /// A guest object open for writing. Holds the writer lock while it lives. Dropping it discards
 /// uncommitted changes and removes the mapping from the guest's memory.
 pub(crate) struct GuestWriter {
-    file: Arc<dyn File>,
     engine: Engine,
     region_set: Arc<RegionSet>,
     /// Superblock as the next commit will write it.
@@ -58,7 +56,6 @@ impl GuestWriter {
             regions,
             file_length: superblock.file_length,
             storage: Arc::clone(&environment.storage),
-            object: Arc::clone(&file),
             object_uuid: superblock.object_uuid,
             log_path: paths.log_path.clone(),
             policy: LogPolicy::WhileOpen,
@@ -67,9 +64,9 @@ impl GuestWriter {
             committed: region_set.committed(),
             writer_kind: WriterKind::Guest,
             sequence: superblock.commit_sequence,
-        })?;
+        });
         let display_name = paths.display_name.clone();
-        Ok(GuestWriter { file, engine, region_set, superblock, here, display_name })
+        Ok(GuestWriter { engine, region_set, superblock, here, display_name })
     }
 
     /// The superblock as of the last commit.
@@ -100,7 +97,7 @@ impl GuestWriter {
     /// Compares every page of the last commit with its checksum.
     pub(crate) fn verify(&self) -> Result<()> {
         let regions = self.here.records_here(self.superblock.regions());
-        verify_now(&*self.file, &regions, self.engine.overlay())
+        verify_now(&**self.engine.object(), &regions, self.engine.overlay())
     }
 
     /// Commits. Returns false if nothing had changed. See [`Engine::commit`].
@@ -114,11 +111,14 @@ impl GuestWriter {
         let superblock = &mut self.superblock;
         let seal =
             |number, page: &mut _| superblock.seal_commit(number, page, &records, file_length);
+        let file = Arc::clone(self.engine.object());
         let committed = self.engine.commit(growth, |_| Ok(()), seal)?;
         if committed {
             self.region_set.mark_committed();
         }
-        self.region_set.follow(&mut self.file, self.engine.object());
+        if !Arc::ptr_eq(&file, self.engine.object()) {
+            self.region_set.file_replaced();
+        }
         Ok(committed)
     }
 
@@ -132,12 +132,13 @@ impl GuestWriter {
     /// Fails if the file is shorter than the last commit, or the next one, needs. A truncated part
     /// must not be taken for zeros.
     fn check_length(&self, next_bytes: u64) -> Result<()> {
-        let (length, needed) = (self.file.length()?, self.superblock.file_length.max(next_bytes));
+        let file = self.engine.object();
+        let (length, needed) = (file.length()?, self.superblock.file_length.max(next_bytes));
         if length >= needed {
             return Ok(());
         }
         Err(Error::Damaged {
-            path: self.file.path().to_path_buf(),
+            path: file.path().to_path_buf(),
             what: "the file's length",
             found: format!("{length} bytes"),
             expected: format!("{needed} bytes: it was truncated while it was open"),

@@ -2,13 +2,14 @@
 //!
 //! A [`Writer`] owns the writer lock, the engine, the heap and the region set, and keeps them in
 //! step. The superblock in memory is the one that the next commit writes. Protected memory is
-//! stored to only between [`opened`] and the drop of its result.
+//! stored to only between [`opened`] and the drop of its result. `space` reserves and returns disk
+//! space.
+
+mod space;
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
-
-use tracing::warn;
 
 use super::acquire::{Acquired, acquire, cut_dead_growth};
 use super::code::{Code, Loaded as LoadedCode};
@@ -25,34 +26,16 @@ use crate::alloc::{Heap, HeapStatistics};
 use crate::at_fork;
 use crate::commit::{
     Engine, ForeignPointers, Growth, LogPolicy, LogPosition, Overlay, Suspects, Target,
-    WriteOptions, WriterKind, locks,
+    WriteOptions, WriterKind,
 };
 use crate::error::{Error, Result};
 use crate::format::{FEATURE_HOLES, PAGE_BYTES, ROOT_AREA_OFFSET, Superblock};
 use crate::mutate::{Mutant, mutated};
 use crate::storage::File;
 
-/// Closing gives unneeded disk space back when it is more than one part in this many of the file.
-/// That costs a flush, or three if the log has lines for the released part.
-const GIVE_BACK_BEYOND_PART: u64 = 8;
-/// Minimum part and minimum bytes of a file's unused end for which cutting is worthwhile: an object
-/// that was built in one go is about as long as its contents.
-const TRIM_LARGE: (u64, u64) = (128, 2 << 20);
-
-fn worth_cutting(spare: u64, file_length: u64) -> bool {
-    let (part, bytes_min) = TRIM_LARGE;
-    spare > file_length / GIVE_BACK_BEYOND_PART
-        || (spare >= bytes_min && spare > file_length / part)
-}
-
-/// Closing gives free chunks back where at least this many (1 MiB) are adjacent: fewer cost more in
-/// extents than they save.
-const HOLE_CHUNKS_MIN: usize = 16;
-
 /// An object open for writing. Holds the writer lock while it lives; dropping it discards
 /// uncommitted changes.
 pub(crate) struct Writer {
-    file: Arc<dyn File>,
     engine: Engine,
     heap: Heap,
     region_set: Arc<RegionSet>,
@@ -106,7 +89,6 @@ impl Writer {
             regions: superblock.regions().to_vec(),
             file_length: superblock.file_length,
             storage: Arc::clone(&environment.storage),
-            object: Arc::clone(&file),
             object_uuid: superblock.object_uuid,
             log_path: paths.log_path.clone(),
             policy,
@@ -115,7 +97,7 @@ impl Writer {
             committed: region_set.committed(),
             writer_kind: WriterKind::Host,
             sequence: superblock.commit_sequence,
-        })?;
+        });
         let source = Arc::clone(&region_set);
         // SAFETY: the region set maps the regions writable and is owned by the heap itself; the
         // writer lock keeps other processes away from the metadata.
@@ -129,7 +111,6 @@ impl Writer {
             && superblock.root_address == 0
             && superblock.regions().iter().any(|region| region.length > region.meta_length);
         Ok(Writer {
-            file,
             engine,
             heap,
             region_set,
@@ -179,7 +160,7 @@ impl Writer {
 
     /// The object file.
     pub(crate) fn file(&self) -> &Arc<dyn File> {
-        &self.file
+        self.engine.object()
     }
 
     /// The superblock as of the last commit, with changes that the next commit will write.
@@ -262,13 +243,14 @@ impl Writer {
             uuid: hex(&self.superblock.object_uuid),
             sequence: self.sequence(),
             uncommitted: true,
-            file_bytes: self.file.length()?,
+            file_bytes: self.file().length()?,
             log_bytes: self.log_bytes(),
             written: true,
             read: None,
             regions: regions?,
         };
-        map.mark_stored_pages(&*self.file)?;
+        let file = Arc::clone(self.file());
+        map.mark_stored_pages(&*file)?;
         self.engine.for_each_changed_page(|address| {
             map.mark_dirty(address, PAGE_BYTES);
             true
@@ -276,7 +258,7 @@ impl Writer {
         for span in self.region_set.growth().fresh {
             let end = span.file_offset + span.length;
             let mut at = span.file_offset;
-            while let Some((start, stop)) = self.file.next_data(at)?.filter(|d| d.0 < end) {
+            while let Some((start, stop)) = file.next_data(at)?.filter(|d| d.0 < end) {
                 let (start, stop) = (start.max(at), stop.min(end));
                 map.mark_dirty(span.address + (start - span.file_offset), stop - start);
                 at = stop;
@@ -327,7 +309,8 @@ impl Writer {
         let file_length = growth.file_length;
         let superblock = RefCell::new(&mut self.superblock);
         let records = self.region_set.records();
-        let (heap, path, base) = (&self.heap, self.file.path(), self.region_set.base());
+        let file = Arc::clone(self.engine.object());
+        let (heap, path, base) = (&self.heap, file.path(), self.region_set.base());
         let foreign = &mut self.foreign;
         let approve = |suspects| {
             let (Some(foreign), mut superblock) = (&mut *foreign, superblock.borrow_mut()) else {
@@ -348,7 +331,9 @@ impl Writer {
             self.region_set.mark_committed();
             self.grew |= grew;
         }
-        self.region_set.follow(&mut self.file, self.engine.object());
+        if !Arc::ptr_eq(&file, self.file()) {
+            self.region_set.file_replaced();
+        }
         Ok(committed)
     }
 
@@ -396,7 +381,7 @@ impl Writer {
     /// # Errors
     /// `Damaged`, `NewerFormat`.
     pub(crate) fn code(&self) -> Result<Option<Code>> {
-        Code::of(self.file.path(), &self.superblock)
+        Code::of(self.file().path(), &self.superblock)
     }
 
     /// Makes pointers into this program legal and records its build with the next commit. The
@@ -476,33 +461,9 @@ impl Writer {
         self.engine.checkpoint()
     }
 
-    /// Punches holes in place of free chunks where at least `chunks_min` of them are adjacent,
-    /// after committing all stores. Returns the number of bytes; 0 while readers of an older commit
-    /// are present, or if the file system has no holes.
-    ///
-    /// The order matters. First a commit records that these chunks are holes and that their
-    /// checksums are unknown. Then the holes are punched and flushed, before any page is taken for
-    /// zeros.
-    pub(crate) fn give_back(&mut self, chunks_min: usize) -> Result<u64> {
-        let holes = self.heap.mark_holes(chunks_min);
-        if holes.is_empty() {
-            return Ok(0);
-        }
-        if mutated(Mutant::HolesBeforeCommit) {
-            self.engine.punch_holes(&holes)?;
-        }
-        self.superblock.features_incompatible |= FEATURE_HOLES;
-        self.commit_growth(Growth {
-            given_back: self.region_set.pages_of(&holes),
-            ..self.region_set.growth()
-        })?;
-        let bytes = holes.iter().map(|(_, bytes)| bytes).sum();
-        Ok(if self.engine.punch_holes(&holes)? { bytes } else { 0 })
-    }
-
     /// Compares every page of the last commit with its checksum.
     pub(crate) fn verify(&self) -> Result<()> {
-        verify_now(&*self.file, self.superblock.regions(), self.engine.overlay())
+        verify_now(&**self.file(), self.superblock.regions(), self.engine.overlay())
     }
 
     /// Starts [`verify`](Writer::verify) in a thread. A writer that could not apply its
@@ -511,120 +472,9 @@ impl Writer {
         if !self.engine.overlay().is_empty() {
             return self.verify().map(|()| None);
         }
-        let (file, regions) = (Arc::clone(&self.file), self.superblock.regions().to_vec());
+        let (file, regions) = (Arc::clone(self.file()), self.superblock.regions().to_vec());
         let applies = Some(Arc::clone(self.engine.applies()));
         BackgroundVerification::start(file, regions, Overlay::default(), applies).map(Some)
-    }
-
-    /// Ends the session, and gives back the unused end of the file and large holes.
-    pub(crate) fn close(&mut self) -> Result<()> {
-        let protector = self.protector.clone();
-        let _open = opened(protector.as_deref())?;
-        if self.reserved {
-            return self.engine.close();
-        }
-        if self.grew {
-            self.grew = false;
-            self.trim(u64::MAX, worth_cutting)?;
-        }
-        if self.superblock.commit_sequence > self.opened_at {
-            let free = self.heap.free_bytes(HOLE_CHUNKS_MIN);
-            if free > self.superblock.file_length / GIVE_BACK_BEYOND_PART {
-                self.give_back(HOLE_CHUNKS_MIN)?;
-            }
-        }
-        self.engine.close()
-    }
-
-    /// Commits and gives back all disk space that the object does not need. Returns the number of
-    /// bytes. Readers of older commits keep their pages.
-    pub(crate) fn shrink(&mut self) -> Result<u64> {
-        let protector = self.protector.clone();
-        let _open = opened(protector.as_deref())?;
-        let before = self.file.disk_bytes()?;
-        self.commit()?;
-        self.trim(u64::MAX, |_, _| true)?;
-        self.give_back(1)?;
-        self.reserved = false;
-        Ok(before.saturating_sub(self.file.disk_bytes()?))
-    }
-
-    /// Reserves room for a block of `bytes` bytes, or for smaller ones.
-    pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
-        self.region_set.make_room(|| self.heap.reserve(bytes))
-    }
-
-    /// Notes that room was reserved, so closing keeps it.
-    pub(crate) fn reserved(&mut self) {
-        self.reserved = true;
-    }
-
-    /// Commits, and cuts up to `bytes_max` of unused bytes off the file's end. Returns the number
-    /// of bytes.
-    pub(crate) fn release(&mut self, bytes_max: u64) -> Result<u64> {
-        let protector = self.protector.clone();
-        let _open = opened(protector.as_deref())?;
-        self.commit()?;
-        let before = self.superblock.file_length;
-        self.trim(bytes_max, |_, _| true)?;
-        Ok(before.saturating_sub(self.superblock.file_length))
-    }
-
-    /// Cuts up to `bytes_max` of unused bytes off the file's end, if `worth` approves the number
-    /// for a file of this length. Everything must be committed.
-    fn trim(&mut self, bytes_max: u64, worth: impl Fn(u64, u64) -> bool) -> Result<()> {
-        let mut used = self.heap.flush_and_measure();
-        let records = self.region_set.records();
-        let spare = match (records.last(), used.last_mut()) {
-            (Some(record), Some(used)) => {
-                let data = record.length - record.meta_length;
-                *used = data - (data - *used).min(bytes_max / PAGE_BYTES * PAGE_BYTES);
-                data - *used
-            }
-            _ => 0,
-        };
-        if spare == 0 || !worth(spare, self.superblock.file_length) {
-            return Ok(());
-        }
-        // A reader of a longer commit uses the part that would be cut, or that later sessions would
-        // allocate again. So the object is made shorter only without readers.
-        let file = Arc::clone(&self.file);
-        let Some(exclusive) = locks::lock_exclusively(&*file)? else { return Ok(()) };
-        // The shorter length is committed before the file is cut: a cut file whose superblock has
-        // the old length would be taken for damage.
-        let mut shorter = records;
-        if let Some(last) = shorter.last_mut() {
-            last.length -= spare;
-        }
-        let length = shorter.iter().map(|r| r.file_offset + r.length).max().unwrap_or(0);
-        if mutated(Mutant::TrimBeforeCommit) {
-            self.file.set_length(length)?;
-        }
-        self.superblock.seal(&shorter, length);
-        // SAFETY: as in `commit_superblock`.
-        unsafe { self.superblock.lay_at(self.region_set.base()) };
-        let superblock = &mut self.superblock;
-        let growth = Growth {
-            fresh: Vec::new(),
-            file_length: length,
-            regions: shorter.clone(),
-            given_back: Vec::new(),
-            unreserved: Arc::clone(self.region_set.unreserved()),
-        };
-        let seal = |number, page: &mut _| superblock.seal_commit(number, page, &shorter, length);
-        self.engine.commit(growth, |_| Ok(()), seal)?;
-        self.engine.sync()?;
-        drop(exclusive);
-        if !self.engine.forget_after(length)? {
-            return Ok(());
-        }
-        self.engine.shorten(&shorter);
-        if let Err(error) = self.region_set.trim(&used) {
-            warn!(%error, "could not give back the unused end of the object file");
-        }
-        // SAFETY: as in `rollback`: the regions are mapped as the last commit has them.
-        unsafe { self.heap.reload(&self.region_set.records()) };
-        Ok(())
     }
 }
 
